@@ -1,0 +1,130 @@
+"""The protocol of a data set, and the one road by which a run finds its data."""
+
+import abc
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from fathom.data.files import cache_directory, whole_directory
+from fathom.errors import FathomError
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file that can be fetched.
+
+    Attributes:
+        name: path below the data set's folder, with forward slashes.
+        sha256: hexadecimal digest of the file's bytes.
+        urls: addresses that serve the file, tried in order.
+    """
+
+    name: str
+    sha256: str
+    urls: tuple[str, ...]
+
+
+class DataSet(abc.ABC):
+    """A data set: what it is, where it comes from, how it is laid out, read and imitated.
+
+    A subclass says so in its class attributes and defines two class methods. ``load`` reads a
+    folder in the data set's own format; ``synthesize`` writes such a folder, so that synthetic
+    data takes the road of real data.
+
+    Attributes:
+        name: short name: the folder below ``$FATHOM_DATA_DIR`` and the name on the command line.
+        title: what it is, for a person.
+        licence: the licence as the source states it.
+        home_page: where the data set's makers describe it.
+        layout: the expected files below the folder, in one line, for messages and documents.
+        files: what ``fathom data fetch`` gets; empty where the licence forbids fetching.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    licence: ClassVar[str]
+    home_page: ClassVar[str]
+    layout: ClassVar[str]
+    files: ClassVar[tuple[RemoteFile, ...]] = ()
+
+    @classmethod
+    @abc.abstractmethod
+    def load(cls, directory: Path, **options: Any) -> "DataSet":
+        """Reads the data set in ``directory``.
+
+        Raises:
+            FathomError: a file is missing, unreadable or malformed; the message names it.
+        """
+
+    @classmethod
+    @abc.abstractmethod
+    def synthesize(cls, directory: Path, seed: int) -> None:
+        """Writes a small learnable imitation, a function of ``seed`` alone, into ``directory``."""
+
+
+@dataclass(frozen=True)
+class DataSource:
+    """Where a run's data comes from.
+
+    Attributes:
+        directory: the folder that the loader reads.
+        kind: ``"given"`` (``--data-dir``), ``"environment"`` (``$FATHOM_DATA_DIR``),
+            ``"fetched"`` (``fathom data fetch``) or ``"synthetic"``.
+    """
+
+    directory: Path
+    kind: str
+
+    def __str__(self) -> str:
+        origin = {
+            "given": "",
+            "environment": ", from $FATHOM_DATA_DIR",
+            "fetched": ", fetched",
+            "synthetic": ", synthetic: use --data-dir or $FATHOM_DATA_DIR for real data",
+        }[self.kind]
+        return f"{self.directory}{origin}"
+
+
+def fetched_directory(dataset: type[DataSet]) -> Path:
+    """Returns where ``fathom data fetch`` puts a data set that is given no other place."""
+    root = os.environ.get("FATHOM_DATA_DIR")
+    return (Path(root).expanduser() if root else cache_directory() / "data") / dataset.name
+
+
+def find(dataset: type[DataSet], data_dir: str | Path | None, seed: int) -> DataSource:
+    """Says where a run's data would come from now; makes nothing.
+
+    The order: ``data_dir``, ``$FATHOM_DATA_DIR/<name>``, what was fetched, the synthetic set.
+
+    Raises:
+        FathomError: ``data_dir`` is not a readable folder.
+    """
+    if data_dir is not None:
+        directory = Path(data_dir).expanduser()
+        if not directory.is_dir():
+            raise FathomError(
+                f"{directory} is not a folder; {dataset.title} is expected there as "
+                f"{dataset.layout}. Leave out --data-dir to use synthetic data"
+            )
+        if not os.access(directory, os.R_OK | os.X_OK):
+            raise FathomError(f"{directory} cannot be read: check its permissions")
+        return DataSource(directory, "given")
+    directory = fetched_directory(dataset)
+    if directory.is_dir():
+        kind = "environment" if os.environ.get("FATHOM_DATA_DIR") else "fetched"
+        return DataSource(directory, kind)
+    return DataSource(cache_directory() / "synthetic" / dataset.name / f"seed-{seed}", "synthetic")
+
+
+def locate(dataset: type[DataSet], data_dir: str | Path | None, seed: int) -> DataSource:
+    """Finds a run's data as ``find`` does, and writes the synthetic set on its first use.
+
+    Raises:
+        FathomError: ``data_dir`` is not a readable folder, or the cache cannot be written.
+    """
+    source = find(dataset, data_dir, seed)
+    if source.kind == "synthetic" and not source.directory.is_dir():
+        with whole_directory(source.directory) as temporary:
+            dataset.synthesize(temporary, seed)
+    return source

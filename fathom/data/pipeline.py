@@ -1,0 +1,127 @@
+"""Batches whose content is a function of the seed and the step alone.
+
+A resumed run therefore meets the very batches that an uninterrupted one would have met.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from fathom.errors import FathomError
+
+Tensors = tuple[tf.Tensor, ...]
+LoadBatch = Callable[[tf.Tensor, tf.Tensor], Tensors]
+
+
+@dataclass(frozen=True)
+class Order:
+    """Which examples make up each batch.
+
+    In every epoch each example occurs at most once; the ``size % batch_size`` examples that fill
+    no batch differ from epoch to epoch when shuffled.
+
+    Attributes:
+        size: number of examples.
+        batch_size: examples a batch.
+        seed: fixes the order.
+        shuffle: draw a new permutation for each epoch; else go through the examples in turn.
+    """
+
+    size: int
+    batch_size: int
+    seed: int
+    shuffle: bool = True
+
+    def __post_init__(self) -> None:
+        if self.size == 0:
+            raise FathomError("the data set is empty")
+        if self.batch_size > self.size:
+            raise FathomError(
+                f"batch size {self.batch_size} is larger than the data: {self.size} examples; "
+                f"use --batch-size {self.size} or less"
+            )
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Number of whole batches in one pass over the examples."""
+        return self.size // self.batch_size
+
+    def indices(self, step: tf.Tensor) -> tf.Tensor:
+        """Returns the examples of one batch.
+
+        Args:
+            step: int64 scalar, counted from 0 across epochs.
+
+        Returns:
+            int64 [batch_size], each from 0 to ``size - 1``.
+        """
+        epoch, step_in_epoch = step // self.steps_per_epoch, step % self.steps_per_epoch
+        positions = step_in_epoch * self.batch_size + tf.range(self.batch_size, dtype=tf.int64)
+        if not self.shuffle:
+            return positions
+        seed = tf.cast(tf.stack([tf.constant(self.seed, tf.int64), epoch, 0]), tf.uint32)
+        return tf.random.experimental.index_shuffle(
+            positions, seed, tf.constant(self.size - 1, tf.int64)
+        )
+
+    def seeds(self, step: tf.Tensor) -> tf.Tensor:
+        """Returns one seed an example, for augmentation.
+
+        Args:
+            step: int64 scalar, counted from 0 across epochs.
+
+        Returns:
+            int64 [batch_size, 2] for the ``tf.random.stateless_*`` functions.
+        """
+        positions = step * self.batch_size + tf.range(self.batch_size, dtype=tf.int64)
+        return tf.stack(
+            [tf.fill([self.batch_size], tf.constant(self.seed, tf.int64)), positions], 1
+        )
+
+
+class Batches(Iterator[Tensors]):
+    """An endless stream of batches, loaded in parallel ahead of their use.
+
+    Args:
+        order: which examples make up each batch.
+        load: maps (indices int64 [batch], seeds int64 [batch, 2]) to a batch, in TensorFlow
+            operations.
+        first_step: the step of the first batch.
+        workers: how many batches are loaded at once.
+        recover: called with (indices, seeds) of a batch that failed to load; returns the batch
+            without its bad examples replaced, or raises FathomError. Without it, failure is final.
+    """
+
+    def __init__(
+        self,
+        order: Order,
+        load: LoadBatch,
+        first_step: int = 0,
+        workers: int = 1,
+        recover: LoadBatch | None = None,
+    ) -> None:
+        self._order = order
+        self._recover = recover
+        self._step = first_step
+        options = tf.data.Options()
+        options.threading.private_threadpool_size = workers
+        options.deterministic = True
+        self._iterator = iter(
+            tf.data.Dataset.range(first_step, tf.int64.max)
+            .map(lambda step: load(order.indices(step), order.seeds(step)), workers)
+            .prefetch(2)
+            .with_options(options)
+        )
+
+    def __next__(self) -> Tensors:
+        """Returns the next batch."""
+        step = self._step
+        self._step += 1
+        try:
+            return next(self._iterator)
+        except tf.errors.OpError as error:
+            if self._recover is None:
+                raise FathomError(f"batch {step} cannot be loaded: {error.message}") from error
+        position = tf.constant(step, tf.int64)
+        return self._recover(self._order.indices(position), self._order.seeds(position))
