@@ -60,9 +60,10 @@ class Order:
         positions = step_in_epoch * self.batch_size + tf.range(self.batch_size, dtype=tf.int64)
         if not self.shuffle:
             return positions
-        seed = tf.cast(tf.stack([tf.constant(self.seed, tf.int64), epoch, 0]), tf.uint32)
         return tf.random.experimental.index_shuffle(
-            positions, seed, tf.constant(self.size - 1, tf.int64)
+            positions,
+            seed=tf.stack([tf.constant(self.seed, tf.int64), epoch]),
+            max_index=tf.constant(self.size - 1, tf.int64),
         )
 
     def seeds(self, step: tf.Tensor) -> tf.Tensor:
@@ -75,9 +76,7 @@ class Order:
             int64 [batch_size, 2] for the ``tf.random.stateless_*`` functions.
         """
         positions = step * self.batch_size + tf.range(self.batch_size, dtype=tf.int64)
-        return tf.stack(
-            [tf.fill([self.batch_size], tf.constant(self.seed, tf.int64)), positions], 1
-        )
+        return tf.stack([tf.fill(positions.shape, tf.constant(self.seed, tf.int64)), positions], 1)
 
 
 class Batches(Iterator[Tensors]):
