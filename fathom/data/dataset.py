@@ -1,6 +1,7 @@
 """The protocol of a data set, and the one road by which a run finds its data."""
 
 import abc
+import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,7 @@ class DataSet(abc.ABC):
         licence: the licence as the source states it.
         home_page: where the data set's makers describe it.
         layout: the expected files below the folder, in one line, for messages and documents.
+        synthesis: version of what ``synthesize`` writes; a new one makes cached sets anew.
         files: what ``fathom data fetch`` gets; empty where the licence forbids fetching.
     """
 
@@ -46,6 +48,7 @@ class DataSet(abc.ABC):
     licence: ClassVar[str]
     home_page: ClassVar[str]
     layout: ClassVar[str]
+    synthesis: ClassVar[int] = 1
     files: ClassVar[tuple[RemoteFile, ...]] = ()
 
     @classmethod
@@ -86,10 +89,24 @@ class DataSource:
         return f"{self.directory}{origin}"
 
 
+def _environment_directory(dataset: type[DataSet]) -> Path | None:
+    root = os.environ.get("FATHOM_DATA_DIR")
+    return Path(root).expanduser() / dataset.name if root else None
+
+
 def fetched_directory(dataset: type[DataSet]) -> Path:
     """Returns where ``fathom data fetch`` puts a data set that is given no other place."""
-    root = os.environ.get("FATHOM_DATA_DIR")
-    return (Path(root).expanduser() if root else cache_directory() / "data") / dataset.name
+    return _environment_directory(dataset) or cache_directory() / "data" / dataset.name
+
+
+def _is_folder(path: Path) -> bool:
+    """Says whether a folder is there; one that may not be read is an error, not an absence."""
+    with contextlib.suppress(PermissionError):
+        if not path.is_dir():
+            return False
+    if not os.access(path, os.R_OK | os.X_OK):
+        raise FathomError(f"{path} cannot be read: check its permissions")
+    return True
 
 
 def find(dataset: type[DataSet], data_dir: str | Path | None, seed: int) -> DataSource:
@@ -98,33 +115,35 @@ def find(dataset: type[DataSet], data_dir: str | Path | None, seed: int) -> Data
     The order: ``data_dir``, ``$FATHOM_DATA_DIR/<name>``, what was fetched, the synthetic set.
 
     Raises:
-        FathomError: ``data_dir`` is not a readable folder.
+        FathomError: ``data_dir`` is not a folder, or a folder cannot be read.
     """
     if data_dir is not None:
         directory = Path(data_dir).expanduser()
-        if not directory.is_dir():
+        if not _is_folder(directory):
             raise FathomError(
                 f"{directory} is not a folder; {dataset.title} is expected there as "
                 f"{dataset.layout}. Leave out --data-dir to use synthetic data"
             )
-        if not os.access(directory, os.R_OK | os.X_OK):
-            raise FathomError(f"{directory} cannot be read: check its permissions")
         return DataSource(directory, "given")
-    directory = fetched_directory(dataset)
-    if directory.is_dir():
-        kind = "environment" if os.environ.get("FATHOM_DATA_DIR") else "fetched"
-        return DataSource(directory, kind)
-    return DataSource(cache_directory() / "synthetic" / dataset.name / f"seed-{seed}", "synthetic")
+    directory = _environment_directory(dataset)
+    if directory and _is_folder(directory):
+        return DataSource(directory, "environment")
+    directory = cache_directory() / "data" / dataset.name
+    if _is_folder(directory):
+        return DataSource(directory, "fetched")
+    made = f"v{dataset.synthesis}-seed-{seed}"
+    return DataSource(cache_directory() / "synthetic" / dataset.name / made, "synthetic")
 
 
 def locate(dataset: type[DataSet], data_dir: str | Path | None, seed: int) -> DataSource:
     """Finds a run's data as ``find`` does, and writes the synthetic set on its first use.
 
     Raises:
-        FathomError: ``data_dir`` is not a readable folder, or the cache cannot be written.
+        FathomError: ``data_dir`` is not a folder, a folder cannot be read, or the cache cannot be
+            written.
     """
     source = find(dataset, data_dir, seed)
-    if source.kind == "synthetic" and not source.directory.is_dir():
+    if source.kind == "synthetic" and not _is_folder(source.directory):
         with whole_directory(source.directory) as temporary:
             dataset.synthesize(temporary, seed)
     return source

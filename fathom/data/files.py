@@ -32,7 +32,8 @@ def whole_file(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise FathomError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a folder that is none is no second error
+            temporary.unlink()
 
 
 @contextlib.contextmanager

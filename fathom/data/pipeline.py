@@ -36,6 +36,8 @@ class Order:
     def __post_init__(self) -> None:
         if self.size == 0:
             raise FathomError("the data set is empty")
+        if self.batch_size < 1:
+            raise FathomError(f"batch size {self.batch_size} is not a positive number")
         if self.batch_size > self.size:
             raise FathomError(
                 f"batch size {self.batch_size} is larger than the data: {self.size} examples; "
@@ -89,7 +91,7 @@ class Batches(Iterator[Tensors]):
         first_step: the step of the first batch.
         workers: how many batches are loaded at once.
         recover: called with (indices, seeds) of a batch that failed to load; returns the batch
-            without its bad examples replaced, or raises FathomError. Without it, failure is final.
+            with its bad examples replaced, or raises FathomError. Without it, failure is final.
     """
 
     def __init__(
@@ -121,6 +123,7 @@ class Batches(Iterator[Tensors]):
             return next(self._iterator)
         except tf.errors.OpError as error:
             if self._recover is None:
-                raise FathomError(f"batch {step} cannot be loaded: {error.message}") from error
+                cause = error.message.splitlines()[0]
+                raise FathomError(f"batch {step} cannot be loaded: {cause}") from error
         position = tf.constant(step, tf.int64)
         return self._recover(self._order.indices(position), self._order.seeds(position))

@@ -1,0 +1,85 @@
+"""``python -m fathom data``: list, fetch, synthesize and verify data sets."""
+
+import argparse
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from fathom import workloads
+from fathom.data.dataset import DataSet, fetched_directory, find
+from fathom.data.fetch import fetch, verify
+from fathom.data.files import whole_directory
+from fathom.errors import FathomError
+from fathom.options import unknown_option
+
+
+def datasets() -> dict[str, type[DataSet]]:
+    """Returns the data sets of the workloads by name."""
+    classes = (workloads.load(name) for name in workloads.existing())
+    return {model.dataset.name: model.dataset for model in classes}
+
+
+def run(chosen: argparse.Namespace, screen: Console) -> None:
+    """Carries out the action that was chosen on the command line.
+
+    Raises:
+        FathomError: no such data set, or the action failed.
+    """
+    known = datasets()
+    if chosen.action == "list":
+        _list(known, screen)
+        return
+    if chosen.dataset not in known:
+        raise unknown_option("data set", chosen.dataset, known)
+    {"fetch": _fetch, "synthesize": _synthesize, "verify": _verify}[chosen.action](
+        known[chosen.dataset], chosen, screen
+    )
+
+
+def _list(known: dict[str, type[DataSet]], screen: Console) -> None:
+    table = Table(box=None, header_style="bold")
+    for title in ("data set", "what it is", "licence", "fetched by us", "data now"):
+        table.add_column(title)
+    for name, dataset in known.items():
+        source = find(dataset, None, seed=0)
+        fetchable = "yes" if dataset.files else "no: see its home page"
+        table.add_row(name, dataset.title, dataset.licence, fetchable, source.kind)
+    screen.print(table)
+    for name, dataset in known.items():
+        screen.print(f"{name}: {dataset.home_page}; layout: {dataset.layout}", markup=False)
+
+
+def _fetch(dataset: type[DataSet], chosen: argparse.Namespace, screen: Console) -> None:
+    directory = chosen.data_dir or fetched_directory(dataset)
+    with Progress(console=screen, transient=True) as progress:
+        tasks: dict[str, int] = {}
+
+        def report(file: str, done: int, total: int | None) -> None:
+            if file not in tasks:
+                tasks[file] = progress.add_task(file)
+            progress.update(tasks[file], completed=done, total=total)
+
+        fetch(dataset, directory, report)
+    screen.print(f"{dataset.title} is in {directory}, and its files are verified")
+
+
+def _synthesize(dataset: type[DataSet], chosen: argparse.Namespace, screen: Console) -> None:
+    if chosen.data_dir is None:
+        raise FathomError("synthesize needs --data-dir, the new folder to write")
+    if chosen.data_dir.exists():
+        raise FathomError(f"{chosen.data_dir} is already there: give a new folder")
+    with whole_directory(chosen.data_dir) as temporary:
+        dataset.synthesize(temporary, chosen.seed)
+    screen.print(f"synthetic {dataset.title}, seed {chosen.seed}, is in {chosen.data_dir}")
+
+
+def _verify(dataset: type[DataSet], chosen: argparse.Namespace, screen: Console) -> None:
+    source = find(dataset, chosen.data_dir, seed=0)
+    if source.kind == "synthetic":
+        raise FathomError(f"there is no {dataset.name} to verify: name its folder by --data-dir")
+    directory = source.directory
+    problems = verify(dataset, directory)
+    if problems:
+        raise FathomError(f"{dataset.title} in {directory}: {'; '.join(problems)}")
+    screen.print(f"{dataset.title} in {directory} is as it should be")

@@ -1,0 +1,135 @@
+import os
+
+import pytest
+
+from fathom.data import DataSet, find, locate
+from fathom.errors import FathomError
+
+
+class Notes(DataSet):
+    """A set of one text file, which counts how often it was made."""
+
+    name = "notes"
+    title = "some notes"
+    licence = "CC0"
+    home_page = "https://example.org"
+    layout = "notes.txt"
+    made = 0
+
+    @classmethod
+    def load(cls, directory):
+        return (directory / "notes.txt").read_text()
+
+    @classmethod
+    def synthesize(cls, directory, seed):
+        cls.made += 1
+        (directory / "notes.txt").write_text(f"seed {seed}")
+
+
+class Unmakable(Notes):
+    name = "unmakable"
+
+    @classmethod
+    def synthesize(cls, directory, seed):
+        super().synthesize(directory, seed)
+        raise KeyError("fault")
+
+
+@pytest.fixture(autouse=True)
+def cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("FATHOM_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("FATHOM_DATA_DIR", raising=False)
+    monkeypatch.setattr(Notes, "made", 0)
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def places(cache, monkeypatch, tmp_path):
+    """All the places at once, from the first to be looked at to the last."""
+    monkeypatch.setenv("FATHOM_DATA_DIR", str(tmp_path / "environment"))
+    folders = {
+        "given": tmp_path / "given",
+        "environment": tmp_path / "environment" / "notes",
+        "fetched": cache / "data" / "notes",
+        "synthetic": cache / "synthetic" / "notes" / "v1-seed-0",
+    }
+    for folder in folders.values():
+        folder.mkdir(parents=True)
+    return folders
+
+
+def test_the_given_folder_comes_first(places):
+    source = find(Notes, places["given"], 0)
+    assert (source.directory, source.kind) == (places["given"], "given")
+    assert str(source) == str(places["given"])
+
+
+def test_the_environment_comes_second(places):
+    source = find(Notes, None, 0)
+    assert (source.directory, source.kind) == (places["environment"], "environment")
+    assert str(source) == f"{places['environment']}, from $FATHOM_DATA_DIR"
+
+
+def test_what_was_fetched_comes_third(places):
+    places["environment"].rmdir()
+    source = find(Notes, None, 0)
+    assert (source.directory, source.kind) == (places["fetched"], "fetched")
+    assert str(source) == f"{places['fetched']}, fetched"
+
+
+def test_the_synthetic_set_comes_last(places):
+    places["environment"].rmdir()
+    places["fetched"].rmdir()
+    source = find(Notes, None, 0)
+    assert (source.directory, source.kind) == (places["synthetic"], "synthetic")
+    assert "synthetic: use --data-dir or $FATHOM_DATA_DIR for real data" in str(source)
+
+
+def test_an_empty_environment_variable_is_none(places, monkeypatch):
+    monkeypatch.setenv("FATHOM_DATA_DIR", "")
+    assert find(Notes, None, 0).kind == "fetched"
+
+
+@pytest.mark.parametrize("name", ["nowhere", "file"])
+def test_a_given_folder_that_is_none_is_an_error(tmp_path, name):
+    (tmp_path / "file").touch()
+    with pytest.raises(FathomError, match=rf"{name} is not a folder; some notes .* notes\.txt"):
+        locate(Notes, tmp_path / name, 0)
+    assert Notes.made == 0
+
+
+@pytest.mark.parametrize("kind", ["given", "environment"])
+def test_a_folder_that_cannot_be_read_is_an_error_and_not_skipped(places, monkeypatch, kind):
+    monkeypatch.setattr(os, "access", lambda path, mode: path != places[kind])
+    with pytest.raises(FathomError, match="cannot be read: check its permissions"):
+        find(Notes, places[kind] if kind == "given" else None, 0)
+
+
+def test_finding_makes_nothing(cache):
+    assert find(Notes, None, 0).kind == "synthetic"
+    assert not cache.exists()
+
+
+def test_the_synthetic_set_is_made_once(cache):
+    first, second = locate(Notes, None, 3), locate(Notes, None, 3)
+    assert first == second
+    assert Notes.load(first.directory) == "seed 3"
+    assert Notes.made == 1
+    assert [path.name for path in (cache / "synthetic" / "notes").iterdir()] == ["v1-seed-3"]
+
+
+def test_two_seeds_have_two_folders():
+    assert Notes.load(locate(Notes, None, 1).directory) == "seed 1"
+    assert Notes.load(locate(Notes, None, 2).directory) == "seed 2"
+
+
+def test_a_synthetic_set_that_fails_half_way_leaves_nothing_to_be_found(cache):
+    with pytest.raises(KeyError):
+        locate(Unmakable, None, 0)
+    assert list((cache / "synthetic" / "unmakable").iterdir()) == []
+
+
+def test_a_cache_that_cannot_be_written_is_an_error(cache):
+    cache.touch()
+    with pytest.raises(FathomError, match="cannot write"):
+        locate(Notes, None, 0)
