@@ -1,0 +1,16 @@
+"""Fathom: eight reference deep-learning workloads on TensorFlow 2.
+
+The classes are imported when they are first named: ``from fathom import AlexNet``.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "alexnet": ["AlexNet", "AlexNetFwd"],
+        "autoenc": ["Autoenc", "AutoencFwd"],
+        "errors": ["FathomError"],
+        "nn": ["NeuralNetworkModel"],
+    },
+)

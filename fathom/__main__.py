@@ -1,0 +1,91 @@
+"""``python -m fathom``: the commands about all workloads. ``fathom`` does the same."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from rich.table import Table
+
+from fathom import workloads
+from fathom.terminal import Parser, console, quiet_import, run_command
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Runs one of the commands, and exits."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments[:1] == ["run"] and len(arguments) > 1 and workloads.exists(arguments[1]):
+        from fathom.cli import run_workload
+
+        run_workload(arguments[1], arguments[2:])
+    chosen = _parser().parse_args(arguments)
+    run_command("fathom", lambda: chosen.command(chosen))
+
+
+def _parser() -> Parser:
+    parser = Parser(prog="fathom", description="Fathom: eight reference deep-learning workloads.")
+    commands = parser.add_subparsers(required=True, metavar="command")
+    listing = commands.add_parser("list", help="show the workloads and where their data comes from")
+    listing.set_defaults(command=lambda _: _list())
+    run = commands.add_parser(
+        "run", help="run a workload: fathom run NAME is python -m fathom.NAME"
+    )
+    run.add_argument("workload", choices=workloads.existing())
+    data = commands.add_parser("data", help="list, fetch, synthesize or verify data sets")
+    actions = data.add_subparsers(required=True, metavar="action")
+    _add_action(actions, "list", "show the data sets and where each would come from now", None)
+    _add_action(actions, "fetch", "download a data set and verify it", "where it goes")
+    _add_action(actions, "synthesize", "write the synthetic data set", "where it goes")
+    _add_action(actions, "verify", "check a data set's files", "the data set's folder")
+    return parser
+
+
+def _add_action(actions: Any, name: str, text: str, folder: str | None) -> None:
+    action = actions.add_parser(name, help=text)
+    action.set_defaults(command=_data, action=name)
+    if folder:
+        action.add_argument("dataset", help="name of the data set")
+        action.add_argument("--data-dir", type=Path, metavar="DIR", help=folder)
+    if name == "synthesize":
+        action.add_argument("--seed", type=int, default=0, metavar="S", help="fixes the data")
+
+
+def _list() -> None:
+    """Prints the eight workloads."""
+    from fathom.data import find
+
+    table = Table(box=None, header_style="bold")
+    for title in ("workload", "network", "parameters", "MACs/example", "data set", "data now"):
+        table.add_column(
+            title, justify="right" if title in ("parameters", "MACs/example") else "left"
+        )
+    for name in workloads.CLASSES:
+        if not workloads.exists(name):
+            table.add_row(name, "not in this version yet")
+            continue
+        with quiet_import():
+            model = workloads.load(name, forward_only=True)("/cpu:0")
+        model.build()
+        cost = model.cost()
+        source = find(model.dataset, None, model.execution.seed)
+        table.add_row(
+            name,
+            model.title,
+            f"{cost.parameters:,}",
+            f"{cost.forward_macs:,}",
+            model.dataset.name,
+            source.kind,
+        )
+    console().print(table)
+
+
+def _data(chosen: argparse.Namespace) -> None:
+    from fathom.data import commands
+
+    with quiet_import():
+        commands.run(chosen, console())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,209 @@
+"""The variational autoencoder: Kingma and Welling 2013, "Auto-Encoding Variational Bayes".
+
+Section and equation numbers are those of the paper (arXiv:1312.6114).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import layers
+
+from fathom import nn
+from fathom.autoenc.mnist import Mnist
+from fathom.data.pipeline import Batches, Order, Tensors
+from fathom.layers import NoiseSeed
+from fathom.optimizers import Adam, Optimizer
+from fathom.options import Hyperparameters
+
+PIXELS = 28 * 28
+
+
+@dataclass(frozen=True)
+class AutoencHyperparameters(Hyperparameters):
+    """The choices of the paper's section 5 and appendix C, or the reason where they differ."""
+
+    batch_size: int = 100  # images; M = 100, section 5
+    hidden_units: int = 500  # of encoder and decoder; section 5, MNIST
+    latents: int = 20  # dimensions of z; one of figure 2's
+    learning_rate: float = 1e-3  # Adam's default; the paper chose Adagrad's from {0.01, 0.02, 0.1}
+    initial_stddev: float = 0.01  # of all weights; section 5
+    prior_decay: float = 1 / 60_000  # p(theta) = N(0, I) per training image; section 5
+    binarize: bool = True  # draw each pixel from its grey value anew each time it is met
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_at_least(1, "hidden_units", "latents")
+
+
+class Outputs(NamedTuple):
+    """What the network returns, all float32."""
+
+    logits: Any  # [batch, 784], of p(x = 1 | z)
+    mean: Any  # [batch, latents], mu of q(z | x)
+    log_variance: Any  # [batch, latents], log sigma^2 of q(z | x)
+
+
+class Reparameterization(layers.Layer):
+    """z = mu + sigma * epsilon, epsilon ~ N(0, I): the trick of section 2.4, equation 10.
+
+    Args:
+        noise: fixes epsilon.
+    """
+
+    def __init__(self, noise: NoiseSeed, **options: Any) -> None:
+        super().__init__(**options)
+        self._noise = noise
+
+    def call(self, mean: tf.Tensor, log_variance: tf.Tensor) -> tf.Tensor:
+        """Draws z [batch, latents] from q(z | x); one sample an image (L = 1)."""
+        epsilon = tf.random.stateless_normal(tf.shape(mean), self._noise.tensor(), dtype=mean.dtype)
+        return mean + tf.exp(0.5 * log_variance) * epsilon
+
+
+class Autoenc(nn.NeuralNetworkModel):
+    """The variational autoencoder on MNIST: 784 - 500 tanh - 20 Gaussian - 500 tanh - 784."""
+
+    name = "autoenc"
+    title = "variational autoencoder (Kingma and Welling 2013)"
+    dataset = Mnist
+    Hyperparameters = AutoencHyperparameters
+    hyperparameters: AutoencHyperparameters
+    example = "images"
+    default_steps = 600  # an epoch of MNIST
+
+    def load_data(self) -> None:
+        """Reads MNIST; the pixels become grey values from 0 to 1, float32 [n, 784]."""
+        self.mnist = Mnist.load(self.source.directory)
+        with tf.device("/cpu:0"):
+            self._train_pixels = tf.constant(self.mnist.train_images.reshape(-1, PIXELS))
+            self._test_pixels = tf.constant(self.mnist.test_images.reshape(-1, PIXELS))
+
+    def build_inputs(self) -> keras.KerasTensor:
+        """Returns the images: float32 [batch, 784], from 0 to 1."""
+        return keras.Input((PIXELS,), name="x")
+
+    def build_labels(self) -> tuple[()]:
+        """The autoencoder has no labels: it learns to return its input."""
+        return ()
+
+    def build_inference(self, x: keras.KerasTensor) -> Outputs:
+        """Encoder q(z | x) and decoder p(x | z), both of appendix C; sampling is part of it."""
+        chosen = self.hyperparameters
+        hidden = self._dense(chosen.hidden_units, "encoder_hidden", activation="tanh")(x)
+        mean = self._dense(chosen.latents, "encoder_mean")(hidden)
+        log_variance = self._dense(chosen.latents, "encoder_log_variance")(hidden)
+        z = Reparameterization(self.new_noise(), name="z")(mean, log_variance)
+        logits = self._decode(z)
+        return Outputs(logits, mean, log_variance)
+
+    def build_loss(self, x: tf.Tensor, labels: tuple[()], outputs: Outputs) -> tf.Tensor:
+        """Returns the negative evidence lower bound per image, in nats (equation 10)."""
+        return tf.reduce_mean(negative_elbo(x, outputs))
+
+    def build_train(self) -> Optimizer:
+        """Adam, as Fathom; the paper used Adagrad. The prior decays the decoder's weights alone."""
+        return Adam(
+            self.hyperparameters.learning_rate,
+            weight_decay=self.hyperparameters.prior_decay,
+            decayed=lambda variable: "decoder" in variable.path and "kernel" in variable.path,
+        )
+
+    def build_evaluation(
+        self, x: tf.Tensor, labels: tuple[()], outputs: Outputs
+    ) -> dict[str, tf.Tensor]:
+        """Returns each image's negative evidence lower bound and its two terms, in nats."""
+        return {
+            "negative_elbo": negative_elbo(x, outputs),
+            "reconstruction": reconstruction_error(x, outputs.logits),
+            "kl_divergence": kl_divergence(outputs.mean, outputs.log_variance),
+        }
+
+    # ---------------------------------------------------------------- data
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Number of whole batches in the training images."""
+        return len(self.mnist.train_images) // self.hyperparameters.batch_size
+
+    def training_batches(self, first_step: int) -> Iterator[Tensors]:
+        """Returns the endless stream of training images from ``first_step`` on."""
+        return self._stream(self._train_pixels, first_step, shuffle=True)
+
+    def inference_batches(self) -> Iterator[Tensors]:
+        """Returns an endless stream of test images, in turn."""
+        return self._stream(self._test_pixels, 0, shuffle=False)
+
+    def evaluation_batches(self) -> Iterator[Tensors]:
+        """Returns the test images once, binarised always in the same way."""
+        size = self.hyperparameters.batch_size
+        for start in range(0, len(self._test_pixels), size):
+            pixels = self._test_pixels[start : start + size]
+            yield (self._observe(pixels, tf.constant([self.execution.seed, start], tf.int64)),)
+
+    def _stream(self, pixels: tf.Tensor, first_step: int, shuffle: bool) -> Iterator[Tensors]:
+        order = Order(
+            len(pixels), self.hyperparameters.batch_size, self.execution.seed, shuffle=shuffle
+        )
+
+        def load(indices: tf.Tensor, seeds: tf.Tensor) -> Tensors:
+            return (self._observe(tf.gather(pixels, indices), seeds[0]),)
+
+        return Batches(order, load, first_step)
+
+    def _observe(self, pixels: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """Turns bytes [batch, 784] into what the Bernoulli decoder models."""
+        grey = tf.cast(pixels, tf.float32) / 255
+        if not self.hyperparameters.binarize:
+            return grey
+        return tf.cast(tf.random.stateless_uniform(tf.shape(grey), seed) < grey, tf.float32)
+
+    # ---------------------------------------------------------------- network
+
+    def _dense(self, units: int, name: str, activation: str | None = None) -> layers.Dense:
+        weights = keras.initializers.RandomNormal(
+            stddev=self.hyperparameters.initial_stddev, seed=self.new_seed()
+        )
+        return layers.Dense(units, activation=activation, kernel_initializer=weights, name=name)
+
+    def _decode(self, z: keras.KerasTensor) -> keras.KerasTensor:
+        hidden = self._dense(self.hyperparameters.hidden_units, "decoder_hidden", "tanh")(z)
+        return self._dense(PIXELS, "decoder_logits")(hidden)
+
+    def decode(self, z: np.ndarray) -> np.ndarray:
+        """Returns the mean image [n, 784], from 0 to 1, of latents float32 [n, latents]."""
+        hidden = self.network.get_layer("decoder_hidden")(z)
+        return tf.sigmoid(self.network.get_layer("decoder_logits")(hidden)).numpy()
+
+    def save_pictures(self, directory: Path) -> list[Path]:
+        """Writes a picture of reconstructions of test images and one of samples from the prior."""
+        from fathom.autoenc import pictures
+
+        return pictures.save(self, directory)
+
+
+class AutoencFwd(Autoenc):
+    """The variational autoencoder, inference only."""
+
+    forward_only = True
+
+
+def reconstruction_error(x: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+    """Returns -log p(x | z) of Bernoulli pixels [batch, 784], in nats, [batch] (appendix C.1)."""
+    return tf.reduce_sum(tf.nn.sigmoid_cross_entropy_with_logits(x, logits), axis=1)
+
+
+def kl_divergence(mean: tf.Tensor, log_variance: tf.Tensor) -> tf.Tensor:
+    """Returns KL(q(z | x) || N(0, I)) in nats, [batch] (appendix B)."""
+    return 0.5 * tf.reduce_sum(tf.exp(log_variance) + mean**2 - 1 - log_variance, axis=1)
+
+
+def negative_elbo(x: tf.Tensor, outputs: Outputs) -> tf.Tensor:
+    """Returns the negative of the lower bound estimate of equation 10, in nats, [batch]."""
+    return reconstruction_error(x, outputs.logits) + kl_divergence(
+        outputs.mean, outputs.log_variance
+    )

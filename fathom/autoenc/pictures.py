@@ -1,0 +1,67 @@
+"""Pictures of what the autoencoder has learned."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from fathom.data.files import whole_file
+
+if TYPE_CHECKING:
+    from fathom.autoenc.model import Autoenc
+
+_COLUMNS = 10
+
+
+def save(model: "Autoenc", directory: Path) -> list[Path]:
+    """Writes two PNG files: reconstructions of test images, and samples from the prior.
+
+    Returns:
+        their paths.
+
+    Raises:
+        FathomError: they cannot be written.
+    """
+    rng = np.random.default_rng(model.execution.seed)
+    observed = np.concatenate([batch[0].numpy() for batch in _first_batches(model)])
+    chosen = observed[rng.choice(len(observed), 3 * _COLUMNS, replace=False)]
+    mean = model.network(chosen, training=False).mean.numpy()
+    pairs = np.stack([chosen.reshape(3, _COLUMNS, -1), model.decode(mean).reshape(3, _COLUMNS, -1)])
+    latents = rng.standard_normal((6 * _COLUMNS, model.hyperparameters.latents), np.float32)
+    pictures = {
+        "reconstructions": (
+            pairs.swapaxes(0, 1).reshape(-1, 28, 28),
+            "Test images (odd rows) and their reconstructions (even rows)",
+        ),
+        "samples": (model.decode(latents).reshape(-1, 28, 28), "Samples from the prior N(0, I)"),
+    }
+    paths = []
+    for name, (images, title) in pictures.items():
+        paths.append(directory / f"autoenc-{name}.png")
+        with whole_file(paths[-1]) as temporary:
+            _contact_sheet(images, title).savefig(temporary, format="png", dpi=100)
+    return paths
+
+
+def _first_batches(model: "Autoenc") -> list:
+    """Returns test batches with enough images for the picture."""
+    batches, images = [], 0
+    for batch in model.evaluation_batches():
+        batches.append(batch)
+        images += len(batch[0])
+        if images >= 3 * _COLUMNS:
+            break
+    return batches
+
+
+def _contact_sheet(images: np.ndarray, title: str) -> Figure:
+    """Returns a figure of images [n, 28, 28], from 0 to 1, in rows of ten."""
+    rows = len(images) // _COLUMNS
+    sheet = images.reshape(rows, _COLUMNS, 28, 28).swapaxes(1, 2).reshape(rows * 28, _COLUMNS * 28)
+    figure = Figure(figsize=(5, 0.5 * rows + 0.5), layout="constrained")
+    axes = figure.subplots()
+    axes.imshow(sheet, cmap="gray_r", vmin=0, vmax=1)
+    axes.set_title(title, fontsize=9)
+    axes.set_axis_off()
+    return figure

@@ -1,0 +1,200 @@
+"""The one command line that every workload shares: ``python -m fathom.<workload>``."""
+
+import argparse
+import dataclasses
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from rich.console import Console
+
+from fathom import workloads
+from fathom.errors import FathomError
+from fathom.options import PRECISIONS
+from fathom.terminal import Parser, console, quiet_import, run_command
+
+if TYPE_CHECKING:
+    from fathom.nn import NeuralNetworkModel
+    from fathom.results import RunResult
+
+
+def run_workload(name: str, arguments: Sequence[str] | None = None) -> NoReturn:
+    """Runs a workload as its command line says, and exits."""
+    program = f"fathom.{name}"
+    chosen = workload_parser(name, program).parse_args(arguments)
+    run_command(program, lambda: _run(name, chosen))
+
+
+def workload_parser(name: str, program: str) -> Parser:
+    """Returns the parser of a workload's command line."""
+    parser = Parser(prog=program, description=f"Runs Fathom's {name} workload.")
+    add = parser.add_argument
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--train", action="store_true", help="train the network, as by default")
+    mode.add_argument("--infer", action="store_true", help="run the network forward only")
+    add("--steps", type=int, metavar="N", help="stop after N steps of the training or inference")
+    add("--epochs", type=int, metavar="N", help="stop after N passes over the training data")
+    add("--warmup", type=int, metavar="N", help="leave the first N steps out of the statistics")
+    add("--batch-size", type=int, metavar="B", help="examples a step; default: the paper's")
+    add("--evaluate", action="store_true", help="evaluate on the test data at the end")
+    add("--device", metavar="D", help="cpu, gpu or gpu:N; default: the GPU if there is one")
+    add("--threads", type=int, metavar="N", help="threads inside an operation; default: all cores")
+    add("--precision", choices=PRECISIONS, default="float32", help="of the computation")
+    add("--xla", action=argparse.BooleanOptionalAction, help="compile the step with XLA or not")
+    add("--data-dir", metavar="DIR", help="the data set; default: $FATHOM_DATA_DIR, or synthetic")
+    add("--seed", type=int, default=0, metavar="S", help="fixes all that is random")
+    add(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="set a hyperparameter; --set help lists them",
+    )
+    add("--checkpoint-dir", metavar="DIR", help="where checkpoints are kept")
+    add("--checkpoint-every", type=int, default=100, metavar="N", help="steps between checkpoints")
+    add("--resume", action="store_true", help="continue from the newest checkpoint")
+    add("--json", type=Path, metavar="FILE", help="write the result as JSON")
+    add("--quiet", action="store_true", help="print nothing but errors")
+    return parser
+
+
+def _run(name: str, chosen: argparse.Namespace) -> None:
+    _check(chosen)
+    screen = console()
+    screen.quiet = chosen.quiet
+    started = time.perf_counter()
+    with quiet_import():
+        model_class = workloads.load(name, forward_only=chosen.infer)
+    import_seconds = time.perf_counter() - started
+    if "help" in chosen.set:
+        _print_hyperparameters(model_class, screen)
+        return
+    model = model_class(chosen.device, _init_options(chosen))
+    screen.print(f"{name}: {model.title}, {'inference' if chosen.infer else 'training'}")
+    screen.print(f"data: {model.dataset.title}, {model.source}")
+    model.setup(
+        {
+            "checkpoint_dir": chosen.checkpoint_dir,
+            "checkpoint_every": chosen.checkpoint_every,
+            "resume": chosen.resume,
+        }
+    )
+    n_steps = _steps_to_run(model, chosen)
+    _print_start(model, n_steps, screen)
+    result = model.run(
+        n_steps=n_steps, warmup=chosen.warmup, progress=_progress(chosen, model, screen)
+    )
+    result.sections = {"import": import_seconds, **result.sections}
+    _print_summary(result, screen)
+    if chosen.evaluate:
+        _evaluate(model, result, chosen, screen)
+    if chosen.json:
+        result.write(chosen.json)
+        screen.print(f"result: {chosen.json}")
+
+
+def _check(chosen: argparse.Namespace) -> None:
+    """Refuses before TensorFlow is loaded what cannot work, so that no run is lost at its end."""
+    if chosen.steps is not None and chosen.epochs is not None:
+        raise FathomError("--steps and --epochs exclude each other")
+    if chosen.infer and chosen.epochs is not None:
+        raise FathomError("--epochs counts passes over the training data: use --steps with --infer")
+    for name in ("steps", "epochs", "warmup"):
+        if (getattr(chosen, name) or 0) < 0:
+            raise FathomError(f"--{name} must not be negative, not {getattr(chosen, name)}")
+    folder = chosen.json.absolute().parent if chosen.json else Path.cwd()
+    if chosen.json and (chosen.json.is_dir() or not folder.is_dir()):
+        raise FathomError(f"--json {chosen.json}: give a file in a folder that exists")
+    if (chosen.json or chosen.evaluate) and not os.access(folder, os.W_OK):
+        raise FathomError(f"{folder} cannot be written, and the results would go there")
+
+
+def _init_options(chosen: argparse.Namespace) -> dict[str, Any]:
+    """Returns the model's options: those named on the command line, and each ``--set``."""
+    values: dict[str, Any] = {}
+    for assignment in chosen.set:
+        name, equals, value = assignment.partition("=")
+        if not equals:
+            raise FathomError(f"--set takes NAME=VALUE, not {assignment!r}; --set help lists them")
+        values[name] = value
+    if chosen.batch_size is not None:
+        values["batch_size"] = chosen.batch_size
+    for name in ("seed", "data_dir", "precision", "xla", "threads"):
+        values[name] = getattr(chosen, name)
+    return values
+
+
+def _steps_to_run(model: "NeuralNetworkModel", chosen: argparse.Namespace) -> int:
+    """Returns how many steps are left: ``--steps`` and ``--epochs`` count resumed ones too."""
+    steps = model.default_steps if chosen.steps is None else chosen.steps
+    if chosen.epochs is not None:
+        steps = chosen.epochs * model.steps_per_epoch
+    return steps if chosen.infer else max(0, steps - model.steps_done)
+
+
+def _progress(chosen: argparse.Namespace, model: "NeuralNetworkModel", screen: Console) -> Any:
+    from fathom.progress import Bar, Lines, Progress
+
+    if chosen.quiet:
+        return Progress()
+    return (Bar if screen.is_terminal else Lines)(screen, model.example)
+
+
+def _print_hyperparameters(model_class: type["NeuralNetworkModel"], screen: Console) -> None:
+    for field in dataclasses.fields(model_class.Hyperparameters):
+        screen.print(f"{field.name}={field.default}")
+
+
+def _print_start(model: "NeuralNetworkModel", n_steps: int, screen: Console) -> None:
+    cost = model.cost()
+    screen.print(
+        f"network: {cost.parameters:,} parameters, {cost.forward_macs / 1e6:,.1f} million "
+        f"multiply-accumulates an example; batch {model.hyperparameters.batch_size}, "
+        f"{model.execution.precision}{', XLA' if model.xla else ''}, {model.device}, "
+        f"{model.threads} thread{'s' if model.threads > 1 else ''}"
+    )
+    for line in model.notes:
+        screen.print(line)
+    screen.print(f"running {n_steps:,} steps")
+
+
+def _print_summary(result: "RunResult", screen: Console) -> None:
+    steps, speed = result.steps, result.throughput
+    if not steps.seconds:
+        screen.print("no steps were left to run")
+        return
+    plain = steps.to_plain()
+    screen.print(f"{len(steps.seconds):,} steps in {result.sections['run']:.1f} s")
+    if len(steps.counted):
+        screen.print(
+            f"step: median {1e3 * steps.median:,.2f} ms, spread {plain['spread']:.1%} "
+            f"(interquartile, {steps.warmup} warm-up steps left out); "
+            f"{speed['examples_per_second']:,.1f} {speed['example']}/s, "
+            f"{speed['flops_per_second'] / 1e9:,.1f} GFLOP/s"
+        )
+        if speed["examples_per_second_with_input"]:
+            screen.print(
+                f"with input: {speed['examples_per_second_with_input']:,.1f} {speed['example']}/s"
+            )
+    losses = [loss for loss in steps.loss if loss is not None]
+    if losses:
+        screen.print(f"loss: {losses[0]:.5g} at first, {losses[-1]:.5g} at last")
+    for name, reason in result.data.get("skipped", {}).items():
+        screen.print(f"skipped: {name}: {reason}")
+    screen.print(f"memory: peak {result.memory['peak_resident_bytes'] / 2**30:.2f} GiB")
+
+
+def _evaluate(
+    model: "NeuralNetworkModel", result: "RunResult", chosen: argparse.Namespace, screen: Console
+) -> None:
+    """Evaluates, prints and records the metrics, and writes the workload's pictures."""
+    started = time.perf_counter()
+    result.metrics = model.evaluate()
+    result.sections["evaluate"] = time.perf_counter() - started
+    result.data |= model.describe_data()
+    for name, value in result.metrics.items():
+        screen.print(f"{name}: {value:,.5g}" if isinstance(value, float) else f"{name}: {value:,}")
+    for picture in model.save_pictures(chosen.json.parent if chosen.json else Path.cwd()):
+        screen.print(f"picture: {picture}")

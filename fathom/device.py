@@ -1,0 +1,96 @@
+"""The machine under a run: which device, how many threads, how memory is kept."""
+
+import contextlib
+import ctypes
+import os
+import re
+from collections.abc import Iterator
+
+import keras
+import tensorflow as tf
+
+from fathom.errors import FathomError
+
+
+def select_device(name: str | None) -> str:
+    """Returns TensorFlow's name of a device.
+
+    Args:
+        name: ``cpu``, ``gpu``, ``gpu:N``, or TensorFlow's ``/cpu:0``; None for the first GPU where
+            there is one and the CPU otherwise.
+
+    Raises:
+        FathomError: not a device name, or no such device on this machine.
+    """
+    gpus = len(tf.config.list_physical_devices("GPU"))
+    if name is None:
+        return "/gpu:0" if gpus else "/cpu:0"
+    match = re.fullmatch(r"/?(?:device:)?(cpu|gpu)(?::(\d+))?", name.lower())
+    if match is None:
+        raise FathomError(f"unknown device {name!r}: use cpu, gpu or gpu:N")
+    kind, index = match[1], int(match[2] or 0)
+    if kind == "gpu" and index >= gpus:
+        found = f"{gpus} GPU{'s' if gpus > 1 else ''}" if gpus else "no GPU"
+        raise FathomError(
+            f"device {name} is not there: TensorFlow sees {found} on this machine; use --device cpu"
+            " or install fathom-workloads[gpu]"
+        )
+    if kind == "cpu" and index > 0:
+        raise FathomError(f"device {name} is not there: the CPU is one device, cpu")
+    return f"/{kind}:{index}"
+
+
+def available_cores() -> int:
+    """Returns the number of CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def set_threads(threads: int | None) -> int:
+    """Sets TensorFlow's thread pools and returns the number of intra-op threads in use.
+
+    Operations run one after another, each on all threads: with two inter-op threads the small
+    workloads lose more to hand-over than they gain (docs/performance.md).
+
+    Args:
+        threads: threads inside an operation; None for one a core.
+
+    Raises:
+        FathomError: TensorFlow already runs with another number of threads.
+    """
+    wanted = threads or available_cores()
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(wanted)
+        tf.config.threading.set_inter_op_parallelism_threads(1)
+    except RuntimeError:
+        current = tf.config.threading.get_intra_op_parallelism_threads() or available_cores()
+        if threads is not None and threads != current:
+            raise FathomError(
+                f"threads={threads} comes too late: TensorFlow already runs with {current} in this"
+                " process; set it for the first model, or start a fresh process"
+            ) from None
+        return current
+    return wanted
+
+
+def keep_freed_memory() -> None:
+    """Tells glibc's allocator to keep large freed blocks instead of returning them.
+
+    Activations are freed and allocated anew in each step; returned to the kernel, each of their
+    pages faults again (docs/performance.md has the measurement). Other C libraries are left alone.
+    """
+    trim_threshold, mmap_threshold = -1, -3  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD of malloc.h
+    with contextlib.suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(mmap_threshold, 1 << 30)
+        mallopt(trim_threshold, (1 << 31) - 1)
+
+
+@contextlib.contextmanager
+def computing_in(precision: str) -> Iterator[None]:
+    """Makes Keras layers built inside the block compute in ``precision``, with float32 weights."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("float32" if precision == "float32" else f"mixed_{precision}")
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)

@@ -1,0 +1,86 @@
+"""Keras layers for kernels that only TensorFlow has, and randomness that a resumed run repeats."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+
+class NoiseSeed:
+    """The seed of one layer's random numbers: a function of the run's seed and the step alone.
+
+    Args:
+        seed: differs from layer to layer.
+        step: int64 variable that differs from step to step.
+    """
+
+    def __init__(self, seed: int, step: tf.Variable) -> None:
+        self._seed = seed
+        self._step = step
+
+    def tensor(self) -> tf.Tensor:
+        """Returns int64 [2] for the ``tf.random.stateless_*`` functions."""
+        return tf.stack([tf.constant(self._seed, tf.int64), self._step.read_value()])
+
+
+class Convolution2D(keras.layers.Conv2D):
+    """``keras.layers.Conv2D`` whose groups are one ``tf.nn.conv2d``.
+
+    Keras compiles a grouped convolution with XLA on the CPU, which the op-by-op graph cannot show.
+    """
+
+    def convolution_op(self, inputs: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+        """Convolves [batch, height, width, channels] with [h, w, channels / groups, filters]."""
+        if inputs.dtype != tf.float16 or self.groups == 1:
+            return tf.nn.conv2d(inputs, kernel, self.strides, self.padding.upper())
+        # The CPU's float16 kernel for the filter's gradient knows no groups.
+        groups = zip(
+            tf.split(inputs, self.groups, 3), tf.split(kernel, self.groups, 3), strict=True
+        )
+        convolved = [tf.nn.conv2d(x, w, self.strides, self.padding.upper()) for x, w in groups]
+        return tf.concat(convolved, 3)
+
+
+class LocalResponseNormalization(keras.layers.Layer):
+    """Response normalisation across channels (Krizhevsky et al. 2012, section 3.3).
+
+    b_i = a_i / (k + alpha * sum of a_j^2 over the n channels around i)^beta
+
+    Args:
+        n: channels in the sum, an odd number.
+        k: additive constant.
+        alpha: factor of the sum; not divided by n.
+        beta: exponent.
+    """
+
+    def __init__(self, n: int, k: float, alpha: float, beta: float, **options: Any) -> None:
+        super().__init__(**options)
+        self._constants = {"depth_radius": n // 2, "bias": k, "alpha": alpha, "beta": beta}
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        """Normalises [batch, height, width, channels]."""
+        if inputs.dtype == tf.float32:
+            return tf.nn.local_response_normalization(inputs, **self._constants)
+        # The CPU kernel knows float32 alone.
+        outputs = tf.nn.local_response_normalization(tf.cast(inputs, tf.float32), **self._constants)
+        return tf.cast(outputs, inputs.dtype)
+
+
+class Dropout(keras.layers.Layer):
+    """Dropout (Hinton et al. 2012), scaled in training so that inference needs no change.
+
+    Args:
+        rate: probability that a value is set to zero.
+        noise: fixes which values.
+    """
+
+    def __init__(self, rate: float, noise: NoiseSeed, **options: Any) -> None:
+        super().__init__(**options)
+        self._rate = rate
+        self._noise = noise
+
+    def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Drops values of a tensor of any shape when ``training``."""
+        if not training or self._rate == 0:
+            return inputs
+        return tf.nn.experimental.stateless_dropout(inputs, self._rate, self._noise.tensor())

@@ -1,0 +1,531 @@
+"""The standard model interface: what every workload defines, and the run that they all share.
+
+A workload is a subclass of ``NeuralNetworkModel``. It says what its data, inputs, network, loss
+and update rule are; the base class builds, compiles, runs, evaluates and measures it:
+
+    model = AlexNet(device="/cpu:0", init_options={"batch_size": 32})
+    model.setup()
+    result = model.run(n_steps=100)
+    model.teardown()
+"""
+
+import abc
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from fathom import cost, device, environment, options
+from fathom.checkpoint import Checkpoints
+from fathom.data import DataSet, DataSource, locate
+from fathom.errors import FathomError
+from fathom.layers import NoiseSeed
+from fathom.optimizers import LossScale, Optimizer
+from fathom.progress import Progress
+from fathom.results import RunResult, Steps
+
+Batch = tuple[tf.Tensor, ...]
+Step = Callable[..., Any]
+RunStep = Callable[[Step, Batch], Any]
+
+
+def default_runstep(step: Step, batch: Batch) -> Any:
+    """Runs one step: the hook that a user's own ``runstep`` takes the place of."""
+    return step(*batch)
+
+
+@dataclasses.dataclass(frozen=True)
+class Setup:
+    """What ``setup`` can be told.
+
+    Raises:
+        FathomError: a value is out of range, or ``resume`` without a folder to resume from.
+    """
+
+    checkpoint_dir: str | None = None  # where checkpoints are kept; None: none are written
+    checkpoint_every: int = 100  # steps between checkpoints; one more is written at the end
+    resume: bool = False  # continue from the newest checkpoint
+
+    def __post_init__(self) -> None:
+        if self.checkpoint_every < 1:
+            raise FathomError(f"checkpoint_every must be at least 1, not {self.checkpoint_every}")
+        if self.resume and self.checkpoint_dir is None:
+            raise FathomError("--resume needs --checkpoint-dir, the folder to resume from")
+
+
+class NeuralNetworkModel(abc.ABC):
+    """A workload: its data, its network, how it is trained, run and evaluated.
+
+    Args:
+        device: ``/cpu:0``, ``/gpu:0``, or as on the command line; None: the GPU if there is one.
+        init_options: hyperparameters of the workload and fields of ``options.Execution``, by name.
+
+    Attributes:
+        name: short name, the one of the package.
+        title: name of the network and its paper, for a person.
+        dataset: the data set.
+        Hyperparameters: the dataclass of the workload's choices.
+        example: what one example is, in the plural, for a person.
+        default_steps: steps of a run that is told no number.
+        default_xla: whether the step is compiled with XLA unless the user chooses; measured.
+        forward_only: inference without labels, loss and optimizer; set in the ``Fwd`` twins.
+
+    Raises:
+        FathomError: an unknown option, a value out of range, or no such device.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    dataset: ClassVar[type[DataSet]]
+    Hyperparameters: ClassVar[type[options.Hyperparameters]]
+    example: ClassVar[str] = "examples"
+    default_steps: ClassVar[int] = 100
+    default_xla: ClassVar[bool] = False
+    forward_only: ClassVar[bool] = False
+
+    def __init__(
+        self, device: str | None = None, init_options: Mapping[str, Any] | None = None
+    ) -> None:
+        started = time.perf_counter()
+        execution, hyperparameters = self._sort_options(init_options or {})
+        self.execution = options.build(options.Execution, execution)
+        self.hyperparameters = self.build_hyperparameters(hyperparameters)
+        self._device_name = device
+        self._sections: dict[str, float] = {}
+        self._source: DataSource | None = None
+        self._network: keras.Model | None = None
+        self._functions: dict[str, Any] = {}
+        self._checkpoints: Checkpoints | None = None
+        self.notes: list[str] = []
+        self._sections["init"] = time.perf_counter() - started
+
+    # ---------------------------------------------------------------- what a workload defines
+
+    def build_hyperparameters(self, values: Mapping[str, Any]) -> options.Hyperparameters:
+        """Returns the workload's choices, the given ones in place of the defaults."""
+        return options.build(self.Hyperparameters, values)
+
+    @abc.abstractmethod
+    def load_data(self) -> None:
+        """Reads the data set in ``self.source.directory``.
+
+        Raises:
+            FathomError: the data cannot be used.
+        """
+
+    @abc.abstractmethod
+    def build_inputs(self) -> Any:
+        """Returns the network's Keras inputs, the batch dimension None: a tensor or a nest."""
+
+    @abc.abstractmethod
+    def build_labels(self) -> Any:
+        """Returns Keras inputs for the labels; an empty tuple where there are none."""
+
+    @abc.abstractmethod
+    def build_inference(self, inputs: Any) -> Any:
+        """Returns the network's symbolic outputs for symbolic inputs: a tensor or a nest."""
+
+    @abc.abstractmethod
+    def build_loss(self, inputs: Any, labels: Any, outputs: Any) -> tf.Tensor:
+        """Returns the loss of a batch, a float32 scalar; the arguments are real tensors."""
+
+    @abc.abstractmethod
+    def build_train(self) -> Optimizer:
+        """Returns the update rule."""
+
+    @abc.abstractmethod
+    def build_evaluation(self, inputs: Any, labels: Any, outputs: Any) -> dict[str, tf.Tensor]:
+        """Returns the metrics of each example by name, float32 [batch]; real tensors."""
+
+    @abc.abstractmethod
+    def training_batches(self, first_step: int) -> Iterator[Batch]:
+        """Returns the endless stream of (inputs..., labels...) from ``first_step`` on."""
+
+    @abc.abstractmethod
+    def inference_batches(self) -> Iterator[Batch]:
+        """Returns an endless stream of (inputs...) for forward-only runs."""
+
+    @abc.abstractmethod
+    def evaluation_batches(self) -> Iterator[Batch]:
+        """Returns one pass over the test data: (inputs..., labels...), the last may be smaller."""
+
+    @property
+    @abc.abstractmethod
+    def steps_per_epoch(self) -> int:
+        """Number of training steps in one pass over the training data."""
+
+    def evaluation_outputs(self, inputs: Any) -> Any:
+        """Returns the outputs that are evaluated for real inputs: the network's."""
+        return self.network(inputs, training=False)
+
+    def state(self) -> dict[str, tf.Variable]:
+        """Returns what a checkpoint holds beside the network, the optimizer and the counters."""
+        return {}
+
+    def end_epoch(self, epoch: int) -> None:
+        """Called after the last step of each epoch, counted from 0; schedules live here."""
+
+    def describe_data(self) -> dict[str, Any]:
+        """Returns what a result should say about the data, beside its place and kind."""
+        return {}
+
+    def save_pictures(self, directory: Path) -> list[Path]:
+        """Writes pictures of what the network has learned; returns their paths."""
+        return []
+
+    # ---------------------------------------------------------------- building
+
+    @property
+    def source(self) -> DataSource:
+        """Where the data comes from; the synthetic set is made on first use."""
+        if self._source is None:
+            self._source = locate(self.dataset, self.execution.data_dir, self.execution.seed)
+        return self._source
+
+    @property
+    def xla(self) -> bool:
+        """Whether the step is compiled with XLA."""
+        return self.default_xla if self.execution.xla is None else self.execution.xla
+
+    def new_seed(self) -> int:
+        """Returns a seed for one more random part of the network, fixed by the run's seed."""
+        return int(self._seeds.integers(2**31))
+
+    def new_noise(self) -> NoiseSeed:
+        """Returns the source of random numbers of one more layer."""
+        return NoiseSeed(self.new_seed(), self._noise_step)
+
+    def build(self) -> None:
+        """Builds the network and, in training, the optimizer; nothing is traced yet."""
+        self._seeds = np.random.default_rng(self.execution.seed)
+        self.device = device.select_device(self._device_name)
+        with tf.device(self.device), device.computing_in(self.execution.precision):
+            self._steps_done = tf.Variable(0, dtype=tf.int64, name="steps_done")
+            self._noise_step = tf.Variable(0, dtype=tf.int64, name="noise_step")
+            self._inputs, self._labels = self.build_inputs(), self.build_labels()
+            outputs = self.build_inference(self._inputs)
+            if self.execution.precision != "float32":
+                outputs = keras.tree.map_structure(lambda t: keras.ops.cast(t, "float32"), outputs)
+            self._network = keras.Model(self._inputs, outputs, name=self.name)
+            if not self.forward_only:
+                self._optimizer = self.build_train()
+                self._optimizer.build(self._network.trainable_variables)
+                if self.execution.precision == "float16":
+                    self._optimizer.loss_scale = LossScale()
+
+    def setup(self, setup_options: Mapping[str, Any] | None = None) -> None:
+        """Loads the data, builds the network, compiles its step, restores a checkpoint.
+
+        Args:
+            setup_options: fields of ``Setup``, by name.
+
+        Raises:
+            FathomError: unusable data, options or checkpoints.
+        """
+        chosen = options.build(Setup, setup_options or {})
+        self.threads = device.set_threads(self.execution.threads)
+        device.keep_freed_memory()
+        started = time.perf_counter()
+        self.load_data()
+        self._sections["load"] = time.perf_counter() - started
+        started = time.perf_counter()
+        self.build()
+        self._checkpoint_every = chosen.checkpoint_every
+        if chosen.checkpoint_dir is not None:
+            self._open_checkpoints(Path(chosen.checkpoint_dir).expanduser(), chosen.resume)
+        self._step = self._trace(self._infer_step if self.forward_only else self._train_step)
+        self._sections["setup"] = time.perf_counter() - started
+
+    def teardown(self) -> None:
+        """Lets go of the network, the data and what was compiled."""
+        self._network = None
+        self._functions.clear()
+        self._checkpoints = None
+        self._step = None
+
+    # ---------------------------------------------------------------- inspecting
+
+    @property
+    def network(self) -> keras.Model:
+        """The functional Keras model.
+
+        Raises:
+            FathomError: before ``build`` or ``setup``.
+        """
+        if self._network is None:
+            raise FathomError(f"the {self.name} model is not built: call setup() first")
+        return self._network
+
+    @property
+    def inputs(self) -> Any:
+        """The network's symbolic inputs."""
+        return self.network and self._inputs
+
+    @property
+    def labels(self) -> Any:
+        """The symbolic labels; an empty tuple where the workload has none."""
+        return self.network and self._labels
+
+    @property
+    def outputs(self) -> Any:
+        """The network's symbolic outputs."""
+        return self.network.output
+
+    @property
+    def train(self) -> Any:
+        """The compiled training step, a ``ConcreteFunction``; None in a forward-only model."""
+        return None if self.forward_only else self._compiled_step()
+
+    @property
+    def loss(self) -> tf.Tensor | None:
+        """The loss in the graph of ``model()``, a float32 scalar; None in a forward-only model."""
+        return None if self.forward_only else self._compiled_step().outputs[0]
+
+    @property
+    def optimizer(self) -> Optimizer | None:
+        """The update rule with its state; None in a forward-only model."""
+        return None if self.forward_only else (self.network and self._optimizer)
+
+    def model(self) -> tf.Graph:
+        """Returns the traced graph of the training step, or of inference when forward-only."""
+        return self._compiled_step().graph
+
+    def cost(self) -> cost.Cost:
+        """Returns parameters and multiply-accumulates, counted from the architecture."""
+        return cost.count(self.network)
+
+    @property
+    def steps_done(self) -> int:
+        """Training steps since the beginning of the training, resumed ones included."""
+        return int(self._steps_done)
+
+    # ---------------------------------------------------------------- running
+
+    def run(
+        self,
+        runstep: RunStep | None = None,
+        n_steps: int | None = None,
+        *,
+        warmup: int | None = None,
+        progress: Progress | None = None,
+    ) -> RunResult:
+        """Runs training steps, or inference steps when forward-only.
+
+        Args:
+            runstep: called with (step, batch) for each step; calls ``step(*batch)`` and returns
+                what it returns. May time it, trace it, or skip it.
+            n_steps: number of steps; None: ``default_steps``.
+            warmup: how many of them, the first ones, the statistics leave out; None: up to five.
+            progress: is told of each step.
+
+        Returns:
+            the record of the run.
+
+        Raises:
+            FathomError: the loss is not finite, a checkpoint cannot be written, or a number of
+                steps is out of range.
+        """
+        n_steps = self.default_steps if n_steps is None else n_steps
+        warmup = min(5, n_steps // 5) if warmup is None else warmup
+        if n_steps < 0 or not 0 <= warmup <= n_steps:
+            raise FathomError(
+                f"cannot run {n_steps} steps, {warmup} of them warm-up: steps must not be negative "
+                "and warm-up not more than the steps"
+            )
+        self._compiled_step()
+        runstep, progress = runstep or default_runstep, progress or Progress()
+        first = 0 if self.forward_only else self.steps_done
+        steps = Steps(first, warmup)
+        started = time.perf_counter()
+        batches = self.inference_batches() if self.forward_only else self.training_batches(first)
+        with progress.running(first, n_steps, self.hyperparameters.batch_size):
+            for number in range(first, first + n_steps):
+                self._run_one(number, runstep, batches, steps)
+                progress.step(number, steps.loss[-1], steps.seconds[-1])
+        if self._checkpoints and n_steps and not self._saved:
+            self._checkpoints.save(self.steps_done)
+        self._sections["run"] = time.perf_counter() - started
+        return self._result(steps)
+
+    def evaluate(self) -> dict[str, float]:
+        """Returns the metrics of one pass over the test data: means over its examples."""
+        trained_noise = int(self._noise_step)
+        self._noise_step.assign(2**40)  # no training step's noise is met again
+        sums: dict[str, float] = {}
+        examples = 0
+        for batch in self.evaluation_batches():
+            metrics = {name: value.numpy() for name, value in self._evaluate(*batch).items()}
+            examples += len(next(iter(metrics.values())))
+            for name, values in metrics.items():
+                sums[name] = sums.get(name, 0.0) + float(values.sum(dtype=np.float64))
+        self._noise_step.assign(trained_noise)
+        if not examples:
+            raise FathomError(f"{self.source.directory} has no test data to evaluate on")
+        return {name: total / examples for name, total in sums.items()} | {"examples": examples}
+
+    # ---------------------------------------------------------------- inside
+
+    def _sort_options(self, values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Splits options by name into execution and hyperparameters."""
+        execution = options.field_names(options.Execution)
+        hyperparameters = options.field_names(self.Hyperparameters)
+        for name in values:
+            if name not in execution and name not in hyperparameters:
+                raise options.unknown_option("option", name, hyperparameters + execution)
+        return (
+            {name: value for name, value in values.items() if name in execution},
+            {name: value for name, value in values.items() if name in hyperparameters},
+        )
+
+    def _train_step(self, *batch: tf.Tensor) -> tf.Tensor:
+        """One forward pass, backward pass and update; returns the loss before the update."""
+        inputs, labels = self._split(batch)
+        variables = self._network.trainable_variables
+        with tf.GradientTape() as tape:
+            outputs = self._network(inputs, training=True)
+            loss = self.build_loss(inputs, labels, outputs)
+            scaled = self._optimizer.scale(loss)
+        self._optimizer.apply(tape.gradient(scaled, variables), variables)
+        self._steps_done.assign_add(1)
+        self._noise_step.assign_add(1)
+        return loss
+
+    def _infer_step(self, *inputs: tf.Tensor) -> Any:
+        """One forward pass; returns the outputs."""
+        outputs = self._network(self._split(inputs)[0], training=False)
+        self._noise_step.assign_add(1)
+        return outputs
+
+    def _evaluation_step(self, *batch: tf.Tensor) -> dict[str, tf.Tensor]:
+        inputs, labels = self._split(batch)
+        outputs = self.evaluation_outputs(inputs)
+        self._noise_step.assign_add(1)
+        return self.build_evaluation(inputs, labels, outputs)
+
+    def _evaluate(self, *batch: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Runs the evaluation step, traced once for every shape but the batch's."""
+        if "evaluate" not in self._functions:
+            with tf.device(self.device):
+                self._functions["evaluate"] = tf.function(
+                    self._evaluation_step, reduce_retracing=True, jit_compile=self.xla
+                )
+        return self._functions["evaluate"](*batch)
+
+    def _split(self, batch: tuple[tf.Tensor, ...]) -> tuple[Any, Any]:
+        """Packs a flat batch as the inputs and the labels were declared."""
+        n_inputs = len(keras.tree.flatten(self._inputs))
+        inputs = keras.tree.pack_sequence_as(self._inputs, list(batch[:n_inputs]))
+        labels = batch[n_inputs:]
+        return inputs, keras.tree.pack_sequence_as(self._labels, list(labels)) if labels else ()
+
+    def _trace(self, step: Step) -> Any:
+        """Traces and compiles a step for whole batches; returns the ``ConcreteFunction``."""
+        declared = keras.tree.flatten(self._inputs)
+        if not self.forward_only:
+            declared = declared + keras.tree.flatten(self._labels)
+        size = self.hyperparameters.batch_size
+        signature = [tf.TensorSpec((size, *t.shape[1:]), t.dtype, t.name) for t in declared]
+        with tf.device(self.device):
+            return tf.function(step, jit_compile=self.xla).get_concrete_function(*signature)
+
+    def _compiled_step(self) -> Any:
+        if self.network and getattr(self, "_step", None) is None:
+            raise FathomError(f"the {self.name} model is not compiled: call setup() first")
+        return self._step
+
+    def _run_one(self, number: int, runstep: RunStep, batches: Iterator, steps: Steps) -> None:
+        """Runs and records one step; after it come checks, schedules and checkpoints."""
+        before_input = time.perf_counter()
+        batch = next(batches)
+        before_step = time.perf_counter()
+        value = runstep(self._step, batch)
+        if self.device != "/cpu:0":
+            tf.test.experimental.sync_devices()
+        loss = None if self.forward_only or value is None else float(value)
+        after_step = time.perf_counter()
+        steps.add(after_step - before_step, before_step - before_input, loss)
+        if self.forward_only:
+            return
+        if loss is not None and not math.isfinite(loss):
+            self._stop_diverged(number, loss)
+        if (number + 1) % self.steps_per_epoch == 0:
+            self.end_epoch(number // self.steps_per_epoch)
+        self._saved = self._checkpoints is not None and (number + 1) % self._checkpoint_every == 0
+        if self._saved:
+            self._checkpoints.save(number + 1)
+
+    def _stop_diverged(self, number: int, loss: float) -> None:
+        good = self._checkpoints.latest if self._checkpoints else None
+        kept = f"the last good checkpoint is {good}" if good else "no checkpoint was written"
+        raise FathomError(
+            f"the loss of step {number} is {loss}: the training has diverged; {kept}; lower the "
+            "learning rate, or look at the data"
+        )
+
+    def _open_checkpoints(self, directory: Path, resume: bool) -> None:
+        """Opens the folder; a resumed training and a forward-only model take the newest state."""
+        plain = dataclasses.asdict(self.hyperparameters)
+        checkpoints = Checkpoints(directory, self.name, plain, self._saved_variables())
+        if self.forward_only or resume:
+            changes = checkpoints.restore()
+            self.notes.append(f"restored {checkpoints.latest}, after step {self.steps_done:,}")
+            self.notes += [f"changed since then: {change}" for change in changes]
+        else:
+            checkpoints.refuse_other_training()
+        self._checkpoints = None if self.forward_only else checkpoints
+
+    def _saved_variables(self) -> dict[str, tf.Variable]:
+        """Returns all that a resumed run needs, by name."""
+        variables = {v.path.replace("/", "-"): v.value for v in self.network.variables}
+        variables |= {"steps_done": self._steps_done, "noise_step": self._noise_step}
+        if not self.forward_only:
+            for i, variable in enumerate(self._optimizer.variables):
+                variables[f"optimizer-{i}-{variable.name.rpartition(':')[0]}"] = variable
+        return variables | self.state()
+
+    def _result(self, steps: Steps) -> RunResult:
+        """Gathers the record of a run."""
+        size, median = self.hyperparameters.batch_size, steps.median
+        counted = self.cost()
+        macs = counted.forward_macs if self.forward_only else counted.training_macs
+        busy = sum(steps.counted)
+        wait = sum(steps.input_wait[steps.warmup :])
+        return RunResult(
+            workload=self.name,
+            mode="infer" if self.forward_only else "train",
+            data={
+                "name": self.dataset.name,
+                "directory": str(self.source.directory),
+                "kind": self.source.kind,
+                **self.describe_data(),
+            },
+            hyperparameters=dataclasses.asdict(self.hyperparameters),
+            seed=self.execution.seed,
+            environment=environment.describe(
+                self.device, self.threads, self.execution.precision, self.xla
+            ),
+            sections={**self._sections, "wall": environment.process_age()},
+            steps=steps,
+            throughput={
+                "example": self.example,
+                "examples_per_second": size / median,
+                "examples_per_second_with_input": size * len(steps.counted) / (busy + wait)
+                if busy
+                else None,
+                "flops_per_second": 2 * macs * size / median,
+            },
+            cost={
+                "parameters": counted.parameters,
+                "forward_macs_per_example": counted.forward_macs,
+                "forward_flops_per_example": 2 * counted.forward_macs,
+                "training_flops_per_example": 2 * counted.training_macs,
+            },
+            memory=environment.peak_memory(self.device),
+            metrics={},
+        )

@@ -1,0 +1,74 @@
+"""The terminal side of every command: errors in one line, TensorFlow's chatter kept away."""
+
+import argparse
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import NoReturn
+
+from rich.console import Console
+
+from fathom.errors import FathomError
+
+USER_ERROR = 2  # exit code
+INTERRUPTED = 130  # exit code, 128 + SIGINT as shells have it
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line and whose options are never abbreviated."""
+
+    def __init__(self, **options: object) -> None:
+        super().__init__(
+            formatter_class=argparse.ArgumentDefaultsHelpFormatter, allow_abbrev=False, **options
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Prints the message in one line and exits with code 2."""
+        self.exit(USER_ERROR, f"{self.prog}: error: {message}; --help lists the options\n")
+
+
+def console() -> Console:
+    """Returns the console that summaries and progress are printed on."""
+    return Console(highlight=False, soft_wrap=True)
+
+
+def run_command(name: str, command: Callable[[], None]) -> NoReturn:
+    """Runs a command and exits: 0, or 2 after one line on the user's error."""
+    try:
+        command()
+    except FathomError as error:
+        print(f"{name}: error: {error}", file=sys.stderr)
+        sys.exit(USER_ERROR)
+    except KeyboardInterrupt:
+        print(f"{name}: interrupted; the last checkpoint is kept", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:  # the reader of our output, such as head, has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    sys.exit(0)
+
+
+@contextlib.contextmanager
+def quiet_import() -> Iterator[None]:
+    """Keeps what TensorFlow writes to standard error while it is imported off the terminal.
+
+    Its C++ side writes there before any log level counts. What was written is shown if the import
+    fails.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    with tempfile.TemporaryFile() as captured:
+        os.dup2(captured.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            captured.seek(0)
+            os.write(terminal, captured.read())
+            raise
+        finally:
+            sys.stderr.flush()
+            os.dup2(terminal, 2)
+            os.close(terminal)

@@ -1,0 +1,76 @@
+"""One row a workload: what the conformance suite holds each of them to."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fathom import workloads
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """What is expected of a workload.
+
+    Attributes:
+        name: the workload.
+        parameters: trainable values at the paper's size.
+        macs: multiply-accumulates of one example's forward pass at the paper's size.
+        inputs: name of each input to (shape without batch, dtype), at the paper's size.
+        labels: the same of the labels.
+        outputs: shapes without batch of the outputs.
+        small: options that make a step quick.
+        overfit: further options with which 30 steps learn one batch by heart.
+    """
+
+    name: str
+    parameters: int
+    macs: int
+    inputs: Mapping[str, tuple[tuple, str]]
+    labels: Mapping[str, tuple[tuple, str]]
+    outputs: tuple[tuple, ...]
+    small: Mapping[str, Any]
+    overfit: Mapping[str, Any] = field(default_factory=dict)
+
+    def model(self, forward_only: bool = False, **options: Any) -> Any:
+        """Returns the quick variant of the model, not yet set up."""
+        return self.model_class(forward_only)("/cpu:0", {**self.small, **options})
+
+    def model_class(self, forward_only: bool = False) -> type:
+        """Returns the workload's class or its forward-only twin."""
+        return workloads.load(self.name, forward_only)
+
+    def arguments(self) -> list[str]:
+        """Returns the command line that makes a step quick."""
+        return [f"--set={name}={value}" for name, value in self.small.items()]
+
+
+WORKLOADS = (
+    Descriptor(
+        name="autoenc",
+        parameters=815_824,
+        macs=814_000,
+        inputs={"x": ((784,), "float32")},
+        labels={},
+        outputs=((784,), (20,), (20,)),
+        small={"batch_size": 20, "hidden_units": 50, "latents": 5},
+        overfit={"learning_rate": 0.01},
+    ),
+    Descriptor(
+        name="alexnet",
+        parameters=60_965_224,
+        macs=724_406_816,
+        inputs={"images": ((227, 227, 3), "float32")},
+        labels={"labels": ((), "int32")},
+        outputs=((1000,),),
+        small={
+            "batch_size": 4,
+            "image_size": 67,
+            "smallest_side": 76,
+            "largest_side": 76,
+            "evaluation_side": 76,
+            "hidden_units": 64,
+            "classes": 10,
+        },
+        overfit={"initial_stddev": 0.04, "dropout": 0.0, "learning_rate": 0.001},
+    ),
+)

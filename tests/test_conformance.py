@@ -1,0 +1,339 @@
+"""The same checks for every workload: what the standard interface promises."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from descriptors import WORKLOADS
+
+from fathom import FathomError
+
+every_workload = pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: w.name)
+
+
+def run_command(*arguments, **options):
+    command = [sys.executable, "-m", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, **options)
+
+
+def declared(tensors):
+    return {t.name: (tuple(t.shape[1:]), t.dtype) for t in keras.tree.flatten(tensors)}
+
+
+def losses(model, n_steps):
+    return model.run(n_steps=n_steps).steps.loss
+
+
+@every_workload
+def test_the_model_is_constructed_without_arguments(workload):
+    model = workload.model_class()()
+    assert model.name == workload.name
+
+
+@every_workload
+def test_inputs_labels_outputs_and_counts_at_full_size_are_the_papers(workload):
+    model = workload.model_class()("/cpu:0")
+    model.build()
+    assert declared(model.inputs) == workload.inputs
+    assert declared(model.labels) == workload.labels
+    outputs = keras.tree.flatten(model.outputs)
+    assert tuple(tuple(t.shape[1:]) for t in outputs) == workload.outputs
+    assert {t.dtype for t in outputs} == {"float32"}
+    assert model.cost().parameters == workload.parameters
+    assert model.cost().forward_macs == workload.macs
+
+
+@every_workload
+def test_one_step_runs_at_full_size(workload):
+    model = workload.model_class()("/cpu:0", {"batch_size": 2})
+    model.setup()
+    assert math.isfinite(losses(model, 1)[0])
+
+
+@every_workload
+def test_gradients_reach_every_variable_and_a_step_changes_each(workload):
+    model = workload.model()
+    model.setup()
+    before = [variable.numpy().copy() for variable in model.network.trainable_variables]
+    model.run(n_steps=2)
+    for variable, old in zip(model.network.trainable_variables, before, strict=True):
+        assert np.any(variable.numpy() != old), variable.path
+
+
+@every_workload
+def test_thirty_steps_learn_one_batch_by_heart(workload):
+    model = workload.model(**workload.overfit)
+    model.setup()
+    batch = next(model.training_batches(0))
+    result = model.run(runstep=lambda step, _: step(*batch), n_steps=30)
+    assert result.steps.loss[-1] < 0.5 * result.steps.loss[0]
+
+
+@every_workload
+def test_the_same_seed_gives_the_same_losses_and_another_seed_others(workload):
+    def run(seed):
+        model = workload.model(seed=seed)
+        model.setup()
+        return losses(model, 3)
+
+    first = run(1)
+    assert run(1) == first
+    assert run(2) != first
+
+
+@every_workload
+def test_training_resumed_from_a_checkpoint_repeats_the_uninterrupted_losses(workload, tmp_path):
+    uninterrupted = workload.model()
+    uninterrupted.setup()
+    expected = losses(uninterrupted, 6)
+
+    first = workload.model()
+    first.setup({"checkpoint_dir": str(tmp_path)})
+    begun = losses(first, 3)
+    resumed = workload.model()
+    resumed.setup({"checkpoint_dir": str(tmp_path), "resume": True})
+    assert resumed.steps_done == 3
+    assert begun + losses(resumed, 3) == expected
+
+
+@every_workload
+def test_a_run_killed_at_any_moment_resumes_with_the_same_losses(workload, tmp_path):
+    checkpoints, result = tmp_path / "checkpoints", tmp_path / "result.json"
+    arguments = [f"fathom.{workload.name}", *workload.arguments(), "--device=cpu"]
+    arguments += [f"--checkpoint-dir={checkpoints}", "--checkpoint-every=4"]
+    killed = subprocess.Popen(
+        [sys.executable, "-m", *arguments, "--steps=1000000", "--quiet"], stderr=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 120
+    while not (checkpoints / "ckpt-8.index").exists():
+        assert killed.poll() is None, "the run ended by itself"
+        assert time.monotonic() < deadline, "no checkpoint was written"
+        time.sleep(0.01)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+
+    newest = int(tf.train.latest_checkpoint(checkpoints).rpartition("-")[2])
+    resumed = run_command(
+        *arguments, "--resume", f"--steps={newest + 3}", f"--json={result}", "--threads=2"
+    )
+    assert resumed.returncode == 0, resumed.stderr
+    steps = json.loads(result.read_text())["steps"]
+    assert steps["first"] == newest
+
+    uninterrupted = workload.model()
+    uninterrupted.setup()
+    assert steps["loss"] == losses(uninterrupted, newest + 3)[newest:]
+
+
+@every_workload
+def test_the_command_line_trains_evaluates_and_writes_a_result(workload, tmp_path):
+    arguments = [f"fathom.{workload.name}", *workload.arguments(), "--steps=3", "--evaluate"]
+    done = run_command(*arguments, "--json=result.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert "synthetic" in done.stdout
+    document = json.loads((tmp_path / "result.json").read_text())
+    assert list(document) == (
+        "schema workload mode data hyperparameters seed environment sections steps throughput cost"
+        " memory metrics".split()
+    )
+    assert document["mode"] == "train"
+    assert len(document["steps"]["seconds"]) == 3
+    assert all(math.isfinite(value) for value in document["metrics"].values())
+
+
+@every_workload
+def test_the_command_line_infers(workload, tmp_path):
+    result = tmp_path / "result.json"
+    done = run_command(
+        f"fathom.{workload.name}", *workload.arguments(), "--infer", "--steps=3", f"--json={result}"
+    )
+    assert done.returncode == 0, done.stderr
+    document = json.loads(result.read_text())
+    assert document["mode"] == "infer"
+    assert document["steps"]["loss"] == [None] * 3
+
+
+@every_workload
+def test_runstep_sees_every_step_and_may_skip_some(workload):
+    model = workload.model()
+    model.setup()
+    seen = []
+
+    def every_other(step, batch):
+        seen.append(len(batch))
+        return step(*batch) if len(seen) % 2 else None
+
+    result = model.run(runstep=every_other, n_steps=4)
+    assert seen == [len(workload.inputs) + len(workload.labels)] * 4
+    assert [loss is None for loss in result.steps.loss] == [False, True, False, True]
+
+
+@every_workload
+def test_the_traced_graph_can_be_inspected(workload):
+    model = workload.model()
+    model.setup()
+    graph = model.model()
+    assert isinstance(graph, tf.Graph)
+    assert model.loss.graph is graph
+    assert model.loss.shape == ()
+    assert model.loss.dtype == tf.float32
+    assert any(operation.type.startswith("ResourceApply") for operation in graph.get_operations())
+
+
+@every_workload
+def test_the_forward_only_twin_returns_outputs_and_has_no_optimizer(workload):
+    model = workload.model(forward_only=True)
+    model.setup()
+    outputs = []
+    model.run(runstep=lambda step, batch: outputs.append(step(*batch)), n_steps=2)
+    shapes = [tuple(t.shape) for t in keras.tree.flatten(outputs[-1])]
+    symbolic = [tuple(t.shape[1:]) for t in keras.tree.flatten(model.outputs)]
+    assert shapes == [(model.hyperparameters.batch_size, *shape) for shape in symbolic]
+    assert model.optimizer is None
+    assert model.train is None
+    assert model.loss is None
+    types = {operation.type for operation in model.model().get_operations()}
+    assert not any(name.startswith("ResourceApply") for name in types)
+
+
+@every_workload
+def test_the_forward_only_twin_takes_the_trained_weights(workload, tmp_path):
+    trained = workload.model()
+    trained.setup({"checkpoint_dir": str(tmp_path)})
+    trained.run(n_steps=2)
+    model = workload.model(forward_only=True)
+    model.setup({"checkpoint_dir": str(tmp_path)})
+    for ours, theirs in zip(model.network.variables, trained.network.variables, strict=True):
+        np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+
+
+@every_workload
+@pytest.mark.parametrize(
+    "option",
+    [{"precision": "bfloat16"}, {"precision": "float16"}, {"xla": True}],
+    ids=["bfloat16", "float16", "xla"],
+)
+def test_reduced_precision_and_xla_learn_the_same_batch(workload, option):
+    def first_losses(**options):
+        model = workload.model(**options)
+        model.setup()
+        return losses(model, 2)
+
+    np.testing.assert_allclose(first_losses(**option), first_losses(), rtol=0.05)
+
+
+@every_workload
+def test_evaluation_disturbs_no_training_step(workload):
+    plain, evaluated = workload.model(), workload.model()
+    plain.setup()
+    evaluated.setup()
+    begun = losses(evaluated, 2)
+    evaluated.evaluate()
+    assert begun + losses(evaluated, 2) == losses(plain, 4)
+
+
+@every_workload
+def test_several_models_live_in_one_process_and_can_be_torn_down(workload):
+    first, second = workload.model(), workload.model(seed=3)
+    first.setup()
+    second.setup()
+    first.run(n_steps=1)
+    first.teardown()
+    with pytest.raises(FathomError, match="setup"):
+        first.run(n_steps=1)
+    assert len(losses(second, 1)) == 1
+
+
+@every_workload
+def test_a_checkpoint_of_another_shape_or_workload_is_refused(workload, tmp_path):
+    model = workload.model()
+    model.setup({"checkpoint_dir": str(tmp_path)})
+    model.run(n_steps=1)
+    size = "hidden_units"
+    other = workload.model(**{size: workload.small[size] + 1})
+    with pytest.raises(FathomError, match="shape"):
+        other.setup({"checkpoint_dir": str(tmp_path), "resume": True})
+    description = tmp_path / "fathom.json"
+    description.write_text(description.read_text().replace(workload.name, "perceptron"))
+    with pytest.raises(FathomError, match="perceptron"):
+        workload.model().setup({"checkpoint_dir": str(tmp_path), "resume": True})
+
+
+@every_workload
+def test_a_new_training_never_overwrites_an_older_ones_checkpoints(workload, tmp_path):
+    model = workload.model()
+    model.setup({"checkpoint_dir": str(tmp_path)})
+    model.run(n_steps=1)
+    with pytest.raises(FathomError, match="--resume"):
+        workload.model().setup({"checkpoint_dir": str(tmp_path)})
+
+
+@every_workload
+def test_a_loss_that_is_not_a_number_stops_the_run_and_keeps_the_last_checkpoint(
+    workload, tmp_path
+):
+    model = workload.model()
+    model.setup({"checkpoint_dir": str(tmp_path), "checkpoint_every": 1})
+    model.run(n_steps=2)
+    model.network.trainable_variables[0].assign(model.network.trainable_variables[0] * float("nan"))
+    with pytest.raises(FathomError, match="diverged.*ckpt-2"):
+        model.run(n_steps=1)
+    assert tf.train.latest_checkpoint(tmp_path).endswith("ckpt-2")
+
+
+@every_workload
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"no_such_option": 1}, "no_such_option"),
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"batch_size": "many"}, "batch_size must be a whole number"),
+        ({"learning_rate": -1.0}, "learning_rate must not be negative"),
+        ({"learning_rate": float("nan")}, "learning_rate must be a finite number"),
+        ({"precision": "float8"}, "float8"),
+        ({"seed": -1}, "seed"),
+        ({"batch_size": 10**6}, "larger than the data"),
+        ({"data_dir": "/no/such/folder"}, "/no/such/folder is not a folder"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_an_unusable_option_is_named_in_one_line(workload, option, message):
+    with pytest.raises(FathomError, match=message) as error:
+        model = workload.model(**option)
+        model.setup()
+        model.run(n_steps=1)
+    assert "\n" not in str(error.value)
+
+
+@every_workload
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--no-such-option"],
+        ["--steps=-1"],
+        ["--steps=some"],
+        ["--set=no_such_option=1"],
+        ["--batch-size=0"],
+        ["--data-dir=no-such-folder"],
+        ["--device=gpu:99"],
+        ["--resume"],
+    ],
+    ids=" ".join,
+)
+def test_the_command_line_answers_a_mistake_with_one_line_and_exit_code_2(
+    workload, arguments, tmp_path
+):
+    done = run_command(f"fathom.{workload.name}", *arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith(f"fathom.{workload.name}: error: ")
+    assert os.listdir(tmp_path) == []
