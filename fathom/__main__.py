@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from rich.table import Table
 
 from fathom import workloads
-from fathom.terminal import Parser, console, quiet_import, run_command
+from fathom.terminal import Parser, console, import_tensorflow, run_command
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -53,6 +53,7 @@ def _add_action(actions: Any, name: str, text: str, folder: str | None) -> None:
 
 def _list() -> None:
     """Prints the eight workloads."""
+    import_tensorflow()
     from fathom.data import find
 
     table = Table(box=None, header_style="bold")
@@ -64,8 +65,7 @@ def _list() -> None:
         if not workloads.exists(name):
             table.add_row(name, "not in this version yet")
             continue
-        with quiet_import():
-            model = workloads.load(name, forward_only=True)("/cpu:0")
+        model = workloads.load(name, forward_only=True)("/cpu:0")
         model.build()
         cost = model.cost()
         source = find(model.dataset, None, model.execution.seed)
@@ -81,10 +81,10 @@ def _list() -> None:
 
 
 def _data(chosen: argparse.Namespace) -> None:
+    import_tensorflow()
     from fathom.data import commands
 
-    with quiet_import():
-        commands.run(chosen, console())
+    commands.run(chosen, console())
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Runs every workload, training and inference, each in a fresh process: ``./runtest.sh``."""
 
 import argparse
+import json
 import subprocess
 import sys
 import time
@@ -15,7 +16,6 @@ from rich.table import Table
 from fathom import workloads
 from fathom.errors import FathomError
 from fathom.options import unknown_option
-from fathom.results import read
 from fathom.terminal import Parser, console, run_command
 
 
@@ -36,6 +36,8 @@ def _run(chosen: argparse.Namespace) -> None:
     for name in names:
         if name not in workloads.existing():
             raise unknown_option("workload", name, workloads.existing())
+    if chosen.steps < 1:
+        raise FathomError(f"--steps must be at least 1, not {chosen.steps}")
     out = chosen.out or Path("results") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -70,7 +72,7 @@ def _run_one(name: str, mode: str, chosen: argparse.Namespace, out: Path) -> dic
             command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT
         ).returncode
     if code == 0:
-        return read(document)
+        return json.loads(document.read_text())
     lines = log.read_text().splitlines()
     return f"exit code {code}: {lines[-1] if lines else 'it printed nothing'}"
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from fathom import workloads
 from fathom.errors import FathomError
 from fathom.options import PRECISIONS
-from fathom.terminal import Parser, console, quiet_import, run_command
+from fathom.terminal import Parser, console, import_tensorflow, run_command
 
 if TYPE_CHECKING:
     from fathom.nn import NeuralNetworkModel
@@ -32,19 +32,33 @@ def workload_parser(name: str, program: str) -> Parser:
     parser = Parser(prog=program, description=f"Runs Fathom's {name} workload.")
     add = parser.add_argument
     mode = parser.add_mutually_exclusive_group()
-    mode.add_argument("--train", action="store_true", help="train the network, as by default")
+    mode.add_argument("--train", action="store_true", help="train the network, the default")
     mode.add_argument("--infer", action="store_true", help="run the network forward only")
-    add("--steps", type=int, metavar="N", help="stop after N steps of the training or inference")
-    add("--epochs", type=int, metavar="N", help="stop after N passes over the training data")
+    add(
+        "--steps",
+        type=int,
+        metavar="N",
+        help="end after step N of the training, or N steps of inference",
+    )
+    add("--epochs", type=int, metavar="N", help="end after pass N over the training data")
     add("--warmup", type=int, metavar="N", help="leave the first N steps out of the statistics")
     add("--batch-size", type=int, metavar="B", help="examples a step; default: the paper's")
     add("--evaluate", action="store_true", help="evaluate on the test data at the end")
     add("--device", metavar="D", help="cpu, gpu or gpu:N; default: the GPU if there is one")
     add("--threads", type=int, metavar="N", help="threads inside an operation; default: all cores")
-    add("--precision", choices=PRECISIONS, default="float32", help="of the computation")
-    add("--xla", action=argparse.BooleanOptionalAction, help="compile the step with XLA or not")
+    add(
+        "--precision",
+        choices=PRECISIONS,
+        default="float32",
+        help="of the computation; default: float32",
+    )
+    add(
+        "--xla",
+        action=argparse.BooleanOptionalAction,
+        help="compile the step with XLA or not; default: the faster",
+    )
     add("--data-dir", metavar="DIR", help="the data set; default: $FATHOM_DATA_DIR, or synthetic")
-    add("--seed", type=int, default=0, metavar="S", help="fixes all that is random")
+    add("--seed", type=int, default=0, metavar="S", help="fixes all that is random; default: 0")
     add(
         "--set",
         action="append",
@@ -53,7 +67,13 @@ def workload_parser(name: str, program: str) -> Parser:
         help="set a hyperparameter; --set help lists them",
     )
     add("--checkpoint-dir", metavar="DIR", help="where checkpoints are kept")
-    add("--checkpoint-every", type=int, default=100, metavar="N", help="steps between checkpoints")
+    add(
+        "--checkpoint-every",
+        type=int,
+        default=100,
+        metavar="N",
+        help="steps between checkpoints; default: 100",
+    )
     add("--resume", action="store_true", help="continue from the newest checkpoint")
     add("--json", type=Path, metavar="FILE", help="write the result as JSON")
     add("--quiet", action="store_true", help="print nothing but errors")
@@ -64,10 +84,8 @@ def _run(name: str, chosen: argparse.Namespace) -> None:
     _check(chosen)
     screen = console()
     screen.quiet = chosen.quiet
-    started = time.perf_counter()
-    with quiet_import():
-        model_class = workloads.load(name, forward_only=chosen.infer)
-    import_seconds = time.perf_counter() - started
+    import_seconds = import_tensorflow()
+    model_class = workloads.load(name, forward_only=chosen.infer)
     if "help" in chosen.set:
         _print_hyperparameters(model_class, screen)
         return
@@ -144,7 +162,8 @@ def _progress(chosen: argparse.Namespace, model: "NeuralNetworkModel", screen: C
 
 def _print_hyperparameters(model_class: type["NeuralNetworkModel"], screen: Console) -> None:
     for field in dataclasses.fields(model_class.Hyperparameters):
-        screen.print(f"{field.name}={field.default}")
+        value = field.default
+        screen.print(f"{field.name}={str(value).lower() if isinstance(value, bool) else value}")
 
 
 def _print_start(model: "NeuralNetworkModel", n_steps: int, screen: Console) -> None:
@@ -174,10 +193,9 @@ def _print_summary(result: "RunResult", screen: Console) -> None:
             f"{speed['examples_per_second']:,.1f} {speed['example']}/s, "
             f"{speed['flops_per_second'] / 1e9:,.1f} GFLOP/s"
         )
-        if speed["examples_per_second_with_input"]:
-            screen.print(
-                f"with input: {speed['examples_per_second_with_input']:,.1f} {speed['example']}/s"
-            )
+        screen.print(
+            f"with input: {speed['examples_per_second_with_input']:,.1f} {speed['example']}/s"
+        )
     losses = [loss for loss in steps.loss if loss is not None]
     if losses:
         screen.print(f"loss: {losses[0]:.5g} at first, {losses[-1]:.5g} at last")

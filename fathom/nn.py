@@ -21,7 +21,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from fathom import cost, device, environment, options
+from fathom import cost, device, options, results
 from fathom.checkpoint import Checkpoints
 from fathom.data import DataSet, DataSource, locate
 from fathom.errors import FathomError
@@ -40,25 +40,6 @@ def default_runstep(step: Step, batch: Batch) -> Any:
     return step(*batch)
 
 
-@dataclasses.dataclass(frozen=True)
-class Setup:
-    """What ``setup`` can be told.
-
-    Raises:
-        FathomError: a value is out of range, or ``resume`` without a folder to resume from.
-    """
-
-    checkpoint_dir: str | None = None  # where checkpoints are kept; None: none are written
-    checkpoint_every: int = 100  # steps between checkpoints; one more is written at the end
-    resume: bool = False  # continue from the newest checkpoint
-
-    def __post_init__(self) -> None:
-        if self.checkpoint_every < 1:
-            raise FathomError(f"checkpoint_every must be at least 1, not {self.checkpoint_every}")
-        if self.resume and self.checkpoint_dir is None:
-            raise FathomError("--resume needs --checkpoint-dir, the folder to resume from")
-
-
 class NeuralNetworkModel(abc.ABC):
     """A workload: its data, its network, how it is trained, run and evaluated.
 
@@ -74,6 +55,7 @@ class NeuralNetworkModel(abc.ABC):
         example: what one example is, in the plural, for a person.
         default_steps: steps of a run that is told no number.
         default_xla: whether the step is compiled with XLA unless the user chooses; measured.
+        sections: seconds that each part of the model's life took so far, by name.
         forward_only: inference without labels, loss and optimizer; set in the ``Fwd`` twins.
 
     Raises:
@@ -93,17 +75,19 @@ class NeuralNetworkModel(abc.ABC):
         self, device: str | None = None, init_options: Mapping[str, Any] | None = None
     ) -> None:
         started = time.perf_counter()
-        execution, hyperparameters = self._sort_options(init_options or {})
+        hyperparameters, execution = options.sort(
+            init_options or {}, self.Hyperparameters, options.Execution
+        )
         self.execution = options.build(options.Execution, execution)
         self.hyperparameters = self.build_hyperparameters(hyperparameters)
         self._device_name = device
-        self._sections: dict[str, float] = {}
+        self.sections: dict[str, float] = {}
         self._source: DataSource | None = None
         self._network: keras.Model | None = None
         self._functions: dict[str, Any] = {}
         self._checkpoints: Checkpoints | None = None
         self.notes: list[str] = []
-        self._sections["init"] = time.perf_counter() - started
+        self.sections["init"] = time.perf_counter() - started
 
     # ---------------------------------------------------------------- what a workload defines
 
@@ -223,24 +207,24 @@ class NeuralNetworkModel(abc.ABC):
         """Loads the data, builds the network, compiles its step, restores a checkpoint.
 
         Args:
-            setup_options: fields of ``Setup``, by name.
+            setup_options: fields of ``options.Setup``, by name.
 
         Raises:
             FathomError: unusable data, options or checkpoints.
         """
-        chosen = options.build(Setup, setup_options or {})
+        chosen = options.build(options.Setup, setup_options or {})
         self.threads = device.set_threads(self.execution.threads)
         device.keep_freed_memory()
         started = time.perf_counter()
         self.load_data()
-        self._sections["load"] = time.perf_counter() - started
+        self.sections["load"] = time.perf_counter() - started
         started = time.perf_counter()
         self.build()
         self._checkpoint_every = chosen.checkpoint_every
         if chosen.checkpoint_dir is not None:
             self._open_checkpoints(Path(chosen.checkpoint_dir).expanduser(), chosen.resume)
         self._step = self._trace(self._infer_step if self.forward_only else self._train_step)
-        self._sections["setup"] = time.perf_counter() - started
+        self.sections["setup"] = time.perf_counter() - started
 
     def teardown(self) -> None:
         """Lets go of the network, the data and what was compiled."""
@@ -350,8 +334,8 @@ class NeuralNetworkModel(abc.ABC):
                 progress.step(number, steps.loss[-1], steps.seconds[-1])
         if self._checkpoints and n_steps and not self._saved:
             self._checkpoints.save(self.steps_done)
-        self._sections["run"] = time.perf_counter() - started
-        return self._result(steps)
+        self.sections["run"] = time.perf_counter() - started
+        return results.record(self, steps)
 
     def evaluate(self) -> dict[str, float]:
         """Returns the metrics of one pass over the test data: means over its examples."""
@@ -370,18 +354,6 @@ class NeuralNetworkModel(abc.ABC):
         return {name: total / examples for name, total in sums.items()} | {"examples": examples}
 
     # ---------------------------------------------------------------- inside
-
-    def _sort_options(self, values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Splits options by name into execution and hyperparameters."""
-        execution = options.field_names(options.Execution)
-        hyperparameters = options.field_names(self.Hyperparameters)
-        for name in values:
-            if name not in execution and name not in hyperparameters:
-                raise options.unknown_option("option", name, hyperparameters + execution)
-        return (
-            {name: value for name, value in values.items() if name in execution},
-            {name: value for name, value in values.items() if name in hyperparameters},
-        )
 
     def _train_step(self, *batch: tf.Tensor) -> tf.Tensor:
         """One forward pass, backward pass and update; returns the loss before the update."""
@@ -488,44 +460,3 @@ class NeuralNetworkModel(abc.ABC):
             for i, variable in enumerate(self._optimizer.variables):
                 variables[f"optimizer-{i}-{variable.name.rpartition(':')[0]}"] = variable
         return variables | self.state()
-
-    def _result(self, steps: Steps) -> RunResult:
-        """Gathers the record of a run."""
-        size, median = self.hyperparameters.batch_size, steps.median
-        counted = self.cost()
-        macs = counted.forward_macs if self.forward_only else counted.training_macs
-        busy = sum(steps.counted)
-        wait = sum(steps.input_wait[steps.warmup :])
-        return RunResult(
-            workload=self.name,
-            mode="infer" if self.forward_only else "train",
-            data={
-                "name": self.dataset.name,
-                "directory": str(self.source.directory),
-                "kind": self.source.kind,
-                **self.describe_data(),
-            },
-            hyperparameters=dataclasses.asdict(self.hyperparameters),
-            seed=self.execution.seed,
-            environment=environment.describe(
-                self.device, self.threads, self.execution.precision, self.xla
-            ),
-            sections={**self._sections, "wall": environment.process_age()},
-            steps=steps,
-            throughput={
-                "example": self.example,
-                "examples_per_second": size / median,
-                "examples_per_second_with_input": size * len(steps.counted) / (busy + wait)
-                if busy
-                else None,
-                "flops_per_second": 2 * macs * size / median,
-            },
-            cost={
-                "parameters": counted.parameters,
-                "forward_macs_per_example": counted.forward_macs,
-                "forward_flops_per_example": 2 * counted.forward_macs,
-                "training_flops_per_example": 2 * counted.training_macs,
-            },
-            memory=environment.peak_memory(self.device),
-            metrics={},
-        )

@@ -71,6 +71,25 @@ class Execution:
             raise FathomError(f"seed must be from 0 to 2147483647, not {self.seed}")
 
 
+@dataclass(frozen=True)
+class Setup:
+    """What ``setup`` can be told.
+
+    Raises:
+        FathomError: a value is out of range, or ``resume`` without a folder to resume from.
+    """
+
+    checkpoint_dir: str | None = None  # where checkpoints are kept; None: none are written
+    checkpoint_every: int = 100  # steps between checkpoints; one more is written at the end
+    resume: bool = False  # continue from the newest checkpoint
+
+    def __post_init__(self) -> None:
+        if self.checkpoint_every < 1:
+            raise FathomError(f"checkpoint_every must be at least 1, not {self.checkpoint_every}")
+        if self.resume and self.checkpoint_dir is None:
+            raise FathomError("--resume needs --checkpoint-dir, the folder to resume from")
+
+
 def field_names(*option_types: type) -> list[str]:
     """Returns the names of all fields of the dataclasses, in their order."""
     return [field.name for kind in option_types for field in dataclasses.fields(kind)]
@@ -95,6 +114,21 @@ def build(option_type: type[Options], values: Mapping[str, Any]) -> Options:
         if name not in hints:
             raise unknown_option("option", name, field_names(option_type))
     return option_type(**{name: _convert(name, values[name], hints[name]) for name in values})
+
+
+def sort(values: Mapping[str, Any], *option_types: type) -> list[dict[str, Any]]:
+    """Splits values by name into those of each dataclass.
+
+    Raises:
+        FathomError: a name is a field of none of them.
+    """
+    for name in values:
+        if name not in field_names(*option_types):
+            raise unknown_option("option", name, field_names(*option_types))
+    return [
+        {name: value for name, value in values.items() if name in field_names(kind)}
+        for kind in option_types
+    ]
 
 
 def _convert(name: str, value: Any, hint: Any) -> Any:

@@ -4,12 +4,16 @@ import dataclasses
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fathom import environment
 from fathom.data.files import whole_file
 from fathom.errors import FathomError
+
+if TYPE_CHECKING:
+    from fathom.nn import NeuralNetworkModel
 
 SCHEMA = 1
 
@@ -47,6 +51,12 @@ class Steps:
     def median(self) -> float:
         """Median time of the counted steps, in seconds; NaN when there are none."""
         return float(np.median(self.counted)) if len(self.counted) else float("nan")
+
+    @property
+    def mean_with_input(self) -> float:
+        """Mean time of a counted step and the wait for its batch, in seconds; NaN without any."""
+        waits = self.input_wait[self.warmup :]
+        return float((self.counted + waits).mean()) if waits else float("nan")
 
     def to_plain(self) -> dict[str, Any]:
         """Returns the record and its statistics as plain data."""
@@ -95,6 +105,43 @@ class RunResult:
         """
         with whole_file(path) as temporary:
             temporary.write_text(json.dumps(_strict(self.to_plain()), indent=1) + "\n")
+
+
+def record(model: "NeuralNetworkModel", steps: Steps) -> RunResult:
+    """Gathers what a model's run did; the metrics are left to an evaluation."""
+    batch_size, cost = model.hyperparameters.batch_size, model.cost()
+    macs = cost.forward_macs if model.forward_only else cost.training_macs
+    return RunResult(
+        workload=model.name,
+        mode="infer" if model.forward_only else "train",
+        data={
+            "name": model.dataset.name,
+            "directory": str(model.source.directory),
+            "kind": model.source.kind,
+            **model.describe_data(),
+        },
+        hyperparameters=dataclasses.asdict(model.hyperparameters),
+        seed=model.execution.seed,
+        environment=environment.describe(
+            model.device, model.threads, model.execution.precision, model.xla
+        ),
+        sections={**model.sections, "wall": environment.process_age()},
+        steps=steps,
+        throughput={
+            "example": model.example,
+            "examples_per_second": batch_size / steps.median,
+            "examples_per_second_with_input": batch_size / steps.mean_with_input,
+            "flops_per_second": 2 * macs * batch_size / steps.median,
+        },
+        cost={
+            "parameters": cost.parameters,
+            "forward_macs_per_example": cost.forward_macs,
+            "forward_flops_per_example": 2 * cost.forward_macs,
+            "training_flops_per_example": 2 * cost.training_macs,
+        },
+        memory=environment.peak_memory(model.device),
+        metrics={},
+    )
 
 
 def read(path: Path) -> dict[str, Any]:

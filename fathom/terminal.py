@@ -1,11 +1,12 @@
 """The terminal side of every command: errors in one line, TensorFlow's chatter kept away."""
 
 import argparse
-import contextlib
+import importlib
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from typing import NoReturn
 
 from rich.console import Console
@@ -20,9 +21,7 @@ class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line and whose options are never abbreviated."""
 
     def __init__(self, **options: object) -> None:
-        super().__init__(
-            formatter_class=argparse.ArgumentDefaultsHelpFormatter, allow_abbrev=False, **options
-        )
+        super().__init__(allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
         """Prints the message in one line and exits with code 2."""
@@ -31,7 +30,8 @@ class Parser(argparse.ArgumentParser):
 
 def console() -> Console:
     """Returns the console that summaries and progress are printed on."""
-    return Console(highlight=False, soft_wrap=True)
+    width = None if sys.stdout.isatty() else 160
+    return Console(highlight=False, soft_wrap=True, width=width)
 
 
 def run_command(name: str, command: Callable[[], None]) -> NoReturn:
@@ -50,21 +50,22 @@ def run_command(name: str, command: Callable[[], None]) -> NoReturn:
     sys.exit(0)
 
 
-@contextlib.contextmanager
-def quiet_import() -> Iterator[None]:
-    """Keeps what TensorFlow writes to standard error while it is imported off the terminal.
+def import_tensorflow() -> float:
+    """Imports TensorFlow without what it prints meanwhile; returns the seconds that it took.
 
-    Its C++ side writes there before any log level counts. What was written is shown if the import
-    fails.
+    Its C++ side writes to standard error before any log level counts. What it wrote is shown if
+    the import fails.
     """
+    started = time.perf_counter()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()
     terminal = os.dup(2)
     with tempfile.TemporaryFile() as captured:
         os.dup2(captured.fileno(), 2)
         try:
-            yield
-        except BaseException:
+            importlib.import_module("tensorflow")
+            importlib.import_module("keras")
+        except ImportError:
             captured.seek(0)
             os.write(terminal, captured.read())
             raise
@@ -72,3 +73,4 @@ def quiet_import() -> Iterator[None]:
             sys.stderr.flush()
             os.dup2(terminal, 2)
             os.close(terminal)
+    return time.perf_counter() - started

@@ -82,4 +82,5 @@ def _verify(dataset: type[DataSet], chosen: argparse.Namespace, screen: Console)
     problems = verify(dataset, directory)
     if problems:
         raise FathomError(f"{dataset.title} in {directory}: {'; '.join(problems)}")
-    screen.print(f"{dataset.title} in {directory} is as it should be")
+    checked = "every file is as its makers released it" if dataset.files else "it can be read"
+    screen.print(f"{dataset.title} in {directory}: {checked}")

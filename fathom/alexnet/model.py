@@ -1,0 +1,120 @@
+"""AlexNet: Krizhevsky, Sutskever and Hinton 2012, "ImageNet Classification with Deep CNNs".
+
+Section numbers are those of the paper. The network is the paper's two towers: conv2, conv4 and
+conv5 see the maps of their own tower alone, which is a convolution of two groups.
+"""
+
+from dataclasses import dataclass
+
+import keras
+from keras import layers
+
+from fathom.imagenet.classifier import Classifier, ClassifierHyperparameters
+from fathom.layers import Convolution2D, Dropout, LocalResponseNormalization
+from fathom.optimizers import Momentum
+
+
+@dataclass(frozen=True)
+class AlexNetHyperparameters(ClassifierHyperparameters):
+    """The choices of the paper's sections 3 to 5."""
+
+    batch_size: int = 128  # images; section 5
+    image_size: int = 227  # pixels; the paper's 224 needs 227 to give its 55 x 55 map
+    smallest_side: int = 256  # pixels of the shorter side before cropping; section 2
+    largest_side: int = 256  # the same: no scale augmentation
+    colour_shift: float = 0.1  # standard deviation of the PCA shift; section 4.1
+    hidden_units: int = 4096  # of each hidden dense layer; section 3.5
+    dropout: float = 0.5  # section 4.2
+    learning_rate: float = 0.01  # section 5
+    momentum: float = 0.9  # section 5
+    weight_decay: float = 5e-4  # section 5
+    initial_stddev: float = 0.01  # of all weights; section 5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_at_least(67, "image_size")  # smaller maps vanish before pool5
+        self.require_at_least(1, "hidden_units")
+
+
+class AlexNet(Classifier):
+    """AlexNet on ImageNet: five convolutions and three dense layers."""
+
+    name = "alexnet"
+    title = "AlexNet (Krizhevsky et al. 2012)"
+    Hyperparameters = AlexNetHyperparameters
+    hyperparameters: AlexNetHyperparameters
+    centre_square = True  # section 2: crops come out of the central 256 x 256
+    default_steps = 20
+
+    def build_inference(self, images: keras.KerasTensor) -> keras.KerasTensor:
+        """Returns the logits [batch, classes] of images [batch, size, size, 3] (section 3.5)."""
+        x = self._convolution("conv1", 96, 11, strides=4, padding="valid")(images)
+        x = self._normalization("norm1")(x)
+        x = layers.MaxPooling2D(3, 2, name="pool1")(x)
+        x = self._convolution("conv2", 256, 5, groups=2, bias=1)(x)
+        x = self._normalization("norm2")(x)
+        x = layers.MaxPooling2D(3, 2, name="pool2")(x)
+        x = self._convolution("conv3", 384, 3)(x)
+        x = self._convolution("conv4", 384, 3, groups=2, bias=1)(x)
+        x = self._convolution("conv5", 256, 3, groups=2, bias=1)(x)
+        x = layers.MaxPooling2D(3, 2, name="pool5")(x)
+        x = layers.Flatten(name="flatten")(x)
+        for name in ("fc6", "fc7"):
+            x = self._dense(name, self.hyperparameters.hidden_units, "relu", bias=1)(x)
+            x = Dropout(self.hyperparameters.dropout, self.new_noise(), name=f"{name}_dropout")(x)
+        return self._dense("fc8", self.hyperparameters.classes)(x)
+
+    def build_train(self) -> Momentum:
+        """Stochastic gradient descent with momentum and weight decay (section 5)."""
+        chosen = self.hyperparameters
+        return Momentum(chosen.learning_rate, chosen.momentum, weight_decay=chosen.weight_decay)
+
+    def _convolution(
+        self,
+        name: str,
+        filters: int,
+        size: int,
+        *,
+        strides: int = 1,
+        padding: str = "same",
+        groups: int = 1,
+        bias: float = 0,
+    ) -> Convolution2D:
+        """Returns a convolution with its ReLU (section 3.1)."""
+        return Convolution2D(
+            filters,
+            size,
+            strides=strides,
+            padding=padding,
+            groups=groups,
+            activation="relu",
+            kernel_initializer=self._weights(),
+            bias_initializer=keras.initializers.Constant(bias),
+            name=name,
+        )
+
+    def _normalization(self, name: str) -> LocalResponseNormalization:
+        """Returns the response normalisation with the constants of section 3.3."""
+        return LocalResponseNormalization(n=5, k=2, alpha=1e-4, beta=0.75, name=name)
+
+    def _dense(
+        self, name: str, units: int, activation: str | None = None, bias: float = 0
+    ) -> layers.Dense:
+        return layers.Dense(
+            units,
+            activation=activation,
+            kernel_initializer=self._weights(),
+            bias_initializer=keras.initializers.Constant(bias),
+            name=name,
+        )
+
+    def _weights(self) -> keras.initializers.Initializer:
+        return keras.initializers.RandomNormal(
+            stddev=self.hyperparameters.initial_stddev, seed=self.new_seed()
+        )
+
+
+class AlexNetFwd(AlexNet):
+    """AlexNet, inference only."""
+
+    forward_only = True

@@ -1,0 +1,213 @@
+"""What the three ImageNet networks share: data, augmentation, loss, schedule and evaluation."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from fathom import device, nn
+from fathom.data.pipeline import Order, Tensors
+from fathom.errors import FathomError
+from fathom.imagenet import input as pipeline
+from fathom.imagenet.ilsvrc import ImageNet, Images
+from fathom.imagenet.images import Augmentation
+from fathom.optimizers import Plateau
+from fathom.options import Hyperparameters
+
+_STEPS_BETWEEN_CHECKS = 1000  # at least: fewer steps cannot show that the validation error stalls
+
+
+@dataclass(frozen=True)
+class ClassifierHyperparameters(Hyperparameters):
+    """The choices that every ImageNet classifier has."""
+
+    classes: int = 1000  # outputs of the network
+    image_size: int = 224  # pixels: side of the network's square input
+    smallest_side: int = 256  # pixels: the shorter side is scaled to a length drawn from here
+    largest_side: int = 256  # pixels: to here, both included
+    colour_shift: float = 0.1  # standard deviation of the PCA shift (AlexNet, section 4.1)
+    augment: bool = True  # random scale, crop, mirror and colour; else the centre crop alone
+    views: int = 1  # crops that an evaluation averages: 1 (centre) or 10
+    evaluation_side: int = 256  # pixels: the shorter side before an evaluation's crops
+    evaluate_on: str = "validation"  # or "train"
+    strict: bool = False  # an unreadable image is an error, not skipped
+    background_class: bool = True  # labels of TFRecords count from 1, as in the usual shards
+    patience: int = 3  # validations without improvement before the rate is divided by 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_at_least(2, "classes")
+        self.require_at_least(1, "patience")
+        self.require_at_least(self.image_size, "smallest_side", "evaluation_side")
+        self.require_at_least(self.smallest_side, "largest_side")
+        self.require_one_of("views", (1, 10))
+        self.require_one_of("evaluate_on", ("validation", "train"))
+
+
+class Classifier(nn.NeuralNetworkModel):
+    """A network that tells the class of an image.
+
+    Attributes:
+        centre_square: training crops come out of the scaled image's central square alone.
+    """
+
+    dataset = ImageNet
+    hyperparameters: ClassifierHyperparameters
+    example = "images"
+    centre_square = False
+
+    def load_data(self) -> None:
+        """Finds the images and their labels; they are read while the network runs.
+
+        Raises:
+            FathomError: unusable data, or more classes than the network has outputs.
+        """
+        chosen = self.hyperparameters
+        self.images = ImageNet.load(
+            self.source.directory, background_class=chosen.background_class, strict=chosen.strict
+        )
+        if self.images.classes > chosen.classes:
+            raise FathomError(
+                f"{self.source.directory} has {self.images.classes} classes, the network "
+                f"{chosen.classes} outputs: use --set classes={self.images.classes}"
+            )
+
+    def build_inputs(self) -> keras.KerasTensor:
+        """Returns the images: float32 [batch, size, size, 3], RGB from 0 to 255 less the mean."""
+        size = self.hyperparameters.image_size
+        return keras.Input((size, size, 3), name="images")
+
+    def build_labels(self) -> keras.KerasTensor:
+        """Returns the class of each image: int32 [batch]."""
+        return keras.Input((), dtype="int32", name="labels")
+
+    def build_loss(self, images: tf.Tensor, labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+        """Returns the mean cross-entropy of the softmax, in nats."""
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+
+    def evaluation_outputs(self, images: tf.Tensor) -> tf.Tensor:
+        """Returns log probabilities [batch, classes], of the mean over views [batch, views, ...].
+
+        Averaging the predictions over ten crops is AlexNet's section 4.1.
+        """
+        views = self.hyperparameters.views
+        logits = self.network(tf.reshape(images, [-1, *images.shape[2:]]), training=False)
+        log_probabilities = tf.reshape(tf.nn.log_softmax(logits), [-1, views, logits.shape[-1]])
+        return tf.reduce_logsumexp(log_probabilities, axis=1) - math.log(views)
+
+    def build_evaluation(
+        self, images: tf.Tensor, labels: tf.Tensor, log_probabilities: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Returns each image's top-1 and top-5 error (0 or 1) and cross-entropy in nats."""
+
+        def error(k: int) -> tf.Tensor:
+            return 1 - tf.cast(tf.math.in_top_k(labels, log_probabilities, k), tf.float32)
+
+        return {
+            "top1_error": error(1),
+            "top5_error": error(min(5, self.hyperparameters.classes)),
+            "cross_entropy": -tf.gather(log_probabilities, labels, axis=1, batch_dims=1),
+        }
+
+    # ---------------------------------------------------------------- schedule
+
+    def build(self) -> None:
+        """Builds the network, and what watches over the learning rate in training."""
+        super().build()
+        if not self.forward_only:
+            self._plateau = Plateau(
+                self.optimizer.learning_rate, factor=10, patience=self.hyperparameters.patience
+            )
+
+    def state(self) -> dict[str, tf.Variable]:
+        """Returns the schedule's variables."""
+        if self.forward_only:
+            return {}
+        return {"plateau-best": self._plateau.best, "plateau-stalled": self._plateau.stalled}
+
+    def end_epoch(self, epoch: int) -> None:
+        """Divides the rate by 10 when the validation error has stopped falling.
+
+        Nothing is done without validation images, or before enough steps since the last look.
+        """
+        epochs_between = math.ceil(_STEPS_BETWEEN_CHECKS / self.steps_per_epoch)
+        if self.images.validation is not None and (epoch + 1) % epochs_between == 0:
+            self._plateau.update(self.evaluate()["top1_error"])
+
+    # ---------------------------------------------------------------- data
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Number of whole batches in the training images."""
+        return self._order(self._images("train"), shuffle=True).steps_per_epoch
+
+    def training_batches(self, first_step: int) -> Iterator[Tensors]:
+        """Returns the endless stream of augmented images and labels from ``first_step`` on."""
+        return self._stream("train", first_step, augment=self.hyperparameters.augment)
+
+    def inference_batches(self) -> Iterator[Tensors]:
+        """Returns an endless stream of images in turn, each the centre crop."""
+        split = "train" if self.images.validation is None else "validation"
+        return ((images,) for images, _ in self._stream(split, 0, augment=False, shuffle=False))
+
+    def evaluation_batches(self) -> Iterator[Tensors]:
+        """Returns one pass over the images to evaluate on: [batch, views, size, size, 3]."""
+        chosen = self.hyperparameters
+        return pipeline.evaluation_batches(
+            self.images,
+            self._images(chosen.evaluate_on),
+            chosen.batch_size,
+            crop=chosen.image_size,
+            shorter_side=chosen.evaluation_side,
+            views=chosen.views,
+            workers=device.available_cores(),
+        )
+
+    def describe_data(self) -> dict[str, Any]:
+        """Returns the numbers of images and classes, and the damaged images that were skipped."""
+        return {
+            "train_images": self.images.train.size if self.images.train else 0,
+            "validation_images": self.images.validation.size if self.images.validation else 0,
+            "classes": self.images.classes,
+            "skipped": dict(self.images.skipped),
+        }
+
+    def _stream(
+        self, split: str, first_step: int, *, augment: bool, shuffle: bool = True
+    ) -> Iterator[Tensors]:
+        chosen, images = self.hyperparameters, self._images(split)
+        augmentation = Augmentation(
+            crop=chosen.image_size,
+            shorter_side=(chosen.smallest_side, chosen.largest_side),
+            centre_square=self.centre_square,
+            colour_shift=chosen.colour_shift,
+            augment=augment,
+        )
+        return pipeline.training_batches(
+            self.images,
+            images,
+            self._order(images, shuffle),
+            augmentation,
+            first_step,
+            workers=device.available_cores(),
+        )
+
+    def _order(self, images: Images, shuffle: bool) -> Order:
+        return Order(images.size, self.hyperparameters.batch_size, self.execution.seed, shuffle)
+
+    def _images(self, split: str) -> Images:
+        """Returns one split of the data.
+
+        Raises:
+            FathomError: the folder has no such images.
+        """
+        images = getattr(self.images, split)
+        if images is None:
+            hint = "; --set evaluate_on=train evaluates on the training images"
+            raise FathomError(
+                f"{self.source.directory} has no {split} images{hint * (split == 'validation')}"
+            )
+        return images

@@ -1,0 +1,214 @@
+"""Batches of ImageNet images, loaded while the network computes.
+
+A damaged image costs its own batch only: that batch is loaded once more image by image, the bad
+one is named on stderr, and another takes its place (in training) or it is left out (in evaluation).
+"""
+
+import itertools
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from fathom.data.pipeline import Batches, Order
+from fathom.errors import FathomError
+from fathom.imagenet.ilsvrc import CLASSES, ImageNet, Images
+from fathom.imagenet.images import Augmentation, evaluation_image, training_image
+
+__all__ = ["Augmentation", "evaluation_batches", "training_batches"]
+
+_TRIES = 20
+
+
+def training_batches(
+    data: ImageNet,
+    split: Images,
+    order: Order,
+    augmentation: Augmentation,
+    first_step: int = 0,
+    workers: int = 1,
+) -> Batches:
+    """Streams training batches; batch t is a function of the images, the order and t alone.
+
+    Args:
+        data: keeps count of the damaged images.
+        split: its images.
+        order: which of them make up each batch; ``order.size`` is ``split.size``.
+        augmentation: how they are cut and varied.
+        first_step: the step of the first batch.
+        workers: how many batches are loaded at once, a core each.
+
+    Returns:
+        Batches of (images float32 [batch, crop, crop, 3], labels int32 [batch]). A damaged image
+        gives its place to another, drawn by its seed. Reading raises FathomError where an image is
+        damaged and ``data.strict`` is set, where 20 in a row are damaged, and where a label is not
+        one of the challenge's.
+    """
+    loader = _Loader(
+        data,
+        split,
+        lambda encoded, seed: training_image(encoded, seed, augmentation),
+        (augmentation.crop, augmentation.crop, 3),
+    )
+    return Batches(order, loader.load, first_step, workers, recover=loader.load_replacing)
+
+
+def evaluation_batches(
+    data: ImageNet,
+    split: Images,
+    batch_size: int,
+    *,
+    crop: int,
+    shorter_side: int,
+    views: int,
+    workers: int = 1,
+) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
+    """Goes through a whole split once, in order; the last batch may be smaller.
+
+    Args:
+        data: keeps count of the damaged images.
+        split: its images.
+        batch_size: images a batch.
+        crop: side of a view in pixels.
+        shorter_side: length to which an image's shorter side is scaled; at least ``crop``.
+        views: views of each image, 1 or 10; see ``evaluation_image``.
+        workers: how many batches are loaded at once, a core each.
+
+    Returns:
+        Batches of (images float32 [batch, views, crop, crop, 3], labels int32 [batch]). Damaged
+        images are left out. Reading raises FathomError as for ``training_batches``.
+    """
+    loader = _Loader(
+        data,
+        split,
+        lambda encoded, _: evaluation_image(
+            encoded, crop=crop, shorter_side=shorter_side, views=views
+        ),
+        (views, crop, crop, 3),
+    )
+    order = _InTurn(split.size, min(batch_size, split.size), seed=0, shuffle=False)
+    batches = Batches(order, loader.load, workers=workers, recover=loader.load_leaving_out)
+    n_batches = -(-order.size // order.batch_size)
+    return (batch for batch in itertools.islice(batches, n_batches) if len(batch[1]))
+
+
+class _InTurn(Order):
+    """Every example once, in turn, the last batch as large as what is left for it."""
+
+    def indices(self, step: tf.Tensor) -> tf.Tensor:
+        start = tf.minimum(step * self.batch_size, self.size)
+        return tf.range(start, tf.minimum(start + self.batch_size, self.size))
+
+    def seeds(self, step: tf.Tensor) -> tf.Tensor:
+        return tf.zeros([tf.size(self.indices(step)), 2], tf.int64)
+
+
+@dataclass(frozen=True)
+class _Loader:
+    """Loads batches from one split.
+
+    Attributes:
+        data: keeps count of the damaged images.
+        split: its images.
+        prepare: makes a network's input of (an encoded image, a seed int64 [2]).
+        shape: shape of that input.
+    """
+
+    data: ImageNet
+    split: Images
+    prepare: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+    shape: tuple[int, ...]
+
+    def load(self, indices: tf.Tensor, seeds: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Loads a batch in graph operations; it fails where one of its images does."""
+
+        def load_one(example: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+            index, seed = example
+            encoded, label = self.split.read(index)
+            tf.debugging.Assert((label >= 0) & (label < CLASSES), [label])
+            return self.prepare(encoded, seed), label
+
+        return tf.map_fn(
+            load_one,
+            (indices, seeds),
+            parallel_iterations=1,  # the batches run in parallel; measured no faster with both
+            fn_output_signature=(tf.TensorSpec(self.shape), tf.TensorSpec([], tf.int32)),
+        )
+
+    def load_replacing(self, indices: tf.Tensor, seeds: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Loads a batch that failed; its bad images give their places to others."""
+        return self._stack(
+            self._load_one_of(self._candidates(index, seed), seed)
+            for index, seed in zip(indices, seeds, strict=True)
+        )
+
+    def load_leaving_out(self, indices: tf.Tensor, seeds: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Loads a batch that failed, without its bad images."""
+        examples = (self._try(*example) for example in zip(indices, seeds, strict=True))
+        return self._stack(example for example in examples if example)
+
+    def _candidates(self, index: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """Returns an example and those that stand in for it in turn, int64 [tries]."""
+        others = tf.random.stateless_uniform(
+            [_TRIES - 1],
+            tf.random.experimental.stateless_fold_in(seed, 2),
+            maxval=self.split.size,
+            dtype=tf.int64,
+        )
+        return tf.concat([[index], others], 0)
+
+    def _load_one_of(self, candidates: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        for index in candidates:
+            if example := self._try(index, seed):
+                return example
+        name = self.split.describe(int(candidates[0]))
+        raise FathomError(
+            f"{name} cannot be read, nor can {_TRIES - 1} others drawn in its place: the data is "
+            "damaged or in another format"
+        )
+
+    def _try(self, index: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor] | None:
+        """Loads one example eagerly; notes a bad one and returns None."""
+        with tf.device("/cpu:0"):
+            try:
+                encoded, label = self.split.read(index)
+            except tf.errors.OpError as error:
+                return self._note_bad(int(index), _cause(error))
+            if not 0 <= label < CLASSES:
+                raise _wrong_label(self.split.describe(int(index)), int(label))
+            try:
+                return self.prepare(encoded, seed), label
+            except tf.errors.OpError:
+                return self._note_bad(int(index), "it is not a whole JPEG or PNG image")
+
+    def _note_bad(self, index: int, reason: str) -> None:
+        name = self.split.describe(index)
+        if self.data.strict:
+            raise FathomError(f"{name} cannot be used: {reason}")
+        if name not in self.data.skipped:
+            self.data.skipped[name] = reason
+            print(f"skipped {name}: {reason}", file=sys.stderr)
+
+    def _stack(
+        self, examples: Iterator[tuple[tf.Tensor, tf.Tensor]]
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        examples = list(examples)
+        if not examples:
+            return tf.zeros([0, *self.shape]), tf.zeros([0], tf.int32)
+        images, labels = zip(*examples, strict=True)
+        return tf.stack(images), tf.stack(labels)
+
+
+def _cause(error: tf.errors.OpError) -> str:
+    """Returns the first line of TensorFlow's message without the names of its nodes."""
+    return re.sub(r"\{\{.*?\}\}|\[Op:\w*\].*", "", error.message).strip().splitlines()[0]
+
+
+def _wrong_label(name: str, label: int) -> FathomError:
+    if label < 0:
+        advice = "if the records number the classes from 0, use --set background_class=false"
+    else:
+        advice = "if the records number the classes from 1, use --set background_class=true"
+    return FathomError(f"{name} has label {label}, outside 0..{CLASSES - 1}: {advice}")
