@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Runs every workload, training and inference, on a CPU or a GPU; ./runtest.sh --help lists the options.
+# Without an active virtual environment it makes one of its own, .venv beside this file.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+
+if [ -n "${VIRTUAL_ENV:-}${CONDA_PREFIX:-}" ]; then
+    python=python
+else
+    python=$root/.venv/bin/python
+    [ -x "$python" ] || python3 -m venv "$root/.venv"
+fi
+if ! (cd "$root" && "$python" -c 'import importlib.metadata; importlib.metadata.version("fathom-workloads")') 2>/dev/null; then
+    echo "installing Fathom; this takes a few minutes the first time"
+    "$python" -m pip install --quiet "$root"
+fi
+exec "$python" -m fathom.batch "$@"
