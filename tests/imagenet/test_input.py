@@ -272,9 +272,9 @@ def test_with_strict_a_damaged_record_is_an_error_that_names_it(shards, records)
     [(True, 0, "background_class=false"), (False, 1000, "background_class=true")],
 )
 def test_a_label_outside_the_classes_names_the_option(
-    shards, records, background_class, label, advice
+    tree, shards, records, background_class, label, advice
 ):
-    wrong = record(encoded=b"x", class_label=label)
+    wrong = record(encoded=image_path(tree, 2).read_bytes(), class_label=label)
     write_shards(shards, [*records[:2], wrong, *records[3:]])
     with pytest.raises(FathomError, match=f"--set {advice}") as caught:
         training(shards, 3, background_class=background_class)

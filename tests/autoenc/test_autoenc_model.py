@@ -1,0 +1,133 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from fathom import Autoenc, AutoencFwd
+from fathom.autoenc.model import (
+    Outputs,
+    Reparameterization,
+    kl_divergence,
+    negative_elbo,
+    reconstruction_error,
+)
+from fathom.layers import NoiseSeed
+
+SMALL = {"batch_size": 20, "hidden_units": 30, "latents": 4}
+
+
+@pytest.fixture(scope="module")
+def trained():
+    model = Autoenc("/cpu:0", SMALL)
+    model.setup()
+    model.run(n_steps=400)
+    return model
+
+
+def test_the_divergence_is_that_of_two_gaussians_by_numerical_integration():
+    mean, log_variance = 0.7, -0.4
+    z = np.linspace(-12, 12, 200_001)
+    q = np.exp(-0.5 * (z - mean) ** 2 / np.exp(log_variance)) / np.sqrt(
+        2 * np.pi * np.exp(log_variance)
+    )
+    p = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
+    expected = np.trapezoid(q * np.log(q / p), z)
+    computed = kl_divergence(tf.constant([[mean]]), tf.constant([[log_variance]]))
+    np.testing.assert_allclose(computed, [expected], rtol=1e-5)
+
+
+def test_the_reconstruction_error_is_minus_the_bernoulli_log_likelihood():
+    x, logits = np.array([[1.0, 0.0, 0.25]]), np.array([[0.3, -2.0, 1.5]])
+    p = 1 / (1 + np.exp(-logits))
+    expected = -(x * np.log(p) + (1 - x) * np.log(1 - p)).sum(1)
+    np.testing.assert_allclose(reconstruction_error(x, logits), expected)
+
+
+def test_the_bound_is_the_sum_of_both_terms_for_each_image():
+    rng = np.random.default_rng(0)
+    outputs = Outputs(*(tf.constant(rng.normal(size=(3, n)), tf.float32) for n in (784, 4, 4)))
+    x = tf.constant(rng.random((3, 784)), tf.float32)
+    expected = reconstruction_error(x, outputs.logits) + kl_divergence(*outputs[1:])
+    np.testing.assert_allclose(negative_elbo(x, outputs), expected)
+
+
+def test_latents_are_drawn_with_the_encoders_mean_and_deviation():
+    layer = Reparameterization(NoiseSeed(0, tf.Variable(0, dtype=tf.int64)))
+    mean, log_variance = tf.fill([20_000, 2], 3.0), tf.fill([20_000, 2], np.log(4.0))
+    z = layer(mean, tf.cast(log_variance, tf.float32)).numpy()
+    assert z.mean() == pytest.approx(3, abs=0.05)
+    assert z.std() == pytest.approx(2, abs=0.05)
+
+
+def test_sampling_is_part_of_inference_as_fathom_has_it():
+    model = AutoencFwd("/cpu:0", SMALL)
+    model.setup()
+    types = {operation.type for operation in model.model().get_operations()}
+    assert "StatelessRandomNormalV2" in types
+
+
+def test_weights_start_as_the_paper_says():
+    model = Autoenc("/cpu:0")
+    model.build()
+    for variable in model.network.trainable_variables:
+        values = variable.numpy()
+        if variable.path.endswith("kernel"):
+            assert values.std() == pytest.approx(0.01, rel=0.05)
+        else:
+            assert not values.any()
+
+
+def test_the_prior_decays_the_weights_of_the_decoder_alone():
+    model = Autoenc("/cpu:0", {**SMALL, "prior_decay": 0.5})
+    model.build()
+    decayed = [v.path for v in model.network.trainable_variables if model.optimizer._decayed(v)]
+    assert decayed == ["decoder_hidden/kernel", "decoder_logits/kernel"]
+
+
+def test_an_epoch_shows_every_image_once():
+    model = Autoenc("/cpu:0", {**SMALL, "binarize": False})
+    model.setup()
+    batches = model.training_batches(0)
+    shown = np.concatenate([next(batches)[0] for _ in range(model.steps_per_epoch)])
+    images = model.mnist.train_images.reshape(-1, 784) / np.float32(255)
+    assert sorted(map(bytes, shown)) == sorted(map(bytes, images))
+
+
+def test_pixels_are_drawn_anew_each_time_with_their_grey_value_as_probability():
+    model = Autoenc("/cpu:0", SMALL)
+    model.setup()
+    grey = tf.fill([1000, 784], tf.constant(51, tf.uint8))
+    first, second = (model._observe(grey, tf.constant([0, i], tf.int64)).numpy() for i in range(2))
+    assert set(np.unique(first)) == {0.0, 1.0}
+    assert first.mean() == pytest.approx(51 / 255, abs=0.005)
+    assert (first != second).any()
+
+
+def test_the_evaluation_meets_every_test_image_and_is_repeatable(trained):
+    metrics = trained.evaluate()
+    assert metrics["examples"] == len(trained.mnist.test_images)
+    assert metrics["negative_elbo"] == pytest.approx(
+        metrics["reconstruction"] + metrics["kl_divergence"], rel=1e-5
+    )
+    assert trained.evaluate() == metrics
+
+
+def test_four_hundred_steps_learn_the_synthetic_digits(trained):
+    untrained = Autoenc("/cpu:0", SMALL)
+    untrained.setup()
+    assert trained.evaluate()["negative_elbo"] < 0.5 * untrained.evaluate()["negative_elbo"]
+
+
+def test_pictures_of_reconstructions_and_samples_are_written(trained, tmp_path):
+    paths = trained.save_pictures(tmp_path)
+    assert [path.name for path in paths] == [
+        "autoenc-reconstructions.png",
+        "autoenc-samples.png",
+    ]
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
+
+
+def test_a_step_on_real_digits_lowers_the_bound(real_data):
+    model = Autoenc("/cpu:0", {**SMALL, "data_dir": str(real_data / "mnist")})
+    model.setup()
+    losses = model.run(n_steps=300).steps.loss
+    assert np.mean(losses[-20:]) < 0.5 * losses[0]

@@ -1,0 +1,120 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from fathom import AlexNet, AlexNetFwd, FathomError
+
+SMALL = {
+    "batch_size": 4,
+    "image_size": 67,
+    "smallest_side": 76,
+    "largest_side": 76,
+    "evaluation_side": 76,
+    "hidden_units": 16,
+    "classes": 10,
+}
+
+
+def ready(model_class=AlexNet, **options):
+    model = model_class("/cpu:0", {**SMALL, **options})
+    model.setup()
+    return model
+
+
+@pytest.fixture(scope="module")
+def model():
+    return ready(views=10, batch_size=16)
+
+
+def test_ten_views_are_averaged_as_probabilities(model):
+    views = tf.random.stateless_normal([2, 10, 67, 67, 3], [0, 1])
+    probabilities = tf.exp(model.evaluation_outputs(views))
+    apart = tf.nn.softmax(model.network(tf.reshape(views, [20, 67, 67, 3])))
+    expected = tf.reduce_mean(tf.reshape(apart, [2, 10, 10]), 1)
+    np.testing.assert_allclose(probabilities, expected, rtol=1e-4)
+
+
+def test_the_evaluation_goes_once_through_the_validation_images(model):
+    metrics = model.evaluate()
+    assert metrics["examples"] == model.images.validation.size == 120
+    assert set(metrics) == {"top1_error", "top5_error", "cross_entropy", "examples"}
+    assert 0 <= metrics["top5_error"] <= metrics["top1_error"] <= 1
+
+
+def test_errors_count_the_labels_outside_the_best_one_and_five(model):
+    log_probabilities = tf.math.log(tf.nn.softmax(tf.range(10, dtype=tf.float32)[None] * [[1.0]]))
+    log_probabilities = tf.tile(log_probabilities, [3, 1])
+    metrics = model.build_evaluation(None, tf.constant([9, 5, 4]), log_probabilities)
+    assert metrics["top1_error"].numpy().tolist() == [0, 1, 1]
+    assert metrics["top5_error"].numpy().tolist() == [0, 0, 1]
+    np.testing.assert_allclose(metrics["cross_entropy"][0], -log_probabilities[0, 9])
+
+
+def test_inference_runs_over_the_validation_images_in_turn():
+    forward = ready(AlexNetFwd)
+    (first,), (second,) = (next(forward.inference_batches()) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+
+
+def test_the_rate_falls_when_the_validation_error_has_stopped_falling(monkeypatch):
+    model = ready(patience=2)
+    monkeypatch.setattr("fathom.imagenet.classifier._STEPS_BETWEEN_CHECKS", 1)
+    errors = iter([0.9, 0.8, 0.8, 0.8, 0.7])
+    monkeypatch.setattr(model, "evaluate", lambda: {"top1_error": next(errors)})
+    rates = []
+    for epoch in range(5):
+        model.end_epoch(epoch)
+        rates.append(float(model.optimizer.learning_rate))
+    np.testing.assert_allclose(rates, [0.01, 0.01, 0.01, 0.001, 0.001])
+
+
+def test_the_schedule_is_part_of_a_checkpoint(tmp_path):
+    model = ready()
+    model.setup({"checkpoint_dir": str(tmp_path)})
+    model._plateau.update(0.25)
+    model.run(n_steps=1)
+    resumed = AlexNet("/cpu:0", SMALL)
+    resumed.setup({"checkpoint_dir": str(tmp_path), "resume": True})
+    assert resumed._plateau.best.numpy() == 0.25
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"classes": 5}, "10 classes, the network 5 outputs"),
+        ({"views": 3}, "views must be one of 1, 10"),
+        ({"evaluate_on": "holdout"}, "evaluate_on must be one of validation, train"),
+        ({"image_size": 40}, "image_size must be at least 67"),
+        ({"evaluation_side": 60}, "evaluation_side must be at least 67"),
+        ({"largest_side": 70}, "largest_side must be at least 76"),
+    ],
+)
+def test_choices_that_do_not_fit_are_named(options, message):
+    with pytest.raises(FathomError, match=message):
+        ready(**options)
+
+
+def test_data_without_validation_images_says_how_to_evaluate(model, tmp_path):
+    (tmp_path / "train").symlink_to(model.source.directory / "train")
+    alone = ready(data_dir=str(tmp_path))
+    with pytest.raises(FathomError, match="evaluate_on=train"):
+        alone.evaluate()
+    on_train = ready(data_dir=str(tmp_path), evaluate_on="train", batch_size=100)
+    assert on_train.evaluate()["examples"] == 600
+
+
+def test_a_damaged_image_is_skipped_and_named_in_the_result(model, tmp_path, capfd):
+    import shutil
+
+    folder = tmp_path / "imagenet"
+    shutil.copytree(model.source.directory / "train", folder / "train")
+    victim = sorted((folder / "train").rglob("*.JPEG"))[0]
+    victim.write_bytes(victim.read_bytes()[:100])
+    damaged = ready(data_dir=str(folder), batch_size=300)
+    result = damaged.run(n_steps=2)
+    assert list(result.data["skipped"]) == [str(victim)] or list(result.data["skipped"]) == [
+        str(victim.relative_to(folder))
+    ]
+    assert victim.name in capfd.readouterr().err
+    with pytest.raises(FathomError, match=victim.name):
+        ready(data_dir=str(folder), batch_size=300, strict=True).run(n_steps=2)

@@ -1,0 +1,90 @@
+import pytest
+import tensorflow as tf
+
+from fathom import FathomError
+from fathom.checkpoint import Checkpoints
+
+
+@pytest.fixture
+def weights():
+    return {"weights": tf.Variable([1.0, 2.0])}
+
+
+def open_in(directory, variables, workload="net", **hyperparameters):
+    return Checkpoints(directory, workload, hyperparameters, variables)
+
+
+def test_the_newest_three_are_kept(tmp_path, weights):
+    checkpoints = open_in(tmp_path, weights)
+    for step in range(1, 6):
+        checkpoints.save(step)
+    kept = sorted(path.name for path in tmp_path.glob("*.index"))
+    assert kept == ["ckpt-3.index", "ckpt-4.index", "ckpt-5.index"]
+
+
+def test_what_was_saved_is_restored_and_changed_hyperparameters_are_named(tmp_path, weights):
+    open_in(tmp_path, weights, rate=0.1, size=3).save(7)
+    weights["weights"].assign([0.0, 0.0])
+    changes = open_in(tmp_path, weights, rate=0.2, size=3).restore()
+    assert weights["weights"].numpy().tolist() == [1.0, 2.0]
+    assert changes == ["rate 0.1 -> 0.2"]
+
+
+def test_a_folder_can_be_moved(tmp_path, weights):
+    open_in(tmp_path / "here", weights).save(1)
+    (tmp_path / "here").rename(tmp_path / "there")
+    open_in(tmp_path / "there", weights).restore()
+
+
+def test_values_that_are_not_finite_are_not_saved_over_good_ones(tmp_path, weights):
+    checkpoints = open_in(tmp_path, weights)
+    checkpoints.save(1)
+    weights["weights"].assign([1.0, float("nan")])
+    with pytest.raises(FathomError, match=r"diverged.*ckpt-1"):
+        checkpoints.save(2)
+    assert checkpoints.latest.endswith("ckpt-1")
+
+
+def test_a_full_disk_is_named_and_the_last_checkpoint_kept(tmp_path, weights, monkeypatch):
+    checkpoints = open_in(tmp_path, weights)
+    checkpoints.save(1)
+
+    def full(*_, **__):
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+    monkeypatch.setattr(tf.train.CheckpointManager, "save", full)
+    with pytest.raises(FathomError, match=r"No space left on device; the last good .*ckpt-1"):
+        checkpoints.save(2)
+    open_in(tmp_path, weights).restore()
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path, weights):
+    open_in(tmp_path, weights).save(1)
+    (tmp_path / "ckpt-1.index").write_bytes(b"not an index")
+    with pytest.raises(FathomError, match="ckpt-1"):
+        open_in(tmp_path, weights).restore()
+
+
+def test_an_empty_folder_has_nothing_to_resume(tmp_path, weights):
+    with pytest.raises(FathomError, match="holds no checkpoint"):
+        open_in(tmp_path, weights).restore()
+
+
+def test_a_missing_description_is_named(tmp_path, weights):
+    open_in(tmp_path, weights).save(1)
+    (tmp_path / "fathom.json").unlink()
+    with pytest.raises(FathomError, match=r"fathom\.json"):
+        open_in(tmp_path, weights).restore()
+
+
+def test_variables_that_the_checkpoint_lacks_are_named(tmp_path, weights):
+    open_in(tmp_path, weights).save(1)
+    more = {**weights, "bias": tf.Variable(0.0)}
+    with pytest.raises(FathomError, match="has no bias"):
+        open_in(tmp_path, more).restore()
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path, weights):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FathomError, match="cannot make"):
+        open_in(tmp_path / "file" / "folder", weights)

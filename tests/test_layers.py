@@ -1,0 +1,53 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from fathom.layers import Convolution2D, Dropout, LocalResponseNormalization, NoiseSeed
+
+
+@pytest.fixture
+def images():
+    return np.random.default_rng(0).normal(size=(2, 5, 5, 12)).astype(np.float32)
+
+
+def test_response_normalisation_is_the_papers_formula(images):
+    layer = LocalResponseNormalization(n=5, k=2, alpha=0.3, beta=0.75)
+    expected = np.empty_like(images)
+    for i in range(12):
+        neighbours = images[..., max(0, i - 2) : i + 3]
+        expected[..., i] = images[..., i] / (2 + 0.3 * (neighbours**2).sum(-1)) ** 0.75
+    np.testing.assert_allclose(layer(images), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_a_grouped_convolution_is_one_convolution_a_group(images, dtype):
+    layer = Convolution2D(6, 3, groups=2, padding="same", dtype=dtype, use_bias=False)
+    grouped = tf.cast(layer(images), tf.float32)
+    x, kernel = tf.cast(images, dtype), tf.cast(layer.kernel.value, dtype)
+    towers = [
+        tf.nn.conv2d(x[..., :6], kernel[..., :3], 1, "SAME"),
+        tf.nn.conv2d(x[..., 6:], kernel[..., 3:], 1, "SAME"),
+    ]
+    tolerance = 1e-5 if dtype == "float32" else 0.02
+    expected = tf.cast(tf.concat(towers, 3), tf.float32)
+    np.testing.assert_allclose(grouped, expected, rtol=tolerance, atol=tolerance)
+
+
+def test_dropout_keeps_the_expected_value_and_leaves_inference_alone():
+    layer = Dropout(0.25, NoiseSeed(1, tf.Variable(0, dtype=tf.int64)))
+    ones = tf.ones([400, 400])
+    dropped = layer(ones, training=True).numpy()
+    assert set(np.unique(dropped)) == {0.0, np.float32(1 / 0.75)}
+    assert dropped.mean() == pytest.approx(1, abs=0.01)
+    np.testing.assert_array_equal(layer(ones, training=False), ones)
+
+
+def test_noise_differs_from_step_to_step_and_layer_to_layer_and_repeats():
+    step = tf.Variable(0, dtype=tf.int64)
+    one, other = NoiseSeed(1, step), NoiseSeed(2, step)
+    first = one.tensor().numpy().tolist()
+    assert other.tensor().numpy().tolist() != first
+    step.assign(1)
+    assert one.tensor().numpy().tolist() != first
+    step.assign(0)
+    assert one.tensor().numpy().tolist() == first

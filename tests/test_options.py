@@ -1,0 +1,56 @@
+from dataclasses import dataclass
+
+import pytest
+
+from fathom import FathomError
+from fathom.options import Execution, Hyperparameters, Setup, build, sort
+
+
+@dataclass(frozen=True)
+class Chosen(Hyperparameters):
+    batch_size: int = 8
+    rate: float = 0.1
+    mirror: bool = True
+    shape: str = "round"
+
+
+def test_text_is_converted_to_the_type_of_its_field():
+    chosen = build(Chosen, {"batch_size": "4", "rate": "1e-3", "mirror": "False", "shape": "flat"})
+    assert chosen == Chosen(4, 0.001, False, "flat")
+
+
+def test_a_whole_number_serves_where_a_number_is_asked_for():
+    assert build(Chosen, {"rate": 1}) == Chosen(rate=1.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("batch_size", "4.5", "a whole number"),
+        ("batch_size", 4.5, "a whole number"),
+        ("batch_size", True, "a whole number"),
+        ("rate", "fast", "a number"),
+        ("mirror", "yes", "true or false"),
+        ("mirror", 1, "true or false"),
+    ],
+)
+def test_a_value_of_another_type_is_an_error_that_says_what_is_expected(name, value, expected):
+    with pytest.raises(FathomError, match=f"{name} must be {expected}, not "):
+        build(Chosen, {name: value})
+
+
+def test_an_unknown_name_is_an_error_that_suggests_the_nearest_and_lists_the_known():
+    with pytest.raises(FathomError, match=r"'bach_size': did you mean batch_size\? .*mirror"):
+        build(Chosen, {"bach_size": 4})
+
+
+def test_options_are_sorted_by_the_dataclass_that_knows_them():
+    values = {"seed": 1, "rate": 0.5, "threads": 2}
+    assert sort(values, Chosen, Execution) == [{"rate": 0.5}, {"seed": 1, "threads": 2}]
+    with pytest.raises(FathomError, match="unknown option 'colour'"):
+        sort({"colour": 1}, Chosen, Execution)
+
+
+def test_resuming_needs_a_folder():
+    with pytest.raises(FathomError, match="--checkpoint-dir"):
+        Setup(resume=True)
