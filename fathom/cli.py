@@ -55,7 +55,7 @@ def workload_parser(name: str, program: str) -> Parser:
     add(
         "--xla",
         action=argparse.BooleanOptionalAction,
-        help="compile the step with XLA or not; default: the faster",
+        help="compile the whole step with XLA, or nothing; default: what measured best",
     )
     add("--data-dir", metavar="DIR", help="the data set; default: $FATHOM_DATA_DIR, or synthetic")
     add("--seed", type=int, default=0, metavar="S", help="fixes all that is random; default: 0")
@@ -168,10 +168,11 @@ def _print_hyperparameters(model_class: type["NeuralNetworkModel"], screen: Cons
 
 def _print_start(model: "NeuralNetworkModel", n_steps: int, screen: Console) -> None:
     cost = model.cost()
+    compiled = "" if model.xla == "off" else f", XLA for the {model.xla}"
     screen.print(
         f"network: {cost.parameters:,} parameters, {cost.forward_macs / 1e6:,.1f} million "
         f"multiply-accumulates an example; batch {model.hyperparameters.batch_size}, "
-        f"{model.execution.precision}{', XLA' if model.xla else ''}, {model.device}, "
+        f"{model.execution.precision}{compiled}, {model.device}, "
         f"{model.threads} thread{'s' if model.threads > 1 else ''}"
     )
     for line in model.notes:

@@ -78,11 +78,11 @@ def keep_freed_memory() -> None:
     Activations are freed and allocated anew in each step; returned to the kernel, each of their
     pages faults again (docs/performance.md has the measurement). Other C libraries are left alone.
     """
-    trim_threshold, mmap_threshold = -1, -3  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD of malloc.h
+    trim_threshold, mmap_max = -1, -4  # M_TRIM_THRESHOLD and M_MMAP_MAX of malloc.h
     with contextlib.suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
-        mallopt(mmap_threshold, 1 << 30)
-        mallopt(trim_threshold, (1 << 31) - 1)
+        mallopt(trim_threshold, -1)  # never
+        mallopt(mmap_max, 0)  # no block gets pages of its own
 
 
 @contextlib.contextmanager

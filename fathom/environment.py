@@ -21,7 +21,7 @@ _CPU_FLAGS = ("sse4_2", "avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_
 _SWITCHES = ("TF_ENABLE_ONEDNN_OPTS", "OMP_NUM_THREADS", "XLA_FLAGS", "TF_XLA_FLAGS")
 
 
-def describe(device: str, threads: int, precision: str, xla: bool) -> dict[str, Any]:
+def describe(device: str, threads: int, precision: str, xla: str) -> dict[str, Any]:
     """Returns the environment of a run as plain data; docs/results.md lists the fields."""
     cpu_model, cpu_flags = _cpu()
     build = tf.sysconfig.get_build_info()

@@ -44,26 +44,59 @@ class Convolution2D(keras.layers.Conv2D):
 class LocalResponseNormalization(keras.layers.Layer):
     """Response normalisation across channels (Krizhevsky et al. 2012, section 3.3).
 
-    b_i = a_i / (k + alpha * sum of a_j^2 over the n channels around i)^beta
+    b_i = a_i / (k + alpha * sum of a_j^2 over the n channels around i)^beta, with beta = 3/4.
 
     Args:
         n: channels in the sum, an odd number.
         k: additive constant.
         alpha: factor of the sum; not divided by n.
-        beta: exponent.
+        compiled: run the formula as a kernel that XLA compiles; else TensorFlow's LRN kernels,
+            which take several times as long on a CPU (docs/performance.md).
     """
 
-    def __init__(self, n: int, k: float, alpha: float, beta: float, **options: Any) -> None:
+    def __init__(
+        self, n: int, k: float, alpha: float, compiled: bool = True, **options: Any
+    ) -> None:
         super().__init__(**options)
-        self._constants = {"depth_radius": n // 2, "bias": k, "alpha": alpha, "beta": beta}
+        self._n, self._k, self._alpha = n, k, alpha
+        self._compiled = compiled
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        """Normalises [batch, height, width, channels]."""
-        if inputs.dtype == tf.float32:
-            return tf.nn.local_response_normalization(inputs, **self._constants)
-        # The CPU kernel knows float32 alone.
-        outputs = tf.nn.local_response_normalization(tf.cast(inputs, tf.float32), **self._constants)
-        return tf.cast(outputs, inputs.dtype)
+        """Normalises [batch, height, width, channels]; computes in float32."""
+        x = tf.cast(inputs, tf.float32)
+        if self._compiled:
+            y = _compiled_normalization(x, self._n, self._k, self._alpha)
+        else:
+            y = tf.nn.local_response_normalization(x, self._n // 2, self._k, self._alpha, 0.75)
+        return tf.cast(y, inputs.dtype)
+
+
+def _compiled_normalization(x: tf.Tensor, n: int, k: float, alpha: float) -> tf.Tensor:
+    """Returns the normalised float32 tensor; forward and backward are one compiled kernel each."""
+
+    def window_sum(values: tf.Tensor) -> tf.Tensor:
+        channels = values.shape[-1]
+        padded = tf.pad(values, [[0, 0], [0, 0], [0, 0], [n // 2, n // 2]])
+        return tf.add_n([padded[..., i : i + channels] for i in range(n)])
+
+    def scale_of(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        root = tf.math.rsqrt(k + alpha * window_sum(x * x))
+        return root * root, root * tf.sqrt(root)  # s^-1 and s^-3/4
+
+    @tf.function(jit_compile=True, autograph=False)
+    def LRN(x: tf.Tensor) -> tf.Tensor:  # noqa: N802 - the op type in a profile
+        return x * scale_of(x)[1]
+
+    @tf.function(jit_compile=True, autograph=False)
+    def LRNGrad(x: tf.Tensor, dy: tf.Tensor) -> tf.Tensor:  # noqa: N802
+        inverse, power = scale_of(x)
+        return dy * power - 1.5 * alpha * x * window_sum(dy * x * power * inverse)
+
+    @tf.custom_gradient
+    def normalize(x: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        return LRN(x), lambda dy: LRNGrad(x, dy)
+
+    return normalize(x)
 
 
 class Dropout(keras.layers.Layer):

@@ -54,7 +54,7 @@ class NeuralNetworkModel(abc.ABC):
         Hyperparameters: the dataclass of the workload's choices.
         example: what one example is, in the plural, for a person.
         default_steps: steps of a run that is told no number.
-        default_xla: whether the step is compiled with XLA unless the user chooses; measured.
+        default_xla: what XLA compiles unless the user chooses: see ``xla``; measured.
         sections: seconds that each part of the model's life took so far, by name.
         forward_only: inference without labels, loss and optimizer; set in the ``Fwd`` twins.
 
@@ -68,7 +68,7 @@ class NeuralNetworkModel(abc.ABC):
     Hyperparameters: ClassVar[type[options.Hyperparameters]]
     example: ClassVar[str] = "examples"
     default_steps: ClassVar[int] = 100
-    default_xla: ClassVar[bool] = False
+    default_xla: ClassVar[str] = "off"
     forward_only: ClassVar[bool] = False
 
     def __init__(
@@ -173,9 +173,9 @@ class NeuralNetworkModel(abc.ABC):
         return self._source
 
     @property
-    def xla(self) -> bool:
-        """Whether the step is compiled with XLA."""
-        return self.default_xla if self.execution.xla is None else self.execution.xla
+    def xla(self) -> str:
+        """What XLA compiles: the whole ``step``, some ``layers`` of it, or nothing (``off``)."""
+        return {None: self.default_xla, True: "step", False: "off"}[self.execution.xla]
 
     def new_seed(self) -> int:
         """Returns a seed for one more random part of the network, fixed by the run's seed."""
@@ -385,7 +385,7 @@ class NeuralNetworkModel(abc.ABC):
         if "evaluate" not in self._functions:
             with tf.device(self.device):
                 self._functions["evaluate"] = tf.function(
-                    self._evaluation_step, reduce_retracing=True, jit_compile=self.xla
+                    self._evaluation_step, reduce_retracing=True, jit_compile=self.xla == "step"
                 )
         return self._functions["evaluate"](*batch)
 
@@ -404,7 +404,9 @@ class NeuralNetworkModel(abc.ABC):
         size = self.hyperparameters.batch_size
         signature = [tf.TensorSpec((size, *t.shape[1:]), t.dtype, t.name) for t in declared]
         with tf.device(self.device):
-            return tf.function(step, jit_compile=self.xla).get_concrete_function(*signature)
+            return tf.function(step, jit_compile=self.xla == "step").get_concrete_function(
+                *signature
+            )
 
     def _compiled_step(self) -> Any:
         if self.network and getattr(self, "_step", None) is None:

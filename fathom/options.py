@@ -57,7 +57,7 @@ class Execution:
     seed: int = 0  # fixes initialisation, data order, augmentation, noise and synthetic data
     data_dir: str | None = None  # the data set's folder; None: see fathom.data.find
     precision: str = "float32"  # of the computation; parameters stay float32
-    xla: bool | None = None  # compile the step with XLA; None: the workload's measured choice
+    xla: bool | None = None  # compile the step, or nothing; None: the workload's measured choice
     threads: int | None = None  # intra-op threads; None: one a core
 
     def __post_init__(self) -> None:

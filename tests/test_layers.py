@@ -10,13 +10,33 @@ def images():
     return np.random.default_rng(0).normal(size=(2, 5, 5, 12)).astype(np.float32)
 
 
-def test_response_normalisation_is_the_papers_formula(images):
-    layer = LocalResponseNormalization(n=5, k=2, alpha=0.3, beta=0.75)
-    expected = np.empty_like(images)
-    for i in range(12):
-        neighbours = images[..., max(0, i - 2) : i + 3]
-        expected[..., i] = images[..., i] / (2 + 0.3 * (neighbours**2).sum(-1)) ** 0.75
-    np.testing.assert_allclose(layer(images), expected, rtol=1e-5)
+def normalized(x, alpha):
+    squares = np.pad(x**2, [(0, 0)] * 3 + [(2, 2)])
+    return x / (2 + alpha * sum(squares[..., i : i + x.shape[-1]] for i in range(5))) ** 0.75
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_response_normalisation_is_the_papers_formula(images, compiled):
+    layer = LocalResponseNormalization(n=5, k=2, alpha=0.3, compiled=compiled)
+    np.testing.assert_allclose(layer(images), normalized(images, 0.3), rtol=1e-5)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_the_gradient_of_response_normalisation_is_that_of_finite_differences(images, compiled):
+    layer = LocalResponseNormalization(n=5, k=2, alpha=0.3, compiled=compiled)
+    rng = np.random.default_rng(1)
+    x, direction, dy = (
+        tf.constant(images),
+        rng.normal(size=images.shape),
+        rng.normal(size=images.shape),
+    )
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = layer(x)
+    gradient = tape.gradient(y, x, tf.constant(dy, tf.float32)).numpy()
+    x = images.astype(np.float64)
+    change = (normalized(x + 1e-5 * direction, 0.3) - normalized(x - 1e-5 * direction, 0.3)) / 2e-5
+    assert (gradient * direction).sum() == pytest.approx((dy * change).sum(), rel=1e-4)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])

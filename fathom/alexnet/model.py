@@ -45,6 +45,7 @@ class AlexNet(Classifier):
     hyperparameters: AlexNetHyperparameters
     centre_square = True  # section 2: crops come out of the central 256 x 256
     default_steps = 20
+    default_xla = "layers"  # the response normalisation
 
     def build_inference(self, images: keras.KerasTensor) -> keras.KerasTensor:
         """Returns the logits [batch, classes] of images [batch, size, size, 3] (section 3.5)."""
@@ -95,7 +96,9 @@ class AlexNet(Classifier):
 
     def _normalization(self, name: str) -> LocalResponseNormalization:
         """Returns the response normalisation with the constants of section 3.3."""
-        return LocalResponseNormalization(n=5, k=2, alpha=1e-4, beta=0.75, name=name)
+        return LocalResponseNormalization(
+            n=5, k=2, alpha=1e-4, compiled=self.xla == "layers", name=name
+        )
 
     def _dense(
         self, name: str, units: int, activation: str | None = None, bias: float = 0

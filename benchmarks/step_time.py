@@ -1,0 +1,358 @@
+"""Times the steps of workloads, each setting in a fresh process, and compares with PyTorch.
+
+    python benchmarks/step_time.py --workload alexnet autoenc --mode train infer --threads 1
+
+README.md beside this file says what is measured and how to read it.
+"""
+
+import argparse
+import itertools
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.progress import Progress, Task, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from fathom import workloads
+from fathom.data.files import whole_file
+from fathom.errors import FathomError
+from fathom.options import PRECISIONS
+from fathom.terminal import Parser, console, import_tensorflow, run_command
+
+GEMM_SIZE = 2048
+PROFILED_STEPS = 3
+INPUT_SECONDS = 3.0
+TABLE_WIDTH = 130  # columns; on a narrower terminal lines run over, but no figure is cut
+PYTORCH_WORKLOADS = ("alexnet", "vgg", "residual", "autoenc")
+PYTORCH_PROGRAM = Path(__file__).with_name("pytorch_networks.py")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What one row of the table measures; ``batch_size`` None is the workload's own."""
+
+    workload: str
+    mode: str
+    batch_size: int | None
+    threads: int
+    precision: str
+    steps: int
+    warmup: int
+
+    def __str__(self) -> str:
+        batch = f"batch {self.batch_size}" if self.batch_size else "own batch"
+        threads = f"{self.threads} thread{'s' if self.threads > 1 else ''}"
+        return f"{self.workload} {self.mode}, {batch}, {threads}, {self.precision}"
+
+
+def main() -> None:
+    """Measures what the command line asks for."""
+    if sys.argv[1:2] == ["--child"]:
+        setting, output = Setting(**json.loads(sys.argv[2])), Path(sys.argv[3])
+        run_command("step_time", lambda: output.write_text(json.dumps(measure(setting))))
+    chosen = command_line()
+    run_command("step_time", lambda: run(chosen))
+
+
+def command_line() -> argparse.Namespace:
+    """Reads the command line."""
+    parser = Parser(description="Times the steps of Fathom's workloads, one process a setting.")
+    add = parser.add_argument
+    existing = workloads.existing()
+    modes = ("train", "infer")
+    add("--workload", nargs="+", choices=existing, default=existing, help="default: all")
+    add("--mode", nargs="+", choices=modes, default=modes, help="default: both")
+    add("--batch-size", nargs="+", type=int, metavar="B", help="default: the workload's own")
+    add("--threads", nargs="+", type=int, metavar="N", default=[1], help="default: 1")
+    add("--precision", nargs="+", choices=PRECISIONS, default=["float32"], help="default: float32")
+    add("--steps", type=int, metavar="N", default=20, help="timed in a process; default: 20")
+    add("--warmup", type=int, metavar="N", default=3, help="steps before them; default: 3")
+    add("--rounds", type=int, metavar="N", default=1, help="processes a setting; default: 1")
+    add("--pytorch", metavar="PYTHON", help="interpreter with PyTorch: run the yardstick in turn")
+    add("--pytorch-compile", action="store_true", help="use torch.compile there")
+    add("--json", type=Path, metavar="FILE", help="write all figures to this file")
+    chosen = parser.parse_args()
+    numbers = [*(chosen.batch_size or []), *chosen.threads, chosen.warmup, chosen.rounds]
+    if min(numbers) < 1 or chosen.steps < 2:
+        parser.error("give at least 2 steps, and at least 1 of everything else")
+    if chosen.json and not chosen.json.absolute().parent.is_dir():
+        parser.error(f"--json {chosen.json}: there is no such folder")
+    return chosen
+
+
+# -------------------------------------------------------------------------- one measuring process
+
+
+def measure(setting: Setting) -> dict[str, Any]:
+    """Measures a setting in this process: the steps first, then all that could disturb them."""
+    import_tensorflow()
+    from fathom.characterize import xplane
+
+    model = workloads.load(setting.workload, forward_only=setting.mode == "infer")(
+        init_options={
+            "precision": setting.precision,
+            "threads": setting.threads,
+            **({"batch_size": setting.batch_size} if setting.batch_size else {}),
+        }
+    )
+    model.setup()
+    step, document = held_step(model)
+    peaks = [gemm_rate(setting.precision)]
+    for _ in range(setting.warmup):
+        step()
+    times = [seconds(step) for _ in range(setting.steps)]
+    peaks.append(gemm_rate(setting.precision))
+    outside = None
+    if model.xla != "step":  # a compiled step is one op
+        outside = xplane.profile(step, PROFILED_STEPS).time_outside_ops
+    return {
+        "batch_size": document["hyperparameters"]["batch_size"],
+        "step_seconds": times,
+        "flops_per_example": document["cost"][
+            "training_flops_per_example" if setting.mode == "train" else "forward_flops_per_example"
+        ],
+        "gemm_flops_per_second": max(peaks),
+        "time_outside_ops": outside,
+        "input_examples_per_second": input_rate(model),
+        "data": document["data"],
+        "environment": document["environment"],
+    }
+
+
+def held_step(model: Any) -> tuple[Callable[[], object], dict[str, Any]]:
+    """Returns the model's step on one batch that it keeps, and the result document.
+
+    With the batch held no input pipeline runs beside the steps and takes their cores.
+    """
+    met: list[tuple[Callable[..., object], tuple]] = []
+
+    def keep(step: Callable[..., object], batch: tuple) -> object:
+        met.append((step, batch))
+        return step(*batch)
+
+    document = model.run(runstep=keep, n_steps=1).to_plain()
+    step, batch = met[0]
+    return lambda: finished(step(*batch)), document
+
+
+def finished(value: object) -> object:
+    """Waits until all devices are done."""
+    import tensorflow as tf
+
+    if tf.config.list_physical_devices("GPU"):
+        tf.test.experimental.sync_devices()
+    return value
+
+
+def seconds(function: Callable[[], object]) -> float:
+    """Returns how long one call takes."""
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def gemm_rate(precision: str) -> float:
+    """Returns the best rate of a large matrix product of TensorFlow's, in FLOP/s."""
+    import tensorflow as tf
+
+    shape = [GEMM_SIZE, GEMM_SIZE]
+    a, b = (tf.cast(tf.random.stateless_uniform(shape, [0, i]), precision) for i in (1, 2))
+    product = tf.function(lambda: tf.matmul(a, b))
+    return 2 * GEMM_SIZE**3 / min(seconds(lambda: finished(product())) for _ in range(6))
+
+
+def input_rate(model: Any) -> float:
+    """Returns how many examples a second the input pipeline delivers while nothing else runs."""
+    batches = model.inference_batches() if model.forward_only else model.training_batches(0)
+    for _ in range(4):  # those read ahead while the pipeline started
+        next(batches)
+    delivered, start = 0, time.perf_counter()
+    while (elapsed := time.perf_counter() - start) < INPUT_SECONDS or delivered < 4:
+        next(batches)
+        delivered += 1
+    return delivered * model.hyperparameters.batch_size / elapsed
+
+
+# -------------------------------------------------------------------------- all of them, in turn
+
+
+def run(chosen: argparse.Namespace) -> None:
+    """Measures all settings, prints the table and writes the file.
+
+    Raises:
+        FathomError: a setting could not be measured; the others were.
+    """
+    settings = [
+        Setting(*values, chosen.steps, chosen.warmup)
+        for values in itertools.product(
+            chosen.workload,
+            chosen.mode,
+            chosen.batch_size or [None],
+            chosen.threads,
+            chosen.precision,
+        )
+    ]
+    screen = console()
+    screen.print(f"{len(settings)} settings to measure, in {chosen.rounds} process(es) each")
+    records: list[dict[str, Any]] = []
+    failures: list[str] = []
+    try:
+        with progress_bar(screen) as bar:
+            task = bar.add_task("", total=len(settings), left="")
+            for setting in settings:
+                try:
+                    records.append(measure_setting(setting, chosen, bar, task))
+                except FathomError as error:
+                    failures.append(f"{setting}: {error}")
+                    bar.console.print(f"failed: {failures[-1]}")
+                bar.advance(task)
+                bar.update(task, left=time_left(bar.tasks[0]))
+    finally:
+        if records:
+            screen.width = max(screen.width, TABLE_WIDTH)
+            screen.print(table(records))
+        if chosen.json:
+            with whole_file(chosen.json) as temporary:
+                temporary.write_text(json.dumps(records, indent=1) + "\n")
+            screen.print(f"figures: {chosen.json}")
+    if failures:
+        raise FathomError(f"{len(failures)} of {len(settings)} settings failed, see above")
+
+
+def progress_bar(screen: Console) -> Progress:
+    """Returns a bar that says what is being measured and how long the rest will take."""
+    return Progress(
+        TextColumn("{task.completed}/{task.total}  {task.description}"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[left]}"),
+        console=screen,
+        transient=True,
+    )
+
+
+def time_left(task: Task) -> str:
+    """Estimates how long the rest will take from what is done."""
+    minutes = task.elapsed / task.completed * (task.total - task.completed) / 60
+    return f"{minutes:.0f} min left" if minutes > 1 else "a minute left"
+
+
+def measure_setting(
+    setting: Setting, chosen: argparse.Namespace, bar: Progress, task: Any
+) -> dict[str, Any]:
+    """Measures Fathom and PyTorch in turn, round after round, and returns the record.
+
+    Raises:
+        FathomError: a process failed.
+    """
+    compared = (
+        chosen.pytorch and setting.workload in PYTORCH_WORKLOADS and setting.precision == "float32"
+    )
+    ours, theirs = [], []
+    for _ in range(chosen.rounds):
+        bar.update(task, description=f"{setting}: Fathom")
+        ours.append(child([sys.executable, __file__, "--child", json.dumps(asdict(setting))]))
+        if compared:
+            bar.update(task, description=f"{setting}: PyTorch")
+            theirs.append(child(pytorch_command(setting, ours[-1]["batch_size"], chosen)))
+    record = summary(setting, ours, theirs)
+    bar.console.print(f"{setting}: {1e3 * record['median_seconds']:,.2f} ms a step")
+    return record
+
+
+def pytorch_command(setting: Setting, batch_size: int, chosen: argparse.Namespace) -> list[str]:
+    """Returns the command that measures the same setting with PyTorch, up to the output's name."""
+    return [
+        *(chosen.pytorch, str(PYTORCH_PROGRAM), "--workload", setting.workload),
+        *("--mode", setting.mode, "--batch-size", str(batch_size)),
+        *("--threads", str(setting.threads), "--steps", str(setting.steps)),
+        *("--warmup", str(setting.warmup), *["--compile"] * chosen.pytorch_compile, "--json"),
+    ]
+
+
+def child(command: list[str]) -> dict[str, Any]:
+    """Runs a measuring process, whose last argument is the file it writes, and returns its record.
+
+    Raises:
+        FathomError: it failed, with its last words.
+    """
+    with tempfile.TemporaryDirectory() as directory:
+        output = Path(directory) / "record.json"
+        try:
+            done = subprocess.run([*command, str(output)], capture_output=True, text=True)
+        except OSError as error:
+            raise FathomError(f"cannot run {command[0]}: {error.strerror}") from error
+        if done.returncode:
+            words = done.stderr.strip().splitlines() or [f"it ended with code {done.returncode}"]
+            raise FathomError(words[-1])
+        return json.loads(output.read_text())
+
+
+def summary(setting: Setting, ours: list[dict], theirs: list[dict]) -> dict[str, Any]:
+    """Returns the figures of a setting, over the steps of all its rounds."""
+    seconds = [time for record in ours for time in record["step_seconds"]]
+    median = statistics.median(seconds)
+    quartiles = statistics.quantiles(seconds, n=4, method="inclusive")
+    last = ours[-1]
+    achieved = last["flops_per_example"] * last["batch_size"] / median
+    gemm = max(record["gemm_flops_per_second"] for record in ours)
+    record = {
+        **asdict(setting),
+        **last,
+        "step_seconds": seconds,
+        "median_seconds": median,
+        "iqr_seconds": quartiles[2] - quartiles[0],
+        "flops_per_second": achieved,
+        "gemm_flops_per_second": gemm,
+        "fraction": achieved / gemm,
+        "input_examples_per_second": max(r["input_examples_per_second"] for r in ours),
+        "pytorch": theirs,
+        "pytorch_over_fathom": None,
+    }
+    if theirs:
+        yardstick = statistics.median(time for r in theirs for time in r["step_seconds"])
+        record["pytorch_over_fathom"] = yardstick / median
+        record["pytorch_fraction"] = statistics.median(r["fraction"] for r in theirs)
+    return record
+
+
+def table(records: list[dict[str, Any]]) -> Table:
+    """Returns the table that a person reads."""
+    view = Table(box=SIMPLE, padding=(0, 1, 0, 0), caption="README.md explains the columns")
+    for name in ("workload", "mode"):
+        view.add_column(name, no_wrap=True)
+    numbers = ["batch", "threads", "precision", "step ms", "IQR", "outside\nops"]
+    numbers += ["GFLOP/s", "of GEMM\npeak", "input\nexamples/s"]
+    if any(record["pytorch"] for record in records):
+        numbers += ["PyTorch\nms", "PyTorch/\nFathom"]
+    for name in numbers:
+        view.add_column(name, justify="right", no_wrap=True)
+    for r in records:
+        outside = r["time_outside_ops"]
+        row = [
+            *(r["workload"], r["mode"], str(r["batch_size"]), str(r["threads"]), r["precision"]),
+            f"{1e3 * r['median_seconds']:,.2f}",
+            f"{r['iqr_seconds'] / r['median_seconds']:.1%}",
+            "XLA" if outside is None else f"{outside:.1%}",
+            f"{r['flops_per_second'] / 1e9:,.1f}",
+            f"{r['fraction']:.2f}",
+            f"{r['input_examples_per_second']:,.0f}",
+        ]
+        if r["pytorch"]:
+            ratio = r["pytorch_over_fathom"]
+            row += [f"{1e3 * ratio * r['median_seconds']:,.2f}", f"{ratio:.2f}"]
+        view.add_row(*row)
+    return view
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Measures runs and analyses them: where a step's time goes."""
