@@ -84,7 +84,8 @@ class NeuralNetworkModel(abc.ABC):
         self.sections: dict[str, float] = {}
         self._source: DataSource | None = None
         self._network: keras.Model | None = None
-        self._functions: dict[str, Any] = {}
+        self._step: Any = None
+        self._evaluate: Any = None
         self._checkpoints: Checkpoints | None = None
         self.notes: list[str] = []
         self.sections["init"] = time.perf_counter() - started
@@ -224,14 +225,15 @@ class NeuralNetworkModel(abc.ABC):
         if chosen.checkpoint_dir is not None:
             self._open_checkpoints(Path(chosen.checkpoint_dir).expanduser(), chosen.resume)
         self._step = self._trace(self._infer_step if self.forward_only else self._train_step)
+        self._evaluate = tf.function(
+            self._evaluation_step, reduce_retracing=True, jit_compile=self.xla == "step"
+        )
         self.sections["setup"] = time.perf_counter() - started
 
     def teardown(self) -> None:
-        """Lets go of the network, the data and what was compiled."""
-        self._network = None
-        self._functions.clear()
-        self._checkpoints = None
-        self._step = None
+        """Lets go of the network, the optimizer and what was compiled; ``setup`` begins anew."""
+        self._network = self._inputs = self._labels = self._optimizer = None
+        self._step = self._evaluate = self._checkpoints = None
 
     # ---------------------------------------------------------------- inspecting
 
@@ -242,19 +244,20 @@ class NeuralNetworkModel(abc.ABC):
         Raises:
             FathomError: before ``build`` or ``setup``.
         """
-        if self._network is None:
-            raise FathomError(f"the {self.name} model is not built: call setup() first")
+        self._check_built()
         return self._network
 
     @property
     def inputs(self) -> Any:
         """The network's symbolic inputs."""
-        return self.network and self._inputs
+        self._check_built()
+        return self._inputs
 
     @property
     def labels(self) -> Any:
         """The symbolic labels; an empty tuple where the workload has none."""
-        return self.network and self._labels
+        self._check_built()
+        return self._labels
 
     @property
     def outputs(self) -> Any:
@@ -274,7 +277,8 @@ class NeuralNetworkModel(abc.ABC):
     @property
     def optimizer(self) -> Optimizer | None:
         """The update rule with its state; None in a forward-only model."""
-        return None if self.forward_only else (self.network and self._optimizer)
+        self._check_built()
+        return None if self.forward_only else self._optimizer
 
     def model(self) -> tf.Graph:
         """Returns the traced graph of the training step, or of inference when forward-only."""
@@ -332,19 +336,25 @@ class NeuralNetworkModel(abc.ABC):
             for number in range(first, first + n_steps):
                 self._run_one(number, runstep, batches, steps)
                 progress.step(number, steps.loss[-1], steps.seconds[-1])
-        if self._checkpoints and n_steps and not self._saved:
-            self._checkpoints.save(self.steps_done)
+        if self._checkpoints and self._saved_at != self.steps_done:
+            self._save_checkpoint()
         self.sections["run"] = time.perf_counter() - started
         return results.record(self, steps)
 
     def evaluate(self) -> dict[str, float]:
-        """Returns the metrics of one pass over the test data: means over its examples."""
+        """Returns the metrics of one pass over the test data: means over its examples.
+
+        Raises:
+            FathomError: there is no test data, or it cannot be read.
+        """
+        self._compiled_step()
         trained_noise = int(self._noise_step)
         self._noise_step.assign(2**40)  # no training step's noise is met again
         sums: dict[str, float] = {}
         examples = 0
         for batch in self.evaluation_batches():
-            metrics = {name: value.numpy() for name, value in self._evaluate(*batch).items()}
+            with tf.device(self.device):
+                metrics = {name: value.numpy() for name, value in self._evaluate(*batch).items()}
             examples += len(next(iter(metrics.values())))
             for name, values in metrics.items():
                 sums[name] = sums.get(name, 0.0) + float(values.sum(dtype=np.float64))
@@ -380,15 +390,6 @@ class NeuralNetworkModel(abc.ABC):
         self._noise_step.assign_add(1)
         return self.build_evaluation(inputs, labels, outputs)
 
-    def _evaluate(self, *batch: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Runs the evaluation step, traced once for every shape but the batch's."""
-        if "evaluate" not in self._functions:
-            with tf.device(self.device):
-                self._functions["evaluate"] = tf.function(
-                    self._evaluation_step, reduce_retracing=True, jit_compile=self.xla == "step"
-                )
-        return self._functions["evaluate"](*batch)
-
     def _split(self, batch: tuple[tf.Tensor, ...]) -> tuple[Any, Any]:
         """Packs a flat batch as the inputs and the labels were declared."""
         n_inputs = len(keras.tree.flatten(self._inputs))
@@ -408,8 +409,12 @@ class NeuralNetworkModel(abc.ABC):
                 *signature
             )
 
+    def _check_built(self) -> None:
+        if self._network is None:
+            raise FathomError(f"the {self.name} model is not built: call setup() first")
+
     def _compiled_step(self) -> Any:
-        if self.network and getattr(self, "_step", None) is None:
+        if self._step is None:
             raise FathomError(f"the {self.name} model is not compiled: call setup() first")
         return self._step
 
@@ -430,9 +435,12 @@ class NeuralNetworkModel(abc.ABC):
             self._stop_diverged(number, loss)
         if (number + 1) % self.steps_per_epoch == 0:
             self.end_epoch(number // self.steps_per_epoch)
-        self._saved = self._checkpoints is not None and (number + 1) % self._checkpoint_every == 0
-        if self._saved:
-            self._checkpoints.save(number + 1)
+        if self._checkpoints and (number + 1) % self._checkpoint_every == 0:
+            self._save_checkpoint()
+
+    def _save_checkpoint(self) -> None:
+        self._saved_at = self.steps_done
+        self._checkpoints.save(self._saved_at)
 
     def _stop_diverged(self, number: int, loss: float) -> None:
         good = self._checkpoints.latest if self._checkpoints else None
@@ -453,6 +461,7 @@ class NeuralNetworkModel(abc.ABC):
         else:
             checkpoints.refuse_other_training()
         self._checkpoints = None if self.forward_only else checkpoints
+        self._saved_at = self.steps_done
 
     def _saved_variables(self) -> dict[str, tf.Variable]:
         """Returns all that a resumed run needs, by name."""

@@ -1,5 +1,6 @@
 """The same checks for every workload: what the standard interface promises."""
 
+import gc
 import json
 import math
 import os
@@ -7,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 
 import keras
 import numpy as np
@@ -255,10 +257,15 @@ def test_several_models_live_in_one_process_and_can_be_torn_down(workload):
     first.setup()
     second.setup()
     first.run(n_steps=1)
+    network = weakref.ref(first.network)
     first.teardown()
+    gc.collect()
+    assert network() is None
     with pytest.raises(FathomError, match="setup"):
         first.run(n_steps=1)
     assert len(losses(second, 1)) == 1
+    first.setup()
+    assert len(losses(first, 1)) == 1
 
 
 @every_workload
