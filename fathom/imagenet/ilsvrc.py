@@ -152,6 +152,8 @@ def _load_tree(
     if not splits:
         raise FathomError(f"{directory} holds no ImageNet data; expected {ImageNet.layout}")
     class_names = class_names or tuple(next(iter(splits.values())))
+    if len(class_names) > CLASSES:
+        raise FathomError(f"{directory} has {len(class_names)} classes; ILSVRC-2012 has {CLASSES}")
     images = {
         split: tree.labelled_images(directory, found, class_names)
         for split, found in splits.items()

@@ -66,8 +66,9 @@ def draw(label: int, rng: np.random.Generator) -> np.ndarray:
     y = np.arange(height, dtype=np.float32)[:, None] / shorter
     mask = _PATTERNS[label](x, y, rng)
 
-    inside = _colour(label // 2 / 5 + rng.normal(0, 0.03), rng)
-    outside = _colour(rng.random(), rng)
+    values = rng.permutation([rng.uniform(0.7, 1), rng.uniform(0.2, 0.5)])
+    inside = _colour(label // 2 / 5 + rng.normal(0, 0.03), rng.uniform(0.5, 1), values[0])
+    outside = _colour(rng.random(), rng.uniform(0, 0.6), values[1])
     light = 1 + rng.uniform(-0.3, 0.3) * x + rng.uniform(-0.3, 0.3) * y
     grain = rng.integers(-4, 5, (height, width), np.int8)
     image = np.empty((height, width, 3), np.uint8)
@@ -77,10 +78,9 @@ def draw(label: int, rng: np.random.Generator) -> np.ndarray:
     return image
 
 
-def _colour(hue: float, rng: np.random.Generator) -> np.ndarray:
-    """Returns a colour of a hue (0 to 1, cyclic), RGB float32 [3] from 0 to 255."""
-    rgb = colorsys.hsv_to_rgb(hue % 1, rng.uniform(0.3, 1), rng.uniform(0.35, 1))
-    return np.array(rgb, np.float32) * 255
+def _colour(hue: float, saturation: float, value: float) -> np.ndarray:
+    """Returns a colour (each part from 0 to 1, the hue cyclic) as RGB, float32 [3], 0 to 255."""
+    return np.array(colorsys.hsv_to_rgb(hue % 1, saturation, value), np.float32) * 255
 
 
 def _wave(phase: np.ndarray) -> np.ndarray:

@@ -117,13 +117,13 @@ def labelled_images(
     names, labels = [], []
     for wnid, members in images.items():
         if wnid not in label_of:
-            raise FathomError(f"{directory}: class {wnid} has images but no label: {_label_source}")
+            raise FathomError(
+                f"{directory}: class {wnid} has images but no label: it is neither in synsets.txt "
+                "nor, without that file, a folder of train/"
+            )
         names += members
         labels += [label_of[wnid]] * len(members)
     return FileImages(directory, names, labels)
-
-
-_label_source = "it is neither in synsets.txt nor, without that file, a folder of train/"
 
 
 def read_synsets(path: Path) -> tuple[str, ...]:

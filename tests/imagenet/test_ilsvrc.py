@@ -136,6 +136,12 @@ def test_a_faulty_synsets_txt_is_named(tmp_path, text, complaint):
     assert complaint in error_of(tmp_path)
 
 
+def test_more_classes_than_the_challenge_has_are_an_error(tmp_path):
+    put(tmp_path, f"train/{A}/x.JPEG")
+    (tmp_path / "synsets.txt").write_text("".join(f"n{i:08}\n" for i in range(1001)))
+    assert "has 1001 classes; ILSVRC-2012 has 1000" in error_of(tmp_path)
+
+
 # ------------------------------------------------------------ flat validation
 
 
