@@ -1,13 +1,14 @@
 """Checkpoints: written whole, the newest few kept, refused where they do not fit."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
 from fathom.data.files import whole_file
-from fathom.errors import FathomError
+from fathom.errors import FathomError, cause
 
 _KEPT = 3
 _DESCRIPTION = "fathom.json"
@@ -68,9 +69,9 @@ class Checkpoints:
                 temporary.write_text(json.dumps(self._description, indent=1) + "\n")
             self._manager.save(checkpoint_number=step)
         except (tf.errors.OpError, OSError) as error:
-            message = getattr(error, "message", None) or str(error)
+            shutil.rmtree(self._directory / f"ckpt-{step}_temp", ignore_errors=True)
             raise FathomError(
-                f"cannot write a checkpoint in {self._directory}: {message.splitlines()[0]}{kept}"
+                f"cannot write a checkpoint in {self._directory}: {cause(error)}{kept}"
             ) from error
 
     def restore(self) -> list[str]:
@@ -95,7 +96,7 @@ class Checkpoints:
             status = self._manager.checkpoint.restore(self.latest)
             status.assert_existing_objects_matched().expect_partial()
         except (tf.errors.OpError, ValueError, AssertionError) as error:
-            raise FathomError(f"checkpoint {self.latest} is damaged: {error}") from error
+            raise FathomError(f"checkpoint {self.latest} is damaged: {cause(error)}") from error
         before, now = saved.get("hyperparameters", {}), self._description["hyperparameters"]
         return [f"{k} {before[k]} -> {now[k]}" for k in now if k in before and before[k] != now[k]]
 
@@ -121,7 +122,7 @@ class Checkpoints:
         try:
             reader = tf.train.load_checkpoint(self.latest)
         except (tf.errors.OpError, ValueError, RuntimeError) as error:
-            raise FathomError(f"checkpoint {self.latest} is damaged: {error}") from error
+            raise FathomError(f"checkpoint {self.latest} is damaged: {cause(error)}") from error
         shapes = reader.get_variable_to_shape_map()
         for name, variable in self._variables.items():
             key = f"variables/{name.replace('/', '.S')}/.ATTRIBUTES/VARIABLE_VALUE"

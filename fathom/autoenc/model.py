@@ -77,7 +77,7 @@ class Autoenc(nn.NeuralNetworkModel):
     default_steps = 600  # an epoch of MNIST
 
     def load_data(self) -> None:
-        """Reads MNIST; the pixels become grey values from 0 to 1, float32 [n, 784]."""
+        """Reads MNIST; the pixels stay bytes, uint8 [n, 784], until they are part of a batch."""
         self.mnist = Mnist.load(self.source.directory)
         with tf.device("/cpu:0"):
             self._train_pixels = tf.constant(self.mnist.train_images.reshape(-1, PIXELS))
@@ -181,7 +181,7 @@ class Autoenc(nn.NeuralNetworkModel):
 
     def save_pictures(self, directory: Path) -> list[Path]:
         """Writes a picture of reconstructions of test images and one of samples from the prior."""
-        from fathom.autoenc import pictures
+        from fathom.autoenc import pictures  # Matplotlib is slow to import
 
         return pictures.save(self, directory)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from fathom.errors import FathomError
+from fathom.errors import FathomError, cause
 
 Tensors = tuple[tf.Tensor, ...]
 LoadBatch = Callable[[tf.Tensor, tf.Tensor], Tensors]
@@ -123,7 +123,6 @@ class Batches(Iterator[Tensors]):
             return next(self._iterator)
         except tf.errors.OpError as error:
             if self._recover is None:
-                cause = error.message.splitlines()[0]
-                raise FathomError(f"batch {step} cannot be loaded: {cause}") from error
+                raise FathomError(f"batch {step} cannot be loaded: {cause(error)}") from error
         position = tf.constant(step, tf.int64)
         return self._recover(self._order.indices(position), self._order.seeds(position))

@@ -5,7 +5,6 @@ one is named on stderr, and another takes its place (in training) or it is left 
 """
 
 import itertools
-import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from fathom.data.pipeline import Batches, Order
-from fathom.errors import FathomError
+from fathom.errors import FathomError, cause
 from fathom.imagenet.ilsvrc import CLASSES, ImageNet, Images
 from fathom.imagenet.images import Augmentation, evaluation_image, training_image
 
@@ -175,7 +174,7 @@ class _Loader:
             try:
                 encoded, label = self.split.read(index)
             except tf.errors.OpError as error:
-                return self._note_bad(int(index), _cause(error))
+                return self._note_bad(int(index), cause(error))
             if not 0 <= label < CLASSES:
                 raise _wrong_label(self.split.describe(int(index)), int(label))
             try:
@@ -199,11 +198,6 @@ class _Loader:
             return tf.zeros([0, *self.shape]), tf.zeros([0], tf.int32)
         images, labels = zip(*examples, strict=True)
         return tf.stack(images), tf.stack(labels)
-
-
-def _cause(error: tf.errors.OpError) -> str:
-    """Returns the first line of TensorFlow's message without the names of its nodes."""
-    return re.sub(r"\{\{.*?\}\}|\[Op:\w*\].*", "", error.message).strip().splitlines()[0]
 
 
 def _wrong_label(name: str, label: int) -> FathomError:
