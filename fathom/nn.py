@@ -226,7 +226,10 @@ class NeuralNetworkModel(abc.ABC):
             self._open_checkpoints(Path(chosen.checkpoint_dir).expanduser(), chosen.resume)
         self._step = self._trace(self._infer_step if self.forward_only else self._train_step)
         self._evaluate = tf.function(
-            self._evaluation_step, reduce_retracing=True, jit_compile=self.xla == "step"
+            self._evaluation_step,
+            reduce_retracing=True,
+            autograph=False,
+            jit_compile=self.xla == "step",
         )
         self.sections["setup"] = time.perf_counter() - started
 
@@ -405,9 +408,8 @@ class NeuralNetworkModel(abc.ABC):
         size = self.hyperparameters.batch_size
         signature = [tf.TensorSpec((size, *t.shape[1:]), t.dtype, t.name) for t in declared]
         with tf.device(self.device):
-            return tf.function(step, jit_compile=self.xla == "step").get_concrete_function(
-                *signature
-            )
+            function = tf.function(step, autograph=False, jit_compile=self.xla == "step")
+            return function.get_concrete_function(*signature)
 
     def _check_built(self) -> None:
         if self._network is None:

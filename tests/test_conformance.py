@@ -65,6 +65,15 @@ def test_inputs_labels_outputs_and_counts_at_full_size_are_the_papers(workload):
 
 
 @every_workload
+@pytest.mark.parametrize("forward_only", [False, True], ids=["train", "infer"])
+def test_the_papers_batch_can_be_drawn_from_the_synthetic_data(workload, forward_only):
+    model = workload.model_class(forward_only)("/cpu:0")
+    model.load_data()
+    batch = next(model.inference_batches() if forward_only else model.training_batches(0))
+    assert {len(tensor) for tensor in batch} == {model.hyperparameters.batch_size}
+
+
+@every_workload
 def test_one_step_runs_at_full_size(workload):
     model = workload.model_class()("/cpu:0", {"batch_size": 2})
     model.setup()
@@ -273,7 +282,7 @@ def test_a_checkpoint_of_another_shape_or_workload_is_refused(workload, tmp_path
     model = workload.model()
     model.setup({"checkpoint_dir": str(tmp_path)})
     model.run(n_steps=1)
-    size = "hidden_units"
+    size = "hidden_units" if "hidden_units" in workload.small else "base_filters"
     other = workload.model(**{size: workload.small[size] + 1})
     with pytest.raises(FathomError, match="shape"):
         other.setup({"checkpoint_dir": str(tmp_path), "resume": True})

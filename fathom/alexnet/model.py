@@ -11,7 +11,6 @@ from keras import layers
 
 from fathom.imagenet.classifier import Classifier, ClassifierHyperparameters
 from fathom.layers import Convolution2D, Dropout, LocalResponseNormalization
-from fathom.optimizers import Momentum
 
 
 @dataclass(frozen=True)
@@ -64,11 +63,6 @@ class AlexNet(Classifier):
             x = self._dense(name, self.hyperparameters.hidden_units, "relu", bias=1)(x)
             x = Dropout(self.hyperparameters.dropout, self.new_noise(), name=f"{name}_dropout")(x)
         return self._dense("fc8", self.hyperparameters.classes)(x)
-
-    def build_train(self) -> Momentum:
-        """Stochastic gradient descent with momentum and weight decay (section 5)."""
-        chosen = self.hyperparameters
-        return Momentum(chosen.learning_rate, chosen.momentum, weight_decay=chosen.weight_decay)
 
     def _convolution(
         self,

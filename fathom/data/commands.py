@@ -1,4 +1,4 @@
-"""``python -m fathom data``: list, fetch, synthesize and verify data sets."""
+"""``python -m fathom data``: list, fetch, synthesize, verify and convert data sets."""
 
 import argparse
 
@@ -7,7 +7,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from fathom import workloads
-from fathom.data.dataset import DataSet, fetched_directory, find
+from fathom.data.dataset import DataSet, fetched_directory, find, locate
 from fathom.data.fetch import fetch, verify
 from fathom.data.files import whole_directory
 from fathom.errors import FathomError
@@ -32,9 +32,13 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
         return
     if chosen.dataset not in known:
         raise unknown_option("data set", chosen.dataset, known)
-    {"fetch": _fetch, "synthesize": _synthesize, "verify": _verify}[chosen.action](
-        known[chosen.dataset], chosen, screen
-    )
+    actions = {
+        "fetch": _fetch,
+        "synthesize": _synthesize,
+        "verify": _verify,
+        "convert": _convert,
+    }
+    actions[chosen.action](known[chosen.dataset], chosen, screen)
 
 
 def _list(known: dict[str, type[DataSet]], screen: Console) -> None:
@@ -84,3 +88,20 @@ def _verify(dataset: type[DataSet], chosen: argparse.Namespace, screen: Console)
         raise FathomError(f"{dataset.title} in {directory}: {'; '.join(problems)}")
     checked = "every file is as its makers released it" if dataset.files else "it can be read"
     screen.print(f"{dataset.title} in {directory}: {checked}")
+
+
+def _convert(dataset: type[DataSet], chosen: argparse.Namespace, screen: Console) -> None:
+    if dataset.name != "imagenet":
+        raise FathomError(f"{dataset.name} has no other form: convert imagenet")
+    from fathom.imagenet.convert import convert
+
+    source = locate(dataset, chosen.data_dir, seed=0)
+    with Progress(console=screen, transient=True) as progress:
+        task = progress.add_task("images")
+        convert(
+            source.directory,
+            chosen.out,
+            chosen.shards,
+            lambda done, total: progress.update(task, completed=done, total=total),
+        )
+    screen.print(f"{dataset.title} of {source.directory} is in {chosen.out}, as TFRecord shards")

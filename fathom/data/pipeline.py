@@ -18,14 +18,17 @@ LoadBatch = Callable[[tf.Tensor, tf.Tensor], Tensors]
 class Order:
     """Which examples make up each batch.
 
-    In every epoch each example occurs at most once; the ``size % batch_size`` examples that fill
-    no batch differ from epoch to epoch when shuffled.
+    Shuffled, each example occurs at most once in every epoch; the ``size % batch_size`` examples
+    that fill no batch differ from epoch to epoch. In turn, batches go round and round.
 
     Attributes:
         size: number of examples.
         batch_size: examples a batch.
         seed: fixes the order.
-        shuffle: draw a new permutation for each epoch; else go through the examples in turn.
+        shuffle: draw a new permutation for each epoch; else take the examples in turn.
+
+    Raises:
+        FathomError: there are no examples, or too few for a shuffled batch.
     """
 
     size: int
@@ -38,7 +41,7 @@ class Order:
             raise FathomError("the data set is empty")
         if self.batch_size < 1:
             raise FathomError(f"batch size {self.batch_size} is not a positive number")
-        if self.batch_size > self.size:
+        if self.shuffle and self.batch_size > self.size:
             raise FathomError(
                 f"batch size {self.batch_size} is larger than the data: {self.size} examples; "
                 f"use --batch-size {self.size} or less"
@@ -58,10 +61,11 @@ class Order:
         Returns:
             int64 [batch_size], each from 0 to ``size - 1``.
         """
-        epoch, step_in_epoch = step // self.steps_per_epoch, step % self.steps_per_epoch
-        positions = step_in_epoch * self.batch_size + tf.range(self.batch_size, dtype=tf.int64)
+        in_batch = tf.range(self.batch_size, dtype=tf.int64)
         if not self.shuffle:
-            return positions
+            return (step * self.batch_size + in_batch) % self.size
+        epoch, step_in_epoch = step // self.steps_per_epoch, step % self.steps_per_epoch
+        positions = step_in_epoch * self.batch_size + in_batch
         return tf.random.experimental.index_shuffle(
             positions,
             seed=tf.stack([tf.constant(self.seed, tf.int64), epoch]),

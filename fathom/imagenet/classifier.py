@@ -14,7 +14,8 @@ from fathom.errors import FathomError
 from fathom.imagenet import input as pipeline
 from fathom.imagenet.ilsvrc import ImageNet, Images
 from fathom.imagenet.images import Augmentation
-from fathom.optimizers import Plateau
+from fathom.imagenet.subset import keep_classes
+from fathom.optimizers import Momentum, Plateau
 from fathom.options import Hyperparameters
 
 _STEPS_BETWEEN_CHECKS = 1000  # at least: fewer steps cannot show that the validation error stalls
@@ -24,6 +25,9 @@ _STEPS_BETWEEN_CHECKS = 1000  # at least: fewer steps cannot show that the valid
 class ClassifierHyperparameters(Hyperparameters):
     """The choices that every ImageNet classifier has."""
 
+    learning_rate: float = 0.01
+    momentum: float = 0.9
+    weight_decay: float = 5e-4  # of kernels; biases and normalisation are left alone
     classes: int = 1000  # outputs of the network
     image_size: int = 224  # pixels: side of the network's square input
     smallest_side: int = 256  # pixels: the shorter side is scaled to a length drawn from here
@@ -34,6 +38,7 @@ class ClassifierHyperparameters(Hyperparameters):
     evaluation_side: int = 256  # pixels: the shorter side before an evaluation's crops
     evaluate_on: str = "validation"  # or "train"
     strict: bool = False  # an unreadable image is an error, not skipped
+    keep_classes: str = ""  # WordNet ids with commas between them: use these classes alone
     background_class: bool = True  # labels of TFRecords count from 1, as in the usual shards
     patience: int = 3  # validations without improvement before the rate is divided by 10
 
@@ -63,12 +68,16 @@ class Classifier(nn.NeuralNetworkModel):
         """Finds the images and their labels; they are read while the network runs.
 
         Raises:
-            FathomError: unusable data, or more classes than the network has outputs.
+            FathomError: unusable data, an unknown class, or more classes than the network has
+                outputs.
         """
         chosen = self.hyperparameters
         self.images = ImageNet.load(
             self.source.directory, background_class=chosen.background_class, strict=chosen.strict
         )
+        if chosen.keep_classes:
+            kept = [wnid.strip() for wnid in chosen.keep_classes.split(",")]
+            self.images = keep_classes(self.images, kept)
         if self.images.classes > chosen.classes:
             raise FathomError(
                 f"{self.source.directory} has {self.images.classes} classes, the network "
@@ -87,6 +96,11 @@ class Classifier(nn.NeuralNetworkModel):
     def build_loss(self, images: tf.Tensor, labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
         """Returns the mean cross-entropy of the softmax, in nats."""
         return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+
+    def build_train(self) -> Momentum:
+        """Stochastic gradient descent with momentum and weight decay, as all three papers have."""
+        chosen = self.hyperparameters
+        return Momentum(chosen.learning_rate, chosen.momentum, weight_decay=chosen.weight_decay)
 
     def evaluation_outputs(self, images: tf.Tensor) -> tf.Tensor:
         """Returns log probabilities [batch, classes], of the mean over views [batch, views, ...].

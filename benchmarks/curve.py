@@ -1,0 +1,56 @@
+"""Draws the training curve of a run from its result file.
+
+python benchmarks/curve.py result.json curve.png
+"""
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from fathom.data.files import whole_file
+from fathom.errors import FathomError
+from fathom.terminal import Parser, import_tensorflow, run_command
+
+
+def main() -> None:
+    """Reads the command line and draws."""
+    parser = Parser(description="Draws the training curve of a run from its result file.")
+    parser.add_argument("result", type=Path, help="what --json wrote")
+    parser.add_argument("picture", type=Path, help="the PNG file to write")
+    chosen = parser.parse_args()
+    run_command("curve", lambda: draw(chosen.result, chosen.picture))
+
+
+def draw(result: Path, picture: Path) -> None:
+    """Draws each step's loss and its running mean.
+
+    Raises:
+        FathomError: no result of a training, or the picture cannot be written.
+    """
+    import_tensorflow()
+    from fathom.results import read
+
+    document = read(result)
+    steps = document["steps"]
+    loss = np.array([np.nan if value is None else value for value in steps["loss"]])
+    if len(loss) < 2 or np.isnan(loss).all():
+        raise FathomError(f"{result} has no losses of a training to draw")
+    number = steps["first"] + 1 + np.arange(len(loss))
+    window = max(1, len(loss) // 50)
+    figure = Figure(figsize=(6, 3.5), layout="constrained")
+    axes = figure.subplots()
+    axes.plot(number, loss, color="0.75", linewidth=0.8, label="each step")
+    mean = np.convolve(loss, np.ones(window) / window, "valid")
+    axes.plot(number[window - 1 :], mean, color="C0", label=f"mean of {window} steps")
+    axes.set_ylim(0, 1.1 * np.nanquantile(loss, 0.99))
+    axes.set_xlabel("step")
+    axes.set_ylabel("loss")
+    axes.set_title(f"{document['workload']}, {document['data']['kind']} {document['data']['name']}")
+    axes.legend()
+    with whole_file(picture) as temporary:
+        figure.savefig(temporary, format="png", dpi=100)
+
+
+if __name__ == "__main__":
+    main()
