@@ -193,8 +193,11 @@ class AutoencFwd(Autoenc):
 
 
 def reconstruction_error(x: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    """Returns -log p(x | z) of Bernoulli pixels [batch, 784], in nats, [batch] (appendix C.1)."""
-    return tf.reduce_sum(tf.nn.sigmoid_cross_entropy_with_logits(x, logits), axis=1)
+    """Returns -log p(x | z) of Bernoulli pixels [batch, 784], in nats, [batch] (appendix C.1).
+
+    With the logit l of a pixel's p, -x log p - (1 - x) log(1 - p) = softplus(l) - x l.
+    """
+    return tf.reduce_sum(tf.nn.softplus(logits) - x * logits, axis=1)
 
 
 def kl_divergence(mean: tf.Tensor, log_variance: tf.Tensor) -> tf.Tensor:
