@@ -12,5 +12,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "autoenc": ["Autoenc", "AutoencFwd"],
         "errors": ["FathomError"],
         "nn": ["NeuralNetworkModel"],
+        "residual": ["Residual", "ResidualFwd"],
+        "vgg": ["VGG", "VGGFwd"],
     },
 )

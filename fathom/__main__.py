@@ -32,12 +32,13 @@ def _parser() -> Parser:
         "run", help="run a workload: fathom run NAME is python -m fathom.NAME"
     )
     run.add_argument("workload", choices=workloads.existing())
-    data = commands.add_parser("data", help="list, fetch, synthesize or verify data sets")
+    data = commands.add_parser("data", help="list, fetch, synthesize, verify or convert data sets")
     actions = data.add_subparsers(required=True, metavar="action")
     _add_action(actions, "list", "show the data sets and where each would come from now", None)
     _add_action(actions, "fetch", "download a data set and verify it", "where it goes")
     _add_action(actions, "synthesize", "write the synthetic data set", "where it goes")
     _add_action(actions, "verify", "check a data set's files", "the data set's folder")
+    _add_action(actions, "convert", "write a data set in another form", "the data set's folder")
     return parser
 
 
@@ -49,6 +50,10 @@ def _add_action(actions: Any, name: str, text: str, folder: str | None) -> None:
         action.add_argument("--data-dir", type=Path, metavar="DIR", help=folder)
     if name == "synthesize":
         action.add_argument("--seed", type=int, default=0, metavar="S", help="fixes the data")
+    if name == "convert":
+        action.add_argument("--to", choices=["tfrecord"], required=True, help="the new form")
+        action.add_argument("--out", type=Path, required=True, metavar="DIR", help="the new folder")
+        action.add_argument("--shards", type=int, metavar="N", help="training shards")
 
 
 def _list() -> None:

@@ -73,4 +73,48 @@ WORKLOADS = (
         },
         overfit={"initial_stddev": 0.04, "dropout": 0.0, "learning_rate": 0.001},
     ),
+    Descriptor(
+        name="vgg",
+        parameters=143_667_240,
+        macs=19_632_062_464,
+        inputs={"images": ((224, 224, 3), "float32")},
+        labels={"labels": ((), "int32")},
+        outputs=((1000,),),
+        small={
+            "batch_size": 4,
+            "image_size": 32,
+            "smallest_side": 36,
+            "largest_side": 40,
+            "evaluation_side": 36,
+            "base_filters": 8,
+            "hidden_units": 64,
+            "classes": 10,
+        },
+        overfit={
+            "dropout": 0.0,
+            "batch_size": 2,  # 19 layers without batch normalisation take longer for more
+            "base_filters": 16,
+            "learning_rate": 0.005,
+            "momentum": 0.8,
+        },
+    ),
+    Descriptor(
+        name="residual",
+        parameters=21_797_672,
+        macs=3_663_761_408,
+        inputs={"images": ((224, 224, 3), "float32")},
+        labels={"labels": ((), "int32")},
+        outputs=((1000,),),
+        small={
+            "batch_size": 4,
+            "image_size": 64,
+            "smallest_side": 72,
+            "largest_side": 80,
+            "evaluation_side": 72,
+            "base_filters": 4,
+            "classes": 10,
+            "learning_rate": 1e-4,  # so that rounding does not decide what the first steps do
+        },
+        overfit={"learning_rate": 0.01},
+    ),
 )

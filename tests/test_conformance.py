@@ -143,9 +143,7 @@ def test_a_run_killed_at_any_moment_resumes_with_the_same_losses(workload, tmp_p
     killed.wait()
 
     newest = int(tf.train.latest_checkpoint(checkpoints).rpartition("-")[2])
-    resumed = run_command(
-        *arguments, "--resume", f"--steps={newest + 3}", f"--json={result}", "--threads=2"
-    )
+    resumed = run_command(*arguments, "--resume", f"--steps={newest + 3}", f"--json={result}")
     assert resumed.returncode == 0, resumed.stderr
     steps = json.loads(result.read_text())["steps"]
     assert steps["first"] == newest

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
 import tensorflow as tf
 
 from fathom.data import DataSet
@@ -32,6 +33,13 @@ class Images(Protocol):
 
         Returns:
             The encoded image, a string scalar; the label, an int32 scalar.
+        """
+
+    def labels(self) -> np.ndarray:
+        """Returns every image's label, int32 [size].
+
+        Raises:
+            FathomError: a label cannot be read.
         """
 
     def describe(self, index: int) -> str:

@@ -18,6 +18,9 @@ from fathom.errors import FathomError
 _HEADER_BYTES = 12
 _FRAME_BYTES = 16  # the header and the checksum behind the bytes
 
+_ENCODED = "image/encoded"
+_LABEL = "image/class/label"
+
 
 def _crc_table() -> list[int]:
     """Returns the CRC-32C of every byte (Castagnoli polynomial, bits reversed)."""
@@ -156,12 +159,29 @@ class RecordImages:
         features = tf.io.parse_single_example(
             record,
             {
-                "image/encoded": tf.io.FixedLenFeature([], tf.string),
-                "image/class/label": tf.io.FixedLenFeature([], tf.int64),
+                _ENCODED: tf.io.FixedLenFeature([], tf.string),
+                _LABEL: tf.io.FixedLenFeature([], tf.int64),
             },
         )
-        label = features["image/class/label"] - self._first_label
-        return features["image/encoded"], tf.saturate_cast(label, tf.int32)
+        label = features[_LABEL] - self._first_label
+        return features[_ENCODED], tf.saturate_cast(label, tf.int32)
+
+    def labels(self) -> np.ndarray:
+        """Returns every image's label, int32 [size]; reads the shards once from start to end.
+
+        Raises:
+            FathomError: a record is damaged or has no label.
+        """
+        feature = {_LABEL: tf.io.FixedLenFeature([], tf.int64)}
+        records = tf.data.TFRecordDataset(self._paths)
+        parsed = records.map(lambda record: tf.io.parse_single_example(record, feature)[_LABEL])
+        labels: list[int] = []
+        try:
+            labels.extend(parsed.prefetch(tf.data.AUTOTUNE).as_numpy_iterator())
+        except tf.errors.OpError as error:
+            name = self.describe(len(labels))
+            raise FathomError(f"{name} is damaged or has no {_LABEL}") from error
+        return tf.saturate_cast(np.array(labels) - self._first_label, tf.int32).numpy()
 
     def describe(self, index: int) -> str:
         """Names one image for a message: its shard and the record's number from 0."""

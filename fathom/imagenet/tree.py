@@ -55,6 +55,10 @@ class FileImages:
         path = tf.strings.join([self._directory, self._names[index]], "/")
         return tf.io.read_file(path), self._labels[index]
 
+    def labels(self) -> np.ndarray:
+        """Returns every image's label, int32 [size]."""
+        return self._labels.numpy()
+
     def describe(self, index: int) -> str:
         """Names one image for a message: its path below the data set's folder."""
         return os.fsdecode(self._names[index].numpy())

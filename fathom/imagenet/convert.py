@@ -1,0 +1,155 @@
+"""From a tree of image files to TFRecord shards: a few large files, read fast from any disk."""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from fathom.data.files import whole_file
+from fathom.errors import FathomError
+from fathom.imagenet.ilsvrc import ImageNet
+from fathom.imagenet.tree import FileImages
+
+_IMAGES_PER_SHARD = 1251  # by which the full training set makes the usual 1024 shards
+_SEED = 0  # of the order of the images
+_PLAN = "plan.sha256"  # tells whether an unfinished conversion is the same one
+
+Report = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """What one shard holds.
+
+    Attributes:
+        name: the file's name.
+        files: for each record: the image's path below the data set's folder and its label.
+    """
+
+    name: str
+    files: list[tuple[str, int]]
+
+
+def convert(
+    source: Path, target: Path, shards: int | None = None, report: Report | None = None
+) -> None:
+    """Writes a JPEG tree as TFRecord shards, which ``ImageNet.load`` reads back the same.
+
+    A record has ``image/encoded``, the file's bytes as they are; ``image/class/label``, the label
+    counted from 1; ``image/class/synset``, the class's WordNet id; and ``image/filename``. Images
+    are shuffled, always alike, so that every shard mixes the classes. The shards grow in
+    ``<target>.part``, which is renamed when all is done; an interrupted conversion goes on from
+    its last whole shard.
+
+    Args:
+        source: the tree, laid out as ``ImageNet.layout`` says.
+        target: the new folder; it must not be there yet.
+        shards: number of training shards, of which the validation images get an eighth; None: one
+            for about 1251 training images.
+        report: called with the images written so far and their number in all.
+
+    Raises:
+        FathomError: no tree in ``source``, too many shards, an image cannot be read, ``target`` is
+            there already, or cannot be written.
+    """
+    if target.exists():
+        raise FathomError(f"{target} is already there: give a new folder")
+    data = ImageNet.load(source)
+    plan = list(_plan(data, source, shards))
+    part = target.with_name(f"{target.name}.part")
+    _open_part(part, plan)
+    done, total = 0, sum(len(shard.files) for shard in plan)
+    for shard in plan:
+        if not (part / shard.name).exists():
+            _write_shard(part / shard.name, source, shard.files, data.class_names)
+        done += len(shard.files)
+        if report:
+            report(done, total)
+    with whole_file(part / "synsets.txt") as temporary:
+        temporary.write_text("".join(f"{wnid}\n" for wnid in data.class_names))
+    try:
+        part.rename(target)
+        (target / _PLAN).unlink()
+    except OSError as error:
+        raise FathomError(f"cannot write {target}: {error.strerror}") from error
+
+
+def default_shards(size: int) -> int:
+    """Returns the number of shards for a number of training images: 1024 for the full set."""
+    return max(1, round(size / _IMAGES_PER_SHARD))
+
+
+def _plan(data: ImageNet, source: Path, shards: int | None) -> Iterator[Shard]:
+    """Says what goes into each shard."""
+    if shards is None:
+        shards = default_shards(data.train.size) if data.train else 1
+    for split, images, count in (
+        ("train", data.train, shards),
+        ("validation", data.validation, max(1, shards // 8)),
+    ):
+        if images is None:
+            continue
+        if not isinstance(images, FileImages):
+            raise FathomError(f"{source} holds TFRecord shards already")
+        if not 1 <= count <= images.size:
+            raise FathomError(f"cannot make {count} shards of {images.size} {split} images")
+        labels = images.labels()
+        order = np.random.default_rng(_SEED).permutation(images.size)
+        for number, members in enumerate(np.array_split(order, count)):
+            files = [(images.describe(i), int(labels[i])) for i in members]
+            yield Shard(f"{split}-{number:05}-of-{count:05}", files)
+
+
+def _open_part(part: Path, plan: list[Shard]) -> None:
+    """Makes the folder of an unfinished conversion, or finds that of the same one."""
+    digest = hashlib.sha256(repr(plan).encode("utf-8", "surrogateescape")).hexdigest()
+    try:
+        part.mkdir(parents=True, exist_ok=True)
+        before = (part / _PLAN).read_text() if (part / _PLAN).exists() else None
+        others = any(part.iterdir())
+    except OSError as error:
+        raise FathomError(f"cannot write {part}: {error.strerror}") from error
+    if before != digest and others:
+        raise FathomError(
+            f"{part} is left from a conversion of other images or into other shards: remove it"
+        )
+    with whole_file(part / _PLAN) as temporary:
+        temporary.write_text(digest)
+
+
+def _write_shard(
+    path: Path, source: Path, files: list[tuple[str, int]], class_names: tuple[str, ...]
+) -> None:
+    try:
+        with whole_file(path) as temporary, tf.io.TFRecordWriter(str(temporary)) as writer:
+            for name, label in files:
+                record = _record(_read(source / name), name, label, class_names[label])
+                writer.write(record.SerializeToString())
+    except tf.errors.OpError as error:
+        raise FathomError(f"cannot write {path}: {error.message.splitlines()[0]}") from error
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise FathomError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _record(encoded: bytes, name: str, label: int, wnid: str) -> tf.train.Example:
+    def text(value: bytes) -> tf.train.Feature:
+        return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
+
+    # Label 0 is a background class in the usual shards.
+    number = tf.train.Feature(int64_list=tf.train.Int64List(value=[label + 1]))
+    features = {
+        "image/encoded": text(encoded),
+        "image/class/label": number,
+        "image/class/synset": text(wnid.encode()),
+        "image/filename": text(os.fsencode(Path(name).name)),
+    }
+    return tf.train.Example(features=tf.train.Features(feature=features))

@@ -1,0 +1,116 @@
+"""Residual networks: He, Zhang, Ren and Sun 2015, "Deep Residual Learning for Image Recognition".
+
+Section numbers are those of the paper. The network is its ResNet-34: 33 convolutions and one dense
+layer on the main path.
+"""
+
+from dataclasses import dataclass
+
+import keras
+from keras import layers
+
+from fathom.imagenet.classifier import Classifier, ClassifierHyperparameters
+from fathom.residual.layers import (
+    BatchNormalization,
+    EvenlyPaddedConvolution2D,
+    IdentityShortcut,
+)
+
+BLOCKS = (3, 4, 6, 3)
+"""Residual blocks in each of the stages conv2_x to conv5_x of table 1."""
+
+BATCH_NORM = {"momentum": 0.9, "epsilon": 1e-5}
+"""The paper gives none; these are the constants of Torch, in which its results were reproduced."""
+
+
+@dataclass(frozen=True)
+class ResidualHyperparameters(ClassifierHyperparameters):
+    """The choices of the paper's section 3."""
+
+    batch_size: int = 256  # images; section 3.4
+    image_size: int = 224  # pixels; section 3.4
+    smallest_side: int = 256  # pixels: the shorter side is scaled to a length drawn from here
+    largest_side: int = 480  # to here; section 3.4
+    colour_shift: float = 0.1  # standard deviation of AlexNet's PCA shift; section 3.4
+    base_filters: int = 64  # of conv1 and conv2_x; each later stage has twice as many; table 1
+    shortcut: str = "projection"  # where the dimensions grow: option B; or "identity", option A
+    learning_rate: float = 0.1  # section 3.4
+    momentum: float = 0.9  # section 3.4
+    weight_decay: float = 1e-4  # section 3.4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_at_least(32, "image_size")  # of which conv5_x sees one pixel
+        self.require_at_least(1, "base_filters")
+        self.require_one_of("shortcut", ("projection", "identity"))
+
+
+class Residual(Classifier):
+    """ResNet-34 on ImageNet."""
+
+    name = "residual"
+    title = "ResNet-34 (He et al. 2015)"
+    Hyperparameters = ResidualHyperparameters
+    hyperparameters: ResidualHyperparameters
+    default_steps = 10
+
+    def build_inference(self, images: keras.KerasTensor) -> keras.KerasTensor:
+        """Returns the logits [batch, classes] of images [batch, size, size, 3] (section 3.3)."""
+        filters = self.hyperparameters.base_filters
+        x = self._normalized_convolution("conv1", images, filters, 7, strides=2)
+        x = layers.ReLU(name="conv1_relu")(x)
+        x = layers.MaxPooling2D(3, 2, padding="same", name="pool1")(x)
+        for stage, n_blocks in enumerate(BLOCKS, 2):
+            for block in range(1, n_blocks + 1):
+                strides = 2 if stage > 2 and block == 1 else 1
+                x = self._block(f"conv{stage}_{block}", x, filters, strides)
+            filters *= 2
+        x = layers.GlobalAveragePooling2D(name="pool5")(x)
+        return layers.Dense(
+            self.hyperparameters.classes, kernel_initializer=self._weights(), name="fc"
+        )(x)
+
+    def _block(
+        self, name: str, x: keras.KerasTensor, filters: int, strides: int
+    ) -> keras.KerasTensor:
+        """Returns ``relu(F(x) + x)``, F being two 3 x 3 convolutions (figure 2, equation 1)."""
+        y = self._normalized_convolution(f"{name}a", x, filters, 3, strides)
+        y = layers.ReLU(name=f"{name}a_relu")(y)
+        y = self._normalized_convolution(f"{name}b", y, filters, 3)
+        shortcut = x if strides == 1 else self._shortcut(f"{name}_shortcut", x, filters, strides)
+        return layers.ReLU(name=f"{name}_relu")(layers.Add(name=f"{name}_add")([y, shortcut]))
+
+    def _shortcut(
+        self, name: str, x: keras.KerasTensor, filters: int, strides: int
+    ) -> keras.KerasTensor:
+        """Returns ``x`` in the dimensions of a stage that begins (section 3.3)."""
+        if self.hyperparameters.shortcut == "identity":
+            return IdentityShortcut(filters, strides, name=name)(x)
+        return self._normalized_convolution(name, x, filters, 1, strides)
+
+    def _normalized_convolution(
+        self, name: str, x: keras.KerasTensor, filters: int, size: int, strides: int = 1
+    ) -> keras.KerasTensor:
+        """Returns a convolution and the batch normalisation right after it (section 3.4)."""
+        x = EvenlyPaddedConvolution2D(
+            filters,
+            size,
+            strides,
+            padding="same",
+            use_bias=False,
+            kernel_initializer=self._weights(),
+            name=name,
+        )(x)
+        return BatchNormalization(**BATCH_NORM, name=f"{name}_norm")(x)
+
+    def _weights(self) -> keras.initializers.Initializer:
+        """Returns N(0, 2 / fan-in), as He et al. 2015, "Delving Deep into Rectifiers" (eq. 10)."""
+        return keras.initializers.VarianceScaling(
+            2.0, "fan_in", "untruncated_normal", seed=self.new_seed()
+        )
+
+
+class ResidualFwd(Residual):
+    """ResNet-34, inference only."""
+
+    forward_only = True

@@ -1,0 +1,89 @@
+"""VGG: Simonyan and Zisserman 2014, "Very Deep Convolutional Networks for Large-Scale ...".
+
+Section numbers are those of the paper. The network is its configuration E: 16 convolutions and
+three dense layers.
+"""
+
+from dataclasses import dataclass
+
+import keras
+from keras import layers
+
+from fathom.imagenet.classifier import Classifier, ClassifierHyperparameters
+from fathom.layers import Dropout
+
+CONFIGURATION_E = ((1, 2), (2, 2), (4, 4), (8, 4), (8, 4))
+"""For each block of table 1: its width over the first one's, and its number of convolutions."""
+
+
+@dataclass(frozen=True)
+class VGGHyperparameters(ClassifierHyperparameters):
+    """The choices of the paper's sections 2 to 4."""
+
+    batch_size: int = 256  # images; section 3.1
+    image_size: int = 224  # pixels; section 2.1
+    smallest_side: int = 256  # pixels: the training scale S is drawn from here (section 3.1,
+    largest_side: int = 512  # to here: multi-scale training)
+    evaluation_side: int = 384  # pixels: the test scale Q, the mean of S's ends; section 4.1
+    colour_shift: float = 0.1  # standard deviation of AlexNet's PCA shift; section 3.1
+    base_filters: int = 64  # of the first block; table 1
+    hidden_units: int = 4096  # of each hidden dense layer; table 1
+    dropout: float = 0.5  # section 3.1
+    learning_rate: float = 0.01  # section 3.1
+    momentum: float = 0.9  # section 3.1
+    weight_decay: float = 5e-4  # section 3.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_at_least(32, "image_size")  # smaller maps vanish before the last pooling
+        self.require_at_least(1, "base_filters", "hidden_units")
+
+
+class VGG(Classifier):
+    """VGG-19 on ImageNet."""
+
+    name = "vgg"
+    title = "VGG-19 (Simonyan & Zisserman 2014)"
+    Hyperparameters = VGGHyperparameters
+    hyperparameters: VGGHyperparameters
+    default_steps = 5
+
+    def build_inference(self, images: keras.KerasTensor) -> keras.KerasTensor:
+        """Returns the logits [batch, classes] of images [batch, size, size, 3] (section 2.1)."""
+        chosen = self.hyperparameters
+        x = images
+        for block, (width, depth) in enumerate(CONFIGURATION_E, 1):
+            for number in range(1, depth + 1):
+                x = self._convolution(f"conv{block}_{number}", width * chosen.base_filters)(x)
+            x = layers.MaxPooling2D(2, 2, name=f"pool{block}")(x)
+        x = layers.Flatten(name="flatten")(x)
+        for name in ("fc6", "fc7"):
+            x = self._dense(name, chosen.hidden_units, "relu")(x)
+            x = Dropout(chosen.dropout, self.new_noise(), name=f"{name}_dropout")(x)
+        return self._dense("fc8", chosen.classes)(x)
+
+    def _convolution(self, name: str, filters: int) -> layers.Conv2D:
+        """Returns a 3 x 3 convolution that keeps the map's size, with its ReLU (section 2.1)."""
+        return layers.Conv2D(
+            filters,
+            3,
+            padding="same",
+            activation="relu",
+            kernel_initializer=self._weights(),
+            name=name,
+        )
+
+    def _dense(self, name: str, units: int, activation: str | None = None) -> layers.Dense:
+        return layers.Dense(
+            units, activation=activation, kernel_initializer=self._weights(), name=name
+        )
+
+    def _weights(self) -> keras.initializers.Initializer:
+        """Returns Glorot & Bengio's initialisation, which needs no pre-training (section 3.1)."""
+        return keras.initializers.GlorotUniform(seed=self.new_seed())
+
+
+class VGGFwd(VGG):
+    """VGG-19, inference only."""
+
+    forward_only = True
