@@ -142,16 +142,16 @@ def held_step(model: Any) -> tuple[Callable[[], object], dict[str, Any]]:
 
     document = model.run(runstep=keep, n_steps=1).to_plain()
     step, batch = met[0]
-    return lambda: finished(step(*batch)), document
+    return waiting(lambda: step(*batch)), document
 
 
-def finished(value: object) -> object:
-    """Waits until all devices are done."""
+def waiting(function: Callable[[], object]) -> Callable[[], object]:
+    """Returns a function that also waits until a GPU, where there is one, has finished."""
     import tensorflow as tf
 
-    if tf.config.list_physical_devices("GPU"):
-        tf.test.experimental.sync_devices()
-    return value
+    if not tf.config.list_physical_devices("GPU"):
+        return function
+    return lambda: (function(), tf.test.experimental.sync_devices())
 
 
 def seconds(function: Callable[[], object]) -> float:
@@ -167,8 +167,8 @@ def gemm_rate(precision: str) -> float:
 
     shape = [GEMM_SIZE, GEMM_SIZE]
     a, b = (tf.cast(tf.random.stateless_uniform(shape, [0, i]), precision) for i in (1, 2))
-    product = tf.function(lambda: tf.matmul(a, b))
-    return 2 * GEMM_SIZE**3 / min(seconds(lambda: finished(product())) for _ in range(6))
+    product = waiting(tf.function(lambda: tf.matmul(a, b)))
+    return 2 * GEMM_SIZE**3 / min(seconds(product) for _ in range(6))
 
 
 def input_rate(model: Any) -> float:

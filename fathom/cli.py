@@ -106,10 +106,11 @@ def _run(name: str, chosen: argparse.Namespace) -> None:
     )
     result.sections = {"import": import_seconds, **result.sections}
     _print_summary(result, screen)
+    _write(result, chosen)  # an evaluation that fails must not lose the run
     if chosen.evaluate:
         _evaluate(model, result, chosen, screen)
+        _write(result, chosen)
     if chosen.json:
-        result.write(chosen.json)
         screen.print(f"result: {chosen.json}")
 
 
@@ -203,6 +204,14 @@ def _print_summary(result: "RunResult", screen: Console) -> None:
     for name, reason in result.data.get("skipped", {}).items():
         screen.print(f"skipped: {name}: {reason}")
     screen.print(f"memory: peak {result.memory['peak_resident_bytes'] / 2**30:.2f} GiB")
+
+
+def _write(result: "RunResult", chosen: argparse.Namespace) -> None:
+    from fathom.environment import process_age
+
+    result.sections["wall"] = process_age()
+    if chosen.json:
+        result.write(chosen.json)
 
 
 def _evaluate(

@@ -54,6 +54,19 @@ def test_a_printed_number_is_one_of_the_result(capsys, tmp_path):
     assert f"{document['cost']['parameters']:,} parameters" in printed
 
 
+def test_an_evaluation_that_fails_does_not_lose_the_run(capsys, tmp_path, monkeypatch):
+    from fathom import Autoenc, FathomError
+
+    def fail(self):
+        raise FathomError("no test data")
+
+    monkeypatch.setattr(Autoenc, "evaluate", fail)
+    result = tmp_path / "result.json"
+    arguments = [*SMALL, "--steps=3", "--evaluate", f"--json={result}"]
+    assert run(run_workload, "autoenc", arguments) == 2
+    assert len(json.loads(result.read_text())["steps"]["loss"]) == 3
+
+
 def test_quiet_prints_nothing(capfd):
     assert run(run_workload, "autoenc", [*SMALL, "--steps=2", "--quiet"]) == 0
     assert capfd.readouterr() == ("", "")

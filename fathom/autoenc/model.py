@@ -95,8 +95,8 @@ class Autoenc(nn.NeuralNetworkModel):
         """Encoder q(z | x) and decoder p(x | z), both of appendix C; sampling is part of it."""
         chosen = self.hyperparameters
         hidden = self._dense(chosen.hidden_units, "encoder_hidden", activation="tanh")(x)
-        mean = self._dense(chosen.latents, "encoder_mean")(hidden)
-        log_variance = self._dense(chosen.latents, "encoder_log_variance")(hidden)
+        gaussian = self._dense(2 * chosen.latents, "encoder_gaussian")(hidden)
+        mean, log_variance = keras.ops.split(gaussian, 2, axis=1)
         z = Reparameterization(self.new_noise(), name="z")(mean, log_variance)
         logits = self._decode(z)
         return Outputs(logits, mean, log_variance)
