@@ -46,7 +46,8 @@ def draw(result: Path, picture: Path) -> None:
     axes.set_ylim(0, 1.1 * np.nanquantile(loss, 0.99))
     axes.set_xlabel("step")
     axes.set_ylabel("loss")
-    axes.set_title(f"{document['workload']}, {document['data']['kind']} {document['data']['name']}")
+    synthetic = "synthetic " * (document["data"]["kind"] == "synthetic")
+    axes.set_title(f"{document['workload']} on {synthetic}{document['data']['name']}")
     axes.legend()
     with whole_file(picture) as temporary:
         figure.savefig(temporary, format="png", dpi=100)

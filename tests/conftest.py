@@ -5,12 +5,13 @@ import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-REAL_DATA = os.environ.pop("FATHOM_DATA_DIR", None)
+REAL_DATA = os.environ.get("FATHOM_DATA_DIR")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory):
-    """Keeps synthetic data of the tests out of the user's cache."""
+def _own_data(tmp_path_factory):
+    """Makes synthetic data the default, in a cache of the tests' own."""
+    os.environ.pop("FATHOM_DATA_DIR", None)
     os.environ["FATHOM_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))
 
 
