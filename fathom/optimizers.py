@@ -32,7 +32,7 @@ class Optimizer(tf.Module, abc.ABC):
     Attributes:
         learning_rate: float32 scalar ``tf.Variable``; assign to it to change the rate.
         slots: name of a slot to its variables, one for each trained variable, in order.
-        loss_scale: the ``LossScale``, or None.
+        loss_scale: None; give it a ``LossScale`` before tracing to train in float16.
     """
 
     _slot_names: ClassVar[tuple[str, ...]] = ()
@@ -46,7 +46,6 @@ class Optimizer(tf.Module, abc.ABC):
         clip_norm: float | None = None,
         global_clip_norm: float | None = None,
         decayed: Callable[[Any], bool] = is_weight_matrix,
-        loss_scaling: bool = False,
     ) -> None:
         """Sets the rule's constants.
 
@@ -57,7 +56,6 @@ class Optimizer(tf.Module, abc.ABC):
             clip_norm: the largest L2 norm of one variable's gradient; longer ones are scaled down.
             global_clip_norm: the largest L2 norm of all gradients taken together.
             decayed: tells for which variables weight decay holds.
-            loss_scaling: keep a dynamic loss scale, for float16.
 
         Raises:
             ValueError: both clip norms are given.
@@ -69,7 +67,7 @@ class Optimizer(tf.Module, abc.ABC):
             learning_rate, dtype=tf.float32, trainable=False, name="learning_rate"
         )
         self.slots: dict[str, list[tf.Variable]] = {}
-        self.loss_scale = LossScale() if loss_scaling else None
+        self.loss_scale: LossScale | None = None
         self._weight_decay = weight_decay
         self._clip_norm = clip_norm
         self._global_clip_norm = global_clip_norm

@@ -44,6 +44,11 @@ class Descriptor:
         return [f"--set={name}={value}" for name, value in self.small.items()]
 
 
+def small_options(name: str) -> Mapping[str, Any]:
+    """Returns the options that make a workload's step quick."""
+    return next(workload.small for workload in WORKLOADS if workload.name == name)
+
+
 WORKLOADS = (
     Descriptor(
         name="autoenc",

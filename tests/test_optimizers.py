@@ -3,7 +3,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from fathom.optimizers import Adagrad, Adam, GradientDescent, Momentum, Plateau, RMSProp
+from fathom.optimizers import (
+    Adagrad,
+    Adam,
+    GradientDescent,
+    LossScale,
+    Momentum,
+    Plateau,
+    RMSProp,
+)
 
 N_STEPS = 20
 SHAPES = {"kernel": (5, 3), "bias": (3,)}
@@ -374,7 +382,8 @@ def test_variables_other_than_those_built_for_are_refused():
 
 @pytest.mark.parametrize("jit", [False, True], ids=["op by op", "XLA"])
 def test_a_step_with_an_infinite_gradient_is_skipped_and_halves_the_loss_scale(jit):
-    optimizer, variable = Momentum(0.1, 0.9, loss_scaling=True), tf.Variable([1.0, 2.0])
+    optimizer, variable = Momentum(0.1, 0.9), tf.Variable([1.0, 2.0])
+    optimizer.loss_scale = LossScale()
     optimizer.build([variable])
     start = optimizer.loss_scale.value.numpy()
 
@@ -393,7 +402,8 @@ def test_a_step_with_an_infinite_gradient_is_skipped_and_halves_the_loss_scale(j
 
 
 def test_the_loss_scale_doubles_after_enough_good_steps(monkeypatch):
-    optimizer, variable = GradientDescent(0.1, loss_scaling=True), tf.Variable([1.0])
+    optimizer, variable = GradientDescent(0.1), tf.Variable([1.0])
+    optimizer.loss_scale = LossScale()
     optimizer.build([variable])
     monkeypatch.setattr(optimizer.loss_scale, "growth_interval", 3)
     start = optimizer.loss_scale.value.numpy()

@@ -2,18 +2,11 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from descriptors import small_options
 
 from fathom import AlexNet
 
-SMALL = {
-    "batch_size": 4,
-    "image_size": 67,
-    "smallest_side": 76,
-    "largest_side": 76,
-    "evaluation_side": 76,
-    "hidden_units": 16,
-    "classes": 10,
-}
+SMALL = small_options("alexnet")
 
 
 @pytest.fixture(scope="module")
