@@ -21,9 +21,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from fathom import cost, device, options, results
+from fathom import cost, options, results
 from fathom.checkpoint import Checkpoints
 from fathom.data import DataSet, DataSource, locate
+from fathom.device import computing_in, keep_freed_memory, select_device, set_threads
 from fathom.errors import FathomError
 from fathom.layers import NoiseSeed
 from fathom.optimizers import LossScale, Optimizer
@@ -55,6 +56,7 @@ class NeuralNetworkModel(abc.ABC):
         example: what one example is, in the plural, for a person.
         default_steps: steps of a run that is told no number.
         default_xla: what XLA compiles unless the user chooses: see ``xla``; measured.
+        notes: what a person should be told when the run begins, such as what was restored.
         sections: seconds that each part of the model's life took so far, by name.
         forward_only: inference without labels, loss and optimizer; set in the ``Fwd`` twins.
 
@@ -80,7 +82,7 @@ class NeuralNetworkModel(abc.ABC):
         )
         self.execution = options.build(options.Execution, execution)
         self.hyperparameters = self.build_hyperparameters(hyperparameters)
-        self._device_name = device
+        self.device = select_device(device)
         self.sections: dict[str, float] = {}
         self._source: DataSource | None = None
         self._network: keras.Model | None = None
@@ -189,8 +191,7 @@ class NeuralNetworkModel(abc.ABC):
     def build(self) -> None:
         """Builds the network and, in training, the optimizer; nothing is traced yet."""
         self._seeds = np.random.default_rng(self.execution.seed)
-        self.device = device.select_device(self._device_name)
-        with tf.device(self.device), device.computing_in(self.execution.precision):
+        with tf.device(self.device), computing_in(self.execution.precision):
             self._steps_done = tf.Variable(0, dtype=tf.int64, name="steps_done")
             self._noise_step = tf.Variable(0, dtype=tf.int64, name="noise_step")
             self._inputs, self._labels = self.build_inputs(), self.build_labels()
@@ -214,8 +215,8 @@ class NeuralNetworkModel(abc.ABC):
             FathomError: unusable data, options or checkpoints.
         """
         chosen = options.build(options.Setup, setup_options or {})
-        self.threads = device.set_threads(self.execution.threads)
-        device.keep_freed_memory()
+        self.threads = set_threads(self.execution.threads)
+        keep_freed_memory()
         started = time.perf_counter()
         self.load_data()
         self.sections["load"] = time.perf_counter() - started
