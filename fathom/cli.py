@@ -41,7 +41,12 @@ def workload_parser(name: str, program: str) -> Parser:
         help="end after step N of the training, or N steps of inference",
     )
     add("--epochs", type=int, metavar="N", help="end after pass N over the training data")
-    add("--warmup", type=int, metavar="N", help="leave the first N steps out of the statistics")
+    add(
+        "--warmup",
+        type=int,
+        metavar="N",
+        help="leave the first N steps out of the statistics; default: a fifth, 5 at most",
+    )
     add("--batch-size", type=int, metavar="B", help="examples a step; default: the paper's")
     add("--evaluate", action="store_true", help="evaluate on the test data at the end")
     add("--device", metavar="D", help="cpu, gpu or gpu:N; default: the GPU if there is one")
