@@ -47,7 +47,7 @@ def _run(chosen: argparse.Namespace) -> None:
     runs = [(name, mode) for name in names for mode in ("train", "infer")]
     rows = []
     for number, (name, mode) in enumerate(runs, 1):
-        screen.print(f"[{number}/{len(runs)}] {name} --{mode}: ", end="", markup=False)
+        screen.print(f"[{number}/{len(runs)}] {name} --{mode}: ", end="")
         started = time.perf_counter()
         result = _run_one(name, mode, chosen, out)
         state = "failed" if isinstance(result, str) else "done"
@@ -103,7 +103,7 @@ def _print_table(rows: list[tuple[str, str, dict[str, Any] | str]], screen: Cons
         )
     screen.print(table)
     for line in failures:
-        screen.print(line, markup=False)
+        screen.print(line)
 
 
 if __name__ == "__main__":

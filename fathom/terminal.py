@@ -31,7 +31,7 @@ class Parser(argparse.ArgumentParser):
 def console() -> Console:
     """Returns the console that summaries and progress are printed on."""
     width = None if sys.stdout.isatty() else 160
-    return Console(highlight=False, soft_wrap=True, width=width)
+    return Console(highlight=False, markup=False, soft_wrap=True, width=width)
 
 
 def run_command(name: str, command: Callable[[], None]) -> NoReturn:
@@ -42,7 +42,7 @@ def run_command(name: str, command: Callable[[], None]) -> NoReturn:
         print(f"{name}: error: {error}", file=sys.stderr)
         sys.exit(USER_ERROR)
     except KeyboardInterrupt:
-        print(f"{name}: interrupted; the last checkpoint is kept", file=sys.stderr)
+        print(f"{name}: interrupted; --resume goes on from the last checkpoint", file=sys.stderr)
         sys.exit(INTERRUPTED)
     except BrokenPipeError:  # the reader of our output, such as head, has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -51,7 +51,7 @@ def _list(known: dict[str, type[DataSet]], screen: Console) -> None:
         table.add_row(name, dataset.title, dataset.licence, fetchable, source.kind)
     screen.print(table)
     for name, dataset in known.items():
-        screen.print(f"{name}: {dataset.home_page}; layout: {dataset.layout}", markup=False)
+        screen.print(f"{name}: {dataset.home_page}; layout: {dataset.layout}")
 
 
 def _fetch(dataset: type[DataSet], chosen: argparse.Namespace, screen: Console) -> None:
