@@ -224,10 +224,11 @@ def _evaluate(
 ) -> None:
     """Evaluates, prints and records the metrics, and writes the workload's pictures."""
     started = time.perf_counter()
-    result.metrics = model.evaluate()
+    metrics = model.evaluate()
+    result.metrics |= metrics
     result.sections["evaluate"] = time.perf_counter() - started
     result.data |= model.describe_data()
-    for name, value in result.metrics.items():
+    for name, value in metrics.items():
         screen.print(f"{name}: {value:,.5g}" if isinstance(value, float) else f"{name}: {value:,}")
     for picture in model.save_pictures(chosen.json.parent if chosen.json else Path.cwd()):
         screen.print(f"picture: {picture}")

@@ -17,7 +17,7 @@ class LayerCost:
     Attributes:
         name: the layer's name in the network.
         kind: its class.
-        output_shape: shape of its (first) output without the batch dimension; None: any length.
+        output_shape: shape of its (first) output without the batch dimension.
         parameters: number of trainable values.
         macs: multiply-accumulates of the forward pass.
         activations: number of output values.
@@ -27,7 +27,7 @@ class LayerCost:
 
     name: str
     kind: str
-    output_shape: tuple[int | None, ...]
+    output_shape: tuple[int, ...]
     parameters: int
     macs: int
     activations: int
@@ -56,22 +56,28 @@ class Cost:
         return sum((2 if layer.reads_input else 3) * layer.macs for layer in self.layers)
 
 
-def count(network: keras.Model) -> Cost:
-    """Counts a functional network's parameters and work for one example."""
+def count(network: keras.Model, length: int = 1) -> Cost:
+    """Counts a functional network's parameters and work for one example.
+
+    Args:
+        network: the network.
+        length: what stands for each dimension that is of any length.
+    """
     network_inputs = {id(tensor) for tensor in network.inputs}
     layers = []
     for layer in network.layers:
         if isinstance(layer, keras.layers.InputLayer):
             continue
         inputs = keras.tree.flatten(layer.input)
-        shape = tuple(keras.tree.flatten(layer.output)[0].shape[1:])
+        declared = keras.tree.flatten(layer.output)[0].shape[1:]
+        shape = tuple(length if size is None else size for size in declared)
         layers.append(
             LayerCost(
                 name=layer.name,
                 kind=type(layer).__name__,
                 output_shape=shape,
                 parameters=_size(layer.trainable_variables),
-                macs=_macs(layer, inputs[0].shape, shape),
+                macs=_macs(layer, inputs[0].shape, shape, length if None in declared else 1),
                 activations=math.prod(shape),
                 reads_input=any(id(tensor) in network_inputs for tensor in inputs),
             )
@@ -83,11 +89,14 @@ def _size(variables: list[keras.Variable]) -> int:
     return sum(math.prod(variable.shape) for variable in variables)
 
 
-def _macs(layer: keras.Layer, input_shape: tuple, output_shape: tuple) -> int:
-    """Returns a layer's multiply-accumulates; a layer of ours that has some says so itself."""
+def _macs(layer: keras.Layer, input_shape: tuple, output_shape: tuple, length: int) -> int:
+    """Returns a layer's multiply-accumulates; a layer of ours that has some says so itself.
+
+    Its ``macs`` are those of an example, or of one unit of length where the length is unknown.
+    """
     if isinstance(layer, keras.layers.Conv2D):
         kernel = math.prod(layer.kernel_size) * input_shape[-1] // layer.groups
         return math.prod(output_shape) * kernel
     if isinstance(layer, keras.layers.Dense):
         return math.prod(output_shape) * input_shape[-1]
-    return getattr(layer, "macs", 0)
+    return getattr(layer, "macs", 0) * length

@@ -41,6 +41,26 @@ def default_runstep(step: Step, batch: Batch) -> Any:
     return step(*batch)
 
 
+class StepByShape:
+    """A step that was traced for several shapes of batch, and picks the one that fits.
+
+    Args:
+        traced: ``ConcreteFunction``s by the shapes of their arguments.
+
+    Attributes:
+        graph, outputs: those of the last one, the largest.
+    """
+
+    def __init__(self, traced: Mapping[tuple[tf.TensorShape, ...], Any]) -> None:
+        self._traced = {tuple(map(tuple, shapes)): step for shapes, step in traced.items()}
+        largest = list(traced.values())[-1]
+        self.graph, self.outputs = largest.graph, largest.outputs
+
+    def __call__(self, *batch: tf.Tensor) -> Any:
+        """Runs the step for a batch."""
+        return self._traced[tuple(tuple(tensor.shape) for tensor in batch)](*batch)
+
+
 class NeuralNetworkModel(abc.ABC):
     """A workload: its data, its network, how it is trained, run and evaluated.
 
@@ -57,6 +77,8 @@ class NeuralNetworkModel(abc.ABC):
         default_steps: steps of a run that is told no number.
         default_xla: what XLA compiles unless the user chooses: see ``xla``; measured.
         notes: what a person should be told when the run begins, such as what was restored.
+        runstep: the hook of the run that is going on.
+        history: curves that the workload noted: name to a list of (steps done, value).
         sections: seconds that each part of the model's life took so far, by name.
         forward_only: inference without labels, loss and optimizer; set in the ``Fwd`` twins.
 
@@ -90,6 +112,8 @@ class NeuralNetworkModel(abc.ABC):
         self._evaluate: Any = None
         self._checkpoints: Checkpoints | None = None
         self.notes: list[str] = []
+        self.runstep: RunStep = default_runstep
+        self.history: dict[str, list[tuple[int, float]]] = {}
         self.sections["init"] = time.perf_counter() - started
 
     # ---------------------------------------------------------------- what a workload defines
@@ -147,13 +171,38 @@ class NeuralNetworkModel(abc.ABC):
     def steps_per_epoch(self) -> int:
         """Number of training steps in one pass over the training data."""
 
+    def signatures(self) -> list[list[tf.TensorSpec]]:
+        """Returns the shapes of batch that the step is compiled for: one, unless overridden."""
+        declared = keras.tree.flatten(self._inputs)
+        if not self.forward_only:
+            declared = declared + keras.tree.flatten(self._labels)
+        size = self.hyperparameters.batch_size
+        return [[tf.TensorSpec((size, *t.shape[1:]), t.dtype, t.name) for t in declared]]
+
+    def work(self, *batch: tf.Tensor) -> float:
+        """Returns a batch's work, in units of ``batch_size`` examples of ``cost()``."""
+        return 1.0
+
     def evaluation_outputs(self, inputs: Any) -> Any:
         """Returns the outputs that are evaluated for real inputs: the network's."""
         return self.network(inputs, training=False)
 
+    def total_metrics(self, sums: dict[str, float], examples: int) -> dict[str, float]:
+        """Returns the metrics of the test data from their sums over its examples: means."""
+        return {name: total / examples for name, total in sums.items()}
+
     def state(self) -> dict[str, tf.Variable]:
         """Returns what a checkpoint holds beside the network, the optimizer and the counters."""
         return {}
+
+    def save_state(self) -> None:
+        """Called before a checkpoint is written: brings the variables of ``state`` up to date."""
+
+    def restore_state(self) -> None:
+        """Called after a checkpoint was restored: takes up the variables of ``state``."""
+
+    def end_step(self, number: int) -> None:
+        """Called after each training step, counted from 0."""
 
     def end_epoch(self, epoch: int) -> None:
         """Called after the last step of each epoch, counted from 0; schedules live here."""
@@ -197,7 +246,7 @@ class NeuralNetworkModel(abc.ABC):
             self._inputs, self._labels = self.build_inputs(), self.build_labels()
             outputs = self.build_inference(self._inputs)
             if self.execution.precision != "float32":
-                outputs = keras.tree.map_structure(lambda t: keras.ops.cast(t, "float32"), outputs)
+                outputs = keras.tree.map_structure(_as_float32, outputs)
             self._network = keras.Model(self._inputs, outputs, name=self.name)
             if not self.forward_only:
                 self._optimizer = self.build_train()
@@ -270,7 +319,7 @@ class NeuralNetworkModel(abc.ABC):
 
     @property
     def train(self) -> Any:
-        """The compiled training step, a ``ConcreteFunction``; None in a forward-only model."""
+        """The compiled training step, a ``ConcreteFunction`` or one for each shape of batch."""
         return None if self.forward_only else self._compiled_step()
 
     @property
@@ -298,6 +347,10 @@ class NeuralNetworkModel(abc.ABC):
         return int(self._steps_done)
 
     # ---------------------------------------------------------------- running
+
+    def note(self, name: str, value: float) -> None:
+        """Adds a point to one of the curves of ``history``, at the steps done by now."""
+        self.history.setdefault(name, []).append((self.steps_done, value))
 
     def run(
         self,
@@ -332,14 +385,14 @@ class NeuralNetworkModel(abc.ABC):
                 "and warm-up not more than the steps"
             )
         self._compiled_step()
-        runstep, progress = runstep or default_runstep, progress or Progress()
+        self.runstep, progress = runstep or default_runstep, progress or Progress()
         first = 0 if self.forward_only else self.steps_done
         steps = Steps(first, warmup)
         started = time.perf_counter()
         batches = self.inference_batches() if self.forward_only else self.training_batches(first)
         with progress.running(first, n_steps, self.hyperparameters.batch_size):
             for number in range(first, first + n_steps):
-                self._run_one(number, runstep, batches, steps)
+                self._run_one(number, batches, steps)
                 progress.step(number, steps.loss[-1], steps.seconds[-1])
         if self._checkpoints and self._saved_at != self.steps_done:
             self._save_checkpoint()
@@ -366,7 +419,7 @@ class NeuralNetworkModel(abc.ABC):
         self._noise_step.assign(trained_noise)
         if not examples:
             raise FathomError(f"{self.source.directory} has no test data to evaluate on")
-        return {name: total / examples for name, total in sums.items()} | {"examples": examples}
+        return self.total_metrics(sums, examples) | {"examples": examples}
 
     # ---------------------------------------------------------------- inside
 
@@ -403,15 +456,14 @@ class NeuralNetworkModel(abc.ABC):
         return inputs, keras.tree.pack_sequence_as(self._labels, list(labels)) if labels else ()
 
     def _trace(self, step: Step) -> Any:
-        """Traces and compiles a step for whole batches; returns the ``ConcreteFunction``."""
-        declared = keras.tree.flatten(self._inputs)
-        if not self.forward_only:
-            declared = declared + keras.tree.flatten(self._labels)
-        size = self.hyperparameters.batch_size
-        signature = [tf.TensorSpec((size, *t.shape[1:]), t.dtype, t.name) for t in declared]
+        """Traces and compiles a step for each shape of batch."""
         with tf.device(self.device):
             function = tf.function(step, autograph=False, jit_compile=self.xla == "step")
-            return function.get_concrete_function(*signature)
+            traced = {
+                tuple(spec.shape for spec in signature): function.get_concrete_function(*signature)
+                for signature in self.signatures()
+            }
+        return StepByShape(traced) if len(traced) > 1 else next(iter(traced.values()))
 
     def _check_built(self) -> None:
         if self._network is None:
@@ -422,21 +474,22 @@ class NeuralNetworkModel(abc.ABC):
             raise FathomError(f"the {self.name} model is not compiled: call setup() first")
         return self._step
 
-    def _run_one(self, number: int, runstep: RunStep, batches: Iterator, steps: Steps) -> None:
+    def _run_one(self, number: int, batches: Iterator, steps: Steps) -> None:
         """Runs and records one step; after it come checks, schedules and checkpoints."""
         before_input = time.perf_counter()
         batch = next(batches)
         before_step = time.perf_counter()
-        value = runstep(self._step, batch)
+        value = self.runstep(self._step, batch)
         if self.device != "/cpu:0":
             tf.test.experimental.sync_devices()
         loss = None if self.forward_only or value is None else float(value)
         after_step = time.perf_counter()
-        steps.add(after_step - before_step, before_step - before_input, loss)
+        steps.add(after_step - before_step, before_step - before_input, loss, self.work(*batch))
         if self.forward_only:
             return
         if loss is not None and not math.isfinite(loss):
             self._stop_diverged(number, loss)
+        self.end_step(number)
         if (number + 1) % self.steps_per_epoch == 0:
             self.end_epoch(number // self.steps_per_epoch)
         if self._checkpoints and (number + 1) % self._checkpoint_every == 0:
@@ -444,6 +497,7 @@ class NeuralNetworkModel(abc.ABC):
 
     def _save_checkpoint(self) -> None:
         self._saved_at = self.steps_done
+        self.save_state()
         self._checkpoints.save(self._saved_at)
 
     def _stop_diverged(self, number: int, loss: float) -> None:
@@ -460,6 +514,7 @@ class NeuralNetworkModel(abc.ABC):
         checkpoints = Checkpoints(directory, self.name, plain, self._saved_variables())
         if self.forward_only or resume:
             changes = checkpoints.restore()
+            self.restore_state()
             self.notes.append(f"restored {checkpoints.latest}, after step {self.steps_done:,}")
             self.notes += [f"changed since then: {change}" for change in changes]
         else:
@@ -475,3 +530,9 @@ class NeuralNetworkModel(abc.ABC):
             for i, variable in enumerate(self._optimizer.variables):
                 variables[f"optimizer-{i}-{variable.name.rpartition(':')[0]}"] = variable
         return variables | self.state()
+
+
+def _as_float32(tensor: keras.KerasTensor) -> keras.KerasTensor:
+    """Returns the outputs of a computation of lower precision in float32, and integers as is."""
+    is_float = keras.backend.is_float_dtype(tensor.dtype)
+    return keras.ops.cast(tensor, "float32") if is_float else tensor

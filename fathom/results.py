@@ -28,6 +28,7 @@ class Steps:
         seconds: time in the step, input excluded.
         input_wait: time spent waiting for the step's batch.
         loss: the loss in training; None for an inference step or one that the hook skipped.
+        work: the step's work over that of a batch of examples of the stated cost.
     """
 
     first: int
@@ -35,12 +36,14 @@ class Steps:
     seconds: list[float] = field(default_factory=list)
     input_wait: list[float] = field(default_factory=list)
     loss: list[float | None] = field(default_factory=list)
+    work: list[float] = field(default_factory=list)
 
-    def add(self, seconds: float, input_wait: float, loss: float | None) -> None:
+    def add(self, seconds: float, input_wait: float, loss: float | None, work: float = 1.0) -> None:
         """Records one step."""
         self.seconds.append(seconds)
         self.input_wait.append(input_wait)
         self.loss.append(loss)
+        self.work.append(work)
 
     @property
     def counted(self) -> np.ndarray:
@@ -51,6 +54,12 @@ class Steps:
     def median(self) -> float:
         """Median time of the counted steps, in seconds; NaN when there are none."""
         return float(np.median(self.counted)) if len(self.counted) else float("nan")
+
+    @property
+    def work_per_second(self) -> float:
+        """Median rate of the counted steps, in batches of the stated cost a second; or NaN."""
+        rates = self.work[self.warmup :] / self.counted
+        return float(np.median(rates)) if len(rates) else float("nan")
 
     @property
     def mean_with_input(self) -> float:
@@ -108,7 +117,7 @@ class RunResult:
 
 
 def record(model: "NeuralNetworkModel", steps: Steps) -> RunResult:
-    """Gathers what a model's run did; the metrics are left to an evaluation."""
+    """Gathers what a model's run did; an evaluation adds its metrics."""
     batch_size, cost = model.hyperparameters.batch_size, model.cost()
     macs = cost.forward_macs if model.forward_only else cost.training_macs
     return RunResult(
@@ -131,7 +140,7 @@ def record(model: "NeuralNetworkModel", steps: Steps) -> RunResult:
             "example": model.example,
             "examples_per_second": batch_size / steps.median,
             "examples_per_second_with_input": batch_size / steps.mean_with_input,
-            "flops_per_second": 2 * macs * batch_size / steps.median,
+            "flops_per_second": 2 * macs * batch_size * steps.work_per_second,
         },
         cost={
             "parameters": cost.parameters,
@@ -140,7 +149,7 @@ def record(model: "NeuralNetworkModel", steps: Steps) -> RunResult:
             "training_flops_per_example": 2 * cost.training_macs,
         },
         memory=environment.peak_memory(model.device),
-        metrics={},
+        metrics={"history": model.history} if model.history else {},
     )
 
 

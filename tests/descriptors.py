@@ -19,6 +19,7 @@ class Descriptor:
         labels: the same of the labels.
         outputs: shapes without batch of the outputs.
         small: options that make a step quick.
+        size: one of them whose change makes a checkpoint unfit.
         overfit: further options with which 30 steps learn one batch by heart.
     """
 
@@ -29,6 +30,7 @@ class Descriptor:
     labels: Mapping[str, tuple[tuple, str]]
     outputs: tuple[tuple, ...]
     small: Mapping[str, Any]
+    size: str
     overfit: Mapping[str, Any] = field(default_factory=dict)
 
     def model(self, forward_only: bool = False, **options: Any) -> Any:
@@ -58,6 +60,7 @@ WORKLOADS = (
         labels={},
         outputs=((784,), (20,), (20,)),
         small={"batch_size": 20, "hidden_units": 50, "latents": 5},
+        size="hidden_units",
         overfit={"learning_rate": 0.01},
     ),
     Descriptor(
@@ -76,6 +79,7 @@ WORKLOADS = (
             "hidden_units": 64,
             "classes": 10,
         },
+        size="hidden_units",
         overfit={"initial_stddev": 0.04, "dropout": 0.0, "learning_rate": 0.001},
     ),
     Descriptor(
@@ -95,6 +99,7 @@ WORKLOADS = (
             "hidden_units": 64,
             "classes": 10,
         },
+        size="hidden_units",
         overfit={
             "dropout": 0.0,
             "batch_size": 2,  # 19 layers without batch normalisation take longer for more
@@ -120,6 +125,7 @@ WORKLOADS = (
             "classes": 10,
             "learning_rate": 1e-4,  # so that rounding does not decide what the first steps do
         },
+        size="base_filters",
         overfit={"learning_rate": 0.01},
     ),
 )

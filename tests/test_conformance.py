@@ -59,7 +59,7 @@ def test_inputs_labels_outputs_and_counts_at_full_size_are_the_papers(workload):
     assert declared(model.labels) == workload.labels
     outputs = keras.tree.flatten(model.outputs)
     assert tuple(tuple(t.shape[1:]) for t in outputs) == workload.outputs
-    assert {t.dtype for t in outputs} == {"float32"}
+    assert {t.dtype for t in outputs} <= {"float32", "int32"}
     assert model.cost().parameters == workload.parameters
     assert model.cost().forward_macs == workload.macs
 
@@ -164,7 +164,8 @@ def test_the_command_line_trains_evaluates_and_writes_a_result(workload, tmp_pat
     assert list(document) == RESULT_KEYS
     assert document["mode"] == "train"
     assert len(document["steps"]["seconds"]) == 3
-    assert all(math.isfinite(value) for value in document["metrics"].values())
+    metrics = {name: value for name, value in document["metrics"].items() if name != "history"}
+    assert all(math.isfinite(value) for value in metrics.values())
 
 
 @every_workload
@@ -214,7 +215,9 @@ def test_the_forward_only_twin_returns_outputs_and_has_no_optimizer(workload):
     model.run(runstep=lambda step, batch: outputs.append(step(*batch)), n_steps=2)
     shapes = [tuple(t.shape) for t in keras.tree.flatten(outputs[-1])]
     symbolic = [tuple(t.shape[1:]) for t in keras.tree.flatten(model.outputs)]
-    assert shapes == [(model.hyperparameters.batch_size, *shape) for shape in symbolic]
+    for shape, declared_shape in zip(shapes, symbolic, strict=True):
+        assert shape[0] == model.hyperparameters.batch_size
+        assert tf.TensorShape(declared_shape).is_compatible_with(shape[1:])
     assert model.optimizer is None
     assert model.train is None
     assert model.loss is None
@@ -280,8 +283,7 @@ def test_a_checkpoint_of_another_shape_or_workload_is_refused(workload, tmp_path
     model = workload.model()
     model.setup({"checkpoint_dir": str(tmp_path)})
     model.run(n_steps=1)
-    size = "hidden_units" if "hidden_units" in workload.small else "base_filters"
-    other = workload.model(**{size: workload.small[size] + 1})
+    other = workload.model(**{workload.size: workload.small[workload.size] + 1})
     with pytest.raises(FathomError, match="shape"):
         other.setup({"checkpoint_dir": str(tmp_path), "resume": True})
     description = tmp_path / "fathom.json"
