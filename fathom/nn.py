@@ -11,6 +11,7 @@ and update rule are; the base class builds, compiles, runs, evaluates and measur
 
 import abc
 import dataclasses
+import functools
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +24,7 @@ import tensorflow as tf
 
 from fathom import cost, options, results
 from fathom.checkpoint import Checkpoints
+from fathom.compiled import Span, Step, compile_step, infer_block
 from fathom.data import DataSet, DataSource, locate
 from fathom.device import computing_in, keep_freed_memory, select_device, set_threads
 from fathom.errors import FathomError
@@ -32,33 +34,12 @@ from fathom.progress import Progress
 from fathom.results import RunResult, Steps
 
 Batch = tuple[tf.Tensor, ...]
-Step = Callable[..., Any]
 RunStep = Callable[[Step, Batch], Any]
 
 
 def default_runstep(step: Step, batch: Batch) -> Any:
     """Runs one step: the hook that a user's own ``runstep`` takes the place of."""
     return step(*batch)
-
-
-class StepByShape:
-    """A step that was traced for several shapes of batch, and picks the one that fits.
-
-    Args:
-        traced: ``ConcreteFunction``s by the shapes of their arguments.
-
-    Attributes:
-        graph, outputs: those of the last one, the largest.
-    """
-
-    def __init__(self, traced: Mapping[tuple[tf.TensorShape, ...], Any]) -> None:
-        self._traced = {tuple(map(tuple, shapes)): step for shapes, step in traced.items()}
-        largest = list(traced.values())[-1]
-        self.graph, self.outputs = largest.graph, largest.outputs
-
-    def __call__(self, *batch: tf.Tensor) -> Any:
-        """Runs the step for a batch."""
-        return self._traced[tuple(tuple(tensor.shape) for tensor in batch)](*batch)
 
 
 class NeuralNetworkModel(abc.ABC):
@@ -171,8 +152,18 @@ class NeuralNetworkModel(abc.ABC):
     def steps_per_epoch(self) -> int:
         """Number of training steps in one pass over the training data."""
 
+    @property
+    def steps_per_call(self) -> int:
+        """Steps that one call of the compiled step runs, one after another.
+
+        Above 1, the streams of training and inference yield blocks: so many batches stacked, the
+        first of them a multiple of this number; ``runstep`` sees a block and the losses [steps],
+        or the outputs [steps, batch, ...].
+        """
+        return 1
+
     def signatures(self) -> list[list[tf.TensorSpec]]:
-        """Returns the shapes of batch that the step is compiled for: one, unless overridden."""
+        """Returns the shapes of batch that the step is compiled for; the largest comes last."""
         declared = keras.tree.flatten(self._inputs)
         if not self.forward_only:
             declared = declared + keras.tree.flatten(self._labels)
@@ -243,6 +234,7 @@ class NeuralNetworkModel(abc.ABC):
         with tf.device(self.device), computing_in(self.execution.precision):
             self._steps_done = tf.Variable(0, dtype=tf.int64, name="steps_done")
             self._noise_step = tf.Variable(0, dtype=tf.int64, name="noise_step")
+            self._span = Span()
             self._inputs, self._labels = self.build_inputs(), self.build_labels()
             outputs = self.build_inference(self._inputs)
             if self.execution.precision != "float32":
@@ -274,7 +266,7 @@ class NeuralNetworkModel(abc.ABC):
         self._checkpoint_every = chosen.checkpoint_every
         if chosen.checkpoint_dir is not None:
             self._open_checkpoints(Path(chosen.checkpoint_dir).expanduser(), chosen.resume)
-        self._step = self._trace(self._infer_step if self.forward_only else self._train_step)
+        self._step = self._compile()
         self._evaluate = tf.function(
             self._evaluation_step,
             reduce_retracing=True,
@@ -391,9 +383,10 @@ class NeuralNetworkModel(abc.ABC):
         started = time.perf_counter()
         batches = self.inference_batches() if self.forward_only else self.training_batches(first)
         with progress.running(first, n_steps, self.hyperparameters.batch_size):
-            for number in range(first, first + n_steps):
-                self._run_one(number, batches, steps)
-                progress.step(number, steps.loss[-1], steps.seconds[-1])
+            number, self._block = first, None
+            while number < first + n_steps:
+                number += self._run_call(number, first + n_steps, batches, steps)
+                progress.step(number - 1, steps.loss[-1], steps.seconds[-1])
         if self._checkpoints and self._saved_at != self.steps_done:
             self._save_checkpoint()
         self.sections["run"] = time.perf_counter() - started
@@ -455,15 +448,28 @@ class NeuralNetworkModel(abc.ABC):
         labels = batch[n_inputs:]
         return inputs, keras.tree.pack_sequence_as(self._labels, list(labels)) if labels else ()
 
-    def _trace(self, step: Step) -> Any:
-        """Traces and compiles a step for each shape of batch."""
+    def _compile(self) -> Any:
+        """Compiles the step for each shape of batch, or for each shape of block."""
+        step = self._infer_step if self.forward_only else self._train_step
+        signatures, several = self.signatures(), self.steps_per_call
         with tf.device(self.device):
-            function = tf.function(step, autograph=False, jit_compile=self.xla == "step")
-            traced = {
-                tuple(spec.shape for spec in signature): function.get_concrete_function(*signature)
-                for signature in self.signatures()
-            }
-        return StepByShape(traced) if len(traced) > 1 else next(iter(traced.values()))
+            if several > 1:
+                signatures = [
+                    [tf.TensorSpec((several, *spec.shape), spec.dtype, spec.name) for spec in each]
+                    for each in signatures
+                ]
+                step = self._several_steps(step)
+            return compile_step(step, signatures, xla=self.xla == "step")
+
+    def _several_steps(self, step: Step) -> Step:
+        """Returns what runs a block of batches, one after another."""
+        if not self.forward_only:
+            return functools.partial(self._span.train, step)
+        size = self.hyperparameters.batch_size
+        outputs = keras.tree.map_structure(
+            lambda tensor: tf.TensorSpec((size, *tensor.shape[1:]), tensor.dtype), self.outputs
+        )
+        return functools.partial(infer_block, step, outputs)
 
     def _check_built(self) -> None:
         if self._network is None:
@@ -474,25 +480,49 @@ class NeuralNetworkModel(abc.ABC):
             raise FathomError(f"the {self.name} model is not compiled: call setup() first")
         return self._step
 
-    def _run_one(self, number: int, batches: Iterator, steps: Steps) -> None:
-        """Runs and records one step; after it come checks, schedules and checkpoints."""
+    def _run_call(self, number: int, stop: int, batches: Iterator, steps: Steps) -> int:
+        """Runs and records one call of the step; then come checks, schedules and checkpoints.
+
+        Returns:
+            how many steps the call ran, one unless ``steps_per_call`` is more.
+        """
+        begin, count = number % self.steps_per_call, self._steps_in_call(number, stop)
         before_input = time.perf_counter()
-        batch = next(batches)
+        if self._block is None or begin == 0:
+            self._block = next(batches)
+        self._span.set(begin, begin + count)
         before_step = time.perf_counter()
-        value = self.runstep(self._step, batch)
+        value = self.runstep(self._step, self._block)
         if self.device != "/cpu:0":
             tf.test.experimental.sync_devices()
-        loss = None if self.forward_only or value is None else float(value)
-        after_step = time.perf_counter()
-        steps.add(after_step - before_step, before_step - before_input, loss, self.work(*batch))
-        if self.forward_only:
-            return
-        if loss is not None and not math.isfinite(loss):
-            self._stop_diverged(number, loss)
-        self.end_step(number)
-        if (number + 1) % self.steps_per_epoch == 0:
-            self.end_epoch(number // self.steps_per_epoch)
-        if self._checkpoints and (number + 1) % self._checkpoint_every == 0:
+        losses: list[float | None] = [None] * count
+        if not self.forward_only and value is not None:
+            losses = np.reshape(value, -1)[begin : begin + count].tolist()
+        seconds, wait = time.perf_counter() - before_step, before_step - before_input
+        for i, loss in enumerate(losses):
+            steps.add(seconds / count, wait / count, loss, self.work(*self._block))
+            if loss is not None and not math.isfinite(loss):
+                self._stop_diverged(number + i, loss)
+        if not self.forward_only:
+            self._follow_up(number, count)
+        return count
+
+    def _steps_in_call(self, number: int, stop: int) -> int:
+        """Returns how many steps the next call runs: none beyond an epoch's end or a checkpoint."""
+        ends = [stop, _next_multiple(number, self.steps_per_call)]
+        if not self.forward_only:
+            ends.append(_next_multiple(number, self.steps_per_epoch))
+            ends.append(_next_multiple(number, self._checkpoint_every))
+        return min(ends) - number
+
+    def _follow_up(self, number: int, count: int) -> None:
+        """Does what comes after ``count`` training steps, the first of them ``number``."""
+        for i in range(number, number + count):
+            self.end_step(i)
+        done = number + count
+        if done % self.steps_per_epoch == 0:
+            self.end_epoch(done // self.steps_per_epoch - 1)
+        if self._checkpoints and done % self._checkpoint_every == 0:
             self._save_checkpoint()
 
     def _save_checkpoint(self) -> None:
@@ -530,6 +560,11 @@ class NeuralNetworkModel(abc.ABC):
             for i, variable in enumerate(self._optimizer.variables):
                 variables[f"optimizer-{i}-{variable.name.rpartition(':')[0]}"] = variable
         return variables | self.state()
+
+
+def _next_multiple(number: int, divisor: int) -> int:
+    """Returns the least multiple of ``divisor`` above ``number``."""
+    return (number // divisor + 1) * divisor
 
 
 def _as_float32(tensor: keras.KerasTensor) -> keras.KerasTensor:

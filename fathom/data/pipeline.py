@@ -94,6 +94,8 @@ class Batches(Iterator[Tensors]):
             operations.
         first_step: the step of the first batch.
         workers: how many batches are loaded at once.
+        steps_per_call: above 1: so many batches are stacked, and the first block is the one that
+            holds ``first_step``.
         recover: called with (indices, seeds) of a batch that failed to load; returns the batch
             with its bad examples replaced, or raises FathomError. Without it, failure is final.
     """
@@ -105,6 +107,7 @@ class Batches(Iterator[Tensors]):
         first_step: int = 0,
         workers: int = 1,
         recover: LoadBatch | None = None,
+        steps_per_call: int = 1,
     ) -> None:
         self._order = order
         self._recover = recover
@@ -112,12 +115,13 @@ class Batches(Iterator[Tensors]):
         options = tf.data.Options()
         options.threading.private_threadpool_size = workers
         options.deterministic = True
-        self._iterator = iter(
-            tf.data.Dataset.range(first_step, tf.int64.max)
-            .map(lambda step: load(order.indices(step), order.seeds(step)), workers)
-            .prefetch(2)
-            .with_options(options)
+        first_step -= first_step % steps_per_call
+        stream = tf.data.Dataset.range(first_step, tf.int64.max).map(
+            lambda step: load(order.indices(step), order.seeds(step)), workers
         )
+        if steps_per_call > 1:
+            stream = stream.batch(steps_per_call)
+        self._iterator = iter(stream.prefetch(2).with_options(options))
 
     def __next__(self) -> Tensors:
         """Returns the next batch."""

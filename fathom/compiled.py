@@ -1,0 +1,88 @@
+"""A workload's step, compiled for its shapes of batch, one step or several a call."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+Step = Callable[..., Any]
+
+
+def compile_step(step: Step, signatures: Sequence[Sequence[tf.TensorSpec]], xla: bool) -> Any:
+    """Traces a step for each shape of batch; with ``xla`` all of it is compiled by XLA.
+
+    Returns:
+        a ``ConcreteFunction``, or a ``StepByShape`` where there are several signatures.
+    """
+    function = tf.function(step, autograph=False, jit_compile=xla)
+    traced = {
+        tuple(spec.shape for spec in signature): function.get_concrete_function(*signature)
+        for signature in signatures
+    }
+    return StepByShape(traced) if len(traced) > 1 else next(iter(traced.values()))
+
+
+class StepByShape:
+    """A step that was traced for several shapes of batch, and picks the one that fits.
+
+    Args:
+        traced: ``ConcreteFunction``s by the shapes of their arguments.
+
+    Attributes:
+        graph, outputs: those of the last one, the largest.
+    """
+
+    def __init__(self, traced: Mapping[tuple[tf.TensorShape, ...], Any]) -> None:
+        self._traced = {tuple(map(tuple, shapes)): step for shapes, step in traced.items()}
+        largest = list(traced.values())[-1]
+        self.graph, self.outputs = largest.graph, largest.outputs
+
+    def __call__(self, *batch: tf.Tensor) -> Any:
+        """Runs the step for a batch."""
+        return self._traced[tuple(tuple(tensor.shape) for tensor in batch)](*batch)
+
+
+class Span:
+    """Which steps of a block of batches a call runs: from ``begin`` to before ``end``."""
+
+    def __init__(self) -> None:
+        self._current = (0, 0)
+        self._variable = tf.Variable([0, 0], dtype=tf.int32, name="span")
+
+    def set(self, begin: int, end: int) -> None:
+        """Chooses the steps of the next calls."""
+        if (begin, end) != self._current:
+            self._current = (begin, end)
+            self._variable.assign([begin, end])
+
+    def train(self, step: Step, *block: tf.Tensor) -> tf.Tensor:
+        """Runs training steps one after another, in the graph that is being traced.
+
+        Args:
+            step: returns the loss of a batch.
+            block: the batches, stacked: each tensor [steps, batch, ...].
+
+        Returns:
+            the losses, float32 [steps]; 0 for the steps outside the span.
+        """
+        begin, end = tf.unstack(self._variable.read_value())
+
+        def one_step(i: tf.Tensor, losses: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            loss = step(*(tensor[i] for tensor in block))
+            return i + 1, tf.tensor_scatter_nd_update(losses, [[i]], [loss])
+
+        none = tf.zeros(block[0].shape[0])
+        return tf.while_loop(lambda i, _: i < end, one_step, (begin, none))[1]
+
+
+def infer_block(step: Step, outputs: Any, *block: tf.Tensor) -> Any:
+    """Runs all inference steps of a block one after another; returns their outputs, stacked.
+
+    Args:
+        step: returns the outputs of a batch.
+        outputs: the ``tf.TensorSpec`` of each output of a batch, in their nest.
+        block: the batches, stacked: each tensor [steps, batch, ...].
+    """
+    return tf.map_fn(
+        lambda batch: step(*batch), block, fn_output_signature=outputs, parallel_iterations=1
+    )
