@@ -114,7 +114,7 @@ def measure(setting: Setting) -> dict[str, Any]:
     peaks.append(gemm_rate(setting.precision))
     outside = None
     if model.xla != "step":  # a compiled step is one op
-        outside = xplane.profile(step, PROFILED_STEPS).time_outside_ops
+        outside = xplane.trace(step, PROFILED_STEPS).outside_share
     return {
         "batch_size": document["hyperparameters"]["batch_size"],
         "step_seconds": times,

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from rich.table import Table
 
 from fathom import workloads
+from fathom.characterize.commands import add_commands
 from fathom.terminal import Parser, console, import_tensorflow, run_command
 
 
@@ -39,6 +40,7 @@ def _parser() -> Parser:
     _add_action(actions, "synthesize", "write the synthetic data set", "where it goes")
     _add_action(actions, "verify", "check a data set's files", "the data set's folder")
     _add_action(actions, "convert", "write a data set in another form", "the data set's folder")
+    add_commands(commands)
     return parser
 
 

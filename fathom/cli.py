@@ -24,7 +24,8 @@ def run_workload(name: str, arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs a workload as its command line says, and exits."""
     program = f"fathom.{name}"
     chosen = workload_parser(name, program).parse_args(arguments)
-    run_command(program, lambda: _run(name, chosen))
+    advice = "; --resume goes on from the last checkpoint" if chosen.checkpoint_dir else ""
+    run_command(program, lambda: _run(name, chosen), advice)
 
 
 def workload_parser(name: str, program: str) -> Parser:
@@ -94,7 +95,10 @@ def _run(name: str, chosen: argparse.Namespace) -> None:
     if "help" in chosen.set:
         _print_hyperparameters(model_class, screen)
         return
-    model = model_class(chosen.device, _init_options(chosen))
+    model = model_class(
+        chosen.device,
+        init_options(chosen, "seed", "data_dir", "precision", "xla", "threads"),
+    )
     screen.print(f"{name}: {model.title}, {'inference' if chosen.infer else 'training'}")
     screen.print(f"data: {model.dataset.title}, {model.source}")
     model.setup(
@@ -135,8 +139,12 @@ def _check(chosen: argparse.Namespace) -> None:
         raise FathomError(f"{folder} cannot be written, and the results would go there")
 
 
-def _init_options(chosen: argparse.Namespace) -> dict[str, Any]:
-    """Returns the model's options: those named on the command line, and each ``--set``."""
+def init_options(chosen: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Returns a model's options: each ``--set``, the batch size, and the options of these names.
+
+    Raises:
+        FathomError: a ``--set`` that is no assignment.
+    """
     values: dict[str, Any] = {}
     for assignment in chosen.set:
         name, equals, value = assignment.partition("=")
@@ -145,9 +153,7 @@ def _init_options(chosen: argparse.Namespace) -> dict[str, Any]:
         values[name] = value
     if chosen.batch_size is not None:
         values["batch_size"] = chosen.batch_size
-    for name in ("seed", "data_dir", "precision", "xla", "threads"):
-        values[name] = getattr(chosen, name)
-    return values
+    return values | {name: getattr(chosen, name) for name in names}
 
 
 def _steps_to_run(model: "NeuralNetworkModel", chosen: argparse.Namespace) -> int:

@@ -359,7 +359,7 @@ class NeuralNetworkModel(abc.ABC):
                 what it returns. May time it, trace it, or skip it.
             n_steps: number of steps; None: ``default_steps``.
             warmup: how many of them, the first ones, the statistics leave out; None: a
-                fifth of them, five at most.
+                fifth of them, five or one call's steps at most.
             progress: is told of each step.
 
         Returns:
@@ -370,7 +370,8 @@ class NeuralNetworkModel(abc.ABC):
                 steps is out of range.
         """
         n_steps = self.default_steps if n_steps is None else n_steps
-        warmup = min(5, (n_steps + 3) // 5) if warmup is None else warmup
+        if warmup is None:
+            warmup = min(max(5, self.steps_per_call), (n_steps + 3) // 5)
         if n_steps < 0 or not 0 <= warmup <= n_steps:
             raise FathomError(
                 f"cannot run {n_steps} steps, {warmup} of them warm-up: steps must not be negative "

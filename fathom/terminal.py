@@ -34,15 +34,21 @@ def console() -> Console:
     return Console(highlight=False, markup=False, soft_wrap=True, width=width)
 
 
-def run_command(name: str, command: Callable[[], None]) -> NoReturn:
-    """Runs a command and exits: 0, or 2 after one line on the user's error."""
+def run_command(name: str, command: Callable[[], None], if_interrupted: str = "") -> NoReturn:
+    """Runs a command and exits: 0, or 2 after one line on the user's error.
+
+    Args:
+        name: of the command, which the line begins with.
+        command: does it.
+        if_interrupted: what a person should know who stops it by Ctrl-C.
+    """
     try:
         command()
     except FathomError as error:
         print(f"{name}: error: {error}", file=sys.stderr)
         sys.exit(USER_ERROR)
     except KeyboardInterrupt:
-        print(f"{name}: interrupted; --resume goes on from the last checkpoint", file=sys.stderr)
+        print(f"{name}: interrupted{if_interrupted}", file=sys.stderr)
         sys.exit(INTERRUPTED)
     except BrokenPipeError:  # the reader of our output, such as head, has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

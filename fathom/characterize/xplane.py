@@ -1,17 +1,17 @@
-"""Where a step's time goes, op by op, read from a trace of TensorFlow's profiler.
+"""What ran when, op by op, read from a trace of TensorFlow's profiler.
 
 The executor notes each op that it runs as an event ``layer/scope/name:OpType`` on the line of the
 thread that ran it; asynchronous ops, such as calls of functions that XLA has compiled, as an event
 ``ExecutorState::ProcessAsync::Start`` whose statistics have the name and the type. A compiled
-function's type here is its Python name, which its kernels' statistics give. Other events are the
-runtime's own.
+function's type here is its Python name, which its kernels' statistics give. A GPU's plane has a
+line for each of its streams; a kernel's statistics name the op that launched it. Other events are
+the runtime's own.
 """
 
 import re
 import shutil
 import tempfile
-import time
-from collections import Counter
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,9 +24,11 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 from fathom.data.files import whole_file
 from fathom.errors import FathomError
 
+_STEP_EVENT = "fathom_step"
 _OP_EVENT = re.compile(r"(?P<name>[^:\s]+):(?P<op_type>[A-Za-z_]\w*)")
 _ASYNC_EVENT = "ExecutorState::ProcessAsync::Start"
 _COMPILED = re.compile(r"a_inference_(?P<function>\w+?)_\d+__.*")
+_GPU_API_EVENT = re.compile(r"cu(da)?[A-Z]\w*")
 _PICOSECOND = 1e-12
 
 
@@ -55,38 +57,50 @@ class OpEvent:
         """Whether a GPU ran it."""
         return self.line.startswith("/device:GPU")
 
+    @property
+    def end_s(self) -> float:
+        """Seconds since the first event of the trace."""
+        return self.start_s + self.duration_s
+
 
 @dataclass(frozen=True)
-class OpProfile:
-    """The time of some steps, by op.
-
-    An op that launched GPU kernels counts with the time of its kernels, not of the launch.
+class Trace:
+    """What a profiler saw.
 
     Attributes:
-        seconds_by_op_type: self time, largest first.
-        seconds_by_scope: self time by the op's name less its last part, largest first; ``""`` for
-            ops outside every scope.
-        op_seconds: self time of all ops, summed over threads.
-        covered_s: time during which at least one op was running.
-        wall_s: time of the steps, with the profiler on.
-        steps: how many steps these are.
+        ops: executions of ops on the host's threads and the GPUs' streams.
+        steps: (start, end) of each marked step, in seconds since the first event of the trace.
+        gpu_seconds: time of GPU kernels (``kernel``), of copies by GPUs (``memcpy``) and of the
+            host's calls to the GPU's driver (``api``); None where no GPU was traced.
     """
 
-    seconds_by_op_type: dict[str, float]
-    seconds_by_scope: dict[str, float]
-    op_seconds: float
-    covered_s: float
-    wall_s: float
-    steps: int
+    ops: tuple[OpEvent, ...]
+    steps: tuple[tuple[float, float], ...]
+    gpu_seconds: dict[str, float] | None
+
+    def ops_by_step(self) -> list[list[OpEvent]]:
+        """Returns the ops that began within each step, each op once, with its own time.
+
+        An op that launched GPU kernels stands for the launch alone; its kernels follow by
+        themselves. It is left out, so that an op counts with the time of its kernels.
+        """
+        launched = {op.name for op in self.ops if op.on_gpu}
+        counted = [op for op in self.ops if op.on_gpu or op.name not in launched]
+        return [[op for op in counted if start <= op.start_s < end] for start, end in self.steps]
+
+    def outside_seconds(self) -> list[float]:
+        """Returns the time of each step in which no op was running anywhere."""
+        ops = sorted(self.ops, key=lambda op: op.start_s)
+        return [end - start - _covered(ops, start, end) for start, end in self.steps]
 
     @property
-    def time_outside_ops(self) -> float:
+    def outside_share(self) -> float:
         """The share of the steps' time in which no op was running, from 0 to 1."""
-        return max(0.0, 1 - self.covered_s / self.wall_s)
+        return sum(self.outside_seconds()) / sum(end - start for start, end in self.steps)
 
 
 def record(step: Callable[[], object], n_steps: int, directory: Path) -> Path:
-    """Traces some steps.
+    """Traces some steps and marks each of them.
 
     Args:
         step: runs one step and waits for its end; already called once, so that no tracing or
@@ -104,8 +118,9 @@ def record(step: Callable[[], object], n_steps: int, directory: Path) -> Path:
         except tf.errors.AlreadyExistsError as error:
             raise FathomError("TensorFlow's profiler is in use already: stop it first") from error
         try:
-            for _ in range(n_steps):
-                step()
+            for number in range(n_steps):
+                with tf.profiler.experimental.Trace(_STEP_EVENT, step_num=number, _r=1):
+                    step()
         finally:
             tf.profiler.experimental.stop()
         (trace,) = Path(temporary).rglob("*.xplane.pb")
@@ -114,8 +129,35 @@ def record(step: Callable[[], object], n_steps: int, directory: Path) -> Path:
     return directory / "trace.xplane.pb"
 
 
-def read_events(path: Path) -> list[OpEvent]:
-    """Reads the op events of a trace, of the host's threads and of the GPUs' streams.
+def trace(step: Callable[[], object], n_steps: int) -> Trace:
+    """Traces some steps and reads the trace; see ``record``."""
+    with tempfile.TemporaryDirectory() as directory:
+        return read(record(step, n_steps, Path(directory)))
+
+
+def read(path: Path) -> Trace:
+    """Reads a trace.
+
+    Raises:
+        FathomError: the file cannot be read or is not a whole trace.
+    """
+    lines = [
+        (plane, line)
+        for plane in parse(path).planes
+        for line in plane.lines
+        if line.events and is_timed(plane, line)
+    ]
+    origin = min((_start(line, e) for _, line in lines for e in line.events), default=0)
+    on_gpu = any(plane.name.startswith("/device:GPU") for plane, _ in lines)
+    return Trace(
+        ops=tuple(op for plane, line in lines for op in _op_events(plane, line, origin)),
+        steps=tuple(sorted(s for plane, line in lines for s in _step_marks(plane, line, origin))),
+        gpu_seconds=_gpu_seconds(lines) if on_gpu else None,
+    )
+
+
+def parse(path: Path) -> Any:
+    """Returns the ``XSpace`` that a trace file holds.
 
     Raises:
         FathomError: the file cannot be read or is not a whole trace.
@@ -129,54 +171,28 @@ def read_events(path: Path) -> list[OpEvent]:
         raise FathomError(f"{path} is cut off or no profiler trace: take it again") from error
     if not space.planes:
         raise FathomError(f"{path} is empty or no profiler trace: take it again")
-    timed_lines = [
-        (plane, line)
-        for plane in space.planes
-        for line in plane.lines
-        if line.events and plane.name.startswith(("/host:", "/device:GPU"))
-    ]
-    origin = min((_start(line, e) for _, line in timed_lines for e in line.events), default=0)
-    return [event for plane, line in timed_lines for event in _line_events(plane, line, origin)]
+    return space
 
 
-def summarize(events: Iterable[OpEvent], wall_s: float, steps: int) -> OpProfile:
-    """Adds op events up.
+def is_timed(plane: Any, line: Any) -> bool:
+    """Says whether a line is a thread of the host or a stream of a GPU.
 
-    Args:
-        events: those of ``steps`` steps.
-        wall_s: how long the steps took.
-        steps: how many there were.
+    A GPU's plane may have further lines that say the same again, by steps or by ops.
     """
-    events = list(events)
-    launched = {event.name for event in events if event.on_gpu}
-    counted = [event for event in events if event.on_gpu or event.name not in launched]
-    by_op_type, by_scope = Counter(), Counter()
-    for event in counted:
-        by_op_type[event.op_type] += event.self_s
-        by_scope[event.name.rpartition("/")[0]] += event.self_s
-    return OpProfile(
-        seconds_by_op_type=dict(by_op_type.most_common()),
-        seconds_by_scope=dict(by_scope.most_common()),
-        op_seconds=sum(event.self_s for event in counted),
-        covered_s=_covered(events),
-        wall_s=wall_s,
-        steps=steps,
-    )
+    if plane.name.startswith("/device:GPU"):
+        return line.name.startswith("Stream")
+    return plane.name.startswith("/host:")
 
 
-def profile(step: Callable[[], object], n_steps: int) -> OpProfile:
-    """Traces some steps and says where their time went; see ``record`` for the arguments."""
-    wall_s = 0.0
-
-    def timed_step() -> None:
-        nonlocal wall_s
-        start = time.perf_counter()
-        step()
-        wall_s += time.perf_counter() - start
-
-    with tempfile.TemporaryDirectory() as directory:
-        events = read_events(record(timed_step, n_steps, Path(directory)))
-    return summarize(events, wall_s, n_steps)
+def op_of(plane: Any, event: Any) -> tuple[str, str] | None:
+    """Returns the name and type of the op that an event stands for; None where it is no op."""
+    label = plane.event_metadata[event.metadata_id].name
+    if label == _ASYNC_EVENT:
+        return _statistic(plane, event, "name"), _statistic(plane, event, "kernel_type")
+    if plane.name.startswith("/device:GPU"):
+        label = _statistic(plane, event, "tf_op")
+    match = _OP_EVENT.fullmatch(label)
+    return (match["name"], match["op_type"]) if match else None
 
 
 def _start(line: Any, event: Any) -> int:
@@ -184,19 +200,15 @@ def _start(line: Any, event: Any) -> int:
     return line.timestamp_ns * 1000 + event.offset_ps
 
 
-def _line_events(plane: Any, line: Any, origin: int) -> Iterator[OpEvent]:
+def _end(event: Any) -> int:
+    return event.offset_ps + event.duration_ps
+
+
+def _op_events(plane: Any, line: Any, origin: int) -> Iterator[OpEvent]:
     """Yields the op events of one line, with their self times."""
     events = sorted(line.events, key=lambda event: (event.offset_ps, -event.duration_ps))
-    ops = [(event, *op) for event in events if (op := _op(plane, event))]
-    self_ps = [event.duration_ps for event, _, _ in ops]
-    around: list[int] = []  # the ops that enclose the current one, outermost first
-    for i, (event, _, _) in enumerate(ops):
-        while around and _end(ops[around[-1]][0]) <= event.offset_ps:
-            around.pop()
-        if around:
-            parent_end = _end(ops[around[-1]][0])
-            self_ps[around[-1]] -= min(_end(event), parent_end) - event.offset_ps
-        around.append(i)
+    ops = [(event, *op) for event in events if (op := op_of(plane, event))]
+    self_ps = _self_times([event for event, _, _ in ops])
     for (event, name, op_type), own in zip(ops, self_ps, strict=True):
         yield OpEvent(
             name=name,
@@ -208,27 +220,60 @@ def _line_events(plane: Any, line: Any, origin: int) -> Iterator[OpEvent]:
         )
 
 
-def _op(plane: Any, event: Any) -> tuple[str, str] | None:
-    """Returns the name and type of the op that an event stands for; None where it is no op."""
-    label = plane.event_metadata[event.metadata_id].name
-    if label == _ASYNC_EVENT:
-        return _statistic(plane, event, "name"), _statistic(plane, event, "kernel_type")
-    if plane.name.startswith("/device:GPU"):
-        label = _statistic(plane, event, "tf_op")
-    match = _OP_EVENT.fullmatch(label)
-    return (match["name"], match["op_type"]) if match else None
+def _self_times(events: list[Any]) -> list[int]:
+    """Returns the time of each event without those inside it; sorted by start, longest first."""
+    self_ps = [event.duration_ps for event in events]
+    around: list[int] = []  # the events that enclose the current one, outermost first
+    for i, event in enumerate(events):
+        while around and _end(events[around[-1]]) <= event.offset_ps:
+            around.pop()
+        if around:
+            parent_end = _end(events[around[-1]])
+            self_ps[around[-1]] -= min(_end(event), parent_end) - event.offset_ps
+        around.append(i)
+    return self_ps
 
 
 def _compiled_function(plane: Any, events: list[Any], op: Any) -> str | None:
-    """Returns the name of the function that XLA compiled, where ``op`` called one."""
+    """Returns the name of the function that XLA compiled, where ``op`` called one.
+
+    Args:
+        plane: that of the op.
+        events: all of the op's line, by their start.
+        op: the op's event.
+    """
     if plane.event_metadata[op.metadata_id].name != _ASYNC_EVENT:
         return None
-    for event in events:
-        if op.offset_ps <= event.offset_ps < _end(op):
-            match = _COMPILED.fullmatch(_statistic(plane, event, "hlo_module"))
-            if match:
-                return match["function"]
+    first = bisect_left(events, op.offset_ps, key=lambda event: event.offset_ps)
+    last = bisect_left(events, _end(op), key=lambda event: event.offset_ps)
+    for event in events[first:last]:
+        match = _COMPILED.fullmatch(_statistic(plane, event, "hlo_module"))
+        if match:
+            return match["function"]
     return None
+
+
+def _step_marks(plane: Any, line: Any, origin: int) -> Iterator[tuple[float, float]]:
+    for event in line.events:
+        if plane.event_metadata[event.metadata_id].name == _STEP_EVENT:
+            start = (_start(line, event) - origin) * _PICOSECOND
+            yield start, start + event.duration_ps * _PICOSECOND
+
+
+def _gpu_seconds(lines: Iterable[tuple[Any, Any]]) -> dict[str, float]:
+    """Adds up what GPUs and their driver did; a call inside another counts once."""
+    seconds = {"kernel": 0.0, "memcpy": 0.0, "api": 0.0}
+    for plane, line in lines:
+        named = [(plane.event_metadata[event.metadata_id].name, event) for event in line.events]
+        if plane.name.startswith("/device:GPU"):
+            for name, event in named:
+                kind = "memcpy" if name.startswith("Memcpy") else "kernel"
+                seconds[kind] += 0 if name == "Memset" else event.duration_ps * _PICOSECOND
+        else:
+            calls = [event for name, event in named if _GPU_API_EVENT.fullmatch(name)]
+            calls.sort(key=lambda event: (event.offset_ps, -event.duration_ps))
+            seconds["api"] += sum(_self_times(calls)) * _PICOSECOND
+    return seconds
 
 
 def _statistic(plane: Any, event: Any, name: str) -> str:
@@ -239,15 +284,11 @@ def _statistic(plane: Any, event: Any, name: str) -> str:
     return ""
 
 
-def _end(event: Any) -> int:
-    return event.offset_ps + event.duration_ps
-
-
-def _covered(events: Iterable[OpEvent]) -> float:
-    """Returns the length of the union of the events' intervals, in seconds."""
-    covered, reached = 0.0, 0.0
-    for event in sorted(events, key=lambda event: event.start_s):
-        end = event.start_s + event.duration_s
-        covered += max(0.0, end - max(reached, event.start_s))
-        reached = max(reached, end)
+def _covered(ops: Iterable[OpEvent], start: float, end: float) -> float:
+    """Returns for how many seconds between start and end at least one op ran; ops by start."""
+    covered, reached = 0.0, start
+    for op in ops:
+        if op.end_s > reached and op.start_s < end:
+            covered += min(op.end_s, end) - max(reached, op.start_s)
+            reached = op.end_s
     return covered

@@ -1,65 +1,40 @@
 import os
+from collections import Counter
 
 import pytest
 import tensorflow as tf
-from tensorflow.tsl.profiler.protobuf import xplane_pb2
+from traces import EPOCH_NS, TraceBuilder
 
-from fathom.characterize.xplane import profile, read_events, record, summarize
+from fathom.characterize.xplane import read, record, trace
 from fathom.errors import FathomError
-
-MICROSECOND = 1_000_000  # in picoseconds
-EPOCH_NS = 1_700_000_000_000_000_000
-
-
-class TraceBuilder:
-    def __init__(self):
-        self.space = xplane_pb2.XSpace()
-
-    def plane(self, name):
-        self._plane = self.space.planes.add(name=name)
-        return self
-
-    def line(self, name, timestamp_ns=EPOCH_NS):
-        self._line = self._plane.lines.add(name=name, timestamp_ns=timestamp_ns)
-        return self
-
-    def event(self, name, start_us, duration_us, tf_op=None):
-        key = len(self._plane.event_metadata) + 1
-        self._plane.event_metadata[key].name = name
-        event = self._line.events.add(
-            metadata_id=key,
-            offset_ps=int(start_us * MICROSECOND),
-            duration_ps=int(duration_us * MICROSECOND),
-        )
-        if tf_op:
-            self._plane.stat_metadata[1].name = "tf_op"
-            event.stats.add(metadata_id=1, str_value=tf_op)
-        return self
-
-    def write(self, directory):
-        path = directory / "built.xplane.pb"
-        path.write_bytes(self.space.SerializeToString())
-        return path
 
 
 @pytest.fixture
-def trace():
+def built():
     return TraceBuilder().plane("/host:CPU")
 
 
-def test_an_op_event_has_its_name_type_time_and_thread(trace, tmp_path):
-    trace.line("worker").event("first:Const", 1, 2).event("tower/conv1/Conv2D:Conv2D", 5, 3)
-    first, second = read_events(trace.write(tmp_path))
+def own_times(ops):
+    times = Counter()
+    for op in ops:
+        times[op.op_type] += op.self_s
+    return dict(times)
+
+
+def test_an_op_event_has_its_name_type_time_and_thread(built, tmp_path):
+    built.line("worker").event("first:Const", 1, 2).event("tower/conv1/Conv2D:Conv2D", 5, 3)
+    first, second = read(built.write(tmp_path)).ops
     assert (first.name, first.op_type, first.start_s) == ("first", "Const", 0)
     assert (second.name, second.op_type) == ("tower/conv1/Conv2D", "Conv2D")
     assert second.start_s == pytest.approx(4e-6)
+    assert second.end_s == pytest.approx(7e-6)
     assert second.duration_s == second.self_s == pytest.approx(3e-6)
     assert second.line == "/host:CPU/worker"
 
 
-def test_lines_that_began_at_different_times_share_one_clock(trace, tmp_path):
-    trace.line("one").event("a:Add", 7, 1).line("two", EPOCH_NS + 5000).event("b:Mul", 3, 1)
-    a, b = read_events(trace.write(tmp_path))
+def test_lines_that_began_at_different_times_share_one_clock(built, tmp_path):
+    built.line("one").event("a:Add", 7, 1).line("two", EPOCH_NS + 5000).event("b:Mul", 3, 1)
+    a, b = read(built.write(tmp_path)).ops
     assert b.start_s - a.start_s == pytest.approx(1e-6)
 
 
@@ -67,69 +42,105 @@ def test_lines_that_began_at_different_times_share_one_clock(trace, tmp_path):
     "name",
     ["ExecutorState::Process", "EagerLocalExecute: __inference_step_7", "FunctionRun", "a:3", ":"],
 )
-def test_an_event_of_the_runtime_is_no_op(trace, tmp_path, name):
-    trace.line("worker").event(name, 0, 9)
-    assert read_events(trace.write(tmp_path)) == []
+def test_an_event_of_the_runtime_is_no_op(built, tmp_path, name):
+    built.line("worker").event(name, 0, 9)
+    assert read(built.write(tmp_path)).ops == ()
 
 
-def test_events_of_other_planes_are_no_ops(trace, tmp_path):
-    trace.plane("Task Environment").line("worker").event("a:Add", 0, 9)
-    assert read_events(trace.write(tmp_path)) == []
+def test_events_of_other_planes_are_no_ops(built, tmp_path):
+    built.plane("Task Environment").line("worker").event("a:Add", 0, 9)
+    assert read(built.write(tmp_path)).ops == ()
 
 
-def test_an_op_that_contains_others_counts_only_its_own_time(trace, tmp_path):
-    trace.line("worker")
-    trace.event("loop/MatMul:MatMul", 2, 3)  # out of order, as threads may write them
-    trace.event("loop:While", 0, 10)
-    trace.event("loop/call:PartitionedCall", 6, 3).event("loop/call/Tanh:Tanh", 7, 1)
-    result = summarize(read_events(trace.write(tmp_path)), wall_s=20e-6, steps=1)
+def test_an_op_that_contains_others_counts_only_its_own_time(built, tmp_path):
+    built.line("worker")
+    built.event("loop/MatMul:MatMul", 2, 3)  # out of order, as threads may write them
+    built.event("loop:While", 0, 10)
+    built.event("loop/call:PartitionedCall", 6, 3).event("loop/call/Tanh:Tanh", 7, 1)
+    ops = read(built.write(tmp_path)).ops
     expected = {"While": 4e-6, "MatMul": 3e-6, "PartitionedCall": 2e-6, "Tanh": 1e-6}
-    assert result.seconds_by_op_type == pytest.approx(expected)
-    assert list(result.seconds_by_op_type) == list(expected)
-    assert result.op_seconds == pytest.approx(10e-6)
-    assert result.time_outside_ops == pytest.approx(0.5)
+    assert own_times(ops) == pytest.approx(expected)
+    assert sum(op.self_s for op in ops) == pytest.approx(10e-6)
 
 
-def test_an_op_on_another_thread_is_not_contained(trace, tmp_path):
-    trace.line("one").event("a:Conv2D", 0, 10).line("two").event("b:MatMul", 2, 3)
-    result = summarize(read_events(trace.write(tmp_path)), wall_s=10e-6, steps=1)
-    assert result.seconds_by_op_type == pytest.approx({"Conv2D": 10e-6, "MatMul": 3e-6})
+def test_an_op_on_another_thread_is_not_contained(built, tmp_path):
+    built.line("one").event("a:Conv2D", 0, 10).line("two").event("b:MatMul", 2, 3)
+    ops = read(built.write(tmp_path)).ops
+    assert own_times(ops) == pytest.approx({"Conv2D": 10e-6, "MatMul": 3e-6})
 
 
-def test_time_outside_ops_counts_overlapping_threads_once(trace, tmp_path):
-    trace.line("one").event("a:Add", 0, 4).event("b:Add", 10, 2)
-    trace.line("two").event("c:Mul", 2, 4).event("d:Mul", 10.5, 1)
-    result = summarize(read_events(trace.write(tmp_path)), wall_s=16e-6, steps=2)
-    assert result.op_seconds == pytest.approx(11e-6)
-    assert result.covered_s == pytest.approx(8e-6)
-    assert result.time_outside_ops == pytest.approx(0.5)
-    assert result.steps == 2
+def test_an_asynchronous_op_is_named_by_its_statistics(built, tmp_path):
+    built.line("worker")
+    built.event("ExecutorState::ProcessAsync::Start", 1, 5, name="net/call", kernel_type="While")
+    (op,) = read(built.write(tmp_path)).ops
+    assert (op.name, op.op_type, op.duration_s) == ("net/call", "While", pytest.approx(5e-6))
 
 
-def test_seconds_are_ascribed_to_scopes(trace, tmp_path):
-    trace.line("worker").event("net/conv1/Conv2D:Conv2D", 0, 4).event("net/conv1/Relu:Relu", 4, 1)
-    trace.event("gradient_tape/net/conv1/Grad:ReluGrad", 5, 2).event("Mean:Mean", 7, 1)
-    result = summarize(read_events(trace.write(tmp_path)), wall_s=8e-6, steps=1)
-    assert result.seconds_by_scope == pytest.approx(
-        {"net/conv1": 5e-6, "gradient_tape/net/conv1": 2e-6, "": 1e-6}
-    )
+def test_a_compiled_function_has_its_own_name_as_type(built, tmp_path):
+    built.line("worker")
+    for start, function in ((0, "LRN"), (10, "LRNGrad")):
+        name = f"net/{function}"
+        built.event(
+            *("ExecutorState::ProcessAsync::Start", start, 5),
+            name=name,
+            kernel_type="PartitionedCall",
+        )
+        module = f"a_inference_{function}_42__XlaMustCompile_true"
+        built.event("fusion", start + 1, 3, hlo_module=module)
+    assert [op.op_type for op in read(built.write(tmp_path)).ops] == ["LRN", "LRNGrad"]
 
 
-def test_an_op_with_gpu_kernels_counts_by_its_kernels(trace, tmp_path):
-    trace.line("worker").event("net/conv:Conv2D", 0, 1).event("net/size:Shape", 1, 1)
-    trace.plane("/device:GPU:0").line("Stream #13")
-    trace.event("implicit_gemm", 2, 5, tf_op="net/conv:Conv2D")
-    trace.event("Memset", 8, 1)  # by no op
-    result = summarize(read_events(trace.write(tmp_path)), wall_s=10e-6, steps=1)
-    assert result.seconds_by_op_type == pytest.approx({"Conv2D": 5e-6, "Shape": 1e-6})
+def test_ops_belong_to_the_step_in_which_they_began(built, tmp_path):
+    built.line("python").step(0, 10).step(20, 10)
+    built.line("worker").event("a:Add", 1, 2).event("between:Sub", 12, 2).event("b:Mul", 25, 2)
+    seen = read(built.write(tmp_path))
+    assert [[op.name for op in ops] for ops in seen.ops_by_step()] == [["a"], ["b"]]
 
 
-def test_a_cut_off_trace_is_named_in_the_error(trace, tmp_path):
-    trace.line("worker").event("a:Add", 0, 1)
-    path = trace.write(tmp_path)
+def test_time_outside_ops_counts_overlapping_threads_once(built, tmp_path):
+    built.line("python").step(0, 16).step(20, 4)
+    built.line("one").event("a:Add", 0, 4).event("b:Add", 10, 2).event("late:Add", 23, 2)
+    built.line("two").event("c:Mul", 2, 4).event("d:Mul", 10.5, 1)
+    seen = read(built.write(tmp_path))
+    assert seen.outside_seconds() == pytest.approx([8e-6, 3e-6])
+    assert seen.outside_share == pytest.approx(11 / 20)
+
+
+@pytest.fixture
+def gpu_trace(built):
+    built.line("python").step(0, 20)
+    built.line("worker").event("net/conv:Conv2D", 0, 1).event("net/size:Shape", 1, 1)
+    built.event("cuLaunchKernel", 0.2, 0.5).event("cuMemcpyHtoDAsync_v2", 12, 2)
+    built.event("cuStreamSynchronize", 12.5, 1)  # inside the copy: counted once
+    built.plane("/device:GPU:0").line("Stream #13(Compute)")
+    built.event("implicit_gemm", 2, 5, tf_op="net/conv:Conv2D").event("Memset", 8, 1)
+    built.line("Stream #14(MemcpyH2D)").event("MemcpyH2D", 13, 3)
+    built.line("TensorFlow Ops").event("net/conv", 2, 5, tf_op="net/conv:Conv2D")  # said twice
+    return built
+
+
+def test_an_op_with_gpu_kernels_counts_by_its_kernels(gpu_trace, tmp_path):
+    (ops,) = read(gpu_trace.write(tmp_path)).ops_by_step()
+    assert own_times(ops) == pytest.approx({"Conv2D": 5e-6, "Shape": 1e-6})
+    assert {op.op_type: op.on_gpu for op in ops} == {"Conv2D": True, "Shape": False}
+
+
+def test_kernels_copies_and_calls_of_a_gpu_are_added_up(gpu_trace, tmp_path):
+    seconds = read(gpu_trace.write(tmp_path)).gpu_seconds
+    assert seconds == pytest.approx({"kernel": 5e-6, "memcpy": 3e-6, "api": 2.5e-6})
+
+
+def test_without_a_gpu_there_are_no_gpu_times(built, tmp_path):
+    built.line("worker").event("a:Add", 0, 1)
+    assert read(built.write(tmp_path)).gpu_seconds is None
+
+
+def test_a_cut_off_trace_is_named_in_the_error(built, tmp_path):
+    built.line("worker").event("a:Add", 0, 1)
+    path = built.write(tmp_path)
     path.write_bytes(path.read_bytes()[:-3])
     with pytest.raises(FathomError, match=r"built\.xplane\.pb is cut off"):
-        read_events(path)
+        read(path)
 
 
 @pytest.mark.parametrize("content", [b"", b"not a trace at all", b"\x00" * 64])
@@ -137,12 +148,12 @@ def test_a_file_that_is_no_trace_is_refused(tmp_path, content):
     path = tmp_path / "wrong.xplane.pb"
     path.write_bytes(content)
     with pytest.raises(FathomError, match=r"wrong\.xplane\.pb.*no profiler trace"):
-        read_events(path)
+        read(path)
 
 
 def test_a_missing_trace_is_named_in_the_error(tmp_path):
     with pytest.raises(FathomError, match=r"absent\.pb"):
-        read_events(tmp_path / "absent.pb")
+        read(tmp_path / "absent.pb")
 
 
 def matmul_step():
@@ -158,22 +169,22 @@ def matmul_step():
     return lambda: step().numpy()
 
 
-def test_a_live_profile_shows_the_ops_that_ran():
-    result = profile(matmul_step(), n_steps=5)
-    types = " ".join(result.seconds_by_op_type)  # oneDNN's kernels have names of their own
+def test_a_live_trace_shows_the_ops_that_ran():
+    seen = trace(matmul_step(), n_steps=5)
+    types = " ".join(op.op_type for op in seen.ops)  # oneDNN's kernels have names of their own
     for op_type in ("MatMul", "Tanh", "Sqrt", "Mean"):
         assert op_type in types
-    assert "layer" in result.seconds_by_scope
-    assert 0 < result.op_seconds <= result.wall_s * os.cpu_count()
-    assert 0 < result.covered_s <= result.wall_s
-    assert 0 <= result.time_outside_ops < 1
+    assert any(op.name.startswith("layer/") for op in seen.ops)
+    wall_s = sum(end - start for start, end in seen.steps)
+    assert 0 < sum(op.self_s for op in seen.ops) <= wall_s * os.cpu_count()
+    assert 0 <= seen.outside_share < 1
 
 
 def test_a_recorded_trace_holds_every_step(tmp_path):
     path = record(matmul_step(), 4, tmp_path)
     assert list(tmp_path.iterdir()) == [path]
-    tanhs = [event for event in read_events(path) if event.name == "layer/Tanh"]
-    assert len(tanhs) == 4
+    steps = read(path).ops_by_step()
+    assert [sum(op.name == "layer/Tanh" for op in ops) for ops in steps] == [1, 1, 1, 1]
 
 
 def test_the_profiler_can_be_used_again_after_a_step_that_failed(tmp_path):

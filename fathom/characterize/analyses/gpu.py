@@ -1,0 +1,79 @@
+"""How well the GPU is used: Table 1 of the Minsky paper."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fathom.characterize import papers
+from fathom.characterize.analyses.table import Table
+from fathom.characterize.profiles import Profile
+
+
+@dataclass(frozen=True)
+class GpuUse:
+    """Table 1 of the Minsky paper: how well kernels use the GPU.
+
+    Attributes:
+        workloads: names.
+        kernels_over_api: time in kernels over time in API calls, float64 [workloads].
+        memcpy_share: time in copies over time in kernels, from 0 to 1, float64 [workloads].
+    """
+
+    workloads: tuple[str, ...]
+    kernels_over_api: np.ndarray
+    memcpy_share: np.ndarray
+
+    def table(self) -> Table:
+        """Returns one row a workload, ours and the paper's beside each other."""
+        published = papers.gpu_efficiency()
+        rows = []
+        for i, workload in enumerate(self.workloads):
+            paper = published.get(workload)
+            theirs = (paper.kernels_over_api, paper.memcpy_share) if paper else (None, None)
+            ours = (float(self.kernels_over_api[i]), float(self.memcpy_share[i]))
+            rows.append((workload, *ours, *theirs))
+        columns = ("kernels / API calls", "copies / kernels")
+        return Table(("workload", *columns, *(f"{name}, paper" for name in columns)), tuple(rows))
+
+    def summary(self) -> str:
+        """Says in a sentence what this shows."""
+        if np.isnan(self.kernels_over_api).all():
+            return "The GPU ran no kernels."
+        best = int(np.nanargmax(self.kernels_over_api))
+        return (
+            f"{self.workloads[best]} uses the GPU best: its kernels take "
+            f"{self.kernels_over_api[best]:.2f} of the time of its API calls."
+        )
+
+
+def gpu_use(profiles: Iterable[Profile]) -> GpuUse:
+    """Sets kernels, API calls and copies of training profiles on a GPU in relation.
+
+    Args:
+        profiles: those without a GPU are left out.
+    """
+    times = {profile.workload: profile.gpu for profile in profiles if profile.gpu}
+    return GpuUse(
+        workloads=tuple(times),
+        kernels_over_api=np.array(
+            [_ratio(t.kernel_seconds, t.api_seconds) for t in times.values()]
+        ),
+        memcpy_share=np.array([_ratio(t.memcpy_seconds, t.kernel_seconds) for t in times.values()]),
+    )
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole else np.nan
+
+
+def published_gpu_table() -> Table:
+    """Returns Table 1 of the Minsky paper."""
+    return Table.of(
+        {
+            "workload": workload,
+            "kernels / API calls": row.kernels_over_api,
+            "copies / kernels": row.memcpy_share,
+        }
+        for workload, row in papers.gpu_efficiency().items()
+    )

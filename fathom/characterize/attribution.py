@@ -1,0 +1,145 @@
+"""Which layer, and which phase of a step, an op of a profile belongs to.
+
+An op's name tells its layer: Keras runs each layer in a scope of its name, and a gradient's name
+repeats the scope of the op that it differentiates. Ops between and around the layers have no scope,
+so the traced graph tells the rest: it holds the ops in the order in which the step made them, the
+forward pass, the loss, the gradients, the update.
+"""
+
+import contextlib
+import functools
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+_GRADIENT = "gradient_tape/"
+_COUNTER = re.compile(r"_\d+$")
+_REWRITTEN = re.compile(r"(ArithmeticOptimizer/[A-Za-z]+_|ConstantFolding/)")
+
+Place = tuple[str, str]  # layer or role, phase
+
+
+@contextlib.contextmanager
+def scoped_gradients() -> Iterator[None]:
+    """Makes steps that are traced inside the block name all gradients after their layers.
+
+    TensorFlow runs its own gradients in the scope ``gradient_tape/`` and that of the op which they
+    differentiate, but those of ``tf.custom_gradient`` in none. Only the names change.
+    """
+    original = tf.custom_gradient
+
+    def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def scoped(*arguments: Any, **options: Any) -> tuple[Any, Callable[..., Any]]:
+            scope = tf.get_current_name_scope()
+            value, gradient = function(*arguments, **options)
+
+            @functools.wraps(gradient)
+            def scoped_gradient(*upstream: Any, **variables: Any) -> Any:
+                with tf.name_scope(f"{_GRADIENT}{scope}/"):
+                    return gradient(*upstream, **variables)
+
+            return value, scoped_gradient
+
+        return original(scoped)
+
+    tf.custom_gradient = custom_gradient
+    try:
+        yield
+    finally:
+        tf.custom_gradient = original
+
+
+class Attribution:
+    """Tells layer and phase of the ops of one traced step.
+
+    Roles of ops outside every layer: ``input`` (before the network's first layer), ``network``
+    (between layers), ``loss`` (after the last one, in training; with its gradients), ``output``
+    (after the last one, in inference), ``optimizer`` (after the gradients, with gradient clipping,
+    weight decay and the counters of steps), ``unknown`` (not in the graph at all).
+
+    Args:
+        graph: the step as it was traced, within ``scoped_gradients``.
+        network: whose layers are meant; a layer inside a layer counts with the outer one.
+    """
+
+    def __init__(self, graph: Any, network: keras.Model) -> None:
+        self._network = network.name
+        self._layers = {layer.name for layer in network.layers}
+        self._places: dict[str, Place] = {}
+        self._place_all(graph.get_operations())
+
+    def place(self, name: str) -> Place:
+        """Returns layer (or role) and phase of the op of this name in a profile.
+
+        The graph is optimised before it runs: functions and loops are put in the place of the op
+        that called them, under its name, and ops are rewritten under names of their own.
+        """
+        known = _REWRITTEN.sub("", name)
+        while known:
+            if known in self._places:
+                return self._places[known]
+            known = known.rpartition("/")[0]
+        layer = self._layer(name)
+        if layer is None:
+            return "unknown", "other"
+        return layer, "backward" if _GRADIENT in name else "forward"
+
+    def _place_all(self, operations: list[Any]) -> None:
+        gradients = [i for i, op in enumerate(operations) if op.name.startswith(_GRADIENT)]
+        network = [i for i, op in enumerate(operations) if self._in_network(op.name)]
+        end = len(operations)
+        first_gradient, last_gradient = (gradients[0], gradients[-1]) if gradients else (end, end)
+        first_layer = network[0] if network else end
+        after = "loss" if gradients else "output"
+        for i, op in enumerate(operations):
+            layer = self._layer(op.name)
+            if i < first_gradient:
+                place = (layer or ("input" if i < first_layer else after), "forward")
+            elif i <= last_gradient:
+                place = (layer or self._served_layer(op) or "loss", "backward")
+            else:
+                place = (layer or "optimizer", "optimizer")
+            self._places[op.name] = place
+
+    def _in_network(self, name: str) -> bool:
+        return self._network in map(self._base, name.split("/")[:-1])
+
+    def _layer(self, name: str) -> str | None:
+        """Returns the outermost layer in whose scope an op is, or ``network`` between layers."""
+        for part in name.split("/")[:-1]:
+            if self._base(part) in self._layers:
+                return self._base(part)
+        return "network" if self._in_network(name) else None
+
+    def _base(self, part: str) -> str:
+        """Returns a scope without the number that tells a layer's calls apart."""
+        base = _COUNTER.sub("", part)
+        return base if base in self._layers or part not in self._layers else part
+
+    def _served_layer(self, op: Any) -> str | None:
+        """Returns the layer that an op without scope in the backward pass works for.
+
+        A sum of gradients belongs to one of the layers whose gradients it adds; the gradient of a
+        function that was not scoped belongs to the layer that read the same values.
+        """
+        if op.name.startswith(_GRADIENT):
+            return None
+        read = [tensor for tensor in op.inputs if self._phase(tensor.op) == "forward"]
+        readers = [reader for tensor in read for reader in tensor.consumers()]
+        forward = [reader for reader in readers if self._phase(reader) == "forward"]
+        producers = [tensor.op for tensor in op.inputs if self._phase(tensor.op) == "backward"]
+        return self._commonest(forward) or self._commonest(producers)
+
+    def _phase(self, op: Any) -> str | None:
+        return self._places.get(op.name, (None, None))[1]
+
+    def _commonest(self, ops: Iterable[Any]) -> str | None:
+        """Returns the layer of most of these ops, roles left out."""
+        placed = Counter(self._places[op.name][0] for op in ops)
+        layers = [layer for layer, _ in placed.most_common() if layer in self._layers]
+        return layers[0] if layers else None

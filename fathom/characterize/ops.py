@@ -1,0 +1,161 @@
+"""One table from the types of today's ops to the types and classes of the Fathom paper's figure 3.
+
+TensorFlow has renamed, versioned and fused its ops since the paper: ``AddV2`` is its ``Add``,
+oneDNN's ``_MklNativeFusedConv2D`` its ``Conv2D``. A fused op goes to the heavier of its parts: a
+convolution or a matrix product with its bias and activation is a convolution or a matrix product.
+A type that the paper does not name keeps its own name without version and library; its class is
+ours. A type that this table does not know keeps its name as it is and has no class.
+"""
+
+import re
+
+CLASSES = {
+    "A": "Elementwise Arithmetic",
+    "B": "Matrix Operations",
+    "C": "Reduction and Expansion",
+    "D": "Convolution",
+    "E": "Random Sampling",
+    "F": "Optimization",
+    "G": "Data Movement",
+}
+
+# The columns of figure 3, in its order.
+PAPER_TYPES = (
+    *("Add", "Sub", "Mul", "Div", "Pow"),
+    *("Softmax", "MatMul", "CrossEntropy"),
+    *("MaxPoolGrad", "Sum"),
+    *("Conv2D", "Conv2DBackFilter", "Conv2DBackInput"),
+    *("RandomNormal",),
+    *("ApplyAdam", "ApplyRMSProp"),
+    *("Transpose", "Tile", "Select", "Pad", "Reshape", "Shape"),
+)
+
+# Types by class: first the paper's, then those that it does not name.
+_TYPES_OF_CLASS = {
+    "A": """
+        Add Sub Mul Div Pow
+        Abs AddN Atan2 BiasAdd Ceil ClipByValue Cos DivNoNan Elu EluGrad Equal Erf Exp Expm1 Floor
+        FloorDiv FloorMod Greater GreaterEqual IsFinite LeakyRelu LeakyReluGrad Less LessEqual Log
+        Log1p LogicalAnd LogicalNot LogicalOr Maximum Minimum MulNoNan Neg NotEqual Reciprocal
+        Relu Relu6 Relu6Grad ReluGrad Round Rsqrt RsqrtGrad Sigmoid SigmoidGrad Sign Sin Softplus
+        SoftplusGrad Softsign Sqrt SqrtGrad Square SquaredDifference Tanh TanhGrad
+        UnaryOpsComposition Xdivy Xlogy
+        """,
+    "B": """
+        Softmax MatMul CrossEntropy
+        CTCGreedyDecoder CTCLoss LogSoftmax
+        """,
+    "C": """
+        MaxPoolGrad Sum
+        All Any ArgMax ArgMin AvgPool AvgPoolGrad BiasAddGrad BroadcastGradientArgs Cumsum
+        FusedBatchNorm FusedBatchNormGrad InTopK L2Loss LRN LRNGrad Max MaxPool Mean Min Prod
+        SegmentSum TopK Unique UnsortedSegmentSum
+        """,
+    "D": "Conv2D Conv2DBackFilter Conv2DBackInput",
+    "E": """
+        RandomNormal
+        Multinomial RandomGamma RandomKey RandomShuffle RandomUniform
+        """,
+    "F": """
+        ApplyAdam ApplyRMSProp
+        ApplyAdagrad ApplyGradientDescent ApplyMomentum ScatterAdd ScatterSub ScatterUpdate
+        """,
+    "G": """
+        Transpose Tile Select Pad Reshape Shape
+        AssignAddVariable AssignSubVariable AssignVariable Cast Concat ConcatOffset Const
+        EmptyTensorList EnsureShape ExpandDims Fill Gather GatherNd Identity IdentityN
+        InvertPermutation OneHot OnesLike Pack Range Rank ReadVariable Reverse ReverseSequence
+        ScatterNd Size Slice Split Squeeze StopGradient StridedSlice StridedSliceGrad
+        TensorListElementShape TensorListFromTensor TensorListGetItem TensorListLength
+        TensorListPopBack TensorListPushBack TensorListReserve TensorListSetItem TensorListStack
+        TensorScatterUpdate Unpack Where ZerosLike
+        """,
+}
+
+# Types whose name has changed by more than a prefix or a version.
+_RENAMED = {
+    "RealDiv": "Div",
+    "Inv": "Reciprocal",
+    "BatchMatMul": "MatMul",
+    "FusedBatchMatMul": "MatMul",
+    "FusedMatMul": "MatMul",
+    "Einsum": "MatMul",
+    "BlockLSTM": "MatMul",  # its four products and the elementwise rest, in one kernel
+    "BlockLSTMGrad": "MatMul",
+    "LSTMBlockCell": "MatMul",
+    "LSTMBlockCellGrad": "MatMul",
+    "CudnnRNN": "MatMul",
+    "CudnnRNNBackprop": "MatMul",
+    "SoftmaxCrossEntropyWithLogits": "CrossEntropy",
+    "SparseSoftmaxCrossEntropyWithLogits": "CrossEntropy",
+    "MaxPoolGradWithArgmax": "MaxPoolGrad",
+    "MaxPoolWithArgmax": "MaxPool",
+    "Conv": "Conv2D",
+    "FusedConv": "Conv2D",
+    "FusedConv2D": "Conv2D",
+    "Conv2DWithBias": "Conv2D",
+    "PadWithConv2D": "Conv2D",
+    "PadWithFusedConv2D": "Conv2D",
+    "DepthwiseConv2dNative": "Conv2D",
+    "FusedDepthwiseConv2dNative": "Conv2D",
+    "Conv2DBackpropFilter": "Conv2DBackFilter",
+    "Conv2DBackpropFilterWithBias": "Conv2DBackFilter",
+    "DepthwiseConv2dNativeBackpropFilter": "Conv2DBackFilter",
+    "Conv2DBackpropInput": "Conv2DBackInput",
+    "DepthwiseConv2dNativeBackpropInput": "Conv2DBackInput",
+    "FusedBatchNormEx": "FusedBatchNorm",
+    "FusedBatchNormGradEx": "FusedBatchNormGrad",
+    "RandomStandardNormal": "RandomNormal",
+    "TruncatedNormal": "RandomNormal",
+    "StatelessRandomNormal": "RandomNormal",
+    "StatelessTruncatedNormal": "RandomNormal",
+    "ParameterizedTruncatedNormal": "RandomNormal",
+    "RandomUniformInt": "RandomUniform",
+    "StatelessRandomUniform": "RandomUniform",
+    "StatelessRandomUniformInt": "RandomUniform",
+    "StatelessRandomUniformFullInt": "RandomUniform",
+    "StatelessRandomGetKeyCounter": "RandomKey",
+    "StatelessMultinomial": "Multinomial",
+    "ApplyAdamWithAmsgrad": "ApplyAdam",
+    "ApplyCenteredRMSProp": "ApplyRMSProp",
+    "SparseApplyRMSProp": "ApplyRMSProp",
+    "SparseApplyCenteredRMSProp": "ApplyRMSProp",
+    "ApplyKerasMomentum": "ApplyMomentum",
+    "SparseApplyMomentum": "ApplyMomentum",
+    "SparseApplyKerasMomentum": "ApplyMomentum",
+    "SparseApplyAdagrad": "ApplyAdagrad",
+    "BroadcastTo": "Tile",  # the paper's TensorFlow knew no other way to repeat a tensor
+    "MirrorPad": "Pad",
+    "ShapeN": "Shape",
+    "VariableShape": "Shape",
+    "SplitV": "Split",
+    "SnapshotOp": "Identity",
+    "ReadVariableOp": "ReadVariable",
+    "AssignVariableOp": "AssignVariable",
+    "AssignAddVariableOp": "AssignAddVariable",
+    "AssignSubVariableOp": "AssignSubVariable",
+}
+
+_CLASS_OF_TYPE = {
+    name: letter for letter, names in _TYPES_OF_CLASS.items() for name in names.split()
+}
+_LIBRARY = re.compile(r"_(MklNative|MklEager|Mkl)?(?=[A-Z])")
+_VERSION = re.compile(r"V\d+$")
+
+
+def paper_type(raw: str) -> str:
+    """Returns the paper's name for the type of an op, or the op's own where it has none.
+
+    Args:
+        raw: the type as TensorFlow's profiler names it, such as ``_MklNativeFusedConv2D``.
+    """
+    name = _VERSION.sub("", _LIBRARY.sub("", raw, count=1))
+    if name.startswith(("ResourceApply", "ResourceSparse", "ResourceScatter", "ResourceGather")):
+        name = _VERSION.sub("", name.removeprefix("Resource"))
+    name = _RENAMED.get(name, name)
+    return name if name in _CLASS_OF_TYPE else raw
+
+
+def op_class(op_type: str) -> str:
+    """Returns the class, ``A`` to ``G``, of a type that ``paper_type`` returned; ``""`` if none."""
+    return _CLASS_OF_TYPE.get(op_type, "")

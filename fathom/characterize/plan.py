@@ -1,0 +1,234 @@
+"""Which runs a characterization consists of."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+QUICK_BATCH_SIZES = {"vgg": 2, "residual": 4, "alexnet": 16, "speech": 2, "seq2seq": 16}
+_PROFILE_STEPS, _QUICK_PROFILE_STEPS = 20, 5
+# Of a timing; where steps take milliseconds there are more, so that the clock can tell them apart.
+_STEPS = {"autoenc": 200, "deepq": 50, "memnet": 280}
+_QUICK_STEPS = {"autoenc": 100, "deepq": 20, "memnet": 280}
+_OTHER_STEPS, _OTHER_QUICK_STEPS = 20, 8
+# memnet's first call, of 28 steps, compiles them.
+_WARMUP = {"memnet": 28}
+# The linear start, without softmax, is a sixth of memnet's training: the profile shows the rest.
+_PROFILE_SETTINGS = {"memnet": "linear_start=false"}
+# A quick deepq begins to learn when it has played a little.
+_QUICK_SETTINGS = {"deepq": "learning_starts=1000"}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be measured.
+
+    Attributes:
+        workloads, modes, devices: all their combinations; devices as TensorFlow names them.
+        cores: that this machine has for us.
+        threads: sizes of the pool inside an op for the profiles of training.
+        steps: of each run; None: chosen by ``quick``.
+        repeats: whole runs of each training, for their spread.
+        warmup_runs: whole runs before them that do not count.
+        precision, batch_size: of all runs; None: each workload's own batch, or that of ``quick``.
+        quick: fewer steps, smaller batches of the heaviest networks, affinities in powers of two.
+    """
+
+    workloads: Sequence[str]
+    modes: Sequence[str]
+    devices: Sequence[str]
+    cores: int
+    threads: Sequence[int]
+    steps: int | None
+    repeats: int
+    warmup_runs: int
+    precision: str
+    batch_size: int | None
+    quick: bool
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run before it was made; the fields are those of ``folder.Run``."""
+
+    id: str
+    kind: str
+    purpose: tuple[str, ...]
+    workload: str
+    mode: str
+    device: str
+    threads: int | None
+    cores: int
+    repeat: int
+    precision: str
+    batch_size: int | None
+    argv: tuple[str, ...]
+
+    def __str__(self) -> str:
+        threads = {None: "", 1: ", 1 thread"}.get(self.threads, f", {self.threads} threads")
+        repeat = {0: ""}.get(self.repeat, f", repeat {self.repeat}")
+        if self.repeat < 0:
+            repeat = ", warm-up run"
+        cores = f", {self.cores} core{'s' if self.cores > 1 else ''}"
+        return f"{self.kind} {self.workload} {self.mode} on {self.device}{threads}{cores}{repeat}"
+
+
+def powers_of_two(most: int) -> list[int]:
+    """Returns 1, 2, 4, ... below ``most``, and ``most``."""
+    return [2**i for i in range(most.bit_length()) if 2**i < most] + [most]
+
+
+def plan(request: Request) -> list[Planned]:
+    """Returns all runs, in the order in which they are made.
+
+    First every workload is met once in every mode, then come profiles, threads, cores and at last
+    the repeats, so that a characterization that was cut short is broad rather than deep. A run
+    that belongs to several sets is made once.
+    """
+    runs: dict[str, Planned] = {}
+    for run in [
+        *_modes(request),
+        *_profiles(request),
+        *_threads(request),
+        *_cores(request),
+        *_repeats(request),
+    ]:
+        if run.id in runs:
+            run = replace(run, purpose=(*runs[run.id].purpose, *run.purpose))
+        runs[run.id] = run
+    return list(runs.values())
+
+
+def _modes(request: Request) -> list[Planned]:
+    """Each workload in each mode on each device, with the thread pools at their defaults."""
+    return [
+        _run(request, "timing", "modes", workload, mode, device)
+        for workload in request.workloads
+        for mode in request.modes
+        for device in request.devices
+    ]
+
+
+def _profiles(request: Request) -> list[Planned]:
+    """The op profiles: at one thread on the CPU, with the default pools on a GPU."""
+    return [
+        _run(
+            *(request, "profile", "profile", workload, mode, device),
+            threads=1 if device == "/cpu:0" else None,
+        )
+        for workload in request.workloads
+        for mode in request.modes
+        for device in request.devices
+    ]
+
+
+def _threads(request: Request) -> list[Planned]:
+    """Profiles of training with pools of several sizes."""
+    return [
+        _run(request, "profile", "threads", workload, "train", "/cpu:0", threads=threads)
+        for workload in _trained_on_cpu(request)
+        for threads in request.threads
+    ]
+
+
+def _cores(request: Request) -> list[Planned]:
+    """Training on the first cores alone, from one to all."""
+    sizes = powers_of_two(request.cores) if request.quick else range(1, request.cores + 1)
+    return [
+        _run(request, "timing", "cores", workload, "train", "/cpu:0", cores=cores)
+        for workload in _trained_on_cpu(request)
+        for cores in sizes
+    ]
+
+
+def _repeats(request: Request) -> list[Planned]:
+    """Training as a whole, again and again, the workloads in turn.
+
+    Without warm-up the run that shows the mode is the first of the repeats.
+    """
+    if "train" not in request.modes or not request.repeats:
+        return []
+    first = 1 if request.warmup_runs else 0
+    numbers = [*range(-request.warmup_runs, 0), *range(first, first + request.repeats)]
+    return [
+        _run(
+            *(request, "timing", "repeats" if number >= 0 else "warmup", workload, "train", device),
+            repeat=number,
+        )
+        for number in numbers
+        for workload in request.workloads
+        for device in request.devices
+    ]
+
+
+def _trained_on_cpu(request: Request) -> Sequence[str]:
+    """Returns the workloads of the sets that are about training on the CPU."""
+    wanted = "train" in request.modes and "/cpu:0" in request.devices
+    return request.workloads if wanted else ()
+
+
+def _run(
+    request: Request,
+    kind: str,
+    purpose: str,
+    workload: str,
+    mode: str,
+    device: str,
+    *,
+    threads: int | None = None,
+    cores: int | None = None,
+    repeat: int = 0,
+) -> Planned:
+    batch_size = request.batch_size
+    if batch_size is None and request.quick:
+        batch_size = QUICK_BATCH_SIZES.get(workload)
+    cores = cores or request.cores
+    parts = [workload, mode, device.strip("/").replace(":", ""), kind]
+    parts += [f"threads{threads}"] if threads else []
+    parts += [f"cores{cores}"] if cores != request.cores else []
+    parts += [f"{'repeat' if repeat > 0 else 'warmup'}{abs(repeat)}"] if repeat else []
+    return Planned(
+        id="-".join(parts),
+        kind=kind,
+        purpose=(purpose,),
+        workload=workload,
+        mode=mode,
+        device=device,
+        threads=threads,
+        cores=cores,
+        repeat=repeat,
+        precision=request.precision,
+        batch_size=batch_size,
+        argv=_command(request, kind, workload, mode, device, threads, batch_size),
+    )
+
+
+def _command(
+    request: Request,
+    kind: str,
+    workload: str,
+    mode: str,
+    device: str,
+    threads: int | None,
+    batch_size: int | None,
+) -> tuple[str, ...]:
+    """Returns the command, but for the file that it writes."""
+    timing = kind == "timing"
+    if timing:
+        quick, full = _QUICK_STEPS, _STEPS
+        others = _OTHER_QUICK_STEPS if request.quick else _OTHER_STEPS
+        chosen = (quick if request.quick else full).get(workload, others)
+    else:
+        chosen = _QUICK_PROFILE_STEPS if request.quick else _PROFILE_STEPS
+    steps = request.steps or chosen
+    command = ["python", "-m"]
+    command += [f"fathom.{workload}", "--quiet"] if timing else ["fathom", "profile", workload]
+    command += [f"--{mode}", f"--device={device}", f"--precision={request.precision}"]
+    command += [f"--steps={steps}"]
+    if timing and steps > _WARMUP.get(workload, steps):
+        command += [f"--warmup={_WARMUP[workload]}"]
+    command += [f"--threads={threads}"] if threads else []
+    command += [f"--batch-size={batch_size}"] if batch_size else []
+    if not timing and workload in _PROFILE_SETTINGS:
+        command += [f"--set={_PROFILE_SETTINGS[workload]}"]
+    if request.quick and workload in _QUICK_SETTINGS:
+        command += [f"--set={_QUICK_SETTINGS[workload]}"]
+    return tuple(command)

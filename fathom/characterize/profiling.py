@@ -1,0 +1,167 @@
+"""Profiles one workload in this process: ``python -m fathom profile``."""
+
+import argparse
+import dataclasses
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.console import Console
+
+from fathom import workloads
+from fathom.characterize.profiles import GpuTime, Profile, add_up
+from fathom.cli import init_options
+from fathom.errors import FathomError
+from fathom.terminal import import_tensorflow
+
+if TYPE_CHECKING:
+    from fathom.nn import NeuralNetworkModel
+
+_BATCHES = 4  # held in memory and met in turn
+
+
+def run(chosen: argparse.Namespace, screen: Console) -> None:
+    """Runs ``fathom profile`` as its command line says.
+
+    Raises:
+        FathomError: a bad option, unusable data, or a folder that cannot be written.
+    """
+    if chosen.steps < 1:
+        raise FathomError(f"--steps must be at least 1, not {chosen.steps}")
+    out = _output(chosen.out) if chosen.out else None
+    import_tensorflow()
+    from fathom.characterize import profile_files, profile_view
+    from fathom.characterize.attribution import scoped_gradients
+
+    model_class = workloads.load(chosen.workload, forward_only=chosen.infer)
+    options = init_options(chosen, "seed", "data_dir", "precision", "threads")
+    compiled = model_class.default_xla == "step"
+    model = _single_steps(model_class)(
+        chosen.device, options | {"xla": False} if compiled else options
+    )
+    screen.print(f"{model.name}: {model.title}; data: {model.source}")
+    with scoped_gradients():
+        model.setup()
+    screen.print(f"profiling {chosen.steps} steps on {model.device}")
+    with tempfile.TemporaryDirectory() as temporary:
+        trace = (out or Path(temporary)) / profile_files.TRACE
+        profile, place = profile_model(model, chosen.steps, trace.parent)
+        if compiled:
+            model.teardown()
+            seconds = _step_seconds(model_class(chosen.device, options), chosen.steps)
+            profile = dataclasses.replace(profile, compiled_step_seconds=seconds)
+        profile_view.show(profile, screen)
+        if out:
+            profile_files.write(profile, place, out)
+            screen.print(
+                f"written to {out}: profile.json, ops.csv, layers.csv; trace.json.gz opens in "
+                f"ui.perfetto.dev, {profile_files.TRACE} in TensorBoard (--logdir {out})"
+            )
+
+
+def profile_model(
+    model: "NeuralNetworkModel", steps: int, directory: Path
+) -> tuple[Profile, Callable[[str], tuple[str, str]]]:
+    """Profiles a model that is set up.
+
+    A few real batches are fetched first, while the first steps warm up; then the input pipeline is
+    let go, so that it takes no time from the steps, and the batches are met in turn. The steps are
+    timed without the profiler, then traced.
+
+    Args:
+        model: one whose calls run one step, which XLA does not compile whole.
+        steps: how many are timed, and how many are profiled.
+        directory: where the trace goes.
+
+    Returns:
+        the profile, and what tells layer and phase of an op by its name.
+
+    Raises:
+        FathomError: the profiler is in use already, or the trace cannot be written.
+    """
+    from fathom.characterize import xplane
+    from fathom.characterize.attribution import Attribution
+
+    compiled, step, environment, cost = _held_step(model)
+    unprofiled = [_seconds(step) for _ in range(steps)]
+    # The profiler starts up in the first step that it sees: one more, left out.
+    trace = xplane.read(xplane.record(step, steps + 1, directory))
+    trace = dataclasses.replace(trace, steps=trace.steps[1:])
+    attribution = Attribution(compiled.graph, model.network)
+    gpu = trace.gpu_seconds
+    profile = Profile(
+        workload=model.name,
+        mode="infer" if model.forward_only else "train",
+        batch_size=model.hyperparameters.batch_size,
+        threads=model.threads,
+        device=model.device,
+        precision=model.execution.precision,
+        step_seconds=np.array([end - start for start, end in trace.steps]),
+        unprofiled_step_seconds=np.array(unprofiled),
+        compiled_step_seconds=np.array([]),
+        outside_seconds=np.array(trace.outside_seconds()),
+        ops=add_up(trace.ops_by_step(), attribution.place),
+        gpu=GpuTime(**{f"{name}_seconds": value for name, value in gpu.items()}) if gpu else None,
+        cost=cost,
+        environment=environment,
+    )
+    return profile, attribution.place
+
+
+def _single_steps(model_class: type["NeuralNetworkModel"]) -> type["NeuralNetworkModel"]:
+    """Returns the class with one step a call: a trace tells the steps apart by their calls."""
+    return type(model_class.__name__, (model_class,), {"steps_per_call": 1})
+
+
+def _held_step(model: "NeuralNetworkModel") -> tuple[Any, Callable[[], object], dict, dict]:
+    """Warms a model up; returns its compiled step, a function that runs it, and what it runs on."""
+    import tensorflow as tf
+
+    met: list[tuple[Any, tuple]] = []
+
+    def keep(step: Any, batch: tuple) -> Any:
+        met.append((step, batch))
+        return step(*batch)
+
+    document = model.run(runstep=keep, n_steps=_BATCHES).to_plain()
+    turn = 0
+
+    def step() -> None:
+        nonlocal turn
+        compiled, batch = met[turn % len(met)]
+        turn += 1
+        compiled(*batch)
+        if model.device != "/cpu:0":
+            tf.test.experimental.sync_devices()
+
+    layers = [dataclasses.asdict(layer) for layer in model.cost().layers]
+    return met[0][0], step, document["environment"], document["cost"] | {"layers": layers}
+
+
+def _step_seconds(model: "NeuralNetworkModel", steps: int) -> np.ndarray:
+    """Returns the times of some steps of a model that is not yet set up, after a warm-up."""
+    model.setup()
+    warmup = max(_BATCHES, model.steps_per_call)  # the first call is slow
+    steps = max(steps, model.steps_per_call)
+    seconds = model.run(n_steps=warmup + steps, warmup=warmup).steps.counted
+    model.teardown()
+    return seconds
+
+
+def _seconds(function: Callable[[], object]) -> float:
+    """Returns how long one call takes."""
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def _output(out: Path) -> Path:
+    """Makes the folder before any time is spent on what would go there."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FathomError(f"cannot make {out}: {error.strerror}") from error
+    return out

@@ -1,0 +1,174 @@
+"""Makes profiles, runs and folders with known answers."""
+
+import json
+
+import numpy as np
+
+from fathom.characterize import OpTime, Profile, Run, papers
+
+ENVIRONMENT = {
+    "cpu_model": "Test CPU",
+    "cores_available": 4,
+    "memory_bytes": 8 * 2**30,
+    "platform": "Linux",
+    "tensorflow": "2.21.0",
+    "precision": "float32",
+    "threads": 4,
+    "xla": "off",
+    "gpu": None,
+    "switches": {},
+    "cpu_flags": ["avx2", "fma"],
+}
+MACHINE = {
+    "schema": 1,
+    "environment": ENVIRONMENT,
+    "gemm_flops_per_second": {"1": 1e11, "2": 2e11, "4": 4e11},
+}
+SECTIONS = {"import": 2.0, "init": 0.5, "load": 0.5, "setup": 1.0, "run": 5.0, "wall": 9.5}
+WORKLOADS = papers.breakdown().workloads
+LAYERS = [
+    {
+        "name": name,
+        "kind": "Dense",
+        "output_shape": [10],
+        "parameters": 110,
+        "macs": 100,
+        "activations": 10,
+        "reads_input": name == "fc1",
+    }
+    for name in ("fc1", "fc2")
+]
+
+
+def op(op_type, seconds, layer="fc1", phase="forward", on="cpu", count=1):
+    return OpTime(op_type, layer, phase, on, np.asarray(seconds, np.float64), count)
+
+
+def profile(ops, workload="autoenc", threads=1, mode="train", device="/cpu:0", **changes):
+    """A profile whose steps take 1.25 times the time of their ops."""
+    ops = tuple(ops)
+    in_ops = sum(each.seconds for each in ops)
+    fields = {
+        "workload": workload,
+        "mode": mode,
+        "batch_size": 8,
+        "threads": threads,
+        "device": device,
+        "precision": "float32",
+        "step_seconds": in_ops * 1.25,
+        "unprofiled_step_seconds": in_ops * 1.25 / 1.1,
+        "compiled_step_seconds": np.array([]),
+        "outside_seconds": in_ops * 0.25,
+        "ops": ops,
+        "gpu": None,
+        "cost": {"layers": LAYERS},
+        "environment": ENVIRONMENT,
+    }
+    return Profile(**fields | changes)
+
+
+def paper_profile(workload, threads=1, steps=6, seed=0, **changes):
+    """A profile with the shares of the paper's row; types that scale do so perfectly."""
+    noise = np.random.default_rng(seed).normal(1, 0.01, steps)
+    scales = {"MatMul", "Conv2D", "Conv2DBackFilter", "Conv2DBackInput"}
+    ops = [
+        op(
+            {"Add": "AddV2", "ApplyAdam": "ResourceApplyAdam"}.get(op_type, op_type),
+            noise * percent / 1e3 / (threads if op_type in scales else 1),
+            *_place(op_type),
+        )
+        for op_type, percent in papers.breakdown().row(workload).items()
+        if percent
+    ]
+    return profile(ops, workload, threads, **changes)
+
+
+def result(seconds=0.1, mode="train", batch_size=8, steps=10, **environment):
+    """A result document of steps that all take about as long."""
+    each = [seconds * (1 + 0.01 * (i % 3 - 1)) for i in range(steps)]
+    return {
+        "schema": 1,
+        "data": {"name": "mnist", "kind": "synthetic"},
+        "hyperparameters": {"batch_size": batch_size, "hidden": 500},
+        "environment": ENVIRONMENT | environment,
+        "sections": {
+            "import": 2.0,
+            "init": 0.5,
+            "load": 0.5,
+            "setup": 1.0,
+            "run": 5.0,
+            "wall": 9.5,
+        },
+        "steps": {"first": 0, "warmup": 1, "seconds": each, "median": float(np.median(each[1:]))},
+        "throughput": {"flops_per_second": 2e11},
+        "cost": {
+            "parameters": 220,
+            "forward_macs_per_example": 200,
+            "forward_flops_per_example": 400,
+            "training_flops_per_example": 1000,
+        },
+    }
+
+
+def run(workload="autoenc", purpose=("modes",), **changes):
+    """A timing run, a profile run or a failed one, by what ``changes`` has."""
+    kind = "profile" if "profile" in changes else "timing"
+    fields = {
+        "kind": kind,
+        "purpose": purpose,
+        "workload": workload,
+        "mode": "train",
+        "device": "/cpu:0",
+        "threads": None,
+        "cores": 4,
+        "repeat": 0,
+        "precision": "float32",
+        "batch_size": None,
+        "argv": ("python",),
+        "status": "done",
+        "reason": None,
+        "wall_s": 10.0,
+        "result": result() if kind == "timing" else None,
+        "profile": None,
+    } | changes
+    if fields["profile"]:
+        fields |= {name: getattr(fields["profile"], name) for name in ("mode", "threads", "device")}
+    if fields["status"] == "failed":
+        fields |= {"result": None, "profile": None}
+    parts = ("workload", "mode", "kind", "threads", "cores", "repeat")
+    name = "-".join([*(str(fields[part]) for part in parts), fields["device"].strip("/")])
+    return Run(**{"id": name.replace(":", "")} | fields)
+
+
+def write(path, runs, machine=MACHINE):
+    """Writes a folder of runs and returns its path."""
+    (path / "runs").mkdir(parents=True, exist_ok=True)
+    (path / "machine.json").write_text(json.dumps(machine))
+    for each in runs:
+        each.write(path)
+    return path
+
+
+def suite(workloads=WORKLOADS, device="/cpu:0"):
+    """All runs of a characterization of these workloads; steps are twice as fast on two cores."""
+    runs = []
+    for workload in workloads:
+        for mode, seconds in (("train", 0.3), ("infer", 0.1)):
+            runs.append(run(workload, mode=mode, device=device, result=result(seconds, mode)))
+        for threads in (1, 2, 4):
+            purpose = ("profile", "threads") if threads == 1 else ("threads",)
+            runs.append(run(workload, purpose, profile=paper_profile(workload, threads)))
+        for cores, seconds in ((1, 0.4), (2, 0.2)):
+            runs.append(run(workload, ("cores",), cores=cores, result=result(seconds)))
+        for repeat in (1, 2, 3):
+            runs.append(run(workload, ("repeats",), repeat=repeat, wall_s=9.0 + repeat / 2))
+    return runs
+
+
+def _place(op_type):
+    """Returns layer and phase of a type in ``paper_profile``."""
+    if op_type.startswith("Apply"):
+        return "optimizer", "optimizer"
+    if op_type == "CrossEntropy":
+        return "loss", "forward"
+    return ("fc2", "backward") if "Back" in op_type or "Grad" in op_type else ("fc1", "forward")

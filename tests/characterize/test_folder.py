@@ -1,0 +1,129 @@
+import json
+
+import pytest
+from test_profiles import small_profile
+
+from fathom.characterize.folder import Folder, Run
+from fathom.errors import FathomError
+
+ENVIRONMENT = {
+    "cpu_model": "a processor",
+    "platform": "Linux",
+    "tensorflow": "2.20.0",
+    "cores_available": 2,
+}
+
+
+def timing(**changes):
+    fields = {
+        "id": "autoenc-train-cpu0-timing",
+        "kind": "timing",
+        "purpose": ("modes", "cores"),
+        "workload": "autoenc",
+        "mode": "train",
+        "device": "/cpu:0",
+        "threads": None,
+        "cores": 2,
+        "repeat": 0,
+        "precision": "float32",
+        "batch_size": None,
+        "argv": ("python", "-m", "fathom.autoenc"),
+        "status": "done",
+        "reason": None,
+        "wall_s": 5.5,
+        "result": {"schema": 1, "environment": ENVIRONMENT},
+        "profile": None,
+    }
+    return Run(**fields | changes)
+
+
+@pytest.fixture
+def out(tmp_path):
+    (tmp_path / "runs").mkdir()
+    machine = {"schema": 1, "environment": ENVIRONMENT, "gemm_flops_per_second": {"1": 1e11}}
+    (tmp_path / "machine.json").write_text(json.dumps(machine))
+    return tmp_path
+
+
+def test_a_folder_gives_back_what_was_written(out):
+    profile = timing(
+        id="autoenc-train-cpu0-profile",
+        kind="profile",
+        purpose=("profile",),
+        result=None,
+        profile=small_profile(environment=ENVIRONMENT),
+    )
+    failed = timing(id="vgg-train-cpu0-timing", status="failed", reason="no memory", result=None)
+    for run in (timing(), profile, failed):
+        run.write(out)
+    folder = Folder.read(out)
+    assert [run.id for run in folder.runs] == sorted(run.id for run in (timing(), profile, failed))
+    assert folder.machine["gemm_flops_per_second"] == {"1": 1e11}
+    assert folder.select("modes") == [timing()]
+    assert folder.failed == [failed]
+    (again,) = folder.select("profile")
+    assert again.to_plain() == profile.to_plain()
+    assert again.environment == ENVIRONMENT
+
+
+def test_an_empty_folder_is_refused(tmp_path):
+    with pytest.raises(FathomError, match=r"no machine\.json"):
+        Folder.read(tmp_path)
+    with pytest.raises(FathomError, match=r"no machine\.json"):
+        Folder.read(tmp_path / "absent")
+
+
+def test_a_folder_without_runs_is_refused(out):
+    with pytest.raises(FathomError, match="holds no runs yet"):
+        Folder.read(out)
+
+
+def test_a_run_that_is_being_written_is_no_run_yet(out):
+    timing().write(out)
+    (out / "runs" / ".other.json.17.tmp").write_text("{")
+    assert len(Folder.read(out).runs) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"schema": 1, "id": "a', "damaged"),
+        ("", "damaged"),
+        ("[]", "another schema"),
+        ('{"schema": 2}', "another schema"),
+        ('{"schema": 1}', "damaged"),
+        (json.dumps(timing().to_plain() | {"id": "other"}), "damaged"),
+        (json.dumps(timing().to_plain() | {"id": "a", "result": None}), "damaged"),
+        (json.dumps(timing().to_plain() | {"id": "a", "status": "running"}), "damaged"),
+        (json.dumps(timing().to_plain() | {"id": "a", "kind": "guess"}), "damaged"),
+        (json.dumps(timing().to_plain() | {"id": "a", "result": [1]}), "damaged"),
+    ],
+)
+def test_a_damaged_run_is_refused_in_one_line(out, text, reason):
+    (out / "runs" / "a.json").write_text(text)
+    with pytest.raises(FathomError, match=reason) as error:
+        Folder.read(out)
+    assert "a.json" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"schema": 7}', '{"schema": 1, "environment": 3}'])
+def test_a_damaged_machine_is_refused(out, text):
+    (out / "machine.json").write_text(text)
+    with pytest.raises(FathomError, match=r"machine\.json"):
+        Folder.read(out)
+
+
+@pytest.mark.parametrize(
+    "other", [{"cpu_model": "another"}, {"cores_available": 64}, {"tensorflow": "2.21.0"}]
+)
+def test_two_machines_in_one_folder_are_refused(out, other):
+    timing(result={"schema": 1, "environment": ENVIRONMENT | other}).write(out)
+    with pytest.raises(FathomError, match="another machine") as error:
+        Folder.read(out)
+    assert "autoenc-train-cpu0-timing.json" in str(error.value)
+
+
+def test_a_run_on_fewer_cores_is_of_the_same_machine(out):
+    timing(result={"schema": 1, "environment": ENVIRONMENT | {"cores_available": 1}}).write(out)
+    assert len(Folder.read(out).runs) == 1

@@ -1,0 +1,140 @@
+import dataclasses
+
+import pytest
+
+from fathom.characterize.plan import Request, plan, powers_of_two
+
+REQUEST = Request(
+    workloads=["alexnet", "vgg"],
+    modes=["train", "infer"],
+    devices=["/cpu:0"],
+    cores=3,
+    threads=[1, 2],
+    steps=None,
+    repeats=2,
+    warmup_runs=1,
+    precision="float32",
+    batch_size=None,
+    quick=False,
+)
+
+
+def runs(purpose, **changes):
+    return [r for r in plan(dataclasses.replace(REQUEST, **changes)) if purpose in r.purpose]
+
+
+def test_powers_of_two_end_with_the_number_itself():
+    assert powers_of_two(1) == [1]
+    assert powers_of_two(2) == [1, 2]
+    assert powers_of_two(6) == [1, 2, 4, 6]
+    assert powers_of_two(8) == [1, 2, 4, 8]
+
+
+def test_every_workload_is_timed_in_every_mode_on_every_device():
+    both = runs("modes", devices=["/cpu:0", "/gpu:0"])
+    assert [(r.workload, r.mode, r.device) for r in both[:4]] == [
+        ("alexnet", "train", "/cpu:0"),
+        ("alexnet", "train", "/gpu:0"),
+        ("alexnet", "infer", "/cpu:0"),
+        ("alexnet", "infer", "/gpu:0"),
+    ]
+    assert len(both) == 8
+    assert {(r.kind, r.threads, r.cores) for r in both} == {("timing", None, 3)}
+
+
+def test_profiles_run_with_one_thread_on_the_cpu_and_the_default_on_a_gpu():
+    profiles = runs("profile", devices=["/cpu:0", "/gpu:0"])
+    assert {(r.device, r.threads) for r in profiles} == {("/cpu:0", 1), ("/gpu:0", None)}
+    assert all("--threads=1" in r.argv for r in profiles if r.threads)
+
+
+def test_a_run_of_several_sets_is_made_once():
+    all_runs = plan(REQUEST)
+    assert len({r.id for r in all_runs}) == len(all_runs)
+    by_id = {r.id: r for r in all_runs}
+    assert by_id["vgg-train-cpu0-timing"].purpose == ("modes", "cores")
+    assert by_id["vgg-train-cpu0-profile-threads1"].purpose == ("profile", "threads")
+
+
+def test_cores_go_from_one_to_all():
+    assert [r.cores for r in runs("cores", workloads=["vgg"])] == [3, 1, 2]
+    assert [r.cores for r in runs("cores", workloads=["vgg"], quick=True, cores=8)] == [8, 1, 2, 4]
+
+
+def test_repeats_follow_their_warm_up_in_turn():
+    order = [(r.workload, r.repeat) for r in plan(REQUEST)[-6:]]
+    assert order == [(w, n) for n in (-1, 1, 2) for w in ("alexnet", "vgg")]
+    assert [r.repeat for r in runs("warmup", workloads=["vgg"])] == [-1]
+    assert [r.repeat for r in runs("repeats", workloads=["vgg"])] == [1, 2]
+
+
+def test_without_warm_up_the_run_that_shows_the_mode_is_the_first_repeat():
+    repeats = runs("repeats", workloads=["vgg"], warmup_runs=0)
+    assert [(r.id, r.purpose) for r in repeats] == [
+        ("vgg-train-cpu0-timing", ("modes", "cores", "repeats")),
+        ("vgg-train-cpu0-timing-repeat1", ("repeats",)),
+    ]
+
+
+def test_inference_alone_has_no_sets_about_training():
+    purposes = {p for r in plan(dataclasses.replace(REQUEST, modes=["infer"])) for p in r.purpose}
+    assert purposes == {"modes", "profile"}
+
+
+def test_a_gpu_alone_has_no_sets_about_cpus():
+    purposes = {
+        p for r in plan(dataclasses.replace(REQUEST, devices=["/gpu:0"])) for p in r.purpose
+    }
+    assert purposes == {"modes", "profile", "warmup", "repeats"}
+
+
+def test_quick_takes_smaller_batches_and_fewer_steps_unless_told_otherwise():
+    (vgg,) = runs("modes", workloads=["vgg"], modes=["infer"], quick=True)
+    assert vgg.batch_size == 2
+    assert "--batch-size=2" in vgg.argv
+    (slow,) = runs("modes", workloads=["vgg"], modes=["infer"])
+    assert slow.batch_size is None
+    assert not any(part.startswith("--batch-size") for part in slow.argv)
+    (told,) = runs("modes", workloads=["vgg"], modes=["infer"], quick=True, batch_size=3, steps=3)
+    assert {"--batch-size=3", "--steps=3"} <= set(told.argv)
+
+
+@pytest.mark.parametrize("kind", ["timing", "profile"])
+def test_a_command_says_everything_that_was_chosen(kind):
+    (run,) = [
+        r
+        for r in plan(dataclasses.replace(REQUEST, precision="bfloat16"))
+        if r.workload == "vgg" and r.mode == "infer" and r.kind == kind
+    ]
+    program = {"timing": ["fathom.vgg", "--quiet"], "profile": ["fathom", "profile", "vgg"]}[kind]
+    assert list(run.argv[:2]) == ["python", "-m"]
+    assert list(run.argv[2 : 2 + len(program)]) == program
+    assert {"--infer", "--device=/cpu:0", "--precision=bfloat16", "--steps=20"} <= set(run.argv)
+
+
+def argv(purpose, **changes):
+    (run,) = runs(purpose, **{"modes": ["train"], "threads": [], "cores": 1, **changes})
+    return run.argv
+
+
+def test_workloads_whose_steps_are_short_are_timed_for_more_of_them():
+    assert "--steps=200" in argv("modes", workloads=["autoenc"])
+    assert "--steps=20" in argv("modes", workloads=["vgg"])
+    assert "--steps=8" in argv("modes", workloads=["vgg"], quick=True)
+    assert "--steps=20" in argv("profile", workloads=["autoenc"])
+
+
+def test_the_call_that_compiles_memnets_steps_does_not_count():
+    command = argv("modes", workloads=["memnet"])
+    assert {"--steps=280", "--warmup=28"} <= set(command)
+    assert not any(part.startswith("--warmup") for part in argv("modes", workloads=["vgg"]))
+
+
+def test_memnet_is_profiled_past_its_linear_start():
+    assert "--set=linear_start=false" in argv("profile", workloads=["memnet"])
+    assert "--set=linear_start=false" not in argv("modes", workloads=["memnet"])
+
+
+def test_a_quick_deepq_plays_little_before_it_learns():
+    assert "--set=learning_starts=1000" in argv("modes", workloads=["deepq"], quick=True)
+    assert not any(part.startswith("--set") for part in argv("modes", workloads=["deepq"]))

@@ -1,0 +1,129 @@
+import json
+
+import numpy as np
+import pytest
+
+from fathom.characterize import tables
+from fathom.characterize.profiles import GpuTime, OpTime, Profile, add_up
+from fathom.characterize.xplane import OpEvent
+from fathom.errors import FathomError
+
+
+def small_profile(**changes):
+    fields = {
+        "workload": "autoenc",
+        "mode": "train",
+        "batch_size": 100,
+        "threads": 1,
+        "device": "/cpu:0",
+        "precision": "float32",
+        "step_seconds": np.array([0.011, 0.011]),
+        "unprofiled_step_seconds": np.array([0.01, 0.01, 0.01]),
+        "compiled_step_seconds": np.array([]),
+        "outside_seconds": np.array([0.001, 0.0012]),
+        "ops": (
+            OpTime("_MklMatMul", "fc", "backward", "cpu", np.array([0.004, 0.004]), 2),
+            OpTime("_FusedMatMul", "fc", "forward", "cpu", np.array([0.002, 0.002]), 1),
+            OpTime("ResourceApplyAdam", "optimizer", "optimizer", "cpu", np.array([0.002] * 2), 1),
+            OpTime("Mystery", "loss", "forward", "cpu", np.array([0.001, 0.003]), 0.5),
+        ),
+        "gpu": None,
+        "cost": {"parameters": 10, "layers": []},
+        "environment": {"cpu_model": "a processor"},
+    }
+    return Profile(**fields | changes)
+
+
+def event(name, op_type, self_s, line="/host:CPU/worker"):
+    return OpEvent(name, op_type, 0.0, self_s, self_s, line)
+
+
+def place(name):
+    return name.split("/")[0], "forward"
+
+
+def test_ops_are_added_up_by_type_layer_phase_and_device_in_each_step():
+    gpu = "/device:GPU:0/Stream #13"
+    ops = add_up(
+        [
+            [event("fc/a", "MatMul", 1.0), event("fc/b", "MatMul", 2.0), event("fc/a", "Add", 0.5)],
+            [event("fc/a", "MatMul", 4.0), event("conv/a", "MatMul", 1.0, gpu)],
+        ],
+        place,
+    )
+    assert [(op.type, op.layer, op.on, op.seconds.tolist(), op.count) for op in ops] == [
+        ("MatMul", "fc", "cpu", [3.0, 4.0], 1.5),
+        ("MatMul", "conv", "gpu", [0.0, 1.0], 0.5),
+        ("Add", "fc", "cpu", [0.5, 0.0], 0.5),
+    ]
+    assert {op.phase for op in ops} == {"forward"}
+
+
+def test_shares_follow_from_the_times():
+    profile = small_profile()
+    assert profile.steps == 2
+    assert profile.op_seconds == pytest.approx(0.020)
+    assert profile.outside_share == pytest.approx(0.1)
+    assert profile.overhead == pytest.approx(0.1)
+    assert profile.seconds_by("layer") == pytest.approx(
+        {("fc",): 0.006, ("optimizer",): 0.002, ("loss",): 0.002}
+    )
+
+
+def test_a_table_has_the_papers_types_with_their_kernels():
+    rows = tables.op_rows(small_profile())
+    assert [(row.type, row.op_class) for row in rows] == [
+        ("MatMul", "B"),
+        ("ApplyAdam", "F"),
+        ("Mystery", ""),
+    ]
+    assert rows[0].kernels == ("_MklMatMul", "_FusedMatMul")
+    assert [row.share for row in rows] == pytest.approx([0.6, 0.2, 0.2])
+    assert [row.cumulative_share for row in rows] == pytest.approx([0.6, 0.8, 1.0])
+    assert [row.count for row in rows] == [3, 1, 0.5]
+
+
+def test_a_table_has_each_layer_by_phase():
+    fc, *others = tables.layer_rows(small_profile())
+    assert (fc.layer, fc.share) == ("fc", pytest.approx(0.6))
+    assert fc.seconds == pytest.approx(
+        {"forward": 0.002, "backward": 0.004, "optimizer": 0, "other": 0}
+    )
+    assert {row.layer for row in others} == {"optimizer", "loss"}
+
+
+@pytest.mark.parametrize("gpu", [None, GpuTime(1.0, 2.0, 0.5)])
+def test_a_profile_survives_its_file(tmp_path, gpu):
+    profile = small_profile(gpu=gpu)
+    profile.write(tmp_path / "profile.json")
+    document = json.loads((tmp_path / "profile.json").read_text())
+    again = Profile.from_plain(document, "profile.json")
+    assert again.to_plain() == profile.to_plain()
+    assert (document["steps"], document["schema"]) == (2, 1)
+    assert again.ops[0].seconds.dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"schema": 2}, "no Fathom profile of schema 1"),
+        ({"ops": [{"type": "Add"}]}, "damaged"),
+        ({"step_seconds": ["soon"]}, "damaged"),
+        ({"step_seconds": [-1.0, 1.0]}, "damaged"),
+        ({"step_seconds": [1.0]}, "differ in their steps"),
+        ({"step_seconds": [], "outside_seconds": [], "ops": []}, "damaged"),
+    ],
+)
+def test_a_damaged_profile_is_refused_in_one_line(change, reason):
+    document = small_profile().to_plain() | change
+    with pytest.raises(FathomError, match=reason) as error:
+        Profile.from_plain(document, "a.json")
+    assert "a.json" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_profile_with_a_missing_field_is_refused():
+    document = small_profile().to_plain()
+    del document["device"]
+    with pytest.raises(FathomError, match="device"):
+        Profile.from_plain(document, "a.json")

@@ -1,0 +1,175 @@
+import csv
+import gzip
+import itertools
+import json
+from collections import Counter
+
+import pytest
+from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+from fathom import Autoenc
+from fathom.__main__ import main
+from fathom.characterize.profiles import Profile
+from fathom.characterize.profiling import profile_model
+
+SMALL = {"batch_size": 10, "hidden_units": 30}
+STEPS = 4
+
+
+@pytest.fixture(scope="module")
+def profiled(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("profile")
+    model = Autoenc("/cpu:0", SMALL)
+    model.setup()
+    profile, place = profile_model(model, STEPS, folder)
+    return profile, place, folder / "trace.xplane.pb"
+
+
+def test_every_step_is_timed_with_and_without_the_profiler(profiled):
+    profile, _, _ = profiled
+    assert (profile.workload, profile.mode, profile.batch_size) == ("autoenc", "train", 10)
+    assert profile.steps == len(profile.unprofiled_step_seconds) == STEPS
+    assert profile.op_seconds <= profile.step_seconds.sum() * profile.threads
+    assert 0 < profile.outside_share < 1
+    assert (profile.outside_seconds < profile.step_seconds).all()
+
+
+def test_every_op_has_a_layer_or_a_role(profiled):
+    profile, _, _ = profiled
+    layers = {op.layer for op in profile.ops}
+    assert "unknown" not in layers
+    assert {"encoder_hidden", "decoder_logits", "loss", "optimizer"} <= layers
+    assert {op.phase for op in profile.ops} == {"forward", "backward", "optimizer"}
+
+
+def test_each_layer_is_met_in_both_directions_and_each_variable_is_updated_once(profiled):
+    profile, _, _ = profiled
+    for layer in ("encoder_hidden", "encoder_gaussian", "decoder_hidden", "decoder_logits"):
+        phases = {op.phase for op in profile.ops if op.layer == layer}
+        assert {"forward", "backward"} <= phases
+    (adam,) = [op for op in profile.ops if op.type == "ResourceApplyAdam"]
+    assert (adam.count, adam.layer, adam.phase) == (8, "optimizer", "optimizer")
+
+
+def test_the_cost_of_each_layer_is_told(profiled):
+    profile, _, _ = profiled
+    layers = {layer["name"]: layer for layer in profile.cost["layers"]}
+    assert layers["decoder_logits"]["macs"] == 30 * 784
+
+
+def test_an_independent_count_of_the_trace_finds_the_same(profiled):
+    profile, _, path = profiled
+    theirs, count = recount(path)
+    ours = Counter()
+    for op in profile.ops:
+        ours[op.type] += op.seconds.sum()
+    assert dict(ours) == pytest.approx(theirs, abs=1e-8)
+    assert sum(op.count for op in profile.ops) * STEPS == pytest.approx(count)
+
+
+def recount(path):
+    """Returns op seconds by type and the number of ops of all steps but the first.
+
+    Between two neighbouring starts or ends of events the innermost open op is the one that runs.
+    """
+    space = xplane_pb2.XSpace.FromString(path.read_bytes())
+    (host,) = [plane for plane in space.planes if plane.name == "/host:CPU"]
+    labels = {key: metadata.name for key, metadata in host.event_metadata.items()}
+    spans = [
+        (thread, labels[event.metadata_id], line.timestamp_ns * 1000 + event.offset_ps, event)
+        for thread, line in enumerate(host.lines)
+        for event in line.events
+    ]
+    marks = sorted(start for _, label, start, _ in spans if label == "fathom_step")
+    ops = [
+        (thread, label.split(":")[1], start, start + event.duration_ps)
+        for thread, label, start, event in spans
+        if label.count(":") == 1 and " " not in label and start > marks[1]
+    ]
+    seconds = Counter(dict.fromkeys((op_type for _, op_type, _, _ in ops), 0.0))
+    for thread in {op[0] for op in ops}:
+        mine = [op for op in ops if op[0] == thread]
+        times = sorted({time for op in mine for time in op[2:]})
+        for begin, end in itertools.pairwise(times):
+            running = [op for op in mine if op[2] <= begin and op[3] >= end]
+            if running:
+                seconds[max(running, key=lambda op: op[2])[1]] += (end - begin) * 1e-12
+    return dict(seconds), len(ops)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    out = tmp_path_factory.mktemp("out") / "new" / "folder"
+    options = ["--steps=3", "--batch-size=5", "--set", "hidden_units=20", "--device=cpu"]
+    with pytest.raises(SystemExit) as end:
+        main(["profile", "autoenc", *options, "--out", str(out)])
+    assert end.value.code == 0
+    return out
+
+
+def test_the_command_writes_the_profile_its_tables_and_the_trace(folder):
+    profile = Profile.from_plain(json.loads((folder / "profile.json").read_text()), "profile.json")
+    assert (profile.steps, profile.batch_size) == (3, 5)
+    with (folder / "ops.csv").open() as file:
+        ops = list(csv.DictReader(file))
+    assert sum(float(row["share"]) for row in ops) == pytest.approx(1)
+    assert float(ops[-1]["cumulative_share"]) == pytest.approx(1)
+    assert {"MatMul", "ApplyAdam"} <= {row["type"] for row in ops}
+    with (folder / "layers.csv").open() as file:
+        layers = list(csv.DictReader(file))
+    assert sum(float(row["share"]) for row in layers) == pytest.approx(1)
+    assert (folder / "plugins/profile/fathom/trace.xplane.pb").resolve() == (
+        folder / "trace.xplane.pb"
+    ).resolve()
+
+
+def test_the_trace_for_perfetto_has_named_tracks_of_nested_events(folder):
+    with gzip.open(folder / "trace.json.gz") as file:
+        events = json.load(file)["traceEvents"]
+    names = {event["args"]["name"] for event in events if event["ph"] == "M"}
+    assert "/host:CPU" in names
+    slices = [event for event in events if event["ph"] == "X"]
+    ops = [event for event in slices if "args" in event]
+    assert {"encoder_hidden", "optimizer"} <= {op["args"]["layer"] for op in ops}
+    assert "MatMul" in {op["args"]["paper_type"] for op in ops}
+    assert sum(event["name"] == "fathom_step" for event in slices) == 4
+    assert all(event["dur"] > 0 for event in slices)
+
+
+def test_a_table_for_a_person_is_printed(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["profile", "autoenc", "--infer", "--steps=2", "--batch-size=5", "--device=cpu"])
+    assert end.value.code == 0
+    output = capsys.readouterr().out
+    for words in ("with the profiler", "outside ops", "B Matrix Operations", "decoder_logits"):
+        assert words in output
+    assert "backward" not in output
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--steps=0"], "--steps must be at least 1"),
+        (["--device=gpu:7"], "gpu:7 is not there"),
+        (["--set", "hidden_units"], "NAME=VALUE"),
+        (["--set", "hiden_units=3"], "did you mean hidden_units"),
+        (["--out=/proc/nowhere"], "cannot make"),
+    ],
+)
+def test_a_wrong_option_is_one_line(capsys, options, reason):
+    with pytest.raises(SystemExit) as end:
+        main(["profile", "autoenc", *options])
+    assert end.value.code == 2
+    error = capsys.readouterr().err
+    assert reason in error
+    assert error.count("\n") == 1
+
+
+def test_a_step_that_xla_compiles_is_profiled_op_by_op_with_its_time_beside(capsys, monkeypatch):
+    monkeypatch.setattr(Autoenc, "default_xla", "step")
+    with pytest.raises(SystemExit) as end:
+        main(["profile", "autoenc", "--steps=2", "--batch-size=5", "--device=cpu"])
+    assert end.value.code == 0
+    output = capsys.readouterr().out
+    assert "MatMul" in output
+    assert "compiled by XLA: median" in output

@@ -1,0 +1,249 @@
+import argparse
+import json
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from unittest import mock
+
+import pytest
+import synthetic_folder
+from rich.console import Console
+from synthetic_folder import op, paper_profile, profile, run, suite
+
+from fathom.characterize import Folder, report
+from fathom.characterize.texts import TEXTS
+from fathom.errors import FathomError
+
+
+def write_report(path, runs):
+    """Writes a folder of these runs and its report; returns where the report is."""
+    folder = synthetic_folder.write(path / "folder", runs)
+    report.write(Folder.read(folder), path / "report")
+    return path / "report"
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """The report of two workloads, measured in every way that a CPU allows."""
+    return write_report(tmp_path_factory.mktemp("small"), suite(["memnet", "vgg"]))
+
+
+class Page(HTMLParser):
+    """Checks that tags are closed in order, and collects texts, links and pictures."""
+
+    VOID = ("meta", "img", "br")
+
+    def __init__(self, html):
+        super().__init__()
+        self.open, self.text, self.links, self.pictures, self.tags = [], "", [], [], set()
+        self.feed(html)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        self.tags.add(tag)
+        self.links += [attributes["href"]] if tag == "a" else []
+        self.pictures += [attributes["src"]] if tag == "img" else []
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data if self.open[-1:] != ["style"] else ""
+
+
+def page(out):
+    return Page((out / "report.html").read_text())
+
+
+def test_the_page_needs_nothing_from_elsewhere(small):
+    shown = page(small)
+    assert len(shown.pictures) == 12  # all analyses but that of the GPU
+    assert all(source.startswith("data:image/svg+xml;base64,") for source in shown.pictures)
+    assert not shown.tags & {"script", "link", "iframe"}
+
+
+def test_every_analysis_has_a_section(small):
+    assert all(f"{key}: {text.title}" in page(small).text for key, text in TEXTS.items())
+
+
+def test_every_link_leads_somewhere(small):
+    html = (small / "report.html").read_text()
+    for link in page(small).links:
+        if link.startswith("#"):
+            assert f'id="{link[1:]}"' in html
+        else:
+            assert (small / link).stat().st_size
+
+
+def test_every_figure_comes_as_png_and_svg_with_its_csv(small):
+    stems = {path.stem for path in (small / "figures").iterdir()}
+    assert stems == {name.lower().replace("-", "_") for name in TEXTS} - {"m_gpu"}
+    for stem in stems:
+        assert (small / "figures" / f"{stem}.png").read_bytes().startswith(b"\x89PNG")
+        assert "<svg" in (small / "figures" / f"{stem}.svg").read_text()
+        header, *rows = (small / "figures" / f"{stem}.csv").read_text().splitlines()
+        assert rows
+        assert "," in header
+
+
+def test_what_was_not_measured_is_named(small):
+    text = page(small).text
+    assert "seq2seq, speech, autoenc, residual, alexnet, deepq: not measured" in text
+    assert "GPU: no runs on one in this folder" in text
+    assert "no profile was taken on a GPU" in text
+    assert "0.4298" in (small / "tables" / "m_gpu_paper.csv").read_text()  # the paper's stay
+
+
+def test_the_machine_is_described(small):
+    assert "Test CPU" in page(small).text
+    machine = (small / "tables" / "machine.csv").read_text()
+    assert "large matrix product on 4 threads,400.0 GFLOP/s" in machine
+    assert "memory,8.0 GiB" in machine
+
+
+def test_written_twice_a_report_is_the_same(tmp_path):
+    folder = synthetic_folder.write(tmp_path / "folder", [run("vgg", profile=paper_profile("vgg"))])
+    first, second = tmp_path / "first", tmp_path / "second"
+    report.write(Folder.read(folder), first)
+    report.write(Folder.read(folder), second)
+    files = sorted(path.relative_to(first) for path in first.rglob("*") if path.is_file())
+    assert files == sorted(p.relative_to(second) for p in second.rglob("*") if p.is_file())
+    for name in files:
+        assert (first / name).read_bytes() == (second / name).read_bytes()
+
+
+def test_one_timing_run_makes_a_report_with_gaps(tmp_path):
+    out = write_report(tmp_path, [run("deepq")])
+    text = page(out).text
+    assert "it takes two workloads" in text
+    assert "it takes runs on one core and on more" in text
+    assert "deepq infer on the CPU: not measured" in text
+    assert {path.stem for path in (out / "figures").iterdir()} == {"f5", "m_sections", "cost"}
+
+
+def test_a_failed_run_is_named_with_its_reason(tmp_path):
+    reason = "out of memory <here>"
+    failed = [run(name, status="failed", reason=reason) for name in ("vgg", "speech")]
+    out = write_report(tmp_path, [run("deepq"), *failed])
+    text = page(out).text
+    assert f"vgg: failed ({reason})" in text
+    assert "<here>" not in (out / "report.html").read_text()
+    assert "speech" in (out / "tables" / "failed.csv").read_text()
+
+
+def test_runs_that_all_failed_make_a_report_without_figures(tmp_path):
+    out = write_report(tmp_path, [run(status="failed", reason="no such data")])
+    assert not list((out / "figures").iterdir())
+    assert "autoenc: failed (no such data)" in page(out).text
+
+
+def test_what_an_earlier_report_drew_does_not_outlive_its_data(tmp_path):
+    folder = synthetic_folder.write(tmp_path / "folder", [run("deepq")])
+    out = tmp_path / "report"
+    (out / "figures").mkdir(parents=True)
+    stale = [out / "figures" / name for name in ("f1.png", "f1_old.csv")]
+    foreign = out / "figures" / "f10.png"
+    for path in (*stale, foreign):
+        path.write_text("old")
+    report.write(Folder.read(folder), out)
+    assert not any(path.exists() for path in stale)
+    assert foreign.exists()
+
+
+def test_an_op_type_without_a_class_is_listed_at_the_end(tmp_path):
+    ops = [op("MatMul", [3.0] * 5), op("StrangeOp", [1.0] * 5)]
+    out = write_report(tmp_path, [run(profile=profile(ops))])
+    assert "StrangeOp,0.25," in (out / "tables" / "op_types_without_a_class.csv").read_text()
+    text = page(out).text
+    assert text.rindex("StrangeOp") > text.rindex("Op types without a class")
+
+
+def test_a_profile_far_from_the_paper_is_explained_op_by_op(tmp_path):
+    ops = [op("MatMul", [3.0] * 5), op("Mul", [1.0] * 5)]
+    out = write_report(tmp_path, [run("seq2seq", profile=profile(ops, "seq2seq"))])
+    rows = (out / "tables" / "f3_differences_seq2seq.csv").read_text()
+    assert "no such op runs in this step" in rows  # the paper's Tile
+    assert "differences seq2seq" in page(out).text
+
+
+def test_a_batch_size_that_is_not_the_workloads_own_is_said(tmp_path):
+    runs = [run("vgg", profile=paper_profile("vgg"), batch_size=4)]
+    assert (
+        "own batch size, on which shares depend: vgg 4." in page(write_report(tmp_path, runs)).text
+    )
+
+
+def test_the_profile_on_the_fewest_threads_is_the_one_analysed(tmp_path):
+    many = run("vgg", ("threads",), profile=paper_profile("vgg", threads=4))
+    one = run("vgg", ("threads",), profile=paper_profile("vgg", threads=1))
+    out = write_report(tmp_path, [many, one])
+    header, row = (out / "figures" / "v_a.csv").read_text().splitlines()
+    assert row.split(",")[header.split(",").index("threads")] == "1"
+
+
+def test_warm_up_runs_and_profiles_are_no_timing_runs(tmp_path):
+    warmup = run("vgg", ("warmup",), repeat=-1, wall_s=100.0)
+    repeats = [run("vgg", ("repeats",), repeat=i, wall_s=10.0 + i) for i in (1, 2)]
+    out = write_report(tmp_path, [warmup, *repeats])
+    assert len((out / "figures" / "m_var.csv").read_text().splitlines()) == 3
+
+
+def test_the_command_says_where_the_report_is_and_what_is_missing(tmp_path, capsys):
+    folder = synthetic_folder.write(tmp_path / "folder", [run("deepq")])
+    report.run(argparse.Namespace(directory=folder, out=None), Console(width=300))
+    shown = capsys.readouterr().out
+    assert "F1: nothing to show" in shown
+    assert f"written to {folder / 'report'}" in shown
+    assert (folder / "report" / "report.html").exists()
+
+
+def test_an_empty_folder_is_refused(tmp_path):
+    with pytest.raises(FathomError, match=r"machine\.json"):
+        report.run(argparse.Namespace(directory=tmp_path, out=None), mock.Mock())
+
+
+def test_a_result_of_another_schema_is_refused(tmp_path):
+    folder = synthetic_folder.write(tmp_path, [run("vgg")])
+    (path,) = (folder / "runs").iterdir()
+    document = json.loads(path.read_text())
+    document["result"]["schema"] = 99
+    path.write_text(json.dumps(document))
+    with pytest.raises(FathomError, match="holds no result of schema 1"):
+        report.write(Folder.read(folder), tmp_path / "report")
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
+    folder = synthetic_folder.write(tmp_path / "folder", [run("vgg")])
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FathomError, match="cannot write to"):
+        report.write(Folder.read(folder), tmp_path / "file" / "report")
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+def test_a_browser_shows_every_picture_within_the_page(small, tmp_path):
+    check = """<script>
+    window.addEventListener("load", () => {
+        const images = [...document.images];
+        const broken = images.filter(image => !(image.complete && image.naturalWidth)).length;
+        const cut = images.filter(image => image.clientWidth > document.body.clientWidth).length;
+        const wide = document.documentElement.scrollWidth > window.innerWidth;
+        document.title = `${images.length} shown, ${broken} broken, ${cut} cut, wide: ${wide}`;
+    });
+    </script>"""
+    probe = tmp_path / "probe.html"
+    html = (small / "report.html").read_text()
+    probe.write_text(html.replace("</body>", f"{check}</body>"))
+    browser = subprocess.run(
+        [
+            *("chromium", "--headless", "--no-sandbox", "--disable-gpu"),
+            *(f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1200,900"),
+            *("--virtual-time-budget=10000", "--dump-dom", probe.as_uri()),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "<title>12 shown, 0 broken, 0 cut, wide: false</title>" in browser.stdout

@@ -1,0 +1,238 @@
+import dataclasses
+import json
+import os
+import sys
+
+import pytest
+from rich.console import Console
+
+from fathom.__main__ import main
+from fathom.characterize import folder, request, runner
+from fathom.characterize.plan import Planned
+from fathom.errors import FathomError
+
+PLANNED = Planned(
+    id="autoenc-train-cpu0-timing",
+    kind="timing",
+    purpose=("modes",),
+    workload="autoenc",
+    mode="train",
+    device="/cpu:0",
+    threads=None,
+    cores=1,
+    repeat=0,
+    precision="float32",
+    batch_size=None,
+    argv=(),
+)
+WRITE = """
+import json, os, pathlib, sys
+file = sys.argv[1].partition("=")[2]
+cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+pathlib.Path(file).write_text(json.dumps({"schema": 1, "environment": {}, "cores": cores}))
+"""
+
+
+def program(code, **changes):
+    """Returns a planned run of a small program in the place of a workload."""
+    return dataclasses.replace(PLANNED, argv=("python", "-c", code), **changes)
+
+
+@pytest.fixture
+def out(tmp_path):
+    return runner._output(tmp_path / "out")
+
+
+@pytest.fixture
+def screen():
+    return Console(file=sys.stdout, width=200)
+
+
+def test_a_run_keeps_the_result_and_the_time_from_outside(out):
+    run = runner.make_run(program("import time; time.sleep(0.2)" + WRITE), out)
+    assert (run.status, run.reason, run.profile) == ("done", None, None)
+    assert run.result["schema"] == 1
+    assert 0.2 < run.wall_s < 60
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no CPU affinity here")
+def test_a_run_is_restricted_to_its_cores_and_we_are_not(out):
+    before = os.sched_getaffinity(0)
+    assert runner.make_run(program(WRITE, cores=1), out).result["cores"] == 1
+    assert os.sched_getaffinity(0) == before
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("import sys; print('one'); sys.exit('no such data')", "exit code 1: no such data"),
+        ("raise ValueError('a bug')", "exit code 1: ValueError: a bug"),
+        ("raise SystemExit(3)", "exit code 3: it printed nothing"),
+        ("import os; os.kill(os.getpid(), 9)", "killed by signal 9 (Killed)"),
+        ("pass", "exit code 0: it printed nothing"),
+    ],
+)
+def test_a_failed_run_is_recorded_with_its_reason(out, code, reason):
+    run = runner.make_run(program(code), out)
+    assert (run.status, run.reason, run.result) == ("failed", reason, None)
+    run.write(out)
+    assert folder.read_runs(out)[run.id].reason == reason
+
+
+def test_after_a_failure_the_others_go_on(out, screen):
+    planned = [program("raise SystemExit(3)", id="a"), program(WRITE, id="b")]
+    assert runner._make(planned, {}, None, out, screen) == 0
+    assert {k: r.status for k, r in folder.read_runs(out).items()} == {"a": "failed", "b": "done"}
+
+
+def test_an_interrupted_characterization_goes_on_with_what_is_left(out, screen, monkeypatch):
+    planned = [program(WRITE, id=name) for name in "abc"]
+    made = []
+    make_run = runner.make_run
+
+    def interrupted(each, folder):
+        if each.id == "b" and "b" not in made:
+            made.append("b")
+            raise KeyboardInterrupt
+        made.append(each.id)
+        return make_run(each, folder)
+
+    monkeypatch.setattr(runner, "make_run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        runner._make(planned, {}, None, out, screen)
+    before = runner._done_before(planned, out)
+    assert list(before) == ["a"]
+    left = [each for each in planned if each.id not in before]
+    runner._make(left, before, None, out, screen)
+    assert made == ["a", "b", "b", "c"]
+    assert list(folder.read_runs(out)) == ["a", "b", "c"]
+
+
+def test_a_spent_budget_begins_no_run(out, screen):
+    planned = [program(WRITE, id="a"), program(WRITE, id="b")]
+    assert runner._make(planned, {}, 1e-9, out, screen) == 2
+    assert folder.read_runs(out) == {}
+
+
+def test_the_time_left_is_told_from_the_runs_that_are_most_alike():
+    done = [
+        runner.Run(
+            **vars(program("", id=str(i), workload=workload)),
+            status="done",
+            reason=None,
+            wall_s=seconds,
+            result={},
+            profile=None,
+        )
+        for i, (workload, seconds) in enumerate([("vgg", 300), ("autoenc", 60)])
+    ]
+    left = [program("", workload="autoenc")] * 2 + [program("", workload="alexnet")]
+    assert runner._time_left(left, done) == "3 left, about 5 min"
+    assert runner._time_left(left, []) == "3 left"
+    assert runner._time_left([], done) == "nothing left"
+
+
+def test_a_run_that_serves_a_new_set_is_not_made_again(out):
+    planned = program(WRITE)
+    runner.make_run(planned, out).write(out)
+    wider = dataclasses.replace(planned, purpose=("modes", "repeats"))
+    runner._done_before([wider], out)
+    assert folder.read_runs(out)[planned.id].purpose == ("modes", "repeats")
+
+
+def test_a_folder_of_other_settings_is_refused(out):
+    runner.make_run(program(WRITE), out).write(out)
+    with pytest.raises(FathomError, match="measure into another --out"):
+        runner._done_before([program(WRITE + "# other")], out)
+
+
+def characterize(out, *options):
+    with pytest.raises(SystemExit) as end:
+        main(["characterize", f"--out={out}", *options])
+    return end.value.code
+
+
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [
+        ("--workloads=alexnet,vgh", "did you mean vgg"),
+        ("--modes=training", "did you mean train"),
+        ("--threads=1,two", "--threads takes whole numbers"),
+        ("--threads=0", "--threads takes whole numbers"),
+        ("--steps=0", "--steps must be at least 1"),
+        ("--repeats=-1", "--repeats must be at least 0"),
+        ("--budget=0", "--budget is in minutes"),
+    ],
+)
+def test_a_wrong_option_is_one_line_before_anything_is_measured(tmp_path, capsys, option, reason):
+    assert characterize(tmp_path / "out", option) == 2
+    error = capsys.readouterr().err
+    assert reason in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_characterization_runs_in_processes_of_its_own(tmp_path, capsys):
+    options = ["--workloads=autoenc", "--modes=infer", "--devices=cpu", "--threads=1"]
+    options += ["--steps=2", "--batch-size=5"]
+    assert characterize(tmp_path / "out", *options) == 0
+    assert "2 runs, 0 of them done before" in capsys.readouterr().out
+    result = folder.Folder.read(tmp_path / "out")
+    assert {run.id: run.status for run in result.runs} == {
+        "autoenc-infer-cpu0-profile-threads1": "done",
+        "autoenc-infer-cpu0-timing": "done",
+    }
+    assert set(result.machine["gemm_flops_per_second"]) >= {"1"}
+    (profile,) = result.select("profile")
+    assert profile.profile.threads == 1
+    assert (tmp_path / "out" / "traces" / f"{profile.id}.xplane.pb").exists()
+    (timing,) = result.select("modes")
+    assert timing.result["mode"] == "infer"
+    assert timing.wall_s > timing.result["sections"]["run"]
+    assert str(tmp_path) not in json.dumps(timing.argv)
+
+
+@pytest.fixture
+def two_cores(monkeypatch):
+    """Pretends a machine of two cores, which takes no time to measure."""
+    found = {"environment": {"cores_available": 2}, "gpus": 0, "gemm_flops_per_second": 1e11}
+    monkeypatch.setattr(request, "_machine", lambda *_: found)
+    monkeypatch.setattr(runner, "_make", lambda *_: 0)
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_more_threads_than_cores_are_allowed_and_said(tmp_path, capsys):
+    assert characterize(tmp_path / "out", "--workloads=autoenc", "--threads=1,99") == 0
+    assert "more threads than the 2 cores of this machine: 99" in capsys.readouterr().out
+    assert set(folder.read_machine(tmp_path / "out")["gemm_flops_per_second"]) == {"1", "2", "99"}
+
+
+@pytest.mark.usefixtures("two_cores")
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [("--devices=gpu", "device gpu is not there"), ("--devices=tpu", "unknown device 'tpu'")],
+)
+def test_a_device_that_is_not_there_is_one_line(tmp_path, capsys, option, reason):
+    assert characterize(tmp_path / "out", "--workloads=autoenc", option) == 2
+    error = capsys.readouterr().err
+    assert reason in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_a_machine_that_is_not_the_folders_is_refused(tmp_path, capsys):
+    (tmp_path / "out").mkdir()
+    machine = {"schema": 1, "environment": {"cpu_model": "6502"}, "gemm_flops_per_second": {}}
+    (tmp_path / "out" / "machine.json").write_text(json.dumps(machine))
+    assert characterize(tmp_path / "out", "--workloads=autoenc") == 2
+    assert "another machine" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_an_interruption_says_how_to_go_on(tmp_path, capsys, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runner, "_make", interrupt)
+    assert characterize(tmp_path / "out", "--workloads=autoenc") == 130
+    assert "the same command goes on" in capsys.readouterr().out
