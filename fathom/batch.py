@@ -5,10 +5,11 @@ import json
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from rich.console import Console
 from rich.table import Table
@@ -18,6 +19,9 @@ from fathom.errors import FathomError
 from fathom.options import unknown_option
 from fathom.terminal import Parser, console, run_command
 
+if TYPE_CHECKING:
+    from fathom.characterize import Profile
+
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs the batch and exits: 0 when every run succeeded, 1 when one failed, 2 on bad use."""
@@ -26,6 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument("--device", metavar="D", help="cpu, gpu or gpu:N; default: a GPU if any")
     parser.add_argument("--steps", type=int, default=10, metavar="N", help="steps a run")
     parser.add_argument("--batch-size", type=int, metavar="B", help="default: each paper's")
+    parser.add_argument(
+        "--profile", action="store_true", help="profile the runs too, and name their heaviest ops"
+    )
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: results/<date and time>")
     chosen = parser.parse_args(arguments)
     run_command("runtest.sh", lambda: _run(chosen))
@@ -45,26 +52,47 @@ def _run(chosen: argparse.Namespace) -> None:
         raise FathomError(f"cannot make {out}: {error.strerror}") from error
     screen = console()
     runs = [(name, mode) for name in names for mode in ("train", "infer")]
-    rows = []
+    rows, profiles = [], []
     for number, (name, mode) in enumerate(runs, 1):
         screen.print(f"[{number}/{len(runs)}] {name} --{mode}: ", end="")
         started = time.perf_counter()
-        result = _run_one(name, mode, chosen, out)
-        state = "failed" if isinstance(result, str) else "done"
-        screen.print(f"{state} in {time.perf_counter() - started:.1f} s")
-        rows.append((name, mode, result))
+        rows.append((name, mode, _run_one(name, mode, chosen, out)))
+        if chosen.profile:
+            profiles.append((name, mode, _profile_one(name, mode, chosen, out)))
+        failed = any(isinstance(done[-1][2], str) for done in (rows, profiles) if done)
+        seconds = time.perf_counter() - started
+        screen.print(f"{'failed' if failed else 'done'} in {seconds:.1f} s")
     _print_table(rows, screen)
+    if chosen.profile:
+        _print_profiles(profiles, screen)
     screen.print(f"results and logs: {out}")
-    if any(isinstance(result, str) for _, _, result in rows):
+    if any(isinstance(result, str) for _, _, result in rows + profiles):
         sys.exit(1)
 
 
 def _run_one(name: str, mode: str, chosen: argparse.Namespace, out: Path) -> dict[str, Any] | str:
     """Runs one workload; returns its result document, or the last line that it printed."""
-    document, log = out / f"{name}-{mode}.json", out / f"{name}-{mode}.log"
+    document = out / f"{name}-{mode}.json"
     document.unlink(missing_ok=True)
-    command = [sys.executable, "-m", f"fathom.{name}", f"--{mode}", f"--json={document}"]
-    command += [f"--steps={chosen.steps}"]
+    command = ["-m", f"fathom.{name}", f"--{mode}", f"--json={document}"]
+    failure = _execute(command, chosen, out / f"{name}-{mode}.log")
+    return failure or json.loads(document.read_text())
+
+
+def _profile_one(name: str, mode: str, chosen: argparse.Namespace, out: Path) -> "Profile | str":
+    """Profiles one workload; returns its profile, or the last line that it printed."""
+    from fathom.characterize import Profile
+
+    folder = out / f"{name}-{mode}-profile"
+    command = ["-m", "fathom", "profile", name, f"--{mode}", f"--out={folder}"]
+    failure = _execute(command, chosen, out / f"{name}-{mode}-profile.log")
+    document = folder / "profile.json"
+    return failure or Profile.from_plain(json.loads(document.read_text()), str(document))
+
+
+def _execute(command: list[str], chosen: argparse.Namespace, log: Path) -> str | None:
+    """Runs Python on a command with the chosen options; returns what went wrong, if it did."""
+    command = [sys.executable, *command, f"--steps={chosen.steps}"]
     command += [f"--device={chosen.device}"] if chosen.device else []
     command += [f"--batch-size={chosen.batch_size}"] if chosen.batch_size else []
     with log.open("w") as file:
@@ -72,7 +100,7 @@ def _run_one(name: str, mode: str, chosen: argparse.Namespace, out: Path) -> dic
             command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT
         ).returncode
     if code == 0:
-        return json.loads(document.read_text())
+        return None
     lines = log.read_text().splitlines()
     return f"exit code {code}: {lines[-1] if lines else 'it printed nothing'}"
 
@@ -104,6 +132,24 @@ def _print_table(rows: list[tuple[str, str, dict[str, Any] | str]], screen: Cons
     screen.print(table)
     for line in failures:
         screen.print(line)
+
+
+def _print_profiles(profiles: list[tuple[str, str, "Profile | str"]], screen: Console) -> None:
+    from fathom.characterize import ops
+
+    table = Table(box=None, header_style="bold")
+    for title in ("workload", "mode", "heaviest op types, by the paper's names", "outside ops"):
+        table.add_column(title)
+    for name, mode, profile in profiles:
+        if isinstance(profile, str):
+            table.add_row(name, mode, f"not profiled: {profile}", "")
+            continue
+        shares: Counter[str] = Counter()
+        for (op_type,), seconds in profile.seconds_by("type").items():
+            shares[ops.paper_type(op_type)] += seconds / profile.op_seconds * profile.steps
+        heaviest = ", ".join(f"{kind} {share:.0%}" for kind, share in shares.most_common(5))
+        table.add_row(name, mode, heaviest, f"{profile.outside_share:.1%}")
+    screen.print(table)
 
 
 if __name__ == "__main__":
