@@ -1,0 +1,187 @@
+"""Mel-frequency cepstra: what the network sees of a recording.
+
+Graves, Fernandez, Gomez and Schmidhuber 2006, section 5.1: 12 cepstral coefficients of 26
+filter-bank channels and the logarithm of the energy, of windows of 10 ms every 5 ms, and the first
+derivatives of all: 26 values a frame. What they leave open is as in HTK, which they used.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+import numpy as np
+import tensorflow as tf
+
+from fathom.data.files import cache_directory, whole_file
+from fathom.errors import FathomError
+from fathom.speech.audio import Audio, decode
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How features are computed. A change makes cached ones anew."""
+
+    rate: int = 16_000  # samples a second; others are resampled
+    window: int = 160  # samples: 10 ms
+    hop: int = 80  # samples: 5 ms
+    fft: int = 512  # samples, zeros after the window
+    channels: int = 26  # of the mel filter bank
+    lowest: float = 0.0  # Hz, where the filter bank begins; it ends at half the rate
+    coefficients: int = 12  # cepstral ones, from the first on: the zeroth is left out
+    emphasis: float = 0.97  # HTK's PREEMCOEF
+    delta: int = 2  # frames on each side of a derivative's; HTK's DELTAWINDOW
+    floor: float = 1e-8  # of energies: about the rounding of 16-bit samples
+
+    @property
+    def size(self) -> int:
+        """Number of values a frame."""
+        return 2 * (self.coefficients + 1)
+
+    def frames(self, samples: int) -> int:
+        """Returns the number of whole windows in a recording."""
+        return max(0, 1 + (samples - self.window) // self.hop)
+
+
+SETTINGS = Settings()
+
+
+def compute(samples: tf.Tensor, settings: Settings = SETTINGS) -> tf.Tensor:
+    """Computes the features of a recording.
+
+    Args:
+        samples: float32 [n], from -1 to 1, at ``settings.rate``, one window at least.
+        settings: how.
+
+    Returns:
+        float32 [frames, 26]: 12 cepstral coefficients, the log energy, and their derivatives.
+    """
+    frames = tf.signal.frame(samples, settings.window, settings.hop)
+    energy = tf.reduce_sum(frames**2, axis=1, keepdims=True)
+    # HTK emphasises within each frame; the sample before the first is taken to be its equal.
+    before = tf.concat([frames[:, :1], frames[:, :-1]], axis=1)
+    emphasised = frames - settings.emphasis * before
+    windowed = emphasised * tf.signal.hamming_window(settings.window, periodic=False)
+    power = tf.abs(tf.signal.rfft(windowed, [settings.fft])) ** 2
+    filters = tf.signal.linear_to_mel_weight_matrix(
+        settings.channels,
+        settings.fft // 2 + 1,
+        settings.rate,
+        settings.lowest,
+        settings.rate / 2,
+    )
+    log_mel = tf.math.log(tf.maximum(power @ filters, settings.floor))
+    cepstra = tf.signal.mfccs_from_log_mel_spectrograms(log_mel)[:, 1 : settings.coefficients + 1]
+    static = tf.concat([cepstra, tf.math.log(tf.maximum(energy, settings.floor))], axis=1)
+    return tf.concat([static, _derivatives(static, settings.delta)], axis=1)
+
+
+def _derivatives(values: tf.Tensor, reach: int) -> tf.Tensor:
+    """Returns the slope of a line through each frame and ``reach`` neighbours on each side.
+
+    At the ends the first and the last frame are repeated.
+    """
+    count = tf.shape(values)[0]
+    padded = tf.concat(
+        [tf.repeat(values[:1], reach, 0), values, tf.repeat(values[-1:], reach, 0)], axis=0
+    )
+    slopes = [
+        step * (padded[reach + step :][:count] - padded[reach - step :][:count])
+        for step in range(1, reach + 1)
+    ]
+    return tf.add_n(slopes) / (2 * sum(step**2 for step in range(1, reach + 1)))
+
+
+@dataclass(frozen=True, eq=False)
+class Recordings:
+    """The features of many files, one after the other.
+
+    Attributes:
+        values: float32 [sum of frames, 26].
+        frames: int32 [files]; 0 for a file that cannot be used.
+        samples: int64 [files], before resampling.
+        reasons: why a file cannot be used, else empty.
+    """
+
+    values: np.ndarray
+    frames: np.ndarray
+    samples: np.ndarray
+    reasons: tuple[str, ...]
+
+
+def of_files(paths: Sequence[Path], settings: Settings = SETTINGS) -> Recordings:
+    """Returns the features of sound files, from the cache where they were computed before.
+
+    They are kept in an HDF5 file whose name is a digest of the settings and of all the files'
+    paths and bytes.
+
+    Raises:
+        FathomError: the cache cannot be written.
+    """
+    digest = hashlib.sha256(repr(settings).encode())
+    for path in paths:
+        digest.update(f"\n{path} {_digest(path)}".encode())
+    cached = cache_directory() / "features" / f"{digest.hexdigest()[:32]}.h5"
+    if not cached.exists():
+        recordings = _compute_all(paths, settings)
+        try:
+            cached.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FathomError(f"cannot write {cached.parent}: {error.strerror}") from error
+        with whole_file(cached) as temporary, h5py.File(temporary, "w") as file:
+            for name in ("values", "frames", "samples"):
+                file[name] = getattr(recordings, name)
+            file.create_dataset("reasons", data=recordings.reasons, dtype=h5py.string_dtype())
+        return recordings
+    try:
+        with h5py.File(cached) as file:
+            stored = {name: file[name][()] for name in ("values", "frames", "samples")}
+            return Recordings(**stored, reasons=tuple(file["reasons"].asstr()[()]))
+    except (OSError, KeyError) as error:
+        raise FathomError(f"{cached} is damaged: remove it") from error
+
+
+def _digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        return str(error.strerror)  # and reading it for its samples says the rest
+
+
+def _compute_all(paths: Sequence[Path], settings: Settings) -> Recordings:
+    function = tf.function(
+        lambda samples: compute(samples, settings),
+        input_signature=[tf.TensorSpec([None], tf.float32)],
+        autograph=False,
+    )
+    values, frames, samples, reasons = [np.empty((0, settings.size), np.float32)], [], [], []
+    for path in paths:
+        try:
+            audio = _read(path)
+            wave = audio.resampled(settings.rate)
+            if not settings.frames(len(wave)):
+                raise FathomError(f"{path} is shorter than one window: {len(wave)} samples")
+        except FathomError as error:
+            frames.append(0)
+            samples.append(0)
+            reasons.append(str(error))
+            continue
+        values.append(function(wave).numpy())
+        frames.append(len(values[-1]))
+        samples.append(len(audio.samples))
+        reasons.append("")
+    return Recordings(
+        np.concatenate(values),
+        np.array(frames, np.int32),
+        np.array(samples, np.int64),
+        tuple(reasons),
+    )
+
+
+def _read(path: Path) -> Audio:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise FathomError(f"cannot read {path}: {error.strerror}") from error
+    return decode(content, path)

@@ -1,0 +1,97 @@
+"""Batches of utterances of like lengths."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import tensorflow as tf
+
+from fathom.data.pipeline import Batches, Order, Tensors
+from fathom.speech.timit import Utterances
+
+
+@dataclass(frozen=True, eq=False)
+class OrderByLength(Order):
+    """Which utterances make up each batch: such as have about the same length.
+
+    In every epoch some utterances are drawn for its whole batches, sorted by length (those of one
+    length stay in the drawn order), cut into batches, and the batches are shuffled. In turn, the
+    utterances come sorted by length.
+
+    Attributes:
+        lengths: int32 [size], in frames.
+    """
+
+    lengths: np.ndarray = field(kw_only=True)
+
+    def indices(self, step: tf.Tensor) -> tf.Tensor:
+        """Returns the utterances of one batch, int64 [batch_size]; ``step`` counts from 0."""
+        if not self.shuffle:
+            by_length = tf.constant(np.argsort(self.lengths, kind="stable"))
+            return tf.gather(by_length, super().indices(step))
+        steps = self.steps_per_epoch
+        epoch, step_in_epoch = step // steps, step % steps
+        drawn = self._shuffled(tf.range(steps * self.batch_size, dtype=tf.int64), self.size, epoch)
+        by_length = tf.gather(drawn, tf.argsort(tf.gather(self.lengths, drawn), stable=True))
+        batch = self._shuffled(step_in_epoch, steps, epoch)
+        return tf.reshape(by_length, [steps, self.batch_size])[batch]
+
+    def _shuffled(self, positions: tf.Tensor, size: int, epoch: tf.Tensor) -> tf.Tensor:
+        return tf.random.experimental.index_shuffle(
+            positions,
+            seed=tf.stack([tf.constant(self.seed, tf.int64), epoch]),
+            max_index=tf.constant(size - 1, tf.int64),
+        )
+
+
+class Feed:
+    """Streams of batches of one part of the data.
+
+    A batch is (features float32 [batch, frames, 26], frames int32 [batch], phones int32 [batch,
+    most phones], their numbers int32 [batch]), filled up with zeros after an utterance's end.
+
+    Args:
+        part: the utterances.
+        batch_size: utterances a batch.
+        seed: fixes the order.
+    """
+
+    def __init__(self, part: Utterances, batch_size: int, seed: int) -> None:
+        self._part, self._batch_size, self._seed = part, batch_size, seed
+        with tf.device("/cpu:0"):
+            self._features = tf.RaggedTensor.from_row_lengths(part.features, part.frames)
+            self._phones = tf.RaggedTensor.from_row_lengths(part.labels, part.label_lengths)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Number of whole batches."""
+        return len(self._part) // self._batch_size
+
+    def shuffled(self, first_step: int) -> Iterator[Tensors]:
+        """Returns the endless stream of training batches from ``first_step`` on."""
+        return Batches(self._order(shuffle=True), self.load, first_step)
+
+    def in_turn(self) -> Iterator[Tensors]:
+        """Returns an endless stream of batches, the short utterances first."""
+        return Batches(self._order(shuffle=False), self.load)
+
+    def once(self) -> Iterator[Tensors]:
+        """Returns each utterance once, the short ones first; the last batch may be smaller."""
+        by_length = np.argsort(self._part.frames, kind="stable")
+        for start in range(0, len(by_length), self._batch_size):
+            yield self.load(tf.constant(by_length[start : start + self._batch_size]))
+
+    def load(self, indices: tf.Tensor, seeds: tf.Tensor | None = None) -> Tensors:
+        """Returns the batch of some utterances, int64 [batch]; nothing in it is random."""
+        features, phones = tf.gather(self._features, indices), tf.gather(self._phones, indices)
+        lengths, counts = features.row_lengths(), phones.row_lengths()
+        return (
+            features.to_tensor(),
+            tf.cast(lengths, tf.int32),
+            phones.to_tensor(),
+            tf.cast(counts, tf.int32),
+        )
+
+    def _order(self, shuffle: bool) -> OrderByLength:
+        part = self._part
+        return OrderByLength(len(part), self._batch_size, self._seed, shuffle, lengths=part.frames)

@@ -1,0 +1,205 @@
+"""The layers of Deep Speech; all of them keep time first: [frames, batch, ...].
+
+A layer that does the same for every frame is one matrix product over all frames of the batch.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+
+class ContextWindow(keras.layers.Layer):
+    """Puts each frame between its neighbours; beyond an utterance's ends there are zeros.
+
+    Args:
+        context: C, the number of neighbours on each side.
+    """
+
+    def __init__(self, context: int, **options: Any) -> None:
+        super().__init__(**options)
+        self._context = context
+
+    def call(self, features: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+        """Returns [frames, batch, (2 C + 1) * size] for features [batch, frames, size].
+
+        Args:
+            features: whatever lies after an utterance's end is not looked at.
+            lengths: int32 [batch], frames of each utterance.
+        """
+        count = tf.shape(features)[1]
+        valid = tf.sequence_mask(lengths, count)[..., None]
+        frames = tf.transpose(tf.where(valid, features, 0), [1, 0, 2])
+        padded = tf.pad(frames, [[self._context] * 2, [0, 0], [0, 0]])
+        return tf.concat([padded[i:][:count] for i in range(2 * self._context + 1)], axis=2)
+
+
+class FrameLayer(keras.layers.Layer):
+    """A dense layer, g(W x + b), of every frame: one product over all frames.
+
+    Args:
+        units: its outputs.
+        clip: g is the clipped rectifier min(max(x, 0), clip); None: g(x) = x.
+        initializer: of W; b begins at 0.
+    """
+
+    def __init__(self, units: int, clip: float | None, initializer: Any, **options: Any) -> None:
+        super().__init__(**options)
+        self._units, self._clip, self._initializer = units, clip, initializer
+
+    def build(self, input_shape: tuple) -> None:
+        """Makes W and b."""
+        shape = (input_shape[-1], self._units)
+        self.kernel = self.add_weight(shape, self._initializer, name="kernel")
+        self.bias = self.add_weight((self._units,), "zeros", name="bias")
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates a frame."""
+        return self.kernel.shape[0] * self.kernel.shape[1]
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        """Returns [frames, batch, units] for inputs [frames, batch, size]."""
+        x = all_frames(inputs, self.kernel, self.bias)
+        return x if self._clip is None else clipped_relu(x, self._clip)
+
+
+def all_frames(inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+    """Returns W x + b, [frames, batch, units], of inputs [frames, batch, size]."""
+    kernel, bias = tf.convert_to_tensor(kernel), tf.convert_to_tensor(bias)
+    rows = tf.reshape(inputs, [-1, inputs.shape[-1]])
+    outputs = tf.nn.bias_add(tf.matmul(rows, kernel), bias)
+    return tf.reshape(outputs, tf.concat([tf.shape(inputs)[:2], kernel.shape[1:]], 0))
+
+
+def clipped_relu(x: tf.Tensor, clip: float) -> tf.Tensor:
+    """Returns min(max(x, 0), clip): g of section 2. Its gradient needs its value alone."""
+
+    @tf.custom_gradient
+    def clipped(x: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        y = tf.clip_by_value(x, 0, clip)
+        return y, lambda dy: tf.where(_passes(y, clip), dy, 0)
+
+    return clipped(x)
+
+
+def _passes(y: tf.Tensor, clip: float) -> tf.Tensor:
+    """Tells where the clipped rectifier, whose value is y, has the slope 1; elsewhere it is 0."""
+    return tf.logical_and(y > 0, y < clip)
+
+
+class BidirectionalRecurrent(keras.layers.Layer):
+    """Layer 4: one set of units forward in time, one backward, summed.
+
+    h_f(t) = g(W x(t) + V_f h_f(t - 1) + b), h_b(t) = g(W x(t) + V_b h_b(t + 1) + b), and the output
+    is h_f + h_b. The input half W x(t) + b, which both share, is one product over all frames. The
+    backward units begin at each utterance's own last frame.
+
+    Args:
+        units: of each direction.
+        clip: of the clipped rectifier g.
+        initializers: of W, V_f and V_b; b begins at 0.
+    """
+
+    def __init__(self, units: int, clip: float, initializers: Sequence, **options: Any) -> None:
+        super().__init__(**options)
+        self._units, self._clip, self._initializers = units, clip, initializers
+
+    def build(self, input_shape: tuple, *_: Any) -> None:
+        """Makes W, b, V_f and V_b."""
+        shape, square = (input_shape[-1], self._units), (self._units, self._units)
+        of_input, of_forward, of_backward = self._initializers
+        self.kernel = self.add_weight(shape, of_input, name="kernel")
+        self.bias = self.add_weight((self._units,), "zeros", name="bias")
+        self.forward_kernel = self.add_weight(square, of_forward, name="forward_kernel")
+        self.backward_kernel = self.add_weight(square, of_backward, name="backward_kernel")
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates a frame."""
+        return (self.kernel.shape[0] + 2 * self._units) * self._units
+
+    def call(self, inputs: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+        """Returns h_f + h_b, [frames, batch, units].
+
+        Args:
+            inputs: [frames, batch, size].
+            lengths: int32 [batch].
+        """
+        z = all_frames(inputs, self.kernel, self.bias)
+        kernels = map(tf.convert_to_tensor, (self.forward_kernel, self.backward_kernel))
+        valid = tf.sequence_mask(lengths, tf.shape(z)[0], z.dtype)
+        valid = tf.transpose(valid)[..., None]  # [frames, batch, 1]
+        return tf.add_n(
+            recurrence(z, kernel, valid, self._clip, backward=backward)
+            for kernel, backward in zip(kernels, (False, True), strict=True)
+        )
+
+
+def recurrence(
+    z: tf.Tensor, kernel: tf.Tensor, valid: tf.Tensor, clip: float, backward: bool
+) -> tf.Tensor:
+    """Returns h(t) = g(z(t) + V h(t - 1)), or with h(t + 1) when ``backward``.
+
+    One direction after the other keeps V in the processor's cache from frame to frame; both in
+    turn, or in one batched product, take longer (docs/workloads/speech.md).
+
+    Args:
+        z: [frames, batch, units].
+        kernel: V, [units, units].
+        valid: [frames, batch, 1], 1 within an utterance and 0 after its end, where h is 0.
+        clip: of the clipped rectifier g.
+        backward: begin with the last frame.
+
+    Returns:
+        [frames, batch, units]. The gradient of V is one product over all frames, after the loop
+        back through time.
+    """
+
+    @tf.custom_gradient
+    def run(z: tf.Tensor, kernel: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        h = _through_time(
+            lambda t, before: (
+                tf.clip_by_value(z[t] + tf.matmul(before, kernel), 0, clip) * valid[t]
+            ),
+            z,
+            backward,
+        )
+
+        def gradient(dh: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            passes = _passes(h, clip)
+            transposed = tf.transpose(kernel)  # once: products with it in the loop are the faster
+            dz = _through_time(
+                lambda t, after: tf.where(passes[t], dh[t] + tf.matmul(after, transposed), 0),
+                dh,
+                not backward,
+            )
+            before, now = (h[1:], dz[:-1]) if backward else (h[:-1], dz[1:])
+            before, now = (tf.reshape(value, [-1, kernel.shape[0]]) for value in (before, now))
+            return dz, tf.matmul(before, now, transpose_a=True)
+
+        return h, gradient
+
+    return run(z, kernel)
+
+
+def _through_time(step: Any, like: tf.Tensor, backward: bool) -> tf.Tensor:
+    """Returns state(t) = step(t, state before) for all frames, the first state being zero.
+
+    Args:
+        step: maps a frame's number and the state before, [batch, units], to its state.
+        like: a tensor of the shape and type of the result, [frames, batch, units].
+        backward: begin with the last frame.
+    """
+    count = tf.shape(like)[0]
+    states = tf.TensorArray(like.dtype, count, element_shape=like.shape[1:])
+
+    def body(done: tf.Tensor, state: tf.Tensor, states: tf.TensorArray) -> tuple:
+        t = count - 1 - done if backward else done
+        state = step(t, state)
+        return done + 1, state, states.write(t, state)
+
+    start = (0, tf.zeros_like(like[0]), states)
+    *_, states = tf.while_loop(lambda done, *_: done < count, body, start)
+    return states.stack()

@@ -1,0 +1,214 @@
+"""Deep Speech: Hannun et al. 2014, "Deep Speech: Scaling up end-to-end speech recognition".
+
+Section numbers are those of the paper (arXiv:1412.5567). As in Fathom, it recognises the phones of
+TIMIT in place of the letters of English.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from fathom import cost, nn
+from fathom.data.pipeline import Tensors
+from fathom.layers import Dropout
+from fathom.optimizers import Momentum, Optimizer
+from fathom.options import Hyperparameters
+from fathom.speech import decoding, features
+from fathom.speech.input import Feed
+from fathom.speech.layers import BidirectionalRecurrent, ContextWindow, FrameLayer
+from fathom.speech.phones import BLANK
+from fathom.speech.timit import Timit
+
+NOMINAL_FRAMES = 300  # for which work is stated: 1.5 s of speech
+
+
+@dataclass(frozen=True)
+class SpeechHyperparameters(Hyperparameters):
+    """The choices of the paper, or the reason where they differ."""
+
+    batch_size: int = 16  # utterances; the paper's has thousands of hours to draw from
+    units: int = 2048  # of each hidden layer; section 5.1
+    context: int = 9  # C, frames on each side; section 2: one of {5, 7, 9}
+    clip: float = 20.0  # of the rectifier, g(z) = min(max(z, 0), 20); section 2
+    dropout: float = 0.05  # of the feed-forward layers; section 2.1: 5 to 10 %
+    learning_rate: float = 1e-4  # the paper gives none
+    momentum: float = 0.99  # Nesterov's; section 2
+    annealing: float = 1.0  # factor of the rate after each epoch; section 2 gives no number
+    gradient_norm: float = 10.0  # the largest, of all gradients taken together; not the paper's
+    beam_width: int = 1  # of decoding; 1: the most probable phone of each frame
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_at_least(1, "units", "beam_width")
+
+
+class Speech(nn.NeuralNetworkModel):
+    """Deep Speech on TIMIT: three dense layers, a bidirectional recurrent one, and a dense one."""
+
+    name = "speech"
+    title = "Deep Speech (Hannun et al. 2014)"
+    dataset = Timit
+    Hyperparameters = SpeechHyperparameters
+    hyperparameters: SpeechHyperparameters
+    example = "utterances"
+    default_steps = 12  # three epochs of the synthetic set
+
+    def load_data(self) -> None:
+        """Reads TIMIT and computes its features, or takes them from the cache."""
+        self.timit = Timit.load(self.source.directory)
+        size, seed = self.hyperparameters.batch_size, self.execution.seed
+        self._train_feed = Feed(self.timit.train, size, seed)
+        self.test_feed = Feed(self.timit.test, size, seed)
+
+    def build_inputs(self) -> tuple[keras.KerasTensor, keras.KerasTensor]:
+        """Returns features, float32 [batch, frames, 26], and lengths in frames, int32 [batch]."""
+        size = features.SETTINGS.size
+        return keras.Input((None, size), name="features"), keras.Input(
+            (), name="lengths", dtype="int32"
+        )
+
+    def build_labels(self) -> tuple[keras.KerasTensor, keras.KerasTensor]:
+        """Returns phones, int32 [batch, most phones], and how many each utterance has."""
+        return keras.Input((None,), name="phones", dtype="int32"), keras.Input(
+            (), name="phone_counts", dtype="int32"
+        )
+
+    def build_inference(self, inputs: Any) -> keras.KerasTensor:
+        """The network of section 2: logits of 61 phones and the blank, [batch, frames, 62]."""
+        x, lengths = inputs
+        chosen = self.hyperparameters
+        h = ContextWindow(chosen.context, name="context")(x, lengths)
+        for number in (1, 2, 3):
+            h = self._feed_forward(h, number)
+        h = BidirectionalRecurrent(
+            chosen.units,
+            chosen.clip,
+            [self._weights(2.0), self._weights(1.0), self._weights(1.0)],
+            name="layer4",
+        )(h, lengths)
+        h = self._feed_forward(h, 5)
+        logits = FrameLayer(BLANK + 1, None, self._weights(1.0), name="logits")(h)
+        return keras.ops.transpose(logits, (1, 0, 2))
+
+    def build_loss(self, inputs: Any, labels: Any, logits: tf.Tensor) -> tf.Tensor:
+        """Returns the connectionist temporal classification loss, nats an utterance."""
+        return tf.reduce_mean(self._ctc(inputs, labels, logits))
+
+    def build_train(self) -> Optimizer:
+        """Nesterov's accelerated gradient (section 2)."""
+        chosen = self.hyperparameters
+        return Momentum(
+            chosen.learning_rate,
+            chosen.momentum,
+            nesterov=True,
+            global_clip_norm=chosen.gradient_norm,
+        )
+
+    def end_epoch(self, epoch: int) -> None:
+        """Anneals the learning rate (section 2)."""
+        self._optimizer.learning_rate.assign(
+            self._optimizer.learning_rate * self.hyperparameters.annealing
+        )
+
+    def build_evaluation(self, inputs: Any, labels: Any, logits: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns each utterance's loss, and its errors and references in 39 classes and in 61."""
+        recognised = decoding.decode(logits, inputs[1], self.hyperparameters.beam_width)
+        return {
+            "loss": self._ctc(inputs, labels, logits),
+            **decoding.errors(recognised, decoding.sparse(*labels)),
+        }
+
+    def total_metrics(self, sums: dict[str, float], examples: int) -> dict[str, float]:
+        """Returns error rates of the whole test data: all errors over all reference phones."""
+        return {
+            "loss": sums["loss"] / examples,
+            "phone_error_rate": sums["folded_errors"] / max(sums["folded_phones"], 1),
+            "label_error_rate": sums["errors"] / max(sums["phones"], 1),
+        }
+
+    def setup(self, setup_options: Mapping[str, Any] | None = None) -> None:
+        """Sets up as every model; XLA has no kernels for decoding and counting errors."""
+        super().setup(setup_options)
+        if self.xla == "step":
+            self._evaluate = tf.function(self._evaluation_step, autograph=False)
+
+    # ---------------------------------------------------------------- data
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Number of whole batches in the training utterances."""
+        return self._train_feed.steps_per_epoch
+
+    def training_batches(self, first_step: int) -> Iterator[Tensors]:
+        """Returns the endless stream of batches of like lengths from ``first_step`` on."""
+        return self._train_feed.shuffled(first_step)
+
+    def inference_batches(self) -> Iterator[Tensors]:
+        """Returns an endless stream of test utterances without labels, the short ones first."""
+        return (batch[:2] for batch in self.test_feed.in_turn())
+
+    def evaluation_batches(self) -> Iterator[Tensors]:
+        """Returns the test utterances once, the short ones first."""
+        return self.test_feed.once()
+
+    def describe_data(self) -> dict[str, Any]:
+        """Returns the utterances that were left out, with their reasons."""
+        return {
+            "train_utterances": len(self.timit.train),
+            "test_utterances": len(self.timit.test),
+            "skipped": self.timit.skipped,
+        }
+
+    # ---------------------------------------------------------------- cost
+
+    def cost(self) -> cost.Cost:
+        """Returns parameters and the work of an utterance of 300 frames."""
+        counted = cost.count(self.network, NOMINAL_FRAMES)
+        # Training computes no gradient of the windows, which the first layer alone reads.
+        layers = (replace(layer, reads_input=layer.name == "layer1") for layer in counted.layers)
+        return replace(counted, layers=tuple(layers))
+
+    def work(self, features: tf.Tensor, *_: tf.Tensor) -> float:
+        """Returns the frames of a batch, padding included, over the nominal ones."""
+        return features.shape[1] / NOMINAL_FRAMES
+
+    # ---------------------------------------------------------------- network
+
+    def _weights(self, gain: float) -> keras.initializers.Initializer:
+        """Returns N(0, gain / inputs); gain 2 keeps the size of what a rectifier passes on."""
+        return keras.initializers.VarianceScaling(
+            gain, "fan_in", "untruncated_normal", seed=self.new_seed()
+        )
+
+    def _feed_forward(self, h: keras.KerasTensor, number: int) -> keras.KerasTensor:
+        """Returns g(W h + b) with some values dropped (section 2.1)."""
+        chosen = self.hyperparameters
+        layer = FrameLayer(chosen.units, chosen.clip, self._weights(2.0), name=f"layer{number}")
+        dropout = Dropout(chosen.dropout, self.new_noise(), name=f"dropout{number}")
+        return dropout(layer(h))
+
+    def _ctc(self, inputs: Any, labels: Any, logits: tf.Tensor) -> tf.Tensor:
+        """Returns the loss of each utterance (Graves et al. 2006), nats, [batch]."""
+        lengths = inputs[1]
+        if self.xla == "step":  # the kernel is none that XLA has
+            return tf.nn.ctc_loss(
+                labels[0], logits, labels[1], lengths, logits_time_major=False, blank_index=BLANK
+            )
+        said = decoding.sparse(*labels)
+        return tf.compat.v1.nn.ctc_loss(said, logits, lengths, time_major=False)
+
+    def save_pictures(self, directory: Path) -> list[Path]:
+        """Writes a picture of a test utterance: what the network saw, and what it recognised."""
+        from fathom.speech import pictures  # Matplotlib is slow to import
+
+        return pictures.save(self, directory)
+
+
+class SpeechFwd(Speech):
+    """Deep Speech, inference only."""
+
+    forward_only = True
