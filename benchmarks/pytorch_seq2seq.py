@@ -1,0 +1,154 @@
+"""The yardstick of the seq2seq workload: the same network in PyTorch, timed as Fathom's own is.
+
+Written from the papers with PyTorch's usual means: ``nn.LSTM`` encodes, ``nn.LSTMCell`` decodes,
+the embeddings' gradients are sparse. Needs PyTorch alone, not Fathom. Words are random, the same in
+every step.
+
+    python benchmarks/pytorch_seq2seq.py --mode train --source 20 --target 25
+"""
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+
+from pytorch_networks import keep_memory, seconds
+
+keep_memory()
+
+import torch  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402, N812
+
+
+class Translator(nn.Module):
+    """An LSTM encoder, and an LSTM decoder with additive attention and input feeding."""
+
+    def __init__(self, vocabulary: int, units: int, layers: int, samples: int) -> None:
+        super().__init__()
+        self.samples = samples
+        self.source_embedding = nn.Embedding(vocabulary, units, sparse=True)
+        self.encoder = nn.LSTM(units, units, layers)
+        self.target_embedding = nn.Embedding(vocabulary, units, sparse=True)
+        inputs = [2 * units] + [units] * (layers - 1)
+        self.cells = nn.ModuleList(nn.LSTMCell(size, units) for size in inputs)
+        self.query = nn.Linear(units, units, bias=False)
+        self.key = nn.Linear(units, units, bias=False)
+        self.score = nn.Linear(units, 1, bias=False)
+        self.combination = nn.Linear(2 * units, units, bias=False)
+        self.softmax = nn.Embedding(vocabulary, units, sparse=True)
+        self.softmax_bias = nn.Parameter(torch.zeros(vocabulary))
+
+    def encode(self, source: Tensor) -> tuple[Tensor, Tensor, list, Tensor]:
+        """Encodes words [batch, source]: states, keys, the layers' states and a first output."""
+        states, (hidden, memory) = self.encoder(
+            self.source_embedding(source.flip(1)).transpose(0, 1)
+        )
+        states = states.transpose(0, 1).contiguous()
+        first = list(zip(hidden.unbind(), memory.unbind(), strict=True))
+        return states, self.key(states), first, torch.zeros_like(hidden[0])
+
+    def step(
+        self, word: Tensor, output: Tensor, layers: list, states: Tensor, keys: Tensor
+    ) -> tuple[Tensor, list]:
+        """Takes one step of the decoder."""
+        read, new = torch.cat([word, output], 1), []
+        for cell, state in zip(self.cells, layers, strict=True):
+            new.append(cell(read, state))
+            read = new[-1][0]
+        scores = self.score(torch.tanh(keys + self.query(read)[:, None]))
+        context = torch.bmm(torch.softmax(scores, 1).transpose(1, 2), states)[:, 0]
+        return torch.tanh(self.combination(torch.cat([context, read], 1))), new
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """Predicts the words after those of the target: outputs [batch, target, units]."""
+        states, keys, layers, output = self.encode(source)
+        outputs = []
+        for word in self.target_embedding(target).unbind(1):
+            output, layers = self.step(word, output, layers, states, keys)
+            outputs.append(output)
+        return torch.stack(outputs, 1)
+
+    def loss(self, source: Tensor, target: Tensor, words: Tensor) -> Tensor:
+        """Returns the mean cross entropy of a softmax over the words and a sample."""
+        outputs = self(source, target).flatten(0, 1)
+        words = words.flatten()
+        drawn = torch.randint(self.softmax.num_embeddings, [self.samples])
+        right = (outputs * self.softmax(words)).sum(1) + self.softmax_bias[words]
+        others = outputs @ self.softmax(drawn).T + self.softmax_bias[drawn]
+        others = others.masked_fill(words[:, None] == drawn, -1e9)
+        return (torch.logsumexp(torch.cat([right[:, None], others], 1), 1) - right).mean()
+
+    def greedy(self, source: Tensor, longest: int) -> Tensor:
+        """Translates by the most probable words: [batch, longest]."""
+        states, keys, layers, output = self.encode(source)
+        words = torch.ones(len(source), dtype=torch.long)
+        translation = []
+        for _ in range(longest):
+            output, layers = self.step(self.target_embedding(words), output, layers, states, keys)
+            logits = F.linear(output, self.softmax.weight, self.softmax_bias)
+            words = logits.argmax(1)
+            translation.append(words)
+        return torch.stack(translation, 1)
+
+
+def make_step(args: argparse.Namespace) -> Callable[[], object]:
+    """Returns a function that runs one training step or decodes one batch."""
+    torch.manual_seed(0)
+    model = Translator(args.vocabulary, args.units, args.layers, args.samples)
+    source = torch.randint(4, args.vocabulary, [args.batch_size, args.source])
+    target = torch.randint(4, args.vocabulary, [args.batch_size, args.target])
+    if args.mode == "infer":
+        return torch.inference_mode()(lambda: model.greedy(source, args.target))
+    loss = torch.compile(model.loss) if args.compile else model.loss
+    parameters = list(model.parameters())
+    optimizer = torch.optim.SGD(parameters, 0.5)
+
+    def train() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        loss(source, target, target).backward()
+        norms = [
+            p.grad.coalesce().values().norm() if p.grad.is_sparse else p.grad.norm()
+            for p in parameters
+        ]
+        scale = torch.clamp(5 / torch.stack(norms).norm(), max=1.0)
+        for parameter in parameters:
+            parameter.grad.mul_(scale)
+        optimizer.step()
+
+    return train
+
+
+def main() -> None:
+    """Times the step and prints the result as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--mode", choices=("train", "infer"), default="train")
+    for name, default in (
+        ("batch-size", 64),
+        ("source", 20),
+        ("target", 25),
+        ("vocabulary", 40_000),
+        ("units", 256),
+        ("layers", 3),
+        ("samples", 512),
+        ("threads", 1),
+        ("steps", 10),
+    ):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--compile", action="store_true", help="torch.compile the loss")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    step = make_step(args)
+    for _ in range(2):
+        step()
+    processor = time.process_time()
+    times = [seconds(step) for _ in range(args.steps)]
+    processor = (time.process_time() - processor) / args.steps
+    document = {**vars(args), "torch": torch.__version__, "step_seconds": times}
+    document |= {"median": statistics.median(times), "processor_seconds": processor}
+    print(json.dumps(document))
+
+
+if __name__ == "__main__":
+    main()

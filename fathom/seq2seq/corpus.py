@@ -1,0 +1,175 @@
+"""Parallel text as numbers, kept in the cache so that a large corpus is read only once."""
+
+import hashlib
+import json
+from array import array
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from fathom.data.files import cache_directory, sha256, whole_file
+from fathom.errors import FathomError
+from fathom.seq2seq.vocabulary import SPECIAL_SYMBOLS, Vocabulary, tokenize
+from fathom.seq2seq.wmt import ParallelText
+
+_VERSION = 1  # of what the cache holds; a new one makes it anew
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """Sentences one after the other in one array.
+
+    Attributes:
+        ids: int32 [words of all sentences], numbers of the vocabulary.
+        lengths: int64 [sentences], in words.
+    """
+
+    ids: np.ndarray
+    lengths: np.ndarray
+
+    @property
+    def starts(self) -> np.ndarray:
+        """Where each sentence begins in ``ids``, int64 [sentences]."""
+        return np.cumsum(self.lengths) - self.lengths
+
+
+@dataclass(frozen=True)
+class EncodedPairs:
+    """Sentence pairs as numbers: as many ``source`` as ``target`` sentences."""
+
+    source: Sentences
+    target: Sentences
+
+    def __len__(self) -> int:
+        return len(self.source.lengths)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How text becomes numbers.
+
+    Attributes:
+        source_size: words of the source vocabulary, special symbols included.
+        target_size: the same of the target vocabulary.
+        lowercase: all letters are made small.
+    """
+
+    source_size: int
+    target_size: int
+    lowercase: bool
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The vocabularies of a training text and the text in their numbers.
+
+    Attributes:
+        source: vocabulary of the source language.
+        target: vocabulary of the target language.
+        pairs: the training pairs.
+        blank: pairs that were left out, for a side of them is blank.
+        settings: how text becomes numbers.
+    """
+
+    source: Vocabulary
+    target: Vocabulary
+    pairs: EncodedPairs
+    blank: int
+    settings: Settings
+
+    def encode(self, pairs: Iterable[tuple[str, str]]) -> EncodedPairs:
+        """Returns sentence pairs as numbers."""
+        return _encode(pairs, self.source, self.target, self.settings.lowercase)
+
+
+def load(texts: tuple[ParallelText, ...], settings: Settings) -> Corpus:
+    """Returns the corpus of the training texts, from the cache where it was built before.
+
+    Raises:
+        FathomError: a text is unreadable or malformed, or the cache cannot be written.
+    """
+    path = cache_directory() / "wmt" / f"{_key(texts, settings)}.h5"
+    kept = _read(path, settings)
+    if kept is not None:
+        return kept
+    corpus = _build(texts, settings)
+    _write(path, corpus)
+    return corpus
+
+
+def _key(texts: tuple[ParallelText, ...], settings: Settings) -> str:
+    """Returns a digest of the files' bytes and of all that decides what becomes of them."""
+    try:
+        digests = [(sha256(text.source), sha256(text.target)) for text in texts]
+    except OSError as error:
+        raise FathomError(f"cannot read {error.filename}: {error.strerror}") from error
+    identity = json.dumps([_VERSION, SPECIAL_SYMBOLS, vars(settings), digests])
+    return hashlib.sha256(identity.encode()).hexdigest()[:32]
+
+
+def _build(texts: tuple[ParallelText, ...], settings: Settings) -> Corpus:
+    source_counts: Counter[str] = Counter()
+    target_counts: Counter[str] = Counter()
+    for text in texts:
+        for source, target in text:
+            source_counts.update(tokenize(source, settings.lowercase))
+            target_counts.update(tokenize(target, settings.lowercase))
+    vocabularies = (
+        Vocabulary.of(source_counts, settings.source_size),
+        Vocabulary.of(target_counts, settings.target_size),
+    )
+    pairs = _encode((pair for t in texts for pair in t), *vocabularies, settings.lowercase)
+    return Corpus(*vocabularies, pairs, sum(text.blank for text in texts), settings)
+
+
+def _encode(
+    pairs: Iterable[tuple[str, str]], source: Vocabulary, target: Vocabulary, lowercase: bool
+) -> EncodedPairs:
+    ids, lengths = (array("i"), array("i")), (array("q"), array("q"))
+    for pair in pairs:
+        for side, vocabulary in enumerate((source, target)):
+            words = vocabulary.ids(tokenize(pair[side], lowercase))
+            ids[side].extend(words)
+            lengths[side].append(len(words))
+    sides = [
+        Sentences(np.array(ids[side], np.int32), np.array(lengths[side], np.int64))
+        for side in (0, 1)
+    ]
+    return EncodedPairs(*sides)
+
+
+def _read(path: Path, settings: Settings) -> Corpus | None:
+    """Returns the kept corpus; None where there is none, or none that can be read."""
+    try:
+        with h5py.File(path) as file:
+            vocabularies = [Vocabulary(file[f"{s}/words"].asstr()[:]) for s in ("source", "target")]
+            sides = [
+                Sentences(file[f"{s}/ids"][:], file[f"{s}/lengths"][:])
+                for s in ("source", "target")
+            ]
+            blank = int(file.attrs["blank"])
+    except (OSError, KeyError):
+        return None
+    return Corpus(*vocabularies, EncodedPairs(*sides), blank, settings)
+
+
+def _write(path: Path, corpus: Corpus) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FathomError(f"cannot write {path.parent}: {error.strerror}") from error
+    with whole_file(path) as temporary, h5py.File(temporary, "w") as file:
+        for side, vocabulary, sentences in (
+            ("source", corpus.source, corpus.pairs.source),
+            ("target", corpus.target, corpus.pairs.target),
+        ):
+            file.create_dataset(
+                f"{side}/words", data=list(vocabulary.words), dtype=h5py.string_dtype()
+            )
+            file.create_dataset(f"{side}/ids", data=sentences.ids)
+            file.create_dataset(f"{side}/lengths", data=sentences.lengths)
+        file.attrs["blank"] = corpus.blank

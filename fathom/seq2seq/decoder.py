@@ -1,0 +1,308 @@
+"""The decoder: attention with input feeding, and the softmax over words."""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+from keras import layers
+
+from fathom.layers import NoiseSeed
+from fathom.seq2seq import decoding
+from fathom.seq2seq.layers import Kernel, lstm_cell, no_steps_yet, product, steps_of
+from fathom.seq2seq.vocabulary import GO, PAD
+
+
+class Annotations(NamedTuple):
+    """What the decoder attends to: the encoder's top states, Bahdanau's h_j."""
+
+    states: tf.Tensor  # [batch, source, units]
+    keys: tf.Tensor  # [batch, source, units], U_a h_j, the same for every step
+    padding: tf.Tensor  # [batch, source], 0 for words and a large negative number for padding
+
+
+class State(NamedTuple):
+    """What the decoder carries from step to step."""
+
+    hidden: tuple[tf.Tensor, ...]  # of each layer, [batch, units]
+    memory: tuple[tf.Tensor, ...]  # of each layer, [batch, units]
+    output: tf.Tensor  # [batch, units], what the next word is predicted from
+
+
+class Weights(NamedTuple):
+    """The decoder's weights in the dtype of the computation."""
+
+    kernels: tuple[Kernel, ...]
+    biases: tuple[tf.Tensor, ...]
+    query: Kernel | None  # W_a
+    score: tf.Tensor | None  # v_a
+    combination: Kernel | None  # W_c
+
+
+class Decoder(layers.Layer):
+    """The decoder: an LSTM stack with attention and input feeding, and the softmax over words.
+
+    A step reads the word before and the output before (input feeding: Luong et al. 2015, section
+    3.3), attends to the encoder's states by Bahdanau's additive score,
+    e_j = v_a . tanh(W_a s + U_a h_j), and makes its output of the top state s and the context c:
+    tanh(W_c [c; s]). Without attention the output is the top state.
+
+    Args:
+        vocabulary: number of target words.
+        units: of each layer.
+        depth: number of layers.
+        attention: attend to the encoder's states.
+        dropout: probability of dropping a value between layers in training; 0: none.
+        beam_size: hypotheses kept by ``translate``; 1: greedy.
+        new_initializer: returns an initializer, a new one for each variable.
+        noise: fixes what is dropped.
+        longest: maps the source length to the largest number of words that are decoded.
+    """
+
+    def __init__(
+        self,
+        vocabulary: int,
+        units: int,
+        depth: int,
+        attention: bool,
+        dropout: float,
+        beam_size: int,
+        new_initializer: Callable[[], Any],
+        noise: NoiseSeed,
+        longest: Callable[[int], int],
+        **options: Any,
+    ) -> None:
+        super().__init__(autocast=False, **options)
+        self._vocabulary, self._units, self._depth = vocabulary, units, depth
+        self._attention, self._dropout, self._beam_size = attention, dropout, beam_size
+        self._new_initializer, self._noise, self._longest = new_initializer, noise, longest
+
+    def build(self, *shapes: Any) -> None:
+        """Makes the weights."""
+        units, gates = self._units, 4 * self._units
+        self.embedding = self._weight("embedding", self._vocabulary, units)
+        self.word_kernel = self._weight("word_kernel", units, gates)
+        below = [units * self._attention] + [units] * (self._depth - 1)
+        self.kernels = [
+            self._weight(f"kernel_{i}", size + units, gates) for i, size in enumerate(below, 1)
+        ]
+        self.biases = [self._weight(f"bias_{i}", gates) for i in range(1, self._depth + 1)]
+        if self._attention:
+            self.query = self._weight("attention_query", units, units)
+            self.key = self._weight("attention_key", units, units)
+            self.score = self._weight("attention_score", units)
+            self.combination = self._weight("combination", 2 * units, units)
+        self.softmax = self._weight("softmax", self._vocabulary, units)
+        self.softmax_bias = self._weight("softmax_bias", self._vocabulary)
+
+    def _weight(self, name: str, *shape: int) -> keras.Variable:
+        return self.add_weight(shape, initializer=self._new_initializer(), name=name)
+
+    def compute_output_spec(
+        self, source: Any, states: Any, hidden: Any, memory: Any, target: Any = None, **_: Any
+    ) -> keras.KerasTensor:
+        """Returns the shape that ``call`` returns."""
+        if target is None:
+            return keras.KerasTensor((source.shape[0], None), "int32")
+        return keras.KerasTensor((*target.shape, self._units), self.compute_dtype)
+
+    def call(
+        self,
+        source: tf.Tensor,
+        states: tf.Tensor,
+        hidden: list[tf.Tensor],
+        memory: list[tf.Tensor],
+        target: tf.Tensor | None = None,
+        training: bool = False,
+    ) -> tf.Tensor:
+        """Predicts the words after given ones, or decodes freely where none are given.
+
+        Args:
+            source: int32 [batch, source], the source words, reversed.
+            states: [source, batch, units], the encoder's top states.
+            hidden: the encoder's last state in each layer, [batch, units].
+            memory: the encoder's last memory in each layer, [batch, units].
+            target: int32 [batch, target], ``<go>`` and the words before; None: decode freely.
+            training: drop values.
+
+        Returns:
+            what the words are predicted from, [batch, target, units]; or else the words decoded,
+            int32 [batch, longest], padded after ``<eos>``.
+        """
+        weights, annotations = self._read(), self._annotate(source, states)
+        state = State(tuple(hidden), tuple(memory), tf.zeros_like(hidden[0]))
+        if target is not None:
+            return self._predict(target, state, annotations, weights, training)
+        return self._decode(state, annotations, weights, self._longest(source.shape[1]))
+
+    def logits(self, outputs: tf.Tensor, bias: tf.Tensor | None = None) -> tf.Tensor:
+        """Returns the softmax's logits of outputs [n, units], float32 [n, vocabulary].
+
+        Args:
+            outputs: what ``call`` returns, flat.
+            bias: float32 [vocabulary], in place of the softmax's own.
+        """
+        weights = tf.cast(self.softmax.value, outputs.dtype)
+        products = tf.cast(tf.matmul(outputs, weights, transpose_b=True), tf.float32)
+        return products + (self.softmax_bias.value if bias is None else bias)
+
+    def alignment(
+        self,
+        source: tf.Tensor,
+        states: tf.Tensor,
+        hidden: list[tf.Tensor],
+        memory: list[tf.Tensor],
+        target: tf.Tensor,
+    ) -> tf.Tensor:
+        """Returns the attention over source words, [target, batch, source], args as in ``call``."""
+        weights, annotations = self._read(), self._annotate(source, states)
+        state = State(tuple(hidden), tuple(memory), tf.zeros_like(hidden[0]))
+        rows = []
+        for gates in tf.unstack(self._word_gates(self._embed(tf.transpose(target)), weights)):
+            state = self._step(gates, state, annotations, weights)
+            rows.append(self._attend(state.hidden[-1], annotations, weights)[1])
+        return tf.stack(rows)
+
+    def macs_of(self, lengths: tuple[int, int], predicted: int) -> int:
+        """Returns the multiply-accumulates of a sentence pair.
+
+        Args:
+            lengths: of the source and of the target sentence.
+            predicted: words that the softmax is over.
+        """
+        source, target = lengths
+        units = self._units
+        step = 4 * units * units + sum(math.prod(kernel.shape) for kernel in self.kernels)
+        keys = 0
+        if self._attention:
+            step += 3 * units * units + 2 * source * units  # query, combination; scores, context
+            keys = source * units * units
+        return keys + target * (step + predicted * units)
+
+    # ---------------------------------------------------------------- inside
+
+    def _read(self) -> Weights:
+        """Reads the weights once, before a loop uses them in every step."""
+        dtype = self.compute_dtype
+        kernels = tuple(Kernel.of(kernel, dtype) for kernel in self.kernels)
+        biases = tuple(tf.cast(bias.value, dtype) for bias in self.biases)
+        if not self._attention:
+            return Weights(kernels, biases, None, None, None)
+        return Weights(
+            kernels,
+            biases,
+            Kernel.of(self.query, dtype),
+            tf.cast(self.score.value, dtype),
+            Kernel.of(self.combination, dtype),
+        )
+
+    def _annotate(self, source: tf.Tensor, states: tf.Tensor) -> Annotations | None:
+        if not self._attention:
+            return None
+        states = tf.transpose(states, (1, 0, 2))
+        keys = tf.tensordot(states, tf.cast(self.key, states.dtype), 1)
+        return Annotations(states, keys, tf.where(source == PAD, -3e4, 0.0))
+
+    def _embed(self, words: tf.Tensor) -> tf.Tensor:
+        return tf.cast(tf.gather(self.embedding.value, words), self.compute_dtype)
+
+    def _word_gates(self, embedded: tf.Tensor, weights: Weights) -> tf.Tensor:
+        """Returns the words' part of the first layer's gates, one product for all the words."""
+        kernel = tf.cast(self.word_kernel, self.compute_dtype)
+        return tf.tensordot(embedded, kernel, 1) + weights.biases[0]
+
+    def _step(
+        self,
+        word_gates: tf.Tensor,
+        state: State,
+        annotations: Annotations | None,
+        weights: Weights,
+        masks: list[tf.Tensor] | None = None,
+    ) -> State:
+        """Takes one step for each sentence of the batch."""
+        hidden, memory = [], []
+        for i, kernel in enumerate(weights.kernels):
+            if i == 0:
+                read = [state.output] if self._attention else []
+                gates = word_gates
+            else:
+                read = [hidden[-1] if masks is None else hidden[-1] * masks[i - 1]]
+                gates = weights.biases[i]
+            read = tf.concat([*read, state.hidden[i]], 1)
+            new_hidden, new_memory = lstm_cell(product(read, kernel) + gates, state.memory[i])
+            hidden.append(new_hidden)
+            memory.append(new_memory)
+        output = hidden[-1]
+        if annotations is not None:
+            context, _ = self._attend(output, annotations, weights)
+            output = tf.tanh(product(tf.concat([context, output], 1), weights.combination))
+        return State(tuple(hidden), tuple(memory), output)
+
+    def _attend(
+        self, query: tf.Tensor, annotations: Annotations, weights: Weights
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the context [batch, units] and the attention [batch, source]."""
+        hidden = tf.tanh(annotations.keys + product(query, weights.query)[:, None])
+        scores = tf.cast(tf.linalg.matvec(hidden, weights.score), tf.float32) + annotations.padding
+        attention = tf.cast(tf.nn.softmax(scores), query.dtype)
+        return tf.linalg.matvec(annotations.states, attention, transpose_a=True), attention
+
+    def _predict(
+        self,
+        target: tf.Tensor,
+        state: State,
+        annotations: Annotations | None,
+        weights: Weights,
+        training: bool,
+    ) -> tf.Tensor:
+        """Runs over given words: [batch, target, units]."""
+        drops = training and self._dropout > 0
+        embedded = self._embed(tf.transpose(target))
+        steps = target.shape[1] or tf.shape(target)[1]
+        if drops:
+            embedded = embedded * self._mask(tf.shape(embedded), 0)
+            between = [tf.shape(embedded)] * (self._depth - 1)
+            masks = [steps_of(self._mask(shape, i)) for i, shape in enumerate(between, 1)]
+        at = steps_of(self._word_gates(embedded, weights))
+
+        def step(time, state, outputs):
+            dropped = [mask.read(time) for mask in masks] if drops else None
+            state = self._step(at.read(time), state, annotations, weights, dropped)
+            return time + 1, state, outputs.write(time, state.output)
+
+        outputs = tf.while_loop(
+            lambda time, *_: time < steps,
+            step,
+            (0, state, no_steps_yet(steps, state.output)),
+            maximum_iterations=steps,
+        )[2].stack()
+        if drops:
+            outputs = outputs * self._mask(tf.shape(outputs), self._depth)
+        return tf.transpose(outputs, (1, 0, 2))
+
+    def _mask(self, shape: tf.Tensor, number: int) -> tf.Tensor:
+        """Returns zeros and 1 / (1 - dropout), at random."""
+        seed = self._noise.tensor() + tf.constant([number, 0], tf.int64)
+        kept = tf.random.stateless_uniform(shape, seed) >= self._dropout
+        return tf.cast(kept, self.compute_dtype) / (1 - self._dropout)
+
+    def _decode(
+        self, state: State, annotations: Annotations | None, weights: Weights, longest: int
+    ) -> tf.Tensor:
+        """Feeds the decoder its own words: int32 [batch, longest]."""
+        if self._beam_size > 1:
+            state, annotations = tf.nest.map_structure(
+                lambda tensor: tf.repeat(tensor, self._beam_size, 0), (state, annotations)
+            )
+
+        bias = tf.tensor_scatter_nd_update(self.softmax_bias, [[PAD], [GO]], [-1e9, -1e9])
+
+        def step(words: tf.Tensor, state: State) -> tuple[tf.Tensor, State]:
+            word_gates = self._word_gates(self._embed(words), weights)
+            state = self._step(word_gates, state, annotations, weights)
+            return self.logits(state.output, bias), state
+
+        if self._beam_size == 1:
+            return decoding.greedy(step, state, longest)
+        return decoding.beam_search(step, state, longest, self._beam_size)

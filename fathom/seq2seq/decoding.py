@@ -1,0 +1,92 @@
+"""Decoding: from what a decoder predicts, word by word, to translations."""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from fathom.seq2seq.vocabulary import EOS, GO, PAD
+
+# Maps the words int32 [n] just read and the state before to the next word's logits, float32
+# [n, vocabulary], and the state after.
+Step = Callable[[tf.Tensor, Any], tuple[tf.Tensor, Any]]
+
+
+def greedy(step: Step, state: Any, longest: int) -> tf.Tensor:
+    """Takes the most probable word in each step; ends when every sentence has ended.
+
+    Args:
+        step: one step of the decoder.
+        state: the decoder's first state, tensors [batch, ...].
+        longest: the largest number of words.
+
+    Returns:
+        int32 [batch, longest], the words, ``<eos>`` and padding.
+    """
+    batch = tf.shape(tf.nest.flatten(state)[0])[0]
+    decoded = tf.fill([batch, longest], PAD)
+
+    def more(time, words, *_):
+        return (time < longest) & tf.reduce_any((words != EOS) & (words != PAD))
+
+    def take(time, words, state, decoded):
+        ended = (words == EOS) | (words == PAD)
+        logits, state = step(words, state)
+        words = tf.where(ended, PAD, tf.argmax(logits, 1, tf.int32))
+        return time + 1, words, state, _put(decoded, words, time)
+
+    return tf.while_loop(
+        more, take, (0, tf.fill([batch], GO), state, decoded), maximum_iterations=longest
+    )[3]
+
+
+def beam_search(step: Step, state: Any, longest: int, size: int) -> tf.Tensor:
+    """Keeps the ``size`` most probable hypotheses of each sentence (Sutskever et al., 3.2).
+
+    Of the hypotheses left at the end, the one with the highest log probability a word is taken.
+
+    Args:
+        step: one step of the decoder.
+        state: the decoder's first state, tensors [batch * size, ...], ``size`` equal rows each.
+        longest: the largest number of words.
+        size: hypotheses a sentence.
+
+    Returns:
+        int32 [batch, longest], the words, ``<eos>`` and padding.
+    """
+    batch = tf.shape(tf.nest.flatten(state)[0])[0] // size
+    first = tf.range(batch)[:, None] * size  # row of each sentence's first hypothesis
+    scores = tf.tile([[0.0] + [-1e9] * (size - 1)], [batch, 1])  # all are equal at first: keep one
+    decoded = tf.fill([batch * size, longest], PAD)
+
+    def more(time, words, *_):
+        return (time < longest) & tf.reduce_any((words != EOS) & (words != PAD))
+
+    def extend(time, words, scores, state, decoded):
+        ended = (words == EOS) | (words == PAD)
+        logits, state = step(words, state)
+        vocabulary = logits.shape[1]
+        only_padding = tf.where(tf.range(vocabulary) == PAD, 0.0, -1e9)
+        gained = tf.where(ended[:, None], only_padding, tf.nn.log_softmax(logits))
+        totals = scores[:, :, None] + tf.reshape(gained, [batch, size, vocabulary])
+        scores, chosen = tf.math.top_k(tf.reshape(totals, [batch, size * vocabulary]), size)
+        words = tf.reshape(chosen % vocabulary, [-1])
+        parents = tf.reshape(first + chosen // vocabulary, [-1])
+        state, decoded = tf.nest.map_structure(lambda t: tf.gather(t, parents), (state, decoded))
+        return time + 1, words, scores, state, _put(decoded, words, time)
+
+    _, _, scores, _, decoded = tf.while_loop(
+        more,
+        extend,
+        (0, tf.fill([batch * size], GO), scores, state, decoded),
+        maximum_iterations=longest,
+    )
+    decoded = tf.reshape(decoded, [batch, size, longest])
+    lengths = tf.reduce_sum(tf.cast(decoded != PAD, tf.float32), 2)
+    best = tf.argmax(scores / tf.maximum(lengths, 1), 1, tf.int32)
+    return tf.gather(decoded, best, batch_dims=1)
+
+
+def _put(decoded: tf.Tensor, words: tf.Tensor, time: tf.Tensor) -> tf.Tensor:
+    """Puts words [n] at a step of [n, longest], where all is padding so far."""
+    return decoded + words[:, None] * tf.one_hot(time, decoded.shape[1], dtype=tf.int32)

@@ -1,0 +1,166 @@
+"""The encoder's layers, and what a loop over words needs.
+
+Sequences are time-major inside, [time, batch, units]: each step is one contiguous block. The
+recurrences are loops in the graph: of any length and traced in a moment. docs/workloads/seq2seq.md
+compares them with unrolled cells and with the fused kernels.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+from keras import layers
+
+from fathom.seq2seq.vocabulary import PAD
+
+
+def lstm_cell(gates: tf.Tensor, memory: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The LSTM of Graves 2013 without peepholes, as in Sutskever et al. 2014, section 3.4.
+
+    Args:
+        gates: [batch, 4 units]: input, forget and output gate and candidate, before activation.
+        memory: [batch, units], the cell's.
+
+    Returns:
+        the new hidden state and the new memory, [batch, units].
+    """
+    i, f, o, g = tf.split(gates, 4, 1)
+    memory = tf.sigmoid(f) * memory + tf.sigmoid(i) * tf.tanh(g)
+    return tf.sigmoid(o) * tf.tanh(memory), memory
+
+
+class Kernel(NamedTuple):
+    """A matrix that every step of a loop multiplies by, and its transpose for the way back.
+
+    oneDNN takes half as long again for a product with a matrix that it has to transpose.
+    """
+
+    matrix: tf.Tensor
+    transpose: tf.Tensor
+
+    @classmethod
+    def of(cls, variable: Any, dtype: str) -> "Kernel":
+        """Reads a variable, once for all the steps."""
+        matrix = tf.cast(variable.value, dtype)
+        return cls(matrix, tf.transpose(tf.stop_gradient(matrix)))
+
+
+def product(x: tf.Tensor, kernel: Kernel) -> tf.Tensor:
+    """Returns x [batch, inputs] times the kernel's matrix [inputs, outputs]."""
+
+    @tf.custom_gradient
+    def multiply(x, matrix, transpose):
+        def gradient(dy):
+            return dy @ transpose, tf.matmul(x, dy, transpose_a=True), None
+
+        return x @ matrix, gradient
+
+    return multiply(x, *kernel)
+
+
+class Embedding(layers.Layer):
+    """A vector for each word; its gradient is sparse.
+
+    Args:
+        vocabulary: number of words.
+        units: length of a vector.
+        initializer: of the vectors.
+    """
+
+    def __init__(self, vocabulary: int, units: int, initializer: Any, **options: Any) -> None:
+        super().__init__(autocast=False, **options)
+        self._shape, self._initializer = (vocabulary, units), initializer
+
+    def build(self, input_shape: Any = None) -> None:
+        """Makes the vectors."""
+        self.embedding = self.add_weight(
+            shape=self._shape, initializer=self._initializer, name="embedding"
+        )
+
+    def compute_output_spec(self, words: Any) -> keras.KerasTensor:
+        """Returns the shape that ``call`` returns."""
+        time, batch = words.shape[::-1]
+        return keras.KerasTensor((time, batch, self._shape[1]), self.compute_dtype)
+
+    def call(self, words: tf.Tensor) -> tf.Tensor:
+        """Looks words int32 [batch, time] up: [time, batch, units]."""
+        vectors = tf.gather(self.embedding.value, tf.transpose(words))
+        return tf.cast(vectors, self.compute_dtype)
+
+
+class LSTM(layers.Layer):
+    """One layer of the encoder.
+
+    The input half of the gates is one product over all time steps. Where a word is padding it is
+    set to zero, which keeps a state of zero at zero: leading padding changes nothing.
+
+    Args:
+        units: of the hidden state and of the memory.
+        new_initializer: returns an initializer, a new one for each variable.
+    """
+
+    def __init__(self, units: int, new_initializer: Callable[[], Any], **options: Any) -> None:
+        super().__init__(autocast=False, **options)
+        self._units, self._new_initializer = units, new_initializer
+
+    def build(self, inputs_shape: Any, words_shape: Any) -> None:
+        """Makes the weights."""
+        inputs, gates = inputs_shape[-1], 4 * self._units
+        new = self._new_initializer
+        self.input_kernel = self.add_weight((inputs, gates), new(), name="input_kernel")
+        self.kernel = self.add_weight((self._units, gates), new(), name="kernel")
+        self.bias = self.add_weight((gates,), new(), name="bias")
+
+    def macs_of(self, steps: int) -> int:
+        """Returns the multiply-accumulates of a sequence of so many steps."""
+        return steps * 4 * self._units * (self.input_kernel.shape[0] + self._units)
+
+    def compute_output_spec(self, inputs: Any, words: Any) -> tuple[keras.KerasTensor, ...]:
+        """Returns the shapes that ``call`` returns."""
+        time, batch, _ = inputs.shape
+        shapes = (time, batch, self._units), (batch, self._units), (batch, self._units)
+        return tuple(keras.KerasTensor(shape, self.compute_dtype) for shape in shapes)
+
+    def call(self, inputs: tf.Tensor, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Runs over a sequence.
+
+        Args:
+            inputs: [time, batch, inputs].
+            words: int32 [batch, time], the words of the sequence: which of them are padding.
+
+        Returns:
+            the hidden states [time, batch, units], the last of them and the last memory.
+        """
+        cast = self.compute_dtype
+        gates = tf.tensordot(inputs, tf.cast(self.input_kernel, cast), 1) + tf.cast(self.bias, cast)
+        gates *= tf.cast(tf.transpose(words) != PAD, cast)[:, :, None]
+        kernel = Kernel.of(self.kernel, cast)
+        steps = inputs.shape[0] or tf.shape(inputs)[0]
+        zero = tf.zeros_like(gates[0, :, : self._units])
+
+        at = steps_of(gates)
+
+        def step(time, hidden, memory, states):
+            hidden, memory = lstm_cell(at.read(time) + product(hidden, kernel), memory)
+            return time + 1, hidden, memory, states.write(time, hidden)
+
+        _, hidden, memory, states = tf.while_loop(
+            lambda time, *_: time < steps,
+            step,
+            (0, zero, zero, no_steps_yet(steps, zero)),
+            maximum_iterations=steps,
+        )
+        return states.stack(), hidden, memory
+
+
+def steps_of(sequence: tf.Tensor) -> tf.TensorArray:
+    """Returns [time, ...] as an array that a loop reads step by step."""
+    steps = sequence.shape[0] or tf.shape(sequence)[0]
+    array = tf.TensorArray(sequence.dtype, steps, element_shape=sequence.shape[1:])
+    return array.unstack(sequence)
+
+
+def no_steps_yet(steps: int | tf.Tensor, like: tf.Tensor) -> tf.TensorArray:
+    """Returns an empty array for a loop to write to."""
+    return tf.TensorArray(like.dtype, steps, element_shape=like.shape)

@@ -1,0 +1,346 @@
+"""Sequence to sequence learning with attention, at the size of Fathom's workload.
+
+Sutskever, Vinyals and Le 2014, "Sequence to Sequence Learning with Neural Networks", with the
+attention of Bahdanau, Cho and Bengio 2015, "Neural Machine Translation by Jointly Learning to Align
+and Translate". Section numbers are those of Sutskever et al. unless another paper is named.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from fathom import nn
+from fathom.cost import Cost, count
+from fathom.errors import FathomError
+from fathom.layers import Dropout
+from fathom.optimizers import Optimizer, Plateau
+from fathom.seq2seq import buckets, corpus, evaluation
+from fathom.seq2seq.decoder import Decoder
+from fathom.seq2seq.hyperparameters import OPTIMIZERS, SIZES, Seq2SeqHyperparameters
+from fathom.seq2seq.layers import LSTM, Embedding
+from fathom.seq2seq.sampled_softmax import sampled_cross_entropy
+from fathom.seq2seq.vocabulary import PAD
+from fathom.seq2seq.wmt import Wmt
+
+
+class Seq2Seq(nn.NeuralNetworkModel):
+    """Translation by an LSTM encoder and an LSTM decoder that attends to it."""
+
+    name = "seq2seq"
+    title = "sequence to sequence with attention (Sutskever et al. 2014, Bahdanau et al. 2015)"
+    dataset = Wmt
+    Hyperparameters = Seq2SeqHyperparameters
+    hyperparameters: Seq2SeqHyperparameters
+    example = "sentences"
+
+    def build_hyperparameters(self, values: Mapping[str, Any]) -> Seq2SeqHyperparameters:
+        """Returns the choices, those of ``size`` in place of the defaults."""
+        return super().build_hyperparameters({**SIZES.get(values.get("size"), {}), **values})
+
+    def load_data(self) -> None:
+        """Reads the texts: the training text as numbers, the others as they are."""
+        chosen = self.hyperparameters
+        self.buckets = buckets.parse(chosen.buckets)
+        self.wmt = Wmt.find(self.source.directory, chosen.source_language, chosen.target_language)
+        settings = corpus.Settings(
+            chosen.source_vocabulary, chosen.target_vocabulary, chosen.lowercase
+        )
+        self.corpus = corpus.load(self.wmt.training, settings)
+        self._assigned = buckets.assign(self.corpus.pairs, self.buckets)
+        self.notes += [f"left out: {what}: {number:,}" for what, number in self._left_out().items()]
+        self._validation = self.corpus.encode(self.wmt.validation or ())
+        self.test_pairs = list(self.wmt.test or ())
+        self.test = self.corpus.encode(self.test_pairs)
+
+    def _left_out(self) -> dict[str, int]:
+        """Returns how many pairs the training leaves out, by the reason."""
+        counts = {
+            "pairs with a blank side": self.corpus.blank,
+            "pairs longer than the largest bucket": int(np.sum(self._assigned < 0)),
+        }
+        return {reason: number for reason, number in counts.items() if number}
+
+    def describe_data(self) -> dict[str, Any]:
+        """Returns the sizes of the text and of its vocabularies, and what was skipped."""
+        return {
+            "training_pairs": len(self.corpus.pairs),
+            "source_words": len(self.corpus.source),
+            "target_words": len(self.corpus.target),
+            "left_out": self._left_out(),
+        }
+
+    # ---------------------------------------------------------------- network
+
+    def build_inputs(self) -> Any:
+        """Returns source words and, in training, the target words that the decoder reads.
+
+        Both int32 [batch, words], padded at the end.
+        """
+        source = keras.Input((None,), dtype="int32", name="source")
+        if self.forward_only:
+            return source
+        return source, keras.Input((None,), dtype="int32", name="target")
+
+    def build_labels(self) -> Any:
+        """Returns the target words that the decoder should say: int32 [batch, words]."""
+        return () if self.forward_only else keras.Input((None,), dtype="int32", name="words")
+
+    def build_inference(self, inputs: Any) -> keras.KerasTensor:
+        """Encodes the reversed source sentence, and decodes it.
+
+        Returns:
+            in training what the softmax predicts each word from, [batch, target, units]; in the
+            forward-only twin the translation, int32 [batch, target].
+        """
+        chosen = self.hyperparameters
+        source, *target = keras.tree.flatten(inputs)
+        encoded = self._encode(source)
+        self._encoder = keras.Model(source, encoded, name="encoder")
+        self._decoder = Decoder(
+            chosen.target_vocabulary,
+            chosen.units,
+            chosen.layers,
+            chosen.attention,
+            chosen.dropout,
+            chosen.beam_size,
+            self._initializer,
+            self.new_noise(),
+            self._longest_translation,
+            name="decoder",
+        )
+        self._decoder.build()
+        self._sampling = self.new_noise()
+        return self._decoder(*encoded, *target)
+
+    def _encode(self, source: keras.KerasTensor) -> list[Any]:
+        """Returns the reversed words, the top states, and each layer's last state and memory."""
+        chosen = self.hyperparameters
+        # Reversed, so that the first words of both sentences are close (section 3.3).
+        words = keras.ops.flip(source, 1)
+        states = Embedding(
+            chosen.source_vocabulary, chosen.units, self._initializer(), name="source_embedding"
+        )(words)
+        hidden, memory = [], []
+        for i in range(1, chosen.layers + 1):
+            lstm = LSTM(chosen.units, self._initializer, name=f"encoder_{i}")
+            states, last_hidden, last_memory = lstm(self._dropped(states, i), words)
+            hidden.append(last_hidden)
+            memory.append(last_memory)
+        return [words, self._dropped(states, chosen.layers + 1), hidden, memory]
+
+    def _dropped(self, states: keras.KerasTensor, number: int) -> keras.KerasTensor:
+        if not self.hyperparameters.dropout:
+            return states
+        dropout = Dropout(self.hyperparameters.dropout, self.new_noise(), name=f"dropout_{number}")
+        return dropout(states)
+
+    def _initializer(self) -> keras.initializers.Initializer:
+        largest = self.hyperparameters.initial_range
+        return keras.initializers.RandomUniform(-largest, largest, seed=self.new_seed())
+
+    def _longest_translation(self, source_length: int) -> int:
+        """Returns the most words that a source sentence of a bucket is translated to."""
+        number = buckets.bucket_of_source(source_length, self.buckets)
+        return self.buckets[number].target
+
+    def build_loss(self, inputs: Any, words: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
+        """Returns the mean cross entropy of a word in nats, by the sampled softmax."""
+        states = tf.reshape(outputs, [-1, self.hyperparameters.units])
+        words = tf.reshape(words, [-1])
+        if self.hyperparameters.samples:
+            entropies = sampled_cross_entropy(
+                states,
+                words,
+                self._decoder.softmax.value,
+                self._decoder.softmax_bias.value,
+                self.hyperparameters.samples,
+                self._sampling.tensor(),
+            )
+        else:
+            entropies = tf.nn.sparse_softmax_cross_entropy_with_logits(
+                words, self._decoder.logits(states)
+            )
+        real = tf.cast(words != PAD, tf.float32)
+        return tf.reduce_sum(entropies * real) / tf.reduce_sum(real)
+
+    def build_train(self) -> Optimizer:
+        """Stochastic gradient descent or Adam, the gradients clipped by their global norm."""
+        chosen = self.hyperparameters
+        optimizer = OPTIMIZERS[chosen.optimizer](
+            chosen.learning_rate, global_clip_norm=chosen.clip_norm
+        )
+        self._plateau = Plateau(optimizer.learning_rate, 1 / chosen.learning_rate_decay)
+        return optimizer
+
+    def build_evaluation(
+        self, inputs: Any, words: tf.Tensor, outputs: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Returns each sentence's cross entropy by the whole softmax, in nats, and its words."""
+
+        def of_step(step: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+            states, words = step
+            logits = self._decoder.logits(states)  # one step's at a time: they are many
+            entropies = tf.nn.sparse_softmax_cross_entropy_with_logits(words, logits)
+            return entropies * tf.cast(words != PAD, tf.float32)
+
+        entropies = tf.map_fn(
+            of_step,
+            (tf.transpose(outputs, (1, 0, 2)), tf.transpose(words)),
+            fn_output_signature=tf.float32,
+        )
+        return {
+            "cross_entropy": tf.reduce_sum(entropies, 0),
+            "words": tf.reduce_sum(tf.cast(words != PAD, tf.float32), 1),
+        }
+
+    def total_metrics(self, sums: dict[str, float], examples: int) -> dict[str, float]:
+        """Returns cross entropy (nats) and perplexity a word."""
+        cross_entropy = sums["cross_entropy"] / sums["words"]
+        return {"cross_entropy": cross_entropy, "perplexity": math.exp(cross_entropy)}
+
+    def end_epoch(self, epoch: int) -> None:
+        """Lowers the learning rate where the validation loss has not fallen."""
+        batches = self._in_turn(self._validation)
+        noise, sums = int(self._noise_step), {}
+        with tf.device(self.device):
+            for batch in batches:
+                for name, values in self._evaluate(*batch).items():
+                    sums[name] = sums.get(name, 0.0) + float(tf.reduce_sum(values))
+        self._noise_step.assign(noise)
+        if sums:
+            metrics = self.total_metrics(sums, len(self._validation))
+            self.note("validation_perplexity", metrics["perplexity"])
+            self._plateau.update(metrics["cross_entropy"])
+            self.note("learning_rate", float(self.optimizer.learning_rate))
+
+    def state(self) -> dict[str, tf.Variable]:
+        """Returns what the schedule of the learning rate remembers."""
+        if self.forward_only:
+            return {}
+        return {"plateau_best": self._plateau.best, "plateau_stalled": self._plateau.stalled}
+
+    # ---------------------------------------------------------------- batches
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Number of whole batches in the training pairs."""
+        return self._order(self._assigned).steps_per_epoch
+
+    def _order(self, assigned: np.ndarray) -> buckets.BucketOrder:
+        return buckets.BucketOrder(assigned, self.hyperparameters.batch_size, self.execution.seed)
+
+    def signatures(self) -> list[list[tf.TensorSpec]]:
+        """Returns one for each bucket: the step is compiled for fixed lengths."""
+        size, names = self.hyperparameters.batch_size, ("source", "target", "words")
+        return [
+            [
+                tf.TensorSpec((size, length), tf.int32, name)
+                for name, length in zip(names, (source, target, target), strict=True)
+            ][: 1 if self.forward_only else 3]
+            for source, target in self.buckets
+        ]
+
+    def training_batches(self, first_step: int) -> Iterator[buckets.Batch]:
+        """Returns the endless stream of training pairs from ``first_step`` on."""
+        return buckets.training_batches(
+            self.corpus.pairs, self._order(self._assigned), self.buckets, first_step
+        )
+
+    def inference_batches(self) -> Iterator[tuple[tf.Tensor]]:
+        """Returns an endless stream of test sentences, or of training ones if there is no test."""
+        pairs = self.test if len(self.test) else self.corpus.pairs
+        order = self._order(buckets.assign_by_source(pairs, self.buckets))
+        for batch in buckets.training_batches(pairs, order, self.buckets, 0):
+            yield (batch.source,)
+
+    def evaluation_batches(self) -> Iterator[buckets.Batch]:
+        """Returns the test pairs once; what is longer than the largest bucket is cut off."""
+        return self._in_turn(self.test)
+
+    def _in_turn(self, pairs: corpus.EncodedPairs) -> Iterator[buckets.Batch]:
+        assigned = buckets.assign(pairs, self.buckets)
+        assigned[assigned < 0] = len(self.buckets) - 1
+        size = self.hyperparameters.batch_size
+        for _, batch in buckets.batches_in_turn(pairs, assigned, self.buckets, size):
+            yield batch
+
+    # ---------------------------------------------------------------- translation
+
+    def translate(self, source: tf.Tensor) -> tf.Tensor:
+        """Returns translations int32 [batch, words] of source words int32 [batch, words]."""
+        return self._decoder(*self._encoder(source, training=False))
+
+    def attention(self, source: tf.Tensor, target: tf.Tensor) -> np.ndarray:
+        """Returns the attention that the decoder gives to source words as it reads the target's.
+
+        Args:
+            source: int32 [batch, source].
+            target: int32 [batch, target], ``<go>`` first.
+
+        Returns:
+            float32 [batch, target, source].
+        """
+        alignment = self._decoder.alignment(*self._encoder(source, training=False), target)
+        return tf.transpose(alignment, (1, 0, 2)).numpy()[:, :, ::-1]  # the encoder's are reversed
+
+    def evaluate(self) -> dict[str, float]:
+        """Returns BLEU of the test text and, but in the forward-only twin, perplexity a word.
+
+        Raises:
+            FathomError: there is no test text.
+        """
+        if not len(self.test):
+            raise FathomError(f"{self.source.directory} has no test text to translate")
+        metrics = {"examples": len(self.test)} if self.forward_only else super().evaluate()
+        self.translations = evaluation.translate(self, self.test)
+        said = [self.corpus.target.sentence(words) for words in self.translations]
+        references = [target for _, target in self.test_pairs]
+        lowercase = self.hyperparameters.lowercase
+        return metrics | {"bleu": evaluation.bleu(said, references, lowercase)}
+
+    def save_pictures(self, directory: Path) -> list[Path]:
+        """Writes the translations of the test text, and pictures of some sentences' attention."""
+        return evaluation.save(self, directory)
+
+    def teardown(self) -> None:
+        """Lets go of what the base class holds, and of encoder and decoder."""
+        super().teardown()
+        self._encoder = self._decoder = None
+
+    # ---------------------------------------------------------------- cost
+
+    def cost(self) -> Cost:
+        """Returns the cost of a pair of the nominal bucket: the largest but one."""
+        return self._cost_of(buckets.parse(self.hyperparameters.buckets)[-2:][0])
+
+    def _cost_of(self, bucket: buckets.Bucket) -> Cost:
+        counted = count(self.network)
+        samples = 0 if self.forward_only else self.hyperparameters.samples
+        predicted = samples + 1 if samples else self.hyperparameters.target_vocabulary
+        macs = {"decoder": self._decoder.macs_of(bucket, predicted)}
+        for i in range(1, self.hyperparameters.layers + 1):
+            layer = self.network.get_layer(f"encoder_{i}")
+            macs[layer.name] = layer.macs_of(bucket.source)
+        layers = tuple(
+            dataclasses.replace(layer, macs=macs.get(layer.name, 0), reads_input=False)
+            for layer in counted.layers
+        )
+        return Cost(layers, counted.parameters)
+
+    def work(self, *batch: tf.Tensor) -> float:
+        """Returns the work of a batch's bucket over that of the nominal bucket."""
+        length = batch[0].shape[1]
+        bucket = self.buckets[buckets.bucket_of_source(length, self.buckets)]
+        return self._cost_of(bucket).forward_macs / self.cost().forward_macs
+
+
+class Seq2SeqFwd(Seq2Seq):
+    """Translation, inference only: the decoder reads its own words."""
+
+    forward_only = True

@@ -1,0 +1,85 @@
+"""Words: how a sentence is cut into tokens and put together again, and the tokens' numbers."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+SPECIAL_SYMBOLS = ("<pad>", "<go>", "<eos>", "<unk>")
+PAD, GO, EOS, UNK = range(len(SPECIAL_SYMBOLS))
+
+_JOINER = "￭"  # begins a token that no space parts from the one before
+_TOKEN = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")  # noqa: RUF001 - the apostrophe of real text
+
+
+def tokenize(sentence: str, lowercase: bool = False) -> list[str]:
+    """Cuts a sentence into words and single punctuation marks.
+
+    Hyphens and apostrophes between letters stay in the word. A token that follows another without
+    a space begins with a joiner, so that ``detokenize`` gives the sentence back, each run of
+    spaces made one.
+    """
+    sentence = sentence.lower() if lowercase else sentence
+    tokens = []
+    end = None
+    for match in _TOKEN.finditer(sentence):
+        tokens.append(_JOINER * (match.start() == end) + match.group())
+        end = match.end()
+    return tokens
+
+
+def without_joiner(token: str) -> str:
+    """Returns a token as it is written."""
+    return token[1:] if len(token) > 1 and token[0] == _JOINER else token
+
+
+def detokenize(tokens: Iterable[str]) -> str:
+    """Puts a sentence together again."""
+    sentence = ""
+    for token in tokens:
+        written = without_joiner(token)
+        sentence += " " * bool(sentence and written == token) + written
+    return sentence
+
+
+class Vocabulary:
+    """The numbers of the most frequent words of a language; the others are ``<unk>``.
+
+    The special symbols come first, then the words from the most frequent to the rarest: the order
+    that the log-uniform sampling of ``sampled_softmax`` counts on.
+
+    Args:
+        words: the words in order, the special symbols first.
+    """
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.words = tuple(words)
+        self._ids = {word: i for i, word in enumerate(self.words)}
+
+    @classmethod
+    def of(cls, counts: Counter[str], size: int) -> "Vocabulary":
+        """Returns the vocabulary of the ``size`` most frequent words, special symbols included."""
+        ranked = sorted(counts, key=lambda word: (-counts[word], word))
+        return cls(SPECIAL_SYMBOLS + tuple(ranked[: size - len(SPECIAL_SYMBOLS)]))
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def ids(self, tokens: Iterable[str]) -> list[int]:
+        """Returns the number of each token."""
+        return [self._ids.get(token, UNK) for token in tokens]
+
+    def sentence(self, ids: np.ndarray) -> str:
+        """Returns the sentence of int [words] up to its ``<eos>``; ``<unk>`` is left out."""
+        return detokenize(self.tokens(ids, leave_out=(PAD, GO, UNK)))
+
+    def tokens(self, ids: np.ndarray, leave_out: Sequence[int] = (PAD, GO)) -> list[str]:
+        """Returns the tokens of int [words] up to the ``<eos>``.
+
+        A network may have more numbers than the text has words; the others are ``<unk>``.
+        """
+        ended = np.flatnonzero(np.asarray(ids) == EOS)
+        kept = ids[: ended[0]] if len(ended) else ids
+        known = [i if i < len(self) else UNK for i in kept]
+        return [self.words[i] for i in known if i not in leave_out]
