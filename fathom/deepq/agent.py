@@ -1,0 +1,144 @@
+"""The agent: it acts in the games, sees states, and remembers what happened."""
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from fathom.deepq.emulator import SIDE, Environment, Turn
+from fathom.deepq.replay import HISTORY, ReplayMemory
+from fathom.errors import FathomError
+
+# Returns the Q-values of states, float [games, actions]; None: they are not known.
+QFunction = Callable[[np.ndarray], np.ndarray | None]
+
+
+class Outcome(NamedTuple):
+    """What the agent's actions led to."""
+
+    turn: Turn
+    terminals: np.ndarray  # bool [games]: the episode ended
+    scores: list[float]  # of the games that are over
+
+
+class Player:
+    """Acts in one or several games and sees states: the last four frames of an episode.
+
+    Args:
+        environment: the games.
+        q_function: gives the values of actions.
+        life_is_episode: a lost life ends the episode.
+
+    Attributes:
+        state: uint8 [games, 84, 84, 4], the newest frame last; black before the episode began.
+        points: float64 [games]: scored so far in each game.
+        seconds: time spent in the emulator and in acting.
+    """
+
+    def __init__(
+        self, environment: Environment, q_function: QFunction, life_is_episode: bool = False
+    ) -> None:
+        self.environment = environment
+        self._q_function, self._life_is_episode = q_function, life_is_episode
+        self.state = np.zeros((environment.games, SIDE, SIDE, HISTORY), np.uint8)
+        self.points = np.zeros(environment.games)
+        self.seconds = {"emulator": 0.0, "acting": 0.0}
+
+    def begin(self) -> None:
+        """Begins new games."""
+        self.state[:] = 0
+        self.state[..., -1] = self.environment.reset()
+        self.points[:] = 0
+
+    def choose(self, epsilon: float, rng: np.random.Generator) -> np.ndarray:
+        """Returns an action for each game: random with probability ``epsilon``, else the best."""
+        actions = rng.integers(len(self.environment.actions), size=self.environment.games)
+        greedy = rng.random(self.environment.games) >= epsilon
+        if greedy.any():
+            started = time.perf_counter()
+            q_values = self._q_function(self.state)
+            if q_values is not None:
+                actions = np.where(greedy, q_values.argmax(1), actions)
+            self.seconds["acting"] += time.perf_counter() - started
+        return actions
+
+    def act(self, actions: np.ndarray) -> Outcome:
+        """Does an action in each game.
+
+        Raises:
+            FathomError: the environment failed.
+        """
+        started = time.perf_counter()
+        try:
+            turn = self.environment.step(actions)
+        except Exception as error:
+            raise FathomError(
+                f"the environment failed in the middle of an episode: {type(error).__name__}: "
+                f"{' '.join(str(error).split())}"
+            ) from error
+        self.seconds["emulator"] += time.perf_counter() - started
+        self.points += turn.rewards
+        scores = self.points[turn.game_over].tolist()
+        self.points[turn.game_over] = 0
+        terminals = turn.game_over | (turn.life_lost & self._life_is_episode)
+        self.state[..., :-1] = self.state[..., 1:]
+        self.state[terminals] = 0
+        self.state[..., -1] = turn.frames
+        return Outcome(turn, terminals, scores)
+
+
+class Agent:
+    """Plays by an epsilon-greedy policy and stores its experiences in the replay memory.
+
+    Args:
+        player: acts.
+        memory: where the transitions go.
+        epsilon: the probability of a random action, a function of the actions taken.
+        note_score: is told the score of each game that is over.
+
+    Attributes:
+        actions_taken: in all games together, since the training began.
+    """
+
+    def __init__(
+        self,
+        player: Player,
+        memory: ReplayMemory,
+        epsilon: Callable[[int], float],
+        note_score: Callable[[float], None],
+    ) -> None:
+        self.player, self.memory = player, memory
+        self._epsilon, self._note_score = epsilon, note_score
+        self.actions_taken = 0
+
+    def play(self, actions: int, rng: np.random.Generator) -> None:
+        """Takes ``actions`` actions, or as many more as it takes for all games to take as many."""
+        for _ in range(0, actions, self.player.environment.games):
+            newest = self.player.state[..., -1].copy()
+            chosen = self.player.choose(self._epsilon(self.actions_taken), rng)
+            turn, terminals, scores = self.player.act(chosen)
+            self.memory.add(newest, chosen, np.clip(turn.rewards, -1, 1), terminals)
+            self.actions_taken += len(chosen)
+            for score in scores:
+                self._note_score(score)
+
+
+def play_games(player: Player, number: int, epsilon: float, rng: np.random.Generator) -> list:
+    """Plays new games to their end; returns their scores, of the first ``number`` to end."""
+    player.begin()
+    scores: list[float] = []
+    while len(scores) < number:
+        scores += player.act(player.choose(epsilon, rng)).scores
+    return scores[:number]
+
+
+def random_states(player: Player, number: int, rng: np.random.Generator) -> np.ndarray:
+    """Returns every fourth state of a random game: uint8 [number, 84, 84, 4]."""
+    player.begin()
+    states = np.empty((number, *player.state.shape[1:]), np.uint8)
+    for i in range(number):
+        for _ in range(4):
+            player.act(player.choose(1.0, rng))
+        states[i] = player.state[0]
+    return states

@@ -1,0 +1,72 @@
+"""Atari 2600 games: the ROMs that come with ale-py, the Arcade Learning Environment."""
+
+import difflib
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from fathom.data.dataset import DataSet
+from fathom.errors import FathomError
+
+
+@dataclass(frozen=True)
+class Atari(DataSet):
+    """The games' ROMs.
+
+    Attributes:
+        roms: name of a game, in snake case, to its file.
+    """
+
+    name = "atari"
+    title = "Atari 2600 games"
+    licence = "as ale-py, which the ROMs come with"
+    home_page = "https://ale.farama.org"
+    layout = "<game>.bin, the names in snake case"
+
+    roms: dict[str, Path]
+
+    @classmethod
+    def load(cls, directory: Path) -> "Atari":
+        """Finds the ROMs in a folder.
+
+        Raises:
+            FathomError: it holds none.
+        """
+        roms = {path.stem: path for path in sorted(directory.glob("*.bin"))}
+        if not roms:
+            raise FathomError(f"{directory} holds no ROMs; they are expected as {cls.layout}")
+        return cls(roms)
+
+    @classmethod
+    def synthesize(cls, directory: Path, seed: int) -> None:
+        """Copies the ROMs that come with ale-py: nothing needs to be imitated."""
+        ale_py = import_ale()
+        for path in Path(ale_py.roms.__file__).parent.glob("*.bin"):
+            shutil.copy(path, directory)
+
+    def rom(self, game: str) -> Path:
+        """Returns a game's file.
+
+        Raises:
+            FathomError: there is no such game; the message suggests the nearest names.
+        """
+        if game not in self.roms:
+            near = difflib.get_close_matches(game, self.roms, 3, 0.5) or list(self.roms)
+            raise FathomError(f"unknown game {game!r}: did you mean {' or '.join(near)}?")
+        return self.roms[game]
+
+
+def import_ale() -> ModuleType:
+    """Returns the module ``ale_py``, told to print nothing but errors.
+
+    Raises:
+        FathomError: it is not installed.
+    """
+    try:
+        import ale_py
+        import ale_py.roms
+    except ImportError as error:
+        raise FathomError(f"ale-py is missing ({error}): pip install ale-py") from error
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+    return ale_py

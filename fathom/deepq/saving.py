@@ -1,0 +1,63 @@
+"""What a checkpoint holds of the games and the replay memory."""
+
+import numpy as np
+import tensorflow as tf
+
+from fathom.deepq.agent import Agent
+
+_GAME_BYTES = 65_536  # an emulator's state takes a quarter of that
+
+
+class SavedAgent:
+    """Variables that an agent is copied to before a checkpoint is written, and back afterwards.
+
+    Args:
+        agent: whose games and counters are saved.
+        with_memory: the replay memory too, of which the variables are a second copy.
+
+    Attributes:
+        variables: by name.
+    """
+
+    def __init__(self, agent: Agent, with_memory: bool) -> None:
+        self._agent = agent
+        self._arrays = {"state": agent.player.state, "points": agent.player.points}
+        if with_memory:
+            self._arrays |= agent.memory.arrays()
+        with tf.device("/cpu:0"):
+            self.variables = {
+                "actions_taken": tf.Variable(0, dtype=tf.int64),
+                "memory_added": tf.Variable(0, dtype=tf.int64),
+                "game": tf.Variable(tf.zeros(_GAME_BYTES, tf.uint8)),
+                "game_bytes": tf.Variable(0, dtype=tf.int64),
+            } | {name: tf.Variable(tf.zeros(a.shape, a.dtype)) for name, a in self._arrays.items()}
+        self._with_memory = with_memory
+
+    def save(self) -> None:
+        """Copies the agent to the variables."""
+        agent, variables = self._agent, self.variables
+        game = np.frombuffer(agent.player.environment.save() or b"", np.uint8)
+        variables["game"].assign(np.pad(game, (0, _GAME_BYTES - len(game))))
+        variables["game_bytes"].assign(len(game))
+        variables["actions_taken"].assign(agent.actions_taken)
+        variables["memory_added"].assign(agent.memory.added)
+        for name, array in self._arrays.items():
+            variables[name].assign(array)
+
+    def restore(self) -> None:
+        """Copies the variables to the agent; games that could not be saved begin anew.
+
+        Raises:
+            FathomError: the checkpoint is of another game.
+        """
+        agent, variables = self._agent, self.variables
+        agent.actions_taken = int(variables["actions_taken"])
+        if self._with_memory:
+            agent.memory.added = int(variables["memory_added"])
+        for name, array in self._arrays.items():
+            array[...] = variables[name].numpy()
+        game = variables["game"].numpy()[: int(variables["game_bytes"])].tobytes()
+        if game:
+            agent.player.environment.restore(game)
+        else:
+            agent.player.begin()
