@@ -1,0 +1,150 @@
+"""The yardstick of the memnet workload: the memory network in PyTorch, timed as Fathom's own is.
+
+The network of Sukhbaatar et al. 2015 as ``fathom/memnet/model.py`` has it, adjacent tying, in the
+two forms that a PyTorch user would try: an embedding lookup for each matrix, or one for all of
+them side by side. Both are timed, and the faster one counts. Needs PyTorch alone. Stories are
+random words, the same in every step.
+
+    python benchmarks/pytorch_memnet.py --mode train --compile
+"""
+
+import argparse
+import itertools
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+DIMENSIONS, RATE, CLIP = 20, 0.01, 40.0
+
+
+class MemoryNetwork(nn.Module):
+    """Embedded sentences, hops of attention over them, an answer.
+
+    Args:
+        vocabulary: words, the null word included.
+        memory: sentences of a story.
+        words: of a sentence.
+        hops: K.
+        together: look words up in all matrices at once.
+    """
+
+    def __init__(self, vocabulary: int, memory: int, words: int, hops: int, together: bool) -> None:
+        super().__init__()
+
+        def normal(rows: int) -> nn.Parameter:
+            return nn.Parameter(0.1 * torch.randn(rows, DIMENSIONS))
+
+        self.matrices = nn.ParameterList(normal(vocabulary) for _ in range(hops + 1))
+        self.times = nn.ParameterList(normal(memory) for _ in range(hops + 1))
+        with torch.no_grad():
+            for matrix in self.matrices:
+                matrix[0] = 0  # the null word; with padding_idx its gradient is zero
+        j = torch.arange(1, words + 1)[:, None] / words
+        k = torch.arange(1, DIMENSIONS + 1)[None, :] / DIMENSIONS
+        self.register_buffer("position_weights", (1 - j) - k * (1 - 2 * j))
+        self._together = together
+
+    def forward(self, story: Tensor, question: Tensor) -> Tensor:
+        """Maps [batch, memory, words] and [batch, words] to logits [batch, vocabulary]."""
+        memories = self._remember(story)
+        u = self._embed(question, self.matrices[0], self.position_weights)
+        for memory, output in itertools.pairwise(memories):
+            p = torch.softmax((memory @ u[..., None])[..., 0], -1)
+            u = u + (p[:, None] @ output)[:, 0]
+        return u @ self.matrices[-1].T
+
+    def _remember(self, story: Tensor) -> list[Tensor]:
+        is_filled = (story > 0).any(-1, keepdim=True).float()
+        if self._together:
+            weights = self.position_weights.repeat(1, len(self.matrices))
+            embedded = self._embed(story, torch.cat(list(self.matrices), 1), weights)
+            in_time = embedded + is_filled * torch.cat(list(self.times), 1)
+            return list(in_time.split(DIMENSIONS, 2))
+        pairs = zip(self.matrices, self.times, strict=True)
+        return [self._embed(story, m, self.position_weights) + is_filled * t for m, t in pairs]
+
+    def _embed(self, sentences: Tensor, matrix: Tensor, weights: Tensor) -> Tensor:
+        return (F.embedding(sentences, matrix, padding_idx=0) * weights).sum(-2)
+
+
+def make_step(args: argparse.Namespace, together: bool) -> Callable[[], object]:
+    """Returns a function that runs one step on random stories."""
+    torch.manual_seed(0)
+    size = (args.batch_size, args.memory, args.words)
+    story = torch.randint(1, args.vocabulary, size)
+    question = torch.randint(1, args.vocabulary, (args.batch_size, args.words))
+    answer = torch.randint(1, args.vocabulary, (args.batch_size,))
+    network = MemoryNetwork(args.vocabulary, args.memory, args.words, args.hops, together)
+    compiled = torch.compile if args.compile else lambda function: function
+    if args.mode == "infer":
+        forward = compiled(network)
+        return torch.inference_mode()(lambda: forward(story, question))
+    parameters = list(network.parameters())
+    loss = compiled(lambda s, q, a: F.cross_entropy(network(s, q), a, reduction="sum"))
+
+    def clip_and_descend(gradients: list[Tensor]) -> None:
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.sub_(RATE * torch.clamp(CLIP / gradient.norm(), max=1.0) * gradient)
+
+    update = torch.no_grad()(compiled(clip_and_descend))
+
+    def step() -> None:
+        loss(story, question, answer).backward()
+        update([parameter.grad for parameter in parameters])
+        for parameter in parameters:
+            parameter.grad = None
+
+    return step
+
+
+def timed(step: Callable[[], object]) -> tuple[float, float]:
+    """Returns a step's wall and processor time in seconds."""
+    wall, processor = time.perf_counter(), time.process_time()
+    step()
+    return time.perf_counter() - wall, time.process_time() - processor
+
+
+def main() -> None:
+    """Measures the network and prints one line of results."""
+    parser = argparse.ArgumentParser(description="Time the memory network, written in PyTorch.")
+    parser.add_argument("--mode", choices=("train", "infer"), default="train")
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--vocabulary", type=int, default=40, help="with the null word")
+    parser.add_argument("--memory", type=int, default=50)
+    parser.add_argument("--words", type=int, default=7)
+    parser.add_argument("--hops", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=500, help="steps timed (default: 500)")
+    parser.add_argument("--warmup", type=int, default=50, help="steps before (default: 50)")
+    parser.add_argument("--compile", action="store_true", help="use torch.compile")
+    parser.add_argument("--json", type=Path, help="write the record to this file")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    best = None
+    for together in (False, True):
+        step = make_step(args, together)
+        for _ in range(args.warmup):
+            step()
+        wall, processor = zip(*(timed(step) for _ in range(args.steps)), strict=True)
+        record = {"together": together, "step_seconds": wall, "processor_seconds": processor}
+        record["median_s"] = statistics.median(wall)
+        if best is None or record["median_s"] < best["median_s"]:
+            best = record
+    print(
+        f"memnet {args.mode}, batch {args.batch_size}, vocabulary {args.vocabulary}, memory "
+        f"{args.memory} x {args.words}, {args.threads} thread(s): {1e3 * best['median_s']:.3f} ms "
+        f"a step, {1e3 * statistics.median(best['processor_seconds']):.3f} ms of processor time; "
+        f"one lookup {'for all matrices' if best['together'] else 'a matrix'}"
+    )
+    if args.json:
+        args.json.write_text(json.dumps(best | {"torch": torch.__version__}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""Answers a person can look at: the story, the attention hop by hop, the answer given."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fathom.data.files import whole_file
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from fathom.memnet.model import MemNet
+
+_SHOWN = 4  # questions
+_SENTENCES = 15  # of a story, the newest
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One question and what the network made of it.
+
+    Attributes:
+        sentences: the newest of the story, the oldest of them first.
+        question: the question.
+        given: the network's answer.
+        right: the right answer.
+        attention: float32 [sentences, hops], what each hop gave to each sentence.
+    """
+
+    sentences: tuple[str, ...]
+    question: str
+    given: str
+    right: str
+    attention: np.ndarray
+
+    def __str__(self) -> str:
+        rows = [f"{'':4}" + "".join(f" hop {k + 1}" for k in range(self.attention.shape[1]))]
+        for sentence, weights in zip(self.sentences, self.attention, strict=True):
+            rows.append(f"{'':4}" + "".join(f"{w:6.2f}" for w in weights) + f"  {sentence}")
+        verdict = "right" if self.given == self.right else f"wrong, it is {self.right}"
+        return "\n".join([f"{self.question}?", *rows, f"{'':4}answer: {self.given} ({verdict})"])
+
+
+def save(model: "MemNet", directory: Path) -> list[Path]:
+    """Writes some test questions with their answers, as text and as a picture.
+
+    Returns:
+        the paths of the two files.
+
+    Raises:
+        FathomError: they cannot be written.
+    """
+    answers = choose(model)
+    paths = [directory / f"memnet-answers.{ending}" for ending in ("txt", "png")]
+    with whole_file(paths[0]) as temporary:
+        temporary.write_text("\n\n".join(map(str, answers)) + "\n", encoding="utf-8")
+    with whole_file(paths[1]) as temporary:
+        _draw(answers).savefig(temporary, format="png", dpi=100)
+    return paths
+
+
+def choose(model: "MemNet") -> list[Answer]:
+    """Returns the answers to a few test questions, half of them wrong ones where there are any."""
+    test = model.babi.test
+    given, attention = model.answer(test)
+    order = np.random.default_rng(model.execution.seed).permutation(len(test))
+    is_wrong = (given != test.answer)[order]
+    right, wrong = order[~is_wrong], order[is_wrong]
+    wrong = wrong[: max(_SHOWN // 2, _SHOWN - len(right))]
+    chosen = [*right[: _SHOWN - len(wrong)], *wrong]
+    return [_answer(model, i, given[i], attention[i]) for i in chosen]
+
+
+def _answer(model: "MemNet", i: int, given: int, attention: np.ndarray) -> Answer:
+    """Returns test question ``i`` in words."""
+    test, vocabulary = model.babi.test, model.babi.vocabulary
+    sentences = [_text(words, vocabulary) for words in test.story[i, : test.lengths[i]]]
+    shown = sentences[:_SENTENCES]
+    return Answer(
+        tuple(reversed(shown)),
+        _text(test.question[i], vocabulary),
+        vocabulary[given],
+        vocabulary[test.answer[i]],
+        attention[: len(shown)][::-1],
+    )
+
+
+def _text(words: np.ndarray, vocabulary: tuple[str, ...]) -> str:
+    return " ".join(vocabulary[word] for word in words if word)
+
+
+def _draw(answers: list[Answer]) -> "Figure":
+    """Returns a figure with the attention to each sentence, one panel a question."""
+    from matplotlib.figure import Figure  # slow to import
+
+    heights = [len(answer.sentences) + 3 for answer in answers]
+    figure = Figure(figsize=(7, 0.22 * sum(heights) + 0.3), layout="constrained")
+    panels = figure.subplots(len(answers), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for axes, answer in zip(panels, answers, strict=True):
+        axes.imshow(answer.attention, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        axes.set_yticks(range(len(answer.sentences)), answer.sentences, fontsize=8)
+        hops = answer.attention.shape[1]
+        axes.set_xticks(range(hops), [f"hop {k + 1}" for k in range(hops)], fontsize=8)
+        is_right = answer.given == answer.right
+        verdict = "right" if is_right else f"wrong: {answer.right}"
+        axes.set_title(
+            f"{answer.question}? {answer.given} ({verdict})",
+            fontsize=9,
+            color="black" if is_right else "firebrick",
+        )
+    return figure

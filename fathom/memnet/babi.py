@@ -1,0 +1,303 @@
+"""The bAbI tasks (Weston et al., 2015): short stories with questions about them.
+
+A file holds stories one after another. A line is a number, which begins at 1 in each story, and a
+statement, or a question with its answer and the numbers of the statements that support it, which
+are set apart by tabs:
+
+    1 Mary moved to the bathroom.
+    2 John went to the hallway.
+    3 Where is Mary?        bathroom        1
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from fathom.data.dataset import DataSet
+from fathom.errors import FathomError
+from fathom.memnet import stories
+
+TASKS = range(1, 21)
+JOINT = 0  # in place of a task's number: all tasks together
+HELD_OUT = 0.1  # of the training questions, for validation; paper, section 4.2
+
+Words = tuple[str, ...]
+
+
+class Question(NamedTuple):
+    """A question of a file.
+
+    Attributes:
+        story: the statements before it, the oldest first, each a tuple of words.
+        question: its words.
+        answer: the right answer, one word; answers joined by commas are one word.
+        supporting: positions in ``story`` of the statements that the answer follows from.
+    """
+
+    story: tuple[Words, ...]
+    question: Words
+    answer: str
+    supporting: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Questions:
+    """Questions as numbers; a word is its place in the vocabulary, 0 is the null word.
+
+    Attributes:
+        story: int32 [n, memory, words]; the newest statement first, then null words.
+        lengths: int32 [n], statements in the story; those that are kept in memory.
+        question: int32 [n, words].
+        answer: int32 [n], each at least 1.
+        task: int32 [n].
+    """
+
+    story: np.ndarray
+    lengths: np.ndarray
+    question: np.ndarray
+    answer: np.ndarray
+    task: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.answer)
+
+
+@dataclass(frozen=True, eq=False)
+class Babi(DataSet):
+    """One task, or all of them together, in memory.
+
+    Attributes:
+        train: the training questions but for those held out.
+        validation: those of the validation file where there is one, else the last tenth of each
+            task's training questions.
+        test: the test questions.
+        vocabulary: the words in alphabetical order behind the null word, "".
+        tasks: the tasks that were read.
+    """
+
+    name = "babi"
+    title = "bAbI tasks v1.2"
+    licence = "CC BY 3.0"
+    home_page = "https://research.facebook.com/downloads/babi/"
+    layout = "tasks_1-20_v1-2/en/qa{1-20}_*{train,test}.txt, or en-10k, en-valid, en-valid-10k"
+
+    train: Questions
+    validation: Questions
+    test: Questions
+    vocabulary: tuple[str, ...]
+    tasks: tuple[int, ...]
+
+    @classmethod
+    def load(
+        cls, directory: Path, task: int = 1, memory: int = 50, joint_vocabulary: bool = False
+    ) -> "Babi":
+        """Reads a task.
+
+        Args:
+            directory: a language's folder (``en-10k``, say), ``tasks_1-20_v1-2`` or the folder
+                above it; where it holds several languages, ``en`` is read.
+            task: its number, or ``JOINT``.
+            memory: statements of a story that are kept, the newest.
+            joint_vocabulary: number the words of all tasks, not of those read alone.
+
+        Raises:
+            FathomError: the task or one of its files is not there, or a file is malformed; the
+                message names the file and the line.
+        """
+        folder = _language_folder(directory)
+        present = [number for number in TASKS if _file(folder, number, "train")]
+        if task != JOINT and task not in present:
+            raise FathomError(
+                f"{folder} has no task {task} (qa{task}_*train.txt): "
+                f"{', '.join(map(str, present)) or 'none'} {'are' if present[1:] else 'is'} there"
+            )
+        if not present:
+            raise FathomError(f"{folder} has no task: bAbI is expected as {cls.layout}")
+        tasks = present if task == JOINT else [task]
+        halves = {number: _read_task(folder, number) for number in tasks}
+        named = halves
+        if joint_vocabulary and task != JOINT:
+            named = {number: _read_task(folder, number) for number in present}
+        vocabulary = ("", *_words(q for task in named.values() for half in task for q in half))
+        numbers = {word: number for number, word in enumerate(vocabulary)}
+        width = max(_longest(half) for task in halves.values() for half in task)
+        encoded = [
+            _concatenate([_encode(halves[n][half], n, numbers, memory, width) for n in tasks])
+            for half in range(3)
+        ]
+        return cls(*encoded, vocabulary, tuple(tasks))
+
+    @classmethod
+    def synthesize(
+        cls, directory: Path, seed: int, train_size: int = 1_000, test_size: int = 1_000
+    ) -> None:
+        """Writes stories of tasks 1, 2, 6, 15 and 20 in bAbI's own format and layout."""
+        rng = np.random.default_rng(seed)
+        folder = directory / "tasks_1-20_v1-2" / "en"
+        folder.mkdir(parents=True)
+        for name, write in stories.TASKS.items():
+            for half, size in (("train", train_size), ("test", test_size)):
+                text = stories.many(write, size, rng)
+                (folder / f"{name}_{half}.txt").write_text(text, encoding="utf-8")
+
+
+def _language_folder(directory: Path) -> Path:
+    """Returns the folder with the tasks' files in or below the folder that was given."""
+    for folder in (directory, directory / "en", directory / "tasks_1-20_v1-2" / "en"):
+        if any(folder.glob("qa*.txt")):
+            return folder
+    raise FathomError(f"{directory} has no task: bAbI is expected as {Babi.layout}")
+
+
+def _file(folder: Path, task: int, half: str) -> Path | None:
+    """Returns the file of a half (train, valid or test) of a task, or None."""
+    return next(iter(sorted(folder.glob(f"qa{task}_*{half}.txt"))), None)
+
+
+def _read_task(folder: Path, task: int) -> tuple[list[Question], list[Question], list[Question]]:
+    """Returns a task's questions for training, validation and test."""
+    test = _file(folder, task, "test")
+    if test is None:
+        raise FathomError(f"{_file(folder, task, 'train')} has no qa{task}_*test.txt beside it")
+    train, valid = read_questions(_file(folder, task, "train")), _file(folder, task, "valid")
+    if valid is not None:
+        return train, read_questions(valid), read_questions(test)
+    held_out = math.ceil(len(train) * HELD_OUT)
+    return train[: len(train) - held_out], train[len(train) - held_out :], read_questions(test)
+
+
+def read_questions(path: Path) -> list[Question]:
+    """Reads a file of stories.
+
+    Raises:
+        FathomError: the file cannot be read, holds no question, or a line is malformed; the
+            message names the file and the line.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise FathomError(f"cannot read {path}: {error.strerror}") from error
+    questions = []
+    story = _Story()
+    for number, line in enumerate(content.split(b"\n"), 1):
+        try:
+            text = line.decode("utf-8").strip()
+            if text:
+                story = story.next(text)
+                questions += story.asked
+        except ValueError as error:  # a UnicodeDecodeError is one too
+            what = "is not UTF-8" if isinstance(error, UnicodeDecodeError) else error
+            raise FathomError(f"{path}, line {number}: {what}") from error
+    if not questions:
+        raise FathomError(f"{path} holds no question")
+    return questions
+
+
+@dataclass(frozen=True)
+class _Story:
+    """A story up to one of its lines.
+
+    Attributes:
+        number: of the line, in the story.
+        statements: the statements so far by the numbers of their lines.
+        asked: the question of this line; empty for a statement.
+    """
+
+    number: int = 0
+    statements: tuple[tuple[int, Words], ...] = ()
+    asked: tuple[Question, ...] = ()
+
+    def next(self, line: str) -> "_Story":
+        """Returns the story with one more line, or the one that this line begins.
+
+        Raises:
+            ValueError: the line is malformed; says how.
+        """
+        number, statements = self._place(line)
+        _, _, text = line.partition(" ")
+        if "\t" not in text:
+            if text.endswith("?"):
+                raise ValueError("a question without a tab and its answer")
+            return _Story(number, (*statements, (number, _split(text))))
+        if not statements:
+            raise ValueError("a question before any statement of its story")
+        asked = _parse_question(text, [number for number, _ in statements])
+        story = tuple(words for _, words in statements)
+        return _Story(number, statements, (asked._replace(story=story),))
+
+    def _place(self, line: str) -> tuple[int, tuple[tuple[int, Words], ...]]:
+        """Returns the line's number and the statements of its story before it."""
+        digits = line.partition(" ")[0]
+        if not (digits.isascii() and digits.isdigit()):
+            raise ValueError(f"expected a number, a space and a sentence, not {line[:40]!r}")
+        if digits == "1":
+            return 1, ()
+        if digits != str(self.number + 1):
+            raise ValueError(
+                f"number {digits[:20]} after {self.number}: a story's lines are numbered one by one"
+            )
+        return self.number + 1, self.statements
+
+
+def _parse_question(text: str, lines: Sequence[int]) -> Question:
+    """Returns a question without its story; ``lines`` are the numbers of the statements."""
+    question, answer, *rest = text.split("\t")
+    if len(rest) > 1:
+        raise ValueError(f"{len(rest) + 1} tabs, expected a question, its answer and its support")
+    if not answer.strip():
+        raise ValueError("a question without an answer")
+    supporting = []
+    for digits in (rest[0] if rest else "").split():
+        if digits not in map(str, lines):
+            raise ValueError(f"supporting fact {digits[:20]} is no statement of the story")
+        supporting.append(lines.index(int(digits)))
+    return Question((), _split(question), answer.strip().lower(), tuple(supporting))
+
+
+def _split(sentence: str) -> Words:
+    """Returns a sentence's words in lower case, without its full stop or question mark."""
+    words = tuple(sentence.strip().rstrip(".?").lower().split())
+    if not words:
+        raise ValueError("a sentence without words")
+    return words
+
+
+def _words(questions: Iterable[Question]) -> list[str]:
+    """Returns all words in alphabetical order."""
+    words = set()
+    for story, question, answer, _ in questions:
+        words.update(question, (answer,), *story)
+    return sorted(words)
+
+
+def _longest(questions: Iterable[Question]) -> int:
+    """Returns the number of words of the longest statement or question."""
+    return max((len(s) for q in questions for s in (q.question, *q.story)), default=0)
+
+
+def _encode(
+    questions: Sequence[Question], task: int, numbers: dict[str, int], memory: int, width: int
+) -> Questions:
+    """Turns a task's questions into numbers."""
+    count = len(questions)
+    encoded = Questions(
+        np.zeros((count, memory, width), np.int32),
+        np.array([min(len(q.story), memory) for q in questions], np.int32),
+        np.zeros((count, width), np.int32),
+        np.array([numbers[q.answer] for q in questions], np.int32),
+        np.full(count, task, np.int32),
+    )
+    for i, question in enumerate(questions):
+        encoded.question[i, : len(question.question)] = [numbers[w] for w in question.question]
+        for place, words in enumerate(reversed(question.story[-memory:])):
+            encoded.story[i, place, : len(words)] = [numbers[word] for word in words]
+    return encoded
+
+
+def _concatenate(parts: Sequence[Questions]) -> Questions:
+    fields = ("story", "lengths", "question", "answer", "task")
+    return Questions(*(np.concatenate([getattr(part, name) for part in parts]) for name in fields))

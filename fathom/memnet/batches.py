@@ -1,0 +1,59 @@
+"""Batches of questions."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import tensorflow as tf
+
+from fathom.data.pipeline import Batches, Order, Tensors
+from fathom.memnet.babi import Questions
+from fathom.memnet.noise import with_empty_memories
+
+
+def parts(questions: Questions, size: int) -> Iterator[tuple[np.ndarray, ...]]:
+    """Yields stories, questions and answers once, ``size`` at a time, the rest at the end."""
+    for start in range(0, len(questions), size):
+        part = slice(start, start + size)
+        yield questions.story[part], questions.question[part], questions.answer[part]
+
+
+def epochs(
+    questions: Questions,
+    order: Order,
+    steps: int,
+    first: int,
+    noise: float | None,
+) -> Iterator[Tensors]:
+    """Returns an endless stream of epochs, whose batches are stacked: [steps, batch, ...].
+
+    An epoch is loaded at once: loading its small batches one by one takes as long as the steps.
+
+    Args:
+        questions: the questions.
+        order: which of them make up each epoch.
+        steps: batches of an epoch.
+        first: the first epoch.
+        noise: share of empty memories for training; None for inference, without answers.
+    """
+    with tf.device("/cpu:0"):
+        story, question = tf.constant(questions.story), tf.constant(questions.question)
+        answer, lengths = tf.constant(questions.answer), tf.constant(questions.lengths)
+
+    def load(indices: tf.Tensor, seeds: tf.Tensor) -> Tensors:
+        stories = tf.gather(story, indices)
+        loaded = [stories, tf.gather(question, indices)]
+        if noise is not None:
+            sentences = tf.gather(lengths, indices)
+            loaded[0] = with_empty_memories(stories, sentences, noise, seeds[0])
+            loaded.append(tf.gather(answer, indices))
+        return tuple(tf.reshape(tensor, (steps, -1, *tensor.shape[1:])) for tensor in loaded)
+
+    return Batches(order, load, first)
+
+
+def singly(epochs: Iterator[Tensors], first: int) -> Iterator[Tensors]:
+    """Yields the batches of epochs one by one, from batch ``first`` of the first epoch on."""
+    for epoch in epochs:
+        for i in range(first, len(epoch[0])):
+            yield tuple(tensor[i] for tensor in epoch)
+        first = 0

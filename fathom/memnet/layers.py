@@ -1,0 +1,184 @@
+"""The layers of an end-to-end memory network. Section numbers are those of the paper."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import layers
+
+
+def position_weights(words: int, dimensions: int) -> np.ndarray:
+    """Returns l of the position encoding, float32 [words, dimensions] (section 4.1).
+
+    l_kj = 2 ((1 - j/J) - (k/d) (1 - 2j/J)), with word j of J and dimension k of d counted from 1.
+    The 2 is not in the paper: it makes the weights 1 on average, those of a bag of words, as they
+    are in the code that the authors published. Without it some tasks are not learned.
+    """
+    j = np.arange(1, words + 1)[:, None] / words
+    k = np.arange(1, dimensions + 1)[None, :] / dimensions
+    return (2 * ((1 - j) - k * (1 - 2 * j))).astype(np.float32)
+
+
+class SentenceEmbedding(layers.Layer):
+    """An embedding matrix: m_i = sum_j l_j * A x_ij, element by element (section 4.1).
+
+    The null word has no row in the matrix: its embedding is zero and stays zero.
+
+    Args:
+        weights: l, float32 [words, d]; ones for a bag of words.
+        vocabulary: number of words, the null word included.
+        initializer: of the matrix, [vocabulary - 1, d].
+    """
+
+    def __init__(
+        self,
+        weights: np.ndarray,
+        vocabulary: int,
+        initializer: keras.initializers.Initializer,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self.position_weights = weights
+        shape = (vocabulary - 1, weights.shape[1])
+        self.matrix = self.add_weight(shape=shape, initializer=initializer, name="matrix")
+
+    def rows(self) -> tf.Tensor:
+        """Returns the matrix with the null word's zeros as row 0, [vocabulary, d]."""
+        return tf.pad(tf.convert_to_tensor(self.matrix), [[1, 0], [0, 0]])
+
+    def call(self, sentences: tf.Tensor) -> tf.Tensor:
+        """Embeds sentences int32 [..., words]; returns [..., d]."""
+        return _weighted_sums_of_rows([self.rows()], sentences, self.position_weights)[0]
+
+
+class StoryEmbedding(layers.Layer):
+    """Embeds a story by several matrices at once, which is faster than one after another.
+
+    Args:
+        embeddings: the matrices.
+    """
+
+    def __init__(self, embeddings: Sequence[SentenceEmbedding], **options: Any) -> None:
+        super().__init__(**options)
+        self._embeddings = list(embeddings)
+
+    def build(self, story_shape: tuple) -> None:
+        """Nothing is left to make: each matrix has its weights from the beginning."""
+        for embedding in self._embeddings:
+            embedding.build(story_shape)
+
+    def call(self, story: tf.Tensor) -> list[tf.Tensor]:
+        """Embeds story int32 [batch, memories, words]; returns [batch, memories, d] of each."""
+        rows = [tf.cast(e.rows(), self.compute_dtype) for e in self._embeddings]
+        return _weighted_sums_of_rows(rows, story, self._embeddings[0].position_weights)
+
+
+def _weighted_sums_of_rows(
+    matrices: Sequence[tf.Tensor], indices: tf.Tensor, weights: np.ndarray
+) -> list[tf.Tensor]:
+    """Returns sum_j weights[j] * matrix[indices[..., j]], [..., d], of each matrix [rows, d].
+
+    The gradient sums the rows of all matrices side by side, one word position after another.
+    TensorFlow's own writes out the gradient of each word first, which takes most of the time of a
+    training step.
+    """
+    count, (rows, dimensions) = len(matrices), matrices[0].shape
+
+    @tf.custom_gradient
+    def weighted_sums(*matrices: tf.Tensor) -> tuple[tuple[tf.Tensor, ...], Any]:
+        def gradient(*upstream: tf.Tensor) -> list[tf.Tensor]:
+            flat = [tf.reshape(tf.cast(u, tf.float32), [-1, dimensions]) for u in upstream]
+            side_by_side = tf.concat(flat, 1)
+            sums = [
+                np.tile(row, count)
+                * tf.math.unsorted_segment_sum(
+                    side_by_side, tf.reshape(indices[..., j], [-1]), rows
+                )
+                for j, row in enumerate(weights)
+            ]
+            return tf.split(tf.cast(tf.add_n(sums), matrices[0].dtype), count, 1)
+
+        scale = tf.cast(weights, matrices[0].dtype)
+        return tuple(tf.reduce_sum(tf.gather(m, indices) * scale, -2) for m in matrices), gradient
+
+    return list(weighted_sums(*matrices))
+
+
+class TemporalEncoding(layers.Layer):
+    """Adds T_A(i), row i of a matrix, to memory i, counted from the newest (section 4.1).
+
+    An empty memory stays zero.
+
+    Args:
+        initializer: of the matrix, [memories, d].
+    """
+
+    def __init__(self, initializer: keras.initializers.Initializer, **options: Any) -> None:
+        super().__init__(**options)
+        self._initializer = initializer
+
+    def build(self, memories_shape: tuple, story_shape: tuple) -> None:
+        """Makes the matrix for memories [batch, memories, d]."""
+        self.matrix = self.add_weight(
+            shape=memories_shape[1:], initializer=self._initializer, name="matrix"
+        )
+
+    def call(self, memories: tf.Tensor, story: tf.Tensor) -> tf.Tensor:
+        """Returns memories [batch, memories, d] of story int32 [batch, memories, words] in time."""
+        is_filled = tf.cast(tf.reduce_any(story > 0, -1, keepdims=True), memories.dtype)
+        return memories + is_filled * tf.convert_to_tensor(self.matrix)
+
+
+class Attention(layers.Layer):
+    """p = Softmax(u^T m) (section 2.1, equation 1).
+
+    Args:
+        linear: bool variable; while it is true the softmax is left out (linear start, section 5).
+    """
+
+    def __init__(self, linear: tf.Variable, **options: Any) -> None:
+        super().__init__(**options)
+        self._linear = linear
+
+    def build(self, u_shape: tuple, memories_shape: tuple) -> None:
+        """Notes the multiply-accumulates of u [batch, d] with memories [batch, memories, d]."""
+        self.macs = memories_shape[1] * memories_shape[2]
+
+    def call(self, u: tf.Tensor, memories: tf.Tensor) -> tf.Tensor:
+        """Returns the weights [batch, memories] of the memories for the internal state u."""
+        match = tf.linalg.matvec(memories, u)
+        return tf.where(self._linear, match, tf.nn.softmax(match))
+
+
+class Response(layers.Layer):
+    """o = sum_i p_i c_i (section 2.1, equation 2)."""
+
+    def build(self, p_shape: tuple, outputs_shape: tuple) -> None:
+        """Notes the multiply-accumulates of p [batch, memories] with c [batch, memories, d]."""
+        self.macs = outputs_shape[1] * outputs_shape[2]
+
+    def call(self, p: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
+        """Returns o [batch, d]."""
+        return tf.linalg.matvec(outputs, p, transpose_a=True)
+
+
+class TiedAnswer(layers.Layer):
+    """W u with W^T = C^K, an embedding matrix (section 2.2, adjacent tying).
+
+    Args:
+        embedding: C^K.
+    """
+
+    def __init__(self, embedding: SentenceEmbedding, **options: Any) -> None:
+        super().__init__(**options)
+        self._embedding = embedding
+
+    def build(self, u_shape: tuple) -> None:
+        """Notes the multiply-accumulates of u [batch, d] with the matrix."""
+        self.macs = self._embedding.matrix.shape[0] * self._embedding.matrix.shape[1]
+
+    def call(self, u: tf.Tensor) -> tf.Tensor:
+        """Returns the logits of all words but the null word, [batch, vocabulary - 1]."""
+        return tf.matmul(u, tf.convert_to_tensor(self._embedding.matrix), transpose_b=True)

@@ -1,0 +1,320 @@
+"""End-to-end memory networks: Sukhbaatar, Szlam, Weston and Fergus 2015, on the bAbI tasks.
+
+Section and equation numbers are those of the paper (arXiv:1503.08895).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import layers
+
+from fathom import nn
+from fathom.data.pipeline import Order, Tensors
+from fathom.memnet import answers, batches
+from fathom.memnet.babi import JOINT, TASKS, Babi, Questions
+from fathom.memnet.layers import (
+    Attention,
+    Response,
+    SentenceEmbedding,
+    StoryEmbedding,
+    TemporalEncoding,
+    TiedAnswer,
+    position_weights,
+)
+from fathom.memnet.trainings import Trainings
+from fathom.optimizers import GradientDescent, Optimizer
+from fathom.options import Hyperparameters
+
+TYINGS = ("adjacent", "layer-wise")
+
+
+@dataclass(frozen=True)
+class MemNetHyperparameters(Hyperparameters):
+    """The choices of the paper's section 4.2, or the reason where they differ."""
+
+    batch_size: int = 32  # questions
+    task: int = 1  # of bAbI; 0: all tasks together
+    joint_vocabulary: bool = False  # the words of all tasks, also for one task
+    hops: int = 3  # K
+    embedding: int = 20  # d; the paper takes 50 for all tasks together
+    memory: int = 50  # sentences, the newest
+    tying: str = "adjacent"  # or "layer-wise"; section 2.2
+    position_encoding: bool = True  # else a bag of words; section 4.1
+    temporal_encoding: bool = True  # section 4.1
+    random_noise: float = 0.1  # empty memories per sentence, at most, in training; section 4.1
+    linear_start: bool = True  # no softmax until the validation loss stops falling
+    linear_start_epochs: int = 20  # at most; always, in the code that the authors published
+    linear_start_patience: int = 20  # epochs without a new lowest validation loss that end it
+    linear_start_rate: float = 0.005  # the learning rate meanwhile
+    learning_rate: float = 0.01
+    epochs: int = 100  # of a training, after the linear start's
+    halve_every: int = 25  # epochs between halvings of the learning rate
+    clip_norm: float = 40.0  # of the gradient of each matrix
+    initial_stddev: float = 0.1  # of all weights
+    restarts: int = 10  # trainings, of which the one with the lowest training error is kept
+    epoch_per_call: bool = True  # run an epoch's steps in one call; changes no result
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_at_least(1, "hops", "embedding", "memory", "epochs", "halve_every")
+        self.require_at_least(1, "linear_start_epochs", "linear_start_patience", "restarts")
+        self.require_one_of("tying", TYINGS)
+        self.require_one_of("task", (JOINT, *TASKS))
+
+
+class MemNet(nn.NeuralNetworkModel):
+    """The memory network: embedded sentences, K hops of attention over them, an answer."""
+
+    name = "memnet"
+    title = "end-to-end memory network (Sukhbaatar, Szlam, Weston and Fergus 2015)"
+    dataset = Babi
+    Hyperparameters = MemNetHyperparameters
+    hyperparameters: MemNetHyperparameters
+    example = "questions"
+    default_xla = "step"
+
+    def load_data(self) -> None:
+        """Reads the task."""
+        chosen = self.hyperparameters
+        self.babi = Babi.load(
+            self.source.directory, chosen.task, chosen.memory, chosen.joint_vocabulary
+        )
+
+    def build(self) -> None:
+        """Builds the network, whose size depends on the data, and what the trainings share."""
+        if not hasattr(self, "babi"):
+            self.load_data()
+        with tf.device(self.device):
+            self._trainings = Trainings(self.hyperparameters, self.execution.seed)
+            super().build()
+            self._trainings.watch([v.value for v in self.network.trainable_variables])
+        self._losses = tf.function(
+            lambda answer, *inputs: cross_entropy(answer, self.network(inputs, training=False)),
+            autograph=False,
+        )
+
+    # ---------------------------------------------------------------- network
+
+    def build_inputs(self) -> tuple[keras.KerasTensor, keras.KerasTensor]:
+        """Returns story int32 [batch, memory, words], the newest first, and question int32."""
+        _, memory, words = self.babi.train.story.shape
+        return (
+            keras.Input((memory, words), name="story", dtype="int32"),
+            keras.Input((words,), name="question", dtype="int32"),
+        )
+
+    def build_labels(self) -> keras.KerasTensor:
+        """Returns the answers: int32 [batch], each a word of the vocabulary."""
+        return keras.Input((), name="answer", dtype="int32")
+
+    def build_inference(self, inputs: Any) -> keras.KerasTensor:
+        """K hops over the memory, u^(k+1) = u^k + o^k (equation 4), then W u (equation 3)."""
+        build = {"adjacent": self._build_adjacent, "layer-wise": self._build_layer_wise}
+        return build[self.hyperparameters.tying](*inputs)
+
+    def _build_adjacent(self, story: Any, question: Any) -> keras.KerasTensor:
+        """A^(k+1) = C^k, B = A^1 and W^T = C^K (section 2.2, the first type of tying)."""
+        hops = self.hyperparameters.hops
+        names = ["A1", *(f"C{k}" for k in range(1, hops + 1))]
+        matrices = [self._embedding(name) for name in names]
+        memories = self._remember(story, matrices)
+        u = matrices[0](question)
+        for k in range(hops):
+            u = layers.Add(name=f"u{k + 2}")([u, self._hop(k + 1, u, memories[k], memories[k + 1])])
+        return TiedAnswer(matrices[-1], name="W")(u)
+
+    def _build_layer_wise(self, story: Any, question: Any) -> keras.KerasTensor:
+        """A and C are those of every hop, u^(k+1) = H u^k + o^k (the second type of tying)."""
+        memory, output = self._remember(story, [self._embedding(name) for name in "AC"])
+        u = self._embedding("B")(question)
+        linear_map = self._dense(self.hyperparameters.embedding, "H")
+        for k in range(1, self.hyperparameters.hops + 1):
+            o = self._hop(k, u, memory, output)
+            u = layers.Add(name=f"u{k + 1}")([linear_map(u), o])
+        return self._dense(len(self.babi.vocabulary) - 1, "W")(u)
+
+    def _hop(self, k: int, u: Any, memory: Any, output: Any) -> keras.KerasTensor:
+        """Returns o^k, the response of the memory to the state u^k (section 2.1)."""
+        p = Attention(self._trainings.linear, name=f"p{k}")(u, memory)
+        return Response(name=f"o{k}")(p, output)
+
+    def _embedding(self, name: str) -> SentenceEmbedding:
+        words, dimensions = self.babi.train.question.shape[1], self.hyperparameters.embedding
+        weights = np.ones((words, dimensions), np.float32)
+        if self.hyperparameters.position_encoding:
+            weights = position_weights(words, dimensions)
+        return SentenceEmbedding(weights, len(self.babi.vocabulary), self._initializer(), name=name)
+
+    def _remember(self, story: Any, matrices: list[SentenceEmbedding]) -> list[keras.KerasTensor]:
+        """Returns the memory vectors [batch, memory, d] of each matrix."""
+        embedded = StoryEmbedding(matrices, name="story_embedding")(story)
+        if not self.hyperparameters.temporal_encoding:
+            return embedded
+        return [
+            TemporalEncoding(self._initializer(), name=f"T_{matrix.name}")(memories, story)
+            for matrix, memories in zip(matrices, embedded, strict=True)
+        ]
+
+    def _dense(self, units: int, name: str) -> layers.Dense:
+        return layers.Dense(
+            units, use_bias=False, kernel_initializer=self._initializer(), name=name
+        )
+
+    def _initializer(self) -> keras.initializers.Initializer:
+        return keras.initializers.RandomNormal(
+            stddev=self.hyperparameters.initial_stddev, seed=self.new_seed()
+        )
+
+    # ---------------------------------------------------------------- training
+
+    def build_loss(self, inputs: Any, answer: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+        """Returns the cross-entropy in nats, summed over the batch, not averaged (section 4.2)."""
+        return tf.reduce_sum(cross_entropy(answer, logits))
+
+    def build_train(self) -> Optimizer:
+        """Stochastic gradient descent without momentum, each matrix's gradient clipped."""
+        return GradientDescent(self._trainings.first_rate, clip_norm=self.hyperparameters.clip_norm)
+
+    def build_evaluation(
+        self, inputs: Any, answer: tf.Tensor, logits: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Returns each question's cross-entropy in nats, and 100 where the answer is wrong."""
+        wrong = tf.argmax(logits, 1, tf.int32) + 1 != answer
+        return {
+            "cross_entropy": cross_entropy(answer, logits),
+            "error_percent": 100 * tf.cast(wrong, tf.float32),
+        }
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Number of whole batches in the training questions."""
+        return len(self.babi.train) // self.hyperparameters.batch_size
+
+    @property
+    def default_steps(self) -> int:
+        """The steps of all trainings, of which the best is kept."""
+        return self.hyperparameters.restarts * self._trainings.epochs_each * self.steps_per_epoch
+
+    @property
+    def steps_per_call(self) -> int:
+        """Steps that one call of the compiled step runs: an epoch's."""
+        return max(1, self.steps_per_epoch) if self.hyperparameters.epoch_per_call else 1
+
+    def end_epoch(self, epoch: int) -> None:
+        """Goes on to the next phase of the training, or to the next training."""
+        self._trainings.end_epoch(
+            epoch,
+            self._optimizer.learning_rate,
+            lambda: self.mean_loss(self.babi.validation),
+            lambda: self.mean_loss(self.babi.train),
+            self.note,
+        )
+
+    def state(self) -> dict[str, tf.Variable]:
+        """Returns what a checkpoint holds of the trainings so far."""
+        return self._trainings.state()
+
+    def restore_state(self) -> None:
+        """Takes up the best weights for inference."""
+        if self.forward_only:
+            self._trainings.take_best()
+
+    def evaluate(self) -> dict[str, float]:
+        """Returns the error in percent and the cross-entropy in nats of the test questions.
+
+        Of the best training so far, or of the first one while that goes on; for several tasks
+        together also the error of each.
+        """
+        with self._trainings.best_weights():
+            metrics = super().evaluate()
+            if len(self.babi.tasks) > 1:
+                wrong = self.answer(self.babi.test)[0] != self.babi.test.answer
+                for task in self.babi.tasks:
+                    error = 100 * wrong[self.babi.test.task == task].mean()
+                    metrics[f"error_percent_task_{task}"] = float(error)
+        return metrics
+
+    def mean_loss(self, questions: Questions) -> float:
+        """Returns the mean cross-entropy of questions in nats, without noise in the memory."""
+        losses = [
+            self._losses(answer, *inputs) for *inputs, answer in batches.parts(questions, 1_000)
+        ]
+        return float(np.concatenate(losses).mean(dtype=np.float64))
+
+    def answer(self, questions: Questions) -> tuple[np.ndarray, np.ndarray]:
+        """Answers questions.
+
+        Returns:
+            the words int [n], and the attention of each hop, float32 [n, memory, hops].
+        """
+        attention = [
+            self.network.get_layer(f"p{k + 1}").output for k in range(self.hyperparameters.hops)
+        ]
+        network = keras.Model(self.inputs, [self.outputs, *attention])
+        words, weights = [], []
+        for *inputs, _ in batches.parts(questions, 1_000):
+            logits, *p = network(inputs, training=False)
+            words.append(np.argmax(logits, 1) + 1)
+            weights.append(np.stack(p, -1))
+        return np.concatenate(words), np.concatenate(weights)
+
+    def save_pictures(self, directory: Path) -> list[Path]:
+        """Writes some test questions, the attention to their stories, and their answers."""
+        with self._trainings.best_weights():
+            return answers.save(self, directory)
+
+    # ---------------------------------------------------------------- data
+
+    def training_batches(self, first_step: int) -> Iterator[Tensors]:
+        """Returns the endless stream of training questions, with empty memories strewn in."""
+        return self._stream(self.babi.train, first_step, self.hyperparameters.random_noise)
+
+    def inference_batches(self) -> Iterator[Tensors]:
+        """Returns an endless stream of test questions, in turn, without their answers."""
+        return self._stream(self.babi.test, 0, noise=None)
+
+    def evaluation_batches(self) -> Iterator[Tensors]:
+        """Returns the test questions once."""
+        for part in batches.parts(self.babi.test, self.hyperparameters.batch_size):
+            yield tuple(map(tf.constant, part))
+
+    def _stream(
+        self, questions: Questions, first_step: int, noise: float | None
+    ) -> Iterator[Tensors]:
+        """Returns batches, or blocks of as many as an epoch has."""
+        steps = max(1, self.steps_per_epoch)
+        size = steps * self.hyperparameters.batch_size
+        order = Order(len(questions), size, self.execution.seed, shuffle=noise is not None)
+        epochs = batches.epochs(questions, order, steps, first_step // steps, noise)
+        return epochs if self.steps_per_call > 1 else batches.singly(epochs, first_step % steps)
+
+    def describe_data(self) -> dict[str, Any]:
+        """Returns the tasks, and the numbers of questions and words."""
+        return {
+            "tasks": list(self.babi.tasks),
+            "train": len(self.babi.train),
+            "validation": len(self.babi.validation),
+            "test": len(self.babi.test),
+            "vocabulary": len(self.babi.vocabulary) - 1,
+        }
+
+
+class MemNetFwd(MemNet):
+    """The memory network, inference only."""
+
+    forward_only = True
+
+
+def cross_entropy(answer: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+    """Returns -log of each right answer's probability, in nats, [batch].
+
+    Args:
+        answer: int32 [batch], words of the vocabulary, none of them the null word.
+        logits: float32 [batch, vocabulary - 1], of all words but the null word.
+    """
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(answer - 1, logits)

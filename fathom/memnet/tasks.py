@@ -1,0 +1,131 @@
+"""Runs the workload on each bAbI task and prints its test errors beside the published ones.
+
+    python -m fathom.memnet.tasks --data-dir DIR --out FOLDER
+
+Each task is a process of its own, whose result document is kept in the folder. A task that has one
+is not run again, so that an interrupted command goes on where it stopped.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
+from fathom.errors import FathomError
+from fathom.memnet.babi import TASKS
+from fathom.terminal import Parser, console, run_command
+
+PROGRAM = "fathom.memnet.tasks"
+
+# Test errors in percent at 1,000 questions a task, tasks 1 to 20: a rerun of the code that the
+# paper's authors published, one network a task, 3 hops, position encoding, linear start, noise.
+PUBLISHED = (
+    *(0.1, 8.2, 41.8, 4.4, 13.7, 7.9, 20.3, 11.7, 13.6, 9.7),
+    *(0.7, 0.0, 0.3, 0.9, 0.0, 0.4, 51.0, 10.5, 81.4, 0.0),
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the tasks that the command line asks for."""
+    chosen = parser().parse_args(arguments)
+    run_command(PROGRAM, lambda: run(chosen, console()))
+
+
+def parser() -> Parser:
+    """Returns the parser of the command line."""
+    parser = Parser(prog=PROGRAM, description="Runs memnet on each bAbI task.")
+    add = parser.add_argument
+    add("--out", type=Path, required=True, metavar="DIR", help="folder for the result documents")
+    add("--tasks", type=int, nargs="+", choices=TASKS, default=TASKS, help="default: all twenty")
+    add("--data-dir", metavar="DIR", help="bAbI; default: $FATHOM_DATA_DIR, or synthetic")
+    add("--seed", type=int, default=0, metavar="S", help="fixes all that is random; default: 0")
+    add("--set", action="append", default=[], metavar="NAME=VALUE", help="set a hyperparameter")
+    add("--workers", type=int, default=1, metavar="N", help="tasks at once; default: 1")
+    add("--threads", type=int, default=1, metavar="N", help="threads of a task; default: 1")
+    return parser
+
+
+def run(chosen: argparse.Namespace, screen: Console) -> None:
+    """Runs the tasks that have no result document yet, and prints the table of all of them.
+
+    Raises:
+        FathomError: a task failed; the others were run.
+    """
+    if chosen.workers < 1:
+        raise FathomError(f"--workers must be at least 1, not {chosen.workers}")
+    try:
+        chosen.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FathomError(f"cannot make {chosen.out}: {error.strerror}") from error
+    missing = [task for task in chosen.tasks if _read(chosen.out, task) is None]
+    with ThreadPoolExecutor(chosen.workers) as pool:
+        failures = [f for f in pool.map(lambda task: _run_task(task, chosen, screen), missing) if f]
+    done = {task: _read(chosen.out, task) for task in chosen.tasks}
+    screen.print(table({task: document for task, document in done.items() if document}))
+    if failures:
+        raise FathomError("; ".join(failures))
+
+
+def _document(folder: Path, task: int) -> Path:
+    return folder / f"task-{task}" / "result.json"
+
+
+def _read(folder: Path, task: int) -> dict[str, Any] | None:
+    """Returns a task's result document; None where there is none or the run did not end."""
+    try:
+        document = json.loads(_document(folder, task).read_text())
+    except (OSError, ValueError):
+        return None
+    return document if "error_percent" in document.get("metrics", {}) else None
+
+
+def _run_task(task: int, chosen: argparse.Namespace, screen: Console) -> str | None:
+    """Runs a task in a process of its own; returns what went wrong, in one line, or None."""
+    document = _document(chosen.out, task)
+    document.parent.mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "fathom.memnet", "--train", "--evaluate", "--quiet"]
+    command += [f"--seed={chosen.seed}", f"--threads={chosen.threads}", f"--json={document}"]
+    command += [f"--data-dir={chosen.data_dir}"] if chosen.data_dir else []
+    command += [f"--set={assignment}" for assignment in (*chosen.set, f"task={task}")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        words = done.stderr.strip().splitlines() or [f"it ended with code {done.returncode}"]
+        return f"task {task}: {words[-1].rpartition('error: ')[2]}"
+    screen.print(f"task {task}: done")
+    return None
+
+
+def table(documents: dict[int, dict[str, Any]]) -> Table:
+    """Returns the errors of tasks beside the published ones, and their means over these tasks."""
+    table = Table(box=SIMPLE)
+    for title in ("task", "test error %", "published %", "best training loss", "seconds"):
+        table.add_column(title, justify="right")
+    for task, document in documents.items():
+        metrics = document["metrics"]
+        losses = [loss for _, loss in metrics["history"].get("training_loss", [])]
+        table.add_row(
+            str(task),
+            f"{metrics['error_percent']:.1f}",
+            f"{PUBLISHED[task - 1]:.1f}",
+            f"{min(losses):.4f}" if losses else "",
+            f"{document['sections']['run']:.0f}",
+        )
+    if documents:
+        ours = [document["metrics"]["error_percent"] for document in documents.values()]
+        theirs = [PUBLISHED[task - 1] for task in documents]
+        means = (f"{sum(errors) / len(errors):.1f}" for errors in (ours, theirs))
+        table.add_section()
+        table.add_row("mean", *means, "", "")
+    return table
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+import json
+
+import pytest
+
+from fathom.memnet import tasks
+from fathom.memnet.babi import Babi
+
+OPTIONS = ["hops=1", "embedding=4", "epochs=1", "restarts=1", "linear_start=false"]
+
+
+def run(*arguments):
+    with pytest.raises(SystemExit) as done:
+        tasks.main([str(argument) for argument in arguments])
+    return done.value.code
+
+
+@pytest.fixture(scope="module")
+def stories(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("babi")
+    Babi.synthesize(directory, 0, train_size=60, test_size=30)
+    return directory
+
+
+def test_tasks_are_run_once_and_shown_beside_the_published_errors(stories, tmp_path, capfd):
+    arguments = ["--out", tmp_path, "--data-dir", stories, "--tasks", 1, 6]
+    arguments += [f"--set={option}" for option in OPTIONS]
+    assert run(*arguments) == 0
+    shown = capfd.readouterr().out
+    documents = [json.loads((tmp_path / f"task-{t}" / "result.json").read_text()) for t in (1, 6)]
+    errors = [document["metrics"]["error_percent"] for document in documents]
+    for error in (*errors, sum(errors) / 2, 0.1, 7.9, 4.0):
+        assert f"{error:.1f}" in shown
+    assert [document["hyperparameters"]["task"] for document in documents] == [1, 6]
+
+    assert run(*arguments) == 0
+    again = capfd.readouterr().out
+    assert "test error %" in again
+    assert "task 1:" not in again  # it was not run again
+
+
+def test_a_task_that_fails_is_named_in_one_line_and_the_others_are_run(stories, tmp_path, capfd):
+    arguments = ["--out", tmp_path, "--data-dir", stories, "--tasks", 3, 1]
+    assert run(*arguments, *(f"--set={option}" for option in OPTIONS)) == 2
+    out, err = capfd.readouterr()
+    assert len(err.splitlines()) == 1
+    assert "task 3: " in err
+    assert "has no task 3" in err
+    assert "task 1: done" in out
+
+
+def test_the_published_mean_is_13_8():
+    assert sum(tasks.PUBLISHED) / 20 == pytest.approx(13.8, abs=0.05)
+
+
+def test_too_few_workers_are_refused(tmp_path, capfd):
+    assert run("--out", tmp_path, "--workers", 0) == 2
+    assert "--workers must be at least 1" in capfd.readouterr().err
