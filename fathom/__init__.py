@@ -10,9 +10,13 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "alexnet": ["AlexNet", "AlexNetFwd"],
         "autoenc": ["Autoenc", "AutoencFwd"],
+        "deepq": ["DeepQ", "DeepQFwd"],
         "errors": ["FathomError"],
+        "memnet": ["MemNet", "MemNetFwd"],
         "nn": ["NeuralNetworkModel"],
         "residual": ["Residual", "ResidualFwd"],
+        "seq2seq": ["Seq2Seq", "Seq2SeqFwd"],
+        "speech": ["Speech", "SpeechFwd"],
         "vgg": ["VGG", "VGGFwd"],
     },
 )

@@ -70,7 +70,9 @@ def test_the_papers_batch_can_be_drawn_from_the_synthetic_data(workload, forward
     model = workload.model_class(forward_only)("/cpu:0")
     model.load_data()
     batch = next(model.inference_batches() if forward_only else model.training_batches(0))
-    assert {len(tensor) for tensor in batch} == {model.hyperparameters.batch_size}
+    stacked = (model.steps_per_call,) if model.steps_per_call > 1 else ()
+    expected = (*stacked, model.hyperparameters.batch_size)
+    assert {tuple(tensor.shape[: len(expected)]) for tensor in batch} == {expected}
 
 
 @every_workload
