@@ -136,13 +136,15 @@ def test_a_run_killed_at_any_moment_resumes_with_the_same_losses(workload, tmp_p
     killed = subprocess.Popen(
         [sys.executable, "-m", *arguments, "--steps=1000000", "--quiet"], stderr=subprocess.DEVNULL
     )
-    deadline = time.monotonic() + 120
-    while not (checkpoints / "ckpt-8.index").exists():
-        assert killed.poll() is None, "the run ended by itself"
-        assert time.monotonic() < deadline, "no checkpoint was written"
-        time.sleep(0.01)
-    killed.send_signal(signal.SIGKILL)
-    killed.wait()
+    try:
+        deadline = time.monotonic() + 300
+        while not (checkpoints / "ckpt-8.index").exists():
+            assert killed.poll() is None, "the run ended by itself"
+            assert time.monotonic() < deadline, "no checkpoint was written"
+            time.sleep(0.01)
+    finally:
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
 
     newest = int(tf.train.latest_checkpoint(checkpoints).rpartition("-")[2])
     resumed = run_command(*arguments, "--resume", f"--steps={newest + 3}", f"--json={result}")

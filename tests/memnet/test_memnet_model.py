@@ -81,7 +81,7 @@ def layer_wise(story, question, w, hops, attend):
 @pytest.mark.parametrize("hops", [1, 3])
 def test_the_network_computes_the_papers_equations(stories, reference, linear, hops):
     tying = reference.__name__.replace("_", "-")
-    model = small_model(stories, tying=tying, hops=hops, linear_start=linear, initial_stddev=0.5)
+    model = small_model(stories, tying=tying, hops=hops, linear_start=linear, initial_stddev=0.3)
     model.build()
     test = model.babi.test
     story, question = test.story[:5], test.question[:5]
