@@ -153,7 +153,8 @@ def init_options(chosen: argparse.Namespace, *names: str) -> dict[str, Any]:
         values[name] = value
     if chosen.batch_size is not None:
         values["batch_size"] = chosen.batch_size
-    return values | {name: getattr(chosen, name) for name in names}
+    given = {name: getattr(chosen, name) for name in names}
+    return values | {name: value for name, value in given.items() if value is not None}
 
 
 def _steps_to_run(model: "NeuralNetworkModel", chosen: argparse.Namespace) -> int:

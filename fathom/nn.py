@@ -513,6 +513,7 @@ class NeuralNetworkModel(abc.ABC):
         ends = [stop, _next_multiple(number, self.steps_per_call)]
         if not self.forward_only:
             ends.append(_next_multiple(number, self.steps_per_epoch))
+        if self._checkpoints:
             ends.append(_next_multiple(number, self._checkpoint_every))
         return min(ends) - number
 

@@ -26,7 +26,7 @@ def epochs(
 ) -> Iterator[Tensors]:
     """Returns an endless stream of epochs, whose batches are stacked: [steps, batch, ...].
 
-    An epoch is loaded at once: loading its small batches one by one takes as long as the steps.
+    An epoch is loaded at once: of batches this small the loading itself would cost too much.
 
     Args:
         questions: the questions.
