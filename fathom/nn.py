@@ -384,7 +384,7 @@ class NeuralNetworkModel(abc.ABC):
         started = time.perf_counter()
         batches = self.inference_batches() if self.forward_only else self.training_batches(first)
         with progress.running(first, n_steps, self.hyperparameters.batch_size):
-            number, self._block = first, None
+            number, self._batches_in_call = first, None
             while number < first + n_steps:
                 number += self._run_call(number, first + n_steps, batches, steps)
                 progress.step(number - 1, steps.loss[-1], steps.seconds[-1])
@@ -489,11 +489,11 @@ class NeuralNetworkModel(abc.ABC):
         """
         begin, count = number % self.steps_per_call, self._steps_in_call(number, stop)
         before_input = time.perf_counter()
-        if self._block is None or begin == 0:
-            self._block = next(batches)
+        if self._batches_in_call is None or begin == 0:
+            self._batches_in_call = next(batches)
         self._span.set(begin, begin + count)
         before_step = time.perf_counter()
-        value = self.runstep(self._step, self._block)
+        value = self.runstep(self._step, self._batches_in_call)
         if self.device != "/cpu:0":
             tf.test.experimental.sync_devices()
         losses: list[float | None] = [None] * count
@@ -501,7 +501,7 @@ class NeuralNetworkModel(abc.ABC):
             losses = np.reshape(value, -1)[begin : begin + count].tolist()
         seconds, wait = time.perf_counter() - before_step, before_step - before_input
         for i, loss in enumerate(losses):
-            steps.add(seconds / count, wait / count, loss, self.work(*self._block))
+            steps.add(seconds / count, wait / count, loss, self.work(*self._batches_in_call))
             if loss is not None and not math.isfinite(loss):
                 self._stop_diverged(number + i, loss)
         if not self.forward_only:
