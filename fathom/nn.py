@@ -1,7 +1,8 @@
-"""The standard model interface: what every workload defines, and the run that they all share.
+"""The standard model interface, and the run that all workloads share.
 
 A workload is a subclass of ``NeuralNetworkModel``. It says what its data, inputs, network, loss
-and update rule are; the base class builds, compiles, runs, evaluates and measures it:
+and update rule are (``interface.py``); the base class builds, compiles, runs, evaluates and
+measures it:
 
     model = AlexNet(device="/cpu:0", init_options={"batch_size": 32})
     model.setup()
@@ -9,14 +10,13 @@ and update rule are; the base class builds, compiles, runs, evaluates and measur
     model.teardown()
 """
 
-import abc
 import dataclasses
 import functools
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
 import numpy as np
@@ -25,15 +25,16 @@ import tensorflow as tf
 from fathom import cost, options, results
 from fathom.checkpoint import Checkpoints
 from fathom.compiled import Span, Step, compile_step, infer_block
-from fathom.data import DataSet, DataSource, locate
+from fathom.data import DataSource, locate
 from fathom.device import computing_in, keep_freed_memory, select_device, set_threads
 from fathom.errors import FathomError
+from fathom.interface import Batch, Workload
 from fathom.layers import NoiseSeed
-from fathom.optimizers import LossScale, Optimizer
+from fathom.loss_scale import LossScale
+from fathom.optimizers import Optimizer
 from fathom.progress import Progress
 from fathom.results import RunResult, Steps
 
-Batch = tuple[tf.Tensor, ...]
 RunStep = Callable[[Step, Batch], Any]
 
 
@@ -42,39 +43,22 @@ def default_runstep(step: Step, batch: Batch) -> Any:
     return step(*batch)
 
 
-class NeuralNetworkModel(abc.ABC):
-    """A workload: its data, its network, how it is trained, run and evaluated.
+class NeuralNetworkModel(Workload):
+    """Builds, trains, runs, evaluates and measures what a workload defines.
 
     Args:
         device: ``/cpu:0``, ``/gpu:0``, or as on the command line; None: the GPU if there is one.
         init_options: hyperparameters of the workload and fields of ``options.Execution``, by name.
 
     Attributes:
-        name: short name, the one of the package.
-        title: name of the network and its paper, for a person.
-        dataset: the data set.
-        Hyperparameters: the dataclass of the workload's choices.
-        example: what one example is, in the plural, for a person.
-        default_steps: steps of a run that is told no number.
-        default_xla: what XLA compiles unless the user chooses: see ``xla``; measured.
         notes: what a person should be told when the run begins, such as what was restored.
         runstep: the hook of the run that is going on.
         history: curves that the workload noted: name to a list of (steps done, value).
         sections: seconds that each part of the model's life took so far, by name.
-        forward_only: inference without labels, loss and optimizer; set in the ``Fwd`` twins.
 
     Raises:
         FathomError: an unknown option, a value out of range, or no such device.
     """
-
-    name: ClassVar[str]
-    title: ClassVar[str]
-    dataset: ClassVar[type[DataSet]]
-    Hyperparameters: ClassVar[type[options.Hyperparameters]]
-    example: ClassVar[str] = "examples"
-    default_steps: ClassVar[int] = 100
-    default_xla: ClassVar[str] = "off"
-    forward_only: ClassVar[bool] = False
 
     def __init__(
         self, device: str | None = None, init_options: Mapping[str, Any] | None = None
@@ -96,115 +80,6 @@ class NeuralNetworkModel(abc.ABC):
         self.runstep: RunStep = default_runstep
         self.history: dict[str, list[tuple[int, float]]] = {}
         self.sections["init"] = time.perf_counter() - started
-
-    # ---------------------------------------------------------------- what a workload defines
-
-    def build_hyperparameters(self, values: Mapping[str, Any]) -> options.Hyperparameters:
-        """Returns the workload's choices, the given ones in place of the defaults."""
-        return options.build(self.Hyperparameters, values)
-
-    @abc.abstractmethod
-    def load_data(self) -> None:
-        """Reads the data set in ``self.source.directory``.
-
-        Raises:
-            FathomError: the data cannot be used.
-        """
-
-    @abc.abstractmethod
-    def build_inputs(self) -> Any:
-        """Returns the network's Keras inputs, the batch dimension None: a tensor or a nest."""
-
-    @abc.abstractmethod
-    def build_labels(self) -> Any:
-        """Returns Keras inputs for the labels; an empty tuple where there are none."""
-
-    @abc.abstractmethod
-    def build_inference(self, inputs: Any) -> Any:
-        """Returns the network's symbolic outputs for symbolic inputs: a tensor or a nest."""
-
-    @abc.abstractmethod
-    def build_loss(self, inputs: Any, labels: Any, outputs: Any) -> tf.Tensor:
-        """Returns the loss of a batch, a float32 scalar; the arguments are real tensors."""
-
-    @abc.abstractmethod
-    def build_train(self) -> Optimizer:
-        """Returns the update rule."""
-
-    @abc.abstractmethod
-    def build_evaluation(self, inputs: Any, labels: Any, outputs: Any) -> dict[str, tf.Tensor]:
-        """Returns the metrics of each example by name, float32 [batch]; real tensors."""
-
-    @abc.abstractmethod
-    def training_batches(self, first_step: int) -> Iterator[Batch]:
-        """Returns the endless stream of (inputs..., labels...) from ``first_step`` on."""
-
-    @abc.abstractmethod
-    def inference_batches(self) -> Iterator[Batch]:
-        """Returns an endless stream of (inputs...) for forward-only runs."""
-
-    @abc.abstractmethod
-    def evaluation_batches(self) -> Iterator[Batch]:
-        """Returns one pass over the test data: (inputs..., labels...), the last may be smaller."""
-
-    @property
-    @abc.abstractmethod
-    def steps_per_epoch(self) -> int:
-        """Number of training steps in one pass over the training data."""
-
-    @property
-    def steps_per_call(self) -> int:
-        """Steps that one call of the compiled step runs, one after another.
-
-        Above 1, the streams of training and inference yield blocks: so many batches stacked, the
-        first of them a multiple of this number; ``runstep`` sees a block and the losses [steps],
-        or the outputs [steps, batch, ...].
-        """
-        return 1
-
-    def signatures(self) -> list[list[tf.TensorSpec]]:
-        """Returns the shapes of batch that the step is compiled for; the largest comes last."""
-        declared = keras.tree.flatten(self._inputs)
-        if not self.forward_only:
-            declared = declared + keras.tree.flatten(self._labels)
-        size = self.hyperparameters.batch_size
-        return [[tf.TensorSpec((size, *t.shape[1:]), t.dtype, t.name) for t in declared]]
-
-    def work(self, *batch: tf.Tensor) -> float:
-        """Returns a batch's work, in units of ``batch_size`` examples of ``cost()``."""
-        return 1.0
-
-    def evaluation_outputs(self, inputs: Any) -> Any:
-        """Returns the outputs that are evaluated for real inputs: the network's."""
-        return self.network(inputs, training=False)
-
-    def total_metrics(self, sums: dict[str, float], examples: int) -> dict[str, float]:
-        """Returns the metrics of the test data from their sums over its examples: means."""
-        return {name: total / examples for name, total in sums.items()}
-
-    def state(self) -> dict[str, tf.Variable]:
-        """Returns what a checkpoint holds beside the network, the optimizer and the counters."""
-        return {}
-
-    def save_state(self) -> None:
-        """Called before a checkpoint is written: brings the variables of ``state`` up to date."""
-
-    def restore_state(self) -> None:
-        """Called after a checkpoint was restored: takes up the variables of ``state``."""
-
-    def end_step(self, number: int) -> None:
-        """Called after each training step, counted from 0."""
-
-    def end_epoch(self, epoch: int) -> None:
-        """Called after the last step of each epoch, counted from 0; schedules live here."""
-
-    def describe_data(self) -> dict[str, Any]:
-        """Returns what a result should say about the data, beside its place and kind."""
-        return {}
-
-    def save_pictures(self, directory: Path) -> list[Path]:
-        """Writes pictures of what the network has learned; returns their paths."""
-        return []
 
     # ---------------------------------------------------------------- building
 

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-kernels = tf.raw_ops
+from fathom.loss_scale import Gradient, LossScale
 
-Gradient = tf.Tensor | tf.IndexedSlices
+kernels = tf.raw_ops
 
 
 def is_weight_matrix(variable: Any) -> bool:
@@ -114,10 +114,11 @@ class Optimizer(tf.Module, abc.ABC):
         rate = self._step_size()
         for i, gradient in enumerate(self._clipped(gradients)):
             target = _tensorflow_variable(variables[i])
-            if self._weight_decay and self._decayed(variables[i]):
-                gradient = tf.convert_to_tensor(gradient) + self._weight_decay * target
             slots = {name: self.slots[name][i] for name in self._slot_names}
-            self._update(target, gradient, tf.cast(rate, target.dtype), slots)
+            cast_rate = tf.cast(rate, target.dtype)
+            if self._weight_decay and self._decayed(variables[i]):
+                gradient = self._add_weight_decay(target, gradient, cast_rate, slots)
+            self._update(target, gradient, cast_rate, slots)
 
     def _clipped(self, gradients: Sequence[Gradient]) -> list[Gradient]:
         clips = self._clip_norm is not None or self._global_clip_norm is not None
@@ -132,6 +133,12 @@ class Optimizer(tf.Module, abc.ABC):
     def _step_size(self) -> tf.Tensor:
         """Returns this step's float32 rate; called once a step."""
         return self.learning_rate.read_value()
+
+    def _add_weight_decay(
+        self, target: tf.Variable, gradient: Gradient, rate: tf.Tensor, slots: dict[str, Any]
+    ) -> tf.Tensor:
+        """Returns the gradient that ``_update`` is to take, for weight decay to have its effect."""
+        return tf.convert_to_tensor(gradient) + self._weight_decay * target
 
     @abc.abstractmethod
     def _update(
@@ -168,6 +175,20 @@ class Momentum(Optimizer):
     ) -> None:
         super().__init__(learning_rate, **options)
         self._momentum, self._nesterov = momentum, nesterov
+
+    def _add_weight_decay(self, target, gradient, rate, slots) -> tf.Tensor:
+        """Takes ``lr d w / mu`` from the velocity: the update multiplies it by ``mu``.
+
+        That passes over memory once and needs none, where ``g + d w`` takes two more tensors.
+        """
+        if self._nesterov or not self._momentum:
+            return super()._add_weight_decay(target, gradient, rate, slots)
+        kernels.ResourceApplyGradientDescent(
+            var=slots["velocity"].handle,
+            alpha=rate * (self._weight_decay / self._momentum),
+            delta=target.read_value(),
+        )
+        return tf.convert_to_tensor(gradient)
 
     def _update(self, target, gradient, rate, slots) -> None:
         _run(
@@ -286,82 +307,6 @@ class RMSProp(Optimizer):
         _run(dense, sparse, target, gradient, **arguments)
 
 
-class LossScale(tf.Module):
-    """A dynamic loss scale for float16: Micikevicius et al. 2018, section 3.2.
-
-    Attributes:
-        value: float32 scalar: what the loss is multiplied by.
-        good_steps: int32 scalar: steps with finite gradients since the scale last changed.
-    """
-
-    growth_interval = 2000
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.value = tf.Variable(2.0**15, trainable=False, name="loss_scale")
-        self.good_steps = tf.Variable(0, trainable=False, name="good_steps")
-
-    def guard(
-        self, gradients: Sequence[Gradient], update: Callable[[list[Gradient]], None]
-    ) -> None:
-        """Divides gradients by the scale and updates with them, if all of them are finite.
-
-        The scale is doubled after 2,000 good steps in a row. A step whose gradients are not finite
-        updates nothing and halves the scale, down to 1.
-
-        Args:
-            gradients: of the scaled loss.
-            update: is given the gradients of the loss itself.
-        """
-        unscaled = [_times(gradient, 1 / self.value) for gradient in gradients]
-        finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(_values(g))) for g in unscaled])
-
-        def good_step() -> tf.Tensor:
-            update(unscaled)
-            steps = self.good_steps.assign_add(1)
-            return tf.where(steps == self.growth_interval, 2.0, 1.0)
-
-        factor = tf.cond(finite, good_step, lambda: tf.constant(0.5))
-        self.value.assign(tf.maximum(factor * self.value, 1.0))
-        self.good_steps.assign(tf.where(factor == 1, self.good_steps, 0))
-
-
-class Plateau(tf.Module):
-    """Lowers the learning rate when a monitored value stops falling.
-
-    A checkpoint keeps its state.
-
-    Attributes:
-        best: float64 scalar: the lowest value seen; the largest number before any was.
-        stalled: int64 scalar: checks since then, or since the rate was last lowered.
-    """
-
-    def __init__(self, learning_rate: tf.Variable, factor: float, patience: int = 1) -> None:
-        """Watches over a rate.
-
-        Args:
-            learning_rate: an optimizer's.
-            factor: what the rate is divided by.
-            patience: the number of checks in a row without a new lowest value that lowers it.
-        """
-        super().__init__()
-        self._learning_rate, self._factor, self._patience = learning_rate, factor, patience
-        self.best = tf.Variable(tf.float64.max, dtype=tf.float64, trainable=False, name="best")
-        self.stalled = tf.Variable(0, dtype=tf.int64, trainable=False, name="stalled")
-
-    def update(self, value: float) -> bool:
-        """Notes a new value; returns whether that lowered the rate. NaN is no improvement."""
-        if value < self.best.numpy():
-            self.best.assign(value)
-            self.stalled.assign(0)
-            return False
-        if self.stalled.assign_add(1).numpy() < self._patience:
-            return False
-        self._learning_rate.assign(self._learning_rate / self._factor)
-        self.stalled.assign(0)
-        return True
-
-
 def _run(
     dense: Callable[..., Any],
     sparse: Callable[..., Any],
@@ -383,17 +328,6 @@ def _tensorflow_variable(variable: Any) -> tf.Variable:
 def _zeros_like(target: tf.Variable, name: str) -> tf.Variable:
     with tf.device(target.device):
         return tf.Variable(tf.zeros(target.shape, target.dtype), trainable=False, name=name)
-
-
-def _values(gradient: Gradient) -> tf.Tensor:
-    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
-
-
-def _times(gradient: Gradient, factor: tf.Tensor) -> Gradient:
-    product = _values(gradient) * tf.cast(factor, gradient.dtype)
-    if isinstance(gradient, tf.IndexedSlices):
-        return tf.IndexedSlices(product, gradient.indices, gradient.dense_shape)
-    return product
 
 
 def _without_duplicate_rows(gradient: Gradient) -> Gradient:

@@ -7,9 +7,7 @@ from fathom.optimizers import (
     Adagrad,
     Adam,
     GradientDescent,
-    LossScale,
     Momentum,
-    Plateau,
     RMSProp,
 )
 
@@ -380,66 +378,6 @@ def test_variables_other_than_those_built_for_are_refused():
         optimizer.apply([tf.zeros(shape) for shape in SHAPES.values()], new_variables())
 
 
-@pytest.mark.parametrize("jit", [False, True], ids=["op by op", "XLA"])
-def test_a_step_with_an_infinite_gradient_is_skipped_and_halves_the_loss_scale(jit):
-    optimizer, variable = Momentum(0.1, 0.9), tf.Variable([1.0, 2.0])
-    optimizer.loss_scale = LossScale()
-    optimizer.build([variable])
-    start = optimizer.loss_scale.value.numpy()
-
-    @tf.function(jit_compile=jit)
-    def step(gradient):
-        optimizer.apply([gradient], [variable])
-
-    step(tf.constant([1.0, float("inf")]))
-    np.testing.assert_array_equal(variable, [1.0, 2.0])
-    np.testing.assert_array_equal(optimizer.slots["velocity"][0], [0.0, 0.0])
-    assert optimizer.loss_scale.value.numpy() == start / 2
-
-    step(optimizer.scale(tf.constant([1.0, 1.0])))
-    np.testing.assert_allclose(variable, [0.9, 1.9], rtol=1e-6)
-    assert optimizer.loss_scale.value.numpy() == start / 2
-
-
-def test_the_loss_scale_doubles_after_enough_good_steps(monkeypatch):
-    optimizer, variable = GradientDescent(0.1), tf.Variable([1.0])
-    optimizer.loss_scale = LossScale()
-    optimizer.build([variable])
-    monkeypatch.setattr(optimizer.loss_scale, "growth_interval", 3)
-    start = optimizer.loss_scale.value.numpy()
-    scales = []
-    for _ in range(7):
-        optimizer.apply([tf.zeros([1])], [variable])
-        scales.append(optimizer.loss_scale.value.numpy() / start)
-    assert scales == [1, 1, 2, 2, 2, 4, 4]
-
-
 def test_without_loss_scaling_the_loss_stays_as_it_is():
     loss = tf.constant(3.0)
     assert GradientDescent(0.1).scale(loss) is loss
-
-
-def test_a_plateau_lowers_the_rate_after_patience_checks_without_improvement():
-    rate = tf.Variable(1.0)
-    plateau = Plateau(rate, factor=10.0, patience=2)
-    lowered = [plateau.update(value) for value in (5.0, 4.0, 4.0, 4.5, 4.5, 3.0, 3.0, 3.0)]
-    assert lowered == [False, False, False, True, False, False, False, True]
-    np.testing.assert_allclose(rate, 0.01, rtol=1e-6)
-
-
-def test_a_loss_that_is_not_a_number_counts_as_no_improvement():
-    plateau = Plateau(tf.Variable(1.0), factor=2.0)
-    assert plateau.update(float("nan"))
-    assert plateau.best.numpy() == tf.float64.max
-
-
-def test_a_plateau_goes_on_where_its_checkpoint_stood(tmp_path):
-    plateau = Plateau(tf.Variable(1.0), factor=10.0, patience=2)
-    plateau.update(0.1)
-    plateau.update(0.2)
-    path = tf.train.Checkpoint(plateau=plateau).write(str(tmp_path / "plateau"))
-
-    restored = Plateau(tf.Variable(1.0), factor=10.0, patience=2)
-    tf.train.Checkpoint(plateau=restored).read(path).assert_consumed()
-    assert restored.best.numpy() == 0.1
-    assert restored.update(0.1)

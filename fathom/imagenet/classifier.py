@@ -15,8 +15,9 @@ from fathom.imagenet import input as pipeline
 from fathom.imagenet.ilsvrc import ImageNet, Images
 from fathom.imagenet.images import Augmentation
 from fathom.imagenet.subset import keep_classes
-from fathom.optimizers import Momentum, Plateau
+from fathom.optimizers import Momentum
 from fathom.options import Hyperparameters
+from fathom.schedules import Plateau
 
 _STEPS_BETWEEN_CHECKS = 1000  # at least: fewer steps cannot show that the validation error stalls
 

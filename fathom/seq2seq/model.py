@@ -19,7 +19,8 @@ from fathom import nn
 from fathom.cost import Cost, count
 from fathom.errors import FathomError
 from fathom.layers import Dropout
-from fathom.optimizers import Optimizer, Plateau
+from fathom.optimizers import Optimizer
+from fathom.schedules import Plateau
 from fathom.seq2seq import buckets, corpus, evaluation
 from fathom.seq2seq.decoder import Decoder
 from fathom.seq2seq.hyperparameters import OPTIMIZERS, SIZES, Seq2SeqHyperparameters

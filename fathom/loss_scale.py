@@ -1,0 +1,58 @@
+"""The dynamic loss scale that training in float16 needs."""
+
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+Gradient = tf.Tensor | tf.IndexedSlices
+
+
+class LossScale(tf.Module):
+    """A dynamic loss scale for float16: Micikevicius et al. 2018, section 3.2.
+
+    Attributes:
+        value: float32 scalar: what the loss is multiplied by.
+        good_steps: int32 scalar: steps with finite gradients since the scale last changed.
+    """
+
+    growth_interval = 2000
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.value = tf.Variable(2.0**15, trainable=False, name="loss_scale")
+        self.good_steps = tf.Variable(0, trainable=False, name="good_steps")
+
+    def guard(
+        self, gradients: Sequence[Gradient], update: Callable[[list[Gradient]], None]
+    ) -> None:
+        """Divides gradients by the scale and updates with them, if all of them are finite.
+
+        The scale is doubled after 2,000 good steps in a row. A step whose gradients are not finite
+        updates nothing and halves the scale, down to 1.
+
+        Args:
+            gradients: of the scaled loss.
+            update: is given the gradients of the loss itself.
+        """
+        unscaled = [_times(gradient, 1 / self.value) for gradient in gradients]
+        finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(_values(g))) for g in unscaled])
+
+        def good_step() -> tf.Tensor:
+            update(unscaled)
+            steps = self.good_steps.assign_add(1)
+            return tf.where(steps == self.growth_interval, 2.0, 1.0)
+
+        factor = tf.cond(finite, good_step, lambda: tf.constant(0.5))
+        self.value.assign(tf.maximum(factor * self.value, 1.0))
+        self.good_steps.assign(tf.where(factor == 1, self.good_steps, 0))
+
+
+def _values(gradient: Gradient) -> tf.Tensor:
+    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+
+
+def _times(gradient: Gradient, factor: tf.Tensor) -> Gradient:
+    product = _values(gradient) * tf.cast(factor, gradient.dtype)
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(product, gradient.indices, gradient.dense_shape)
+    return product
