@@ -65,6 +65,14 @@ class DataSet(abc.ABC):
     def synthesize(cls, directory: Path, seed: int) -> None:
         """Writes a small learnable imitation, a function of ``seed`` alone, into ``directory``."""
 
+    @classmethod
+    def packaged(cls) -> Path | None:
+        """Returns the folder in which an installed library brings the whole set; None: none does.
+
+        Such a set is used where the user gives no other, in place of an imitation.
+        """
+        return None
+
 
 @dataclass(frozen=True)
 class DataSource:
@@ -73,7 +81,8 @@ class DataSource:
     Attributes:
         directory: the folder that the loader reads.
         kind: ``"given"`` (``--data-dir``), ``"environment"`` (``$FATHOM_DATA_DIR``),
-            ``"fetched"`` (``fathom data fetch``) or ``"synthetic"``.
+            ``"fetched"`` (``fathom data fetch``), ``"packaged"`` (with an installed library) or
+            ``"synthetic"``.
     """
 
     directory: Path
@@ -84,6 +93,7 @@ class DataSource:
             "given": "",
             "environment": ", from $FATHOM_DATA_DIR",
             "fetched": ", fetched",
+            "packaged": ", packaged with an installed library",
             "synthetic": ", synthetic: use --data-dir or $FATHOM_DATA_DIR for real data",
         }[self.kind]
         return f"{self.directory}{origin}"
@@ -112,7 +122,8 @@ def _is_folder(path: Path) -> bool:
 def find(dataset: type[DataSet], data_dir: str | Path | None, seed: int) -> DataSource:
     """Says where a run's data would come from now; makes nothing.
 
-    The order: ``data_dir``, ``$FATHOM_DATA_DIR/<name>``, what was fetched, the synthetic set.
+    The order: ``data_dir``, ``$FATHOM_DATA_DIR/<name>``, what was fetched, what an installed
+    library brings, the synthetic set.
 
     Raises:
         FathomError: ``data_dir`` is not a folder, or a folder cannot be read.
@@ -131,6 +142,8 @@ def find(dataset: type[DataSet], data_dir: str | Path | None, seed: int) -> Data
     directory = cache_directory() / "data" / dataset.name
     if _is_folder(directory):
         return DataSource(directory, "fetched")
+    if packaged := dataset.packaged():
+        return DataSource(packaged, "packaged")
     made = f"v{dataset.synthesis}-seed-{seed}"
     return DataSource(cache_directory() / "synthetic" / dataset.name / made, "synthetic")
 

@@ -1,7 +1,7 @@
 """Atari 2600 games: the ROMs that come with ale-py, the Arcade Learning Environment."""
 
 import difflib
-import shutil
+import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -39,11 +39,19 @@ class Atari(DataSet):
         return cls(roms)
 
     @classmethod
+    def packaged(cls) -> Path | None:
+        """Returns the folder of the ROMs that come with ale-py; None where it is not installed."""
+        package = importlib.util.find_spec("ale_py")
+        return Path(package.origin).parent / "roms" if package else None
+
+    @classmethod
     def synthesize(cls, directory: Path, seed: int) -> None:
-        """Copies the ROMs that come with ale-py: nothing needs to be imitated."""
-        ale_py = import_ale()
-        for path in Path(ale_py.roms.__file__).parent.glob("*.bin"):
-            shutil.copy(path, directory)
+        """Refuses: a game cannot be imitated.
+
+        Raises:
+            FathomError: always.
+        """
+        raise FathomError("games cannot be synthesized; real ones come with ale-py: pip install it")
 
     def rom(self, game: str) -> Path:
         """Returns a game's file.

@@ -55,7 +55,7 @@ class PlayingModel(nn.NeuralNetworkModel):
     def load_data(self) -> None:
         """Makes the games and, for training, the replay memory and the agent that fills it."""
         chosen = self.hyperparameters
-        if self.source.kind == "synthetic":
+        if self.source.kind == "packaged":
             self.notes.append(f"game: {chosen.game}, with the ROM that comes with ale-py")
         if self.forward_only:
             self._environment = self.build_environment(GAMES, chosen.batch_size)

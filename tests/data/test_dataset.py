@@ -77,6 +77,15 @@ def test_what_was_fetched_comes_third(places):
     assert str(source) == f"{places['fetched']}, fetched"
 
 
+def test_what_an_installed_library_brings_comes_fourth(places, monkeypatch, tmp_path):
+    places["environment"].rmdir()
+    places["fetched"].rmdir()
+    monkeypatch.setattr(Notes, "packaged", lambda: tmp_path / "library")
+    source = find(Notes, None, 0)
+    assert (source.directory, source.kind) == (tmp_path / "library", "packaged")
+    assert "packaged with an installed library" in str(source)
+
+
 def test_the_synthetic_set_comes_last(places):
     places["environment"].rmdir()
     places["fetched"].rmdir()

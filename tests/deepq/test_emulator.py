@@ -144,18 +144,21 @@ def test_a_state_of_another_game_is_refused():
         Emulator(rom("breakout"), 0).restore(state)
 
 
-def test_the_roms_that_come_with_ale_py_are_found(tmp_path):
-    Atari.synthesize(tmp_path, 0)
-    atari = Atari.load(tmp_path)
+def test_the_roms_that_come_with_ale_py_are_found():
+    atari = Atari.load(Atari.packaged())
     assert len(atari.roms) > 100
     assert atari.rom("ms_pacman").read_bytes() == rom("ms_pacman").read_bytes()
 
 
 @pytest.mark.parametrize("game", ["pnog", "Pong", "pong-v5"])
-def test_an_unknown_game_is_answered_with_the_nearest_names(game, tmp_path):
-    Atari.synthesize(tmp_path, 0)
+def test_an_unknown_game_is_answered_with_the_nearest_names(game):
     with pytest.raises(FathomError, match=f"unknown game '{game}': did you mean pong"):
-        Atari.load(tmp_path).rom(game)
+        Atari.load(Atari.packaged()).rom(game)
+
+
+def test_games_cannot_be_synthesized(tmp_path):
+    with pytest.raises(FathomError, match="real ones come with ale-py"):
+        Atari.synthesize(tmp_path, 0)
 
 
 def test_a_folder_without_roms_is_refused(tmp_path):
