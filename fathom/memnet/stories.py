@@ -1,6 +1,6 @@
 """Stories in the format of bAbI, told by a small world whose facts answer the questions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -69,12 +69,7 @@ def many(write: Callable[[Story], None], questions: int, rng: np.random.Generato
 
 def single_supporting_fact(story: Story) -> None:
     """Task 1: where is a person who moved before?"""
-    seen: dict[str, tuple[str, int]] = {}
-    for _ in range(5):
-        for _ in range(2):
-            _move(story, seen)
-        person = story.pick(*seen)
-        place, line = seen[person]
+    for person, place, line in _whereabouts(story):
         story.ask(f"Where is {person}", place, line)
 
 
@@ -98,12 +93,7 @@ def two_supporting_facts(story: Story) -> None:
 
 def yes_no_questions(story: Story) -> None:
     """Task 6: is a person in a place?"""
-    seen: dict[str, tuple[str, int]] = {}
-    for _ in range(5):
-        for _ in range(2):
-            _move(story, seen)
-        person = story.pick(*seen)
-        place, line = seen[person]
+    for person, place, line in _whereabouts(story):
         asked = story.pick(place, story.pick(*PLACES))
         story.ask(f"Is {person} in the {asked}", "yes" if asked == place else "no", line)
 
@@ -137,6 +127,19 @@ def agents_motivations(story: Story) -> None:
         story.ask(f"Why did {agent.lower()} go to the {place}", motive, because)
         story.tell(f"{agent} {story.pick(*GRABS)} the {thing} there")
         story.ask(f"Why did {agent.lower()} get the {thing}", motive, because)
+
+
+def _whereabouts(story: Story) -> Iterator[tuple[str, str, int]]:
+    """Moves people, and after every second move tells of one where they are, and since which line.
+
+    The next move is told when the next one is asked for.
+    """
+    seen: dict[str, tuple[str, int]] = {}
+    for _ in range(5):
+        for _ in range(2):
+            _move(story, seen)
+        person = story.pick(*seen)
+        yield person, *seen[person]
 
 
 def _move(story: Story, seen: dict[str, tuple[str, int]], person: str | None = None) -> None:
