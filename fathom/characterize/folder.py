@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from fathom.characterize.plan import Planned
 from fathom.characterize.profiles import Profile
 from fathom.data.files import whole_file
 from fathom.errors import FathomError
@@ -16,40 +17,21 @@ from fathom.errors import FathomError
 SCHEMA = 1
 KINDS = ("timing", "profile")
 PURPOSES = ("modes", "profile", "threads", "cores", "repeats", "warmup")
+_RESULT_SECTIONS = ("hyperparameters", "environment", "sections", "steps", "throughput", "cost")
 _SAME_ON_ONE_MACHINE = ("cpu_model", "platform", "tensorflow")
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Planned):
     """One run of one workload in a process of its own, done or failed.
 
     Attributes:
-        id: name of its file, unique in the folder.
-        kind: ``timing``, or ``profile``, whose times carry the profiler's cost.
-        purpose: which sets of runs it belongs to.
-        workload, mode, device, precision, batch_size: what ran; None: the workload's own batch.
-        threads: of the pool inside an op; None: TensorFlow's default, one a core.
-        cores: how many cores the process was allowed.
-        repeat: number among equal runs, from 0; below 0 they are the warm-up before the repeats.
-        argv: the command.
         status, reason: ``done``; or ``failed`` and why.
         wall_s: seconds from the start to the end of the process, measured from outside.
         result: the result document of docs/results.md, of a timing run that is done.
         profile: of a profile run that is done.
     """
 
-    id: str
-    kind: str
-    purpose: tuple[str, ...]
-    workload: str
-    mode: str
-    device: str
-    threads: int | None
-    cores: int
-    repeat: int
-    precision: str
-    batch_size: int | None
-    argv: tuple[str, ...]
     status: str
     reason: str | None
     wall_s: float
@@ -187,8 +169,11 @@ def _read_run(path: Path) -> Run:
             "failed": run.reason is not None,
             "done": (run.result if run.kind == "timing" else run.profile) is not None,
         }[run.status]
-        described = run.environment is None or isinstance(run.environment, dict)
-        if not (complete and described and run.id == path.stem and run.kind in KINDS):
+        if run.result is not None and not all(
+            isinstance(run.result[section], dict) for section in _RESULT_SECTIONS
+        ):
+            raise ValueError("its result is not one of docs/results.md")
+        if not (complete and run.id == path.stem and run.kind in KINDS):
             raise ValueError("its fields contradict each other")
     except (KeyError, TypeError, ValueError) as error:
         raise FathomError(f"{path} is damaged ({error!r}): delete it and measure again") from error

@@ -34,12 +34,12 @@ PAPER_TYPES = (
 _TYPES_OF_CLASS = {
     "A": """
         Add Sub Mul Div Pow
-        Abs AddN Atan2 BiasAdd Ceil ClipByValue Cos DivNoNan Elu EluGrad Equal Erf Exp Expm1 Floor
-        FloorDiv FloorMod Greater GreaterEqual IsFinite LeakyRelu LeakyReluGrad Less LessEqual Log
-        Log1p LogicalAnd LogicalNot LogicalOr Maximum Minimum MulNoNan Neg NotEqual Reciprocal
-        Relu Relu6 Relu6Grad ReluGrad Round Rsqrt RsqrtGrad Sigmoid SigmoidGrad Sign Sin Softplus
-        SoftplusGrad Softsign Sqrt SqrtGrad Square SquaredDifference Tanh TanhGrad
-        UnaryOpsComposition Xdivy Xlogy
+        Abs AddN Atan2 BiasAdd BitwiseAnd BitwiseOr BitwiseXor Ceil ClipByValue Cos DivNoNan Elu
+        EluGrad Equal Erf Exp Expm1 Floor FloorDiv FloorMod Greater GreaterEqual IsFinite
+        LeakyRelu LeakyReluGrad LeftShift Less LessEqual Log Log1p LogicalAnd LogicalNot LogicalOr
+        Maximum Minimum MulNoNan Neg NotEqual Reciprocal Relu Relu6 Relu6Grad ReluGrad RightShift
+        Round Rsqrt RsqrtGrad Sigmoid SigmoidGrad Sign Sin Softplus SoftplusGrad Softsign Sqrt
+        SqrtGrad Square SquaredDifference Tanh TanhGrad UnaryOpsComposition Xdivy Xlogy
         """,
     "B": """
         Softmax MatMul CrossEntropy

@@ -47,7 +47,18 @@ class Request:
 
 @dataclass(frozen=True)
 class Planned:
-    """One run before it was made; the fields are those of ``folder.Run``."""
+    """One run that is to be made.
+
+    Attributes:
+        id: name of its file, unique in the folder.
+        kind: ``timing``, or ``profile``, whose times carry the profiler's cost.
+        purpose: which sets of runs it belongs to.
+        workload, mode, device, precision, batch_size: what runs; None: the workload's own batch.
+        threads: of the pool inside an op; None: TensorFlow's default, one a core.
+        cores: how many cores the process is allowed.
+        repeat: number among equal runs, from 0; below 0 they are the warm-up before the repeats.
+        argv: the command.
+    """
 
     id: str
     kind: str

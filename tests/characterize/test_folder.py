@@ -14,6 +14,12 @@ ENVIRONMENT = {
 }
 
 
+def result(**environment):
+    """A result document as far as a folder looks into it."""
+    sections = ("hyperparameters", "sections", "steps", "throughput", "cost")
+    return {name: {} for name in sections} | {"environment": ENVIRONMENT | environment}
+
+
 def timing(**changes):
     fields = {
         "id": "autoenc-train-cpu0-timing",
@@ -31,7 +37,7 @@ def timing(**changes):
         "status": "done",
         "reason": None,
         "wall_s": 5.5,
-        "result": {"schema": 1, "environment": ENVIRONMENT},
+        "result": result(),
         "profile": None,
     }
     return Run(**fields | changes)
@@ -97,6 +103,7 @@ def test_a_run_that_is_being_written_is_no_run_yet(out):
         (json.dumps(timing().to_plain() | {"id": "a", "status": "running"}), "damaged"),
         (json.dumps(timing().to_plain() | {"id": "a", "kind": "guess"}), "damaged"),
         (json.dumps(timing().to_plain() | {"id": "a", "result": [1]}), "damaged"),
+        (json.dumps(timing().to_plain() | {"id": "a", "result": {}}), "damaged"),
     ],
 )
 def test_a_damaged_run_is_refused_in_one_line(out, text, reason):
@@ -118,12 +125,12 @@ def test_a_damaged_machine_is_refused(out, text):
     "other", [{"cpu_model": "another"}, {"cores_available": 64}, {"tensorflow": "2.21.0"}]
 )
 def test_two_machines_in_one_folder_are_refused(out, other):
-    timing(result={"schema": 1, "environment": ENVIRONMENT | other}).write(out)
+    timing(result=result(**other)).write(out)
     with pytest.raises(FathomError, match="another machine") as error:
         Folder.read(out)
     assert "autoenc-train-cpu0-timing.json" in str(error.value)
 
 
 def test_a_run_on_fewer_cores_is_of_the_same_machine(out):
-    timing(result={"schema": 1, "environment": ENVIRONMENT | {"cores_available": 1}}).write(out)
+    timing(result=result(cores_available=1)).write(out)
     assert len(Folder.read(out).runs) == 1
