@@ -12,6 +12,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from pytorch_networks import keep_memory, seconds
 
@@ -134,20 +135,28 @@ def main() -> None:
         ("samples", 512),
         ("threads", 1),
         ("steps", 10),
+        ("warmup", 2),
     ):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--compile", action="store_true", help="torch.compile the loss")
+    parser.add_argument("--json", type=Path, help="write the record to this file")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     step = make_step(args)
-    for _ in range(2):
+    for _ in range(args.warmup):
         step()
     processor = time.process_time()
     times = [seconds(step) for _ in range(args.steps)]
     processor = (time.process_time() - processor) / args.steps
-    document = {**vars(args), "torch": torch.__version__, "step_seconds": times}
-    document |= {"median": statistics.median(times), "processor_seconds": processor}
-    print(json.dumps(document))
+    median = statistics.median(times)
+    print(
+        f"seq2seq {args.mode}, batch {args.batch_size}, bucket {args.source}-{args.target}, "
+        f"{args.threads} thread(s): {1e3 * median:,.0f} ms a step, "
+        f"{1e3 * processor:,.0f} ms of processor time"
+    )
+    if args.json:
+        record = {"step_seconds": times, "median_s": median, "processor_seconds": processor}
+        args.json.write_text(json.dumps(record | {"torch": torch.__version__}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

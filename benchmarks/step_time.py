@@ -33,8 +33,10 @@ GEMM_SIZE = 2048
 PROFILED_STEPS = 3
 INPUT_SECONDS = 3.0
 TABLE_WIDTH = 130  # columns; on a narrower terminal lines run over, but no figure is cut
-PYTORCH_WORKLOADS = ("alexnet", "vgg", "residual", "autoenc")
-PYTORCH_PROGRAM = Path(__file__).with_name("pytorch_networks.py")
+PYTORCH_PROGRAMS = {
+    **dict.fromkeys(("alexnet", "vgg", "residual", "autoenc"), "pytorch_networks.py"),
+    **{name: f"pytorch_{name}.py" for name in ("memnet", "seq2seq", "speech")},
+}
 
 
 @dataclass(frozen=True)
@@ -48,11 +50,13 @@ class Setting:
     precision: str
     steps: int
     warmup: int
+    hyperparameters: list[str]
 
     def __str__(self) -> str:
         batch = f"batch {self.batch_size}" if self.batch_size else "own batch"
         threads = f"{self.threads} thread{'s' if self.threads > 1 else ''}"
-        return f"{self.workload} {self.mode}, {batch}, {threads}, {self.precision}"
+        words = [self.workload, self.mode + ",", batch + ",", threads + ",", self.precision]
+        return " ".join([*words, *self.hyperparameters])
 
 
 def main() -> None:
@@ -75,6 +79,7 @@ def command_line() -> argparse.Namespace:
     add("--batch-size", nargs="+", type=int, metavar="B", help="default: the workload's own")
     add("--threads", nargs="+", type=int, metavar="N", default=[1], help="default: 1")
     add("--precision", nargs="+", choices=PRECISIONS, default=["float32"], help="default: float32")
+    add("--set", nargs="+", metavar="NAME=VALUE", default=[], help="hyperparameters")
     add("--steps", type=int, metavar="N", default=20, help="timed in a process; default: 20")
     add("--warmup", type=int, metavar="N", default=3, help="steps before them; default: 3")
     add("--rounds", type=int, metavar="N", default=1, help="processes a setting; default: 1")
@@ -103,24 +108,29 @@ def measure(setting: Setting) -> dict[str, Any]:
             "precision": setting.precision,
             "threads": setting.threads,
             **({"batch_size": setting.batch_size} if setting.batch_size else {}),
+            **dict(pair.split("=", 1) for pair in setting.hyperparameters),
         }
     )
     model.setup()
-    step, document = held_step(model)
+    step, batch, document = held_step(model)
     peaks = [gemm_rate(setting.precision)]
     for _ in range(setting.warmup):
         step()
-    times = [seconds(step) for _ in range(setting.steps)]
+    times = [seconds(step) / model.steps_per_call for _ in range(setting.steps)]
     peaks.append(gemm_rate(setting.precision))
+    cost = document["cost"]
+    flops = {
+        "train": cost["training_flops_per_example"],
+        "infer": cost["forward_flops_per_example"],
+    }
     outside = None
     if model.xla != "step":  # a compiled step is one op
         outside = xplane.trace(step, PROFILED_STEPS).outside_share
     return {
         "batch_size": document["hyperparameters"]["batch_size"],
+        "sizes": sizes(setting.workload, model, batch),
         "step_seconds": times,
-        "flops_per_example": document["cost"][
-            "training_flops_per_example" if setting.mode == "train" else "forward_flops_per_example"
-        ],
+        "flops_per_example": flops[setting.mode] * model.work(*batch),
         "gemm_flops_per_second": max(peaks),
         "time_outside_ops": outside,
         "input_examples_per_second": input_rate(model),
@@ -129,8 +139,8 @@ def measure(setting: Setting) -> dict[str, Any]:
     }
 
 
-def held_step(model: Any) -> tuple[Callable[[], object], dict[str, Any]]:
-    """Returns the model's step on one batch that it keeps, and the result document.
+def held_step(model: Any) -> tuple[Callable[[], object], tuple, dict[str, Any]]:
+    """Returns the model's step on one batch that it keeps, that batch, and the result document.
 
     With the batch held no input pipeline runs beside the steps and takes their cores.
     """
@@ -140,9 +150,22 @@ def held_step(model: Any) -> tuple[Callable[[], object], dict[str, Any]]:
         met.append((step, batch))
         return step(*batch)
 
-    document = model.run(runstep=keep, n_steps=1).to_plain()
+    document = model.run(runstep=keep, n_steps=model.steps_per_call).to_plain()
     step, batch = met[0]
-    return waiting(lambda: step(*batch)), document
+    return waiting(lambda: step(*batch)), batch, document
+
+
+def sizes(workload: str, model: Any, batch: tuple) -> dict[str, int]:
+    """Returns the sizes of a batch that PyTorch's program must be told besides the batch size."""
+    if workload == "memnet":
+        memory, words = batch[0].shape[-2:]
+        vocabulary = len(model.babi.vocabulary)
+        return {"vocabulary": vocabulary, "memory": memory, "words": words}
+    if workload == "seq2seq":
+        source = batch[0].shape[1]
+        buckets = dict(map(int, pair.split("-")) for pair in model.hyperparameters.buckets.split())
+        return {"source": source, "target": buckets[source]}
+    return {"frames": batch[0].shape[1]} if workload == "speech" else {}
 
 
 def waiting(function: Callable[[], object]) -> Callable[[], object]:
@@ -193,7 +216,7 @@ def run(chosen: argparse.Namespace) -> None:
         FathomError: a setting could not be measured; the others were.
     """
     settings = [
-        Setting(*values, chosen.steps, chosen.warmup)
+        Setting(*values, chosen.steps, chosen.warmup, chosen.set)
         for values in itertools.product(
             chosen.workload,
             chosen.mode,
@@ -255,7 +278,7 @@ def measure_setting(
         FathomError: a process failed.
     """
     compared = (
-        chosen.pytorch and setting.workload in PYTORCH_WORKLOADS and setting.precision == "float32"
+        chosen.pytorch and setting.workload in PYTORCH_PROGRAMS and setting.precision == "float32"
     )
     ours, theirs = [], []
     for _ in range(chosen.rounds):
@@ -263,17 +286,22 @@ def measure_setting(
         ours.append(child([sys.executable, __file__, "--child", json.dumps(asdict(setting))]))
         if compared:
             bar.update(task, description=f"{setting}: PyTorch")
-            theirs.append(child(pytorch_command(setting, ours[-1]["batch_size"], chosen)))
+            theirs.append(child(pytorch_command(setting, ours[-1], chosen)))
     record = summary(setting, ours, theirs)
     bar.console.print(f"{setting}: {1e3 * record['median_seconds']:,.2f} ms a step")
     return record
 
 
-def pytorch_command(setting: Setting, batch_size: int, chosen: argparse.Namespace) -> list[str]:
+def pytorch_command(
+    setting: Setting, ours: dict[str, Any], chosen: argparse.Namespace
+) -> list[str]:
     """Returns the command that measures the same setting with PyTorch, up to the output's name."""
+    name = PYTORCH_PROGRAMS[setting.workload]
+    which = ["--workload", setting.workload] if name == "pytorch_networks.py" else []
+    measured = [(f"--{size}", str(number)) for size, number in ours["sizes"].items()]
     return [
-        *(chosen.pytorch, str(PYTORCH_PROGRAM), "--workload", setting.workload),
-        *("--mode", setting.mode, "--batch-size", str(batch_size)),
+        *(chosen.pytorch, str(Path(__file__).with_name(name)), *which, "--mode", setting.mode),
+        *("--batch-size", str(ours["batch_size"]), *itertools.chain(*measured)),
         *("--threads", str(setting.threads), "--steps", str(setting.steps)),
         *("--warmup", str(setting.warmup), *["--compile"] * chosen.pytorch_compile, "--json"),
     ]
@@ -321,7 +349,6 @@ def summary(setting: Setting, ours: list[dict], theirs: list[dict]) -> dict[str,
     if theirs:
         yardstick = statistics.median(time for r in theirs for time in r["step_seconds"])
         record["pytorch_over_fathom"] = yardstick / median
-        record["pytorch_fraction"] = statistics.median(r["fraction"] for r in theirs)
     return record
 
 
