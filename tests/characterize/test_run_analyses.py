@@ -43,6 +43,13 @@ def test_sections_are_shares_of_the_wall_time_on_the_cpu():
     assert "memnet 30%" in sections.summary()
 
 
+def test_a_section_that_is_a_part_of_the_run_is_not_counted_twice():
+    document = result()
+    document["sections"] |= {"emulator": 2.0, "learning": 3.0}
+    both = [analyses.sections([run("deepq", result=each)]) for each in (result(), document)]
+    np.testing.assert_array_equal(both[0].shares, both[1].shares)
+
+
 def test_sections_of_a_workload_that_ran_on_the_gpu_alone_are_left_out():
     assert analyses.sections([run(device="/gpu:0")]).rows == ()
 

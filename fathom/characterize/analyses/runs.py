@@ -11,6 +11,8 @@ from fathom.characterize.folder import Run
 
 CASES = (("train", "cpu"), ("infer", "cpu"), ("train", "gpu"), ("infer", "gpu"))
 SECTIONS = ("init", "setup", "run", "main", "wall")
+# Those of a result that make up main; deepq's others are parts of its run.
+_OUR_SECTIONS = ("init", "load", "setup", "run", "evaluate")
 
 
 def device_kind(device: str) -> str:
@@ -171,11 +173,11 @@ def sections(runs: Iterable[Run]) -> SectionTimes:
 def _section_seconds(run: Run) -> dict[str, float]:
     """Returns the seconds of the Minsky paper's sections, in the order of ``SECTIONS``."""
     ours: Mapping[str, float | None] = run.result["sections"]
-    inside = {name: s or 0.0 for name, s in ours.items() if name not in ("import", "wall")}
+    inside = {name: ours.get(name) or 0.0 for name in _OUR_SECTIONS}
     return {
-        "init": inside.get("init", 0.0) + inside.get("load", 0.0),
-        "setup": inside.get("setup", 0.0),
-        "run": inside.get("run", 0.0),
+        "init": inside["init"] + inside["load"],
+        "setup": inside["setup"],
+        "run": inside["run"],
         "main": sum(inside.values()),
         "wall": run.wall_s,
     }
