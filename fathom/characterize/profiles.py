@@ -14,7 +14,7 @@ from fathom.errors import FathomError
 if TYPE_CHECKING:
     from fathom.characterize.xplane import OpEvent
 
-SCHEMA = 1
+SCHEMA = 2
 PHASES = ("forward", "backward", "optimizer", "other")
 _NANOSECOND_DIGITS = 9
 
@@ -68,6 +68,7 @@ class Profile:
         compiled_step_seconds: float64 [any]: those of the step as XLA compiles it, where that is
             the workload's default; a profile is of the ops one by one.
         outside_seconds: float64 [steps]: time of each step in which no op ran.
+        work: float64 [steps]: of each step's batch, over that of a batch of the stated cost.
         ops: by type, layer and phase, the heaviest first.
         gpu: None without a GPU.
         cost: parameters and multiply-accumulates, and those of each layer.
@@ -84,6 +85,7 @@ class Profile:
     unprofiled_step_seconds: np.ndarray
     compiled_step_seconds: np.ndarray
     outside_seconds: np.ndarray
+    work: np.ndarray
     ops: tuple[OpTime, ...]
     gpu: GpuTime | None
     cost: Mapping[str, Any]
@@ -143,9 +145,10 @@ class Profile:
             raise FathomError(f"{source} holds no Fathom profile of schema {SCHEMA}")
         try:
             plain = {field.name: document[field.name] for field in fields(cls)}
-            for name in ("step", "unprofiled_step", "compiled_step", "outside"):
-                plain[f"{name}_seconds"] = _seconds(plain[f"{name}_seconds"])
-            ops = (OpTime(**op | {"seconds": _seconds(op["seconds"])}) for op in plain["ops"])
+            times = ("step", "unprofiled_step", "compiled_step", "outside")
+            for name in (*(f"{time}_seconds" for time in times), "work"):
+                plain[name] = _numbers(plain[name])
+            ops = (OpTime(**op | {"seconds": _numbers(op["seconds"])}) for op in plain["ops"])
             plain["ops"] = tuple(ops)
             plain["gpu"] = GpuTime(**plain["gpu"]) if plain["gpu"] else None
             profile = cls(**plain)
@@ -164,7 +167,7 @@ class Profile:
             temporary.write_text(json.dumps(self.to_plain()) + "\n")
 
     def _check(self, source: str) -> None:
-        lengths = {len(self.outside_seconds), *(len(op.seconds) for op in self.ops)}
+        lengths = {len(self.outside_seconds), len(self.work), *(len(op.seconds) for op in self.ops)}
         if not self.steps or lengths - {self.steps}:
             raise FathomError(f"{source} is a damaged profile: its lists differ in their steps")
 
@@ -189,13 +192,13 @@ def add_up(
     return tuple(sorted(ops, key=lambda op: -op.seconds.sum()))
 
 
-def _rounded(seconds: np.ndarray) -> list[float]:
-    return [round(float(value), _NANOSECOND_DIGITS) for value in seconds]
+def _rounded(numbers: np.ndarray) -> list[float]:
+    return [round(float(number), _NANOSECOND_DIGITS) for number in numbers]
 
 
-def _seconds(values: Any) -> np.ndarray:
-    """Returns times as float64; those of a damaged file are no numbers, or negative."""
-    seconds = np.asarray(values, np.float64)
-    if seconds.ndim != 1 or not np.isfinite(seconds).all() or (seconds < 0).any():
-        raise ValueError("times must be lists of numbers, none of them negative")
-    return seconds
+def _numbers(values: Any) -> np.ndarray:
+    """Returns a list as float64; those of a damaged file are no numbers, or negative."""
+    numbers = np.asarray(values, np.float64)
+    if numbers.ndim != 1 or not np.isfinite(numbers).all() or (numbers < 0).any():
+        raise ValueError("lists must be of numbers, none of them negative")
+    return numbers

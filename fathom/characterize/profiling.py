@@ -85,12 +85,12 @@ def profile_model(
     from fathom.characterize import xplane
     from fathom.characterize.attribution import Attribution
 
-    compiled, step, environment, cost = _held_step(model)
-    unprofiled = [_seconds(step) for _ in range(steps)]
+    held = _HeldBatches(model)
+    unprofiled = [_seconds(held.step) for _ in range(steps)]
     # The profiler starts up in the first step that it sees: one more, left out.
-    trace = xplane.read(xplane.record(step, steps + 1, directory))
+    trace = xplane.read(xplane.record(held.step, steps + 1, directory))
     trace = dataclasses.replace(trace, steps=trace.steps[1:])
-    attribution = Attribution(compiled.graph, model.network)
+    attribution = Attribution(model.model(), model.network)
     gpu = trace.gpu_seconds
     profile = Profile(
         workload=model.name,
@@ -103,10 +103,11 @@ def profile_model(
         unprofiled_step_seconds=np.array(unprofiled),
         compiled_step_seconds=np.array([]),
         outside_seconds=np.array(trace.outside_seconds()),
+        work=np.array(held.work[-steps:]),
         ops=add_up(trace.ops_by_step(), attribution.place),
         gpu=GpuTime(**{f"{name}_seconds": value for name, value in gpu.items()}) if gpu else None,
-        cost=cost,
-        environment=environment,
+        cost=held.cost,
+        environment=held.environment,
     )
     return profile, attribution.place
 
@@ -116,29 +117,35 @@ def _single_steps(model_class: type["NeuralNetworkModel"]) -> type["NeuralNetwor
     return type(model_class.__name__, (model_class,), {"steps_per_call": 1})
 
 
-def _held_step(model: "NeuralNetworkModel") -> tuple[Any, Callable[[], object], dict, dict]:
-    """Warms a model up; returns its compiled step, a function that runs it, and what it runs on."""
-    import tensorflow as tf
+class _HeldBatches:
+    """A few batches of a model, which warmed it up and are met again in turn.
 
-    met: list[tuple[Any, tuple]] = []
+    Attributes:
+        work: of the batch of each step so far, over that of a batch of the stated cost.
+        environment, cost: as in the result document; the cost with those of the layers.
+    """
 
-    def keep(step: Any, batch: tuple) -> Any:
-        met.append((step, batch))
-        return step(*batch)
+    def __init__(self, model: "NeuralNetworkModel") -> None:
+        self._device, self._turns = model.device, []
+        self.work: list[float] = []
 
-    document = model.run(runstep=keep, n_steps=_BATCHES).to_plain()
-    turn = 0
+        def keep(step: Any, batch: tuple) -> Any:
+            self._turns.append((step, batch, model.work(*batch)))
+            return step(*batch)
 
-    def step() -> None:
-        nonlocal turn
-        compiled, batch = met[turn % len(met)]
-        turn += 1
+        document = model.run(runstep=keep, n_steps=_BATCHES).to_plain()
+        layers = [dataclasses.asdict(layer) for layer in model.cost().layers]
+        self.environment, self.cost = document["environment"], document["cost"] | {"layers": layers}
+
+    def step(self) -> None:
+        """Runs the step on the next batch, and waits for its end."""
+        import tensorflow as tf
+
+        compiled, batch, work = self._turns[len(self.work) % len(self._turns)]
+        self.work.append(work)
         compiled(*batch)
-        if model.device != "/cpu:0":
+        if self._device != "/cpu:0":
             tf.test.experimental.sync_devices()
-
-    layers = [dataclasses.asdict(layer) for layer in model.cost().layers]
-    return met[0][0], step, document["environment"], document["cost"] | {"layers": layers}
 
 
 def _step_seconds(model: "NeuralNetworkModel", steps: int) -> np.ndarray:

@@ -59,6 +59,7 @@ def profile(ops, workload="autoenc", threads=1, mode="train", device="/cpu:0", *
         "unprofiled_step_seconds": in_ops * 1.25 / 1.1,
         "compiled_step_seconds": np.array([]),
         "outside_seconds": in_ops * 0.25,
+        "work": np.ones(len(in_ops)),
         "ops": ops,
         "gpu": None,
         "cost": {"layers": LAYERS},

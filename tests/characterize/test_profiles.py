@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fathom.characterize import tables
-from fathom.characterize.profiles import GpuTime, OpTime, Profile, add_up
+from fathom.characterize.profiles import SCHEMA, GpuTime, OpTime, Profile, add_up
 from fathom.characterize.xplane import OpEvent
 from fathom.errors import FathomError
 
@@ -21,6 +21,7 @@ def small_profile(**changes):
         "unprofiled_step_seconds": np.array([0.01, 0.01, 0.01]),
         "compiled_step_seconds": np.array([]),
         "outside_seconds": np.array([0.001, 0.0012]),
+        "work": np.ones(2),
         "ops": (
             OpTime("_MklMatMul", "fc", "backward", "cpu", np.array([0.004, 0.004]), 2),
             OpTime("_FusedMatMul", "fc", "forward", "cpu", np.array([0.002, 0.002]), 1),
@@ -99,14 +100,14 @@ def test_a_profile_survives_its_file(tmp_path, gpu):
     document = json.loads((tmp_path / "profile.json").read_text())
     again = Profile.from_plain(document, "profile.json")
     assert again.to_plain() == profile.to_plain()
-    assert (document["steps"], document["schema"]) == (2, 1)
+    assert (document["steps"], document["schema"]) == (2, SCHEMA)
     assert again.ops[0].seconds.dtype == np.float64
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"schema": 2}, "no Fathom profile of schema 1"),
+        ({"schema": 1}, "no Fathom profile of schema"),
         ({"ops": [{"type": "Add"}]}, "damaged"),
         ({"step_seconds": ["soon"]}, "damaged"),
         ({"step_seconds": [-1.0, 1.0]}, "damaged"),

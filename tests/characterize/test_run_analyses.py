@@ -140,6 +140,12 @@ def test_layers_have_their_work_traffic_and_time():
     assert np.isnan(second.flops_per_second)  # no op of it was seen
 
 
+def test_layers_have_the_work_of_the_batches_that_were_profiled():
+    ops = [op("MatMul", [1.0, 1.0], "fc1")]
+    longer = analyses.layer_work(profile(ops, work=np.array([1.0, 2.0])))[0]
+    assert (longer.flops, longer.activation_bytes) == (1.5 * 2 * 8 * 100 * 2, 1.5 * 4 * 10 * 8)
+
+
 def test_activations_are_half_as_large_in_bfloat16_and_weights_are_not():
     halved = analyses.layer_work(profile([op("MatMul", [1.0])], precision="bfloat16"))[0]
     assert (halved.parameter_bytes, halved.activation_bytes) == (440, 2 * 10 * 8)

@@ -29,7 +29,9 @@ WRITE = """
 import json, os, pathlib, sys
 file = sys.argv[1].partition("=")[2]
 cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-pathlib.Path(file).write_text(json.dumps({"schema": 1, "environment": {}, "cores": cores}))
+sections = ["hyperparameters", "environment", "sections", "steps", "throughput", "cost"]
+document = {"schema": 1, "cores": cores} | {section: {} for section in sections}
+pathlib.Path(file).write_text(json.dumps(document))
 """
 
 

@@ -130,7 +130,8 @@ class LayerWork:
     Attributes:
         workload, layer, kind: names; the kind is the layer's class.
         parameter_bytes: of its trainable values.
-        activation_bytes: of its output, for a whole batch.
+        activation_bytes: of its output, for a whole batch; where batches differ in length it is
+            in proportion to their work, on average.
         macs: multiply-accumulates of an example's forward pass.
         flops: floating-point operations of a training step, forward and backward.
         seconds: mean time of its ops in a step, forward and backward; 0 where none was seen.
@@ -155,15 +156,16 @@ def layer_work(profile: Profile) -> tuple[LayerWork, ...]:
     """Sets each layer's counted work and traffic beside its time, for a training profile."""
     seconds = profile.seconds_by("layer")
     value_bytes = _BYTES[profile.precision]
+    examples = profile.batch_size * float(profile.work.mean())  # of the stated cost
     return tuple(
         LayerWork(
             workload=profile.workload,
             layer=layer["name"],
             kind=layer["kind"],
             parameter_bytes=_WEIGHT_BYTES * layer["parameters"],
-            activation_bytes=value_bytes * layer["activations"] * profile.batch_size,
+            activation_bytes=round(value_bytes * layer["activations"] * examples),
             macs=layer["macs"],
-            flops=2 * profile.batch_size * layer["macs"] * (2 if layer["reads_input"] else 3),
+            flops=round(2 * examples * layer["macs"] * (2 if layer["reads_input"] else 3)),
             seconds=seconds.get((layer["name"],), 0.0),
         )
         for layer in profile.cost["layers"]
