@@ -17,6 +17,7 @@ import tensorflow as tf
 from descriptors import WORKLOADS
 
 from fathom import FathomError
+from fathom.cli import run_workload
 
 RESULT_KEYS = [
     *("schema", "workload", "mode", "data", "hyperparameters", "seed", "environment", "sections"),
@@ -357,10 +358,13 @@ def test_an_unusable_option_is_named_in_one_line(workload, option, message):
     ids=" ".join,
 )
 def test_the_command_line_answers_a_mistake_with_one_line_and_exit_code_2(
-    workload, arguments, tmp_path
+    workload, arguments, tmp_path, monkeypatch, capfd
 ):
-    done = run_command(f"fathom.{workload.name}", *arguments, cwd=tmp_path)
-    assert done.returncode == 2
-    assert len(done.stderr.splitlines()) == 1
-    assert done.stderr.startswith(f"fathom.{workload.name}: error: ")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as end:
+        run_workload(workload.name, arguments)
+    assert end.value.code == 2
+    stderr = capfd.readouterr().err
+    assert len(stderr.splitlines()) == 1
+    assert stderr.startswith(f"fathom.{workload.name}: error: ")
     assert os.listdir(tmp_path) == []
