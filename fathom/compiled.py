@@ -55,34 +55,28 @@ class Span:
             self._current = (begin, end)
             self._variable.assign([begin, end])
 
-    def train(self, step: Step, *block: tf.Tensor) -> tf.Tensor:
-        """Runs training steps one after another, in the graph that is being traced.
+    def run(self, step: Step, results: Any, *block: tf.Tensor) -> Any:
+        """Runs steps one after another, in the graph that is being traced.
 
         Args:
-            step: returns the loss of a batch.
+            step: runs one step on a batch.
+            results: the ``tf.TensorSpec`` of each thing that a step returns, in their nest.
             block: the batches, stacked: each tensor [steps, batch, ...].
 
         Returns:
-            the losses, float32 [steps]; 0 for the steps outside the span.
+            what the steps returned, stacked: [steps, ...]; 0 for the steps outside the span.
         """
         begin, end = tf.unstack(self._variable.read_value())
 
-        def one_step(i: tf.Tensor, losses: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            loss = step(*(tensor[i] for tensor in block))
-            return i + 1, tf.tensor_scatter_nd_update(losses, [[i]], [loss])
+        def one_step(i: tf.Tensor, stacks: Any) -> tuple[tf.Tensor, Any]:
+            values = step(*(tensor[i] for tensor in block))
+            return i + 1, tf.nest.map_structure(
+                lambda stack, value: tf.tensor_scatter_nd_update(stack, [[i]], [value]),
+                stacks,
+                values,
+            )
 
-        none = tf.zeros(block[0].shape[0])
+        none = tf.nest.map_structure(
+            lambda spec: tf.zeros((block[0].shape[0], *spec.shape), spec.dtype), results
+        )
         return tf.while_loop(lambda i, _: i < end, one_step, (begin, none))[1]
-
-
-def infer_block(step: Step, outputs: Any, *block: tf.Tensor) -> Any:
-    """Runs all inference steps of a block one after another; returns their outputs, stacked.
-
-    Args:
-        step: returns the outputs of a batch.
-        outputs: the ``tf.TensorSpec`` of each output of a batch, in their nest.
-        block: the batches, stacked: each tensor [steps, batch, ...].
-    """
-    return tf.map_fn(
-        lambda batch: step(*batch), block, fn_output_signature=outputs, parallel_iterations=1
-    )

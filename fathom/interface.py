@@ -109,7 +109,7 @@ class Workload(abc.ABC):
 
         Above 1, the streams of training and inference yield blocks: so many batches stacked, the
         first of them a multiple of this number; ``runstep`` sees a block and the losses [steps],
-        or the outputs [steps, batch, ...].
+        or the outputs [steps, batch, ...], 0 for those of its steps that did not run.
         """
         return 1
 

@@ -24,7 +24,7 @@ import tensorflow as tf
 
 from fathom import cost, options, results
 from fathom.checkpoint import Checkpoints
-from fathom.compiled import Span, Step, compile_step, infer_block
+from fathom.compiled import Span, Step, compile_step
 from fathom.data import DataSource, locate
 from fathom.device import computing_in, keep_freed_memory, select_device, set_threads
 from fathom.errors import FathomError
@@ -339,13 +339,13 @@ class NeuralNetworkModel(Workload):
 
     def _several_steps(self, step: Step) -> Step:
         """Returns what runs a block of batches, one after another."""
-        if not self.forward_only:
-            return functools.partial(self._span.train, step)
-        size = self.hyperparameters.batch_size
-        outputs = keras.tree.map_structure(
-            lambda tensor: tf.TensorSpec((size, *tensor.shape[1:]), tensor.dtype), self.outputs
-        )
-        return functools.partial(infer_block, step, outputs)
+        results = tf.TensorSpec((), tf.float32)
+        if self.forward_only:
+            size = self.hyperparameters.batch_size
+            results = keras.tree.map_structure(
+                lambda tensor: tf.TensorSpec((size, *tensor.shape[1:]), tensor.dtype), self.outputs
+            )
+        return functools.partial(self._span.run, step, results)
 
     def _check_built(self) -> None:
         if self._network is None:

@@ -241,6 +241,16 @@ def test_inference_gives_the_answers_of_an_epoch_of_batches_in_one_call(stories)
     np.testing.assert_allclose(outputs["together"][0], outputs["single"], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("xla", [False, True], ids=["op by op", "XLA"])
+def test_inference_runs_no_more_steps_than_asked_for(stories, xla):
+    model = MemNetFwd("/cpu:0", {**SMALL, "data_dir": stories, "xla": xla})
+    model.setup()
+    kept = []
+    model.run(runstep=lambda step, batch: kept.append(step(*batch)), n_steps=2)
+    ran = np.abs(kept[0]).max((1, 2)) > 0
+    assert ran.tolist() == [True, True, False, False, False]
+
+
 def test_twenty_epochs_learn_the_synthetic_task():
     model = MemNet("/cpu:0", {"linear_start": False, "embedding": 12})
     model.setup()
