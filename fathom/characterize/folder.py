@@ -173,7 +173,8 @@ def _read_run(path: Path) -> Run:
             isinstance(run.result[section], dict) for section in _RESULT_SECTIONS
         ):
             raise ValueError("its result is not one of docs/results.md")
-        if not (complete and run.id == path.stem and run.kind in KINDS):
+        described = run.environment is None or isinstance(run.environment, dict)
+        if not (complete and described and run.id == path.stem and run.kind in KINDS):
             raise ValueError("its fields contradict each other")
     except (KeyError, TypeError, ValueError) as error:
         raise FathomError(f"{path} is damaged ({error!r}): delete it and measure again") from error

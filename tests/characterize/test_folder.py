@@ -43,6 +43,11 @@ def timing(**changes):
     return Run(**fields | changes)
 
 
+def small_run(**changes):
+    """A profile run with the id ``a``."""
+    return timing(id="a", kind="profile", result=None, profile=small_profile(**changes))
+
+
 @pytest.fixture
 def out(tmp_path):
     (tmp_path / "runs").mkdir()
@@ -104,6 +109,7 @@ def test_a_run_that_is_being_written_is_no_run_yet(out):
         (json.dumps(timing().to_plain() | {"id": "a", "kind": "guess"}), "damaged"),
         (json.dumps(timing().to_plain() | {"id": "a", "result": [1]}), "damaged"),
         (json.dumps(timing().to_plain() | {"id": "a", "result": {}}), "damaged"),
+        (json.dumps(small_run(environment=3).to_plain()), "damaged"),
     ],
 )
 def test_a_damaged_run_is_refused_in_one_line(out, text, reason):
