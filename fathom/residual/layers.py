@@ -1,33 +1,16 @@
 """The layers of residual networks that Keras does not have, or not in TensorFlow's fast kernels."""
 
+import math
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 
-class EvenlyPaddedConvolution2D(keras.layers.Conv2D):
-    """A convolution with zeros around its input, ``size // 2`` on every side.
-
-    Caffe and Torch pad so; TensorFlow's own padding is uneven where ``strides`` is 2.
-    """
-
-    def convolution_op(self, inputs: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
-        """Convolves [batch, height, width, channels] with [size, size, channels, filters]."""
-        edge = self.kernel_size[0] // 2
-        if edge == 0 or self.strides == (1, 1):
-            return tf.nn.conv2d(inputs, kernel, self.strides, "SAME")
-        # conv2d can pad by itself, but its gradients then are not oneDNN's: 70 times slower in
-        # bfloat16.
-        padded = tf.pad(inputs, [[0, 0], [edge, edge], [edge, edge], [0, 0]])
-        return tf.nn.conv2d(padded, kernel, self.strides, "VALID")
-
-
 class BatchNormalization(keras.layers.Layer):
     """Batch normalisation (Ioffe and Szegedy 2015) in TensorFlow's fused kernel.
 
-    Keras' own layer is a dozen small operations. In float32 inference on a CPU, TensorFlow makes
-    this one a part of the convolution before it.
+    Keras' own layer is a dozen small operations.
 
     Args:
         momentum: share of the moving statistics that a training step keeps.
@@ -68,6 +51,83 @@ class BatchNormalization(keras.layers.Layer):
             self.mean.assign(mean)
             self.variance.assign(variance)
         return outputs
+
+    def linear(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns factor and offset [channels], float32, to which inference comes down."""
+        factor = self.scale.value * tf.math.rsqrt(self.variance.value + self._epsilon)
+        return factor, self.offset.value - self.mean.value * factor
+
+
+class NormalizedConvolution2D(keras.layers.Layer):
+    """A convolution without biases and the batch normalisation right after it.
+
+    Zeros surround the input, ``size // 2`` on every side, as in Caffe and Torch; TensorFlow's own
+    padding is uneven where ``strides`` is 2. Inference makes the normalisation a part of the
+    filters and of a bias: TensorFlow by itself in float32 on a CPU, this layer otherwise.
+
+    Args:
+        filters: channels of the output.
+        size: side of a filter in pixels.
+        strides: distance of two filters in pixels.
+        kernel_initializer: draws the filters.
+        momentum, epsilon: as in ``BatchNormalization``.
+    """
+
+    def __init__(
+        self,
+        filters: int,
+        size: int,
+        strides: int,
+        kernel_initializer: keras.initializers.Initializer,
+        momentum: float,
+        epsilon: float,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self._filters, self._size, self._strides = filters, size, strides
+        self._kernel_initializer = kernel_initializer
+        self.normalization = BatchNormalization(
+            momentum, epsilon, name="norm", dtype=self.dtype_policy
+        )
+
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
+        """Makes the filters [size, size, channels, filters], float32, and the normalisation."""
+        self.kernel = self.add_weight(
+            name="kernel",
+            shape=(self._size, self._size, input_shape[-1], self._filters),
+            dtype="float32",
+            autocast=False,
+            initializer=self._kernel_initializer,
+        )
+        output_shape = self.compute_output_shape(input_shape)
+        self.normalization.build(output_shape)
+        self.macs = math.prod(output_shape[1:]) * math.prod(self.kernel.shape[:-1])
+
+    def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
+        """Returns [batch, height, width, filters] for [batch, height, width, channels]."""
+        batch, *sides, _ = input_shape
+        edges = 2 * (self._size // 2)
+        sides = [(side + edges - self._size) // self._strides + 1 for side in sides]
+        return (batch, *sides, self._filters)
+
+    def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Convolves and normalises [batch, height, width, channels]."""
+        kernel = tf.convert_to_tensor(self.kernel.value)
+        if training or inputs.dtype == tf.float32:
+            outputs = self._convolve(inputs, tf.cast(kernel, inputs.dtype))
+            return self.normalization(outputs, training=training)
+        factor, offset = self.normalization.linear()
+        outputs = self._convolve(inputs, tf.cast(kernel * factor, inputs.dtype))
+        return tf.nn.bias_add(outputs, tf.cast(offset, inputs.dtype))
+
+    def _convolve(self, inputs: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+        edge = self._size // 2
+        if edge == 0 or self._strides == 1:
+            return tf.nn.conv2d(inputs, kernel, self._strides, "SAME")
+        # conv2d can pad by itself, but its gradients then are not oneDNN's: 70 times slower in
+        # bfloat16.
+        padded = tf.pad(inputs, [[0, 0], [edge, edge], [edge, edge], [0, 0]])
+        return tf.nn.conv2d(padded, kernel, self._strides, "VALID")
 
 
 class IdentityShortcut(keras.layers.Layer):

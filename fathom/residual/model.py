@@ -10,11 +10,7 @@ import keras
 from keras import layers
 
 from fathom.imagenet.classifier import Classifier, ClassifierHyperparameters
-from fathom.residual.layers import (
-    BatchNormalization,
-    EvenlyPaddedConvolution2D,
-    IdentityShortcut,
-)
+from fathom.residual.layers import IdentityShortcut, NormalizedConvolution2D
 
 BLOCKS = (3, 4, 6, 3)
 """Residual blocks in each of the stages conv2_x to conv5_x of table 1."""
@@ -92,16 +88,9 @@ class Residual(Classifier):
         self, name: str, x: keras.KerasTensor, filters: int, size: int, strides: int = 1
     ) -> keras.KerasTensor:
         """Returns a convolution and the batch normalisation right after it (section 3.4)."""
-        x = EvenlyPaddedConvolution2D(
-            filters,
-            size,
-            strides,
-            padding="same",
-            use_bias=False,
-            kernel_initializer=self._weights(),
-            name=name,
+        return NormalizedConvolution2D(
+            filters, size, strides, self._weights(), **BATCH_NORM, name=name
         )(x)
-        return BatchNormalization(**BATCH_NORM, name=f"{name}_norm")(x)
 
     def _weights(self) -> keras.initializers.Initializer:
         """Returns N(0, 2 / fan-in), as He et al. 2015, "Delving Deep into Rectifiers" (eq. 10)."""

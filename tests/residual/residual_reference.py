@@ -55,7 +55,7 @@ def normalization(x, weights, name, training, gradients):
 
 def normalized_convolution(x, weights, name, strides, training, gradients):
     y, convolution_back = convolution(x, weights, name, strides, gradients)
-    y, normalization_back = normalization(y, weights, f"{name}_norm", training, gradients)
+    y, normalization_back = normalization(y, weights, f"{name}/norm", training, gradients)
     return y, lambda dy: convolution_back(normalization_back(dy))
 
 

@@ -6,7 +6,8 @@ import tensorflow as tf
 
 from fathom import FathomError, Residual, ResidualFwd
 from fathom.characterize.xplane import trace
-from fathom.residual.layers import BatchNormalization, EvenlyPaddedConvolution2D
+from fathom.residual.layers import BatchNormalization, NormalizedConvolution2D
+from fathom.residual.model import BATCH_NORM
 
 SMALL = {
     "batch_size": 4,
@@ -62,7 +63,7 @@ def test_every_stages_output_has_the_shape_of_the_papers_table():
     table = {2: (56, 64, 3), 3: (28, 128, 4), 4: (14, 256, 6), 5: (7, 512, 3)}
     for stage, (side, filters, n_blocks) in table.items():
         for block in range(1, n_blocks + 1):
-            for part in ("a", "b", "a_norm", "b_norm", "a_relu", "_add", "_relu"):
+            for part in ("a", "b", "a_relu", "_add", "_relu"):
                 assert shapes[f"conv{stage}_{block}{part}"] == (side, side, filters)
         assert f"conv{stage}_{n_blocks + 1}a" not in shapes
     assert shapes["pool5"] == (512,)
@@ -75,8 +76,7 @@ def test_thirty_three_convolutions_and_a_dense_layer_are_on_the_main_path():
     kinds = [
         type(layer).__name__ for layer in layers.network.layers if "shortcut" not in layer.name
     ]
-    assert kinds.count("EvenlyPaddedConvolution2D") == 33
-    assert kinds.count("BatchNormalization") == 33
+    assert kinds.count("NormalizedConvolution2D") == 33
     assert kinds.count("Dense") == 1
 
 
@@ -96,7 +96,7 @@ def test_weights_begin_as_he_says_and_convolutions_have_no_biases():
             expected = np.sqrt(2 / fan_in)
             assert variable.numpy().std() == pytest.approx(expected, rel=tolerance)
         else:
-            assert variable.path == "fc/bias" or "_norm/" in variable.path
+            assert variable.path == "fc/bias" or "/norm/" in variable.path
 
 
 # ------------------------------------------------------------------ against NumPy
@@ -160,7 +160,7 @@ def test_a_block_that_grows_and_its_gradients_are_the_numpy_references(shortcut)
 
 @pytest.mark.parametrize(("size", "strides", "side"), [(3, 2, 8), (3, 2, 7), (7, 2, 9), (1, 2, 8)])
 def test_a_convolution_is_padded_alike_on_all_sides(size, strides, side):
-    layer = EvenlyPaddedConvolution2D(5, size, strides, padding="same", use_bias=False)
+    layer = NormalizedConvolution2D(5, size, strides, "glorot_uniform", 0.9, epsilon=0)
     x = np.random.default_rng(0).normal(size=(2, side, side, 3)).astype(np.float32)
     y = layer(x)
     weights = {"c/kernel": layer.kernel.numpy()}
@@ -218,8 +218,9 @@ def test_training_normalises_by_fused_kernels_forward_and_backward():
     assert types.count("FusedBatchNormGradV3") == 36
 
 
-def test_inference_has_batch_normalisation_folded_into_the_convolutions():
-    model = ResidualFwd("/cpu:0", SMALL | {"image_size": 32})
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_inference_has_batch_normalisation_folded_into_the_convolutions(precision):
+    model = ResidualFwd("/cpu:0", SMALL | {"image_size": 32, "precision": precision})
     model.setup()
     traces = []
     model.run(lambda step, batch: traces.append(trace(lambda: step(*batch), 1)), n_steps=2)
@@ -228,16 +229,30 @@ def test_inference_has_batch_normalisation_folded_into_the_convolutions():
     assert not any("BatchNorm" in name for name in op_types)
 
 
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_a_layer_of_lower_precision_infers_what_the_float32_one_does(precision):
+    exact = NormalizedConvolution2D(8, 3, 2, "he_normal", **BATCH_NORM)
+    layer = NormalizedConvolution2D(8, 3, 2, "he_normal", **BATCH_NORM, dtype=f"mixed_{precision}")
+    x = np.random.default_rng(0).normal(size=(2, 9, 9, 4)).astype(np.float32)
+    expected, y = exact(x), layer(x)
+    assert y.dtype == precision
+    assert {v.dtype for v in layer.variables} == {"float32"}
+    randomized(exact)
+    layer.set_weights(exact.get_weights())
+    assert_near(tf.cast(layer(x), tf.float32), exact(x), 0.02)
+    assert np.abs(exact(x) - expected).max() > 0.1
+
+
 def test_training_changes_what_inference_normalises_with_and_checkpoints_keep_it(tmp_path):
     model = Residual("/cpu:0", SMALL)
     model.setup({"checkpoint_dir": str(tmp_path)})
-    layer = model.network.get_layer("conv5_3b_norm")
+    layer = model.network.get_layer("conv5_3b").normalization
     before = layer.variance.numpy()
     model.run(n_steps=1)
     assert np.abs(layer.variance.numpy() - before).max() > 0.01
     resumed = Residual("/cpu:0", SMALL)
     resumed.setup({"checkpoint_dir": str(tmp_path), "resume": True})
-    kept = resumed.network.get_layer("conv5_3b_norm")
+    kept = resumed.network.get_layer("conv5_3b").normalization
     np.testing.assert_array_equal(kept.variance.numpy(), layer.variance.numpy())
     np.testing.assert_array_equal(kept.mean.numpy(), layer.mean.numpy())
 
