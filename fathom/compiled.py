@@ -29,13 +29,13 @@ class StepByShape:
         traced: ``ConcreteFunction``s by the shapes of their arguments.
 
     Attributes:
-        graph, outputs: those of the last one, the largest.
+        graph, structured_outputs: those of the last one, the largest.
     """
 
     def __init__(self, traced: Mapping[tuple[tf.TensorShape, ...], Any]) -> None:
         self._traced = {tuple(map(tuple, shapes)): step for shapes, step in traced.items()}
         largest = list(traced.values())[-1]
-        self.graph, self.outputs = largest.graph, largest.outputs
+        self.graph, self.structured_outputs = largest.graph, largest.structured_outputs
 
     def __call__(self, *batch: tf.Tensor) -> Any:
         """Runs the step for a batch."""
@@ -55,12 +55,11 @@ class Span:
             self._current = (begin, end)
             self._variable.assign([begin, end])
 
-    def run(self, step: Step, results: Any, *block: tf.Tensor) -> Any:
+    def run(self, step: Any, *block: tf.Tensor) -> Any:
         """Runs steps one after another, in the graph that is being traced.
 
         Args:
-            step: runs one step on a batch.
-            results: the ``tf.TensorSpec`` of each thing that a step returns, in their nest.
+            step: what ``compile_step`` returned for one batch.
             block: the batches, stacked: each tensor [steps, batch, ...].
 
         Returns:
@@ -71,12 +70,12 @@ class Span:
         def one_step(i: tf.Tensor, stacks: Any) -> tuple[tf.Tensor, Any]:
             values = step(*(tensor[i] for tensor in block))
             return i + 1, tf.nest.map_structure(
-                lambda stack, value: tf.tensor_scatter_nd_update(stack, [[i]], [value]),
-                stacks,
-                values,
+                lambda stack, value: stack.write(i, value), stacks, values
             )
 
-        none = tf.nest.map_structure(
-            lambda spec: tf.zeros((block[0].shape[0], *spec.shape), spec.dtype), results
+        stacks = tf.nest.map_structure(
+            lambda spec: tf.TensorArray(spec.dtype, block[0].shape[0], element_shape=spec.shape),
+            step.structured_outputs,
         )
-        return tf.while_loop(lambda i, _: i < end, one_step, (begin, none))[1]
+        _, stacks = tf.while_loop(lambda i, _: i < end, one_step, (begin, stacks))
+        return tf.nest.map_structure(lambda stack: stack.stack(), stacks)

@@ -73,6 +73,7 @@ class NeuralNetworkModel(Workload):
         self.sections: dict[str, float] = {}
         self._source: DataSource | None = None
         self._network: keras.Model | None = None
+        self._single_step: Any = None
         self._step: Any = None
         self._evaluate: Any = None
         self._checkpoints: Checkpoints | None = None
@@ -141,7 +142,7 @@ class NeuralNetworkModel(Workload):
         self._checkpoint_every = chosen.checkpoint_every
         if chosen.checkpoint_dir is not None:
             self._open_checkpoints(Path(chosen.checkpoint_dir).expanduser(), chosen.resume)
-        self._step = self._compile()
+        self._compile()
         self._evaluate = tf.function(
             self._evaluation_step,
             reduce_retracing=True,
@@ -153,7 +154,7 @@ class NeuralNetworkModel(Workload):
     def teardown(self) -> None:
         """Lets go of the network, the optimizer and what was compiled; ``setup`` begins anew."""
         self._network = self._inputs = self._labels = self._optimizer = None
-        self._step = self._evaluate = self._checkpoints = None
+        self._single_step = self._step = self._evaluate = self._checkpoints = None
 
     # ---------------------------------------------------------------- inspecting
 
@@ -186,13 +187,16 @@ class NeuralNetworkModel(Workload):
 
     @property
     def train(self) -> Any:
-        """The compiled training step, a ``ConcreteFunction`` or one for each shape of batch."""
+        """The compiled training step, a ``ConcreteFunction`` or one for each shape of batch.
+
+        Where ``steps_per_call`` is more than 1, it takes a block of batches.
+        """
         return None if self.forward_only else self._compiled_step()
 
     @property
     def loss(self) -> tf.Tensor | None:
         """The loss in the graph of ``model()``, a float32 scalar; None in a forward-only model."""
-        return None if self.forward_only else self._compiled_step().outputs[0]
+        return None if self.forward_only else self.model().outputs[0]
 
     @property
     def optimizer(self) -> Optimizer | None:
@@ -201,8 +205,9 @@ class NeuralNetworkModel(Workload):
         return None if self.forward_only else self._optimizer
 
     def model(self) -> tf.Graph:
-        """Returns the traced graph of the training step, or of inference when forward-only."""
-        return self._compiled_step().graph
+        """Returns the traced graph of one training step, or of inference when forward-only."""
+        self._compiled_step()
+        return self._single_step.graph
 
     def cost(self) -> cost.Cost:
         """Returns parameters and multiply-accumulates, counted from the architecture."""
@@ -324,28 +329,22 @@ class NeuralNetworkModel(Workload):
         labels = batch[n_inputs:]
         return inputs, keras.tree.pack_sequence_as(self._labels, list(labels)) if labels else ()
 
-    def _compile(self) -> Any:
+    def _compile(self) -> None:
         """Compiles the step for each shape of batch, or for each shape of block."""
         step = self._infer_step if self.forward_only else self._train_step
         signatures, several = self.signatures(), self.steps_per_call
+        compiled = self.xla == "step"
         with tf.device(self.device):
+            self._single_step = self._step = compile_step(
+                step, signatures, xla=compiled and several == 1
+            )
             if several > 1:
-                signatures = [
+                blocks = [
                     [tf.TensorSpec((several, *spec.shape), spec.dtype, spec.name) for spec in each]
                     for each in signatures
                 ]
-                step = self._several_steps(step)
-            return compile_step(step, signatures, xla=self.xla == "step")
-
-    def _several_steps(self, step: Step) -> Step:
-        """Returns what runs a block of batches, one after another."""
-        results = tf.TensorSpec((), tf.float32)
-        if self.forward_only:
-            size = self.hyperparameters.batch_size
-            results = keras.tree.map_structure(
-                lambda tensor: tf.TensorSpec((size, *tensor.shape[1:]), tensor.dtype), self.outputs
-            )
-        return functools.partial(self._span.run, step, results)
+                run = functools.partial(self._span.run, self._single_step)
+                self._step = compile_step(run, blocks, xla=compiled)
 
     def _check_built(self) -> None:
         if self._network is None:

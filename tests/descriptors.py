@@ -59,7 +59,7 @@ WORKLOADS = (
         inputs={"x": ((784,), "float32")},
         labels={},
         outputs=((784,), (20,), (20,)),
-        small={"batch_size": 20, "hidden_units": 50, "latents": 5},
+        small={"batch_size": 20, "hidden_units": 50, "latents": 5, "steps_per_call": 1},
         size="hidden_units",
         overfit={"learning_rate": 0.01},
     ),

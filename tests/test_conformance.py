@@ -80,6 +80,7 @@ def test_the_papers_batch_can_be_drawn_from_the_synthetic_data(workload, forward
 def test_one_step_runs_at_full_size(workload):
     model = workload.model_class()("/cpu:0", {"batch_size": 2})
     model.setup()
+    assert model.loss.shape == ()
     assert math.isfinite(losses(model, 1)[0])
 
 

@@ -34,10 +34,11 @@ class AutoencHyperparameters(Hyperparameters):
     initial_stddev: float = 0.01  # of all weights; section 5
     prior_decay: float = 1 / 60_000  # p(theta) = N(0, I) per training image; section 5
     binarize: bool = True  # draw each pixel from its grey value anew each time it is met
+    steps_per_call: int = 20  # steps that are run in one call; changes no result
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require_at_least(1, "hidden_units", "latents")
+        self.require_at_least(1, "hidden_units", "latents", "steps_per_call")
 
 
 class Outputs(NamedTuple):
@@ -130,6 +131,11 @@ class Autoenc(nn.NeuralNetworkModel):
         """Number of whole batches in the training images."""
         return len(self.mnist.train_images) // self.hyperparameters.batch_size
 
+    @property
+    def steps_per_call(self) -> int:
+        """Steps that one call of the compiled step runs: many small ones, to call less often."""
+        return self.hyperparameters.steps_per_call
+
     def training_batches(self, first_step: int) -> Iterator[Tensors]:
         """Returns the endless stream of training images from ``first_step`` on."""
         return self._stream(self._train_pixels, first_step, shuffle=True)
@@ -153,7 +159,7 @@ class Autoenc(nn.NeuralNetworkModel):
         def load(indices: tf.Tensor, seeds: tf.Tensor) -> Tensors:
             return (self._observe(tf.gather(pixels, indices), seeds[0]),)
 
-        return Batches(order, load, first_step)
+        return Batches(order, load, first_step, steps_per_call=self.steps_per_call)
 
     def _observe(self, pixels: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         """Turns bytes [batch, 784] into what the Bernoulli decoder models."""

@@ -84,12 +84,39 @@ def test_the_prior_decays_the_weights_of_the_decoder_alone():
 
 
 def test_an_epoch_shows_every_image_once():
-    model = Autoenc("/cpu:0", {**SMALL, "binarize": False})
+    model = Autoenc("/cpu:0", {**SMALL, "binarize": False, "steps_per_call": 10})
     model.setup()
-    batches = model.training_batches(0)
-    shown = np.concatenate([next(batches)[0] for _ in range(model.steps_per_epoch)])
+    blocks = model.training_batches(0)
+    shown = np.concatenate([next(blocks)[0] for _ in range(model.steps_per_epoch // 10)])
+    shown = shown.reshape(-1, 784)
     images = model.mnist.train_images.reshape(-1, 784) / np.float32(255)
     assert sorted(map(bytes, shown)) == sorted(map(bytes, images))
+
+
+def test_blocks_of_steps_give_the_losses_of_single_steps(tmp_path):
+    def losses(n_steps, setup_options=None, **options):
+        model = Autoenc("/cpu:0", SMALL | options)
+        model.setup(setup_options)
+        return model.run(n_steps=n_steps).steps.loss
+
+    single = losses(17, steps_per_call=1)
+    assert losses(17, steps_per_call=5) == single
+    begun = losses(8, {"checkpoint_dir": str(tmp_path)}, steps_per_call=5)
+    resumed = losses(9, {"checkpoint_dir": str(tmp_path), "resume": True}, steps_per_call=5)
+    assert begun + resumed == single
+
+
+def test_inference_gives_the_outputs_of_single_steps():
+    single = AutoencFwd("/cpu:0", {**SMALL, "steps_per_call": 1})
+    together = AutoencFwd("/cpu:0", {**SMALL, "steps_per_call": 5})
+    outputs = {}
+    for model in (single, together):
+        model.setup()
+        kept = outputs[model] = []
+        model.run(runstep=lambda step, batch, kept=kept: kept.append(step(*batch)), n_steps=5)
+    stacked = tf.nest.map_structure(lambda *steps: tf.stack(steps), *outputs[single])
+    for ours, theirs in zip(outputs[together][0], stacked, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 def test_pixels_are_drawn_anew_each_time_with_their_grey_value_as_probability():
