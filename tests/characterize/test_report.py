@@ -238,7 +238,8 @@ def test_a_browser_shows_every_picture_within_the_page(small, tmp_path):
     probe.write_text(html.replace("</body>", f"{check}</body>"))
     browser = subprocess.run(
         [
-            *("chromium", "--headless", "--no-sandbox", "--disable-gpu"),
+            *("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
+            *("--disable-background-networking", "--disable-component-update"),
             *(f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1200,900"),
             *("--virtual-time-budget=10000", "--dump-dom", probe.as_uri()),
         ],
