@@ -90,8 +90,8 @@ def test_a_gpu_alone_has_no_sets_about_cpus():
 
 def test_quick_takes_smaller_batches_and_fewer_steps_unless_told_otherwise():
     (vgg,) = runs("modes", workloads=["vgg"], modes=["infer"], quick=True)
-    assert vgg.batch_size == 2
-    assert "--batch-size=2" in vgg.argv
+    assert vgg.batch_size == 4
+    assert "--batch-size=4" in vgg.argv
     (slow,) = runs("modes", workloads=["vgg"], modes=["infer"])
     assert slow.batch_size is None
     assert not any(part.startswith("--batch-size") for part in slow.argv)
