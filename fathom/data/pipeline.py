@@ -115,6 +115,7 @@ class Batches(Iterator[Tensors]):
         options = tf.data.Options()
         options.threading.private_threadpool_size = workers
         options.deterministic = True
+        options.autotune.enabled = False  # there is nothing to tune, and it can end 20 s late
         first_step -= first_step % steps_per_call
         stream = tf.data.Dataset.range(first_step, tf.int64.max).map(
             lambda step: load(order.indices(step), order.seeds(step)), workers
