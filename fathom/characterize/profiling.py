@@ -80,8 +80,14 @@ def profile_model(
         the profile, and what tells layer and phase of an op by its name.
 
     Raises:
-        FathomError: the profiler is in use already, or the trace cannot be written.
+        FathomError: a call runs several steps, the profiler is in use already, or the trace cannot
+            be written.
     """
+    if model.steps_per_call > 1:
+        raise FathomError(
+            f"a call of this {model.name} runs {model.steps_per_call} steps, which a trace cannot "
+            "tell apart: set it up with one step a call"
+        )
     from fathom.characterize import xplane
     from fathom.characterize.attribution import Attribution
 

@@ -7,12 +7,12 @@ from collections import Counter
 import pytest
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from fathom import Autoenc
+from fathom import Autoenc, FathomError
 from fathom.__main__ import main
 from fathom.characterize.profiles import Profile
 from fathom.characterize.profiling import profile_model
 
-SMALL = {"batch_size": 10, "hidden_units": 30}
+SMALL = {"batch_size": 10, "hidden_units": 30, "steps_per_call": 1}
 STEPS = 4
 
 
@@ -32,6 +32,13 @@ def test_every_step_is_timed_with_and_without_the_profiler(profiled):
     assert profile.op_seconds <= profile.step_seconds.sum() * profile.threads
     assert 0 < profile.outside_share < 1
     assert (profile.outside_seconds < profile.step_seconds).all()
+
+
+def test_a_model_whose_calls_run_several_steps_is_refused(tmp_path):
+    model = Autoenc("/cpu:0", SMALL | {"steps_per_call": 5})
+    model.setup()
+    with pytest.raises(FathomError, match="runs 5 steps"):
+        profile_model(model, STEPS, tmp_path)
 
 
 def test_every_op_has_a_layer_or_a_role(profiled):
