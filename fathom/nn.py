@@ -235,8 +235,9 @@ class NeuralNetworkModel(Workload):
         """Runs training steps, or inference steps when forward-only.
 
         Args:
-            runstep: called with (step, batch) for each step; calls ``step(*batch)`` and returns
-                what it returns. May time it, trace it, or skip it.
+            runstep: called with (step, batch) for each step, or each block of ``steps_per_call``;
+                calls ``step(*batch)`` and returns what it returns. May time it, trace it, or skip
+                it.
             n_steps: number of steps; None: ``default_steps``.
             warmup: how many of them, the first ones, the statistics leave out; None: a
                 fifth of them, five or one call's steps at most.
