@@ -150,7 +150,7 @@ def held_step(model: Any) -> tuple[Callable[[], object], tuple, dict[str, Any]]:
         met.append((step, batch))
         return step(*batch)
 
-    document = model.run(runstep=keep, n_steps=model.steps_per_call).to_plain()
+    document = model.run(runstep=keep, n_steps=model.steps_per_call, warmup=0).to_plain()
     step, batch = met[0]
     return waiting(lambda: step(*batch)), batch, document
 

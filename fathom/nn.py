@@ -239,8 +239,8 @@ class NeuralNetworkModel(Workload):
                 calls ``step(*batch)`` and returns what it returns. May time it, trace it, or skip
                 it.
             n_steps: number of steps; None: ``default_steps``.
-            warmup: how many of them, the first ones, the statistics leave out; None: a
-                fifth of them, five or one call's steps at most.
+            warmup: how many of them, the first ones, the statistics leave out; None: a fifth of
+                them, five at most.
             progress: is told of each step.
 
         Returns:
@@ -252,7 +252,7 @@ class NeuralNetworkModel(Workload):
         """
         n_steps = self.default_steps if n_steps is None else n_steps
         if warmup is None:
-            warmup = min(max(5, self.steps_per_call), (n_steps + 3) // 5)
+            warmup = min(5, (n_steps + 3) // 5)
         if n_steps < 0 or not 0 <= warmup <= n_steps:
             raise FathomError(
                 f"cannot run {n_steps} steps, {warmup} of them warm-up: steps must not be negative "
@@ -267,7 +267,9 @@ class NeuralNetworkModel(Workload):
         with progress.running(first, n_steps, self.hyperparameters.batch_size):
             number, self._batches_in_call = first, None
             while number < first + n_steps:
-                number += self._run_call(number, first + n_steps, batches, steps)
+                warm = number >= first + warmup
+                stop = first + (n_steps if warm else warmup)
+                number += self._run_call(number, stop, batches, steps)
                 progress.step(number - 1, steps.loss[-1], steps.seconds[-1])
         if self._checkpoints and self._saved_at != self.steps_done:
             self._save_checkpoint()

@@ -9,8 +9,6 @@ _PROFILE_STEPS, _QUICK_PROFILE_STEPS = 20, 5
 _STEPS = {"autoenc": 200, "deepq": 50, "memnet": 280}
 _QUICK_STEPS = {"autoenc": 100, "deepq": 20, "memnet": 280}
 _OTHER_STEPS, _OTHER_QUICK_STEPS = 20, 8
-# memnet's first call, of 28 steps, compiles them.
-_WARMUP = {"memnet": 28}
 # The linear start, without softmax, is a sixth of memnet's training: the profile shows the rest.
 _PROFILE_SETTINGS = {"memnet": "linear_start=false"}
 # A quick deepq begins to learn when it has played a little.
@@ -234,8 +232,6 @@ def _command(
     command += [f"fathom.{workload}", "--quiet"] if timing else ["fathom", "profile", workload]
     command += [f"--{mode}", f"--device={device}", f"--precision={request.precision}"]
     command += [f"--steps={steps}"]
-    if timing and steps > _WARMUP.get(workload, steps):
-        command += [f"--warmup={_WARMUP[workload]}"]
     command += [f"--threads={threads}"] if threads else []
     command += [f"--batch-size={batch_size}"] if batch_size else []
     if not timing and workload in _PROFILE_SETTINGS:

@@ -106,6 +106,20 @@ def test_blocks_of_steps_give_the_losses_of_single_steps(tmp_path):
     assert begun + resumed == single
 
 
+def test_no_call_runs_steps_of_the_warm_up_and_steps_that_count():
+    model = Autoenc("/cpu:0", SMALL | {"steps_per_call": 5})
+    model.setup()
+    ran = []
+
+    def runstep(step, block):
+        losses = step(*block)
+        ran.append(int(np.count_nonzero(losses)))
+        return losses
+
+    assert len(model.run(runstep, n_steps=9, warmup=2).steps.counted) == 7
+    assert ran == [2, 3, 4]
+
+
 def test_inference_gives_the_outputs_of_single_steps():
     single = AutoencFwd("/cpu:0", {**SMALL, "steps_per_call": 1})
     together = AutoencFwd("/cpu:0", {**SMALL, "steps_per_call": 5})
@@ -113,7 +127,7 @@ def test_inference_gives_the_outputs_of_single_steps():
     for model in (single, together):
         model.setup()
         kept = outputs[model] = []
-        model.run(runstep=lambda step, batch, kept=kept: kept.append(step(*batch)), n_steps=5)
+        model.run(lambda step, batch, kept=kept: kept.append(step(*batch)), 5, warmup=0)
     stacked = tf.nest.map_structure(lambda *steps: tf.stack(steps), *outputs[single])
     for ours, theirs in zip(outputs[together][0], stacked, strict=True):
         np.testing.assert_array_equal(ours, theirs)

@@ -236,7 +236,7 @@ def test_inference_gives_the_answers_of_an_epoch_of_batches_in_one_call(stories)
     for name, model in (("single", single), ("together", together)):
         model.setup()
         kept = outputs[name] = []
-        model.run(runstep=lambda step, batch, kept=kept: kept.append(step(*batch)), n_steps=5)
+        model.run(lambda step, batch, kept=kept: kept.append(step(*batch)), 5, warmup=0)
     assert outputs["together"][0].shape[:2] == (5, 10)
     np.testing.assert_allclose(outputs["together"][0], outputs["single"], rtol=1e-5, atol=1e-6)
 
@@ -246,7 +246,7 @@ def test_inference_runs_no_more_steps_than_asked_for(stories, xla):
     model = MemNetFwd("/cpu:0", {**SMALL, "data_dir": stories, "xla": xla})
     model.setup()
     kept = []
-    model.run(runstep=lambda step, batch: kept.append(step(*batch)), n_steps=2)
+    model.run(lambda step, batch: kept.append(step(*batch)), 2, warmup=0)
     ran = np.abs(kept[0]).max((1, 2)) > 0
     assert ran.tolist() == [True, True, False, False, False]
 
