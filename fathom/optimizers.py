@@ -6,6 +6,7 @@ variables and on ``tf.Variable``, inside a ``tf.function``, also with ``jit_comp
 """
 
 import abc
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -72,7 +73,7 @@ class Optimizer(tf.Module, abc.ABC):
         self._clip_norm = clip_norm
         self._global_clip_norm = global_clip_norm
         self._decayed = decayed
-        self._built_for: tuple[int, ...] | None = None
+        self._built_for: tuple[weakref.ref, ...] = ()
 
     def build(self, variables: Sequence[Any]) -> None:
         """Makes the slots, all zero, each on its variable's device. Call it once, before tracing.
@@ -81,7 +82,7 @@ class Optimizer(tf.Module, abc.ABC):
             variables: the trained variables, Keras' or TensorFlow's.
         """
         targets = [_tensorflow_variable(variable) for variable in variables]
-        self._built_for = tuple(id(target) for target in targets)
+        self._built_for = tuple(weakref.ref(target) for target in targets)
         self.slots = {name: [_zeros_like(t, name) for t in targets] for name in self._slot_names}
 
     def scale(self, loss: tf.Tensor) -> tf.Tensor:
@@ -100,7 +101,7 @@ class Optimizer(tf.Module, abc.ABC):
             ValueError: a gradient is None, or ``build`` was called for other variables.
         """
         targets = [_tensorflow_variable(variable) for variable in variables]
-        if self._built_for != tuple(id(target) for target in targets):
+        if [id(built_for()) for built_for in self._built_for] != [id(t) for t in targets]:
             raise ValueError("call build() first, with the very variables given to apply()")
         for gradient, target in zip(gradients, targets, strict=True):
             if gradient is None:
