@@ -53,13 +53,18 @@ class BatchNormalization(keras.layers.Layer):
         return outputs
 
     def linear(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns factor and offset [channels], float32, to which inference comes down."""
+        """Returns the linear transform that inference is (Ioffe and Szegedy 2015, section 3.1).
+
+        Its factor and its offset, float32 [channels].
+        """
         factor = self.scale.value * tf.math.rsqrt(self.variance.value + self._epsilon)
         return factor, self.offset.value - self.mean.value * factor
 
 
 class NormalizedConvolution2D(keras.layers.Layer):
-    """A convolution without biases and the batch normalisation right after it.
+    """A convolution and the batch normalisation right after it (He et al. 2015, section 3.4).
+
+    It has no biases: the normalisation would take them away again.
 
     Zeros surround the input, ``size // 2`` on every side, as in Caffe and Torch; TensorFlow's own
     padding is uneven where ``strides`` is 2. Inference makes the normalisation a part of the
