@@ -1,10 +1,13 @@
 """The layers of residual networks that Keras does not have, or not in TensorFlow's fast kernels."""
 
+import itertools
 import math
 from typing import Any
 
 import keras
 import tensorflow as tf
+
+_SMALL_SIDE = 7  # pixels: of images for which ``small_convolution`` was found to be the faster
 
 
 class BatchNormalization(keras.layers.Layer):
@@ -128,11 +131,48 @@ class NormalizedConvolution2D(keras.layers.Layer):
     def _convolve(self, inputs: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
         edge = self._size // 2
         if edge == 0 or self._strides == 1:
+            small = max(inputs.shape[1:3]) <= _SMALL_SIDE and self._strides == 1
+            if small and inputs.dtype == tf.bfloat16 and "CPU" in self.kernel.value.device:
+                return small_convolution(inputs, kernel)
             return tf.nn.conv2d(inputs, kernel, self._strides, "SAME")
         # conv2d can pad by itself, but its gradients then are not oneDNN's: 70 times slower in
         # bfloat16.
         padded = tf.pad(inputs, [[0, 0], [edge, edge], [edge, edge], [0, 0]])
         return tf.nn.conv2d(padded, kernel, self._strides, "VALID")
+
+
+@tf.custom_gradient
+def small_convolution(inputs: tf.Tensor, kernel: tf.Tensor) -> tuple[tf.Tensor, Any]:
+    """Convolves at every pixel; the filters' gradient is a matrix product for each of their pixels.
+
+    Where filters are large and images small, oneDNN's own kernel for it takes twice as long in
+    bfloat16 (docs/performance.md).
+
+    Args:
+        inputs: [batch, height, width, channels]; zeros surround them.
+        kernel: [size, size, channels, filters], of odd size.
+
+    Returns:
+        [batch, height, width, filters].
+    """
+    every_pixel = {"strides": [1, 1, 1, 1], "padding": "SAME"}
+    size, _, channels, filters = kernel.shape
+
+    def gradient(d_outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        d_inputs = tf.raw_ops.Conv2DBackpropInput(
+            input_sizes=tf.shape(inputs), filter=kernel, out_backprop=d_outputs, **every_pixel
+        )
+        height, width = inputs.shape[1:3]
+        edges = [size // 2, size // 2]
+        padded = tf.pad(inputs, [[0, 0], edges, edges, [0, 0]])
+        d_outputs = tf.reshape(d_outputs, [-1, filters])
+        products = []
+        for top, left in itertools.product(range(size), repeat=2):
+            read = tf.reshape(padded[:, top : top + height, left : left + width], [-1, channels])
+            products.append(tf.matmul(read, d_outputs, transpose_a=True))
+        return d_inputs, tf.reshape(tf.stack(products), kernel.shape)
+
+    return tf.nn.conv2d(inputs, kernel, **every_pixel), gradient
 
 
 class IdentityShortcut(keras.layers.Layer):

@@ -6,7 +6,11 @@ import tensorflow as tf
 
 from fathom import FathomError, Residual, ResidualFwd
 from fathom.characterize.xplane import trace
-from fathom.residual.layers import BatchNormalization, NormalizedConvolution2D
+from fathom.residual.layers import (
+    BatchNormalization,
+    NormalizedConvolution2D,
+    small_convolution,
+)
 from fathom.residual.model import BATCH_NORM
 
 SMALL = {
@@ -166,6 +170,47 @@ def test_a_convolution_is_padded_alike_on_all_sides(size, strides, side):
     weights = {"c/kernel": layer.kernel.numpy()}
     assert_near(y, reference.convolution(x, weights, "c", strides, {})[0], 1e-5)
     assert layer.compute_output_shape(x.shape) == y.shape
+
+
+@pytest.mark.parametrize(("size", "height", "width"), [(3, 7, 7), (5, 6, 4), (1, 4, 4), (3, 1, 1)])
+def test_a_convolution_of_small_images_and_its_gradients_are_tensorflows(size, height, width):
+    rng = np.random.default_rng(0)
+    x = tf.constant(rng.normal(size=(2, height, width, 4)), tf.float32)
+    kernel = tf.constant(rng.normal(size=(size, size, 4, 5)), tf.float32)
+    results = []
+    for convolve in (small_convolution, lambda x, kernel: tf.nn.conv2d(x, kernel, 1, "SAME")):
+        with tf.GradientTape() as tape:
+            tape.watch([x, kernel])
+            y = convolve(x, kernel)
+            loss = tf.reduce_sum(y**2)
+        results.append((y, *tape.gradient(loss, [x, kernel])))
+    for ours, expected in zip(*results, strict=True):
+        assert_near(ours, expected, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "side", "op_type"),
+    [
+        ("mixed_bfloat16", 7, "MatMul"),
+        ("mixed_bfloat16", 8, "Conv2DBackpropFilter"),
+        ("float32", 7, "Conv2DBackpropFilter"),
+    ],
+)
+def test_only_small_images_in_bfloat16_take_the_filters_gradient_from_products(
+    dtype, side, op_type
+):
+    layer = NormalizedConvolution2D(8, 3, 1, "he_normal", **BATCH_NORM, dtype=dtype)
+    layer.build((2, side, side, 4))
+
+    def gradient(x):
+        with tf.GradientTape() as tape:
+            y = layer(x, training=True)
+        return tape.gradient(y, layer.kernel.value)
+
+    shape = tf.TensorSpec((2, side, side, 4), layer.compute_dtype)
+    graph = tf.function(gradient, autograph=False).get_concrete_function(shape).graph
+    types = {operation.type for operation in graph.get_operations()}
+    assert types & {"MatMul", "Conv2DBackpropFilter"} == {op_type}
 
 
 # ------------------------------------------------------------------ batch normalisation
