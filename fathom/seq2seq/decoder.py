@@ -10,7 +10,8 @@ from keras import layers
 
 from fathom.layers import NoiseSeed
 from fathom.seq2seq import decoding
-from fathom.seq2seq.layers import Kernel, lstm_cell, no_steps_yet, product, steps_of
+from fathom.seq2seq.layers import lstm_cell
+from fathom.seq2seq.recurrence import Multiply, read, recur, steps_of
 from fathom.seq2seq.vocabulary import GO, PAD
 
 
@@ -25,19 +26,17 @@ class Annotations(NamedTuple):
 class State(NamedTuple):
     """What the decoder carries from step to step."""
 
+    output: tf.Tensor  # [batch, units], what the next word is predicted from
     hidden: tuple[tf.Tensor, ...]  # of each layer, [batch, units]
     memory: tuple[tf.Tensor, ...]  # of each layer, [batch, units]
-    output: tf.Tensor  # [batch, units], what the next word is predicted from
 
 
 class Weights(NamedTuple):
     """The decoder's weights in the dtype of the computation."""
 
-    kernels: tuple[Kernel, ...]
-    biases: tuple[tf.Tensor, ...]
-    query: Kernel | None  # W_a
+    kernels: dict[str, tf.Tensor]  # of layer_1 and so on; W_a of the query, W_c of the combination
+    biases: dict[str, tf.Tensor]  # of the layers
     score: tf.Tensor | None  # v_a
-    combination: Kernel | None  # W_c
 
 
 class Decoder(layers.Layer):
@@ -131,7 +130,7 @@ class Decoder(layers.Layer):
             int32 [batch, longest], padded after ``<eos>``.
         """
         weights, annotations = self._read(), self._annotate(source, states)
-        state = State(tuple(hidden), tuple(memory), tf.zeros_like(hidden[0]))
+        state = State(tf.zeros_like(hidden[0]), tuple(hidden), tuple(memory))
         if target is not None:
             return self._predict(target, state, annotations, weights, training)
         return self._decode(state, annotations, weights, self._longest(source.shape[1]))
@@ -157,11 +156,12 @@ class Decoder(layers.Layer):
     ) -> tf.Tensor:
         """Returns the attention over source words, [target, batch, source], args as in ``call``."""
         weights, annotations = self._read(), self._annotate(source, states)
-        state = State(tuple(hidden), tuple(memory), tf.zeros_like(hidden[0]))
+        state = State(tf.zeros_like(hidden[0]), tuple(hidden), tuple(memory))
         rows = []
         for gates in tf.unstack(self._word_gates(self._embed(tf.transpose(target)), weights)):
-            state = self._step(gates, state, annotations, weights)
-            rows.append(self._attend(state.hidden[-1], annotations, weights)[1])
+            multiply = _multiplication(weights, gates)
+            state = self._step(multiply, state, None, annotations, weights.score)
+            rows.append(_attend(state.hidden[-1], multiply, annotations, weights.score)[1])
         return tf.stack(rows)
 
     def macs_of(self, lengths: tuple[int, int], predicted: int) -> int:
@@ -184,18 +184,14 @@ class Decoder(layers.Layer):
 
     def _read(self) -> Weights:
         """Reads the weights once, before a loop uses them in every step."""
-        dtype = self.compute_dtype
-        kernels = tuple(Kernel.of(kernel, dtype) for kernel in self.kernels)
-        biases = tuple(tf.cast(bias.value, dtype) for bias in self.biases)
+        dtype, layers = self.compute_dtype, range(1, self._depth + 1)
+        kernels = {f"layer_{i}": read(self.kernels[i - 1], dtype) for i in layers}
+        biases = {f"layer_{i}": read(self.biases[i - 1], dtype) for i in layers}
         if not self._attention:
-            return Weights(kernels, biases, None, None, None)
-        return Weights(
-            kernels,
-            biases,
-            Kernel.of(self.query, dtype),
-            tf.cast(self.score.value, dtype),
-            Kernel.of(self.combination, dtype),
-        )
+            return Weights(kernels, biases, None)
+        kernels["query"] = read(self.query, dtype)
+        kernels["combination"] = read(self.combination, dtype)
+        return Weights(kernels, biases, read(self.score, dtype))
 
     def _annotate(self, source: tf.Tensor, states: tf.Tensor) -> Annotations | None:
         if not self._attention:
@@ -210,43 +206,32 @@ class Decoder(layers.Layer):
     def _word_gates(self, embedded: tf.Tensor, weights: Weights) -> tf.Tensor:
         """Returns the words' part of the first layer's gates, one product for all the words."""
         kernel = tf.cast(self.word_kernel, self.compute_dtype)
-        return tf.tensordot(embedded, kernel, 1) + weights.biases[0]
+        return tf.tensordot(embedded, kernel, 1) + weights.biases["layer_1"]
 
     def _step(
         self,
-        word_gates: tf.Tensor,
+        multiply: Multiply,
         state: State,
-        annotations: Annotations | None,
-        weights: Weights,
-        masks: list[tf.Tensor] | None = None,
+        masks: list[tf.Tensor] | None,
+        annotations: Annotations | None = None,
+        score: tf.Tensor | None = None,
     ) -> State:
         """Takes one step for each sentence of the batch."""
         hidden, memory = [], []
-        for i, kernel in enumerate(weights.kernels):
+        for i in range(self._depth):
             if i == 0:
-                read = [state.output] if self._attention else []
-                gates = word_gates
+                below = [state.output] if self._attention else []
             else:
-                read = [hidden[-1] if masks is None else hidden[-1] * masks[i - 1]]
-                gates = weights.biases[i]
-            read = tf.concat([*read, state.hidden[i]], 1)
-            new_hidden, new_memory = lstm_cell(product(read, kernel) + gates, state.memory[i])
+                below = [hidden[-1] if masks is None else hidden[-1] * masks[i - 1]]
+            gates = multiply(f"layer_{i + 1}", tf.concat([*below, state.hidden[i]], 1))
+            new_hidden, new_memory = lstm_cell(gates, state.memory[i])
             hidden.append(new_hidden)
             memory.append(new_memory)
         output = hidden[-1]
         if annotations is not None:
-            context, _ = self._attend(output, annotations, weights)
-            output = tf.tanh(product(tf.concat([context, output], 1), weights.combination))
-        return State(tuple(hidden), tuple(memory), output)
-
-    def _attend(
-        self, query: tf.Tensor, annotations: Annotations, weights: Weights
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the context [batch, units] and the attention [batch, source]."""
-        hidden = tf.tanh(annotations.keys + product(query, weights.query)[:, None])
-        scores = tf.cast(tf.linalg.matvec(hidden, weights.score), tf.float32) + annotations.padding
-        attention = tf.cast(tf.nn.softmax(scores), query.dtype)
-        return tf.linalg.matvec(annotations.states, attention, transpose_a=True), attention
+            context, _ = _attend(output, multiply, annotations, score)
+            output = tf.tanh(multiply("combination", tf.concat([context, output], 1)))
+        return State(output, tuple(hidden), tuple(memory))
 
     def _predict(
         self,
@@ -264,19 +249,21 @@ class Decoder(layers.Layer):
             embedded = embedded * self._mask(tf.shape(embedded), 0)
             between = [tf.shape(embedded)] * (self._depth - 1)
             masks = [steps_of(self._mask(shape, i)) for i, shape in enumerate(between, 1)]
-        at = steps_of(self._word_gates(embedded, weights))
+        added = {
+            name: tf.broadcast_to(
+                weights.biases.get(name, tf.zeros([], embedded.dtype)),
+                (steps, tf.shape(embedded)[1], kernel.shape[1]),
+            )
+            for name, kernel in weights.kernels.items()
+        }
+        added["layer_1"] = self._word_gates(embedded, weights)
 
-        def step(time, state, outputs):
+        def step(multiply, time, state, attended):
             dropped = [mask.read(time) for mask in masks] if drops else None
-            state = self._step(at.read(time), state, annotations, weights, dropped)
-            return time + 1, state, outputs.write(time, state.output)
+            return self._step(multiply, state, dropped, *attended)
 
-        outputs = tf.while_loop(
-            lambda time, *_: time < steps,
-            step,
-            (0, state, no_steps_yet(steps, state.output)),
-            maximum_iterations=steps,
-        )[2].stack()
+        attended = (annotations, weights.score) if self._attention else ()
+        outputs, _ = recur(step, weights.kernels, added, state, attended)
         if drops:
             outputs = outputs * self._mask(tf.shape(outputs), self._depth)
         return tf.transpose(outputs, (1, 0, 2))
@@ -299,10 +286,31 @@ class Decoder(layers.Layer):
         bias = tf.tensor_scatter_nd_update(self.softmax_bias, [[PAD], [GO]], [-1e9, -1e9])
 
         def step(words: tf.Tensor, state: State) -> tuple[tf.Tensor, State]:
-            word_gates = self._word_gates(self._embed(words), weights)
-            state = self._step(word_gates, state, annotations, weights)
+            multiply = _multiplication(weights, self._word_gates(self._embed(words), weights))
+            state = self._step(multiply, state, None, annotations, weights.score)
             return self.logits(state.output, bias), state
 
         if self._beam_size == 1:
             return decoding.greedy(step, state, longest)
         return decoding.beam_search(step, state, longest, self._beam_size)
+
+
+def _multiplication(weights: Weights, word_gates: tf.Tensor) -> Multiply:
+    """Returns what multiplies in one step by itself, the words' part of its gates being given."""
+    added = weights.biases | {"layer_1": word_gates}
+
+    def multiply(name: str, x: tf.Tensor) -> tf.Tensor:
+        product = x @ weights.kernels[name]
+        return product + added[name] if name in added else product
+
+    return multiply
+
+
+def _attend(
+    query: tf.Tensor, multiply: Multiply, annotations: Annotations, score: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the context [batch, units] and the attention [batch, source]."""
+    hidden = tf.tanh(annotations.keys + multiply("query", query)[:, None])
+    scores = tf.cast(tf.linalg.matvec(hidden, score), tf.float32) + annotations.padding
+    attention = tf.cast(tf.nn.softmax(scores), query.dtype)
+    return tf.linalg.matvec(annotations.states, attention, transpose_a=True), attention

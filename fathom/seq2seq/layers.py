@@ -1,4 +1,4 @@
-"""The encoder's layers, and what a loop over words needs.
+"""The encoder's layers.
 
 Sequences are time-major inside, [time, batch, units]: each step is one contiguous block. The
 recurrences are loops in the graph: of any length and traced in a moment. docs/workloads/seq2seq.md
@@ -6,12 +6,13 @@ compares them with unrolled cells and with the fused kernels.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import tensorflow as tf
 from keras import layers
 
+from fathom.seq2seq.recurrence import read, recur
 from fathom.seq2seq.vocabulary import PAD
 
 
@@ -28,35 +29,6 @@ def lstm_cell(gates: tf.Tensor, memory: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor
     i, f, o, g = tf.split(gates, 4, 1)
     memory = tf.sigmoid(f) * memory + tf.sigmoid(i) * tf.tanh(g)
     return tf.sigmoid(o) * tf.tanh(memory), memory
-
-
-class Kernel(NamedTuple):
-    """A matrix that every step of a loop multiplies by, and its transpose for the way back.
-
-    oneDNN takes half as long again for a product with a matrix that it has to transpose.
-    """
-
-    matrix: tf.Tensor
-    transpose: tf.Tensor
-
-    @classmethod
-    def of(cls, variable: Any, dtype: str) -> "Kernel":
-        """Reads a variable, once for all the steps."""
-        matrix = tf.cast(variable.value, dtype)
-        return cls(matrix, tf.transpose(tf.stop_gradient(matrix)))
-
-
-def product(x: tf.Tensor, kernel: Kernel) -> tf.Tensor:
-    """Returns x [batch, inputs] times the kernel's matrix [inputs, outputs]."""
-
-    @tf.custom_gradient
-    def multiply(x, matrix, transpose):
-        def gradient(dy):
-            return dy @ transpose, tf.matmul(x, dy, transpose_a=True), None
-
-        return x @ matrix, gradient
-
-    return multiply(x, *kernel)
 
 
 class Embedding(layers.Layer):
@@ -135,32 +107,12 @@ class LSTM(layers.Layer):
         cast = self.compute_dtype
         gates = tf.tensordot(inputs, tf.cast(self.input_kernel, cast), 1) + tf.cast(self.bias, cast)
         gates *= tf.cast(tf.transpose(words) != PAD, cast)[:, :, None]
-        kernel = Kernel.of(self.kernel, cast)
-        steps = inputs.shape[0] or tf.shape(inputs)[0]
         zero = tf.zeros_like(gates[0, :, : self._units])
 
-        at = steps_of(gates)
+        def step(multiply, time, state, constants):
+            hidden, memory = state
+            return lstm_cell(multiply("gates", hidden), memory)
 
-        def step(time, hidden, memory, states):
-            hidden, memory = lstm_cell(at.read(time) + product(hidden, kernel), memory)
-            return time + 1, hidden, memory, states.write(time, hidden)
-
-        _, hidden, memory, states = tf.while_loop(
-            lambda time, *_: time < steps,
-            step,
-            (0, zero, zero, no_steps_yet(steps, zero)),
-            maximum_iterations=steps,
-        )
-        return states.stack(), hidden, memory
-
-
-def steps_of(sequence: tf.Tensor) -> tf.TensorArray:
-    """Returns [time, ...] as an array that a loop reads step by step."""
-    steps = sequence.shape[0] or tf.shape(sequence)[0]
-    array = tf.TensorArray(sequence.dtype, steps, element_shape=sequence.shape[1:])
-    return array.unstack(sequence)
-
-
-def no_steps_yet(steps: int | tf.Tensor, like: tf.Tensor) -> tf.TensorArray:
-    """Returns an empty array for a loop to write to."""
-    return tf.TensorArray(like.dtype, steps, element_shape=like.shape)
+        kernels = {"gates": read(self.kernel, cast)}
+        states, last = recur(step, kernels, {"gates": gates}, (zero, zero))
+        return states, *last

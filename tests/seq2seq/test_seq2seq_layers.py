@@ -8,7 +8,7 @@ from scipy.special import softmax
 
 from fathom.layers import NoiseSeed
 from fathom.seq2seq.decoder import Decoder
-from fathom.seq2seq.layers import LSTM, Embedding, Kernel, product
+from fathom.seq2seq.layers import LSTM, Embedding
 from fathom.seq2seq.vocabulary import EOS, GO, PAD
 
 UNITS, WORDS, DEPTH = 5, 11, 2
@@ -177,16 +177,6 @@ def test_gradients_are_those_of_finite_differences():
         expected = (ends[0] - ends[1]) / (2 * step)
         actual = float(np.sum(gradient * direction))
         assert actual == pytest.approx(expected, rel=0.02, abs=2e-3), variable.path
-
-
-def test_the_product_has_the_gradients_of_a_matrix_product():
-    x, matrix = tf.random.stateless_normal([3, 4], [1, 1]), tf.Variable(tf.ones([4, 2]) * 0.3)
-    with tf.GradientTape(persistent=True) as tape:
-        tape.watch(x)
-        ours = tf.reduce_sum(product(x, Kernel.of(keras.Variable(matrix), "float32")) ** 2)
-        theirs = tf.reduce_sum((x @ matrix) ** 2)
-    assert float(ours) == float(theirs)
-    np.testing.assert_allclose(tape.gradient(ours, x), tape.gradient(theirs, x), rtol=1e-6)
 
 
 def test_dropout_scales_what_it_keeps_and_works_in_training_only():

@@ -1,0 +1,130 @@
+"""The loop over the words of a sequence, in which every step multiplies by the same matrices."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+Multiply = Callable[[str, tf.Tensor], tf.Tensor]
+
+
+def read(variable: Any, dtype: str) -> tf.Tensor:
+    """Returns a variable's value: a tensor, also where its dtype is that already."""
+    return tf.cast(tf.convert_to_tensor(variable.value), dtype)
+
+
+def recur(
+    step: Callable[[Multiply, tf.Tensor, Any, Any], Any],
+    kernels: Mapping[str, tf.Tensor],
+    added: Mapping[str, tf.Tensor],
+    state: Any,
+    constants: Any = (),
+) -> tuple[tf.Tensor, Any]:
+    """Runs a step for each word of a sequence.
+
+    The gradient of a kernel is one product over all steps, after the loop back through time.
+    TensorFlow's own has a product of few rows in every step, and adds it to the sum of the others.
+
+    Args:
+        step: maps (multiply, number of the step, state, constants) to the state after it.
+            ``multiply(name, x)`` returns the product of x [batch, inputs] and a kernel with this
+            step's part of ``added``; it is called once for each kernel.
+        kernels: the matrices [inputs, outputs], by name.
+        added: what is added to their products, [time, batch, outputs].
+        state: tensors before the first step.
+        constants: tensors that every step reads. Gradients flow to these, to ``kernels``, to
+            ``added`` and to ``state``, and to nothing else that a step may use.
+
+    Returns:
+        the first tensor of the state after each step, [time, ...], and the last state.
+    """
+    others = (dict(added), state, constants)
+
+    @tf.custom_gradient
+    def run(*tensors: tf.Tensor) -> tuple[list[tf.Tensor], Callable]:
+        # A tape around this one would make TensorFlow prepare for gradients of gradients.
+        tensors = [tf.stop_gradient(tensor) for tensor in tensors]
+        matrices = dict(zip(kernels, tensors, strict=False))
+        watched = tensors[len(kernels) :]
+        with tf.GradientTape() as tape:
+            tape.watch(watched)
+            results, reads = _loop(step, matrices, *tf.nest.pack_sequence_as(others, watched))
+
+        def gradient(*d_results: tf.Tensor) -> list[tf.Tensor]:
+            d_others = tape.gradient(results, watched, list(d_results), "zero")
+            d_products, *_ = tf.nest.pack_sequence_as(others, d_others)
+            return [_rows_product(reads[name], d_products[name]) for name in kernels] + d_others
+
+        return results, gradient
+
+    outputs, *last = run(*kernels.values(), *tf.nest.flatten(others))
+    return outputs, tf.nest.pack_sequence_as(state, last)
+
+
+def _loop(
+    step: Callable,
+    kernels: Mapping[str, tf.Tensor],
+    added: Mapping[str, tf.Tensor],
+    state: Any,
+    constants: Any,
+) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
+    """Returns the outputs and the last state, flat, and what each kernel was multiplied by."""
+    first = tf.nest.flatten(state)[0]
+    sequence = next(iter(added.values()))
+    steps = sequence.shape[0] or tf.shape(sequence)[0]
+    arrays = {name: steps_of(sequence) for name, sequence in added.items()}
+    transposes = {name: tf.transpose(kernel) for name, kernel in kernels.items()}
+    reads = {
+        name: no_steps_yet(steps, first.dtype, (first.shape[0], kernel.shape[0]))
+        for name, kernel in kernels.items()
+    }
+
+    def body(time: tf.Tensor, state: Any, outputs: tf.TensorArray, reads: dict) -> tuple:
+        now = {}
+
+        def multiply(name: str, x: tf.Tensor) -> tf.Tensor:
+            now[name] = x
+            return _product(x, kernels[name], transposes[name]) + arrays[name].read(time)
+
+        state = step(multiply, time, state, constants)
+        reads = {name: array.write(time, now[name]) for name, array in reads.items()}
+        return time + 1, state, outputs.write(time, tf.nest.flatten(state)[0]), reads
+
+    _, state, outputs, reads = tf.while_loop(
+        lambda time, *_: time < steps,
+        body,
+        (0, state, no_steps_yet(steps, first.dtype, first.shape), reads),
+        maximum_iterations=steps,
+    )
+    return [outputs.stack(), *tf.nest.flatten(state)], {n: a.stack() for n, a in reads.items()}
+
+
+def _product(x: tf.Tensor, kernel: tf.Tensor, transpose: tf.Tensor) -> tf.Tensor:
+    """Returns x times a kernel; the gradient is that of x alone.
+
+    oneDNN takes half as long again for a product with a matrix that it has to transpose.
+    """
+
+    @tf.custom_gradient
+    def multiply(x: tf.Tensor) -> tuple[tf.Tensor, Callable]:
+        return x @ kernel, lambda dy: dy @ transpose
+
+    return multiply(x)
+
+
+def _rows_product(x: tf.Tensor, dy: tf.Tensor) -> tf.Tensor:
+    """Returns the sum over [time, batch, ...] of x's rows times dy's: [inputs, outputs]."""
+    x, dy = (tf.reshape(tensor, (-1, tensor.shape[-1])) for tensor in (x, dy))
+    return tf.matmul(x, dy, transpose_a=True)
+
+
+def steps_of(sequence: tf.Tensor) -> tf.TensorArray:
+    """Returns [time, ...] as an array that a loop reads step by step."""
+    steps = sequence.shape[0] or tf.shape(sequence)[0]
+    array = tf.TensorArray(sequence.dtype, steps, element_shape=sequence.shape[1:])
+    return array.unstack(sequence)
+
+
+def no_steps_yet(steps: int | tf.Tensor, dtype: tf.DType, shape: Any) -> tf.TensorArray:
+    """Returns an empty array of tensors of that shape for a loop to write to."""
+    return tf.TensorArray(dtype, steps, element_shape=shape)
