@@ -10,7 +10,7 @@ else
     python=$root/.venv/bin/python
     [ -x "$python" ] || python3 -m venv "$root/.venv"
 fi
-if ! (cd "$root" && "$python" -c 'import importlib.metadata; importlib.metadata.version("fathom-workloads")') 2>/dev/null; then
+if ! "$python" -I -c 'import importlib.metadata; importlib.metadata.version("fathom-workloads")' 2>/dev/null; then
     echo "installing Fathom; this takes a few minutes the first time"
     "$python" -m pip install --quiet "$root"
 fi

@@ -29,7 +29,6 @@ from fathom.errors import FathomError
 from fathom.options import PRECISIONS
 from fathom.terminal import Parser, console, import_tensorflow, run_command
 
-GEMM_SIZE = 2048
 PROFILED_STEPS = 3
 INPUT_SECONDS = 3.0
 TABLE_WIDTH = 130  # columns; on a narrower terminal lines run over, but no figure is cut
@@ -102,6 +101,7 @@ def measure(setting: Setting) -> dict[str, Any]:
     """Measures a setting in this process: the steps first, then all that could disturb them."""
     import_tensorflow()
     from fathom.characterize import xplane
+    from fathom.device import gemm_rate
 
     model = workloads.load(setting.workload, forward_only=setting.mode == "infer")(
         init_options={
@@ -113,11 +113,11 @@ def measure(setting: Setting) -> dict[str, Any]:
     )
     model.setup()
     step, batch, document = held_step(model)
-    peaks = [gemm_rate(setting.precision)]
+    peaks = [gemm_rate(model.device, setting.precision)]
     for _ in range(setting.warmup):
         step()
     times = [seconds(step) / model.steps_per_call for _ in range(setting.steps)]
-    peaks.append(gemm_rate(setting.precision))
+    peaks.append(gemm_rate(model.device, setting.precision))
     cost = document["cost"]
     flops = {
         "train": cost["training_flops_per_example"],
@@ -182,16 +182,6 @@ def seconds(function: Callable[[], object]) -> float:
     start = time.perf_counter()
     function()
     return time.perf_counter() - start
-
-
-def gemm_rate(precision: str) -> float:
-    """Returns the best rate of a large matrix product of TensorFlow's, in FLOP/s."""
-    import tensorflow as tf
-
-    shape = [GEMM_SIZE, GEMM_SIZE]
-    a, b = (tf.cast(tf.random.stateless_uniform(shape, [0, i]), precision) for i in (1, 2))
-    product = waiting(tf.function(lambda: tf.matmul(a, b)))
-    return 2 * GEMM_SIZE**3 / min(seconds(product) for _ in range(6))
 
 
 def input_rate(model: Any) -> float:

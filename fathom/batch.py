@@ -1,18 +1,21 @@
 """Runs every workload, training and inference, each in a fresh process: ``./runtest.sh``."""
 
 import argparse
+import contextlib
 import json
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from rich.console import Console
+from rich.status import Status
 from rich.table import Table
+from rich.text import Text
 
 from fathom import workloads
 from fathom.errors import FathomError
@@ -21,6 +24,8 @@ from fathom.terminal import Parser, console, run_command
 
 if TYPE_CHECKING:
     from fathom.characterize import Profile
+
+_SECONDS_BETWEEN_GLANCES = 1.0
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -54,14 +59,19 @@ def _run(chosen: argparse.Namespace) -> None:
     runs = [(name, mode) for name in names for mode in ("train", "infer")]
     rows, profiles = [], []
     for number, (name, mode) in enumerate(runs, 1):
-        screen.print(f"[{number}/{len(runs)}] {name} --{mode}: ", end="")
+        title = f"[{number}/{len(runs)}] {name} --{mode}:"
         started = time.perf_counter()
-        rows.append((name, mode, _run_one(name, mode, chosen, out)))
-        if chosen.profile:
-            profiles.append((name, mode, _profile_one(name, mode, chosen, out)))
+        with screen.status(Text(title)) as status:
+
+            def tell(line: str, status: Status = status, title: str = title) -> None:
+                status.update(Text(f"{title} {line}"))
+
+            rows.append((name, mode, _run_one(name, mode, chosen, out, tell)))
+            if chosen.profile:
+                profiles.append((name, mode, _profile_one(name, mode, chosen, out, tell)))
         failed = any(isinstance(done[-1][2], str) for done in (rows, profiles) if done)
         seconds = time.perf_counter() - started
-        screen.print(f"{'failed' if failed else 'done'} in {seconds:.1f} s")
+        screen.print(f"{title} {'failed' if failed else 'done'} in {seconds:.1f} s")
     _print_table(rows, screen)
     if chosen.profile:
         _print_profiles(profiles, screen)
@@ -70,46 +80,63 @@ def _run(chosen: argparse.Namespace) -> None:
         sys.exit(1)
 
 
-def _run_one(name: str, mode: str, chosen: argparse.Namespace, out: Path) -> dict[str, Any] | str:
+def _run_one(
+    name: str, mode: str, chosen: argparse.Namespace, out: Path, tell: Callable[[str], None]
+) -> dict[str, Any] | str:
     """Runs one workload; returns its result document, or the last line that it printed."""
     document = out / f"{name}-{mode}.json"
     document.unlink(missing_ok=True)
     command = ["-m", f"fathom.{name}", f"--{mode}", f"--json={document}"]
-    failure = _execute(command, chosen, out / f"{name}-{mode}.log")
+    failure = _execute(command, chosen, out / f"{name}-{mode}.log", tell)
     return failure or json.loads(document.read_text())
 
 
-def _profile_one(name: str, mode: str, chosen: argparse.Namespace, out: Path) -> "Profile | str":
+def _profile_one(
+    name: str, mode: str, chosen: argparse.Namespace, out: Path, tell: Callable[[str], None]
+) -> "Profile | str":
     """Profiles one workload; returns its profile, or the last line that it printed."""
     from fathom.characterize import Profile
 
     folder = out / f"{name}-{mode}-profile"
     command = ["-m", "fathom", "profile", name, f"--{mode}", f"--out={folder}"]
-    failure = _execute(command, chosen, out / f"{name}-{mode}-profile.log")
+    failure = _execute(command, chosen, out / f"{name}-{mode}-profile.log", tell)
     document = folder / "profile.json"
     return failure or Profile.from_plain(json.loads(document.read_text()), str(document))
 
 
-def _execute(command: list[str], chosen: argparse.Namespace, log: Path) -> str | None:
-    """Runs Python on a command with the chosen options; returns what went wrong, if it did."""
+def _execute(
+    command: list[str], chosen: argparse.Namespace, log: Path, tell: Callable[[str], None]
+) -> str | None:
+    """Runs Python on a command with the chosen options, and tells the last line of its log.
+
+    Returns:
+        what went wrong, if something did.
+    """
     command = [sys.executable, *command, f"--steps={chosen.steps}"]
     command += [f"--device={chosen.device}"] if chosen.device else []
     command += [f"--batch-size={chosen.batch_size}"] if chosen.batch_size else []
-    with log.open("w") as file:
-        code = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT
-        ).returncode
-    if code == 0:
+    streams = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
+    with log.open("w") as file, subprocess.Popen(command, stdout=file, **streams) as process:
+        while process.poll() is None:
+            tell(_last_line(log))
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_SECONDS_BETWEEN_GLANCES)
+    if process.returncode == 0:
         return None
-    lines = log.read_text().splitlines()
-    return f"exit code {code}: {lines[-1] if lines else 'it printed nothing'}"
+    return f"exit code {process.returncode}: {_last_line(log) or 'it printed nothing'}"
+
+
+def _last_line(log: Path) -> str:
+    """Returns what was printed last; empty where nothing was."""
+    return (log.read_text(errors="replace").splitlines() or [""])[-1]
 
 
 def _print_table(rows: list[tuple[str, str, dict[str, Any] | str]], screen: Console) -> None:
-    table = Table(box=None, header_style="bold")
+    # Narrow gaps, so that no figure is cut in a terminal of 80 columns.
+    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0), pad_edge=False)
     for title in ("workload", "mode", "device", "data"):
         table.add_column(title)
-    for title in ("batch", "step ms", "spread", "examples/s", "GFLOP/s", "memory GiB"):
+    for title in ("batch", "step ms", "spread", "examples/s", "GFLOP/s", "GiB"):
         table.add_column(title, justify="right")
     failures = []
     for name, mode, result in rows:

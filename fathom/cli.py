@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from fathom.results import RunResult
 
 
+_FLOPS_TO_TIME = 1e12  # a step of fewer is not worth an estimate of its time
+_SECONDS_TO_WAIT = 10.0
+
+
 def run_workload(name: str, arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs a workload as its command line says, and exits."""
     program = f"fathom.{name}"
@@ -109,7 +113,8 @@ def _run(name: str, chosen: argparse.Namespace) -> None:
         }
     )
     n_steps = _steps_to_run(model, chosen)
-    _print_start(model, n_steps, screen)
+    if not chosen.quiet:
+        _print_start(model, n_steps, screen)
     result = model.run(
         n_steps=n_steps, warmup=chosen.warmup, progress=_progress(chosen, model, screen)
     )
@@ -190,7 +195,21 @@ def _print_start(model: "NeuralNetworkModel", n_steps: int, screen: Console) -> 
     )
     for line in model.notes:
         screen.print(line)
-    screen.print(f"running {n_steps:,} steps")
+    screen.print(f"running {n_steps:,} steps{_time_ahead(model) if n_steps else ''}")
+
+
+def _time_ahead(model: "NeuralNetworkModel") -> str:
+    """Says how long a step takes where the first one keeps a person waiting."""
+    from fathom.device import gemm_rate
+
+    cost, batch_size = model.cost(), model.hyperparameters.batch_size
+    flops = 2 * batch_size * (cost.forward_macs if model.forward_only else cost.training_macs)
+    if flops < _FLOPS_TO_TIME:
+        return ""
+    seconds = flops / gemm_rate(model.device, model.execution.precision)
+    if seconds < _SECONDS_TO_WAIT:
+        return ""
+    return f", each about {seconds:.0f} s or more; --batch-size makes them shorter"
 
 
 def _print_summary(result: "RunResult", screen: Console) -> None:

@@ -4,12 +4,16 @@ import contextlib
 import ctypes
 import os
 import re
+import time
 from collections.abc import Iterator
 
 import keras
 import tensorflow as tf
 
 from fathom.errors import FathomError
+
+_GEMM_SIZE = 2048
+_GEMM_PRODUCTS = 6  # the best of them counts
 
 
 def select_device(name: str | None) -> str:
@@ -83,6 +87,22 @@ def keep_freed_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(trim_threshold, -1)  # never
         mallopt(mmap_max, 0)  # no block gets pages of its own
+
+
+def gemm_rate(device: str, precision: str) -> float:
+    """Returns the best rate of a large matrix product of TensorFlow's on a device, in FLOP/s."""
+    with tf.device(device):
+        shape = [_GEMM_SIZE, _GEMM_SIZE]
+        a, b = (tf.cast(tf.random.stateless_uniform(shape, [0, i]), precision) for i in (1, 2))
+        product = tf.function(lambda: tf.matmul(a, b))
+        times = []
+        for _ in range(_GEMM_PRODUCTS):
+            start = time.perf_counter()
+            product()
+            if device != "/cpu:0":
+                tf.test.experimental.sync_devices()
+            times.append(time.perf_counter() - start)
+    return 2 * _GEMM_SIZE**3 / min(times)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fathom import batch, workloads
+from fathom import batch, cli, device, workloads
 from fathom.__main__ import main
 from fathom.cli import run_workload
 
@@ -42,6 +42,18 @@ def test_a_run_says_what_it_does_and_where_its_results_are(capsys, tmp_path):
     assert "negative_elbo: " in printed
     assert f"result: {result}" in printed
     assert f"picture: {tmp_path / 'autoenc-samples.png'}" in printed
+
+
+def test_a_run_of_long_steps_says_before_the_first_how_long_they_are(capsys, tmp_path, monkeypatch):
+    result = tmp_path / "result.json"
+    arguments = [*SMALL, "--steps=1", f"--json={result}"]
+    assert run(run_workload, "autoenc", arguments) == 0
+    assert "running 1 steps\n" in capsys.readouterr().out
+    flops = 10 * json.loads(result.read_text())["cost"]["training_flops_per_example"]
+    monkeypatch.setattr(cli, "_FLOPS_TO_TIME", flops)
+    monkeypatch.setattr(device, "gemm_rate", lambda *_: flops / 60)
+    assert run(run_workload, "autoenc", arguments) == 0
+    assert "running 1 steps, each about 60 s or more; --batch-size" in capsys.readouterr().out
 
 
 def test_a_printed_number_is_one_of_the_result(capsys, tmp_path):
