@@ -222,7 +222,7 @@ def _print_summary(result: "RunResult", screen: Console) -> None:
     if len(steps.counted):
         screen.print(
             f"step: median {1e3 * steps.median:,.2f} ms, spread {plain['spread']:.1%} "
-            f"(interquartile, {steps.warmup} warm-up steps left out); "
+            f"(interquartile, {len(steps.seconds) - len(steps.counted)} warm-up steps left out); "
             f"{speed['examples_per_second']:,.1f} {speed['example']}/s, "
             f"{speed['flops_per_second'] / 1e9:,.1f} GFLOP/s"
         )

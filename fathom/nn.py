@@ -33,7 +33,8 @@ from fathom.layers import NoiseSeed
 from fathom.loss_scale import LossScale
 from fathom.optimizers import Optimizer
 from fathom.progress import Progress
-from fathom.results import RunResult, Steps
+from fathom.results import RunResult
+from fathom.steps import Steps
 
 RunStep = Callable[[Step, Batch], Any]
 
@@ -336,6 +337,8 @@ class NeuralNetworkModel(Workload):
         """Compiles the step for each shape of batch, or for each shape of block."""
         step = self._infer_step if self.forward_only else self._train_step
         signatures, several = self.signatures(), self.steps_per_call
+        shapes = {tuple(spec.shape for spec in each) for each in signatures}
+        self._unmet_shapes = shapes if len(shapes) > 1 else set()
         compiled = self.xla == "step"
         with tf.device(self.device):
             self._single_step = self._step = compile_step(
@@ -369,6 +372,7 @@ class NeuralNetworkModel(Workload):
         if self._batches_in_call is None or begin == 0:
             self._batches_in_call = next(batches)
         self._span.set(begin, begin + count)
+        first_of_shape = self._meets_shape(self._batches_in_call)
         before_step = time.perf_counter()
         value = self.runstep(self._step, self._batches_in_call)
         if self.device != "/cpu:0":
@@ -378,12 +382,22 @@ class NeuralNetworkModel(Workload):
             losses = np.reshape(value, -1)[begin : begin + count].tolist()
         seconds, wait = time.perf_counter() - before_step, before_step - before_input
         for i, loss in enumerate(losses):
-            steps.add(seconds / count, wait / count, loss, self.work(*self._batches_in_call))
+            work = self.work(*self._batches_in_call)
+            steps.add(seconds / count, wait / count, loss, work, first_of_shape)
             if loss is not None and not math.isfinite(loss):
                 self._stop_diverged(number + i, loss)
         if not self.forward_only:
             self._follow_up(number, count)
         return count
+
+    def _meets_shape(self, batch: Batch) -> bool:
+        """Says whether a batch is the first of one of several shapes."""
+        if not self._unmet_shapes:
+            return False
+        shape = tuple(tensor.shape for tensor in batch)
+        first = shape in self._unmet_shapes
+        self._unmet_shapes.discard(shape)
+        return first
 
     def _steps_in_call(self, number: int, stop: int) -> int:
         """Returns how many steps the next call runs: none beyond an epoch's end or a checkpoint."""

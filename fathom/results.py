@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,73 +11,12 @@ import numpy as np
 from fathom import environment
 from fathom.data.files import whole_file
 from fathom.errors import FathomError
+from fathom.steps import Steps
 
 if TYPE_CHECKING:
     from fathom.nn import NeuralNetworkModel
 
 SCHEMA = 1
-
-
-@dataclass
-class Steps:
-    """Every step of a run, in order; times in seconds.
-
-    Attributes:
-        first: number of the first step, counted from 0 since the training began.
-        warmup: how many of the steps are left out of the statistics.
-        seconds: time in the step, input excluded.
-        input_wait: time spent waiting for the step's batch.
-        loss: the loss in training; None for an inference step or one that the hook skipped.
-        work: the step's work over that of a batch of examples of the stated cost.
-    """
-
-    first: int
-    warmup: int
-    seconds: list[float] = field(default_factory=list)
-    input_wait: list[float] = field(default_factory=list)
-    loss: list[float | None] = field(default_factory=list)
-    work: list[float] = field(default_factory=list)
-
-    def add(self, seconds: float, input_wait: float, loss: float | None, work: float = 1.0) -> None:
-        """Records one step."""
-        self.seconds.append(seconds)
-        self.input_wait.append(input_wait)
-        self.loss.append(loss)
-        self.work.append(work)
-
-    @property
-    def counted(self) -> np.ndarray:
-        """Times of the steps after warm-up, float64 [steps - warmup], in seconds."""
-        return np.array(self.seconds[self.warmup :])
-
-    @property
-    def median(self) -> float:
-        """Median time of the counted steps, in seconds; NaN when there are none."""
-        return float(np.median(self.counted)) if len(self.counted) else float("nan")
-
-    @property
-    def work_per_second(self) -> float:
-        """Median rate of the counted steps, in batches of the stated cost a second; or NaN."""
-        rates = self.work[self.warmup :] / self.counted
-        return float(np.median(rates)) if len(rates) else float("nan")
-
-    @property
-    def mean_with_input(self) -> float:
-        """Mean time of a counted step and the wait for its batch, in seconds; NaN without any."""
-        waits = self.input_wait[self.warmup :]
-        return float((self.counted + waits).mean()) if waits else float("nan")
-
-    def to_plain(self) -> dict[str, Any]:
-        """Returns the record and its statistics as plain data."""
-        statistics: dict[str, Any] = {"median": None, "quantiles": None, "spread": None}
-        if len(self.counted):
-            quantiles = np.quantile(self.counted, [0.05, 0.25, 0.5, 0.75, 0.95]).tolist()
-            statistics = {
-                "median": quantiles[2],
-                "quantiles": dict(zip(("5%", "25%", "50%", "75%", "95%"), quantiles, strict=True)),
-                "spread": (quantiles[3] - quantiles[1]) / quantiles[2] if quantiles[2] else None,
-            }
-        return {**dataclasses.asdict(self), **statistics}
 
 
 @dataclass

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from fathom import FathomError
-from fathom.results import Steps, read
+from fathom.results import read
+from fathom.steps import Steps
 
 
 def steps_of(times, warmup=0):
@@ -67,3 +68,20 @@ def test_every_field_of_a_result_is_documented(tmp_path):
         assert f"`{name}`" in page, name
     for name in [*document["sections"], *document["cost"], *document["memory"]]:
         assert f"`{name}`" in page, name
+
+
+def test_the_first_step_of_each_shape_of_batch_does_not_count():
+    steps = Steps(first=0, warmup=1)
+    for seconds, first_of_shape in [(9, True), (8, True), (1, False), (7, True), (3, False)]:
+        steps.add(float(seconds), 0.5, None, work=2.0, first_of_shape=first_of_shape)
+    assert steps.counted.tolist() == [1.0, 3.0]
+    assert steps.work_per_second == np.median([2 / 1, 2 / 3])
+    assert steps.mean_with_input == 2.5
+    assert steps.to_plain()["median"] == 2.0
+
+
+def test_where_every_step_is_the_first_of_its_shape_all_after_warm_up_count():
+    steps = Steps(first=0, warmup=1)
+    for seconds in (9.0, 8.0, 7.0):
+        steps.add(seconds, 0.0, None, first_of_shape=True)
+    assert steps.counted.tolist() == [8.0, 7.0]

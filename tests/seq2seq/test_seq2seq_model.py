@@ -246,6 +246,20 @@ def test_the_step_is_compiled_once_for_each_bucket():
     assert shapes == [[(8, s), (8, t), (8, t)] for s, t in (Bucket(8, 9), Bucket(16, 18))]
 
 
+def test_the_first_step_of_each_bucket_is_told_from_the_others():
+    model = model_of(buckets="4-5 8-9 16-18")
+    model.setup()
+    lengths = []
+
+    def runstep(step, batch):
+        lengths.append(batch[0].shape[1])
+        return step(*batch)
+
+    steps = model.run(runstep=runstep, n_steps=8, warmup=0).steps
+    assert steps.first_of_shape == [length not in lengths[:i] for i, length in enumerate(lengths)]
+    assert len(steps.counted) == 8 - len(set(lengths)) < 8
+
+
 def test_beam_search_is_one_option_away():
     said = []
     for size in (1, 3):

@@ -17,6 +17,7 @@ from fathom.characterize.analyses.runs import device_kind
 from fathom.characterize.analyses.table import Table
 from fathom.characterize.folder import Run
 from fathom.characterize.profiles import Profile
+from fathom.steps import counted_steps
 
 _SMALLEST_SHARE = 0.01  # op types below it on both sides are not compared
 
@@ -239,7 +240,8 @@ def _share_changes(first: Profile, second: Profile) -> list[ShareChange]:
 
 def _counted(run: Run) -> np.ndarray:
     steps = run.result["steps"]
-    return np.array(steps["seconds"][steps["warmup"] :])
+    first_of_shape = steps.get("first_of_shape", [False] * len(steps["seconds"]))
+    return np.array(steps["seconds"])[counted_steps(steps["warmup"], first_of_shape)]
 
 
 def _centre(medians: np.ndarray) -> np.floating:
