@@ -74,13 +74,15 @@ class Steps:
 
     def to_plain(self) -> dict[str, Any]:
         """Returns the record and its statistics as plain data."""
-        statistics: dict[str, Any] = {"median": None, "quantiles": None, "spread": None}
+        names = ("median", "quantiles", "spread", "work_per_second")
+        statistics: dict[str, Any] = dict.fromkeys(names)
         if len(self.counted):
             quantiles = np.quantile(self.counted, [0.05, 0.25, 0.5, 0.75, 0.95]).tolist()
             statistics = {
                 "median": quantiles[2],
                 "quantiles": dict(zip(("5%", "25%", "50%", "75%", "95%"), quantiles, strict=True)),
                 "spread": (quantiles[3] - quantiles[1]) / quantiles[2] if quantiles[2] else None,
+                "work_per_second": self.work_per_second,
             }
         return {**dataclasses.asdict(self), **statistics}
 

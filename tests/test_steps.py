@@ -38,6 +38,7 @@ def test_the_first_step_of_each_shape_of_batch_does_not_count():
     assert steps.work_per_second == np.median([2 / 1, 2 / 3])
     assert steps.mean_with_input == 2.5
     assert steps.to_plain()["median"] == 2.0
+    assert steps.to_plain()["work_per_second"] == steps.work_per_second
 
 
 def test_where_every_step_is_the_first_of_its_shape_all_after_warm_up_count():

@@ -20,6 +20,12 @@ def test_the_four_cases_are_normalised_to_training_on_the_cpu():
     assert modes.table().rows[3][:4] == ("autoenc", "infer", "gpu", None)
 
 
+def test_a_step_counts_by_its_work_where_batches_vary_in_length():
+    document = result(0.4)
+    document["steps"]["work_per_second"] = 5.0
+    assert analyses.modes([run(result=document)]).seconds[0, 0] == 0.2
+
+
 def test_without_training_on_the_cpu_nothing_can_be_normalised():
     modes = analyses.modes([run(mode="infer")])
     assert np.isnan(modes.normalised).all()

@@ -26,8 +26,8 @@ class Modes:
 
     Attributes:
         workloads: names.
-        seconds: median step time, float64 [workloads, 4] in the order of ``CASES``; NaN where it
-            was not measured.
+        seconds: median time of a step, of a batch of the stated cost where batches vary in length,
+            float64 [workloads, 4] in the order of ``CASES``; NaN where it was not measured.
         batch_sizes: examples a step of the same, int64 [workloads, 4]; 0 where not measured.
     """
 
@@ -93,7 +93,8 @@ def modes(runs: Iterable[Run]) -> Modes:
         for j, case in enumerate(CASES):
             if case in cases:
                 result = cases[case].result
-                seconds[i, j] = result["steps"]["median"]
+                steps = result["steps"]
+                seconds[i, j] = 1 / steps.get("work_per_second", 1 / steps["median"])
                 batch_sizes[i, j] = result["hyperparameters"]["batch_size"]
     return Modes(tuple(of_case), seconds, batch_sizes)
 
