@@ -7,13 +7,12 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from rich.console import Console
-from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
@@ -59,19 +58,14 @@ def _run(chosen: argparse.Namespace) -> None:
     runs = [(name, mode) for name in names for mode in ("train", "infer")]
     rows, profiles = [], []
     for number, (name, mode) in enumerate(runs, 1):
-        title = f"[{number}/{len(runs)}] {name} --{mode}:"
         started = time.perf_counter()
-        with screen.status(Text(title)) as status:
-
-            def tell(line: str, status: Status = status, title: str = title) -> None:
-                status.update(Text(f"{title} {line}"))
-
-            rows.append((name, mode, _run_one(name, mode, chosen, out, tell)))
-            if chosen.profile:
-                profiles.append((name, mode, _profile_one(name, mode, chosen, out, tell)))
+        rows.append((name, mode, _run_one(name, mode, chosen, out, screen)))
+        if chosen.profile:
+            profiles.append((name, mode, _profile_one(name, mode, chosen, out, screen)))
         failed = any(isinstance(done[-1][2], str) for done in (rows, profiles) if done)
         seconds = time.perf_counter() - started
-        screen.print(f"{title} {'failed' if failed else 'done'} in {seconds:.1f} s")
+        ended = f"{'failed' if failed else 'done'} in {seconds:.1f} s"
+        screen.print(f"[{number}/{len(runs)}] {name} --{mode}: {ended}")
     _print_table(rows, screen)
     if chosen.profile:
         _print_profiles(profiles, screen)
@@ -81,44 +75,47 @@ def _run(chosen: argparse.Namespace) -> None:
 
 
 def _run_one(
-    name: str, mode: str, chosen: argparse.Namespace, out: Path, tell: Callable[[str], None]
+    name: str, mode: str, chosen: argparse.Namespace, out: Path, screen: Console
 ) -> dict[str, Any] | str:
     """Runs one workload; returns its result document, or the last line that it printed."""
     document = out / f"{name}-{mode}.json"
     document.unlink(missing_ok=True)
     command = ["-m", f"fathom.{name}", f"--{mode}", f"--json={document}"]
-    failure = _execute(command, chosen, out / f"{name}-{mode}.log", tell)
+    failure = _execute(command, chosen, out / f"{name}-{mode}.log", screen)
     return failure or json.loads(document.read_text())
 
 
 def _profile_one(
-    name: str, mode: str, chosen: argparse.Namespace, out: Path, tell: Callable[[str], None]
+    name: str, mode: str, chosen: argparse.Namespace, out: Path, screen: Console
 ) -> "Profile | str":
     """Profiles one workload; returns its profile, or the last line that it printed."""
     from fathom.characterize import Profile
 
     folder = out / f"{name}-{mode}-profile"
     command = ["-m", "fathom", "profile", name, f"--{mode}", f"--out={folder}"]
-    failure = _execute(command, chosen, out / f"{name}-{mode}-profile.log", tell)
+    failure = _execute(command, chosen, out / f"{name}-{mode}-profile.log", screen)
     document = folder / "profile.json"
     return failure or Profile.from_plain(json.loads(document.read_text()), str(document))
 
 
 def _execute(
-    command: list[str], chosen: argparse.Namespace, log: Path, tell: Callable[[str], None]
+    command: list[str], chosen: argparse.Namespace, log: Path, screen: Console
 ) -> str | None:
-    """Runs Python on a command with the chosen options, and tells the last line of its log.
+    """Runs Python on a command with the chosen options; returns what went wrong, if it did.
 
-    Returns:
-        what went wrong, if something did.
+    Meanwhile a terminal shows the last line of the log.
     """
     command = [sys.executable, *command, f"--steps={chosen.steps}"]
     command += [f"--device={chosen.device}"] if chosen.device else []
     command += [f"--batch-size={chosen.batch_size}"] if chosen.batch_size else []
     streams = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
-    with log.open("w") as file, subprocess.Popen(command, stdout=file, **streams) as process:
+    with (
+        log.open("w") as file,
+        subprocess.Popen(command, stdout=file, **streams) as process,
+        screen.status(log.stem) as status,
+    ):
         while process.poll() is None:
-            tell(_last_line(log))
+            status.update(Text(f"{log.stem}: {_last_line(log)}"))
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_SECONDS_BETWEEN_GLANCES)
     if process.returncode == 0:
