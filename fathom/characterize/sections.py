@@ -154,12 +154,11 @@ def _spread(folder: Folder) -> Section:
 
 def _gpu(folder: Folder) -> Section:
     result = analyses.gpu_use(selection.training_profiles(folder, "gpu"))
-    if not result.workloads:
-        gaps = ("no profile was taken on a GPU",)
-        return Section("M-gpu", tables={"paper": analyses.published_gpu_table()}, gaps=gaps)
-    gaps = tuple(selection.gaps(folder, result.workloads, selection.is_gpu_profile))
+    gaps = ["no profile was taken on a GPU"]
+    if result.measured:
+        gaps = selection.gaps(folder, result.measured, selection.is_gpu_profile)
     figure = figures.gpu_use(result)
-    return Section("M-gpu", result.summary(), figure, result.table(), gaps=gaps)
+    return Section("M-gpu", result.summary(), figure, result.table(), gaps=tuple(gaps))
 
 
 def _layers(folder: Folder) -> Section:

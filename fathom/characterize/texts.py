@@ -101,7 +101,7 @@ TEXTS = {
         "GPU efficiency",
         "Time in kernels over time in calls to the driver and the runtime, and time in copies over "
         "time in kernels, from the device planes of training profiles on a GPU.",
-        "Minsky, Table 1, one P100: beside ours; speech was not measured.",
+        "Minsky, Table 1, one P100: beside ours, or alone without a GPU; speech is not in it.",
     ),
     "layers": Text(
         "Where in the model the time goes",

@@ -151,6 +151,7 @@ def test_spread_efficiency_gpu_layers_and_cost_are_legible():
     assert_legible(figures.spread(analyses.spread(repeats)))
     assert_legible(figures.efficiency(analyses.efficiency(cores)))
     assert_legible(figures.gpu_use(analyses.gpu_use(gpu)))
+    assert_legible(figures.gpu_use(analyses.gpu_use([])))
     assert_legible(figures.layers(analyses.layers([*profiles(), long_names()])))
     assert_legible(figures.efforts(analyses.efforts(modes, MACHINE)))
 

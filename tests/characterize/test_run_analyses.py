@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from synthetic_folder import MACHINE, op, profile, result, run
+from synthetic_folder import MACHINE, WORKLOADS, op, profile, result, run
 
 from fathom.characterize import GpuTime, analyses
 from fathom.characterize.analyses.table import Table, shown
@@ -114,8 +114,16 @@ def test_gpu_efficiency_is_kernels_over_api_calls_and_copies_over_kernels():
     use = analyses.gpu_use(
         [profile([op("Add", [1.0])], "vgg", gpu=gpu), profile([op("Add", [1.0])])]
     )
-    assert use.workloads == ("vgg",)
-    assert use.table().rows == (("vgg", 0.5, 0.25, 0.6278, pytest.approx(0.014992)),)
+    assert use.measured == ("vgg",)
+    assert ("vgg", 0.5, 0.25, 0.6278, pytest.approx(0.014992)) in use.table().rows
+
+
+def test_without_a_gpu_the_papers_efficiencies_stand_alone():
+    use = analyses.gpu_use([profile([op("Add", [1.0])])])
+    assert use.measured == ()
+    assert set(use.workloads) == set(WORKLOADS) - {"speech"}
+    assert np.isnan([use.kernels_over_api, use.memcpy_share]).all()
+    assert use.summary() == "Nothing was measured on a GPU: the figures are the paper's."
 
 
 def test_a_gpu_that_ran_no_kernel_has_no_efficiency():

@@ -15,7 +15,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         ],
         "comparison": ["Comparison", "Ratio", "ShareChange", "compare"],
         "cost": ["Efforts", "LayerWork", "Work", "efforts", "layer_work", "layer_work_table"],
-        "gpu": ["GpuUse", "gpu_use", "published_gpu_table"],
+        "gpu": ["GpuUse", "gpu_use"],
         "model": ["LayerTimes", "Layers", "layers"],
         "op_types": ["Breakdown", "Difference", "Differences", "breakdown", "differences"],
         "operations": [

@@ -7,7 +7,7 @@ import numpy as np
 
 from fathom.characterize import papers
 from fathom.characterize.analyses.table import Table
-from fathom.characterize.profiles import Profile
+from fathom.characterize.profiles import GpuTime, Profile
 
 
 @dataclass(frozen=True)
@@ -15,14 +15,18 @@ class GpuUse:
     """Table 1 of the Minsky paper: how well kernels use the GPU.
 
     Attributes:
-        workloads: names.
-        kernels_over_api: time in kernels over time in API calls, float64 [workloads].
-        memcpy_share: time in copies over time in kernels, from 0 to 1, float64 [workloads].
+        workloads: names of those that were measured here or in the paper.
+        kernels_over_api: time in kernels over time in API calls, float64 [workloads]; NaN where
+            nothing was measured, or no kernel ran.
+        memcpy_share: time in copies over time in kernels, from 0 to 1, float64 [workloads]; NaN
+            likewise.
+        measured: names of the workloads that ran on a GPU.
     """
 
     workloads: tuple[str, ...]
     kernels_over_api: np.ndarray
     memcpy_share: np.ndarray
+    measured: tuple[str, ...]
 
     def table(self) -> Table:
         """Returns one row a workload, ours and the paper's beside each other."""
@@ -38,6 +42,8 @@ class GpuUse:
 
     def summary(self) -> str:
         """Says in a sentence what this shows."""
+        if not self.measured:
+            return "Nothing was measured on a GPU: the figures are the paper's."
         if np.isnan(self.kernels_over_api).all():
             return "The GPU ran no kernels."
         best = int(np.nanargmax(self.kernels_over_api))
@@ -54,26 +60,17 @@ def gpu_use(profiles: Iterable[Profile]) -> GpuUse:
         profiles: those without a GPU are left out.
     """
     times = {profile.workload: profile.gpu for profile in profiles if profile.gpu}
+    there = {*times, *papers.gpu_efficiency()}
+    workloads = tuple(name for name in papers.breakdown().workloads if name in there)
+    nothing = GpuTime(kernel_seconds=0.0, api_seconds=0.0, memcpy_seconds=0.0)
+    in_order = [times.get(workload, nothing) for workload in workloads]
     return GpuUse(
-        workloads=tuple(times),
-        kernels_over_api=np.array(
-            [_ratio(t.kernel_seconds, t.api_seconds) for t in times.values()]
-        ),
-        memcpy_share=np.array([_ratio(t.memcpy_seconds, t.kernel_seconds) for t in times.values()]),
+        workloads=workloads,
+        kernels_over_api=np.array([_ratio(t.kernel_seconds, t.api_seconds) for t in in_order]),
+        memcpy_share=np.array([_ratio(t.memcpy_seconds, t.kernel_seconds) for t in in_order]),
+        measured=tuple(name for name in workloads if name in times),
     )
 
 
 def _ratio(part: float, whole: float) -> float:
     return part / whole if whole else np.nan
-
-
-def published_gpu_table() -> Table:
-    """Returns Table 1 of the Minsky paper."""
-    return Table.of(
-        {
-            "workload": workload,
-            "kernels / API calls": row.kernels_over_api,
-            "copies / kernels": row.memcpy_share,
-        }
-        for workload, row in papers.gpu_efficiency().items()
-    )

@@ -135,7 +135,7 @@ def spread(result: Spread) -> "Figure":
 
 
 def gpu_use(result: GpuUse) -> "Figure":
-    """Draws the two efficiencies of each workload beside the paper's."""
+    """Draws the two efficiencies of each workload beside the paper's, or the paper's alone."""
     published = papers.gpu_efficiency()
     theirs = [published.get(workload) for workload in result.workloads]
     columns = (
@@ -148,7 +148,8 @@ def gpu_use(result: GpuUse) -> "Figure":
         both = figure.subplots(1, 2, sharey=True)
         for axes, (title, ours, attribute) in zip(both, columns, strict=True):
             paper = [getattr(row, attribute) if row else np.nan for row in theirs]
-            axes.plot(ours, rows, "o", color=BLUE, label="measured")
+            if result.measured:
+                axes.plot(ours, rows, "o", color=BLUE, label="measured")
             axes.plot(
                 paper, rows, "D", color=BLACK, markerfacecolor="white", label="Minsky, Table 1"
             )
