@@ -16,7 +16,7 @@ from fathom.terminal import Parser, console, import_tensorflow, run_command
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs one of the commands, and exits."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    if arguments[:1] == ["run"] and len(arguments) > 1 and workloads.exists(arguments[1]):
+    if arguments[:1] == ["run"] and len(arguments) > 1 and arguments[1] in workloads.CLASSES:
         from fathom.cli import run_workload
 
         run_workload(arguments[1], arguments[2:])
@@ -32,7 +32,7 @@ def _parser() -> Parser:
     run = commands.add_parser(
         "run", help="run a workload: fathom run NAME is python -m fathom.NAME"
     )
-    run.add_argument("workload", choices=workloads.existing())
+    run.add_argument("workload", choices=workloads.CLASSES)
     data = commands.add_parser("data", help="list, fetch, synthesize, verify or convert data sets")
     actions = data.add_subparsers(required=True, metavar="action")
     _add_action(actions, "list", "show the data sets and where each would come from now", None)
@@ -69,9 +69,6 @@ def _list() -> None:
             title, justify="right" if title in ("parameters", "MACs/example") else "left"
         )
     for name in workloads.CLASSES:
-        if not workloads.exists(name):
-            table.add_row(name, "not in this version yet")
-            continue
         model = workloads.load(name, forward_only=True)("/cpu:0")
         model.build()
         cost = model.cost()

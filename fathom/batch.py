@@ -43,10 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _run(chosen: argparse.Namespace) -> None:
-    names = chosen.workloads.split(",") if chosen.workloads else workloads.existing()
+    names = chosen.workloads.split(",") if chosen.workloads else list(workloads.CLASSES)
     for name in names:
-        if name not in workloads.existing():
-            raise unknown_option("workload", name, workloads.existing())
+        if name not in workloads.CLASSES:
+            raise unknown_option("workload", name, workloads.CLASSES)
     if chosen.steps < 1:
         raise FathomError(f"--steps must be at least 1, not {chosen.steps}")
     out = chosen.out or Path("results") / datetime.now().strftime("%Y-%m-%d-%H%M%S")

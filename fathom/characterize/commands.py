@@ -40,7 +40,7 @@ def _command(commands: Any, name: str, module: str, text: str) -> argparse.Argum
 
 def _add_profile(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("workload", choices=workloads.existing())
+    add("workload", choices=workloads.CLASSES)
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--train", action="store_true", help="profile training, the default")
     mode.add_argument("--infer", action="store_true", help="profile the forward pass alone")

@@ -28,7 +28,7 @@ def check(chosen: argparse.Namespace) -> None:
     Raises:
         FathomError: an unknown workload, mode or device, or a number out of range.
     """
-    for kind, known in (("workload", workloads.existing()), ("mode", MODES)):
+    for kind, known in (("workload", workloads.CLASSES), ("mode", MODES)):
         for name in _names(getattr(chosen, f"{kind}s")):
             if name not in known:
                 raise unknown_option(kind, name, known)
@@ -49,7 +49,7 @@ def measure_machine(chosen: argparse.Namespace, out: Path, screen: Console) -> R
         FathomError: the folder is another machine's, or a device is not there.
     """
     screen.print("measuring the machine and preparing data")
-    names = _names(chosen.workloads) or workloads.existing()
+    names = _names(chosen.workloads) or list(workloads.CLASSES)
     first = _machine(1, chosen.precision, names)
     cores = first["environment"]["cores_available"]
     threads = _threads(chosen.threads) or powers_of_two(cores)

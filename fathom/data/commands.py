@@ -16,7 +16,7 @@ from fathom.options import unknown_option
 
 def datasets() -> dict[str, type[DataSet]]:
     """Returns the data sets of the workloads by name."""
-    classes = (workloads.load(name) for name in workloads.existing())
+    classes = (workloads.load(name) for name in workloads.CLASSES)
     return {model.dataset.name: model.dataset for model in classes}
 
 
