@@ -93,9 +93,7 @@ def profile_model(
 
     held = _HeldBatches(model)
     unprofiled = [_seconds(held.step) for _ in range(steps)]
-    # The profiler starts up in the first step that it sees: one more, left out.
-    trace = xplane.read(xplane.record(held.step, steps + 1, directory))
-    trace = dataclasses.replace(trace, steps=trace.steps[1:])
+    trace = xplane.read(xplane.record(held.step, steps, directory))
     attribution = Attribution(model.model(), model.network)
     gpu = trace.gpu_seconds
     profile = Profile(

@@ -70,8 +70,9 @@ class Trace:
     Attributes:
         ops: executions of ops on the host's threads and the GPUs' streams.
         steps: (start, end) of each marked step, in seconds since the first event of the trace.
-        gpu_seconds: time of GPU kernels (``kernel``), of copies by GPUs (``memcpy``) and of the
-            host's calls to the GPU's driver (``api``); None where no GPU was traced.
+        gpu_seconds: time in the marked steps of GPU kernels (``kernel``), of copies by GPUs
+            (``memcpy``) and of the host's calls to the GPU's driver (``api``); None where no GPU
+            was traced.
     """
 
     ops: tuple[OpEvent, ...]
@@ -102,10 +103,12 @@ class Trace:
 def record(step: Callable[[], object], n_steps: int, directory: Path) -> Path:
     """Traces some steps and marks each of them.
 
+    One more step comes before them, without a mark: the profiler starts up in it.
+
     Args:
         step: runs one step and waits for its end; already called once, so that no tracing or
             compilation is in the trace.
-        n_steps: how often it is called.
+        n_steps: how many are marked.
         directory: where the trace goes, as ``trace.xplane.pb``.
 
     Raises:
@@ -118,6 +121,7 @@ def record(step: Callable[[], object], n_steps: int, directory: Path) -> Path:
         except tf.errors.AlreadyExistsError as error:
             raise FathomError("TensorFlow's profiler is in use already: stop it first") from error
         try:
+            step()
             for number in range(n_steps):
                 with tf.profiler.experimental.Trace(_STEP_EVENT, step_num=number, _r=1):
                     step()
@@ -149,10 +153,13 @@ def read(path: Path) -> Trace:
     ]
     origin = min((_start(line, e) for _, line in lines for e in line.events), default=0)
     on_gpu = any(plane.name.startswith("/device:GPU") for plane, _ in lines)
+    steps = sorted(mark for plane, line in lines for mark in _step_marks(plane, line))
     return Trace(
         ops=tuple(op for plane, line in lines for op in _op_events(plane, line, origin)),
-        steps=tuple(sorted(s for plane, line in lines for s in _step_marks(plane, line, origin))),
-        gpu_seconds=_gpu_seconds(lines) if on_gpu else None,
+        steps=tuple(
+            ((start - origin) * _PICOSECOND, (end - origin) * _PICOSECOND) for start, end in steps
+        ),
+        gpu_seconds=_gpu_seconds(lines, steps) if on_gpu else None,
     )
 
 
@@ -253,18 +260,25 @@ def _compiled_function(plane: Any, events: list[Any], op: Any) -> str | None:
     return None
 
 
-def _step_marks(plane: Any, line: Any, origin: int) -> Iterator[tuple[float, float]]:
+def _step_marks(plane: Any, line: Any) -> Iterator[tuple[int, int]]:
+    """Yields the start and the end of each step, in picoseconds."""
     for event in line.events:
         if plane.event_metadata[event.metadata_id].name == _STEP_EVENT:
-            start = (_start(line, event) - origin) * _PICOSECOND
-            yield start, start + event.duration_ps * _PICOSECOND
+            start = _start(line, event)
+            yield start, start + event.duration_ps
 
 
-def _gpu_seconds(lines: Iterable[tuple[Any, Any]]) -> dict[str, float]:
-    """Adds up what GPUs and their driver did; a call inside another counts once."""
+def _gpu_seconds(
+    lines: Iterable[tuple[Any, Any]], steps: list[tuple[int, int]]
+) -> dict[str, float]:
+    """Adds up what GPUs and their driver began in the steps; a call inside another counts once."""
     seconds = {"kernel": 0.0, "memcpy": 0.0, "api": 0.0}
     for plane, line in lines:
-        named = [(plane.event_metadata[event.metadata_id].name, event) for event in line.events]
+        named = [
+            (plane.event_metadata[event.metadata_id].name, event)
+            for event in line.events
+            if any(start <= _start(line, event) < end for start, end in steps)
+        ]
         if plane.name.startswith("/device:GPU"):
             for name, event in named:
                 kind = "memcpy" if name.startswith("Memcpy") else "kernel"
