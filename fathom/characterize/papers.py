@@ -60,15 +60,6 @@ def breakdown() -> PublishedBreakdown:
 
 
 @functools.cache
-def op_classes() -> Mapping[str, tuple[str, tuple[str, ...]]]:
-    """Returns the classes of Figure 3 by letter: the class's name and its op types."""
-    _, *rows = _read("op_classes.csv")
-    return MappingProxyType(
-        {letter: (name, tuple(op_types.split(";"))) for letter, name, op_types in rows}
-    )
-
-
-@functools.cache
 def gpu_efficiency() -> Mapping[str, GpuEfficiency]:
     """Returns Table 1 of the Minsky paper by workload; speech is not in it."""
     _, *rows = _read("minsky_table1_gpu_efficiency.csv")

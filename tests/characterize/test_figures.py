@@ -3,7 +3,7 @@ from unittest import mock
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
-from synthetic_folder import MACHINE, WORKLOADS, op, paper_profile, profile, run, suite
+from synthetic_folder import MACHINE, WORKLOADS, op, paper_profile, profile, result, run, suite
 
 from fathom.characterize import GpuTime, analyses, figures
 
@@ -113,6 +113,24 @@ def test_figure_5_shows_what_was_measured_and_no_more():
     on_both = figures.modes(analyses.modes([*runs, run("vgg", device="/gpu:0")]))
     assert_legible(on_both)
     assert "training, GPU" in labels_of(on_both)
+
+
+def test_figure_5_has_room_for_a_gpu_that_is_slower_than_the_cpu():
+    runs = [run("memnet"), run("memnet", device="/gpu:0", result=result(3.0))]
+    (axes,) = figures.modes(analyses.modes(runs)).axes
+    left, right = axes.get_xlim()
+    assert [left < x < right for line in axes.lines for x in line.get_xdata()] == [True, True]
+
+
+def test_figure_6_keeps_the_look_of_a_number_of_threads_where_a_profile_is_missing():
+    threads = {"deepq": (1, 2, 4), "vgg": (1, 4)}
+    profiles = [paper_profile(name, n) for name, each in threads.items() for n in each]
+    deepq, vgg = figures.parallelism(analyses.parallelism(profiles)).axes
+    looks = {bars.get_label(): bars[0].get_hatch() for bars in deepq.containers}
+    assert {bars.get_label(): bars[0].get_hatch() for bars in vgg.containers} == {
+        "1 thread": looks["1 thread"],
+        "4 threads": looks["4 threads"],
+    }
 
 
 def test_figure_6_names_the_role_of_each_type():

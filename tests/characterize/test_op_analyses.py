@@ -43,6 +43,13 @@ def test_a_significant_but_tiny_change_is_no_drift():
     assert not result.series[0].drifts
 
 
+def test_five_steps_do_not_tell_of_a_drift():
+    result = analyses.stationarity([profile([op("Add", np.linspace(1, 3, 5))])])
+    assert result.series[0].drifts is None
+    assert result.summary().endswith("less than 6 steps do not tell of a drift: autoenc.")
+    assert analyses.stationarity([profile([op("Add", np.linspace(1, 3, 6))])]).series[0].drifts
+
+
 def test_one_step_alone_has_no_variation_and_no_drift():
     series = analyses.stationarity([profile([op("MatMul", [1.0])])]).series[0]
     assert np.isnan([series.variation, series.drift, series.p_value]).all()

@@ -22,11 +22,8 @@ def test_the_published_numbers_cannot_be_changed_by_accident():
         papers.breakdown().percent[0, 0] = 1
 
 
-def test_the_op_table_has_the_papers_columns_and_classes():
+def test_the_op_table_has_the_papers_columns():
     assert papers.breakdown().op_types == ops.PAPER_TYPES
-    for letter, (name, op_types) in papers.op_classes().items():
-        assert ops.CLASSES[letter] == name
-        assert {ops.op_class(op_type) for op_type in op_types} == {letter}
 
 
 def test_sections_of_the_minsky_paper_are_relative_to_the_cpu():

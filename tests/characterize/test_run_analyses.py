@@ -105,6 +105,15 @@ def test_op_times_are_compared_over_threads_with_the_layers_they_serve():
     assert "the share of Add goes from 14.3% to 25.0%" in parallel.summary()
 
 
+def test_a_type_that_emerges_with_more_threads_is_shown():
+    names = ["MatMul", "Add", "Mul", "Sub", "Sum", "Tile", "Pad"]
+    one = [op(name, [8.0]) for name in names] + [op("Transpose", [1.0])]
+    four = [op(name, [2.0]) for name in names] + [op("Transpose", [9.0])]
+    (scaling,) = analyses.parallelism([profile(one), profile(four, threads=4)]).workloads
+    assert scaling.op_types[-1] == "Transpose"
+    np.testing.assert_array_equal(scaling.seconds[-1], [1, 9])
+
+
 def test_one_number_of_threads_shows_no_scaling():
     assert analyses.parallelism([profile([op("Add", [1.0])])]).workloads == ()
 

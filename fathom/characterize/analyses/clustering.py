@@ -122,14 +122,10 @@ def similarity(profiles: Iterable[Profile]) -> Similarity:
     return _similarity({profile.workload: shares(profile) for profile in profiles})
 
 
-def published_similarity(workloads: Iterable[str] | None = None) -> Similarity:
-    """Clusters the rows of the Fathom paper's Figure 3, all or some of them.
-
-    Raises:
-        KeyError: the paper has no such workload.
-    """
+def published_similarity() -> Similarity:
+    """Clusters the rows of the Fathom paper's Figure 3."""
     table = papers.breakdown()
-    return _similarity({name: table.row(name) for name in workloads or table.workloads})
+    return _similarity({name: table.row(name) for name in table.workloads})
 
 
 def _similarity(profiles: Mapping[str, Mapping[str, float]]) -> Similarity:

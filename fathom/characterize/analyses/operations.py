@@ -12,6 +12,7 @@ from fathom.characterize.profiles import Profile
 
 DRIFT_LEVEL = 0.01  # significance below which a drift is taken for one
 DRIFT_SIZE = 0.05  # change over the profiled steps above which a drift matters
+_FEWEST_FOR_DRIFT = 6  # steps: five in perfect order have p = 2 / 5! = 0.017
 
 
 def seconds_by_type(profile: Profile) -> dict[str, np.ndarray]:
@@ -75,8 +76,10 @@ class OpSeries:
         return float(scipy.stats.kendalltau(np.arange(len(self.seconds)), self.seconds).pvalue)
 
     @property
-    def drifts(self) -> bool:
-        """Whether the time changes over the run, significantly and by more than 5 %."""
+    def drifts(self) -> bool | None:
+        """Whether the time changes, significantly and by more than 5 %; None: too few steps."""
+        if len(self.seconds) < _FEWEST_FOR_DRIFT:
+            return None
         return self.p_value < DRIFT_LEVEL and abs(self.drift) > DRIFT_SIZE
 
 
@@ -117,16 +120,23 @@ class Stationarity:
 
     def summary(self) -> str:
         """Says in a sentence what this shows."""
-        drifting = [f"{s.workload}'s {s.op_type}" for s in self.series if s.drifts]
         variation = np.median([series.variation for series in self.series])
         return (
             f"Half of the {len(self.series)} heaviest op types have a coefficient of variation "
-            f"of {variation:.1%} or less from step to step; "
-            + (f"{', '.join(drifting)} drift" if len(drifting) > 1 else "")
-            + (f"{drifting[0]} drifts" if len(drifting) == 1 else "")
-            + ("none drifts" if not drifting else "")
-            + f" over the profiled steps (by more than {DRIFT_SIZE:.0%}, p < {DRIFT_LEVEL})."
+            f"of {variation:.1%} or less from step to step; {self._drifts()}."
         )
+
+    def _drifts(self) -> str:
+        drifting = [f"{s.workload}'s {s.op_type}" for s in self.series if s.drifts]
+        untold = sorted({s.workload for s in self.series if s.drifts is None})
+        verb = "drift" if len(drifting) > 1 else "drifts"
+        said = (
+            f"{', '.join(drifting) or 'none'} {verb} over the profiled steps (by more than "
+            f"{DRIFT_SIZE:.0%}, p < {DRIFT_LEVEL})"
+        )
+        few = f"less than {_FEWEST_FOR_DRIFT} steps do not tell of a drift: {', '.join(untold)}"
+        known = len(untold) < len({s.workload for s in self.series})
+        return "; ".join([said] * known + [few] * bool(untold))
 
 
 def stationarity(profiles: Iterable[Profile], heaviest: int = 5) -> Stationarity:

@@ -1,5 +1,6 @@
 """More threads and cores: the Fathom paper's Figure 6, the Minsky paper's Figure 2."""
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -22,7 +23,8 @@ class ThreadScaling:
     Attributes:
         workload: the workload's name.
         threads: ascending.
-        op_types: the heaviest first, by their time on the fewest threads.
+        op_types: those with the largest share of the time on any number of threads, the heaviest
+            on the fewest threads first; so that a type is there which emerges with more of them.
         roles: what each type does in the model: the layers that take most of its time.
         seconds: mean time a step, float64 [op types, threads].
         step_seconds: mean time of all ops in a step, float64 [threads].
@@ -108,21 +110,30 @@ def _thread_scaling(profiles: Sequence[Profile]) -> ThreadScaling:
         {op_type: each.mean() for op_type, each in seconds_by_type(profile).items()}
         for profile in profiles
     ]
-    op_types = list(by_type[0])[:_HEAVIEST]
+    step_seconds = np.array([sum(each.values()) for each in by_type])
+    largest_share = {
+        op_type: max(
+            each.get(op_type, 0.0) / total
+            for each, total in zip(by_type, step_seconds, strict=True)
+        )
+        for op_type in {op_type for each in by_type for op_type in each}
+    }
+    shown = sorted(largest_share, key=lambda name: (-largest_share[name], name))[:_HEAVIEST]
+    op_types = sorted(shown, key=lambda name: (-by_type[0].get(name, 0.0), name))
     return ThreadScaling(
         workload=profiles[0].workload,
         threads=tuple(profile.threads for profile in profiles),
         op_types=tuple(op_types),
-        roles=tuple(_role(profiles[0], op_type) for op_type in op_types),
+        roles=tuple(_role(profiles, op_type) for op_type in op_types),
         seconds=np.array([[each.get(op_type, 0.0) for each in by_type] for op_type in op_types]),
-        step_seconds=np.array([sum(each.values()) for each in by_type]),
+        step_seconds=step_seconds,
     )
 
 
-def _role(profile: Profile, op_type: str) -> str:
+def _role(profiles: Iterable[Profile], op_type: str) -> str:
     """Returns the layers that take most of a type's time, the heaviest first."""
     seconds: dict[str, float] = {}
-    for op in profile.ops:
+    for op in itertools.chain.from_iterable(profile.ops for profile in profiles):
         if ops.paper_type(op.type) == op_type:
             seconds[op.layer] = seconds.get(op.layer, 0.0) + float(op.seconds.sum())
     heaviest = sorted(seconds, key=lambda layer: (-seconds[layer], layer))

@@ -59,7 +59,7 @@ def layers(result: Layers) -> "Figure":
             panel.set_xlim(0, 1.05 * left.max())
             panel.grid(axis="x")
         figure.supxlabel("time a step (ms)", fontsize=9)
-        legend_above(figure, axes[0], columns=len(PHASES))
+        legend_above(figure, columns=len(PHASES))
     return figure
 
 
@@ -87,5 +87,5 @@ def efforts(result: Efforts) -> "Figure":
         axes.set_ylim(len(workloads) - 0.5, -0.5)
         axes.set_xlim(0, max(1.15, 1.1 * axes.get_xlim()[1]))
         axes.set_xlabel("achieved FLOP/s over those of a large matrix product")
-        legend_above(figure, axes, columns=2)
+        legend_above(figure, columns=2)
     return figure

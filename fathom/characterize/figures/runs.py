@@ -48,8 +48,8 @@ def modes(result: Modes) -> "Figure":
                 label=f"{'training' if mode == 'train' else 'inference'}, {device.upper()}",
             )
         axes.set_xscale("log")
-        least = np.nanmin(result.normalised) if np.isfinite(result.normalised).any() else 1
-        axes.set_xlim(min(0.1, 0.8 * least), 1.5)
+        drawn = result.normalised[np.isfinite(result.normalised)]
+        axes.set_xlim(0.8 * min([0.125, *drawn]), 1.2 * max([1.25, *drawn]))
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter("{x:g}")
         axes.xaxis.set_minor_locator(NullLocator())
@@ -57,7 +57,7 @@ def modes(result: Modes) -> "Figure":
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.set_xlabel("step time over that of training on the CPU")
         axes.grid(axis="both")
-        legend_above(figure, axes, columns=4)
+        legend_above(figure, columns=4)
     return figure
 
 
@@ -99,7 +99,7 @@ def sections(result: SectionTimes) -> "Figure":
         axes.set_yticks(range(len(bars)), [label for label, _ in bars])
         axes.invert_yaxis()
         axes.set_xlabel("time over the CPU's wall time")
-        legend_above(figure, axes, columns=5)
+        legend_above(figure, columns=5)
     return figure
 
 
@@ -158,5 +158,5 @@ def gpu_use(result: GpuUse) -> "Figure":
             axes.grid()
         both[0].set_yticks(rows, result.workloads)
         both[0].set_ylim(len(rows) - 0.5, -0.5)
-        legend_above(figure, both[0], columns=2)
+        legend_above(figure, columns=2)
     return figure

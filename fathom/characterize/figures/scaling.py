@@ -24,8 +24,8 @@ def parallelism(result: Parallelism) -> "Figure":
     """Draws the absolute time of each op type by threads, with the layers that it serves."""
     import matplotlib
 
-    most = max((each.threads for each in result.workloads), key=len)
-    colours = matplotlib.colormaps["cividis"](np.linspace(0.1, 0.9, len(most)))
+    numbers = sorted({threads for each in result.workloads for threads in each.threads})
+    colours = matplotlib.colormaps["cividis"](np.linspace(0.1, 0.9, len(numbers)))
     names = [each.workload for each in result.workloads]
     with style():
         figure, axes = panels(names, columns=2, width=4.8, height=3)
@@ -33,13 +33,14 @@ def parallelism(result: Parallelism) -> "Figure":
             height = 0.8 / len(each.threads)
             rows = np.arange(len(each.op_types))
             for j, threads in enumerate(each.threads):
+                look = numbers.index(threads)
                 panel.barh(
                     rows + (j - (len(each.threads) - 1) / 2) * height,
                     1e3 * each.seconds[:, j],
                     height=height,
-                    color=colours[j],
+                    color=colours[look],
                     edgecolor="white",
-                    hatch=HATCHES[j % len(HATCHES)],
+                    hatch=HATCHES[look % len(HATCHES)],
                     label=f"{threads} thread{'s' if threads > 1 else ''}",
                 )
             labels = [
@@ -50,8 +51,7 @@ def parallelism(result: Parallelism) -> "Figure":
             panel.invert_yaxis()
             panel.grid(axis="x")
         figure.supxlabel("time a step (ms)", fontsize=9)
-        fullest = max(range(len(names)), key=lambda i: len(result.workloads[i].threads))
-        legend_above(figure, axes[fullest], columns=8)
+        legend_above(figure, columns=8)
     return figure
 
 

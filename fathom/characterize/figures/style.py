@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fathom.characterize import papers
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    from matplotlib.artist import Artist
     from matplotlib.figure import Figure
 
 # Okabe and Ito's palette; its yellow, too light for a line on white, gave way to a grey.
@@ -67,10 +67,15 @@ def look_of(workload: str) -> dict[str, str]:
     return {"color": PALETTE[i], "marker": MARKERS[i]}
 
 
-def legend_above(figure: "Figure", axes: "Axes", columns: int) -> None:
-    """Puts the legend of some axes over the whole figure."""
-    handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=columns)
+def legend_above(figure: "Figure", columns: int) -> None:
+    """Puts one legend over the whole figure, of what its axes label, each label once."""
+    labelled: dict[str, Artist] = {}
+    for each in figure.axes:
+        for handle, label in zip(*each.get_legend_handles_labels(), strict=True):
+            labelled.setdefault(label, handle)
+    figure.legend(
+        list(labelled.values()), list(labelled), loc="outside upper center", ncols=columns
+    )
 
 
 def shortened(text: str, length: int) -> str:
