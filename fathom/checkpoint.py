@@ -20,7 +20,8 @@ class Checkpoints:
     Args:
         directory: where they are kept; made when it is not there.
         workload: name of the workload, which a checkpoint of another is refused by.
-        hyperparameters: kept beside the checkpoints, to say what differs on resuming.
+        settings: what the training was told, kept beside the checkpoints, to say what differs on
+            resuming.
         variables: what is saved, by name.
 
     Raises:
@@ -31,14 +32,15 @@ class Checkpoints:
         self,
         directory: Path,
         workload: str,
-        hyperparameters: dict[str, Any],
+        settings: dict[str, Any],
         variables: dict[str, tf.Variable],
     ) -> None:
         self._directory = directory
-        self._description = {"workload": workload, "hyperparameters": hyperparameters}
+        self._description = {"workload": workload, "settings": settings}
         self._variables = variables
         try:
             directory.mkdir(parents=True, exist_ok=True)
+            self._find_newest()
         except OSError as error:
             raise FathomError(f"cannot make {directory}: {error.strerror}") from error
         self._manager = tf.train.CheckpointManager(
@@ -74,11 +76,11 @@ class Checkpoints:
                 f"cannot write a checkpoint in {self._directory}: {cause(error)}{kept}"
             ) from error
 
-    def restore(self) -> list[str]:
+    def restore(self) -> dict[str, tuple[Any, Any]]:
         """Restores the newest checkpoint.
 
         Returns:
-            what differs between the checkpoint's hyperparameters and these, a line each.
+            the settings that have changed since it was written, by name: before and now.
 
         Raises:
             FathomError: there is none, it is damaged, or of another workload or shape.
@@ -91,14 +93,15 @@ class Checkpoints:
                 f"{self._directory} holds checkpoints of {saved.get('workload')}, not of "
                 f"{self._description['workload']}; use another --checkpoint-dir"
             )
-        self._check_shapes()
+        before, now = saved.get("settings", {}), self._description["settings"]
+        changes = {k: (before[k], now[k]) for k in now if k in before and before[k] != now[k]}
+        self._check_shapes(", ".join(described(changes)))
         try:
             status = self._manager.checkpoint.restore(self.latest)
             status.assert_existing_objects_matched().expect_partial()
-        except (tf.errors.OpError, ValueError, AssertionError) as error:
-            raise FathomError(f"checkpoint {self.latest} is damaged: {cause(error)}") from error
-        before, now = saved.get("hyperparameters", {}), self._description["hyperparameters"]
-        return [f"{k} {before[k]} -> {now[k]}" for k in now if k in before and before[k] != now[k]]
+        except (tf.errors.OpError, ValueError, AssertionError, IndexError) as error:
+            raise self._damaged(error) from error
+        return changes
 
     def refuse_other_training(self) -> None:
         """Raises FathomError where the folder already holds checkpoints, so that none is lost."""
@@ -108,28 +111,64 @@ class Checkpoints:
                 "another --checkpoint-dir"
             )
 
+    def _find_newest(self) -> None:
+        """Has the file ``checkpoint`` name the newest, where it is lost, damaged or out of date."""
+        kept = self._kept()
+        try:
+            state = tf.train.get_checkpoint_state(str(self._directory))
+            known = state is not None and Path(state.model_checkpoint_path).name in kept
+        except ValueError:
+            known = False
+        if known:
+            return
+        (self._directory / "checkpoint").unlink(missing_ok=True)
+        if kept:
+            tf.compat.v1.train.update_checkpoint_state(str(self._directory), kept[-1], kept)
+
+    def _kept(self) -> list[str]:
+        """Returns the names of the checkpoints in the folder, the newest last."""
+        names = [path.stem for path in self._directory.glob("ckpt-*.index")]
+        steps = sorted(int(name[5:]) for name in names if name[5:].isdecimal())
+        return [f"ckpt-{step}" for step in steps]
+
+    def _damaged(self, error: Exception) -> FathomError:
+        older = self._kept()[:-1]
+        advice = f"; delete {Path(self.latest).name}.* to go on from {older[-1]}" if older else ""
+        return FathomError(f"checkpoint {self.latest} is damaged: {cause(error)}{advice}")
+
     def _read_description(self) -> dict[str, Any]:
         try:
-            return json.loads((self._directory / _DESCRIPTION).read_text())
-        except (OSError, ValueError) as error:
+            description = json.loads((self._directory / _DESCRIPTION).read_text())
+            if not isinstance(description.get("settings", {}), dict):
+                raise ValueError("it has no settings")
+            return description
+        except (OSError, ValueError, AttributeError) as error:
             raise FathomError(
                 f"{self._directory / _DESCRIPTION} cannot be read: {error}; are these "
                 "Fathom's checkpoints?"
             ) from error
 
-    def _check_shapes(self) -> None:
+    def _check_shapes(self, changed: str) -> None:
         """Raises FathomError where the checkpoint holds other variables than the network."""
+        why = f"; changed since then: {changed}" if changed else ""
         try:
             reader = tf.train.load_checkpoint(self.latest)
         except (tf.errors.OpError, ValueError, RuntimeError) as error:
-            raise FathomError(f"checkpoint {self.latest} is damaged: {cause(error)}") from error
+            raise self._damaged(error) from error
         shapes = reader.get_variable_to_shape_map()
         for name, variable in self._variables.items():
             key = f"variables/{name.replace('/', '.S')}/.ATTRIBUTES/VARIABLE_VALUE"
             if key not in shapes:
-                raise FathomError(f"checkpoint {self.latest} has no {name}: it is of another shape")
+                raise FathomError(
+                    f"checkpoint {self.latest} has no {name}: it is of another network{why}"
+                )
             if list(variable.shape) != shapes[key]:
                 raise FathomError(
                     f"checkpoint {self.latest} has {name} of shape {shapes[key]}, the network "
-                    f"{list(variable.shape)}: use the hyperparameters that it was trained with"
+                    f"{list(variable.shape)}: use the settings that it was trained with{why}"
                 )
+
+
+def described(changes: dict[str, tuple[Any, Any]]) -> list[str]:
+    """Returns each changed setting in words."""
+    return [f"{name} {before} -> {now}" for name, (before, now) in changes.items()]

@@ -143,6 +143,14 @@ class Workload(abc.ABC):
     def restore_state(self) -> None:
         """Called after a checkpoint was restored: takes up the variables of ``state``."""
 
+    def change_learning_rate(self, before: float, now: float) -> None:
+        """Called where a resumed training is told another learning rate than it had.
+
+        The optimizer's changes in proportion: it stays lowered as far as a schedule had lowered it.
+        """
+        rate = self.optimizer.learning_rate
+        rate.assign(rate * (now / before) if before else now)
+
     def end_step(self, number: int) -> None:
         """Called after each training step, counted from 0."""
 

@@ -14,7 +14,7 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ import numpy as np
 import tensorflow as tf
 
 from fathom import cost, options, results
-from fathom.checkpoint import Checkpoints
+from fathom.checkpoint import Checkpoints, described
 from fathom.compiled import Span, Step, compile_step
 from fathom.data import DataSource, locate
 from fathom.device import computing_in, keep_freed_memory, select_device, set_threads
@@ -283,12 +283,23 @@ class NeuralNetworkModel(Workload):
         Raises:
             FathomError: there is no test data, or it cannot be read.
         """
+        return self.metrics_of(self.evaluation_batches())
+
+    def metrics_of(self, batches: Iterable[Batch]) -> dict[str, float]:
+        """Returns the metrics of some batches: means over their examples.
+
+        Args:
+            batches: of (inputs..., labels...), as those of ``evaluation_batches``.
+
+        Raises:
+            FathomError: there are none, or they cannot be read.
+        """
         self._compiled_step()
         trained_noise = int(self._noise_step)
         self._noise_step.assign(2**40)  # no training step's noise is met again
         sums: dict[str, float] = {}
         examples = 0
-        for batch in self.evaluation_batches():
+        for batch in batches:
             with tf.device(self.device):
                 metrics = {name: value.numpy() for name, value in self._evaluate(*batch).items()}
             examples += len(next(iter(metrics.values())))
@@ -433,13 +444,17 @@ class NeuralNetworkModel(Workload):
 
     def _open_checkpoints(self, directory: Path, resume: bool) -> None:
         """Opens the folder; a resumed training and a forward-only model take the newest state."""
-        plain = dataclasses.asdict(self.hyperparameters)
-        checkpoints = Checkpoints(directory, self.name, plain, self._saved_variables())
+        settings = dataclasses.asdict(self.hyperparameters)
+        settings |= {"seed": self.execution.seed, "precision": self.execution.precision}
+        settings |= {"data": str(self.source.directory)}
+        checkpoints = Checkpoints(directory, self.name, settings, self._saved_variables())
         if self.forward_only or resume:
             changes = checkpoints.restore()
             self.restore_state()
             self.notes.append(f"restored {checkpoints.latest}, after step {self.steps_done:,}")
-            self.notes += [f"changed since then: {change}" for change in changes]
+            self.notes += [f"changed since then: {change}" for change in described(changes)]
+            if "learning_rate" in changes and not self.forward_only:
+                self.change_learning_rate(*changes["learning_rate"])
         else:
             checkpoints.refuse_other_training()
         self._checkpoints = None if self.forward_only else checkpoints

@@ -131,6 +131,20 @@ def test_training_resumed_from_a_checkpoint_repeats_the_uninterrupted_losses(wor
 
 
 @every_workload
+def test_a_resumed_training_takes_up_another_learning_rate(workload, tmp_path):
+    model = workload.model()
+    model.setup({"checkpoint_dir": str(tmp_path)})
+    model.run(n_steps=1)
+    rate = float(model.optimizer.learning_rate)
+    told = model.hyperparameters.learning_rate
+    resumed = workload.model(learning_rate=told / 4, seed=model.execution.seed + 1)
+    resumed.setup({"checkpoint_dir": str(tmp_path), "resume": True})
+    assert float(resumed.optimizer.learning_rate) == pytest.approx(rate / 4)
+    assert f"changed since then: learning_rate {told} -> {told / 4}" in resumed.notes
+    assert any(note.startswith("changed since then: seed") for note in resumed.notes)
+
+
+@every_workload
 def test_a_run_killed_at_any_moment_resumes_with_the_same_losses(workload, tmp_path):
     checkpoints, result = tmp_path / "checkpoints", tmp_path / "result.json"
     arguments = [f"fathom.{workload.name}", *workload.arguments(), "--device=cpu"]
