@@ -9,6 +9,7 @@ from fathom.characterize import selection
 from fathom.characterize.analyses import Comparison, Table, compare
 from fathom.characterize.analyses.table import shown
 from fathom.characterize.folder import Folder
+from fathom.characterize.profiles import Profile
 from fathom.errors import FathomError
 
 
@@ -29,6 +30,11 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
             "characterize with --repeats has it."
         )
     _show(comparison.shares_table(), "op types' shares of the time in ops, training", screen)
+    if comparison.shares:
+        screen.print(
+            "Each share comes from one profile a side, taken in one process: the noise from run to "
+            "run is not in its interval."
+        )
     for sentence in comparison.refused:
         screen.print(f"not compared: {sentence}")
     if not (comparison.ratios or comparison.shares):
@@ -49,7 +55,19 @@ def _comparable(folder: Folder) -> tuple[list, list]:
         for purpose in ("modes", "repeats")
         for run in selection.timing_runs(folder, purpose)
     }
-    return list(runs.values()), selection.training_profiles(folder)
+    return list(runs.values()), _profiles(folder)
+
+
+def _profiles(folder: Folder) -> list[Profile]:
+    """Returns one profile a workload, also where its ops took no time: it is refused by name."""
+    profiles = selection.training_profiles(folder)
+    known = {profile.workload for profile in profiles}
+    empty = {
+        run.workload: run.profile
+        for run in folder.runs
+        if run.profile and selection.is_profile(run) and run.workload not in known
+    }
+    return [*profiles, *empty.values()]
 
 
 def _environments(first: Folder, second: Folder) -> Table:

@@ -14,7 +14,7 @@ from fathom.errors import FathomError
 def steps_of(seconds, **changes):
     """A run whose counted steps take these times, after one that is not counted."""
     document = result(**changes)
-    document["steps"] |= {"warmup": 1, "seconds": [9.0, *seconds]}
+    document["steps"] = synthetic_folder.steps([9.0, *seconds])
     return run(result=document)
 
 
@@ -42,7 +42,7 @@ def test_a_ratio_far_from_1_is_larger_than_the_noise():
     assert ratio.ratio == pytest.approx(0.5, rel=0.02)
     assert ratio.low < ratio.ratio < ratio.high < 0.52
     assert ratio.verdict == "faster"
-    assert ratio.basis == "30 and 30 steps of one run"
+    assert ratio.basis == "30 and 30 calls of one run"
 
 
 def test_the_same_measurement_is_within_the_noise():
@@ -84,6 +84,27 @@ def test_with_few_steps_the_noise_is_unknown():
     assert ratio.verdict == "unknown: too few steps"
 
 
+def test_steps_that_run_in_one_call_are_one_measurement():
+    calls = around(0.1, 0.1, 6), around(0.1, 0.1, 8, seed=1)
+    (ratio,) = compared(*([steps_of(np.repeat(seconds, 20))] for seconds in calls)).ratios
+    (of_calls,) = compared(*([steps_of(seconds)] for seconds in calls)).ratios
+    assert (ratio.low, ratio.high) == (of_calls.low, of_calls.high)
+    assert ratio.basis == "6 and 8 calls of one run"
+
+
+@pytest.mark.parametrize("steps", [7, 15, 50])
+def test_a_ratio_lies_in_its_interval(steps):
+    generator = np.random.default_rng(steps)
+    for _ in range(100):
+        (ratio,) = compared(*([steps_of(generator.exponential(size=steps))] for _ in "AB")).ratios
+        assert ratio.low <= ratio.ratio <= ratio.high
+
+
+def test_where_a_side_has_one_run_the_first_of_the_other_side_is_compared_with_it():
+    one, others = steps_of(around(1.0)), [steps_of(around(seconds)) for seconds in (1.2, 5.0)]
+    assert compared([one], others) == compared([one], others[:1])
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_interval_from_steps_has_the_true_ratio(seed):
     first, second = around(1.0, 0.1, 200, seed), around(1.3, 0.1, 200, seed + 100)
@@ -100,6 +121,28 @@ def test_different_batch_sizes_are_not_compared():
 def test_what_only_one_folder_has_is_named():
     comparison = compared([run("vgg")], [run("vgg", mode="infer")])
     assert comparison.refused == ("vgg train cpu: only in A", "vgg infer cpu: only in B")
+
+
+def test_a_workload_that_only_one_folder_profiled_is_named():
+    profiles = [profile([op("Add", [1.0] * 5)], name) for name in ("vgg", "speech")]
+    comparison = analyses.compare(([], profiles[:1]), ([], profiles[1:]))
+    assert comparison.shares == ()
+    assert comparison.refused == ("vgg profile: only in A", "speech profile: only in B")
+
+
+def test_a_workload_whose_ops_took_no_time_is_named():
+    some, none = profile([op("Add", [1.0] * 5)]), profile([op("Add", [0.0] * 5)])
+    for first, second, where in ((some, none, "B"), (none, some, "A"), (none, none, "A and B")):
+        comparison = analyses.compare(([], [first]), ([], [second]))
+        assert comparison.shares == ()
+        assert comparison.refused == (f"autoenc profile: ops took no time in {where}",)
+
+
+def test_with_few_steps_a_changes_noise_is_unknown():
+    few, enough = (profile([op("Add", [1.0] * steps)]) for steps in (4, 5))
+    (change,) = analyses.compare(([], [few]), ([], [enough])).shares
+    assert np.isnan([change.low, change.high]).all()
+    assert change.verdict == "unknown: too few steps"
 
 
 def test_a_share_that_moved_is_told_from_noise():
@@ -133,6 +176,15 @@ def test_the_command_shows_ratios_shares_and_what_differs_of_the_machines(tmp_pa
     assert "3.13" in shown
     assert shown.count("within the noise") == 2
     assert "the noise from run to run is not in the interval" in shown
+    assert "Each share comes from one profile a side, taken in one process" in shown
+
+
+def test_the_command_names_a_workload_whose_ops_took_no_time(tmp_path, capsys):
+    runs = [[run(), run(profile=profile([op("Add", [time] * 5)]))] for time in (1.0, 0.0)]
+    command(tmp_path, *runs)
+    shown = capsys.readouterr().out
+    assert "not compared: autoenc profile: ops took no time in B" in shown
+    assert "Each share comes from" not in shown
 
 
 def test_two_folders_without_like_runs_are_refused(tmp_path, capsys):
@@ -144,4 +196,4 @@ def test_two_folders_without_like_runs_are_refused(tmp_path, capsys):
 def test_warm_up_runs_are_not_compared(tmp_path, capsys):
     warmup = run(purpose=("warmup",), repeat=-1)
     command(tmp_path, [run(), warmup], [run(), run(purpose=("repeats",), repeat=1)])
-    assert "9 and 9 steps of one run" in capsys.readouterr().out
+    assert "9 and 9 calls of one run" in capsys.readouterr().out

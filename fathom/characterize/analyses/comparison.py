@@ -6,13 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.stats
 
+from fathom.characterize.analyses.intervals import CONFIDENCE, difference, jackknife, shift
 from fathom.characterize.analyses.operations import seconds_by_type
-from fathom.characterize.analyses.resampling import (
-    CONFIDENCE,
-    FEWEST_STEPS,
-    interval,
-    resampled_steps,
-)
 from fathom.characterize.analyses.runs import device_kind
 from fathom.characterize.analyses.table import Table
 from fathom.characterize.folder import Run
@@ -28,9 +23,10 @@ class Ratio:
 
     Attributes:
         workload, mode, device: what ran; the device is ``cpu`` or ``gpu``.
-        first, second: median step times in seconds.
-        low, high: 95 % confidence interval of the ratio; NaN with too few steps.
-        basis: what the interval is made from.
+        first, second: median step times in seconds; of several runs, their geometric mean.
+        low, high: 95 % confidence interval of the ratio, which lies in it; NaN with too few steps.
+        basis: what the interval is made from: several runs a side, or the calls of one. Steps that
+            run in one call are measured together.
     """
 
     workload: str
@@ -89,7 +85,7 @@ class Comparison:
     Attributes:
         ratios: of step times.
         shares: of op types in profiles.
-        refused: a sentence for each workload and mode whose runs are unlike.
+        refused: a sentence for each workload and mode whose runs or profiles are not compared.
     """
 
     ratios: tuple[Ratio, ...]
@@ -153,20 +149,35 @@ def compare(
     for case in [*of_a, *of_b]:
         if (case in of_a) != (case in of_b):
             refused.append(f"{' '.join(case)}: only in {'A' if case in of_a else 'B'}")
-    shares = []
-    by_workload = {profile.workload: profile for profile in profiles_b}
-    for profile in profiles_a:
-        other = by_workload.get(profile.workload)
-        if other is None or not (profile.op_seconds and other.op_seconds):
-            continue
-        if (profile.batch_size, profile.threads) != (other.batch_size, other.threads):
-            refused.append(
-                f"{profile.workload} profile: batch {profile.batch_size} on {profile.threads} "
-                f"threads against batch {other.batch_size} on {other.threads}"
-            )
+    shares, refused_profiles = _compare_profiles(profiles_a, profiles_b)
+    return Comparison(tuple(ratios), tuple(shares), (*refused, *refused_profiles))
+
+
+def _compare_profiles(
+    first: Iterable[Profile], second: Iterable[Profile]
+) -> tuple[list[ShareChange], list[str]]:
+    of_a, of_b = ({profile.workload: profile for profile in side} for side in (first, second))
+    changes, refused = [], []
+    for workload in dict.fromkeys([*of_a, *of_b]):
+        unlike = _unlike_profiles(of_a.get(workload), of_b.get(workload))
+        if unlike:
+            refused.append(f"{workload} profile: {unlike}")
         else:
-            shares += _share_changes(profile, other)
-    return Comparison(tuple(ratios), tuple(shares), tuple(refused))
+            changes += _share_changes(of_a[workload], of_b[workload])
+    return changes, refused
+
+
+def _unlike_profiles(first: Profile | None, second: Profile | None) -> str:
+    """Returns why the shares of two profiles cannot be compared; None: there is no profile."""
+    if first is None or second is None:
+        return f"only in {'B' if first is None else 'A'}"
+    empty = [name for name, each in (("A", first), ("B", second)) if not each.op_seconds]
+    if empty:
+        return f"ops took no time in {' and '.join(empty)}"
+    a, b = ((each.batch_size, each.threads) for each in (first, second))
+    if a != b:
+        return f"batch {a[0]} on {a[1]} threads against batch {b[0]} on {b[1]}"
+    return ""
 
 
 def _by_case(runs: Iterable[Run]) -> dict[tuple[str, str, str], list[Run]]:
@@ -190,52 +201,52 @@ def _unlike(first: Run, second: Run) -> str:
 
 
 def _ratio(case: tuple[str, str, str], first: Sequence[Run], second: Sequence[Run]) -> Ratio:
-    medians_a = np.array([np.median(_counted(run)) for run in first])
-    medians_b = np.array([np.median(_counted(run)) for run in second])
+    """Compares runs where both sides have several, else the first run of each side."""
     if len(first) > 1 and len(second) > 1:
-        low, high = _between_runs(np.log(medians_a), np.log(medians_b))
-        basis = f"{len(first)} and {len(second)} runs"
-    else:
-        steps_a, steps_b = _counted(first[0]), _counted(second[0])
-        low, high = _between_steps(steps_a, steps_b)
-        basis = f"{len(steps_a)} and {len(steps_b)} steps of one run"
-    centre_a, centre_b = float(_centre(medians_a)), float(_centre(medians_b))
-    return Ratio(*case, centre_a, centre_b, low, high, basis)
+        return _ratio_of_runs(case, first, second)
+    return _ratio_of_calls(case, first[0], second[0])
 
 
-def _between_runs(logs_a: np.ndarray, logs_b: np.ndarray) -> tuple[float, float]:
-    """Returns Welch's interval of the ratio of geometric means."""
+def _ratio_of_runs(
+    case: tuple[str, str, str], first: Sequence[Run], second: Sequence[Run]
+) -> Ratio:
+    """Compares the geometric means of the runs' medians, by Welch's test of their logarithms."""
+    logs_a, logs_b = (np.log([np.median(_counted(r)) for r in side]) for side in (first, second))
     test = scipy.stats.ttest_ind(logs_b, logs_a, equal_var=False)
     limits = test.confidence_interval(CONFIDENCE)
-    return float(np.exp(limits.low)), float(np.exp(limits.high))
+    centres = (float(np.exp(logs.mean())) for logs in (logs_a, logs_b))
+    interval = float(np.exp(limits.low)), float(np.exp(limits.high))
+    return Ratio(*case, *centres, *interval, f"{len(first)} and {len(second)} runs")
 
 
-def _between_steps(steps_a: np.ndarray, steps_b: np.ndarray) -> tuple[float, float]:
-    """Returns the interval of the ratio of medians, by resampling steps."""
-    if min(len(steps_a), len(steps_b)) < FEWEST_STEPS:
-        return np.nan, np.nan
-    generator = np.random.default_rng(0)
-    medians = [np.median(s[resampled_steps(len(s), generator)], axis=1) for s in (steps_a, steps_b)]
-    return interval(medians[1] / medians[0])
+def _ratio_of_calls(case: tuple[str, str, str], first: Run, second: Run) -> Ratio:
+    """Compares the medians of two runs, by Mann and Whitney's interval of the calls' logarithms."""
+    calls_a, calls_b = (_call_seconds(run) for run in (first, second))
+    median_a, median_b = (float(np.median(_counted(run))) for run in (first, second))
+    low, high = np.exp(shift(np.log(calls_a), np.log(calls_b)))
+    # The median of many steps is not quite that of their batches: the ratio may be just outside.
+    low, high = np.minimum(low, median_b / median_a), np.maximum(high, median_b / median_a)
+    basis = f"{len(calls_a)} and {len(calls_b)} calls of one run"
+    return Ratio(*case, median_a, median_b, float(low), float(high), basis)
 
 
 def _share_changes(first: Profile, second: Profile) -> list[ShareChange]:
     a, b = seconds_by_type(first), seconds_by_type(second)
-    generator = np.random.default_rng(0)
-    drawn = [resampled_steps(profile.steps, generator) for profile in (first, second)]
-    changes = []
-    for op_type in dict.fromkeys([*a, *b]):
-        shares, resampled = [], []
-        for seconds, each in zip((a, b), drawn, strict=True):
-            total = sum(seconds.values())
-            mine = seconds.get(op_type, np.zeros_like(total))
-            shares.append(float(mine.sum() / total.sum()))
-            resampled.append(mine[each].sum(axis=1) / total[each].sum(axis=1))
-        if max(shares) >= _SMALLEST_SHARE:
-            enough = min(first.steps, second.steps) >= FEWEST_STEPS
-            limits = interval(resampled[1] - resampled[0]) if enough else (np.nan, np.nan)
-            changes.append(ShareChange(first.workload, op_type, *shares, *limits))
-    return changes
+    op_types = list(dict.fromkeys([*a, *b]))
+    before, after = (
+        jackknife(
+            np.array([seconds.get(op_type, np.zeros(profile.steps)) for op_type in op_types]),
+            lambda sums: sums / sums.sum(axis=0),
+        )
+        for seconds, profile in ((a, first), (b, second))
+    )
+    limits = difference(before, after).interval()
+    rows = np.column_stack([before.value, after.value, limits]).tolist()
+    return [
+        ShareChange(first.workload, op_type, *row)
+        for op_type, row in zip(op_types, rows, strict=True)
+        if max(row[:2]) >= _SMALLEST_SHARE
+    ]
 
 
 def _counted(run: Run) -> np.ndarray:
@@ -244,9 +255,14 @@ def _counted(run: Run) -> np.ndarray:
     return np.array(steps["seconds"])[counted_steps(steps["warmup"], first_of_shape)]
 
 
-def _centre(medians: np.ndarray) -> np.floating:
-    """Returns the geometric mean: the ratio of two is the ratio that the interval is of."""
-    return np.exp(np.log(medians).mean())
+def _call_seconds(run: Run) -> np.ndarray:
+    """Returns the time of a step in each call, float64 [calls].
+
+    Of steps that run in one call each has the same time, the mean: together they are one
+    measurement.
+    """
+    seconds = _counted(run)
+    return seconds[np.append(True, np.diff(seconds) != 0)]
 
 
 def _verdict(low: float, high: float, equal: float, words: tuple[str, str]) -> str:

@@ -7,8 +7,8 @@ import numpy as np
 
 from fathom.characterize import ops, papers
 from fathom.characterize.analyses.clustering import cosine_distance
+from fathom.characterize.analyses.intervals import jackknife
 from fathom.characterize.analyses.operations import seconds_by_type, shares
-from fathom.characterize.analyses.resampling import FEWEST_STEPS, interval, resampled_steps
 from fathom.characterize.analyses.table import Table
 from fathom.characterize.profiles import Profile
 
@@ -220,18 +220,19 @@ def _difference(
     )
 
 
-def _interval(profile: Profile, paper: Mapping[str, float] | None) -> tuple[float, float]:
-    """Returns the interval of the distance to the paper's row, by resampling steps."""
-    if paper is None or profile.steps < FEWEST_STEPS:
-        return np.nan, np.nan
+def _interval(profile: Profile, paper: Mapping[str, float] | None) -> np.ndarray:
+    """Returns the interval of the distance to the paper's row, float64 [2]."""
+    if paper is None:
+        return np.full(2, np.nan)
     seconds = seconds_by_type(profile)
     op_types = list(dict.fromkeys([*seconds, *paper]))
     by_step = np.array([seconds.get(t, np.zeros(profile.steps)) for t in op_types])
-    steps = resampled_steps(profile.steps, np.random.default_rng(0))
     theirs = np.array([paper.get(op_type, 0.0) for op_type in op_types])
-    resampled = by_step[:, steps].sum(axis=2)  # [op types, resamples]
-    lengths = np.linalg.norm(resampled, axis=0) * np.linalg.norm(theirs)
-    return interval(np.maximum(0, 1 - theirs @ resampled / lengths))
+
+    def distances(ours: np.ndarray) -> np.ndarray:
+        return 1 - theirs @ ours / (np.linalg.norm(theirs) * np.linalg.norm(ours, axis=0))
+
+    return np.maximum(0, jackknife(by_step, distances).interval())
 
 
 def _matrix(rows: Iterable[Mapping[str, float]], op_types: Iterable[str]) -> np.ndarray:
