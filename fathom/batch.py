@@ -18,7 +18,8 @@ from rich.text import Text
 
 from fathom import workloads
 from fathom.errors import FathomError
-from fathom.options import unknown_option
+from fathom.options import parse_device, unknown_option
+from fathom.processes import end_with_parent
 from fathom.terminal import Parser, console, run_command
 
 if TYPE_CHECKING:
@@ -47,8 +48,12 @@ def _run(chosen: argparse.Namespace) -> None:
     for name in names:
         if name not in workloads.CLASSES:
             raise unknown_option("workload", name, workloads.CLASSES)
-    if chosen.steps < 1:
-        raise FathomError(f"--steps must be at least 1, not {chosen.steps}")
+    for name in ("steps", "batch_size"):
+        value = getattr(chosen, name)
+        if value is not None and value < 1:
+            raise FathomError(f"--{name.replace('_', '-')} must be at least 1, not {value}")
+    if chosen.device is not None:
+        parse_device(chosen.device)
     out = chosen.out or Path("results") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -78,11 +83,13 @@ def _run_one(
     name: str, mode: str, chosen: argparse.Namespace, out: Path, screen: Console
 ) -> dict[str, Any] | str:
     """Runs one workload; returns its result document, or the last line that it printed."""
-    document = out / f"{name}-{mode}.json"
-    document.unlink(missing_ok=True)
-    command = ["-m", f"fathom.{name}", f"--{mode}", f"--json={document}"]
-    failure = _execute(command, chosen, out / f"{name}-{mode}.log", screen)
-    return failure or json.loads(document.read_text())
+    new = out / f".{name}-{mode}.json"  # what an earlier run left stays until this one succeeds
+    command = ["-m", f"fathom.{name}", f"--{mode}", f"--json={new}"]
+    try:
+        failure = _execute(command, chosen, out / f"{name}-{mode}.log", screen)
+        return failure or json.loads(new.replace(out / f"{name}-{mode}.json").read_text())
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def _profile_one(
@@ -108,16 +115,20 @@ def _execute(
     command = [sys.executable, *command, f"--steps={chosen.steps}"]
     command += [f"--device={chosen.device}"] if chosen.device else []
     command += [f"--batch-size={chosen.batch_size}"] if chosen.batch_size else []
-    streams = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
+    options = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
+    options["preexec_fn"] = end_with_parent
     with (
         log.open("w") as file,
-        subprocess.Popen(command, stdout=file, **streams) as process,
+        subprocess.Popen(command, stdout=file, **options) as process,
         screen.status(log.stem) as status,
     ):
-        while process.poll() is None:
-            status.update(Text(f"{log.stem}: {_last_line(log)}"))
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_SECONDS_BETWEEN_GLANCES)
+        try:
+            while process.poll() is None:
+                status.update(Text(f"{log.stem}: {_last_line(log)}"))
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_SECONDS_BETWEEN_GLANCES)
+        finally:
+            process.kill()  # where this process was interrupted
     if process.returncode == 0:
         return None
     return f"exit code {process.returncode}: {_last_line(log) or 'it printed nothing'}"
@@ -148,7 +159,7 @@ def _print_table(rows: list[tuple[str, str, dict[str, Any] | str]], screen: Cons
             result["data"]["kind"],
             str(result["hyperparameters"]["batch_size"]),
             f"{1e3 * steps['median']:,.2f}",
-            f"{steps['spread']:.1%}",
+            "" if steps["spread"] is None else f"{steps['spread']:.1%}",
             f"{speed['examples_per_second']:,.1f}",
             f"{speed['flops_per_second'] / 1e9:,.1f}",
             f"{result['memory']['peak_resident_bytes'] / 2**30:.2f}",

@@ -1,19 +1,20 @@
 """The one command line that every workload shares: ``python -m fathom.<workload>``."""
 
 import argparse
+import contextlib
 import dataclasses
-import os
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from rich.console import Console
 
-from fathom import workloads
-from fathom.errors import FathomError
+from fathom import options, workloads
+from fathom.errors import FathomError, cause
 from fathom.options import PRECISIONS
-from fathom.terminal import Parser, console, import_tensorflow, run_command
+from fathom.terminal import Parser, console, import_tensorflow, run_command, stop_signals
 
 if TYPE_CHECKING:
     from fathom.nn import NeuralNetworkModel
@@ -28,8 +29,7 @@ def run_workload(name: str, arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs a workload as its command line says, and exits."""
     program = f"fathom.{name}"
     chosen = workload_parser(name, program).parse_args(arguments)
-    advice = "; --resume goes on from the last checkpoint" if chosen.checkpoint_dir else ""
-    run_command(program, lambda: _run(name, chosen), advice)
+    run_command(program, lambda: _run(name, chosen))
 
 
 def workload_parser(name: str, program: str) -> Parser:
@@ -99,33 +99,84 @@ def _run(name: str, chosen: argparse.Namespace) -> None:
     if "help" in chosen.set:
         _print_hyperparameters(model_class, screen)
         return
-    model = model_class(
-        chosen.device,
-        init_options(chosen, "seed", "data_dir", "precision", "xla", "threads"),
-    )
+    values = init_options(chosen, *options.field_names(options.Execution))
+    options.sort(init_options(chosen), model_class.Hyperparameters)  # no other name after --set
+    model = model_class(chosen.device, values)
+    model.sections = {"import": import_seconds, **model.sections}
     screen.print(f"{name}: {model.title}, {'inference' if chosen.infer else 'training'}")
     screen.print(f"data: {model.dataset.title}, {model.source}")
-    model.setup(
-        {
-            "checkpoint_dir": chosen.checkpoint_dir,
-            "checkpoint_every": chosen.checkpoint_every,
-            "resume": chosen.resume,
-        }
-    )
+    with _errors_explained():
+        model.setup(
+            {
+                "checkpoint_dir": chosen.checkpoint_dir,
+                "checkpoint_every": chosen.checkpoint_every,
+                "resume": chosen.resume,
+            }
+        )
+        if chosen.evaluate:
+            model.require_test_data()
+    _run_steps(model, chosen, screen)
+    if chosen.json:
+        screen.print(f"result: {chosen.json}")
+
+
+def _run_steps(model: "NeuralNetworkModel", chosen: argparse.Namespace, screen: Console) -> None:
+    """Runs, records and evaluates; what ends early is recorded as far as it came."""
+    from fathom import results
+
     n_steps = _steps_to_run(model, chosen)
     if not chosen.quiet:
         _print_start(model, n_steps, screen)
-    result = model.run(
-        n_steps=n_steps, warmup=chosen.warmup, progress=_progress(chosen, model, screen)
-    )
-    result.sections = {"import": import_seconds, **result.sections}
-    _print_summary(result, screen)
-    _write(result, chosen)  # an evaluation that fails must not lose the run
-    if chosen.evaluate:
-        _evaluate(model, result, chosen, screen)
-        _write(result, chosen)
-    if chosen.json:
-        screen.print(f"result: {chosen.json}")
+    progress = _progress(chosen, model, screen)
+    result = None
+    try:
+        with _errors_explained():
+            result = model.run(n_steps=n_steps, warmup=chosen.warmup, progress=progress)
+            _write(result, chosen)  # an evaluation that fails must not lose the run
+            _print_summary(result, screen)
+            if chosen.evaluate:
+                _evaluate(model, result, chosen, screen)
+    except BaseException as error:
+        interrupted = isinstance(error, KeyboardInterrupt)
+        if interrupted and chosen.checkpoint_dir and not chosen.infer:
+            error.args = (_where_to_resume(model),)
+        model.steps.drop_unfinished()
+        if result is None and model.steps.seconds:
+            result = results.record(model, model.steps)
+        if result:
+            result.ended = "interrupted" if interrupted else cause(error) or type(error).__name__
+            _write(result, chosen)
+        raise
+
+
+def _where_to_resume(model: "NeuralNetworkModel") -> str:
+    if model.saved_at:
+        return f"--resume goes on from step {model.saved_at}"
+    return "no checkpoint was written yet"
+
+
+@contextlib.contextmanager
+def _errors_explained() -> Iterator[None]:
+    """Makes a FathomError of memory that is not there, NumPy's and TensorFlow's.
+
+    TensorFlow may make another error of a ``KeyboardInterrupt`` that comes within it, or none:
+    after a signal it is one again.
+    """
+    import tensorflow as tf
+
+    try:
+        yield
+    except (MemoryError, tf.errors.ResourceExhaustedError) as error:
+        raise FathomError(
+            f"not enough memory ({cause(error)}): use a smaller --batch-size, or smaller "
+            "hyperparameters"
+        ) from error
+    except Exception as error:
+        if stop_signals:
+            raise KeyboardInterrupt from error
+        raise
+    if stop_signals:
+        raise KeyboardInterrupt
 
 
 def _check(chosen: argparse.Namespace) -> None:
@@ -137,24 +188,38 @@ def _check(chosen: argparse.Namespace) -> None:
     for name in ("steps", "epochs", "warmup"):
         if (getattr(chosen, name) or 0) < 0:
             raise FathomError(f"--{name} must not be negative, not {getattr(chosen, name)}")
-    folder = chosen.json.absolute().parent if chosen.json else Path.cwd()
-    if chosen.json and (chosen.json.is_dir() or not folder.is_dir()):
-        raise FathomError(f"--json {chosen.json}: give a file in a folder that exists")
-    if (chosen.json or chosen.evaluate) and not os.access(folder, os.W_OK):
-        raise FathomError(f"{folder} cannot be written, and the results would go there")
+    if chosen.json or chosen.evaluate:
+        _check_writable(chosen.json)
+
+
+def _check_writable(result: Path | None) -> None:
+    """Tries to write a file beside the result, with a name as long as that of a temporary one."""
+    folder, name = (result.absolute().parent, result.name) if result else (Path.cwd(), "")
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{name}.", suffix=".tmp"):
+            is_folder = bool(result) and result.is_dir()
+    except OSError as error:
+        raise FathomError(
+            f"{result or folder} cannot be written ({error.strerror}): give --json a file in a "
+            "folder that exists and can be written"
+        ) from error
+    if is_folder:
+        raise FathomError(f"--json {result} is a folder: give a file")
 
 
 def init_options(chosen: argparse.Namespace, *names: str) -> dict[str, Any]:
     """Returns a model's options: each ``--set``, the batch size, and the options of these names.
 
     Raises:
-        FathomError: a ``--set`` that is no assignment.
+        FathomError: a ``--set`` that is no assignment, or of one of these names.
     """
     values: dict[str, Any] = {}
     for assignment in chosen.set:
         name, equals, value = assignment.partition("=")
         if not equals:
             raise FathomError(f"--set takes NAME=VALUE, not {assignment!r}; --set help lists them")
+        if name in names:
+            raise FathomError(f"{name} is no hyperparameter: use --{name.replace('_', '-')}")
         values[name] = value
     if chosen.batch_size is not None:
         values["batch_size"] = chosen.batch_size
@@ -217,12 +282,16 @@ def _print_summary(result: "RunResult", screen: Console) -> None:
     if not steps.seconds:
         screen.print("no steps were left to run")
         return
-    plain = steps.to_plain()
     screen.print(f"{len(steps.seconds):,} steps in {result.sections['run']:.1f} s")
     if len(steps.counted):
+        spread = steps.to_plain()["spread"]
+        measured = (
+            f"{1e3 * steps.median:,.2f} ms, one measurement ("
+            if spread is None
+            else f"median {1e3 * steps.median:,.2f} ms, spread {spread:.1%} (interquartile, "
+        )
         screen.print(
-            f"step: median {1e3 * steps.median:,.2f} ms, spread {plain['spread']:.1%} "
-            f"(interquartile, {len(steps.seconds) - len(steps.counted)} warm-up steps left out); "
+            f"step: {measured}{len(steps.seconds) - len(steps.counted)} warm-up steps left out); "
             f"{speed['examples_per_second']:,.1f} {speed['example']}/s, "
             f"{speed['flops_per_second'] / 1e9:,.1f} GFLOP/s"
         )
@@ -248,13 +317,16 @@ def _write(result: "RunResult", chosen: argparse.Namespace) -> None:
 def _evaluate(
     model: "NeuralNetworkModel", result: "RunResult", chosen: argparse.Namespace, screen: Console
 ) -> None:
-    """Evaluates, prints and records the metrics, and writes the workload's pictures."""
+    """Evaluates, records and prints the metrics, and writes the workload's pictures."""
     started = time.perf_counter()
     metrics = model.evaluate()
     result.metrics |= metrics
     result.sections["evaluate"] = time.perf_counter() - started
     result.data |= model.describe_data()
+    _write(result, chosen)  # a picture that fails must not lose the metrics
+    if not model.steps_done:
+        screen.print("the network is untrained: --checkpoint-dir takes up a trained one")
     for name, value in metrics.items():
         screen.print(f"{name}: {value:,.5g}" if isinstance(value, float) else f"{name}: {value:,}")
-    for picture in model.save_pictures(chosen.json.parent if chosen.json else Path.cwd()):
-        screen.print(f"picture: {picture}")
+    for path in model.save_pictures(chosen.json.parent if chosen.json else Path.cwd()):
+        screen.print(f"written: {path}")

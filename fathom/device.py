@@ -3,14 +3,15 @@
 import contextlib
 import ctypes
 import os
-import re
 import time
 from collections.abc import Iterator
 
 import keras
+import psutil
 import tensorflow as tf
 
 from fathom.errors import FathomError
+from fathom.options import parse_device
 
 _GEMM_SIZE = 2048
 _GEMM_PRODUCTS = 6  # the best of them counts
@@ -29,10 +30,7 @@ def select_device(name: str | None) -> str:
     gpus = len(tf.config.list_physical_devices("GPU"))
     if name is None:
         return "/gpu:0" if gpus else "/cpu:0"
-    match = re.fullmatch(r"/?(?:device:)?(cpu|gpu)(?::(\d+))?", name.lower())
-    if match is None:
-        raise FathomError(f"unknown device {name!r}: use cpu, gpu or gpu:N")
-    kind, index = match[1], int(match[2] or 0)
+    kind, index = parse_device(name)
     if kind == "gpu" and index >= gpus:
         found = f"{gpus} GPU{'s' if gpus > 1 else ''}" if gpus else "no GPU"
         raise FathomError(
@@ -42,6 +40,25 @@ def select_device(name: str | None) -> str:
     if kind == "cpu" and index > 0:
         raise FathomError(f"device {name} is not there: the CPU is one device, cpu")
     return f"/{kind}:{index}"
+
+
+def require_free_memory(needed: int, what: str, remedy: str) -> None:
+    """Refuses what would not fit into memory, where the machine would end the process.
+
+    Args:
+        needed: bytes.
+        what: what would take them, for the message.
+        remedy: what the user can do.
+
+    Raises:
+        FathomError: the machine has less free.
+    """
+    free = psutil.virtual_memory().available
+    if needed > free:
+        raise FathomError(
+            f"{what} would take {needed:,} bytes ({needed / 2**30:.1f} GiB), and "
+            f"{free / 2**30:.1f} GiB are free: {remedy}"
+        )
 
 
 def available_cores() -> int:

@@ -13,6 +13,7 @@ measures it:
 import dataclasses
 import functools
 import math
+import numbers
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -56,6 +57,7 @@ class NeuralNetworkModel(Workload):
         runstep: the hook of the run that is going on.
         history: curves that the workload noted: name to a list of (steps done, value).
         sections: seconds that each part of the model's life took so far, by name.
+        steps: what was recorded of the newest run, also of one that ended early.
 
     Raises:
         FathomError: an unknown option, a value out of range, or no such device.
@@ -78,6 +80,8 @@ class NeuralNetworkModel(Workload):
         self._step: Any = None
         self._evaluate: Any = None
         self._checkpoints: Checkpoints | None = None
+        self._saved_at = 0
+        self.steps = Steps(0, 0)
         self.notes: list[str] = []
         self.runstep: RunStep = default_runstep
         self.history: dict[str, list[tuple[int, float]]] = {}
@@ -217,7 +221,13 @@ class NeuralNetworkModel(Workload):
     @property
     def steps_done(self) -> int:
         """Training steps since the beginning of the training, resumed ones included."""
+        self._check_built()
         return int(self._steps_done)
+
+    @property
+    def saved_at(self) -> int:
+        """After which training step the newest checkpoint was written or restored; 0: none was."""
+        return self._saved_at
 
     # ---------------------------------------------------------------- running
 
@@ -251,9 +261,8 @@ class NeuralNetworkModel(Workload):
             FathomError: the loss is not finite, a checkpoint cannot be written, or a number of
                 steps is out of range.
         """
-        n_steps = self.default_steps if n_steps is None else n_steps
-        if warmup is None:
-            warmup = min(5, (n_steps + 3) // 5)
+        n_steps = _whole("n_steps", self.default_steps if n_steps is None else n_steps)
+        warmup = min(5, (n_steps + 3) // 5) if warmup is None else _whole("warmup", warmup)
         if n_steps < 0 or not 0 <= warmup <= n_steps:
             raise FathomError(
                 f"cannot run {n_steps} steps, {warmup} of them warm-up: steps must not be negative "
@@ -262,20 +271,15 @@ class NeuralNetworkModel(Workload):
         self._compiled_step()
         self.runstep, progress = runstep or default_runstep, progress or Progress()
         first = 0 if self.forward_only else self.steps_done
-        steps = Steps(first, warmup)
+        self.steps = Steps(first, warmup)
         started = time.perf_counter()
-        batches = self.inference_batches() if self.forward_only else self.training_batches(first)
-        with progress.running(first, n_steps, self.hyperparameters.batch_size):
-            number, self._batches_in_call = first, None
-            while number < first + n_steps:
-                warm = number >= first + warmup
-                stop = first + (n_steps if warm else warmup)
-                number += self._run_call(number, stop, batches, steps)
-                progress.step(number - 1, steps.loss[-1], steps.seconds[-1])
-        if self._checkpoints and self._saved_at != self.steps_done:
-            self._save_checkpoint()
-        self.sections["run"] = time.perf_counter() - started
-        return results.record(self, steps)
+        try:
+            self._run_steps(n_steps, progress)
+            if self._checkpoints and self._saved_at != self.steps_done:
+                self._save_checkpoint()
+        finally:
+            self.sections["run"] = time.perf_counter() - started
+        return results.record(self, self.steps)
 
     def evaluate(self) -> dict[str, float]:
         """Returns the metrics of one pass over the test data: means over its examples.
@@ -309,6 +313,11 @@ class NeuralNetworkModel(Workload):
         if not examples:
             raise FathomError(f"{self.source.directory} has no test data to evaluate on")
         return self.total_metrics(sums, examples) | {"examples": examples}
+
+    def require_test_data(self) -> None:
+        """Raises FathomError where ``evaluate`` would find no test data, before steps are spent."""
+        if next(iter(self.evaluation_batches()), None) is None:
+            raise FathomError(f"{self.source.directory} has no test data to evaluate on")
 
     # ---------------------------------------------------------------- inside
 
@@ -372,6 +381,18 @@ class NeuralNetworkModel(Workload):
             raise FathomError(f"the {self.name} model is not compiled: call setup() first")
         return self._step
 
+    def _run_steps(self, n_steps: int, progress: Progress) -> None:
+        """Runs and records so many steps, those of the warm-up in calls of their own."""
+        steps, first = self.steps, self.steps.first
+        batches = self.inference_batches() if self.forward_only else self.training_batches(first)
+        with progress.running(first, n_steps, self.hyperparameters.batch_size):
+            number, self._batches_in_call = first, None
+            while number < first + n_steps:
+                warm = number >= first + steps.warmup
+                stop = first + (n_steps if warm else steps.warmup)
+                number += self._run_call(number, stop, batches, steps)
+                progress.step(number - 1, steps.loss[-1], steps.seconds[-1])
+
     def _run_call(self, number: int, stop: int, batches: Iterator, steps: Steps) -> int:
         """Runs and records one call of the step; then come checks, schedules and checkpoints.
 
@@ -392,9 +413,10 @@ class NeuralNetworkModel(Workload):
         if not self.forward_only and value is not None:
             losses = np.reshape(value, -1)[begin : begin + count].tolist()
         seconds, wait = time.perf_counter() - before_step, before_step - before_input
+        call = len(steps.seconds)
         for i, loss in enumerate(losses):
             work = self.work(*self._batches_in_call)
-            steps.add(seconds / count, wait / count, loss, work, first_of_shape)
+            steps.add(seconds / count, wait / count, loss, work, first_of_shape, call)
             if loss is not None and not math.isfinite(loss):
                 self._stop_diverged(number + i, loss)
         if not self.forward_only:
@@ -430,9 +452,10 @@ class NeuralNetworkModel(Workload):
             self._save_checkpoint()
 
     def _save_checkpoint(self) -> None:
-        self._saved_at = self.steps_done
+        steps_done = self.steps_done
         self.save_state()
-        self._checkpoints.save(self._saved_at)
+        self._checkpoints.save(steps_done)
+        self._saved_at = steps_done
 
     def _stop_diverged(self, number: int, loss: float) -> None:
         good = self._checkpoints.latest if self._checkpoints else None
@@ -468,6 +491,13 @@ class NeuralNetworkModel(Workload):
             for i, variable in enumerate(self._optimizer.variables):
                 variables[f"optimizer-{i}-{variable.name.rpartition(':')[0]}"] = variable
         return variables | self.state()
+
+
+def _whole(name: str, number: Any) -> int:
+    """Returns a whole number, NumPy's too, as Python's; raises FathomError where it is none."""
+    if not isinstance(number, numbers.Integral):
+        raise FathomError(f"{name} must be a whole number, not {number!r}")
+    return int(number)
 
 
 def _next_multiple(number: int, divisor: int) -> int:

@@ -1,8 +1,11 @@
 """What can be chosen for a run, by name, in Python and on the command line."""
 
+import contextlib
 import dataclasses
 import difflib
 import math
+import numbers
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, get_type_hints
@@ -12,6 +15,7 @@ from fathom.errors import FathomError
 Options = TypeVar("Options")
 
 PRECISIONS = ("float32", "bfloat16", "float16")
+_LARGEST = 2**31 - 1  # whole number: sizes are int32 in TensorFlow's shapes
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,12 @@ class Hyperparameters:
         for name in names:
             if getattr(self, name) < minimum:
                 raise FathomError(f"{name} must be at least {minimum}, not {getattr(self, name)}")
+
+    def require_below(self, limit: float, *names: str) -> None:
+        """Raises FathomError where one of the named fields is not less than ``limit``."""
+        for name in names:
+            if getattr(self, name) >= limit:
+                raise FathomError(f"{name} must be less than {limit}, not {getattr(self, name)}")
 
     def require_one_of(self, name: str, choices: Iterable[Any]) -> None:
         """Raises FathomError where the named field is none of ``choices``."""
@@ -67,8 +77,8 @@ class Execution:
             )
         if self.threads is not None and self.threads < 1:
             raise FathomError(f"threads must be at least 1, not {self.threads}")
-        if not 0 <= self.seed < 2**31:
-            raise FathomError(f"seed must be from 0 to 2147483647, not {self.seed}")
+        if not 0 <= self.seed <= _LARGEST:
+            raise FathomError(f"seed must be from 0 to {_LARGEST}, not {self.seed}")
 
 
 @dataclass(frozen=True)
@@ -88,6 +98,18 @@ class Setup:
             raise FathomError(f"checkpoint_every must be at least 1, not {self.checkpoint_every}")
         if self.resume and self.checkpoint_dir is None:
             raise FathomError("--resume needs --checkpoint-dir, the folder to resume from")
+
+
+def parse_device(name: str) -> tuple[str, int]:
+    """Returns kind (``cpu`` or ``gpu``) and number of a device: ``gpu:1``, ``/cpu:0`` and so on.
+
+    Raises:
+        FathomError: not a device name.
+    """
+    match = re.fullmatch(r"/?(?:device:)?(cpu|gpu)(?::(\d+))?", name.lower())
+    if match is None:
+        raise FathomError(f"unknown device {name!r}: use cpu, gpu or gpu:N")
+    return match[1], int(match[2] or 0)
 
 
 def field_names(*option_types: type) -> list[str]:
@@ -139,16 +161,15 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
     kind = kinds[0]
     if kind is bool and isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
     if kind is str and value is not None:
         return str(value)
     if kind in (int, float) and isinstance(value, str):
-        try:
-            return kind(value)
-        except ValueError:
-            pass
-    if type(value) is kind:
-        return value
-    expected = {bool: "true or false", int: "a whole number", float: "a number"}[kind]
-    raise FathomError(f"{name} must be {expected}, not {value!r}")
+        with contextlib.suppress(ValueError):
+            value = kind(value)
+    accepted = {bool: bool, int: numbers.Integral, float: numbers.Real}[kind]  # NumPy's, too
+    if not isinstance(value, accepted) or isinstance(value, bool) != (kind is bool):
+        expected = {bool: "true or false", int: "a whole number", float: "a number"}[kind]
+        raise FathomError(f"{name} must be {expected}, not {value!r}")
+    if kind is int and value > _LARGEST:
+        raise FathomError(f"{name} must be at most {_LARGEST}, not {value}")
+    return kind(value)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fathom import environment
+from fathom import environment, schemas
 from fathom.data.files import whole_file
 from fathom.errors import FathomError
 from fathom.steps import Steps
@@ -35,6 +35,7 @@ class RunResult:
     cost: dict[str, Any]
     memory: dict[str, int | None]
     metrics: dict[str, Any]
+    ended: str = "complete"  # or "interrupted", or the error that ended it early
     schema: int = SCHEMA
 
     def to_plain(self) -> dict[str, Any]:
@@ -96,14 +97,15 @@ def read(path: Path) -> dict[str, Any]:
     """Reads a result document.
 
     Raises:
-        FathomError: no such file, not a result, or of another schema version.
+        FathomError: no such file, not a result, damaged, or of another schema version.
     """
     try:
         document = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise FathomError(f"{path} is not a readable result file: {error}") from error
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise FathomError(f"{path} is not a Fathom result of schema {SCHEMA}")
+    schemas.check_result(document, str(path))
     return document
 
 

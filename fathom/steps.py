@@ -21,6 +21,8 @@ class Steps:
         work: the step's work over that of a batch of examples of the stated cost.
         first_of_shape: whether the step was the first of one of several shapes of batch:
             TensorFlow optimises its graph in it, and the statistics leave it out too.
+        call: where in these lists the call of the compiled step began that the step was part of:
+            steps of one call were timed together and share its time. Default: each its own call.
     """
 
     first: int
@@ -30,6 +32,10 @@ class Steps:
     loss: list[float | None] = field(default_factory=list)
     work: list[float] = field(default_factory=list)
     first_of_shape: list[bool] = field(default_factory=list)
+    call: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.call = self.call or list(range(len(self.seconds)))
 
     def add(
         self,
@@ -38,18 +44,31 @@ class Steps:
         loss: float | None,
         work: float = 1.0,
         first_of_shape: bool = False,
+        call: int | None = None,
     ) -> None:
-        """Records one step."""
+        """Records one step; ``call`` None: a call of its own."""
+        call = len(self.call) if call is None else call
         self.seconds.append(seconds)
         self.input_wait.append(input_wait)
         self.loss.append(loss)
         self.work.append(work)
         self.first_of_shape.append(first_of_shape)
+        self.call.append(call)
+
+    def drop_unfinished(self) -> None:
+        """Drops the step that an interruption left half recorded."""
+        for values in (self.seconds, self.input_wait, self.loss, self.work, self.first_of_shape):
+            del values[len(self.call) :]  # ``add`` appends to this one last
 
     @property
     def counted(self) -> np.ndarray:
         """Times of the steps that the statistics are of, float64, in seconds."""
         return np.array(self.seconds)[self._numbers]
+
+    @property
+    def measurements(self) -> int:
+        """How many times the counted steps come from: the calls that were timed."""
+        return len({self.call[i] for i in self._numbers})
 
     @property
     def _numbers(self) -> np.ndarray:
@@ -73,16 +92,16 @@ class Steps:
         return float((self.counted + waits).mean()) if len(waits) else float("nan")
 
     def to_plain(self) -> dict[str, Any]:
-        """Returns the record and its statistics as plain data."""
+        """Returns the record and its statistics as plain data; one measurement has no spread."""
         names = ("median", "quantiles", "spread", "work_per_second")
         statistics: dict[str, Any] = dict.fromkeys(names)
-        if len(self.counted):
+        if self.measurements:
+            statistics |= {"median": self.median, "work_per_second": self.work_per_second}
+        if self.measurements > 1:
             quantiles = np.quantile(self.counted, [0.05, 0.25, 0.5, 0.75, 0.95]).tolist()
-            statistics = {
-                "median": quantiles[2],
+            statistics |= {
                 "quantiles": dict(zip(("5%", "25%", "50%", "75%", "95%"), quantiles, strict=True)),
                 "spread": (quantiles[3] - quantiles[1]) / quantiles[2] if quantiles[2] else None,
-                "work_per_second": self.work_per_second,
             }
         return {**dataclasses.asdict(self), **statistics}
 

@@ -3,11 +3,13 @@
 import argparse
 import importlib
 import os
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from typing import NoReturn
+from types import FrameType
+from typing import Any, ClassVar, NoReturn
 
 from rich.console import Console
 
@@ -15,6 +17,27 @@ from fathom.errors import FathomError
 
 USER_ERROR = 2  # exit code
 INTERRUPTED = 130  # exit code, 128 + SIGINT as shells have it
+
+stop_signals: list[int] = []  # those that the command was sent: SIGINT, or a cluster's SIGTERM
+
+
+class Screen(Console):
+    """A console that goes on where a line cannot be printed, so that a full disk ends no training.
+
+    Attributes:
+        failure: why a line of this process could not be printed; ``run_command`` tells it.
+    """
+
+    failure: ClassVar[OSError | None] = None
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Prints, or notes that it cannot."""
+        try:
+            super().print(*objects, **options)
+        except BrokenPipeError:  # nobody reads on, which ends the command
+            raise
+        except OSError as error:
+            Screen.failure = error
 
 
 class Parser(argparse.ArgumentParser):
@@ -28,32 +51,55 @@ class Parser(argparse.ArgumentParser):
         self.exit(USER_ERROR, f"{self.prog}: error: {message}; --help lists the options\n")
 
 
-def console() -> Console:
+def console() -> Screen:
     """Returns the console that summaries and progress are printed on."""
     width = None if sys.stdout.isatty() else 160
-    return Console(highlight=False, markup=False, soft_wrap=True, width=width)
+    return Screen(highlight=False, markup=False, soft_wrap=True, width=width)
 
 
-def run_command(name: str, command: Callable[[], None], if_interrupted: str = "") -> NoReturn:
-    """Runs a command and exits: 0, or 2 after one line on the user's error.
+def run_command(name: str, command: Callable[[], None]) -> NoReturn:
+    """Runs a command and exits: 0, or another code after one line that says what was wrong.
 
     Args:
         name: of the command, which the line begins with.
-        command: does it.
-        if_interrupted: what a person should know who stops it by Ctrl-C.
+        command: does it; may give a ``KeyboardInterrupt`` that passes through it the words that a
+            person should read who stopped it.
     """
+    stop_signals.clear()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) != signal.SIG_IGN:  # as a shell's background jobs ignore SIGINT
+            signal.signal(number, _stop)
+    code, Screen.failure = 0, None
     try:
         command()
     except FathomError as error:
         print(f"{name}: error: {error}", file=sys.stderr)
-        sys.exit(USER_ERROR)
-    except KeyboardInterrupt:
-        print(f"{name}: interrupted{if_interrupted}", file=sys.stderr)
-        sys.exit(INTERRUPTED)
+        code = USER_ERROR
+    except KeyboardInterrupt as stop:
+        print("; ".join((f"{name}: interrupted", *stop.args)), file=sys.stderr)
+        code = 128 + stop_signals[0] if stop_signals else INTERRUPTED
     except BrokenPipeError:  # the reader of our output, such as head, has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    sys.exit(0)
+        _discard_output()
+        code = 1
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        Screen.failure = error
+    if Screen.failure:
+        print(f"{name}: error: cannot print: {Screen.failure.strerror}", file=sys.stderr)
+        _discard_output()
+        code = code or 1
+    sys.exit(code)
+
+
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    stop_signals.append(number)
+    raise KeyboardInterrupt
+
+
+def _discard_output() -> None:
+    """Sends what is still to be printed nowhere, so that Python's exit does not fail on it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def import_tensorflow() -> float:

@@ -25,6 +25,31 @@ def test_the_rate_with_input_counts_the_wait_for_each_batch():
     assert steps_of([9.0, 1.0, 2.0], warmup=1).mean_with_input == 2.0
 
 
+def test_steps_that_were_timed_in_one_call_are_one_measurement_without_a_spread():
+    steps = steps_of([9.0], warmup=1)
+    for _ in range(3):
+        steps.add(2.0, 0.5, 1.0, call=1)
+    plain = steps.to_plain()
+    assert steps.measurements == 1
+    assert [plain["median"], plain["spread"], plain["quantiles"]] == [2.0, None, None]
+    steps.add(4.0, 0.5, 1.0)
+    assert steps.measurements == 2
+    assert steps.to_plain()["spread"] == pytest.approx(0.5 / 2)
+    assert steps.call == [0, 1, 1, 1, 4]
+
+
+def test_a_single_step_has_no_spread():
+    plain = steps_of([3.0]).to_plain()
+    assert [plain["median"], plain["spread"]] == [3.0, None]
+
+
+def test_a_step_that_was_half_recorded_is_dropped():
+    steps = steps_of([1.0, 2.0])
+    steps.seconds.append(3.0)
+    steps.drop_unfinished()
+    assert [steps.seconds, steps.loss, steps.call] == [[1.0, 2.0], [1.0, 1.0], [0, 1]]
+
+
 def test_a_run_without_steps_has_no_median():
     assert math.isnan(Steps(0, 0).median)
     assert Steps(0, 0).to_plain()["median"] is None

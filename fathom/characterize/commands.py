@@ -63,7 +63,7 @@ def _add_profile(parser: argparse.ArgumentParser) -> None:
 
 def _add_characterize(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--workloads", metavar="A,B", help="which; default: all of this version")
+    add("--workloads", metavar="A,B", help="which; default: all eight")
     add("--modes", metavar="A,B", help="train, infer or both; default: both")
     add("--devices", metavar="A,B", help="cpu, gpu or both; default: the CPU, and a GPU if any")
     add(

@@ -9,16 +9,18 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from fathom import schemas
 from fathom.characterize.plan import Planned
 from fathom.characterize.profiles import Profile
 from fathom.data.files import whole_file
 from fathom.errors import FathomError
 
 SCHEMA = 1
-KINDS = ("timing", "profile")
-PURPOSES = ("modes", "profile", "threads", "cores", "repeats", "warmup")
-_RESULT_SECTIONS = ("hyperparameters", "environment", "sections", "steps", "throughput", "cost")
-_SAME_ON_ONE_MACHINE = ("cpu_model", "platform", "tensorflow")
+_RESULT_SCHEMA = 1  # of docs/results.md
+_SAME_IN_ONE_FOLDER = (
+    *("cpu_model", "cpu_flags", "memory_bytes", "platform"),
+    *("tensorflow", "keras", "numpy", "git_commit"),
+)
 
 
 @dataclass(frozen=True)
@@ -88,9 +90,7 @@ class Folder:
         runs = tuple(read_runs(path).values())
         if not runs:
             raise FathomError(f"{path} holds no runs yet: run fathom characterize --out {path}")
-        for run in runs:
-            if run.environment is not None:
-                refuse_other_machine(machine, run.environment, f"{path}/runs/{run.id}.json")
+        _refuse_strangers(machine, {f"{path}/runs/{run.id}.json": run for run in runs})
         return cls(path, machine, runs)
 
     def select(self, purpose: str) -> list[Run]:
@@ -107,13 +107,12 @@ def read_machine(path: Path) -> dict[str, Any] | None:
     """Returns ``machine.json``; None where there is none.
 
     Raises:
-        FathomError: it cannot be read or is of another schema.
+        FathomError: it cannot be read, is damaged or of another schema.
     """
     if not (path / "machine.json").exists():
         return None
     machine = _read_json(path / "machine.json")
-    if not all(isinstance(machine.get(k), dict) for k in ("environment", "gemm_flops_per_second")):
-        raise FathomError(f"{path / 'machine.json'} is damaged: delete it and measure again")
+    schemas.check(machine, "machine", str(path / "machine.json"))
     return machine
 
 
@@ -121,7 +120,7 @@ def read_runs(path: Path) -> dict[str, Run]:
     """Returns the runs of a folder by id.
 
     Raises:
-        FathomError: a file cannot be read, or is of another schema.
+        FathomError: a file cannot be read, is damaged or of another schema.
     """
     return {file.stem: _read_run(file) for file in sorted((path / "runs").glob("[!.]*.json"))}
 
@@ -129,20 +128,37 @@ def read_runs(path: Path) -> dict[str, Run]:
 def refuse_other_machine(
     machine: Mapping[str, Any], environment: Mapping[str, Any], source: str
 ) -> None:
-    """Raises FathomError where an environment is not that of the folder's machine."""
+    """Raises FathomError where an environment is not that of the folder's machine and software."""
     ours = machine["environment"]
-    for name in _SAME_ON_ONE_MACHINE:
-        if environment.get(name) != ours.get(name):
-            raise FathomError(
-                f"{source} is from another machine than machine.json ({name}: "
-                f"{environment.get(name)!r}, not {ours.get(name)!r}): keep one folder a machine"
-            )
+    differs = [name for name in _SAME_IN_ONE_FOLDER if environment.get(name) != ours.get(name)]
     if environment.get("cores_available", 0) > ours.get("cores_available", 0):
-        raise FathomError(
-            f"{source} is from another machine than machine.json "
-            f"({environment['cores_available']} cores, not {ours.get('cores_available')}): keep one"
-            " folder a machine"
-        )
+        differs.append("cores_available")
+    for name in differs:
+        raise _other_machine(source, name, environment.get(name), ours.get(name))
+
+
+def _refuse_strangers(machine: Mapping[str, Any], runs: Mapping[str, Run]) -> None:
+    """Raises FathomError where runs, by their files, are not all of this machine and its cores."""
+    gpus: dict[str, str | None] = {}
+    for source, run in runs.items():
+        if run.environment is None:
+            continue
+        refuse_other_machine(machine, run.environment, source)
+        gpu, available = run.environment.get("gpu"), run.environment.get("cores_available", 0)
+        if gpus.setdefault(run.device, gpu) != gpu:
+            raise _other_machine(source, run.device, gpu, gpus[run.device])
+        if available < run.cores:
+            raise FathomError(
+                f"{source} had {available} of the {run.cores} cores that it was to have: delete it "
+                "and measure again"
+            )
+
+
+def _other_machine(source: str, name: str, theirs: Any, ours: Any) -> FathomError:
+    return FathomError(
+        f"{source} is from another machine or version than the rest ({name}: {theirs!r}, not "
+        f"{ours!r}): keep one folder for each"
+    )
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -150,8 +166,8 @@ def _read_json(path: Path) -> dict[str, Any]:
         document = json.loads(path.read_text())
     except OSError as error:
         raise FathomError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise FathomError(f"{path} is damaged ({error}): delete it and measure again") from error
+    except (ValueError, RecursionError) as error:
+        raise schemas.damaged(str(path), str(error)) from error
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise FathomError(f"{path} is of another schema than {SCHEMA}: measure into a new folder")
     return document
@@ -159,23 +175,43 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def _read_run(path: Path) -> Run:
     document = _read_json(path)
-    try:
-        plain = {field.name: document[field.name] for field in fields(Run)}
-        plain |= {"purpose": tuple(plain["purpose"]), "argv": tuple(plain["argv"])}
-        if plain["profile"] is not None:
-            plain["profile"] = Profile.from_plain(plain["profile"], str(path))
-        run = Run(**plain)
-        complete = {
-            "failed": run.reason is not None,
-            "done": (run.result if run.kind == "timing" else run.profile) is not None,
-        }[run.status]
-        if run.result is not None and not all(
-            isinstance(run.result[section], dict) for section in _RESULT_SECTIONS
-        ):
-            raise ValueError("its result is not one of docs/results.md")
-        described = run.environment is None or isinstance(run.environment, dict)
-        if not (complete and described and run.id == path.stem and run.kind in KINDS):
-            raise ValueError("its fields contradict each other")
-    except (KeyError, TypeError, ValueError) as error:
-        raise FathomError(f"{path} is damaged ({error!r}): delete it and measure again") from error
+    schemas.check(document, "run", str(path))
+    plain = {field.name: document[field.name] for field in fields(Run)}
+    plain |= {"purpose": tuple(plain["purpose"]), "argv": tuple(plain["argv"])}
+    if plain["result"] is not None:
+        _check_result(plain["result"], path)
+    if plain["profile"] is not None:
+        plain["profile"] = Profile.from_plain(plain["profile"], str(path), "profile")
+    run = Run(**plain)
+    contradiction = _contradiction(run, path.stem)
+    if contradiction:
+        raise schemas.damaged(str(path), contradiction)
     return run
+
+
+def _check_result(result: dict[str, Any], path: Path) -> None:
+    if result.get("schema") != _RESULT_SCHEMA:
+        raise FathomError(
+            f"{path} holds no result of schema {_RESULT_SCHEMA}: delete it and measure again"
+        )
+    schemas.check_result(result, str(path), "result")
+
+
+def _contradiction(run: Run, name: str) -> str | None:
+    """Returns which fields of a run contradict each other or the file's name; None: none do."""
+    if run.id != name:
+        return f"its id is {run.id!r}"
+    if run.status == "failed":
+        complete = run.reason is not None and run.result is None and run.profile is None
+        return None if complete else "a failed run has a reason, no result and no profile"
+    if run.kind == "timing":
+        complete = run.result is not None and run.profile is None
+    else:
+        complete = run.profile is not None and run.result is None
+    if not complete:
+        return f"a {run.kind} that is done has no result or profile, or that of the other kind"
+    made_by = run.result or vars(run.profile)
+    for field in ("workload", "mode"):
+        if made_by[field] != getattr(run, field):
+            return f"{field} is {getattr(run, field)!r}, but what it holds is of {made_by[field]!r}"
+    return None

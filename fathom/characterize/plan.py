@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 QUICK_BATCH_SIZES = {"vgg": 4, "residual": 8, "alexnet": 32, "speech": 2}
-_PROFILE_STEPS, _QUICK_PROFILE_STEPS = 20, 8
+_PROFILE_STEPS, _QUICK_PROFILE_STEPS = 20, 6
 # Of a timing; where steps take milliseconds there are more, so that the clock can tell them apart.
 _STEPS = {"autoenc": 200, "deepq": 50, "memnet": 280}
 _QUICK_STEPS = {"autoenc": 100, "deepq": 20, "memnet": 280}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fathom import schemas
 from fathom.data.files import whole_file
 from fathom.errors import FathomError
 
@@ -131,29 +132,24 @@ class Profile:
         return document
 
     @classmethod
-    def from_plain(cls, document: Any, source: str) -> "Profile":
+    def from_plain(cls, document: Any, source: str, at: str = "") -> "Profile":
         """Reads what ``to_plain`` returned.
 
         Args:
             document: plain data.
             source: where it comes from, for error messages.
+            at: the field of the file in which it stands; empty where it is all of the file.
 
         Raises:
             FathomError: it is no profile, of another schema, or damaged.
         """
         if not isinstance(document, dict) or document.get("schema") != SCHEMA:
             raise FathomError(f"{source} holds no Fathom profile of schema {SCHEMA}")
-        try:
-            plain = {field.name: document[field.name] for field in fields(cls)}
-            times = ("step", "unprofiled_step", "compiled_step", "outside")
-            for name in (*(f"{time}_seconds" for time in times), "work"):
-                plain[name] = _numbers(plain[name])
-            ops = (OpTime(**op | {"seconds": _numbers(op["seconds"])}) for op in plain["ops"])
-            plain["ops"] = tuple(ops)
-            plain["gpu"] = GpuTime(**plain["gpu"]) if plain["gpu"] else None
-            profile = cls(**plain)
-        except (KeyError, TypeError, ValueError) as error:
-            raise FathomError(f"{source} is a damaged profile: {error!r}") from error
+        schemas.check(document, "profile", source, at)
+        plain = _known_fields(cls, document)
+        plain["ops"] = tuple(OpTime(**_known_fields(OpTime, op)) for op in document["ops"])
+        plain["gpu"] = document["gpu"] and GpuTime(**_known_fields(GpuTime, document["gpu"]))
+        profile = cls(**plain)
         profile._check(source)
         return profile
 
@@ -168,8 +164,8 @@ class Profile:
 
     def _check(self, source: str) -> None:
         lengths = {len(self.outside_seconds), len(self.work), *(len(op.seconds) for op in self.ops)}
-        if not self.steps or lengths - {self.steps}:
-            raise FathomError(f"{source} is a damaged profile: its lists differ in their steps")
+        if lengths != {self.steps}:
+            raise schemas.damaged(source, "the lists of its profile differ in their steps")
 
 
 def add_up(
@@ -196,9 +192,8 @@ def _rounded(numbers: np.ndarray) -> list[float]:
     return [round(float(number), _NANOSECOND_DIGITS) for number in numbers]
 
 
-def _numbers(values: Any) -> np.ndarray:
-    """Returns a list as float64; those of a damaged file are no numbers, or negative."""
-    numbers = np.asarray(values, np.float64)
-    if numbers.ndim != 1 or not np.isfinite(numbers).all() or (numbers < 0).any():
-        raise ValueError("lists must be of numbers, none of them negative")
-    return numbers
+def _known_fields(kind: type, document: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of a dataclass, lists of numbers as float64; a file may have more."""
+    plain = {field.name: document[field.name] for field in fields(kind)}
+    lists = [field.name for field in fields(kind) if field.type is np.ndarray]
+    return plain | {name: np.array(plain[name], np.float64) for name in lists}

@@ -2,6 +2,7 @@
 
 import argparse
 import io
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PAGE = "report.html"
+_FOLDERS = ("figures", "tables")
 _OF_A_PROCESS = ("command", "device", "threads", "xla", "gpu")  # of the one that looked around
 
 
@@ -51,7 +53,7 @@ def write(folder: Folder, out: Path) -> list[Section]:
         FathomError: a file cannot be written.
     """
     sections = analyse(folder)
-    _clear(sections, out)
+    _clear(out)
     about = {
         "machine": _machine(folder),
         "runs": _runs(folder),
@@ -66,14 +68,14 @@ def write(folder: Folder, out: Path) -> list[Section]:
     return sections
 
 
-def _clear(sections: Iterable[Section], out: Path) -> None:
-    """Makes the report's folders, and removes from them what an earlier report wrote."""
+def _clear(out: Path) -> None:
+    """Makes the report's folders, and removes from them what an earlier report's page links to."""
     try:
-        for name in ("figures", "tables"):
+        for name in _FOLDERS:
             (out / name).mkdir(parents=True, exist_ok=True)
-            for section in sections:
-                for stale in (out / name).glob(f"{_stem(section)}[._]*"):
-                    stale.unlink()
+        earlier = (out / PAGE).read_text() if (out / PAGE).exists() else ""
+        for folder, file in re.findall(rf'href="({"|".join(_FOLDERS)})/(\w+\.\w+)"', earlier):
+            (out / folder / file).unlink(missing_ok=True)
     except OSError as error:
         raise FathomError(f"cannot write to {out}: {error.strerror}") from error
 

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import dataclasses
+import fcntl
 import json
 import os
 import shutil
@@ -23,7 +24,7 @@ from fathom.characterize.plan import Planned
 from fathom.characterize.profiles import Profile
 from fathom.data.files import whole_file
 from fathom.errors import FathomError
-from fathom.terminal import INTERRUPTED
+from fathom.processes import end_with_parent
 
 
 def run(chosen: argparse.Namespace, screen: Console) -> None:
@@ -34,16 +35,8 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     """
     request.check(chosen)
     out = _output(chosen.out)
-    wanted = request.measure_machine(chosen, out, screen)
-    planned = plan.plan(wanted)
-    before = _done_before(planned, out)
-    left = [each for each in planned if each.id not in before]
-    screen.print(f"{len(planned)} runs, {len(planned) - len(left)} of them done before: {out}")
-    try:
-        skipped = _make(left, before, chosen.budget, out, screen)
-    except KeyboardInterrupt:
-        screen.print("interrupted; the same command goes on with what is left")
-        sys.exit(INTERRUPTED)
+    with _alone_in(out):
+        planned, skipped = _measure(chosen, out, screen)
     runs = folder.read_runs(out)
     failed = [runs[p.id] for p in planned if p.id in runs and runs[p.id].status == "failed"]
     for each in failed:
@@ -53,6 +46,40 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     screen.print(f"the analyses: python -m fathom report {out}")
     if failed:
         sys.exit(1)
+
+
+def _measure(
+    chosen: argparse.Namespace, out: Path, screen: Console
+) -> tuple[Sequence[Planned], int]:
+    """Makes the runs that are left; returns all that were planned, and how many were skipped."""
+    try:
+        wanted = request.measure_machine(chosen, out, screen)
+        planned = plan.plan(wanted)
+        before = _done_before(planned, out)
+        left = [each for each in planned if each.id not in before]
+        screen.print(f"{len(planned)} runs, {len(planned) - len(left)} of them done before: {out}")
+        skipped = _make(left, before, chosen.budget, out, screen)
+        if left:
+            request.measure_again(out, wanted, screen)
+    except KeyboardInterrupt as stop:
+        stop.args = ("the same command goes on with what is left",)
+        raise
+    return planned, skipped
+
+
+@contextlib.contextmanager
+def _alone_in(out: Path) -> Iterator[None]:
+    """Keeps other processes from measuring into the folder, and beside us.
+
+    Raises:
+        FathomError: one does already.
+    """
+    with (out / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise FathomError(f"another process is measuring into {out}: wait for it") from error
+        yield
 
 
 def _output(out: Path) -> Path:
@@ -77,8 +104,8 @@ def _done_before(planned: Sequence[Planned], out: Path) -> dict[str, Run]:
             continue
         if run.argv != each.argv or run.cores != each.cores:
             raise FathomError(
-                f"{out}/runs/{each.id}.json was made by {' '.join(run.argv)!r}, not by "
-                f"{' '.join(each.argv)!r}: measure into another --out"
+                f"{out}/runs/{each.id}.json was made by {' '.join(run.argv)!r} on {run.cores} "
+                f"cores, not by {' '.join(each.argv)!r} on {each.cores}: measure into another --out"
             )
         purpose = tuple(dict.fromkeys((*run.purpose, *each.purpose)))
         if purpose != run.purpose:
@@ -124,6 +151,7 @@ def make_run(planned: Planned, out: Path) -> Run:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
+                preexec_fn=end_with_parent,
             ).returncode
             wall_s = time.perf_counter() - started
         document, reason = _outcome(code, file, output / "errors")
@@ -172,8 +200,9 @@ def _time_left(left: Sequence[Planned], done: Sequence[Run]) -> str:
         return "nothing left"
     if not done:
         return f"{len(left)} left"
-    minutes = sum(_expected_seconds(planned, done) for planned in left) / 60
-    return f"{len(left)} left, about {minutes:.0f} min" if minutes >= 1 else f"{len(left)} left"
+    seconds = sum(_expected_seconds(planned, done) for planned in left)
+    time_left = f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+    return f"{len(left)} left, about {time_left}"
 
 
 def _expected_seconds(planned: Planned, done: Sequence[Run]) -> float:

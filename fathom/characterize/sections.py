@@ -1,12 +1,15 @@
 """The sections of a report: each analysis of a folder, with its figure, tables and gaps."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from fathom.characterize import analyses, figures, selection
 from fathom.characterize.analyses import Table
 from fathom.characterize.folder import Folder, Run
+from fathom.characterize.profiles import Profile
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -71,7 +74,7 @@ def _breakdown(folder: Folder) -> Section:
         if distance > FAR:
             tables[f"differences_{profile.workload}"] = analyses.differences(profile).table()
     figure = figures.breakdown(result)
-    summary = f"{result.summary()}{_other_batches(folder)}"
+    summary = f"{result.summary()}{_other_batches(folder)}{_uncompiled(profiles)}"
     return Section("F3", summary, figure, result.table(), tables, gaps)
 
 
@@ -93,7 +96,12 @@ def _similarity(folder: Folder) -> Section:
 def _modes(folder: Folder) -> Section:
     result = analyses.modes(selection.timing_runs(folder, "modes"))
     gaps = selection.gaps(folder, result.workloads, _of("modes"))
-    gaps += [f"{workload} {mode} on the CPU: not measured" for workload, mode in result.missing()]
+    failed = {(run.workload, run.mode) for run in folder.failed}
+    gaps += [
+        f"{workload} {mode} on the CPU: not measured"
+        for workload, mode in result.missing()
+        if (workload, mode) not in failed
+    ]
     if not result.on_gpu:
         gaps.append("GPU: no runs on one in this folder")
     if not result.workloads:
@@ -104,7 +112,8 @@ def _modes(folder: Folder) -> Section:
 def _parallelism(folder: Folder) -> Section:
     result = analyses.parallelism(selection.thread_profiles(folder))
     there = [each.workload for each in result.workloads]
-    gaps = tuple(selection.gaps(folder, there, selection.is_profile))
+    one = "profiled with one number of threads alone"
+    gaps = tuple(selection.gaps(folder, there, selection.is_profile, one))
     if not there:
         return Section("F6", gaps=(*gaps, "it takes profiles with two numbers of threads"))
     figure = figures.parallelism(result)
@@ -117,7 +126,8 @@ def _outside(folder: Folder) -> Section:
         return Section("V-A", gaps=gaps)
     result = analyses.outside(profiles)
     figure = figures.outside(result)
-    return Section("V-A", result.summary(), figure, result.table(), gaps=gaps)
+    summary = f"{result.summary()}{_uncompiled(profiles)}"
+    return Section("V-A", summary, figure, result.table(), gaps=gaps)
 
 
 def _sections(folder: Folder) -> Section:
@@ -133,7 +143,8 @@ def _sections(folder: Folder) -> Section:
 def _efficiency(folder: Folder) -> Section:
     result = analyses.efficiency(selection.timing_runs(folder, "cores"))
     there = [each.workload for each in result.workloads]
-    gaps = tuple(selection.gaps(folder, there, _of("cores")))
+    one = "not timed on one core and on more"
+    gaps = tuple(selection.gaps(folder, there, _of("cores"), one))
     if not there:
         return Section("M-eff", gaps=(*gaps, "it takes runs on one core and on more"))
     figure = figures.efficiency(result)
@@ -143,7 +154,7 @@ def _efficiency(folder: Folder) -> Section:
 def _spread(folder: Folder) -> Section:
     result = analyses.spread(selection.timing_runs(folder, "repeats"))
     there = [each.workload for each in result.repeats]
-    gaps = tuple(selection.gaps(folder, there, _of("repeats")))
+    gaps = tuple(selection.gaps(folder, there, _of("repeats"), "trained once alone"))
     if not there:
         return Section("M-var", gaps=(*gaps, "it takes two equal runs"))
     figure = figures.spread(result)
@@ -190,11 +201,12 @@ _ANALYSES: tuple[Callable[[Folder], Section], ...] = (
 )
 
 
-def _profiles(folder: Folder) -> tuple[list, tuple[str, ...]]:
+def _profiles(folder: Folder) -> tuple[list[Profile], tuple[str, ...]]:
     """Returns the training profiles on the CPU and which of the eight workloads have none."""
     profiles = selection.training_profiles(folder)
     there = [profile.workload for profile in profiles]
-    return profiles, tuple(selection.gaps(folder, there, selection.is_profile))
+    no_time = "profiled, but its ops took no time"
+    return profiles, tuple(selection.gaps(folder, there, selection.is_profile, no_time))
 
 
 def _other_batches(folder: Folder) -> str:
@@ -206,6 +218,17 @@ def _other_batches(folder: Folder) -> str:
     }
     sizes = ", ".join(f"{workload} {size}" for workload, size in other.items())
     return f" Not the workload's own batch size, on which shares depend: {sizes}." if other else ""
+
+
+def _uncompiled(profiles: Iterable[Profile]) -> str:
+    """Says which profiles are of another step than the workload runs by itself."""
+    return "".join(
+        f" {profile.workload} runs a step that XLA compiles whole: "
+        f"{1e3 * np.median(profile.compiled_step_seconds):.2f} ms; the profile is of its ops one "
+        f"by one, {1e3 * np.median(profile.unprofiled_step_seconds):.2f} ms."
+        for profile in profiles
+        if len(profile.compiled_step_seconds)
+    )
 
 
 def _of(purpose: str) -> Callable[[Run], bool]:

@@ -6,12 +6,6 @@ from fathom.characterize import papers
 from fathom.characterize.analyses.runs import device_kind
 from fathom.characterize.folder import Folder, Run
 from fathom.characterize.profiles import Profile
-from fathom.errors import FathomError
-
-_RESULT_SCHEMA = 1  # of docs/results.md
-_RESULT_FIELDS = frozenset(
-    ("data", "hyperparameters", "environment", "sections", "steps", "throughput", "cost")
-)
 
 
 def training_profiles(folder: Folder, device: str = "cpu") -> list[Profile]:
@@ -34,44 +28,44 @@ def thread_profiles(folder: Folder) -> list[Profile]:
     return sorted(_profiles(folder, "cpu"), key=lambda p: (rank(p.workload), p.threads))
 
 
-def timing_runs(folder: Folder, purpose: str, mode: str | None = None) -> list[Run]:
+def timing_runs(folder: Folder, purpose: str) -> list[Run]:
     """Returns the timing runs of one set that are done, in the paper's order.
 
     Args:
         folder: a characterization.
-        purpose: the set, one of ``folder.PURPOSES``.
-        mode: ``train`` or ``infer``; None for both.
-
-    Raises:
-        FathomError: a run's result is damaged or of another schema.
+        purpose: the set, one of those in docs/characterization.md.
     """
     runs = [run for run in folder.select(purpose) if run.kind == "timing"]
-    for run in runs:
-        if run.result.get("schema") != _RESULT_SCHEMA or not run.result.keys() >= _RESULT_FIELDS:
-            raise FathomError(
-                f"{folder.path}/runs/{run.id}.json holds no result of schema {_RESULT_SCHEMA}: "
-                "delete it and measure again"
-            )
-    chosen = [run for run in runs if mode in (None, run.mode)]
-    return sorted(chosen, key=lambda run: (rank(run.workload), run.id))
+    return sorted(runs, key=lambda run: (rank(run.workload), run.id))
 
 
-def gaps(folder: Folder, there: Iterable[str], wanted: Callable[[Run], bool]) -> list[str]:
-    """Says which of the eight workloads an analysis has not, and why.
+def gaps(
+    folder: Folder, there: Iterable[str], wanted: Callable[[Run], bool], too_few: str = ""
+) -> list[str]:
+    """Says what an analysis lacks, and why: failed runs, workloads measured too little or not.
 
     Args:
         folder: a characterization.
         there: the workloads that the analysis has.
         wanted: tells the runs that it is made from.
+        too_few: says of a workload what its runs lack where they do not suffice.
     """
-    there = set(there)
-    missing = [name for name in papers.breakdown().workloads if name not in there]
-    reasons = {
-        run.workload: run.reason for run in folder.failed if run.workload in missing and wanted(run)
-    }
-    failed = [f"{name}: failed ({reason})" for name, reason in reasons.items()]
-    unmeasured = [name for name in missing if name not in reasons]
-    return failed + ([f"{', '.join(unmeasured)}: not measured"] if unmeasured else [])
+    failed = [run for run in folder.failed if wanted(run)]
+    explained = {*there, *(run.workload for run in failed)}
+    missing = [name for name in papers.breakdown().workloads if name not in explained]
+    measured = {run.workload for run in folder.runs if run.status == "done" and wanted(run)}
+    sentences = [f"{_case(run)}: failed ({run.reason})" for run in failed]
+    for names, reason in (
+        ([name for name in missing if name in measured], too_few),
+        ([name for name in missing if name not in measured], "not measured"),
+    ):
+        sentences += [f"{', '.join(names)}: {reason}"] if names else []
+    return list(dict.fromkeys(sentences))
+
+
+def _case(run: Run) -> str:
+    threads = f", {run.threads} thread{'s' if run.threads > 1 else ''}" if run.threads else ""
+    return f"{run.workload} {run.mode}{threads}"
 
 
 def is_profile(run: Run) -> bool:

@@ -5,19 +5,28 @@ import json
 import numpy as np
 
 from fathom.characterize import OpTime, Profile, Run, papers
+from fathom.steps import Steps
 
 ENVIRONMENT = {
     "cpu_model": "Test CPU",
+    "cpu_flags": ["avx2", "fma"],
     "cores_available": 4,
     "memory_bytes": 8 * 2**30,
     "platform": "Linux",
+    "python": "3.11.9",
     "tensorflow": "2.21.0",
-    "precision": "float32",
-    "threads": 4,
-    "xla": "off",
-    "gpu": None,
+    "keras": "3.12.0",
+    "numpy": "2.3.5",
+    "cuda": "12.5.1",
+    "cudnn": "9",
     "switches": {},
-    "cpu_flags": ["avx2", "fma"],
+    "gpu": None,
+    "device": "/cpu:0",
+    "threads": 4,
+    "precision": "float32",
+    "xla": "off",
+    "git_commit": None,
+    "command": "python",
 }
 MACHINE = {
     "schema": 1,
@@ -38,6 +47,12 @@ LAYERS = [
     }
     for name in ("fc1", "fc2")
 ]
+COST = {
+    "parameters": 220,
+    "forward_macs_per_example": 200,
+    "forward_flops_per_example": 400,
+    "training_flops_per_example": 1000,
+}
 
 
 def op(op_type, seconds, layer="fc1", phase="forward", on="cpu", count=1):
@@ -45,9 +60,10 @@ def op(op_type, seconds, layer="fc1", phase="forward", on="cpu", count=1):
 
 
 def profile(ops, workload="autoenc", threads=1, mode="train", device="/cpu:0", **changes):
-    """A profile whose steps take 1.25 times the time of their ops."""
+    """A profile whose steps take 1.25 times the time of their ops, but for ops that take none."""
     ops = tuple(ops)
     in_ops = sum(each.seconds for each in ops)
+    step_seconds = np.where(in_ops > 0, in_ops * 1.25, 1.0)
     fields = {
         "workload": workload,
         "mode": mode,
@@ -55,14 +71,14 @@ def profile(ops, workload="autoenc", threads=1, mode="train", device="/cpu:0", *
         "threads": threads,
         "device": device,
         "precision": "float32",
-        "step_seconds": in_ops * 1.25,
-        "unprofiled_step_seconds": in_ops * 1.25 / 1.1,
+        "step_seconds": step_seconds,
+        "unprofiled_step_seconds": step_seconds / 1.1,
         "compiled_step_seconds": np.array([]),
         "outside_seconds": in_ops * 0.25,
         "work": np.ones(len(in_ops)),
         "ops": ops,
         "gpu": None,
-        "cost": {"layers": LAYERS},
+        "cost": COST | {"layers": LAYERS},
         "environment": ENVIRONMENT,
     }
     return Profile(**fields | changes)
@@ -84,30 +100,33 @@ def paper_profile(workload, threads=1, steps=6, seed=0, **changes):
     return profile(ops, workload, threads, **changes)
 
 
-def result(seconds=0.1, mode="train", batch_size=8, steps=10, **environment):
-    """A result document of steps that all take about as long."""
-    each = [seconds * (1 + 0.01 * (i % 3 - 1)) for i in range(steps)]
+def steps(seconds):
+    """The steps of a result document, the first of them warm-up."""
+    n = len(seconds)
+    return Steps(0, 1, list(seconds), [0.001] * n, [1.5] * n, [1.0] * n, [False] * n).to_plain()
+
+
+def result(seconds=0.1, mode="train", batch_size=8, **environment):
+    """A result document of ten steps that all take about as long."""
     return {
         "schema": 1,
-        "data": {"name": "mnist", "kind": "synthetic"},
+        "workload": "autoenc",
+        "mode": mode,
+        "data": {"name": "mnist", "directory": "data", "kind": "synthetic"},
         "hyperparameters": {"batch_size": batch_size, "hidden": 500},
+        "seed": 0,
         "environment": ENVIRONMENT | environment,
-        "sections": {
-            "import": 2.0,
-            "init": 0.5,
-            "load": 0.5,
-            "setup": 1.0,
-            "run": 5.0,
-            "wall": 9.5,
+        "sections": dict(SECTIONS),
+        "steps": steps([seconds * (1 + 0.01 * (i % 3 - 1)) for i in range(10)]),
+        "throughput": {
+            "example": "image",
+            "examples_per_second": batch_size / seconds,
+            "examples_per_second_with_input": batch_size / (seconds + 0.001),
+            "flops_per_second": 2e11,
         },
-        "steps": {"first": 0, "warmup": 1, "seconds": each, "median": float(np.median(each[1:]))},
-        "throughput": {"flops_per_second": 2e11},
-        "cost": {
-            "parameters": 220,
-            "forward_macs_per_example": 200,
-            "forward_flops_per_example": 400,
-            "training_flops_per_example": 1000,
-        },
+        "cost": dict(COST),
+        "memory": {"peak_resident_bytes": 2**30, "peak_gpu_bytes": None},
+        "metrics": {},
     }
 
 
@@ -134,6 +153,8 @@ def run(workload="autoenc", purpose=("modes",), **changes):
     } | changes
     if fields["profile"]:
         fields |= {name: getattr(fields["profile"], name) for name in ("mode", "threads", "device")}
+    if fields["result"]:
+        fields["result"] = fields["result"] | {"workload": workload, "mode": fields["mode"]}
     if fields["status"] == "failed":
         fields |= {"result": None, "profile": None}
     parts = ("workload", "mode", "kind", "threads", "cores", "repeat")

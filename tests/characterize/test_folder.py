@@ -1,23 +1,17 @@
 import json
 
 import pytest
+import synthetic_folder
 from test_profiles import small_profile
 
 from fathom.characterize.folder import Folder, Run
 from fathom.errors import FathomError
 
-ENVIRONMENT = {
-    "cpu_model": "a processor",
-    "platform": "Linux",
-    "tensorflow": "2.20.0",
-    "cores_available": 2,
-}
+ENVIRONMENT = synthetic_folder.ENVIRONMENT | {"tensorflow": "2.20.0", "cores_available": 2}
 
 
 def result(**environment):
-    """A result document as far as a folder looks into it."""
-    sections = ("hyperparameters", "sections", "steps", "throughput", "cost")
-    return {name: {} for name in sections} | {"environment": ENVIRONMENT | environment}
+    return synthetic_folder.result(**ENVIRONMENT | environment)
 
 
 def timing(**changes):
@@ -46,6 +40,11 @@ def timing(**changes):
 def small_run(**changes):
     """A profile run with the id ``a``."""
     return timing(id="a", kind="profile", result=None, profile=small_profile(**changes))
+
+
+def changed(**changes):
+    """The file of a timing run with the id ``a`` of which some fields were changed."""
+    return json.dumps(timing(id="a").to_plain() | changes)
 
 
 @pytest.fixture
@@ -103,13 +102,18 @@ def test_a_run_that_is_being_written_is_no_run_yet(out):
         ("[]", "another schema"),
         ('{"schema": 2}', "another schema"),
         ('{"schema": 1}', "damaged"),
-        (json.dumps(timing().to_plain() | {"id": "other"}), "damaged"),
-        (json.dumps(timing().to_plain() | {"id": "a", "result": None}), "damaged"),
-        (json.dumps(timing().to_plain() | {"id": "a", "status": "running"}), "damaged"),
-        (json.dumps(timing().to_plain() | {"id": "a", "kind": "guess"}), "damaged"),
-        (json.dumps(timing().to_plain() | {"id": "a", "result": [1]}), "damaged"),
-        (json.dumps(timing().to_plain() | {"id": "a", "result": {}}), "damaged"),
-        (json.dumps(small_run(environment=3).to_plain()), "damaged"),
+        ("[" * 100_000, "damaged"),
+        (changed(id="other"), "its id is 'other'"),
+        (changed(result=None), "a timing that is done has no result"),
+        (changed(kind="profile"), "a profile that is done has no result or profile, or that"),
+        (changed(status="running"), 'status is "running", not one of done, failed'),
+        (changed(status="failed"), "a failed run has a reason"),
+        (changed(kind="guess"), 'kind is "guess", not one of timing, profile'),
+        (changed(result=[1]), r"result is \[1\], not an object or null"),
+        (changed(result={}), "holds no result of schema 1"),
+        (changed(workload="vgg"), "workload is 'vgg', but what it holds is of 'autoenc'"),
+        (changed(mode="infer"), "mode is 'infer', but what it holds is of 'train'"),
+        (json.dumps(small_run(environment=3).to_plain()), "profile.environment is 3, not an obj"),
     ],
 )
 def test_a_damaged_run_is_refused_in_one_line(out, text, reason):
@@ -128,7 +132,11 @@ def test_a_damaged_machine_is_refused(out, text):
 
 
 @pytest.mark.parametrize(
-    "other", [{"cpu_model": "another"}, {"cores_available": 64}, {"tensorflow": "2.21.0"}]
+    "other",
+    [
+        *({"cpu_model": "another"}, {"cores_available": 64}, {"memory_bytes": 1}),
+        *({"tensorflow": "2.19.0"}, {"git_commit": "1234567"}),
+    ],
 )
 def test_two_machines_in_one_folder_are_refused(out, other):
     timing(result=result(**other)).write(out)
@@ -138,5 +146,18 @@ def test_two_machines_in_one_folder_are_refused(out, other):
 
 
 def test_a_run_on_fewer_cores_is_of_the_same_machine(out):
-    timing(result=result(cores_available=1)).write(out)
+    timing(result=result(cores_available=1), cores=1).write(out)
     assert len(Folder.read(out).runs) == 1
+
+
+def test_a_run_that_had_fewer_cores_than_it_says_is_refused(out):
+    timing(result=result(cores_available=1), cores=2).write(out)
+    with pytest.raises(FathomError, match="had 1 of the 2 cores"):
+        Folder.read(out)
+
+
+def test_two_gpus_of_one_name_are_refused(out):
+    for name, gpu in (("a", "A100"), ("b", "P100")):
+        timing(id=name, device="/gpu:0", result=result(gpu=gpu)).write(out)
+    with pytest.raises(FathomError, match=r"/gpu:0: 'P100', not 'A100'"):
+        Folder.read(out)

@@ -2,6 +2,7 @@ import json
 
 import numpy as np
 import pytest
+from synthetic_folder import COST, ENVIRONMENT
 
 from fathom.characterize import tables
 from fathom.characterize.profiles import SCHEMA, GpuTime, OpTime, Profile, add_up
@@ -29,8 +30,8 @@ def small_profile(**changes):
             OpTime("Mystery", "loss", "forward", "cpu", np.array([0.001, 0.003]), 0.5),
         ),
         "gpu": None,
-        "cost": {"parameters": 10, "layers": []},
-        "environment": {"cpu_model": "a processor"},
+        "cost": COST | {"layers": []},
+        "environment": ENVIRONMENT,
     }
     return Profile(**fields | changes)
 
@@ -112,7 +113,8 @@ def test_a_profile_survives_its_file(tmp_path, gpu):
         ({"step_seconds": ["soon"]}, "damaged"),
         ({"step_seconds": [-1.0, 1.0]}, "damaged"),
         ({"step_seconds": [1.0]}, "differ in their steps"),
-        ({"step_seconds": [], "outside_seconds": [], "ops": []}, "damaged"),
+        ({"work": [1.0]}, "differ in their steps"),
+        ({"step_seconds": [], "outside_seconds": [], "ops": []}, "step_seconds is empty"),
     ],
 )
 def test_a_damaged_profile_is_refused_in_one_line(change, reason):
@@ -121,6 +123,13 @@ def test_a_damaged_profile_is_refused_in_one_line(change, reason):
         Profile.from_plain(document, "a.json")
     assert "a.json" in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_fields_of_a_later_version_are_left_out():
+    document = small_profile(gpu=GpuTime(1.0, 2.0, 0.5)).to_plain() | {"new": 1}
+    for section in (document["ops"][0], document["gpu"]):
+        section["new"] = 1
+    assert Profile.from_plain(document, "a.json").gpu == GpuTime(1.0, 2.0, 0.5)
 
 
 def test_a_profile_with_a_missing_field_is_refused():

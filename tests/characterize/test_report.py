@@ -5,6 +5,7 @@ import subprocess
 from html.parser import HTMLParser
 from unittest import mock
 
+import numpy as np
 import pytest
 import synthetic_folder
 from rich.console import Console
@@ -131,7 +132,7 @@ def test_a_failed_run_is_named_with_its_reason(tmp_path):
     failed = [run(name, status="failed", reason=reason) for name in ("vgg", "speech")]
     out = write_report(tmp_path, [run("deepq"), *failed])
     text = page(out).text
-    assert f"vgg: failed ({reason})" in text
+    assert f"vgg train: failed ({reason})" in text
     assert "<here>" not in (out / "report.html").read_text()
     assert "speech" in (out / "tables" / "failed.csv").read_text()
 
@@ -139,20 +140,43 @@ def test_a_failed_run_is_named_with_its_reason(tmp_path):
 def test_runs_that_all_failed_make_a_report_of_published_figures_alone(tmp_path):
     out = write_report(tmp_path, [run(status="failed", reason="no such data")])
     assert {path.stem for path in (out / "figures").iterdir()} == {"m_gpu"}
-    assert "autoenc: failed (no such data)" in page(out).text
+    assert "autoenc train: failed (no such data)" in page(out).text
 
 
 def test_what_an_earlier_report_drew_does_not_outlive_its_data(tmp_path):
-    folder = synthetic_folder.write(tmp_path / "folder", [run("deepq")])
-    out = tmp_path / "report"
-    (out / "figures").mkdir(parents=True)
-    stale = [out / "figures" / name for name in ("f1.png", "f1_old.csv")]
-    foreign = out / "figures" / "f10.png"
-    for path in (*stale, foreign):
-        path.write_text("old")
-    report.write(Folder.read(folder), out)
+    out = write_report(tmp_path, [run("deepq", profile=paper_profile("deepq"))])
+    stale = [out / "figures" / "f1.png", out / "tables" / "f3_classes.csv"]
+    assert all(path.exists() for path in stale)
+    foreign = out / "figures" / "f1_mine.png"
+    foreign.write_text("mine")
+    timing = synthetic_folder.write(tmp_path / "timing", [run("deepq")])
+    report.write(Folder.read(timing), out)
     assert not any(path.exists() for path in stale)
     assert foreign.exists()
+
+
+def test_a_failed_run_is_named_also_where_others_of_its_workload_are_done(tmp_path):
+    failed = {"status": "failed", "reason": "killed"}
+    runs = [run("vgg"), run("vgg", id="infer", mode="infer", **failed)]
+    runs += [run("vgg", id="one", profile=paper_profile("vgg"), threads=1)]
+    runs += [run("vgg", id="two", kind="profile", purpose=("threads",), threads=2, **failed)]
+    text = page(write_report(tmp_path, runs)).text
+    assert "vgg infer: failed (killed)" in text
+    assert "vgg infer on the CPU: not measured" not in text
+    assert "vgg train, 2 threads: failed (killed)" in text
+
+
+def test_what_was_measured_too_little_is_not_called_unmeasured(tmp_path):
+    runs = [run("vgg", ("modes", "cores"), cores=1), run("vgg", profile=paper_profile("vgg"))]
+    text = page(write_report(tmp_path, runs)).text
+    assert "vgg: not timed on one core and on more" in text
+    assert "vgg: profiled with one number of threads alone" in text
+
+
+def test_a_profile_of_a_step_that_is_compiled_otherwise_says_so(tmp_path):
+    compiled = paper_profile("memnet", compiled_step_seconds=np.array([0.0004]))
+    text = page(write_report(tmp_path, [run("memnet", profile=compiled)])).text
+    assert text.count("memnet runs a step that XLA compiles whole: 0.40 ms") == 2
 
 
 def test_an_op_type_without_a_class_is_listed_at_the_end(tmp_path):

@@ -1,10 +1,15 @@
 import dataclasses
 import json
 import os
+import subprocess
 import sys
+import time
+from pathlib import Path
 
+import psutil
 import pytest
 from rich.console import Console
+from synthetic_folder import ENVIRONMENT, MACHINE, result
 
 from fathom.__main__ import main
 from fathom.characterize import folder, request, runner
@@ -25,12 +30,11 @@ PLANNED = Planned(
     batch_size=None,
     argv=(),
 )
-WRITE = """
+WRITE = f"""
 import json, os, pathlib, sys
 file = sys.argv[1].partition("=")[2]
 cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-sections = ["hyperparameters", "environment", "sections", "steps", "throughput", "cost"]
-document = {"schema": 1, "cores": cores} | {section: {} for section in sections}
+document = json.loads({json.dumps(json.dumps(result()))}) | {{"cores": cores}}
 pathlib.Path(file).write_text(json.dumps(document))
 """
 
@@ -130,6 +134,7 @@ def test_the_time_left_is_told_from_the_runs_that_are_most_alike():
     ]
     left = [program("", workload="autoenc")] * 2 + [program("", workload="alexnet")]
     assert runner._time_left(left, done) == "3 left, about 5 min"
+    assert runner._time_left(left[:1], done[1:]) == "1 left, about 60 s"
     assert runner._time_left(left, []) == "3 left"
     assert runner._time_left([], done) == "nothing left"
 
@@ -197,7 +202,8 @@ def test_a_characterization_runs_in_processes_of_its_own(tmp_path, capsys):
 @pytest.fixture
 def two_cores(monkeypatch):
     """Pretends a machine of two cores, which takes no time to measure."""
-    found = {"environment": {"cores_available": 2}, "gpus": 0, "gemm_flops_per_second": 1e11}
+    environment = ENVIRONMENT | {"cores_available": 2}
+    found = {"environment": environment, "gpus": 0, "gemm_flops_per_second": 1e11}
     monkeypatch.setattr(request, "_machine", lambda *_: found)
     monkeypatch.setattr(runner, "_make", lambda *_: 0)
 
@@ -219,15 +225,65 @@ def test_a_device_that_is_not_there_is_one_line(tmp_path, capsys, option, reason
     error = capsys.readouterr().err
     assert reason in error
     assert error.count("\n") == 1
+    assert not (tmp_path / "out" / "machine.json").exists()
 
 
 @pytest.mark.usefixtures("two_cores")
-def test_a_machine_that_is_not_the_folders_is_refused(tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        ({"cpu_model": "6502"}, "another machine"),
+        ({"cores_available": 4}, "was measured with 4 cores, not 2 cores"),
+        ({"precision": "bfloat16"}, "was measured with bfloat16, not float32"),
+    ],
+)
+def test_a_machine_that_is_not_the_folders_is_refused(tmp_path, capsys, other, reason):
     (tmp_path / "out").mkdir()
-    machine = {"schema": 1, "environment": {"cpu_model": "6502"}, "gemm_flops_per_second": {}}
+    machine = MACHINE | {"environment": ENVIRONMENT | {"cores_available": 2} | other}
     (tmp_path / "out" / "machine.json").write_text(json.dumps(machine))
     assert characterize(tmp_path / "out", "--workloads=autoenc") == 2
-    assert "another machine" in capsys.readouterr().err
+    assert reason in capsys.readouterr().err
+    assert json.loads((tmp_path / "out" / "machine.json").read_text()) == machine
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_the_better_of_two_measurements_of_the_matrix_product_counts(tmp_path, monkeypatch):
+    (tmp_path / "out").mkdir()
+    rates = {"1": 3e11, "2": 1e9}
+    environment = ENVIRONMENT | {"cores_available": 2}
+    machine = MACHINE | {"environment": environment, "gemm_flops_per_second": rates}
+    (tmp_path / "out" / "machine.json").write_text(json.dumps(machine))
+    assert characterize(tmp_path / "out", "--workloads=autoenc") == 0
+    known = folder.read_machine(tmp_path / "out")["gemm_flops_per_second"]
+    assert known == {"1": 3e11, "2": 1e11}
+
+
+def test_two_processes_do_not_measure_into_one_folder(tmp_path, capsys):
+    out = runner._output(tmp_path / "out")
+    with runner._alone_in(out):
+        assert characterize(out, "--workloads=autoenc") == 2
+    assert "another process is measuring into" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
+def test_a_run_ends_with_the_process_that_makes_it(tmp_path):
+    child = tmp_path / "child"
+    code = f"import os, pathlib, time; pathlib.Path({str(child)!r}).write_text(str(os.getpid()));"
+    make = (
+        f"from test_runner import *; runner.make_run(program({code + 'time.sleep(600)'!r}), None)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", make], cwd=Path(__file__).parent)
+    wait_until(lambda: child.exists() and child.read_text())
+    parent.kill()
+    parent.wait()
+    wait_until(lambda: not psutil.pid_exists(int(child.read_text())))
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 @pytest.mark.usefixtures("two_cores")
@@ -237,4 +293,4 @@ def test_an_interruption_says_how_to_go_on(tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr(runner, "_make", interrupt)
     assert characterize(tmp_path / "out", "--workloads=autoenc") == 130
-    assert "the same command goes on" in capsys.readouterr().out
+    assert "interrupted; the same command goes on" in capsys.readouterr().err
