@@ -106,7 +106,10 @@ def _present(plain: Path) -> Path:
     for path in (twin, plain):
         if path.exists():
             return path
-    raise FathomError(f"{twin} is missing; MNIST is expected as {Mnist.layout}")
+    raise FathomError(
+        f"{twin} is missing; MNIST is expected as {Mnist.layout}: get what is missing by python -m "
+        f"fathom data fetch mnist --data-dir {plain.parent}"
+    )
 
 
 def read_idx(path: Path) -> np.ndarray:

@@ -11,7 +11,7 @@ from fathom.data.dataset import DataSet, fetched_directory, find, locate
 from fathom.data.fetch import fetch, verify
 from fathom.data.files import whole_directory
 from fathom.errors import FathomError
-from fathom.options import unknown_option
+from fathom.options import Execution, unknown_option
 
 
 def datasets() -> dict[str, type[DataSet]]:
@@ -73,15 +73,16 @@ def _synthesize(dataset: type[DataSet], chosen: argparse.Namespace, screen: Cons
         raise FathomError("synthesize needs --data-dir, the new folder to write")
     if chosen.data_dir.exists():
         raise FathomError(f"{chosen.data_dir} is already there: give a new folder")
+    seed = Execution(seed=chosen.seed).seed  # which a run's data could have
     with whole_directory(chosen.data_dir) as temporary:
-        dataset.synthesize(temporary, chosen.seed)
-    screen.print(f"synthetic {dataset.title}, seed {chosen.seed}, is in {chosen.data_dir}")
+        dataset.synthesize(temporary, seed)
+    screen.print(f"synthetic {dataset.title}, seed {seed}, is in {chosen.data_dir}")
 
 
 def _verify(dataset: type[DataSet], chosen: argparse.Namespace, screen: Console) -> None:
     source = find(dataset, chosen.data_dir, seed=0)
     if source.kind == "synthetic":
-        raise FathomError(f"there is no {dataset.name} to verify: name its folder by --data-dir")
+        raise FathomError(f"there is no {dataset.name} to verify: {source.reason}")
     directory = source.directory
     problems = verify(dataset, directory)
     if problems:

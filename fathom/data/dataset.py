@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from fathom.data.files import cache_directory, whole_directory
+from fathom.data.files import cache_directory, make_cache_folder, user_path, whole_directory
 from fathom.errors import FathomError
 
 
@@ -81,12 +81,14 @@ class DataSource:
     Attributes:
         directory: the folder that the loader reads.
         kind: ``"given"`` (``--data-dir``), ``"environment"`` (``$FATHOM_DATA_DIR``),
-            ``"fetched"`` (``fathom data fetch``), ``"packaged"`` (with an installed library) or
+            ``"fetched"`` (``fathom data fetch``, all files), ``"packaged"`` (with a library) or
             ``"synthetic"``.
+        reason: of synthetic data, why there is no other; what to do about it.
     """
 
     directory: Path
     kind: str
+    reason: str = ""
 
     def __str__(self) -> str:
         origin = {
@@ -94,14 +96,14 @@ class DataSource:
             "environment": ", from $FATHOM_DATA_DIR",
             "fetched": ", fetched",
             "packaged": ", packaged with an installed library",
-            "synthetic": ", synthetic: use --data-dir or $FATHOM_DATA_DIR for real data",
+            "synthetic": f", synthetic: {self.reason}",
         }[self.kind]
         return f"{self.directory}{origin}"
 
 
 def _environment_directory(dataset: type[DataSet]) -> Path | None:
     root = os.environ.get("FATHOM_DATA_DIR")
-    return Path(root).expanduser() / dataset.name if root else None
+    return user_path(root) / dataset.name if root else None
 
 
 def fetched_directory(dataset: type[DataSet]) -> Path:
@@ -126,37 +128,47 @@ def find(dataset: type[DataSet], data_dir: str | Path | None, seed: int) -> Data
     library brings, the synthetic set.
 
     Raises:
-        FathomError: ``data_dir`` is not a folder, or a folder cannot be read.
+        FathomError: ``data_dir`` or ``$FATHOM_DATA_DIR`` is not a folder, or a folder cannot be
+            read.
     """
     if data_dir is not None:
-        directory = Path(data_dir).expanduser()
+        directory = user_path(data_dir)
         if not _is_folder(directory):
             raise FathomError(
                 f"{directory} is not a folder; {dataset.title} is expected there as "
                 f"{dataset.layout}. Leave out --data-dir to use synthetic data"
             )
         return DataSource(directory, "given")
-    directory = _environment_directory(dataset)
-    if directory and _is_folder(directory):
-        return DataSource(directory, "environment")
-    directory = cache_directory() / "data" / dataset.name
-    if _is_folder(directory):
-        return DataSource(directory, "fetched")
+    chosen = _environment_directory(dataset)
+    if chosen and not _is_folder(chosen.parent):
+        raise FathomError(f"$FATHOM_DATA_DIR is {chosen.parent}, no folder: correct or unset it")
+    if chosen and _is_folder(chosen):
+        return DataSource(chosen, "environment")
+    fetched = cache_directory() / "data" / dataset.name
+    begun = _is_folder(fetched)
+    if begun and all((fetched / file.name).is_file() for file in dataset.files):
+        return DataSource(fetched, "fetched")
     if packaged := dataset.packaged():
         return DataSource(packaged, "packaged")
+    reason = "use --data-dir or $FATHOM_DATA_DIR for real data"
+    if chosen:
+        reason = f"$FATHOM_DATA_DIR has no {dataset.name}"
+    elif begun:
+        reason = f"{fetched} lacks files: python -m fathom data fetch {dataset.name} goes on"
     made = f"v{dataset.synthesis}-seed-{seed}"
-    return DataSource(cache_directory() / "synthetic" / dataset.name / made, "synthetic")
+    return DataSource(cache_directory() / "synthetic" / dataset.name / made, "synthetic", reason)
 
 
 def locate(dataset: type[DataSet], data_dir: str | Path | None, seed: int) -> DataSource:
     """Finds a run's data as ``find`` does, and writes the synthetic set on its first use.
 
     Raises:
-        FathomError: ``data_dir`` is not a folder, a folder cannot be read, or the cache cannot be
-            written.
+        FathomError: ``data_dir`` or ``$FATHOM_DATA_DIR`` is not a folder, a folder cannot be read,
+            or the cache cannot be written.
     """
     source = find(dataset, data_dir, seed)
     if source.kind == "synthetic" and not _is_folder(source.directory):
+        make_cache_folder(source.directory.parent, otherwise=", or use --data-dir")
         with whole_directory(source.directory) as temporary:
             dataset.synthesize(temporary, seed)
     return source

@@ -1,6 +1,5 @@
 """Atari 2600 games: the ROMs that come with ale-py, the Arcade Learning Environment."""
 
-import difflib
 import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +7,7 @@ from types import ModuleType
 
 from fathom.data.dataset import DataSet
 from fathom.errors import FathomError
+from fathom.options import unknown_option
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Atari(DataSet):
         Raises:
             FathomError: it holds none.
         """
-        roms = {path.stem: path for path in sorted(directory.glob("*.bin"))}
+        roms = {path.stem: path for path in sorted(directory.glob("*.bin")) if path.is_file()}
         if not roms:
             raise FathomError(f"{directory} holds no ROMs; they are expected as {cls.layout}")
         return cls(roms)
@@ -57,11 +57,10 @@ class Atari(DataSet):
         """Returns a game's file.
 
         Raises:
-            FathomError: there is no such game; the message suggests the nearest names.
+            FathomError: there is no such game; the message suggests the nearest name.
         """
         if game not in self.roms:
-            near = difflib.get_close_matches(game, self.roms, 3, 0.5) or list(self.roms)
-            raise FathomError(f"unknown game {game!r}: did you mean {' or '.join(near)}?")
+            raise unknown_option("game", game, self.roms)
         return self.roms[game]
 
 

@@ -3,10 +3,9 @@
 from typing import NamedTuple
 
 import numpy as np
-import psutil
 
 from fathom.deepq.emulator import SIDE
-from fathom.errors import FathomError
+from fathom.device import require_free_memory
 
 HISTORY = 4  # frames that make up a state
 
@@ -45,7 +44,8 @@ class ReplayMemory:
         copies: int = 1,
     ) -> None:
         self.length = size // games
-        _require_free(copies * self.bytes_needed(size, frame_shape))
+        needed = copies * self.bytes_needed(size, frame_shape)
+        require_free_memory(needed, "the replay memory", "set a smaller replay_size")
         self.frames = np.zeros((games, self.length, *frame_shape), np.uint8)
         self.actions = np.zeros((games, self.length), np.uint8)
         self.rewards = np.zeros((games, self.length), np.int8)
@@ -84,6 +84,11 @@ class ReplayMemory:
         self.terminals[:, slot] = terminals
         self.added += 1
 
+    def end_episodes(self) -> None:
+        """Makes each game's newest transition its episode's last: the next are of new games."""
+        if self.added:
+            self.terminals[:, (self.added - 1) % self.length] = True
+
     def sample(self, batch_size: int, rng: np.random.Generator) -> Minibatch:
         """Draws transitions uniformly, with replacement."""
         # The newest transition still lacks its next frame; the oldest lack those before them.
@@ -116,12 +121,3 @@ class ReplayMemory:
         for i in range(HISTORY):  # several times as fast as one transposition
             states[0, ..., i], states[1, ..., i] = frames[:, i], frames[:, i + 1]
         return states[0], states[1]
-
-
-def _require_free(needed: int) -> None:
-    free = psutil.virtual_memory().available
-    if needed > free:
-        raise FathomError(
-            f"the replay memory would take {needed:,} bytes ({needed / 2**30:.1f} GiB), and "
-            f"{free / 2**30:.1f} GiB are free: set a smaller replay_size"
-        )

@@ -13,7 +13,7 @@ from fathom.imagenet import synthetic, tree
 from fathom.imagenet.tfrecord import RecordImages
 
 CLASSES = 1000
-_SHARD = re.compile(r"(train|validation)-\d{5}-of-\d{5}")
+_SHARD = re.compile(r"(train|validation)-\d{5}-of-(\d{5})")
 
 
 class Images(Protocol):
@@ -135,13 +135,34 @@ def _class_names(directory: Path) -> tuple[str, ...]:
 
 
 def _find_shards(directory: Path) -> dict[str, list[Path]]:
-    """Returns the TFRecord shards of each split, in order; {} where there are none."""
+    """Returns the TFRecord shards of each split, in order; {} where there are none.
+
+    Raises:
+        FathomError: a split has not just the shards that their names count.
+    """
     shards: dict[str, list[Path]] = {}
     for folder in (directory, directory / "train", directory / "validation"):
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
             if match := _SHARD.fullmatch(path.name):
                 shards.setdefault(match[1], []).append(path)
+    for paths in shards.values():
+        _require_whole(paths)
     return shards
+
+
+def _require_whole(shards: list[Path]) -> None:
+    """Raises FathomError where a shard is missing, or shards of another set are among them."""
+    folder, (split, count) = shards[0].parent, _SHARD.fullmatch(shards[0].name).groups()
+    names = {path.name for path in shards}
+    for number in range(int(count)):
+        name = f"{split}-{number:05}-of-{count}"
+        if name not in names:
+            raise FathomError(f"{folder / name} is missing: its images are in no other shard")
+    if len(shards) > int(count):
+        raise FathomError(
+            f"{folder} has {len(shards)} {split} shards, but {shards[0].name} is of {int(count)}: "
+            "keep those of one set"
+        )
 
 
 def _load_tree(

@@ -9,6 +9,7 @@ are set apart by tabs:
     3 Where is Mary?        bathroom        1
 """
 
+import codecs
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fathom.data.dataset import DataSet
+from fathom.device import require_free_memory
 from fathom.errors import FathomError
 from fathom.memnet import stories
 
@@ -105,8 +107,8 @@ class Babi(DataSet):
             joint_vocabulary: number the words of all tasks, not of those read alone.
 
         Raises:
-            FathomError: the task or one of its files is not there, or a file is malformed; the
-                message names the file and the line.
+            FathomError: the task or one of its files is not there, a file is malformed (the message
+                names the file and the line), or the stories would not fit into memory.
         """
         folder = _language_folder(directory)
         present = [number for number in TASKS if _file(folder, number, "train")]
@@ -125,6 +127,9 @@ class Babi(DataSet):
         vocabulary = ("", *_words(q for task in named.values() for half in task for q in half))
         numbers = {word: number for number, word in enumerate(vocabulary)}
         width = max(_longest(half) for task in halves.values() for half in task)
+        count = sum(len(half) for task in halves.values() for half in task)
+        needed = count * memory * width * np.dtype(np.int32).itemsize
+        require_free_memory(needed, f"{count} stories", "set a smaller memory")
         encoded = [
             _concatenate([_encode(halves[n][half], n, numbers, memory, width) for n in tasks])
             for half in range(3)
@@ -160,12 +165,17 @@ def _file(folder: Path, task: int, half: str) -> Path | None:
 
 def _read_task(folder: Path, task: int) -> tuple[list[Question], list[Question], list[Question]]:
     """Returns a task's questions for training, validation and test."""
-    test = _file(folder, task, "test")
+    path, test = _file(folder, task, "train"), _file(folder, task, "test")
     if test is None:
-        raise FathomError(f"{_file(folder, task, 'train')} has no qa{task}_*test.txt beside it")
-    train, valid = read_questions(_file(folder, task, "train")), _file(folder, task, "valid")
+        raise FathomError(f"{path} has no qa{task}_*test.txt beside it")
+    train, valid = read_questions(path), _file(folder, task, "valid")
     if valid is not None:
         return train, read_questions(valid), read_questions(test)
+    if len(train) == 1:
+        raise FathomError(
+            f"{path} holds one question, which is held out for validation: none is left to train "
+            f"on; add questions, or a file qa{task}_valid.txt"
+        )
     held_out = math.ceil(len(train) * HELD_OUT)
     return train[: len(train) - held_out], train[len(train) - held_out :], read_questions(test)
 
@@ -178,7 +188,7 @@ def read_questions(path: Path) -> list[Question]:
             message names the file and the line.
     """
     try:
-        content = path.read_bytes()
+        content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
     except OSError as error:
         raise FathomError(f"cannot read {path}: {error.strerror}") from error
     questions = []

@@ -15,6 +15,7 @@ from keras import layers
 
 from fathom import nn
 from fathom.data.pipeline import Order, Tensors
+from fathom.device import require_free_memory
 from fathom.memnet import answers, batches
 from fathom.memnet.babi import JOINT, TASKS, Babi, Questions
 from fathom.memnet.layers import (
@@ -31,6 +32,7 @@ from fathom.optimizers import GradientDescent, Optimizer
 from fathom.options import Hyperparameters
 
 TYINGS = ("adjacent", "layer-wise")
+_AT_ONCE = 1_000  # questions that are answered together where none is learned from
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,18 @@ class MemNet(nn.NeuralNetworkModel):
         self.babi = Babi.load(
             self.source.directory, chosen.task, chosen.memory, chosen.joint_vocabulary
         )
+        if self.device.startswith("/cpu"):  # TensorFlow refuses what does not fit into a GPU's
+            require_free_memory(self._embedded_bytes(), "embedded stories", "set a smaller memory")
+
+    def _embedded_bytes(self) -> int:
+        """Returns the bytes that the words of the most stories that are met at once take."""
+        chosen = self.hyperparameters
+        stories = chosen.batch_size
+        if not self.forward_only:
+            stories = max(stories, min(_AT_ONCE, len(self.babi.train)))
+        words = stories * self.babi.train.story[0].size
+        matrices = chosen.hops + 1 if chosen.tying == "adjacent" else 2
+        return words * matrices * chosen.embedding * np.dtype(np.float32).itemsize
 
     def build(self) -> None:
         """Builds the network, whose size depends on the data, and what the trainings share."""
@@ -242,7 +256,7 @@ class MemNet(nn.NeuralNetworkModel):
     def mean_loss(self, questions: Questions) -> float:
         """Returns the mean cross-entropy of questions in nats, without noise in the memory."""
         losses = [
-            self._losses(answer, *inputs) for *inputs, answer in batches.parts(questions, 1_000)
+            self._losses(answer, *inputs) for *inputs, answer in batches.parts(questions, _AT_ONCE)
         ]
         return float(np.concatenate(losses).mean(dtype=np.float64))
 
@@ -257,7 +271,7 @@ class MemNet(nn.NeuralNetworkModel):
         ]
         network = keras.Model(self.inputs, [self.outputs, *attention])
         words, weights = [], []
-        for *inputs, _ in batches.parts(questions, 1_000):
+        for *inputs, _ in batches.parts(questions, _AT_ONCE):
             logits, *p = network(inputs, training=False)
             words.append(np.argmax(logits, 1) + 1)
             weights.append(np.stack(p, -1))

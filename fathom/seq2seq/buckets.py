@@ -83,7 +83,7 @@ class BucketOrder:
         seed: fixes the order.
 
     Raises:
-        FathomError: there are fewer pairs than a batch has.
+        FathomError: there are fewer pairs than a batch has, or none.
     """
 
     assigned: np.ndarray
@@ -92,6 +92,10 @@ class BucketOrder:
 
     def __post_init__(self) -> None:
         size = np.count_nonzero(self.assigned >= 0)
+        if size == 0:
+            raise FathomError(
+                f"none of the {len(self.assigned)} sentence pairs fits in a bucket: set larger ones"
+            )
         if self.batch_size > size:
             raise FathomError(
                 f"batch size {self.batch_size} is larger than the data: {size} sentence pairs that "

@@ -11,12 +11,12 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from fathom.data.files import cache_directory, sha256, whole_file
+from fathom.data.files import cache_directory, make_cache_folder, sha256, whole_file
 from fathom.errors import FathomError
 from fathom.seq2seq.vocabulary import SPECIAL_SYMBOLS, Vocabulary, tokenize
 from fathom.seq2seq.wmt import ParallelText
 
-_VERSION = 1  # of what the cache holds; a new one makes it anew
+_VERSION = 2  # of what the cache holds; a new one makes it anew
 
 
 @dataclass(frozen=True)
@@ -158,10 +158,7 @@ def _read(path: Path, settings: Settings) -> Corpus | None:
 
 
 def _write(path: Path, corpus: Corpus) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FathomError(f"cannot write {path.parent}: {error.strerror}") from error
+    make_cache_folder(path.parent)
     with whole_file(path) as temporary, h5py.File(temporary, "w") as file:
         for side, vocabulary, sentences in (
             ("source", corpus.source, corpus.pairs.source),

@@ -68,7 +68,11 @@ class ParallelText:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """Yields a file's lines, split at line feeds alone."""
+    """Yields a file's lines, split at line feeds alone.
+
+    A byte order mark at the start is left out. A NUL byte is read as a space: no word that is kept
+    in HDF5 can have one.
+    """
     number = 0
     try:
         with path.open("rb") as file:
@@ -76,7 +80,8 @@ def _lines(path: Path) -> Iterator[str]:
         with gzip.open(path) if compressed else path.open("rb") as file:
             for line in file:  # bytes are split at b"\n" alone
                 number += 1
-                yield line.decode("utf-8")
+                encoding = "utf-8-sig" if number == 1 else "utf-8"
+                yield line.decode(encoding).replace("\0", " ")
     except UnicodeDecodeError as error:
         raise FathomError(f"{path}, line {number} is not UTF-8: {error.reason}") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -114,7 +119,8 @@ class Wmt(DataSet):
         """Finds the texts of a pair of languages, in the folder or in one folder below it.
 
         Raises:
-            FathomError: there is no training text of these languages.
+            FathomError: there is no training text of these languages, or a text is there in only
+                one language.
         """
         below = sorted(path for path in directory.iterdir() if path.is_dir())
         for folder in (directory, *below):
@@ -156,7 +162,11 @@ class Wmt(DataSet):
 
 
 def _present(folder: Path, names: tuple[str, ...], source: str, target: str) -> list[ParallelText]:
-    """Returns those of the texts whose two files are there."""
+    """Returns those of the texts whose two files are there.
+
+    Raises:
+        FathomError: a text is there in one of the languages, and in no other language at all.
+    """
     found = []
     for name in names:
         for pair in dict.fromkeys((f"{source}-{target}", f"{target}-{source}")):
@@ -164,9 +174,22 @@ def _present(folder: Path, names: tuple[str, ...], source: str, target: str) -> 
             sides = [_either(folder / f"{stem}.{language}") for language in (source, target)]
             if all(sides):
                 found.append(ParallelText(*sides))
+            elif any(sides) and len(_languages(folder, stem)) == 1:
+                here, missing = (source, target) if sides[0] else (target, source)
+                raise FathomError(
+                    f"{folder / stem}.{missing} is missing: {stem}.{here} is there without its "
+                    f"translation; add it, or remove {stem}.{here}"
+                )
             if stem == name:
                 break
     return found
+
+
+def _languages(folder: Path, stem: str) -> set[str]:
+    """Returns the languages in which a text is there."""
+    names = (path.name.removesuffix(".gz") for path in folder.glob(f"{stem}.*"))
+    endings = (name.removeprefix(f"{stem}.") for name in names)
+    return {ending for ending in endings if "." not in ending}
 
 
 def _either(plain: Path) -> Path | None:

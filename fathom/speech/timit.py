@@ -175,7 +175,7 @@ def read_transcription(audio: Path, samples: int) -> list[int]:
     """
     path = _beside(audio, "phn")
     try:
-        text = path.read_text(encoding="latin-1")
+        text = path.read_text(encoding="utf-8-sig", errors="replace")  # all that counts is ASCII
     except OSError as error:
         raise FathomError(f"cannot read {path}: {error.strerror}") from error
     labels, last = [], 0

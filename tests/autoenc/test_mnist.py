@@ -63,6 +63,7 @@ def test_plain_files_are_read_as_compressed_ones_are(small):
 def test_a_missing_file_is_named_in_the_error(small, half, kind):
     (small / f"{half}-{kind}-ubyte.gz").unlink()
     assert f"{half}-{kind}-ubyte.gz is missing" in error_of(small)
+    assert f"python -m fathom data fetch mnist --data-dir {small}" in error_of(small)
 
 
 def test_a_folder_in_place_of_a_file_is_an_error(small):

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from fathom.data import DataSet, find, locate
+from fathom.data import DataSet, RemoteFile, find, locate
 from fathom.errors import FathomError
 
 
@@ -24,6 +24,11 @@ class Notes(DataSet):
     def synthesize(cls, directory, seed):
         cls.made += 1
         (directory / "notes.txt").write_text(f"seed {seed}")
+
+
+class Remote(Notes):
+    name = "remote"
+    files = tuple(RemoteFile(name, "", ()) for name in ("notes.txt", "more.txt"))
 
 
 class Unmakable(Notes):
@@ -86,12 +91,41 @@ def test_what_an_installed_library_brings_comes_fourth(places, monkeypatch, tmp_
     assert "packaged with an installed library" in str(source)
 
 
-def test_the_synthetic_set_comes_last(places):
-    places["environment"].rmdir()
+def test_the_synthetic_set_comes_last(places, monkeypatch):
+    monkeypatch.delenv("FATHOM_DATA_DIR")
     places["fetched"].rmdir()
     source = find(Notes, None, 0)
     assert (source.directory, source.kind) == (places["synthetic"], "synthetic")
     assert "synthetic: use --data-dir or $FATHOM_DATA_DIR for real data" in str(source)
+
+
+def test_a_fetch_that_was_interrupted_is_passed_over_and_the_source_says_how_it_goes_on(cache):
+    fetched = cache / "data" / "remote"
+    fetched.mkdir(parents=True)
+    (fetched / "notes.txt").touch()
+    (fetched / "more.txt.part").touch()
+    source = locate(Remote, None, 0)
+    assert source.kind == "synthetic"
+    message = f"{fetched} lacks files: python -m fathom data fetch remote goes on"
+    assert str(source) == f"{source.directory}, synthetic: {message}"
+    (fetched / "more.txt").touch()
+    assert find(Remote, None, 0).kind == "fetched"
+
+
+@pytest.mark.parametrize("name", ["nowhere", "file"])
+def test_an_environment_variable_that_names_no_folder_is_an_error(tmp_path, monkeypatch, name):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("FATHOM_DATA_DIR", str(tmp_path / name))
+    with pytest.raises(FathomError, match=rf"\$FATHOM_DATA_DIR is .*{name}, no folder: correct"):
+        find(Notes, None, 0)
+    (tmp_path / "given").mkdir()
+    assert find(Notes, tmp_path / "given", 0).kind == "given"
+
+
+def test_the_source_says_that_the_environments_folder_has_no_such_set(tmp_path, monkeypatch):
+    monkeypatch.setenv("FATHOM_DATA_DIR", str(tmp_path))
+    source = find(Notes, None, 0)
+    assert str(source) == f"{source.directory}, synthetic: $FATHOM_DATA_DIR has no notes"
 
 
 def test_an_empty_environment_variable_is_none(places, monkeypatch):
@@ -140,5 +174,14 @@ def test_a_synthetic_set_that_fails_half_way_leaves_nothing_to_be_found(cache):
 
 def test_a_cache_that_cannot_be_written_is_an_error(cache):
     cache.touch()
-    with pytest.raises(FathomError, match="cannot write"):
+    with pytest.raises(
+        FathomError, match=r"cannot write .*; set FATHOM_CACHE_DIR .*, or use --data-dir$"
+    ):
         locate(Notes, None, 0)
+
+
+def test_a_cache_without_permission_to_write_is_an_error(cache, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
+    with pytest.raises(FathomError, match="no permission; set FATHOM_CACHE_DIR"):
+        locate(Notes, None, 0)
+    assert Notes.made == 0

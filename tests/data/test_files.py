@@ -1,5 +1,7 @@
 import errno
 import hashlib
+import os
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +22,17 @@ def test_the_cache_is_the_users_own_otherwise(monkeypatch, tmp_path):
     monkeypatch.delenv("FATHOM_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache_directory().name == "fathom"
+
+
+def test_a_tilde_in_the_caches_folder_is_the_home_folder(monkeypatch):
+    monkeypatch.setenv("FATHOM_CACHE_DIR", "~/cache")
+    assert cache_directory() == Path.home() / "cache"
+
+
+def test_a_home_folder_that_is_not_known_is_an_error(monkeypatch):
+    monkeypatch.setenv("FATHOM_CACHE_DIR", "~nobody-of-this-name/cache")
+    with pytest.raises(FathomError, match=r"~nobody-of-this-name/cache: the home folder"):
+        cache_directory()
 
 
 def test_a_file_appears_when_the_block_succeeds(tmp_path):
@@ -68,6 +81,41 @@ def test_a_file_below_no_folder_is_an_error(tmp_path, parent):
     with pytest.raises(FathomError, match=rf"cannot write .*{parent}/file"):
         fail()
     assert names(tmp_path) == ["occupied"]
+
+
+def test_a_pipe_is_written_into_and_stays_a_pipe(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)  # so that the writer need not wait for one
+    with whole_file(pipe) as target:
+        target.write_text("new")
+    assert os.read(reader, 100) == b"new"
+    os.close(reader)
+    assert pipe.is_fifo()
+    assert names(tmp_path) == ["pipe"]
+
+
+def test_a_symbolic_link_stays_and_the_file_that_it_leads_to_is_replaced(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file").write_text("old")
+    for name in ("file", "not-yet"):
+        link = tmp_path / f"link-to-{name}"
+        link.symlink_to(Path("folder") / name)
+        with whole_file(link) as temporary:
+            temporary.write_text("new")
+        assert link.is_symlink()
+        assert (tmp_path / "folder" / name).read_text() == "new"
+    assert names(tmp_path / "folder") == ["file", "not-yet"]
+
+
+def test_a_folder_in_a_files_place_is_an_error_and_stays(tmp_path):
+    def fail():
+        with whole_file(tmp_path) as target:
+            target.write_text("new")
+
+    with pytest.raises(FathomError, match=r"cannot write .*: Is a directory"):
+        fail()
+    assert names(tmp_path) == []
 
 
 def test_a_folder_appears_when_the_block_succeeds(tmp_path):

@@ -156,6 +156,17 @@ def test_an_unknown_game_is_answered_with_the_nearest_names(game):
         Atari.load(Atari.packaged()).rom(game)
 
 
+def test_a_game_like_no_other_is_answered_with_the_known_names():
+    with pytest.raises(FathomError, match=r"unknown game 'nosuch': Known are .*, pong,"):
+        Atari.load(Atari.packaged()).rom("nosuch")
+
+
+def test_a_folder_named_as_a_rom_is_none(tmp_path):
+    (tmp_path / "breakout.bin").touch()
+    (tmp_path / "pong.bin").mkdir()
+    assert list(Atari.load(tmp_path).roms) == ["breakout"]
+
+
 def test_games_cannot_be_synthesized(tmp_path):
     with pytest.raises(FathomError, match="real ones come with ale-py"):
         Atari.synthesize(tmp_path, 0)

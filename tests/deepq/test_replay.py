@@ -89,6 +89,30 @@ def test_every_transition_that_is_complete_is_drawn():
     assert set(batch.states[:, 0, 0, -1]) == {frame(0, m)[0, 0] for m in range(18, 24)}
 
 
+@pytest.mark.parametrize("moments", [7, 10, 23])
+def test_games_that_begin_anew_are_not_joined_to_those_before(moments):
+    ends = [[False, False]] * moments
+    memory = filled(20, 2, ends)
+    memory.end_episodes()
+    ends[-1] = [True, True]
+    assert memory.terminals.sum() == 2
+    for moment in range(moments, moments + 5):
+        frames = np.stack([frame(game, moment) for game in range(2)])
+        memory.add(frames, np.zeros(2, int), np.zeros(2), np.zeros(2, bool))
+        ends.append([False, False])
+    batch = memory.sample(200, np.random.default_rng(0))
+    for i in range(200):
+        ((game, moment),) = find(batch.states[i], ends, 2, len(ends) - 10)
+        np.testing.assert_array_equal(batch.states[i], state(ends, game, moment))
+        assert batch.terminals[i] == (moment == moments - 1)
+
+
+def test_an_empty_memory_has_no_episode_to_end():
+    memory = ReplayMemory(20, 2, SHAPE)
+    memory.end_episodes()
+    assert not memory.terminals.any()
+
+
 def test_the_types_are_those_of_the_step():
     batch = filled(10, 1, [[False]] * 8).sample(5, np.random.default_rng(0))
     assert [array.dtype.name for array in batch] == ["uint8", "int32", "float32", "uint8", "bool"]

@@ -261,6 +261,22 @@ def test_without_a_background_class_labels_stay_as_they_are(tmp_path):
     assert data.validation is None
 
 
+def test_a_missing_shard_is_named(tmp_path):
+    for number in (0, 2):
+        write_shard(tmp_path / f"train-{number:05}-of-00003", (b"a", 1))
+    assert f"{tmp_path / 'train-00001-of-00003'} is missing" in error_of(tmp_path)
+    write_shard(tmp_path / "train-00001-of-00003", (b"a", 1))
+    write_shard(tmp_path / "validation" / "validation-00000-of-00002", (b"a", 1))
+    assert "validation/validation-00001-of-00002 is missing" in error_of(tmp_path)
+
+
+def test_shards_of_two_sets_are_an_error(tmp_path):
+    for count in (1, 2):
+        write_shard(tmp_path / f"train-00000-of-{count:05}", (b"a", 1))
+    message = "has 2 train shards, but train-00000-of-00001 is of 1: keep those of one set"
+    assert message in error_of(tmp_path)
+
+
 def test_empty_shards_are_an_error(tmp_path):
     write_shard(tmp_path / "train-00000-of-00001")
     assert "has no images" in error_of(tmp_path)

@@ -124,6 +124,11 @@ def test_a_file_that_is_not_utf_8_is_named_with_its_line(tmp_path):
         read_questions(path)
 
 
+def test_a_byte_order_mark_is_passed_over(tmp_path):
+    marked = write(tmp_path / "marked.txt", "\ufeff" + STORY)
+    assert read_questions(marked) == read_questions(write(tmp_path / "plain.txt", STORY))
+
+
 def test_a_missing_file_is_an_error(tmp_path):
     with pytest.raises(FathomError, match="cannot read"):
         read_questions(tmp_path / "nowhere.txt")
@@ -145,6 +150,21 @@ def test_other_languages_and_sizes_are_read_where_they_are_named(tmp_path):
 def test_a_tenth_of_the_training_questions_is_held_out(tmp_path):
     babi = Babi.load(write_task(tmp_path, train=10 * STORY))
     assert (len(babi.train), len(babi.validation), len(babi.test)) == (27, 3, 3)
+
+
+def test_one_question_cannot_be_both_trained_on_and_held_out(tmp_path):
+    one = "1 A b.\n2 Who?\tb\t1\n"
+    message = error_of(write_task(tmp_path, train=one, name=""))
+    assert "qa1_train.txt holds one question, which is held out for validation" in message
+    write(tmp_path / "qa1_valid.txt", one)
+    assert len(Babi.load(tmp_path).train) == 1
+
+
+def test_a_memory_that_does_not_fit_is_refused_with_its_size(tmp_path):
+    message = error_of(write_task(tmp_path, train=10 * STORY), memory=2**31 - 1)
+    # 33 questions, 5 words a sentence, 4 bytes a word
+    assert message.startswith(f"33 stories would take {33 * (2**31 - 1) * 5 * 4:,} bytes (1320.0")
+    assert message.endswith("GiB are free: set a smaller memory")
 
 
 def test_the_valid_trees_have_a_file_of_their_own(tmp_path):

@@ -91,6 +91,11 @@ def test_the_network_computes_the_papers_equations(stories, reference, linear, h
     np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
 
 
+def test_embedded_stories_that_do_not_fit_into_memory_are_refused(stories):
+    with pytest.raises(FathomError, match=r"embedded stories would take .* a smaller memory"):
+        small_model(stories, embedding=2**31 - 1).load_data()
+
+
 def test_position_weights_are_those_of_the_formula():
     # J = 4 words, d = 2: l_kj = 2 ((1 - j/4) - (k/2) (1 - j/2))
     expected = [[1.0, 0.5], [1.0, 1.0], [1.0, 1.5], [1.0, 2.0]]

@@ -63,7 +63,7 @@ def test_an_epoch_meets_each_pair_once_but_for_fewer_than_a_batch(assigned, batc
     assigned = np.array(assigned)
     fitting = np.flatnonzero(assigned >= 0)
     if len(fitting) < batch_size:
-        with pytest.raises(FathomError, match="larger than the data"):
+        with pytest.raises(FathomError, match=r"larger than the data|none of the \d+ sentence"):
             BucketOrder(assigned, batch_size, seed)
         return
     order = BucketOrder(assigned, batch_size, seed)
@@ -74,6 +74,11 @@ def test_an_epoch_meets_each_pair_once_but_for_fewer_than_a_batch(assigned, batc
     for bucket, pairs in epoch:
         assert len(pairs) == batch_size
         assert np.all((assigned[pairs] >= 0) & (assigned[pairs] <= bucket))
+
+
+def test_buckets_that_no_pair_fits_are_named_and_not_the_batch_size():
+    with pytest.raises(FathomError, match=r"none of the 3 sentence .* a bucket: set larger ones$"):
+        BucketOrder(np.full(3, -1), 4, 0)
 
 
 def test_batch_t_is_the_same_whether_the_stream_began_before_or_with_it():

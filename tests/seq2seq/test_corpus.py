@@ -36,6 +36,11 @@ def test_words_become_numbers_and_the_rarest_are_unknown(texts):
     assert built.blank == 1
 
 
+def test_a_text_with_nul_in_a_word_is_kept(texts):
+    write_lines(texts[0].source, ("one\0two", "", "three"))
+    assert corpus.load(texts, SETTINGS).source.words[4:] == ("one", "three", "two")
+
+
 def test_the_second_time_it_comes_from_the_cache(texts, monkeypatch):
     built = corpus.load(texts, SETTINGS)
     monkeypatch.setattr(corpus, "_build", lambda *_: pytest.fail("built again"))
@@ -59,7 +64,7 @@ def test_a_damaged_cache_is_built_anew(texts, tmp_path):
 def test_a_cache_that_cannot_be_written_is_an_error_of_one_line(texts, monkeypatch, tmp_path):
     (tmp_path / "file").touch()
     monkeypatch.setenv("FATHOM_CACHE_DIR", str(tmp_path / "file"))
-    with pytest.raises(FathomError, match="cannot write"):
+    with pytest.raises(FathomError, match=r"cannot write .*; set FATHOM_CACHE_DIR"):
         corpus.load(texts, SETTINGS)
 
 

@@ -37,6 +37,12 @@ def test_other_line_separators_stay_inside_a_line(tmp_path):
     assert pairs == [(odd + "\n", "A\n")]
 
 
+def test_nul_is_read_as_a_space_and_a_byte_order_mark_is_left_out(tmp_path):
+    pairs = text(tmp_path, b"\xef\xbb\xbfa\0b\n\0\n", "A\nB\n")
+    assert list(pairs) == [("a b\n", "A\n")]
+    assert pairs.blank == 1
+
+
 def test_pairs_with_a_blank_side_are_left_out_and_counted(tmp_path):
     pairs = text(tmp_path, "a\n \nc\n\n", "A\nB\n\n\n")
     assert [source for source, _ in pairs] == ["a\n"]
@@ -74,7 +80,7 @@ def test_a_file_that_vanished_is_named(tmp_path):
         list(ParallelText(tmp_path / "none.en", tmp_path / "none.de"))
 
 
-line = st.text().map(lambda s: s.replace("\n", " "))
+line = st.text(st.characters(codec="utf-8", exclude_characters="\n\0\ufeff"))
 
 
 @given(st.lists(st.tuples(line, line), min_size=1))
@@ -137,11 +143,26 @@ def test_validation_and_test_text_may_be_missing(tmp_path):
     assert found.test is None
 
 
-@pytest.mark.parametrize("present", [{}, {"train_en": "a\n"}, {"train_en": "", "train_fr": ""}])
+@pytest.mark.parametrize("present", [{}, {"train_en": "", "train_fr": ""}])
 def test_a_folder_without_a_text_of_the_two_languages_is_refused(tmp_path, present):
     with pytest.raises(FathomError, match="no training text of en and de") as error:
         Wmt.load(write(tmp_path, **present))
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["train", "europarl-v7.de-en", "val", "test_2016_flickr"])
+@pytest.mark.parametrize(("here", "missing"), [("en", "de"), ("de", "en")])
+def test_a_text_in_one_language_alone_is_refused(tmp_path, name, here, missing):
+    write(tmp_path, train_en="a\n", train_de="A\n")
+    (tmp_path / f"{name}.{missing}").unlink(missing_ok=True)
+    write_lines(tmp_path / f"{name}.{here}.gz", ("a",))
+    with pytest.raises(FathomError, match=rf"{name}\.{missing} is missing: {name}\.{here} is"):
+        Wmt.load(tmp_path)
+
+
+def test_a_text_of_another_pair_of_languages_is_passed_over(tmp_path):
+    write(tmp_path, train_en="a\n", train_de="A\n", newstest2013_en="a\n", newstest2013_fr="b\n")
+    assert Wmt.load(tmp_path).validation is None
 
 
 def test_the_synthetic_text_is_a_function_of_the_seed(tmp_path):

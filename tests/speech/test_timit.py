@@ -102,6 +102,18 @@ def test_an_utterance_with_bad_phones_is_left_out_with_the_reason(tree, phones, 
     assert message in reason_of(tree, phones)
 
 
+def test_a_byte_order_mark_before_the_phones_is_passed_over(tree):
+    path = write(tree / "train/dr1/fabc0/sx9.wav", "\ufeff0 300 h#\n")
+    assert read_transcription(path, SAMPLES) == [INDEX["h#"]]
+
+
+def test_phones_that_are_not_text_are_refused_with_their_line(tree):
+    path = write(tree / "train/dr1/fabc0/sx9.wav")
+    path.with_suffix(".phn").write_bytes(b"0 300 h#\n300 400 \xff\n")
+    with pytest.raises(FathomError, match=r"line 2: .* is none of TIMIT's 61 phones"):
+        read_transcription(path, SAMPLES)
+
+
 def test_a_last_phone_may_end_a_few_samples_after_the_audio(tree):
     path = write(tree / "train/dr1/fabc0/sx9.wav", f"0 {SAMPLES + 16} h#\n")
     assert read_transcription(path, SAMPLES) == [INDEX["h#"]]
