@@ -5,6 +5,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from fathom.randomness import uniform
+
 
 class NoiseSeed:
     """The seed of one layer's random numbers: a function of the run's seed and the step alone.
@@ -19,7 +21,7 @@ class NoiseSeed:
         self._step = step
 
     def tensor(self) -> tf.Tensor:
-        """Returns int64 [2] for the ``tf.random.stateless_*`` functions."""
+        """Returns int64 [2] for the functions of ``fathom.randomness``."""
         return tf.stack([tf.constant(self._seed, tf.int64), self._step.read_value()])
 
 
@@ -116,4 +118,5 @@ class Dropout(keras.layers.Layer):
         """Drops values of a tensor of any shape when ``training``."""
         if not training or self._rate == 0:
             return inputs
-        return tf.nn.experimental.stateless_dropout(inputs, self._rate, self._noise.tensor())
+        kept = uniform(tf.shape(inputs), self._noise.tensor()) >= self._rate
+        return tf.where(kept, inputs / (1 - self._rate), 0)

@@ -308,6 +308,10 @@ class RMSProp(Optimizer):
         _run(dense, sparse, target, gradient, **arguments)
 
 
+BY_NAME: dict[str, type[Optimizer]] = {"sgd": GradientDescent, "adagrad": Adagrad, "adam": Adam}
+"""The rules that a hyperparameter can name; each needs a learning rate alone."""
+
+
 def _run(
     dense: Callable[..., Any],
     sparse: Callable[..., Any],

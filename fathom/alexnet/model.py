@@ -33,6 +33,7 @@ class AlexNetHyperparameters(ClassifierHyperparameters):
         super().__post_init__()
         self.require_at_least(67, "image_size")  # smaller maps vanish before pool5
         self.require_at_least(1, "hidden_units")
+        self.require_below(1, "dropout")
 
 
 class AlexNet(Classifier):

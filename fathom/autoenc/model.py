@@ -13,14 +13,15 @@ import numpy as np
 import tensorflow as tf
 from keras import layers
 
-from fathom import nn
+from fathom import nn, randomness
 from fathom.autoenc.mnist import Mnist
 from fathom.data.pipeline import Batches, Order, Tensors
 from fathom.layers import NoiseSeed
-from fathom.optimizers import Adam, Optimizer
+from fathom.optimizers import BY_NAME, Optimizer
 from fathom.options import Hyperparameters
 
 PIXELS = 28 * 28
+OPTIMIZERS = ("adam", "adagrad")
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class AutoencHyperparameters(Hyperparameters):
     batch_size: int = 100  # images; M = 100, section 5
     hidden_units: int = 500  # of encoder and decoder; section 5, MNIST
     latents: int = 20  # dimensions of z; one of figure 2's
+    optimizer: str = "adam"  # Fathom's, or adagrad, the paper's (section 5)
     learning_rate: float = 1e-3  # Adam's default; the paper chose Adagrad's from {0.01, 0.02, 0.1}
     initial_stddev: float = 0.01  # of all weights; section 5
     prior_decay: float = 1 / 60_000  # p(theta) = N(0, I) per training image; section 5
@@ -39,6 +41,7 @@ class AutoencHyperparameters(Hyperparameters):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require_at_least(1, "hidden_units", "latents", "steps_per_call")
+        self.require_one_of("optimizer", OPTIMIZERS)
 
 
 class Outputs(NamedTuple):
@@ -54,16 +57,17 @@ class Reparameterization(layers.Layer):
 
     Args:
         noise: fixes epsilon.
+        compiled: XLA compiles the layer.
     """
 
-    def __init__(self, noise: NoiseSeed, **options: Any) -> None:
+    def __init__(self, noise: NoiseSeed, compiled: bool = False, **options: Any) -> None:
         super().__init__(**options)
-        self._noise = noise
+        self._noise, self._compiled = noise, compiled
 
     def call(self, mean: tf.Tensor, log_variance: tf.Tensor) -> tf.Tensor:
         """Draws z [batch, latents] from q(z | x); one sample an image (L = 1)."""
-        epsilon = tf.random.stateless_normal(tf.shape(mean), self._noise.tensor(), dtype=mean.dtype)
-        return mean + tf.exp(0.5 * log_variance) * epsilon
+        epsilon = randomness.normal(tf.shape(mean), self._noise.tensor(), self._compiled)
+        return mean + tf.exp(0.5 * log_variance) * tf.cast(epsilon, mean.dtype)
 
 
 class Autoenc(nn.NeuralNetworkModel):
@@ -98,7 +102,7 @@ class Autoenc(nn.NeuralNetworkModel):
         hidden = self._dense(chosen.hidden_units, "encoder_hidden", activation="tanh")(x)
         gaussian = self._dense(2 * chosen.latents, "encoder_gaussian")(hidden)
         mean, log_variance = keras.ops.split(gaussian, 2, axis=1)
-        z = Reparameterization(self.new_noise(), name="z")(mean, log_variance)
+        z = Reparameterization(self.new_noise(), self.xla == "step", name="z")(mean, log_variance)
         logits = self._decode(z)
         return Outputs(logits, mean, log_variance)
 
@@ -107,10 +111,11 @@ class Autoenc(nn.NeuralNetworkModel):
         return tf.reduce_mean(negative_elbo(x, outputs))
 
     def build_train(self) -> Optimizer:
-        """Adam, as Fathom; the paper used Adagrad. The prior decays the decoder's weights alone."""
-        return Adam(
-            self.hyperparameters.learning_rate,
-            weight_decay=self.hyperparameters.prior_decay,
+        """Adam or Adagrad (section 5). The prior decays the decoder's weights alone."""
+        chosen = self.hyperparameters
+        return BY_NAME[chosen.optimizer](
+            chosen.learning_rate,
+            weight_decay=chosen.prior_decay,
             decayed=lambda variable: "decoder" in variable.path and "kernel" in variable.path,
         )
 

@@ -25,9 +25,10 @@ def save(model: "Autoenc", directory: Path) -> list[Path]:
     """
     rng = np.random.default_rng(model.execution.seed)
     observed = np.concatenate([batch[0].numpy() for batch in _first_batches(model)])
-    chosen = observed[rng.choice(len(observed), 3 * _COLUMNS, replace=False)]
+    count = min(3 * _COLUMNS, len(observed))
+    chosen = observed[rng.choice(len(observed), count, replace=False)]
     mean = model.network(chosen, training=False).mean.numpy()
-    pairs = np.stack([chosen.reshape(3, _COLUMNS, -1), model.decode(mean).reshape(3, _COLUMNS, -1)])
+    pairs = np.stack([_rows_of_ten(chosen), _rows_of_ten(model.decode(mean))])
     latents = rng.standard_normal((6 * _COLUMNS, model.hyperparameters.latents), np.float32)
     pictures = {
         "reconstructions": (
@@ -44,8 +45,14 @@ def save(model: "Autoenc", directory: Path) -> list[Path]:
     return paths
 
 
+def _rows_of_ten(images: np.ndarray) -> np.ndarray:
+    """Returns images [n, 784] as [rows, 10, 784]; what is left of the last row stays blank."""
+    blank = np.zeros((-len(images) % _COLUMNS, images.shape[1]), images.dtype)
+    return np.concatenate([images, blank]).reshape(-1, _COLUMNS, images.shape[1])
+
+
 def _first_batches(model: "Autoenc") -> list:
-    """Returns test batches with enough images for the picture."""
+    """Returns test batches with enough images for the picture, or all that there are."""
     batches, images = [], 0
     for batch in model.evaluation_batches():
         batches.append(batch)

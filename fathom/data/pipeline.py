@@ -9,9 +9,35 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from fathom.errors import FathomError, cause
+from fathom.randomness import bits
 
 Tensors = tuple[tf.Tensor, ...]
 LoadBatch = Callable[[tf.Tensor, tf.Tensor], Tensors]
+
+_ROUNDS = 8  # of the cipher: with TensorFlow's 4 or with 6, neighbours stay neighbours too often
+
+
+def shuffled(positions: tf.Tensor, size: int, seed: int, epoch: tf.Tensor) -> tf.Tensor:
+    """Returns what stands at some positions of an epoch's permutation of 0 to ``size - 1``.
+
+    ``tf.random.experimental.index_shuffle`` will not do: it reads the low 8 or 16 bits of seed and
+    epoch alone, so that the orders come again after 256 epochs. Here all their bits decide.
+
+    Args:
+        positions: int64, scalar or [n], each from 0 to ``size - 1``.
+        size: of the permutation.
+        seed: fixes the permutations.
+        epoch: int64 scalar; each has a permutation of its own.
+
+    Returns:
+        int64, of the shape of ``positions``.
+    """
+    return tf.raw_ops.RandomIndexShuffle(
+        index=positions,
+        seed=bits([3], tf.stack([tf.constant(seed, tf.int64), epoch])),
+        max_index=tf.constant(size - 1, tf.int64),
+        rounds=_ROUNDS,
+    )
 
 
 @dataclass(frozen=True)
@@ -66,11 +92,7 @@ class Order:
             return (step * self.batch_size + in_batch) % self.size
         epoch, step_in_epoch = step // self.steps_per_epoch, step % self.steps_per_epoch
         positions = step_in_epoch * self.batch_size + in_batch
-        return tf.random.experimental.index_shuffle(
-            positions,
-            seed=tf.stack([tf.constant(self.seed, tf.int64), epoch]),
-            max_index=tf.constant(self.size - 1, tf.int64),
-        )
+        return shuffled(positions, self.size, self.seed, epoch)
 
     def seeds(self, step: tf.Tensor) -> tf.Tensor:
         """Returns one seed an example, for augmentation.

@@ -9,6 +9,7 @@ import tensorflow as tf
 from keras import layers
 
 from fathom.layers import NoiseSeed
+from fathom.randomness import uniform
 from fathom.seq2seq import decoding
 from fathom.seq2seq.layers import lstm_cell
 from fathom.seq2seq.recurrence import Multiply, read, recur, steps_of
@@ -271,7 +272,7 @@ class Decoder(layers.Layer):
     def _mask(self, shape: tf.Tensor, number: int) -> tf.Tensor:
         """Returns zeros and 1 / (1 - dropout), at random."""
         seed = self._noise.tensor() + tf.constant([number, 0], tf.int64)
-        kept = tf.random.stateless_uniform(shape, seed) >= self._dropout
+        kept = uniform(shape, seed) >= self._dropout
         return tf.cast(kept, self.compute_dtype) / (1 - self._dropout)
 
     def _decode(

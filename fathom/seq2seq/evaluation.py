@@ -78,6 +78,8 @@ def _save_attention(model: "Seq2Seq", path: Path) -> None:
     for i, axes in zip(chosen, figure.subplots(2, 2).flat, strict=False):
         source = model.corpus.source.tokens(batch.source[i].numpy())
         said = model.corpus.target.tokens(model.translations[i])
+        if not said:  # Matplotlib warns about a picture without rows
+            continue
         axes.imshow(attention[i, : len(said), : len(source)], cmap="gray", vmin=0, vmax=1)
         axes.set_xticks(range(len(source)), [without_joiner(word) for word in source], rotation=90)
         axes.set_yticks(range(len(said)), [without_joiner(word) for word in said])

@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from fathom.errors import FathomError
-from fathom.optimizers import Adam, GradientDescent
 from fathom.options import Hyperparameters
 from fathom.seq2seq import buckets
 from fathom.seq2seq.vocabulary import SPECIAL_SYMBOLS
 
-OPTIMIZERS = {"sgd": GradientDescent, "adam": Adam}
+OPTIMIZERS = ("sgd", "adam")
 
 # What "size" stands for; options given beside it come first.
 SIZES: dict[str, dict[str, Any]] = {
@@ -40,7 +39,9 @@ class Seq2SeqHyperparameters(Hyperparameters):
     optimizer: str = "sgd"  # sgd (section 3.4) or adam
     learning_rate: float = 0.5  # Fathom's; 0.7 in section 3.4
     learning_rate_decay: float = 0.99  # factor where an epoch has not lowered the validation loss
-    clip_norm: float = 5.0  # of all gradients together; section 3.4
+    # Of all gradients together. Section 3.4's 5 is of a sentence's gradient; here it is a word's,
+    # smaller by as many times as a sentence has words.
+    clip_norm: float = 5.0
     initial_range: float = 0.08  # weights and biases are uniform in +- this; section 3.4
     dropout: float = 0.0  # between layers, as Zaremba et al. 2014; none in the papers
     beam_size: int = 1  # hypotheses in decoding; 1: greedy
@@ -60,8 +61,7 @@ class Seq2SeqHyperparameters(Hyperparameters):
                     f"{name} {getattr(self, name)} has no room for words beside the special "
                     f"symbols {', '.join(SPECIAL_SYMBOLS)}: use at least {len(SPECIAL_SYMBOLS) + 1}"
                 )
-        if not self.dropout < 1:
-            raise FathomError(f"dropout must be less than 1, not {self.dropout}")
+        self.require_below(1, "dropout")
         if not 0 < self.learning_rate_decay <= 1:
             raise FathomError(
                 f"learning_rate_decay must be more than 0 and at most 1, not "

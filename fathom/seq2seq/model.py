@@ -19,11 +19,11 @@ from fathom import nn
 from fathom.cost import Cost, count
 from fathom.errors import FathomError
 from fathom.layers import Dropout
-from fathom.optimizers import Optimizer
+from fathom.optimizers import BY_NAME, Optimizer
 from fathom.schedules import Plateau
 from fathom.seq2seq import buckets, corpus, evaluation
 from fathom.seq2seq.decoder import Decoder
-from fathom.seq2seq.hyperparameters import OPTIMIZERS, SIZES, Seq2SeqHyperparameters
+from fathom.seq2seq.hyperparameters import SIZES, Seq2SeqHyperparameters
 from fathom.seq2seq.layers import LSTM, Embedding
 from fathom.seq2seq.sampled_softmax import sampled_cross_entropy
 from fathom.seq2seq.vocabulary import PAD
@@ -173,7 +173,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
     def build_train(self) -> Optimizer:
         """Stochastic gradient descent or Adam, the gradients clipped by their global norm."""
         chosen = self.hyperparameters
-        optimizer = OPTIMIZERS[chosen.optimizer](
+        optimizer = BY_NAME[chosen.optimizer](
             chosen.learning_rate, global_clip_norm=chosen.clip_norm
         )
         self._plateau = Plateau(optimizer.learning_rate, 1 / chosen.learning_rate_decay)

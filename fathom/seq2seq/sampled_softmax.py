@@ -8,6 +8,8 @@ import math
 
 import tensorflow as tf
 
+from fathom.randomness import uniform
+
 
 def log_uniform_samples(count: int, vocabulary: int, seed: tf.Tensor) -> tf.Tensor:
     """Draws words, the frequent ones more often: P(k) = log((k + 2) / (k + 1)) / log(V + 1).
@@ -22,13 +24,8 @@ def log_uniform_samples(count: int, vocabulary: int, seed: tf.Tensor) -> tf.Tens
     Returns:
         int32 [count], each from 0 to V - 1, in rising order.
     """
-    uniform = tf.random.stateless_uniform(
-        [count],
-        seed,
-        dtype=tf.float64,
-        alg="philox",  # the same with XLA
-    )
-    drawn = tf.cast(tf.exp(uniform * math.log(vocabulary + 1)), tf.int32) - 1
+    drawn = tf.exp(uniform([count], seed, tf.float64) * math.log(vocabulary + 1))
+    drawn = tf.cast(drawn, tf.int32) - 1
     return tf.sort(tf.clip_by_value(drawn, 0, vocabulary - 1))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import tensorflow as tf
 
-from fathom.data.pipeline import Batches, Order, Tensors
+from fathom.data.pipeline import Batches, Order, Tensors, shuffled
 from fathom.speech.timit import Utterances
 
 
@@ -31,17 +31,11 @@ class OrderByLength(Order):
             return tf.gather(by_length, super().indices(step))
         steps = self.steps_per_epoch
         epoch, step_in_epoch = step // steps, step % steps
-        drawn = self._shuffled(tf.range(steps * self.batch_size, dtype=tf.int64), self.size, epoch)
+        positions = tf.range(steps * self.batch_size, dtype=tf.int64)
+        drawn = shuffled(positions, self.size, self.seed, epoch)
         by_length = tf.gather(drawn, tf.argsort(tf.gather(self.lengths, drawn), stable=True))
-        batch = self._shuffled(step_in_epoch, steps, epoch)
+        batch = shuffled(step_in_epoch, steps, self.seed, epoch)
         return tf.reshape(by_length, [steps, self.batch_size])[batch]
-
-    def _shuffled(self, positions: tf.Tensor, size: int, epoch: tf.Tensor) -> tf.Tensor:
-        return tf.random.experimental.index_shuffle(
-            positions,
-            seed=tf.stack([tf.constant(self.seed, tf.int64), epoch]),
-            max_index=tf.constant(size - 1, tf.int64),
-        )
 
 
 class Feed:

@@ -37,6 +37,7 @@ class VGGHyperparameters(ClassifierHyperparameters):
         super().__post_init__()
         self.require_at_least(32, "image_size")  # smaller maps vanish before the last pooling
         self.require_at_least(1, "base_filters", "hidden_units")
+        self.require_below(1, "dropout")
 
 
 class VGG(Classifier):

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from fathom import Autoenc, AutoencFwd
+from fathom import Autoenc, AutoencFwd, FathomError
+from fathom.autoenc.mnist import draw_digits, write_idx
 from fathom.autoenc.model import (
     Outputs,
     Reparameterization,
@@ -11,6 +12,7 @@ from fathom.autoenc.model import (
     reconstruction_error,
 )
 from fathom.layers import NoiseSeed
+from fathom.optimizers import Adagrad, Adam
 
 SMALL = {"batch_size": 20, "hidden_units": 30, "latents": 4}
 
@@ -158,6 +160,25 @@ def test_four_hundred_steps_learn_the_synthetic_digits(trained):
     assert trained.evaluate()["negative_elbo"] < 0.5 * untrained.evaluate()["negative_elbo"]
 
 
+def test_adagrad_the_papers_rule_learns_the_synthetic_digits_too(trained):
+    model = Autoenc("/cpu:0", {**SMALL, "optimizer": "adagrad", "learning_rate": 0.01})
+    model.setup()
+    assert type(model.optimizer) is Adagrad
+    before = model.evaluate()["negative_elbo"]
+    model.run(n_steps=400)
+    after = model.evaluate()["negative_elbo"]
+    assert after < 0.5 * before
+    assert after == pytest.approx(trained.evaluate()["negative_elbo"], rel=0.1)
+
+
+def test_the_rule_is_fathoms_unless_the_papers_is_chosen_and_no_third():
+    model = Autoenc("/cpu:0", SMALL)
+    model.build()
+    assert type(model.optimizer) is Adam
+    with pytest.raises(FathomError, match="optimizer must be one of adam, adagrad, not sgd"):
+        Autoenc("/cpu:0", {"optimizer": "sgd"})
+
+
 def test_pictures_of_reconstructions_and_samples_are_written(trained, tmp_path):
     paths = trained.save_pictures(tmp_path)
     assert [path.name for path in paths] == [
@@ -165,6 +186,27 @@ def test_pictures_of_reconstructions_and_samples_are_written(trained, tmp_path):
         "autoenc-samples.png",
     ]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
+
+
+@pytest.mark.parametrize("count", [1, 10, 29])
+def test_pictures_can_be_made_of_a_test_set_of_few_images(tmp_path, count):
+    rng = np.random.default_rng(0)
+    for half, size in (("train", 40), ("t10k", count)):
+        labels = np.arange(size, dtype=np.uint8) % 10
+        write_idx(tmp_path / f"{half}-images-idx3-ubyte", draw_digits(labels, rng))
+        write_idx(tmp_path / f"{half}-labels-idx1-ubyte", labels)
+    model = Autoenc("/cpu:0", {**SMALL, "data_dir": str(tmp_path)})
+    model.setup()
+    assert model.evaluate()["examples"] == count
+    assert all(path.exists() for path in model.save_pictures(tmp_path))
+
+
+def test_with_xla_the_latents_that_are_drawn_are_the_same():
+    noise = NoiseSeed(3, tf.Variable(8, dtype=tf.int64))
+    plain, compiled = Reparameterization(noise), Reparameterization(noise, compiled=True)
+    mean, log_variance = tf.fill([9, 5], 0.5), tf.fill([9, 5], -1.0)
+    drawn = tf.function(compiled, jit_compile=True, autograph=False)(mean, log_variance)
+    np.testing.assert_allclose(drawn, plain(mean, log_variance), atol=1e-5)
 
 
 def test_a_step_on_real_digits_lowers_the_bound(real_data):

@@ -1,11 +1,13 @@
+import functools
 import itertools
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fathom.data.pipeline import Batches, Order
+from fathom.data.pipeline import Batches, Order, shuffled
 from fathom.errors import FathomError
 
 
@@ -63,6 +65,57 @@ def test_the_examples_left_over_differ_from_epoch_to_epoch():
 def test_two_seeds_differ():
     first, second = (take(Batches(Order(50, 10, seed), examples), 5) for seed in (1, 2))
     assert first != second
+
+
+@functools.cache
+def permutations_of(size, seed, n_epochs):
+    """Returns the whole permutation of each epoch: int64 [epochs, size]."""
+    places = tf.range(size, dtype=tf.int64)
+    epochs = tf.data.Dataset.range(n_epochs).map(lambda e: shuffled(places, size, seed, e))
+    return np.array(list(epochs.as_numpy_iterator()))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 64, 70_000])
+def test_every_epoch_of_a_set_of_any_size_is_a_permutation(size):
+    for permutation in permutations_of(size, seed=5, n_epochs=3):
+        np.testing.assert_array_equal(np.sort(permutation), np.arange(size))
+
+
+@pytest.mark.parametrize("size", [100, 70_000])
+@pytest.mark.parametrize("later", [2**8, 2**16, 2**32])
+def test_an_order_does_not_come_again_when_the_low_bits_of_the_epoch_do(size, later):
+    first, second = (Order(size, 100, seed=0).indices(step) for step in (0, later * (size // 100)))
+    assert (first != second).numpy().any()
+
+
+@pytest.mark.parametrize("size", [100, 70_000])
+def test_seeds_with_the_same_low_bits_have_orders_of_their_own(size):
+    orders = [Order(size, 100, seed).indices(0).numpy() for seed in (0, 2**8, 2**16, 2**30)]
+    for one, other in itertools.combinations(orders, 2):
+        assert (one != other).any()
+
+
+def test_a_thousand_epochs_have_a_thousand_orders():
+    orders = permutations_of(500, seed=1, n_epochs=1000)
+    assert len({order.tobytes() for order in orders}) == 1000
+
+
+def test_over_many_epochs_each_example_is_as_often_at_each_place():
+    n, epochs = 64, 1500
+    orders = permutations_of(n, seed=1, n_epochs=epochs)
+    counts = [np.bincount(place, minlength=n) for place in orders.T]
+    chi_squared = np.sum((np.array(counts) - epochs / n) ** 2) / (epochs / n)
+    assert chi_squared / (n - 1) ** 2 == pytest.approx(1, abs=0.1)  # its deviation is 0.02
+
+
+def test_neighbours_of_the_data_set_are_no_more_often_neighbours_in_an_order():
+    n, epochs = 500, 1000
+    orders = permutations_of(n, seed=1, n_epochs=epochs)
+    for distance in (1, 2, 16):
+        apart = orders[:, distance:] - orders[:, :-distance]
+        expected = epochs * (n - distance) ** 2 / (n * (n - 1))
+        found = np.count_nonzero(apart == distance)
+        assert found == pytest.approx(expected, abs=5 * np.sqrt(expected))
 
 
 def test_without_shuffling_examples_come_in_turn():

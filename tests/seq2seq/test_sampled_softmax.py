@@ -30,6 +30,14 @@ def test_what_is_drawn_is_a_function_of_the_seed():
     assert np.any(first != other)
 
 
+def test_with_xla_the_words_that_are_drawn_are_the_same():
+    def draw(seed):
+        return log_uniform_samples(500, 40_000, seed)
+
+    seed, compiled = tf.constant([1, 2], tf.int64), tf.function(draw, jit_compile=True)
+    np.testing.assert_array_equal(compiled(seed), draw(seed))
+
+
 def test_the_chance_to_be_drawn_is_the_frequency_of_being_drawn():
     met = np.zeros(V)
     for step in range(500):

@@ -188,6 +188,15 @@ def test_dropout_scales_what_it_keeps_and_works_in_training_only():
     np.testing.assert_array_equal(dropped, decoder(*parts, target, training=True))
 
 
+def test_with_xla_dropout_drops_the_same_values():
+    decoder, target = make_decoder(dropout=0.5), tf.constant([[GO, 5, 6]] * 3)
+    parts = encoded()
+    plain = decoder(*parts, target, training=True).numpy()
+    compiled = tf.function(decoder, jit_compile=True, autograph=False)
+    np.testing.assert_allclose(compiled(*parts, target, training=True), plain, atol=1e-5)
+    assert (plain == 0).any()
+
+
 def test_the_embeddings_gradient_is_sparse():
     embedding = Embedding(1000, 4, "ones")
     embedding.build()

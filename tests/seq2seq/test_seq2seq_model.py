@@ -184,6 +184,15 @@ def test_the_forward_only_twin_translates_as_the_trained_network_and_shows_what_
     assert attention.stat().st_size > 1000
 
 
+@pytest.mark.filterwarnings("error")
+def test_an_empty_translation_is_pictured_without_a_warning(tmp_path):
+    model = model_of()
+    model.setup()
+    model.evaluate()
+    model.translations[:, 0] = EOS
+    assert model.save_pictures(tmp_path)[1].exists()
+
+
 def test_bleu_is_sacrebleus_of_the_sentences_as_written():
     said = ["Ein Hund läuft über die Wiese .", "Zwei Männer sitzen auf einer Bank."]
     right = ["Ein Hund läuft über die Wiese.\n", "zwei Frauen sitzen auf einer Bank.\n"]

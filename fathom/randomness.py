@@ -1,0 +1,63 @@
+"""Random numbers that are a function of a seed alone, the same with XLA as without.
+
+TensorFlow's kernels and XLA draw the same bits, by Philox, but make other floating-point numbers of
+them. So what a compiled step draws comes from here and not from ``tf.random.stateless_uniform``.
+"""
+
+import math
+
+import tensorflow as tf
+
+Shape = tf.Tensor | tf.TensorShape | list[int]
+
+
+def bits(shape: Shape, seed: tf.Tensor) -> tf.Tensor:
+    """Returns random bits.
+
+    Args:
+        shape: of the result.
+        seed: int64 [2]; the same seed gives the same bits.
+
+    Returns:
+        uint32, each of its 2^32 values as likely.
+    """
+    return tf.random.stateless_uniform(shape, seed, None, None, tf.uint32, alg="philox")
+
+
+def uniform(shape: Shape, seed: tf.Tensor, dtype: tf.DType = tf.float32) -> tf.Tensor:
+    """Returns numbers that are distributed evenly from 0 to below 1.
+
+    Args:
+        shape: of the result.
+        seed: int64 [2]; the same seed gives the same numbers.
+        dtype: float32, of 24 random bits, or float64, of 32.
+    """
+    drawn = bits(shape, seed)
+    if dtype == tf.float64:
+        return tf.cast(drawn, dtype) * 2**-32
+    # A float32 holds 24 bits: all 32 would be rounded up to 1 now and then.
+    return tf.cast(tf.bitwise.right_shift(drawn, tf.constant(8, tf.uint32)), tf.float32) * 2**-24
+
+
+def normal(shape: Shape, seed: tf.Tensor, compiled: bool = False) -> tf.Tensor:
+    """Returns numbers of the normal distribution N(0, 1).
+
+    Args:
+        shape: of the result.
+        seed: int64 [2]; the same seed gives the same numbers.
+        compiled: XLA compiles the graph: its own formula is another than that of TensorFlow's
+            kernel, which is written out here instead. Else the kernel, the op that a profile shows.
+
+    Returns:
+        float32; compiled or not, they differ by rounding alone.
+    """
+    if not compiled:
+        return tf.random.stateless_normal(shape, seed, alg="philox")
+    size = tf.reduce_prod(shape)
+    drawn = tf.bitwise.bitwise_and(
+        bits([(size + 1) // 2, 2], seed), tf.constant(2**23 - 1, tf.uint32)
+    )
+    radius, angle = tf.unstack(tf.cast(drawn, tf.float32) * 2**-23, axis=1)
+    radius = tf.sqrt(-2 * tf.math.log(tf.maximum(radius, 1e-7)))  # Box and Muller 1958
+    pairs = tf.stack([tf.sin(2 * math.pi * angle), tf.cos(2 * math.pi * angle)], 1)
+    return tf.reshape(tf.reshape(radius[:, None] * pairs, [-1])[:size], shape)
