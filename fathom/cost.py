@@ -21,8 +21,10 @@ class LayerCost:
         parameters: number of trainable values.
         macs: multiply-accumulates of the forward pass.
         activations: number of output values.
-        reads_input: the layer works on the network's input, so that training computes no gradient
-            for what it reads.
+        reads_input: no layer before it has trainable variables, so that training computes no
+            gradient for what it reads.
+        forward_passes: how often a training step runs the layer forward, those of a copy of the
+            network included.
     """
 
     name: str
@@ -32,6 +34,16 @@ class LayerCost:
     macs: int
     activations: int
     reads_input: bool
+    forward_passes: int = 1
+
+    @property
+    def training_macs(self) -> int:
+        """Multiply-accumulates of the layer's forward and backward passes in a training step.
+
+        The backward pass has two products for each one of the forward pass: the gradient of the
+        weights and, but for layers that read the network's input, the gradient of what they read.
+        """
+        return (self.forward_passes + (1 if self.reads_input else 2)) * self.macs
 
 
 @dataclass(frozen=True)
@@ -43,17 +55,13 @@ class Cost:
 
     @property
     def forward_macs(self) -> int:
-        """Multiply-accumulates of a forward pass."""
+        """Multiply-accumulates of one forward pass."""
         return sum(layer.macs for layer in self.layers)
 
     @property
     def training_macs(self) -> int:
-        """Multiply-accumulates of a forward and backward pass.
-
-        The backward pass has two products for each one of the forward pass: the gradient of the
-        weights and, but for layers that read the network's input, the gradient of what they read.
-        """
-        return sum((2 if layer.reads_input else 3) * layer.macs for layer in self.layers)
+        """Multiply-accumulates of a training step's forward and backward passes."""
+        return sum(layer.training_macs for layer in self.layers)
 
 
 def count(network: keras.Model, length: int = 1) -> Cost:
@@ -63,7 +71,7 @@ def count(network: keras.Model, length: int = 1) -> Cost:
         network: the network.
         length: what stands for each dimension that is of any length.
     """
-    network_inputs = {id(tensor) for tensor in network.inputs}
+    reading_input = _reading_input(network)
     layers = []
     for layer in network.layers:
         if isinstance(layer, keras.layers.InputLayer):
@@ -79,10 +87,24 @@ def count(network: keras.Model, length: int = 1) -> Cost:
                 parameters=_size(layer.trainable_variables),
                 macs=_macs(layer, inputs[0].shape, shape, length if None in declared else 1),
                 activations=math.prod(shape),
-                reads_input=any(id(tensor) in network_inputs for tensor in inputs),
+                reads_input=layer.name in reading_input,
             )
         )
     return Cost(tuple(layers), _size(network.trainable_variables))
+
+
+def _reading_input(network: keras.Model) -> set[str]:
+    """Returns the names of the layers and operations that no trainable variable comes before."""
+    names = set()
+    untrained = {id(tensor) for tensor in network.inputs}  # tensors before every such variable
+    for operation in network.operations:  # in the order in which they run
+        if isinstance(operation, keras.layers.InputLayer):
+            continue
+        if all(id(tensor) in untrained for tensor in keras.tree.flatten(operation.input)):
+            names.add(operation.name)
+            if not getattr(operation, "trainable_variables", ()):
+                untrained |= {id(tensor) for tensor in keras.tree.flatten(operation.output)}
+    return names
 
 
 def _size(variables: list[keras.Variable]) -> int:

@@ -5,6 +5,7 @@ Section names are those of the 2015 paper's methods, names of hyperparameters th
 data table 1; "the released code" is DeepMind's, of that paper.
 """
 
+import dataclasses
 import itertools
 import math
 import time
@@ -15,6 +16,7 @@ import keras
 import tensorflow as tf
 from keras import layers
 
+from fathom.cost import Cost
 from fathom.deepq.emulator import SIDE
 from fathom.deepq.playing import FILLING, PLAYING, PlayingModel
 from fathom.deepq.replay import HISTORY
@@ -208,6 +210,12 @@ class DeepQ(PlayingModel):
                 batch = tuple(tf.convert_to_tensor(array) for array in minibatch)
             self.sampling_seconds += time.perf_counter() - started
             yield batch
+
+    def cost(self) -> Cost:
+        """Returns the network's cost; a training step also runs the target network forward."""
+        counted = super().cost()
+        both = (dataclasses.replace(layer, forward_passes=2) for layer in counted.layers)
+        return dataclasses.replace(counted, layers=tuple(both))
 
     # ---------------------------------------------------------------- checkpoints
 

@@ -47,6 +47,8 @@ class SavedAgent:
     def restore(self) -> None:
         """Copies the variables to the agent; games that could not be saved begin anew.
 
+        The replay memory then takes the old games as ended: new ones do not follow from them.
+
         Raises:
             FathomError: the checkpoint is of another game.
         """
@@ -60,4 +62,5 @@ class SavedAgent:
         if game:
             agent.player.environment.restore(game)
         else:
+            agent.memory.end_episodes()
             agent.player.begin()

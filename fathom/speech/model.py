@@ -5,7 +5,7 @@ TIMIT in place of the letters of English.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,7 @@ class SpeechHyperparameters(Hyperparameters):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require_at_least(1, "units", "beam_width")
+        self.require_below(1, "dropout")
 
 
 class Speech(nn.NeuralNetworkModel):
@@ -167,10 +168,7 @@ class Speech(nn.NeuralNetworkModel):
 
     def cost(self) -> cost.Cost:
         """Returns parameters and the work of an utterance of 300 frames."""
-        counted = cost.count(self.network, NOMINAL_FRAMES)
-        # Training computes no gradient of the windows, which the first layer alone reads.
-        layers = (replace(layer, reads_input=layer.name == "layer1") for layer in counted.layers)
-        return replace(counted, layers=tuple(layers))
+        return cost.count(self.network, NOMINAL_FRAMES)
 
     def work(self, features: tf.Tensor, *_: tf.Tensor) -> float:
         """Returns the frames of a batch, padding included, over the nominal ones."""

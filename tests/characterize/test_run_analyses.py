@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from synthetic_folder import MACHINE, WORKLOADS, op, profile, result, run
+from synthetic_folder import LAYERS, MACHINE, WORKLOADS, op, profile, result, run
 
 from fathom.characterize import GpuTime, analyses
 from fathom.characterize.analyses.table import Table, shown
@@ -161,6 +161,12 @@ def test_layers_have_their_work_traffic_and_time():
     assert (first.flops, second.flops) == (2 * 8 * 100 * 2, 2 * 8 * 100 * 3)
     assert first.flops_per_second == 1600
     assert np.isnan(second.flops_per_second)  # no op of it was seen
+
+
+def test_a_layer_that_a_step_runs_forward_twice_has_the_work_of_both_passes():
+    layers = [layer | {"forward_passes": 2} for layer in LAYERS]
+    first, second = analyses.layer_work(profile([op("MatMul", [1.0])], cost={"layers": layers}))
+    assert (first.flops, second.flops) == (2 * 8 * 100 * 3, 2 * 8 * 100 * 4)
 
 
 def test_layers_have_the_work_of_the_batches_that_were_profiled():

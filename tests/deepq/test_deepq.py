@@ -57,6 +57,37 @@ def test_the_networks_have_the_papers_number_of_parameters(game, network, parame
     assert model.cost().parameters == parameters
 
 
+@pytest.mark.parametrize(
+    ("network", "layer_macs"),
+    [
+        (
+            2015,
+            [
+                20 * 20 * 32 * (8 * 8 * 4),
+                9 * 9 * 64 * (4 * 4 * 32),
+                7 * 7 * 64 * (3 * 3 * 64),
+                7 * 7 * 64 * 512,
+                512 * 6,
+            ],
+        ),
+        (2013, [20 * 20 * 16 * (8 * 8 * 4), 9 * 9 * 32 * (4 * 4 * 16), 9 * 9 * 32 * 256, 256 * 6]),
+    ],
+)
+def test_training_runs_the_target_network_too_and_needs_no_gradient_of_the_frames(
+    network, layer_macs
+):
+    model = DeepQ("/cpu:0", {"network": network})
+    model.build()
+    assert model.cost().forward_macs == sum(layer_macs)
+    assert model.cost().training_macs == 4 * sum(layer_macs) - layer_macs[0]
+
+
+def test_training_in_the_papers_network_takes_34_million_multiply_accumulates_a_state():
+    model = DeepQ("/cpu:0")
+    model.build()
+    assert model.cost().training_macs == 4 * 9_346_048 - 3_276_800 == 34_107_392
+
+
 def test_weights_and_biases_begin_uniform_within_the_root_of_the_fan_in():
     model = DeepQ("/cpu:0")
     model.build()
@@ -197,6 +228,24 @@ def test_several_games_are_played_at_once_and_repeat_with_the_seed():
     assert run() != run(seed=1)
 
 
+@pytest.mark.parametrize("save_replay", [True, False])
+def test_resumed_games_that_begin_anew_are_new_episodes_in_the_memory(save_replay, tmp_path):
+    options = {"environments": 2, "save_replay": save_replay}
+    first = pong(**options)
+    first.setup({"checkpoint_dir": str(tmp_path)})
+    first.run(n_steps=2)
+    resumed = pong(**options)
+    resumed.setup({"checkpoint_dir": str(tmp_path), "resume": True})
+    kept = first.agent.memory.terminals.copy()
+    if save_replay:
+        kept[:, first.agent.memory.added - 1] = True
+    else:
+        kept[:] = False
+    np.testing.assert_array_equal(resumed.agent.memory.terminals, kept)
+    assert not resumed.agent.player.state[..., :-1].any()
+    resumed.run(n_steps=1)
+
+
 def test_a_forward_only_run_plays_a_batch_of_games():
     model = DeepQFwd("/cpu:0", {**SMALL, "evaluation_epsilon": 0.0})
     model.setup()
@@ -292,7 +341,7 @@ def test_a_checkpoint_of_another_game_is_refused(game, message, tmp_path):
         ({"learning_starts": 300}, "learning_starts must be from 5 to replay_size 200, not 300"),
         ({"learning_starts": 4}, "learning_starts must be from 5"),
         ({"replay_size": 3}, "larger than the data: the replay memory holds 3 frames"),
-        ({"replay_size": 10**10}, r"70,590,000,000,000 bytes .*smaller replay_size"),
+        ({"replay_size": 2 * 10**9}, r"14,118,000,000,000 bytes .*smaller replay_size"),
         ({"game": "pnog"}, "unknown game 'pnog': did you mean pong"),
         ({"game": "combat"}, "combat cannot be played"),
     ],

@@ -165,11 +165,17 @@ def layer_work(profile: Profile) -> tuple[LayerWork, ...]:
             parameter_bytes=_WEIGHT_BYTES * layer["parameters"],
             activation_bytes=round(value_bytes * layer["activations"] * examples),
             macs=layer["macs"],
-            flops=round(2 * examples * layer["macs"] * (2 if layer["reads_input"] else 3)),
+            flops=round(2 * examples * layer["macs"] * _passes(layer)),
             seconds=seconds.get((layer["name"],), 0.0),
         )
         for layer in profile.cost["layers"]
     )
+
+
+def _passes(layer: Mapping[str, Any]) -> int:
+    """Returns the products of a training step for each one of the layer's forward pass."""
+    forward = layer.get("forward_passes", 1)  # profiles of before have one forward pass alone
+    return forward + (1 if layer["reads_input"] else 2)
 
 
 def layer_work_table(works: Iterable[LayerWork]) -> Table:
