@@ -108,22 +108,20 @@ class Classifier(nn.NeuralNetworkModel):
 
         Averaging the predictions over ten crops is AlexNet's section 4.1.
         """
-        views = self.hyperparameters.views
+        views = tf.shape(images)[1]  # one for the schedule, whatever is chosen for others
         logits = self.network(tf.reshape(images, [-1, *images.shape[2:]]), training=False)
         log_probabilities = tf.reshape(tf.nn.log_softmax(logits), [-1, views, logits.shape[-1]])
-        return tf.reduce_logsumexp(log_probabilities, axis=1) - math.log(views)
+        total = tf.reduce_logsumexp(log_probabilities, axis=1)
+        return total - tf.math.log(tf.cast(views, total.dtype))
 
     def build_evaluation(
         self, images: tf.Tensor, labels: tf.Tensor, log_probabilities: tf.Tensor
     ) -> dict[str, tf.Tensor]:
         """Returns each image's top-1 and top-5 error (0 or 1) and cross-entropy in nats."""
-
-        def error(k: int) -> tf.Tensor:
-            return 1 - tf.cast(tf.math.in_top_k(labels, log_probabilities, k), tf.float32)
-
+        before = classes_before(labels, log_probabilities)
         return {
-            "top1_error": error(1),
-            "top5_error": error(min(5, self.hyperparameters.classes)),
+            "top1_error": tf.cast(before >= 1, tf.float32),
+            "top5_error": tf.cast(before >= min(5, self.hyperparameters.classes), tf.float32),
             "cross_entropy": -tf.gather(log_probabilities, labels, axis=1, batch_dims=1),
         }
 
@@ -144,13 +142,27 @@ class Classifier(nn.NeuralNetworkModel):
         return {"plateau-best": self._plateau.best, "plateau-stalled": self._plateau.stalled}
 
     def end_epoch(self, epoch: int) -> None:
-        """Divides the rate by 10 when the validation error has stopped falling.
+        """Divides the rate by 10 when the validation error has stopped falling, and notes both.
 
         Nothing is done without validation images, or before enough steps since the last look.
         """
         epochs_between = math.ceil(_STEPS_BETWEEN_CHECKS / self.steps_per_epoch)
         if self.images.validation is not None and (epoch + 1) % epochs_between == 0:
-            self._plateau.update(self.evaluate()["top1_error"])
+            error = self.validation_error()
+            self._plateau.update(error)
+            self.note("validation_top1_error", error)
+            self.note("learning_rate", float(self.optimizer.learning_rate))
+
+    def validation_error(self) -> float:
+        """Returns the top-1 error of the validation images' centre crops.
+
+        One view is enough for the schedule, and the papers look at the validation images, whatever
+        ``views`` and ``evaluate_on`` say of the evaluation that a person asks for.
+
+        Raises:
+            FathomError: there are none, or they cannot be read.
+        """
+        return self.metrics_of(self._images_to_evaluate("validation", views=1))["top1_error"]
 
     # ---------------------------------------------------------------- data
 
@@ -171,15 +183,7 @@ class Classifier(nn.NeuralNetworkModel):
     def evaluation_batches(self) -> Iterator[Tensors]:
         """Returns one pass over the images to evaluate on: [batch, views, size, size, 3]."""
         chosen = self.hyperparameters
-        return pipeline.evaluation_batches(
-            self.images,
-            self._images(chosen.evaluate_on),
-            chosen.batch_size,
-            crop=chosen.image_size,
-            shorter_side=chosen.evaluation_side,
-            views=chosen.views,
-            workers=device.available_cores(),
-        )
+        return self._images_to_evaluate(chosen.evaluate_on, chosen.views)
 
     def describe_data(self) -> dict[str, Any]:
         """Returns the numbers of images and classes, and the damaged images that were skipped."""
@@ -189,6 +193,18 @@ class Classifier(nn.NeuralNetworkModel):
             "classes": self.images.classes,
             "skipped": dict(self.images.skipped),
         }
+
+    def _images_to_evaluate(self, split: str, views: int) -> Iterator[Tensors]:
+        chosen = self.hyperparameters
+        return pipeline.evaluation_batches(
+            self.images,
+            self._images(split),
+            chosen.batch_size,
+            crop=chosen.image_size,
+            shorter_side=chosen.evaluation_side,
+            views=views,
+            workers=device.available_cores(),
+        )
 
     def _stream(
         self, split: str, first_step: int, *, augment: bool, shuffle: bool = True
@@ -226,3 +242,22 @@ class Classifier(nn.NeuralNetworkModel):
                 f"{self.source.directory} has no {split} images{hint * (split == 'validation')}"
             )
         return images
+
+
+def classes_before(labels: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
+    """Returns how many classes come before the right one, as ``argmax`` and ``top_k`` order them.
+
+    Equal scores, which are common in bfloat16, come in the order of their classes. A right class
+    whose score is not a number comes last.
+
+    Args:
+        labels: int32 [batch], the right classes.
+        scores: float [batch, classes].
+
+    Returns:
+        int32 [batch], from 0 to ``classes``.
+    """
+    of_label = tf.gather(scores, labels, axis=1, batch_dims=1)[:, None]
+    later = tf.range(tf.shape(scores)[1])[None] >= labels[:, None]  # itself among them
+    behind = (scores < of_label) | ((scores == of_label) & later)
+    return tf.reduce_sum(tf.cast(~behind, tf.int32), axis=1)

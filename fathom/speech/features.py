@@ -2,7 +2,10 @@
 
 Graves, Fernandez, Gomez and Schmidhuber 2006, section 5.1: 12 cepstral coefficients of 26
 filter-bank channels and the logarithm of the energy, of windows of 10 ms every 5 ms, and the first
-derivatives of all: 26 values a frame. What they leave open is as in HTK, which they used.
+derivatives of all: 26 values a frame. They used HTK and leave the rest open. Here the filter bank
+sums the power spectrum of a 512-point transform, cepstra are not liftered, and the log energy is
+the window's own; HTK's defaults are magnitudes of a 256-point transform, liftered cepstra, and log
+energies relative to the utterance's largest.
 """
 
 import hashlib
@@ -14,7 +17,7 @@ import h5py
 import numpy as np
 import tensorflow as tf
 
-from fathom.data.files import cache_directory, whole_file
+from fathom.data.files import cache_directory, make_cache_folder, whole_file
 from fathom.errors import FathomError
 from fathom.speech.audio import Audio, decode
 
@@ -125,10 +128,7 @@ def of_files(paths: Sequence[Path], settings: Settings = SETTINGS) -> Recordings
     cached = cache_directory() / "features" / f"{digest.hexdigest()[:32]}.h5"
     if not cached.exists():
         recordings = _compute_all(paths, settings)
-        try:
-            cached.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise FathomError(f"cannot write {cached.parent}: {error.strerror}") from error
+        make_cache_folder(cached.parent)
         with whole_file(cached) as temporary, h5py.File(temporary, "w") as file:
             for name in ("values", "frames", "samples"):
                 file[name] = getattr(recordings, name)

@@ -2,8 +2,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from descriptors import small_options
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fathom import AlexNet, AlexNetFwd, FathomError
+from fathom.imagenet.classifier import classes_before
 
 SMALL = small_options("alexnet")
 
@@ -43,22 +46,71 @@ def test_errors_count_the_labels_outside_the_best_one_and_five(model):
     np.testing.assert_allclose(metrics["cross_entropy"][0], -log_probabilities[0, 9])
 
 
+def test_a_label_that_ties_with_a_class_before_it_is_not_the_best_one(model):
+    scores = tf.constant([[0, 0, 7, 0, 7, 0, 0, 0, 0, 0]] * 3, tf.float32)
+    metrics = model.build_evaluation(None, tf.constant([2, 4, 5]), scores)
+    assert metrics["top1_error"].numpy().tolist() == [0, 1, 1]
+    assert metrics["top5_error"].numpy().tolist() == [0, 0, 1]  # 2, 4, 0, 1 and 3 come first
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.data())
+def test_as_many_classes_come_before_the_label_as_in_the_order_of_top_k(data):
+    levels = st.sampled_from([-np.inf, -1.0, 0.0, 0.5])
+    row = st.lists(levels, min_size=7, max_size=7)
+    scores = tf.constant(data.draw(st.lists(row, min_size=3, max_size=3)), tf.float32)
+    labels = data.draw(st.lists(st.integers(0, 6), min_size=3, max_size=3))
+    order = tf.math.top_k(scores, 7).indices.numpy().tolist()
+    expected = [classes.index(label) for classes, label in zip(order, labels, strict=True)]
+    assert classes_before(tf.constant(labels), scores).numpy().tolist() == expected
+
+
+def test_a_score_that_is_not_a_number_makes_the_label_wrong(model):
+    scores = tf.fill([1, 10], np.float32("nan"))
+    metrics = model.build_evaluation(None, tf.constant([0]), scores)
+    assert (metrics["top1_error"], metrics["top5_error"]) == (1, 1)
+
+
 def test_inference_runs_over_the_validation_images_in_turn():
     forward = ready(AlexNetFwd)
     (first,), (second,) = (next(forward.inference_batches()) for _ in range(2))
     np.testing.assert_array_equal(first, second)
 
 
-def test_the_rate_falls_when_the_validation_error_has_stopped_falling(monkeypatch):
+def test_the_rate_falls_when_the_validation_error_has_stopped_falling_and_both_are_noted(
+    monkeypatch,
+):
     model = ready(patience=2)
     monkeypatch.setattr("fathom.imagenet.classifier._STEPS_BETWEEN_CHECKS", 1)
-    errors = iter([0.9, 0.8, 0.8, 0.8, 0.7])
-    monkeypatch.setattr(model, "evaluate", lambda: {"top1_error": next(errors)})
-    rates = []
+    errors = [0.9, 0.8, 0.8, 0.8, 0.7]
+    coming = iter(errors)
+    monkeypatch.setattr(model, "validation_error", lambda: next(coming))
     for epoch in range(5):
         model.end_epoch(epoch)
-        rates.append(float(model.optimizer.learning_rate))
-    np.testing.assert_allclose(rates, [0.01, 0.01, 0.01, 0.001, 0.001])
+    noted = {name: [value for _, value in curve] for name, curve in model.history.items()}
+    assert set(noted) == {"validation_top1_error", "learning_rate"}
+    assert noted["validation_top1_error"] == errors
+    np.testing.assert_allclose(noted["learning_rate"], [0.01, 0.01, 0.01, 0.001, 0.001])
+
+
+def test_the_schedule_looks_at_one_view_of_the_validation_images_whatever_is_evaluated_on(
+    monkeypatch,
+):
+    monkeypatch.setattr("fathom.imagenet.classifier._STEPS_BETWEEN_CHECKS", 1)
+    plain = ready(batch_size=100)
+    other = ready(batch_size=100, evaluate_on="train", views=10)
+    assert other.evaluate()["examples"] == other.images.train.size
+    for model in (plain, other):
+        model.end_epoch(0)
+    assert other.history["validation_top1_error"] == plain.history["validation_top1_error"]
+    assert plain.history["validation_top1_error"][0][1] == plain.evaluate()["top1_error"]
+
+
+def test_the_noted_validation_errors_are_part_of_the_result(monkeypatch):
+    monkeypatch.setattr("fathom.imagenet.classifier._STEPS_BETWEEN_CHECKS", 1)
+    model = ready(batch_size=300)
+    document = model.run(n_steps=2).to_plain()
+    assert [step for step, _ in document["metrics"]["history"]["validation_top1_error"]] == [2]
 
 
 def test_the_schedule_is_part_of_a_checkpoint(tmp_path):
