@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 
 import keras
-import psutil
 import tensorflow as tf
 
 from fathom.errors import FathomError
@@ -40,25 +39,6 @@ def select_device(name: str | None) -> str:
     if kind == "cpu" and index > 0:
         raise FathomError(f"device {name} is not there: the CPU is one device, cpu")
     return f"/{kind}:{index}"
-
-
-def require_free_memory(needed: int, what: str, remedy: str) -> None:
-    """Refuses what would not fit into memory, where the machine would end the process.
-
-    Args:
-        needed: bytes.
-        what: what would take them, for the message.
-        remedy: what the user can do.
-
-    Raises:
-        FathomError: the machine has less free.
-    """
-    free = psutil.virtual_memory().available
-    if needed > free:
-        raise FathomError(
-            f"{what} would take {needed:,} bytes ({needed / 2**30:.1f} GiB), and "
-            f"{free / 2**30:.1f} GiB are free: {remedy}"
-        )
 
 
 def available_cores() -> int:

@@ -15,7 +15,6 @@ from keras import layers
 
 from fathom import nn
 from fathom.data.pipeline import Order, Tensors
-from fathom.device import require_free_memory
 from fathom.memnet import answers, batches
 from fathom.memnet.babi import JOINT, TASKS, Babi, Questions
 from fathom.memnet.layers import (
@@ -28,6 +27,7 @@ from fathom.memnet.layers import (
     position_weights,
 )
 from fathom.memnet.trainings import Trainings
+from fathom.memory import require_free_memory
 from fathom.optimizers import GradientDescent, Optimizer
 from fathom.options import Hyperparameters
 
