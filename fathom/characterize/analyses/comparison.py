@@ -250,19 +250,25 @@ def _share_changes(first: Profile, second: Profile) -> list[ShareChange]:
 
 
 def _counted(run: Run) -> np.ndarray:
+    """Returns the times of the steps that statistics are of, float64 [steps], in seconds."""
+    return np.array(run.result["steps"]["seconds"])[_counted_numbers(run)]
+
+
+def _counted_numbers(run: Run) -> np.ndarray:
     steps = run.result["steps"]
     first_of_shape = steps.get("first_of_shape", [False] * len(steps["seconds"]))
-    return np.array(steps["seconds"])[counted_steps(steps["warmup"], first_of_shape)]
+    return counted_steps(steps["warmup"], first_of_shape)
 
 
 def _call_seconds(run: Run) -> np.ndarray:
-    """Returns the time of a step in each call, float64 [calls].
+    """Returns the time of a step in each call, float64 [calls], in seconds.
 
     Of steps that run in one call each has the same time, the mean: together they are one
     measurement.
     """
-    seconds = _counted(run)
-    return seconds[np.append(True, np.diff(seconds) != 0)]
+    steps = run.result["steps"]
+    calls = np.array(steps.get("call", range(len(steps["seconds"]))))[_counted_numbers(run)]
+    return _counted(run)[np.unique(calls, return_index=True)[1]]
 
 
 def _verdict(low: float, high: float, equal: float, words: tuple[str, str]) -> str:
