@@ -14,4 +14,4 @@ if ! "$python" -I -c 'import importlib.metadata; importlib.metadata.version("fat
     echo "installing Fathom; this takes a few minutes the first time"
     "$python" -m pip install --quiet "$root"
 fi
-exec "$python" -m fathom.batch "$@"
+exec "$python" -m fathom.cli.suite "$@"

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from fathom.data.files import whole_file
+from fathom.cli.terminal import Parser, import_tensorflow, run_command
 from fathom.errors import FathomError
-from fathom.terminal import Parser, import_tensorflow, run_command
+from fathom.system.files import atomic_write
 
 
 def main() -> None:
@@ -29,7 +29,7 @@ def draw(result: Path, picture: Path) -> None:
         FathomError: no result of a training, or the picture cannot be written.
     """
     import_tensorflow()
-    from fathom.results import read
+    from fathom.results.records import read
 
     document = read(result)
     steps = document["steps"]
@@ -49,7 +49,7 @@ def draw(result: Path, picture: Path) -> None:
     synthetic = "synthetic " * (document["data"]["kind"] == "synthetic")
     axes.set_title(f"{document['workload']} on {synthetic}{document['data']['name']}")
     axes.legend()
-    with whole_file(picture) as temporary:
+    with atomic_write(picture) as temporary:
         figure.savefig(temporary, format="png", dpi=100)
 
 

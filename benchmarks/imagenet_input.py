@@ -16,7 +16,7 @@ from typing import Any
 from rich.box import SIMPLE
 from rich.table import Table
 
-from fathom.terminal import Parser, console, import_tensorflow, run_command
+from fathom.cli.terminal import Parser, console, import_tensorflow, run_command
 
 CROP, SHORTER_SIDE, BATCH_SIZE = 224, 256, 32
 READ_AHEAD = 4  # elements that a pipeline may have prepared while other stages were timed
@@ -109,11 +109,11 @@ def all_stages(tree: Path, records: Path, images: int, workers: int) -> dict[str
 
 def batches(directory: Path, split: Any, how: Any, images: int, workers: int) -> Callable:
     """Returns a function that takes ``images`` images in the workloads' training batches."""
-    from fathom.data.pipeline import Order
+    from fathom.data.pipeline import Sampler
     from fathom.imagenet import ImageNet
     from fathom.imagenet.input import training_batches
 
-    data, order = ImageNet.load(directory), Order(split.size, BATCH_SIZE, seed=0)
+    data, order = ImageNet.load(directory), Sampler(split.size, BATCH_SIZE, seed=0)
     stream = training_batches(data, split, order, how, workers=workers)
     return taking(stream, images // BATCH_SIZE)
 

@@ -24,10 +24,10 @@ from rich.progress import Progress, Task, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from fathom import workloads
-from fathom.data.files import whole_file
+from fathom.cli.terminal import Parser, console, import_tensorflow, run_command
 from fathom.errors import FathomError
 from fathom.options import PRECISIONS
-from fathom.terminal import Parser, console, import_tensorflow, run_command
+from fathom.system.files import atomic_write
 
 PROFILED_STEPS = 3
 INPUT_SECONDS = 3.0
@@ -100,8 +100,8 @@ def command_line() -> argparse.Namespace:
 def measure(setting: Setting) -> dict[str, Any]:
     """Measures a setting in this process: the steps first, then all that could disturb them."""
     import_tensorflow()
-    from fathom.characterize import xplane
-    from fathom.device import gemm_rate
+    from fathom.characterize.profile import xplane
+    from fathom.system.device import gemm_rate
 
     model = workloads.load(setting.workload, forward_only=setting.mode == "infer")(
         init_options={
@@ -235,7 +235,7 @@ def run(chosen: argparse.Namespace) -> None:
             screen.width = max(screen.width, TABLE_WIDTH)
             screen.print(table(records))
         if chosen.json:
-            with whole_file(chosen.json) as temporary:
+            with atomic_write(chosen.json) as temporary:
                 temporary.write_text(json.dumps(records, indent=1) + "\n")
             screen.print(f"figures: {chosen.json}")
     if failures:

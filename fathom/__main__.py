@@ -9,15 +9,15 @@ from typing import Any, NoReturn
 from rich.table import Table
 
 from fathom import workloads
-from fathom.characterize.commands import add_commands
-from fathom.terminal import Parser, console, import_tensorflow, run_command
+from fathom.cli.characterize import add_commands
+from fathom.cli.terminal import Parser, console, import_tensorflow, run_command
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs one of the commands, and exits."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if arguments[:1] == ["run"] and len(arguments) > 1 and arguments[1] in workloads.CLASSES:
-        from fathom.cli import run_workload
+        from fathom.cli.run import run_workload
 
         run_workload(arguments[1], arguments[2:])
     chosen = _parser().parse_args(arguments)
@@ -86,9 +86,9 @@ def _list() -> None:
 
 def _data(chosen: argparse.Namespace) -> None:
     import_tensorflow()
-    from fathom.data import commands
+    from fathom.cli import data
 
-    commands.run(chosen, console())
+    data.run(chosen, console())
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from fathom import options
 from fathom.data import DataSet
-from fathom.optimizers import Optimizer
+from fathom.training.optimizers import Optimizer
 
 Batch = tuple[tf.Tensor, ...]
 

@@ -5,10 +5,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from fathom.randomness import uniform
+from fathom.training.randomness import uniform
 
 
-class NoiseSeed:
+class PRNGKey:
     """The seed of one layer's random numbers: a function of the run's seed and the step alone.
 
     Args:
@@ -21,7 +21,7 @@ class NoiseSeed:
         self._step = step
 
     def tensor(self) -> tf.Tensor:
-        """Returns int64 [2] for the functions of ``fathom.randomness``."""
+        """Returns int64 [2] for the functions of ``fathom.training.randomness``."""
         return tf.stack([tf.constant(self._seed, tf.int64), self._step.read_value()])
 
 
@@ -109,7 +109,7 @@ class Dropout(keras.layers.Layer):
         noise: fixes which values.
     """
 
-    def __init__(self, rate: float, noise: NoiseSeed, **options: Any) -> None:
+    def __init__(self, rate: float, noise: PRNGKey, **options: Any) -> None:
         super().__init__(**options)
         self._rate = rate
         self._noise = noise

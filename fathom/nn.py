@@ -23,19 +23,20 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from fathom import cost, options, results
-from fathom.checkpoint import Checkpoints, described
-from fathom.compiled import Span, Step, compile_step
+from fathom import options
+from fathom.cli.progress import Progress
 from fathom.data import DataSource, locate
-from fathom.device import computing_in, keep_freed_memory, select_device, set_threads
 from fathom.errors import FathomError
 from fathom.interface import Batch, Workload
-from fathom.layers import NoiseSeed
-from fathom.loss_scale import LossScale
-from fathom.optimizers import Optimizer
-from fathom.progress import Progress
-from fathom.results import RunResult
-from fathom.steps import Steps
+from fathom.layers import PRNGKey
+from fathom.results import cost, records
+from fathom.results.records import RunResult
+from fathom.results.steps import Steps
+from fathom.system.device import computing_in, keep_freed_memory, select_device, set_threads
+from fathom.training.checkpoint import Checkpoints, described
+from fathom.training.compilation import Span, Step, compile_step
+from fathom.training.loss_scale import LossScale
+from fathom.training.optimizers import Optimizer
 
 RunStep = Callable[[Step, Batch], Any]
 
@@ -105,9 +106,9 @@ class NeuralNetworkModel(Workload):
         """Returns a seed for one more random part of the network, fixed by the run's seed."""
         return int(self._seeds.integers(2**31))
 
-    def new_noise(self) -> NoiseSeed:
+    def new_noise(self) -> PRNGKey:
         """Returns the source of random numbers of one more layer."""
-        return NoiseSeed(self.new_seed(), self._noise_step)
+        return PRNGKey(self.new_seed(), self._noise_step)
 
     def build(self) -> None:
         """Builds the network and, in training, the optimizer; nothing is traced yet."""
@@ -261,8 +262,8 @@ class NeuralNetworkModel(Workload):
             FathomError: the loss is not finite, a checkpoint cannot be written, or a number of
                 steps is out of range.
         """
-        n_steps = _whole("n_steps", self.default_steps if n_steps is None else n_steps)
-        warmup = min(5, (n_steps + 3) // 5) if warmup is None else _whole("warmup", warmup)
+        n_steps = _as_int("n_steps", self.default_steps if n_steps is None else n_steps)
+        warmup = min(5, (n_steps + 3) // 5) if warmup is None else _as_int("warmup", warmup)
         if n_steps < 0 or not 0 <= warmup <= n_steps:
             raise FathomError(
                 f"cannot run {n_steps} steps, {warmup} of them warm-up: steps must not be negative "
@@ -279,7 +280,7 @@ class NeuralNetworkModel(Workload):
                 self._save_checkpoint()
         finally:
             self.sections["run"] = time.perf_counter() - started
-        return results.record(self, self.steps)
+        return records.record(self, self.steps)
 
     def evaluate(self) -> dict[str, float]:
         """Returns the metrics of one pass over the test data: means over its examples.
@@ -493,7 +494,7 @@ class NeuralNetworkModel(Workload):
         return variables | self.state()
 
 
-def _whole(name: str, number: Any) -> int:
+def _as_int(name: str, number: Any) -> int:
     """Returns a whole number, NumPy's too, as Python's; raises FathomError where it is none."""
     if not isinstance(number, numbers.Integral):
         raise FathomError(f"{name} must be a whole number, not {number!r}")

@@ -17,7 +17,7 @@ import tensorflow as tf
 from descriptors import WORKLOADS
 
 from fathom import FathomError
-from fathom.cli import run_workload
+from fathom.cli.run import run_workload
 
 RESULT_KEYS = [
     *("schema", "workload", "mode", "data", "hyperparameters", "seed", "environment", "sections"),

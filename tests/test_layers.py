@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from fathom.layers import Convolution2D, Dropout, LocalResponseNormalization, NoiseSeed
+from fathom.layers import Convolution2D, Dropout, LocalResponseNormalization, PRNGKey
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_a_grouped_convolution_is_one_convolution_a_group(images, dtype):
 
 
 def test_dropout_keeps_the_expected_value_and_leaves_inference_alone():
-    layer = Dropout(0.25, NoiseSeed(1, tf.Variable(0, dtype=tf.int64)))
+    layer = Dropout(0.25, PRNGKey(1, tf.Variable(0, dtype=tf.int64)))
     ones = tf.ones([400, 400])
     dropped = layer(ones, training=True).numpy()
     assert set(np.unique(dropped)) == {0.0, np.float32(1 / 0.75)}
@@ -64,7 +64,7 @@ def test_dropout_keeps_the_expected_value_and_leaves_inference_alone():
 
 def test_noise_differs_from_step_to_step_and_layer_to_layer_and_repeats():
     step = tf.Variable(0, dtype=tf.int64)
-    one, other = NoiseSeed(1, step), NoiseSeed(2, step)
+    one, other = PRNGKey(1, step), PRNGKey(2, step)
     first = one.tensor().numpy().tolist()
     assert other.tensor().numpy().tolist() != first
     step.assign(1)

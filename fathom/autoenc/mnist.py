@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from fathom.data.dataset import DataSet, RemoteFile
-from fathom.data.files import whole_file
 from fathom.errors import FathomError
+from fathom.system.files import atomic_write
 
 SIDE = 28
 CLASSES = 10
@@ -62,7 +62,7 @@ class Mnist(DataSet):
             FathomError: a file is missing, unreadable or malformed, or images and labels do not
                 belong together; the message names the file.
         """
-        return cls(*_load_half(directory, "train"), *_load_half(directory, "t10k"))
+        return cls(*_load_split(directory, "train"), *_load_split(directory, "t10k"))
 
     @classmethod
     def synthesize(
@@ -70,16 +70,16 @@ class Mnist(DataSet):
     ) -> None:
         """Writes digits that are drawn with a randomly deformed pen, in MNIST's own format."""
         rng = np.random.default_rng(seed)
-        for half, size in (("train", train_size), ("t10k", test_size)):
+        for split, size in (("train", train_size), ("t10k", test_size)):
             labels = rng.integers(CLASSES, size=size, dtype=np.uint8)
-            write_idx(directory / f"{half}-images-idx3-ubyte.gz", draw_digits(labels, rng))
-            write_idx(directory / f"{half}-labels-idx1-ubyte.gz", labels)
+            write_idx(directory / f"{split}-images-idx3-ubyte.gz", draw_digits(labels, rng))
+            write_idx(directory / f"{split}-labels-idx1-ubyte.gz", labels)
 
 
-def _load_half(directory: Path, half: str) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the images and the labels of one half, which belong together."""
-    images_path = _present(directory / f"{half}-images-idx3-ubyte")
-    labels_path = _present(directory / f"{half}-labels-idx1-ubyte")
+def _load_split(directory: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the images and the labels of one split, which belong together."""
+    images_path = _present(directory / f"{split}-images-idx3-ubyte")
+    labels_path = _present(directory / f"{split}-labels-idx1-ubyte")
     images, labels = read_idx(images_path), read_idx(labels_path)
     for path, array, rank in ((images_path, images, 3), (labels_path, labels, 1)):
         if array.ndim != rank:
@@ -186,7 +186,7 @@ def write_idx(path: Path, array: np.ndarray) -> None:
     if array.dtype != np.uint8:
         raise TypeError(f"an IDX file holds uint8 here, not {array.dtype}")
     header = bytes((0, 0, 0x08, array.ndim)) + np.array(array.shape, ">u4").tobytes()
-    with whole_file(path) as temporary, temporary.open("wb") as file:
+    with atomic_write(path) as temporary, temporary.open("wb") as file:
         if path.suffix == ".gz":
             with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as stream:
                 stream.write(header + array.tobytes())

@@ -13,12 +13,13 @@ import numpy as np
 import tensorflow as tf
 from keras import layers
 
-from fathom import nn, randomness
+from fathom import nn
 from fathom.autoenc.mnist import Mnist
-from fathom.data.pipeline import Batches, Order, Tensors
-from fathom.layers import NoiseSeed
-from fathom.optimizers import BY_NAME, Optimizer
+from fathom.data.pipeline import DataLoader, Sampler, Tensors
+from fathom.layers import PRNGKey
 from fathom.options import Hyperparameters
+from fathom.training import randomness
+from fathom.training.optimizers import BY_NAME, Optimizer
 
 PIXELS = 28 * 28
 OPTIMIZERS = ("adam", "adagrad")
@@ -60,7 +61,7 @@ class Reparameterization(layers.Layer):
         compiled: XLA compiles the layer.
     """
 
-    def __init__(self, noise: NoiseSeed, compiled: bool = False, **options: Any) -> None:
+    def __init__(self, noise: PRNGKey, compiled: bool = False, **options: Any) -> None:
         super().__init__(**options)
         self._noise, self._compiled = noise, compiled
 
@@ -157,14 +158,14 @@ class Autoenc(nn.NeuralNetworkModel):
             yield (self._observe(pixels, tf.constant([self.execution.seed, start], tf.int64)),)
 
     def _stream(self, pixels: tf.Tensor, first_step: int, shuffle: bool) -> Iterator[Tensors]:
-        order = Order(
+        order = Sampler(
             len(pixels), self.hyperparameters.batch_size, self.execution.seed, shuffle=shuffle
         )
 
         def load(indices: tf.Tensor, seeds: tf.Tensor) -> Tensors:
             return (self._observe(tf.gather(pixels, indices), seeds[0]),)
 
-        return Batches(order, load, first_step, steps_per_call=self.steps_per_call)
+        return DataLoader(order, load, first_step, steps_per_call=self.steps_per_call)
 
     def _observe(self, pixels: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         """Turns bytes [batch, 784] into what the Bernoulli decoder models."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.figure import Figure
 
-from fathom.data.files import whole_file
+from fathom.system.files import atomic_write
 
 if TYPE_CHECKING:
     from fathom.autoenc.model import Autoenc
@@ -40,7 +40,7 @@ def save(model: "Autoenc", directory: Path) -> list[Path]:
     paths = []
     for name, (images, title) in pictures.items():
         paths.append(directory / f"autoenc-{name}.png")
-        with whole_file(paths[-1]) as temporary:
+        with atomic_write(paths[-1]) as temporary:
             _contact_sheet(images, title).savefig(temporary, format="png", dpi=100)
     return paths
 

@@ -8,9 +8,8 @@ import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submodules=["analyses", "figures", "ops", "papers"],
     submod_attrs={
-        "folder": ["Folder", "Run"],
-        "profiles": ["GpuTime", "OpTime", "Profile"],
+        "measure.folder": ["Folder", "Run"],
+        "profile.profiles": ["GpuTime", "OpTime", "Profile"],
     },
 )

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from fathom.data.files import cache_directory, make_cache_folder, user_path, whole_directory
 from fathom.errors import FathomError
+from fathom.system.files import atomic_directory, cache_directory, make_cache_folder, user_path
 
 
 @dataclass(frozen=True)
@@ -169,6 +169,6 @@ def locate(dataset: type[DataSet], data_dir: str | Path | None, seed: int) -> Da
     source = find(dataset, data_dir, seed)
     if source.kind == "synthetic" and not _is_folder(source.directory):
         make_cache_folder(source.directory.parent, otherwise=", or use --data-dir")
-        with whole_directory(source.directory) as temporary:
+        with atomic_directory(source.directory) as temporary:
             dataset.synthesize(temporary, seed)
     return source

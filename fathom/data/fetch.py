@@ -13,8 +13,8 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from fathom.data.dataset import DataSet, RemoteFile
-from fathom.data.files import sha256, whole_directory
 from fathom.errors import FathomError
+from fathom.system.files import atomic_directory, sha256
 
 Report = Callable[[str, int, int | None], None]
 
@@ -199,7 +199,7 @@ def extract(archive: Path, directory: Path) -> None:
         file = archive.open("rb")
     except OSError as error:
         raise FathomError(f"cannot read {archive}: {error.strerror}") from error
-    with file, whole_directory(directory) as temporary:
+    with file, atomic_directory(directory) as temporary:
         try:
             _unpack(file, temporary)
         except tarfile.FilterError as error:

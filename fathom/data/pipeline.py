@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from fathom.errors import FathomError, cause
-from fathom.randomness import bits
+from fathom.training.randomness import bits
 
 Tensors = tuple[tf.Tensor, ...]
 LoadBatch = Callable[[tf.Tensor, tf.Tensor], Tensors]
@@ -41,7 +41,7 @@ def shuffled(positions: tf.Tensor, size: int, seed: int, epoch: tf.Tensor) -> tf
 
 
 @dataclass(frozen=True)
-class Order:
+class Sampler:
     """Which examples make up each batch.
 
     Shuffled, each example occurs at most once in every epoch; the ``size % batch_size`` examples
@@ -107,7 +107,7 @@ class Order:
         return tf.stack([tf.fill(positions.shape, tf.constant(self.seed, tf.int64)), positions], 1)
 
 
-class Batches(Iterator[Tensors]):
+class DataLoader(Iterator[Tensors]):
     """An endless stream of batches, loaded in parallel ahead of their use.
 
     Args:
@@ -124,7 +124,7 @@ class Batches(Iterator[Tensors]):
 
     def __init__(
         self,
-        order: Order,
+        order: Sampler,
         load: LoadBatch,
         first_step: int = 0,
         workers: int = 1,

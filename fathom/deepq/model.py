@@ -16,15 +16,15 @@ import keras
 import tensorflow as tf
 from keras import layers
 
-from fathom.cost import Cost
 from fathom.deepq.emulator import SIDE
 from fathom.deepq.playing import FILLING, PLAYING, PlayingModel
 from fathom.deepq.replay import HISTORY
-from fathom.device import computing_in
 from fathom.errors import FathomError
 from fathom.nn import Batch
-from fathom.optimizers import Optimizer, RMSProp
 from fathom.options import Hyperparameters
+from fathom.results.cost import Cost
+from fathom.system.device import computing_in
+from fathom.training.optimizers import Optimizer, RMSProp
 
 NETWORKS = {  # (filters, kernel, stride) of each convolution; hidden units
     2013: (((16, 8, 4), (32, 4, 2)), 256),

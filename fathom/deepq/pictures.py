@@ -7,8 +7,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image  # Matplotlib needs it too
 
-from fathom.data.files import whole_file
 from fathom.deepq.emulator import ACTION_REPEAT
+from fathom.system.files import atomic_write
 
 if TYPE_CHECKING:
     from fathom.deepq.model import DeepQ
@@ -30,7 +30,7 @@ def save(model: "DeepQ", directory: Path) -> list[Path]:
     game = model.hyperparameters.game
     recording = directory / f"deepq-{game}.gif"
     screens = [Image.fromarray(screen).quantize(64) for screen in record(model)]
-    with whole_file(recording) as temporary:
+    with atomic_write(recording) as temporary:
         screens[0].save(
             temporary,
             format="GIF",
@@ -42,7 +42,7 @@ def save(model: "DeepQ", directory: Path) -> list[Path]:
     if "score" not in model.history:
         return [recording]
     curve = directory / f"deepq-{game}-training.png"
-    with whole_file(curve) as temporary:
+    with atomic_write(curve) as temporary:
         draw_curve(model).savefig(temporary, format="png", dpi=100)
     return [recording, curve]
 

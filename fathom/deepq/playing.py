@@ -14,8 +14,8 @@ from fathom.deepq.atari import Atari
 from fathom.deepq.emulator import SIDE, Emulator, Environment, VectorEmulator
 from fathom.deepq.replay import HISTORY, ReplayMemory
 from fathom.deepq.saving import SavedAgent
-from fathom.device import available_cores
-from fathom.results import RunResult
+from fathom.results.records import RunResult
+from fathom.system.device import available_cores
 
 HELD_OUT_STATES = 512
 # What the streams of random numbers are for.

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fathom.deepq.emulator import SIDE
-from fathom.memory import require_free_memory
+from fathom.system.memory import require_free_memory
 
 HISTORY = 4  # frames that make up a state
 

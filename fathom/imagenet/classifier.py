@@ -8,16 +8,17 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from fathom import device, nn
-from fathom.data.pipeline import Order, Tensors
+from fathom import nn
+from fathom.data.pipeline import Sampler, Tensors
 from fathom.errors import FathomError
 from fathom.imagenet import input as pipeline
 from fathom.imagenet.ilsvrc import ImageNet, Images
 from fathom.imagenet.images import Augmentation
 from fathom.imagenet.subset import keep_classes
-from fathom.optimizers import Momentum
 from fathom.options import Hyperparameters
-from fathom.schedules import Plateau
+from fathom.system import device
+from fathom.training.optimizers import Momentum
+from fathom.training.schedules import Plateau
 
 _STEPS_BETWEEN_CHECKS = 1000  # at least: fewer steps cannot show that the validation error stalls
 
@@ -226,8 +227,8 @@ class Classifier(nn.NeuralNetworkModel):
             workers=device.available_cores(),
         )
 
-    def _order(self, images: Images, shuffle: bool) -> Order:
-        return Order(images.size, self.hyperparameters.batch_size, self.execution.seed, shuffle)
+    def _order(self, images: Images, shuffle: bool) -> Sampler:
+        return Sampler(images.size, self.hyperparameters.batch_size, self.execution.seed, shuffle)
 
     def _images(self, split: str) -> Images:
         """Returns one split of the data.

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from fathom.data.files import whole_file
 from fathom.errors import FathomError
 from fathom.imagenet.ilsvrc import ImageNet
 from fathom.imagenet.tree import FileImages
+from fathom.system.files import atomic_write
 
 _IMAGES_PER_SHARD = 1251  # by which the full training set makes the usual 1024 shards
 _SEED = 0  # of the order of the images
@@ -69,7 +69,7 @@ def convert(
         done += len(shard.files)
         if report:
             report(done, total)
-    with whole_file(part / "synsets.txt") as temporary:
+    with atomic_write(part / "synsets.txt") as temporary:
         temporary.write_text("".join(f"{wnid}\n" for wnid in data.class_names))
     try:
         part.rename(target)
@@ -117,7 +117,7 @@ def _open_part(part: Path, plan: list[Shard]) -> None:
         raise FathomError(
             f"{part} is left from a conversion of other images or into other shards: remove it"
         )
-    with whole_file(part / _PLAN) as temporary:
+    with atomic_write(part / _PLAN) as temporary:
         temporary.write_text(digest)
 
 
@@ -125,7 +125,7 @@ def _write_shard(
     path: Path, source: Path, files: list[tuple[str, int]], class_names: tuple[str, ...]
 ) -> None:
     try:
-        with whole_file(path) as temporary, tf.io.TFRecordWriter(str(temporary)) as writer:
+        with atomic_write(path) as temporary, tf.io.TFRecordWriter(str(temporary)) as writer:
             for name, label in files:
                 record = _record(_read(source / name), name, label, class_names[label])
                 writer.write(record.SerializeToString())

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from fathom.data.pipeline import Batches, Order
+from fathom.data.pipeline import DataLoader, Sampler
 from fathom.errors import FathomError, cause
 from fathom.imagenet.ilsvrc import CLASSES, ImageNet, Images
 from fathom.imagenet.images import Augmentation, evaluation_image, training_image
@@ -24,11 +24,11 @@ _TRIES = 20
 def training_batches(
     data: ImageNet,
     split: Images,
-    order: Order,
+    order: Sampler,
     augmentation: Augmentation,
     first_step: int = 0,
     workers: int = 1,
-) -> Batches:
+) -> DataLoader:
     """Streams training batches; batch t is a function of the images, the order and t alone.
 
     Args:
@@ -51,7 +51,7 @@ def training_batches(
         lambda encoded, seed: training_image(encoded, seed, augmentation),
         (augmentation.crop, augmentation.crop, 3),
     )
-    return Batches(order, loader.load, first_step, workers, recover=loader.load_replacing)
+    return DataLoader(order, loader.load, first_step, workers, recover=loader.load_replacing)
 
 
 def evaluation_batches(
@@ -88,12 +88,12 @@ def evaluation_batches(
         (views, crop, crop, 3),
     )
     order = _InTurn(split.size, min(batch_size, split.size), seed=0, shuffle=False)
-    batches = Batches(order, loader.load, workers=workers, recover=loader.load_leaving_out)
+    batches = DataLoader(order, loader.load, workers=workers, recover=loader.load_leaving_out)
     n_batches = -(-order.size // order.batch_size)
     return (batch for batch in itertools.islice(batches, n_batches) if len(batch[1]))
 
 
-class _InTurn(Order):
+class _InTurn(Sampler):
     """Every example once, in turn, the last batch as large as what is left for it."""
 
     def indices(self, step: tf.Tensor) -> tf.Tensor:

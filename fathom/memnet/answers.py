@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fathom.data.files import whole_file
+from fathom.system.files import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,9 +54,9 @@ def save(model: "MemNet", directory: Path) -> list[Path]:
     """
     answers = choose(model)
     paths = [directory / f"memnet-answers.{ending}" for ending in ("txt", "png")]
-    with whole_file(paths[0]) as temporary:
+    with atomic_write(paths[0]) as temporary:
         temporary.write_text("\n\n".join(map(str, answers)) + "\n", encoding="utf-8")
-    with whole_file(paths[1]) as temporary:
+    with atomic_write(paths[1]) as temporary:
         _draw(answers).savefig(temporary, format="png", dpi=100)
     return paths
 

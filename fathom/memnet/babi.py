@@ -21,7 +21,7 @@ import numpy as np
 from fathom.data.dataset import DataSet
 from fathom.errors import FathomError
 from fathom.memnet import stories
-from fathom.memory import require_free_memory
+from fathom.system.memory import require_free_memory
 
 TASKS = range(1, 21)
 JOINT = 0  # in place of a task's number: all tasks together

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from fathom.data.pipeline import Batches, Order, Tensors
+from fathom.data.pipeline import DataLoader, Sampler, Tensors
 from fathom.memnet.babi import Questions
 from fathom.memnet.noise import with_empty_memories
 
@@ -19,7 +19,7 @@ def parts(questions: Questions, size: int) -> Iterator[tuple[np.ndarray, ...]]:
 
 def epochs(
     questions: Questions,
-    order: Order,
+    order: Sampler,
     steps: int,
     first: int,
     noise: float | None,
@@ -48,7 +48,7 @@ def epochs(
             loaded.append(tf.gather(answer, indices))
         return tuple(tf.reshape(tensor, (steps, -1, *tensor.shape[1:])) for tensor in loaded)
 
-    return Batches(order, load, first)
+    return DataLoader(order, load, first)
 
 
 def singly(epochs: Iterator[Tensors], first: int) -> Iterator[Tensors]:

@@ -14,7 +14,7 @@ import tensorflow as tf
 from keras import layers
 
 from fathom import nn
-from fathom.data.pipeline import Order, Tensors
+from fathom.data.pipeline import Sampler, Tensors
 from fathom.memnet import answers, batches
 from fathom.memnet.babi import JOINT, TASKS, Babi, Questions
 from fathom.memnet.layers import (
@@ -26,10 +26,10 @@ from fathom.memnet.layers import (
     TiedAnswer,
     position_weights,
 )
-from fathom.memnet.trainings import Trainings
-from fathom.memory import require_free_memory
-from fathom.optimizers import GradientDescent, Optimizer
+from fathom.memnet.restarts import RestartSchedule
 from fathom.options import Hyperparameters
+from fathom.system.memory import require_free_memory
+from fathom.training.optimizers import GradientDescent, Optimizer
 
 TYINGS = ("adjacent", "layer-wise")
 _AT_ONCE = 1_000  # questions that are answered together where none is learned from
@@ -104,7 +104,7 @@ class MemNet(nn.NeuralNetworkModel):
         if not hasattr(self, "babi"):
             self.load_data()
         with tf.device(self.device):
-            self._trainings = Trainings(self.hyperparameters, self.execution.seed)
+            self._trainings = RestartSchedule(self.hyperparameters, self.execution.seed)
             super().build()
             self._trainings.watch([v.value for v in self.network.trainable_variables])
         self._losses = tf.function(
@@ -303,7 +303,7 @@ class MemNet(nn.NeuralNetworkModel):
         """Returns batches, or blocks of as many as an epoch has."""
         steps = max(1, self.steps_per_epoch)
         size = steps * self.hyperparameters.batch_size
-        order = Order(len(questions), size, self.execution.seed, shuffle=noise is not None)
+        order = Sampler(len(questions), size, self.execution.seed, shuffle=noise is not None)
         epochs = batches.epochs(questions, order, steps, first_step // steps, noise)
         return epochs if self.steps_per_call > 1 else batches.singly(epochs, first_step % steps)
 

@@ -19,9 +19,9 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
+from fathom.cli.terminal import Parser, console, run_command
 from fathom.errors import FathomError
 from fathom.memnet.babi import TASKS
-from fathom.terminal import Parser, console, run_command
 
 PROGRAM = "fathom.memnet.tasks"
 

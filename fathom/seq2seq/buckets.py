@@ -70,7 +70,7 @@ def bucket_of_source(length: int, buckets: tuple[Bucket, ...]) -> int:
 
 
 @dataclass(frozen=True)
-class BucketOrder:
+class BucketSampler:
     """Which pairs make up each batch: a function of the seed and the step alone.
 
     In each epoch the pairs of a bucket are shuffled and cut into batches; those that fill no batch
@@ -142,7 +142,7 @@ def _padded(sentences: Sentences, chosen: np.ndarray, length: int) -> np.ndarray
 
 
 def training_batches(
-    pairs: EncodedPairs, order: BucketOrder, buckets: tuple[Bucket, ...], first_step: int
+    pairs: EncodedPairs, order: BucketSampler, buckets: tuple[Bucket, ...], first_step: int
 ) -> Iterator[Batch]:
     """Returns the endless stream of batches from ``first_step`` on."""
     epoch, skipped = divmod(first_step, order.steps_per_epoch)

@@ -11,10 +11,10 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from fathom.data.files import cache_directory, make_cache_folder, sha256, whole_file
 from fathom.errors import FathomError
 from fathom.seq2seq.vocabulary import SPECIAL_SYMBOLS, Vocabulary, tokenize
 from fathom.seq2seq.wmt import ParallelText
+from fathom.system.files import atomic_write, cache_directory, make_cache_folder, sha256
 
 _VERSION = 2  # of what the cache holds; a new one makes it anew
 
@@ -159,7 +159,7 @@ def _read(path: Path, settings: Settings) -> Corpus | None:
 
 def _write(path: Path, corpus: Corpus) -> None:
     make_cache_folder(path.parent)
-    with whole_file(path) as temporary, h5py.File(temporary, "w") as file:
+    with atomic_write(path) as temporary, h5py.File(temporary, "w") as file:
         for side, vocabulary, sentences in (
             ("source", corpus.source, corpus.pairs.source),
             ("target", corpus.target, corpus.pairs.target),

@@ -8,12 +8,12 @@ import keras
 import tensorflow as tf
 from keras import layers
 
-from fathom.layers import NoiseSeed
-from fathom.randomness import uniform
+from fathom.layers import PRNGKey
 from fathom.seq2seq import decoding
 from fathom.seq2seq.layers import lstm_cell
 from fathom.seq2seq.recurrence import Multiply, read, recur, steps_of
 from fathom.seq2seq.vocabulary import GO, PAD
+from fathom.training.randomness import uniform
 
 
 class Annotations(NamedTuple):
@@ -69,7 +69,7 @@ class Decoder(layers.Layer):
         dropout: float,
         beam_size: int,
         new_initializer: Callable[[], Any],
-        noise: NoiseSeed,
+        noise: PRNGKey,
         longest: Callable[[int], int],
         **options: Any,
     ) -> None:

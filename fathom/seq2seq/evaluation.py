@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tensorflow as tf
 
-from fathom.data.files import whole_file
 from fathom.seq2seq import buckets
 from fathom.seq2seq.corpus import EncodedPairs
 from fathom.seq2seq.vocabulary import PAD, without_joiner
+from fathom.system.files import atomic_write
 
 if TYPE_CHECKING:
     from fathom.seq2seq.model import Seq2Seq
@@ -55,7 +55,7 @@ def bleu(translations: list[str], references: list[str], lowercase: bool = False
 def save(model: "Seq2Seq", directory: Path) -> list[Path]:
     """Writes the test text's translations and some sentences' attention; returns the paths."""
     paths = [directory / "seq2seq-translations.txt"]
-    with whole_file(paths[0]) as temporary, temporary.open("w", encoding="utf-8") as file:
+    with atomic_write(paths[0]) as temporary, temporary.open("w", encoding="utf-8") as file:
         for (source, target), words in zip(model.test_pairs, model.translations, strict=True):
             said = model.corpus.target.sentence(words)
             file.write(f"source:      {source.strip()}\nreference:   {target.strip()}\n")
@@ -84,5 +84,5 @@ def _save_attention(model: "Seq2Seq", path: Path) -> None:
         axes.set_xticks(range(len(source)), [without_joiner(word) for word in source], rotation=90)
         axes.set_yticks(range(len(said)), [without_joiner(word) for word in said])
         axes.xaxis.tick_top()
-    with whole_file(path) as temporary:
+    with atomic_write(path) as temporary:
         figure.savefig(temporary, format="png", dpi=80)

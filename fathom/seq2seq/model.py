@@ -16,11 +16,9 @@ import numpy as np
 import tensorflow as tf
 
 from fathom import nn
-from fathom.cost import Cost, count
 from fathom.errors import FathomError
 from fathom.layers import Dropout
-from fathom.optimizers import BY_NAME, Optimizer
-from fathom.schedules import Plateau
+from fathom.results.cost import Cost, count
 from fathom.seq2seq import buckets, corpus, evaluation
 from fathom.seq2seq.decoder import Decoder
 from fathom.seq2seq.hyperparameters import SIZES, Seq2SeqHyperparameters
@@ -28,6 +26,8 @@ from fathom.seq2seq.layers import LSTM, Embedding
 from fathom.seq2seq.sampled_softmax import sampled_cross_entropy
 from fathom.seq2seq.vocabulary import PAD
 from fathom.seq2seq.wmt import Wmt
+from fathom.training.optimizers import BY_NAME, Optimizer
+from fathom.training.schedules import Plateau
 
 
 class Seq2Seq(nn.NeuralNetworkModel):
@@ -233,8 +233,8 @@ class Seq2Seq(nn.NeuralNetworkModel):
         """Number of whole batches in the training pairs."""
         return self._order(self._assigned).steps_per_epoch
 
-    def _order(self, assigned: np.ndarray) -> buckets.BucketOrder:
-        return buckets.BucketOrder(assigned, self.hyperparameters.batch_size, self.execution.seed)
+    def _order(self, assigned: np.ndarray) -> buckets.BucketSampler:
+        return buckets.BucketSampler(assigned, self.hyperparameters.batch_size, self.execution.seed)
 
     def signatures(self) -> list[list[tf.TensorSpec]]:
         """Returns one for each bucket: the step is compiled for fixed lengths."""

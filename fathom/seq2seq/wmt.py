@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from fathom.data.dataset import DataSet
-from fathom.data.files import whole_file
 from fathom.errors import FathomError
+from fathom.system.files import atomic_write
 
 # Names without the language's ending, in the order of preference; "{pair}" is both languages.
 TRAINING = (
@@ -205,7 +205,7 @@ def write_lines(path: Path, lines: tuple[str, ...]) -> None:
         FathomError: the file cannot be written.
     """
     with (
-        whole_file(path) as temporary,
+        atomic_write(path) as temporary,
         temporary.open("wb") as file,
         gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as stream,
     ):

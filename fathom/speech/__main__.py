@@ -1,6 +1,6 @@
 """Runs the workload: ``python -m fathom.speech``."""
 
-from fathom.cli import run_workload
+from fathom.cli.run import run_workload
 
 if __name__ == "__main__":
     run_workload("speech")

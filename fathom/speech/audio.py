@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from scipy.signal import resample_poly
 
-from fathom.data.files import whole_file
 from fathom.errors import FathomError
+from fathom.system.files import atomic_write
 
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE  # format tags of RIFF
 _SPHERE_MAGIC = b"NIST_1A\n"
@@ -157,5 +157,5 @@ def write_riff(path: Path, samples: np.ndarray, rate: int) -> None:
     layout = struct.pack("<HHIIHH", _PCM, 1, rate, 2 * rate, 2, 16)
     chunks = b"WAVEfmt " + struct.pack("<I", len(layout)) + layout
     chunks += b"data" + struct.pack("<I", len(data)) + data
-    with whole_file(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_bytes(b"RIFF" + struct.pack("<I", len(chunks)) + chunks)

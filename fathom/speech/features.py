@@ -17,9 +17,9 @@ import h5py
 import numpy as np
 import tensorflow as tf
 
-from fathom.data.files import cache_directory, make_cache_folder, whole_file
 from fathom.errors import FathomError
 from fathom.speech.audio import Audio, decode
+from fathom.system.files import atomic_write, cache_directory, make_cache_folder
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def of_files(paths: Sequence[Path], settings: Settings = SETTINGS) -> Recordings
     if not cached.exists():
         recordings = _compute_all(paths, settings)
         make_cache_folder(cached.parent)
-        with whole_file(cached) as temporary, h5py.File(temporary, "w") as file:
+        with atomic_write(cached) as temporary, h5py.File(temporary, "w") as file:
             for name in ("values", "frames", "samples"):
                 file[name] = getattr(recordings, name)
             file.create_dataset("reasons", data=recordings.reasons, dtype=h5py.string_dtype())

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import tensorflow as tf
 
-from fathom.data.pipeline import Batches, Order, Tensors, shuffled
+from fathom.data.pipeline import DataLoader, Sampler, Tensors, shuffled
 from fathom.speech.timit import Utterances
 
 
 @dataclass(frozen=True, eq=False)
-class OrderByLength(Order):
+class OrderByLength(Sampler):
     """Which utterances make up each batch: such as have about the same length.
 
     In every epoch some utterances are drawn for its whole batches, sorted by length (those of one
@@ -63,11 +63,11 @@ class Feed:
 
     def shuffled(self, first_step: int) -> Iterator[Tensors]:
         """Returns the endless stream of training batches from ``first_step`` on."""
-        return Batches(self._order(shuffle=True), self.load, first_step)
+        return DataLoader(self._order(shuffle=True), self.load, first_step)
 
     def in_turn(self) -> Iterator[Tensors]:
         """Returns an endless stream of batches, the short utterances first."""
-        return Batches(self._order(shuffle=False), self.load)
+        return DataLoader(self._order(shuffle=False), self.load)
 
     def once(self) -> Iterator[Tensors]:
         """Returns each utterance once, the short ones first; the last batch may be smaller."""

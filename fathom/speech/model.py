@@ -12,16 +12,17 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from fathom import cost, nn
+from fathom import nn
 from fathom.data.pipeline import Tensors
 from fathom.layers import Dropout
-from fathom.optimizers import Momentum, Optimizer
 from fathom.options import Hyperparameters
+from fathom.results import cost
 from fathom.speech import decoding, features
 from fathom.speech.input import Feed
 from fathom.speech.layers import BidirectionalRecurrent, ContextWindow, FrameLayer
 from fathom.speech.phones import BLANK
 from fathom.speech.timit import Timit
+from fathom.training.optimizers import Momentum, Optimizer
 
 NOMINAL_FRAMES = 300  # for which work is stated: 1.5 s of speech
 

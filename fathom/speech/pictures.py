@@ -8,9 +8,9 @@ import numpy as np
 import tensorflow as tf
 from matplotlib.figure import Figure
 
-from fathom.data.files import whole_file
 from fathom.speech import decoding, features
 from fathom.speech.phones import BLANK, PHONES
+from fathom.system.files import atomic_write
 
 if TYPE_CHECKING:
     from fathom.speech.model import Speech
@@ -35,7 +35,7 @@ def save(model: "Speech", directory: Path) -> list[Path]:
     )
     figure.suptitle(part.names[chosen], fontsize=9)
     path = directory / "speech-utterance.png"
-    with whole_file(path) as temporary:
+    with atomic_write(path) as temporary:
         figure.savefig(temporary, format="png", dpi=100)
     return [path]
 

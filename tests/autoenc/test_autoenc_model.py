@@ -11,8 +11,8 @@ from fathom.autoenc.model import (
     negative_elbo,
     reconstruction_error,
 )
-from fathom.layers import NoiseSeed
-from fathom.optimizers import Adagrad, Adam
+from fathom.layers import PRNGKey
+from fathom.training.optimizers import Adagrad, Adam
 
 SMALL = {"batch_size": 20, "hidden_units": 30, "latents": 4}
 
@@ -53,7 +53,7 @@ def test_the_bound_is_the_sum_of_both_terms_for_each_image():
 
 
 def test_latents_are_drawn_with_the_encoders_mean_and_deviation():
-    layer = Reparameterization(NoiseSeed(0, tf.Variable(0, dtype=tf.int64)))
+    layer = Reparameterization(PRNGKey(0, tf.Variable(0, dtype=tf.int64)))
     mean, log_variance = tf.fill([20_000, 2], 3.0), tf.fill([20_000, 2], np.log(4.0))
     z = layer(mean, tf.cast(log_variance, tf.float32)).numpy()
     assert z.mean() == pytest.approx(3, abs=0.05)
@@ -202,7 +202,7 @@ def test_pictures_can_be_made_of_a_test_set_of_few_images(tmp_path, count):
 
 
 def test_with_xla_the_latents_that_are_drawn_are_the_same():
-    noise = NoiseSeed(3, tf.Variable(8, dtype=tf.int64))
+    noise = PRNGKey(3, tf.Variable(8, dtype=tf.int64))
     plain, compiled = Reparameterization(noise), Reparameterization(noise, compiled=True)
     mean, log_variance = tf.fill([9, 5], 0.5), tf.fill([9, 5], -1.0)
     drawn = tf.function(compiled, jit_compile=True, autograph=False)(mean, log_variance)

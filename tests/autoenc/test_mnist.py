@@ -58,11 +58,11 @@ def test_plain_files_are_read_as_compressed_ones_are(small):
     np.testing.assert_array_equal(plain.test_labels, compressed.test_labels)
 
 
-@pytest.mark.parametrize("half", ["train", "t10k"])
+@pytest.mark.parametrize("split", ["train", "t10k"])
 @pytest.mark.parametrize("kind", ["images-idx3", "labels-idx1"])
-def test_a_missing_file_is_named_in_the_error(small, half, kind):
-    (small / f"{half}-{kind}-ubyte.gz").unlink()
-    assert f"{half}-{kind}-ubyte.gz is missing" in error_of(small)
+def test_a_missing_file_is_named_in_the_error(small, split, kind):
+    (small / f"{split}-{kind}-ubyte.gz").unlink()
+    assert f"{split}-{kind}-ubyte.gz is missing" in error_of(small)
     assert f"python -m fathom data fetch mnist --data-dir {small}" in error_of(small)
 
 

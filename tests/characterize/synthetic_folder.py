@@ -4,8 +4,9 @@ import json
 
 import numpy as np
 
-from fathom.characterize import OpTime, Profile, Run, papers
-from fathom.steps import Steps
+from fathom.characterize import OpTime, Profile, Run
+from fathom.characterize.report import published
+from fathom.results.steps import Steps
 
 ENVIRONMENT = {
     "cpu_model": "Test CPU",
@@ -34,7 +35,7 @@ MACHINE = {
     "gemm_flops_per_second": {"1": 1e11, "2": 2e11, "4": 4e11},
 }
 SECTIONS = {"import": 2.0, "init": 0.5, "load": 0.5, "setup": 1.0, "run": 5.0, "wall": 9.5}
-WORKLOADS = papers.breakdown().workloads
+WORKLOADS = published.breakdown().workloads
 LAYERS = [
     {
         "name": name,
@@ -94,7 +95,7 @@ def paper_profile(workload, threads=1, steps=6, seed=0, **changes):
             noise * percent / 1e3 / (threads if op_type in scales else 1),
             *_place(op_type),
         )
-        for op_type, percent in papers.breakdown().row(workload).items()
+        for op_type, percent in published.breakdown().row(workload).items()
         if percent
     ]
     return profile(ops, workload, threads, **changes)

@@ -2,7 +2,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from fathom.characterize.attribution import Attribution, scoped_gradients
+from fathom.characterize.profile.attribution import Attribution, scoped_gradients
 
 
 class Doubling(keras.layers.Layer):

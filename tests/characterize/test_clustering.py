@@ -7,8 +7,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from synthetic_folder import op, paper_profile, profile
 
-from fathom.characterize import analyses, papers
-from fathom.characterize.analyses import cluster, cosine_distance
+from fathom.characterize.report import analyses, published
+from fathom.characterize.report.analyses import cluster, cosine_distance
 
 CONVOLUTIONAL = {"residual", "vgg", "alexnet", "deepq"}
 
@@ -57,7 +57,7 @@ def test_with_euclidean_distance_it_is_scipys_centroid_linkage(vectors):
 
 
 def test_the_papers_rows_of_length_1_merge_in_scipys_order():
-    vectors = papers.breakdown().percent
+    vectors = published.breakdown().percent
     vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     ours = cluster(vectors)
     theirs = scipy.cluster.hierarchy.linkage(vectors, "centroid")
@@ -84,7 +84,7 @@ def test_the_papers_own_figure_comes_out_of_its_table():
 
 
 def test_profiles_with_the_papers_shares_give_the_papers_hierarchy():
-    ours = analyses.similarity(paper_profile(name) for name in papers.breakdown().workloads)
+    ours = analyses.similarity(paper_profile(name) for name in published.breakdown().workloads)
     theirs = analyses.published_similarity()
     assert [m.members for m in ours.merges] == [m.members for m in theirs.merges]
     np.testing.assert_allclose(ours.distances, theirs.distances, atol=1e-9)

@@ -7,7 +7,7 @@ import synthetic_folder
 from rich.console import Console
 from synthetic_folder import MACHINE, op, profile, result, run
 
-from fathom.characterize import analyses, compare
+from fathom.characterize.report import analyses, compare
 from fathom.errors import FathomError
 
 

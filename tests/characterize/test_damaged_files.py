@@ -10,8 +10,9 @@ import synthetic_folder
 from rich.console import Console
 from synthetic_folder import MACHINE, op, profile, run
 
-from fathom.characterize import GpuTime, compare, report, sections
-from fathom.characterize.folder import Folder
+from fathom.characterize import GpuTime
+from fathom.characterize.measure.folder import Folder
+from fathom.characterize.report import compare, report, sections
 from fathom.errors import FathomError
 
 WRONG = {"null": None, "text": "text", "list": [], "nan": float("nan")}

@@ -5,7 +5,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 from synthetic_folder import MACHINE, WORKLOADS, op, paper_profile, profile, result, run, suite
 
-from fathom.characterize import GpuTime, analyses, figures
+from fathom.characterize import GpuTime
+from fathom.characterize.report import analyses, figures
 
 
 def texts_of(figure):

@@ -4,7 +4,7 @@ import pytest
 import synthetic_folder
 from test_profiles import small_profile
 
-from fathom.characterize.folder import Folder, Run
+from fathom.characterize.measure.folder import Folder, Run
 from fathom.errors import FathomError
 
 ENVIRONMENT = synthetic_folder.ENVIRONMENT | {"tensorflow": "2.20.0", "cores_available": 2}

@@ -3,9 +3,9 @@ import pytest
 import scipy.stats
 from synthetic_folder import op, profile
 
-from fathom.characterize import analyses, papers
-from fathom.characterize.analyses.clustering import cosine_distance
-from fathom.characterize.analyses.intervals import difference, jackknife, shift
+from fathom.characterize.report import analyses, published
+from fathom.characterize.report.analyses.clustering import cosine_distance
+from fathom.characterize.report.analyses.intervals import difference, jackknife, shift
 
 PAIRS = 1000
 
@@ -134,7 +134,7 @@ def test_below_five_steps_nothing_is_known():
 
 
 def test_the_interval_of_a_distance_ends_at_0():
-    row = papers.breakdown().row("autoenc")
+    row = published.breakdown().row("autoenc")
     noise = np.random.default_rng(0).normal(1, 0.3, (2, 6))
     ops = [op(t, share * (noise[0] if t == "MatMul" else noise[1])) for t, share in row.items()]
     (limits,) = analyses.breakdown([profile(ops)]).intervals

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from synthetic_folder import WORKLOADS, op, paper_profile, profile
 
-from fathom.characterize import analyses, papers
+from fathom.characterize.report import analyses, published
 
 
 def test_ops_of_one_paper_type_count_together():
@@ -76,8 +76,8 @@ def test_the_number_of_types_to_90_percent_counts_the_heaviest():
 def test_a_profile_with_the_papers_shares_has_no_distance_to_it():
     result = analyses.breakdown(paper_profile(name) for name in WORKLOADS)
     np.testing.assert_allclose(result.distances, 0, atol=1e-9)
-    assert result.op_types == papers.breakdown().op_types
-    np.testing.assert_array_equal(result.paper, papers.breakdown().percent)
+    assert result.op_types == published.breakdown().op_types
+    np.testing.assert_array_equal(result.paper, published.breakdown().percent)
 
 
 def test_types_above_1_percent_get_a_column_after_the_papers():
@@ -120,7 +120,7 @@ def test_the_parts_of_a_distance_add_up_and_name_the_largest_first():
     ops = [op("_FusedMatMul", [0.8], "fc2", count=3), op("Relu", [0.2])]
     result = analyses.differences(profile(ops, "memnet"), heaviest=100)
     vector = {"MatMul": 0.8, "Relu": 0.2}
-    paper = papers.breakdown().row("memnet")
+    paper = published.breakdown().row("memnet")
     types = list({**paper, **vector})
     a, b = (np.array([row.get(name, 0) for name in types], float) for row in (vector, paper))
     half_square = ((a / np.linalg.norm(a) - b / np.linalg.norm(b)) ** 2).sum() / 2

@@ -3,9 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from fathom.characterize import ops
+from fathom.characterize.profile import ops
+from fathom.characterize.report import published
 
-PUBLISHED = Path(ops.__file__).parent / "published"
+PUBLISHED = Path(published.__file__).parent
 
 TODAY = {
     "AddV2": "Add",

@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from fathom.characterize.plan import Request, plan, powers_of_two
+from fathom.characterize.measure.plan import Request, plan, powers_of_two
 
 REQUEST = Request(
     workloads=["alexnet", "vgg"],

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from synthetic_folder import COST, ENVIRONMENT
 
-from fathom.characterize import tables
-from fathom.characterize.profiles import SCHEMA, GpuTime, OpTime, Profile, add_up
-from fathom.characterize.xplane import OpEvent
+from fathom.characterize.profile import tables
+from fathom.characterize.profile.profiles import SCHEMA, GpuTime, OpTime, Profile, add_up
+from fathom.characterize.profile.xplane import OpEvent
 from fathom.errors import FathomError
 
 

@@ -9,8 +9,8 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from fathom import Autoenc, FathomError
 from fathom.__main__ import main
-from fathom.characterize.profiles import Profile
-from fathom.characterize.profiling import profile_model
+from fathom.characterize.profile.profiles import Profile
+from fathom.characterize.profile.profiling import profile_model
 
 SMALL = {"batch_size": 10, "hidden_units": 30, "steps_per_call": 1}
 STEPS = 4

@@ -11,8 +11,9 @@ import synthetic_folder
 from rich.console import Console
 from synthetic_folder import op, paper_profile, profile, run, suite
 
-from fathom.characterize import Folder, report
-from fathom.characterize.texts import TEXTS
+from fathom.characterize import Folder
+from fathom.characterize.report import report
+from fathom.characterize.report.texts import TEXTS
 from fathom.errors import FathomError
 
 

@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 from synthetic_folder import LAYERS, MACHINE, WORKLOADS, op, profile, result, run
 
-from fathom.characterize import GpuTime, analyses
-from fathom.characterize.analyses.table import Table, shown
+from fathom.characterize import GpuTime
+from fathom.characterize.report import analyses
+from fathom.characterize.report.analyses.table import Table, shown
 
 
 def test_the_four_cases_are_normalised_to_training_on_the_cpu():

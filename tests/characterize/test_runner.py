@@ -12,8 +12,8 @@ from rich.console import Console
 from synthetic_folder import ENVIRONMENT, MACHINE, result
 
 from fathom.__main__ import main
-from fathom.characterize import folder, request, runner
-from fathom.characterize.plan import Planned
+from fathom.characterize.measure import folder, request, runner
+from fathom.characterize.measure.plan import Planned
 from fathom.errors import FathomError
 
 PLANNED = Planned(
@@ -260,7 +260,7 @@ def test_the_better_of_two_measurements_of_the_matrix_product_counts(tmp_path, m
 
 def test_two_processes_do_not_measure_into_one_folder(tmp_path, capsys):
     out = runner._output(tmp_path / "out")
-    with runner._alone_in(out):
+    with runner._exclusive_lock(out):
         assert characterize(out, "--workloads=autoenc") == 2
     assert "another process is measuring into" in capsys.readouterr().err
 

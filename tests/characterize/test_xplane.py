@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from traces import EPOCH_NS, TraceBuilder
 
-from fathom.characterize.xplane import read, record, trace
+from fathom.characterize.profile.xplane import read, record, trace
 from fathom.errors import FathomError
 
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fathom.data.pipeline import Batches, Order, shuffled
+from fathom.data.pipeline import DataLoader, Sampler, shuffled
 from fathom.errors import FathomError
 
 
@@ -42,7 +42,7 @@ def refuses_example_five(indices, seeds):
     epoch=st.integers(0, 1000),
 )
 def test_each_epoch_is_a_permutation_without_repetition(size, data, seed, epoch):
-    order = Order(size, data.draw(st.integers(1, size)), seed)
+    order = Sampler(size, data.draw(st.integers(1, size)), seed)
     first = epoch * order.steps_per_epoch
     drawn = []
     for step in range(first, first + order.steps_per_epoch):
@@ -52,18 +52,18 @@ def test_each_epoch_is_a_permutation_without_repetition(size, data, seed, epoch)
 
 
 def test_each_epoch_has_its_own_order():
-    epochs = take(Batches(Order(50, 50, seed=1), examples), 3)
+    epochs = take(DataLoader(Sampler(50, 50, seed=1), examples), 3)
     assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
     assert sorted(epochs[0]) == sorted(epochs[1]) == list(range(50))
 
 
 def test_the_examples_left_over_differ_from_epoch_to_epoch():
-    seen = set().union(*take(Batches(Order(10, 7, seed=1), examples), 10))
+    seen = set().union(*take(DataLoader(Sampler(10, 7, seed=1), examples), 10))
     assert seen == set(range(10))
 
 
 def test_two_seeds_differ():
-    first, second = (take(Batches(Order(50, 10, seed), examples), 5) for seed in (1, 2))
+    first, second = (take(DataLoader(Sampler(50, 10, seed), examples), 5) for seed in (1, 2))
     assert first != second
 
 
@@ -84,13 +84,15 @@ def test_every_epoch_of_a_set_of_any_size_is_a_permutation(size):
 @pytest.mark.parametrize("size", [100, 70_000])
 @pytest.mark.parametrize("later", [2**8, 2**16, 2**32])
 def test_an_order_does_not_come_again_when_the_low_bits_of_the_epoch_do(size, later):
-    first, second = (Order(size, 100, seed=0).indices(step) for step in (0, later * (size // 100)))
+    first, second = (
+        Sampler(size, 100, seed=0).indices(step) for step in (0, later * (size // 100))
+    )
     assert (first != second).numpy().any()
 
 
 @pytest.mark.parametrize("size", [100, 70_000])
 def test_seeds_with_the_same_low_bits_have_orders_of_their_own(size):
-    orders = [Order(size, 100, seed).indices(0).numpy() for seed in (0, 2**8, 2**16, 2**30)]
+    orders = [Sampler(size, 100, seed).indices(0).numpy() for seed in (0, 2**8, 2**16, 2**30)]
     for one, other in itertools.combinations(orders, 2):
         assert (one != other).any()
 
@@ -119,55 +121,55 @@ def test_neighbours_of_the_data_set_are_no_more_often_neighbours_in_an_order():
 
 
 def test_without_shuffling_examples_come_in_turn():
-    batches = take(Batches(Order(5, 2, seed=1, shuffle=False), examples), 4)
+    batches = take(DataLoader(Sampler(5, 2, seed=1, shuffle=False), examples), 4)
     assert batches == [[0, 1], [2, 3], [4, 0], [1, 2]]
 
 
 @pytest.mark.parametrize("first_step", [1, 4, 13])
 def test_a_batch_does_not_depend_on_where_the_stream_started(first_step):
-    order = Order(20, 4, seed=7)
-    whole = take(Batches(order, with_noise), first_step + 3)
-    resumed = take(Batches(order, with_noise, first_step), 3)
+    order = Sampler(20, 4, seed=7)
+    whole = take(DataLoader(order, with_noise), first_step + 3)
+    resumed = take(DataLoader(order, with_noise, first_step), 3)
     assert resumed == whole[first_step:]
 
 
 def test_a_batch_does_not_depend_on_the_number_of_workers():
-    order = Order(20, 4, seed=7)
-    one, three = (take(Batches(order, with_noise, workers=n), 12) for n in (1, 3))
+    order = Sampler(20, 4, seed=7)
+    one, three = (take(DataLoader(order, with_noise, workers=n), 12) for n in (1, 3))
     assert one == three
 
 
 def test_no_seed_of_an_example_is_used_twice():
-    batches = itertools.islice(Batches(Order(6, 3, seed=7), examples), 10)
+    batches = itertools.islice(DataLoader(Sampler(6, 3, seed=7), examples), 10)
     seeds = [tuple(seed) for _, seeds in batches for seed in seeds.numpy().tolist()]
     assert len(set(seeds)) == len(seeds) == 30
 
 
 def test_a_batch_larger_than_the_data_is_an_error():
     with pytest.raises(FathomError, match="batch size 6 is larger than the data: 5 examples"):
-        Order(5, 6, seed=0)
+        Sampler(5, 6, seed=0)
 
 
 @pytest.mark.parametrize("batch_size", [0, -1])
 def test_a_batch_of_nothing_is_an_error(batch_size):
     with pytest.raises(FathomError, match=f"batch size {batch_size} is not a positive number"):
-        Order(5, batch_size, seed=0)
+        Sampler(5, batch_size, seed=0)
 
 
 def test_an_empty_set_is_an_error():
     with pytest.raises(FathomError, match="the data set is empty"):
-        Order(0, 1, seed=0)
+        Sampler(0, 1, seed=0)
 
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_failing_batch_is_recovered_and_those_after_it_stay_the_same(workers):
-    order = Order(12, 3, seed=2)
-    sound = take(Batches(order, examples), 12)
+    order = Sampler(12, 3, seed=2)
+    sound = take(DataLoader(order, examples), 12)
 
     def recover(indices, seeds):
         return (-indices,)
 
-    mended = take(Batches(order, refuses_example_five, 0, workers, recover), 12)
+    mended = take(DataLoader(order, refuses_example_five, 0, workers, recover), 12)
     assert mended == [
         [-index for index in batch] if 5 in batch else batch  # what recover makes of it
         for batch in sound
@@ -176,18 +178,18 @@ def test_a_failing_batch_is_recovered_and_those_after_it_stay_the_same(workers):
 
 
 def test_a_resumed_stream_recovers_the_same_batches():
-    order = Order(12, 3, seed=2)
+    order = Sampler(12, 3, seed=2)
 
     def recover(indices, seeds):
         return (-seeds[:, 1],)
 
-    whole = take(Batches(order, refuses_example_five, recover=recover), 12)
-    resumed = take(Batches(order, refuses_example_five, first_step=5, recover=recover), 7)
+    whole = take(DataLoader(order, refuses_example_five, recover=recover), 12)
+    resumed = take(DataLoader(order, refuses_example_five, first_step=5, recover=recover), 7)
     assert resumed == whole[5:]
 
 
 def test_a_failing_batch_is_an_error_of_one_line_where_nothing_recovers():
-    batches = Batches(Order(12, 3, seed=2, shuffle=False), refuses_example_five)
+    batches = DataLoader(Sampler(12, 3, seed=2, shuffle=False), refuses_example_five)
     assert take(batches, 1) == [[0, 1, 2]]
     with pytest.raises(FathomError, match="batch 1 cannot be loaded: ") as caught:
         next(batches)
@@ -198,6 +200,8 @@ def test_what_recovery_raises_is_passed_on():
     def recover(indices, seeds):
         raise FathomError("example 5 is broken")
 
-    batches = Batches(Order(12, 6, seed=2, shuffle=False), refuses_example_five, recover=recover)
+    batches = DataLoader(
+        Sampler(12, 6, seed=2, shuffle=False), refuses_example_five, recover=recover
+    )
     with pytest.raises(FathomError, match="example 5 is broken"):
         next(batches)

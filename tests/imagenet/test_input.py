@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from fathom.data.pipeline import Order
+from fathom.data.pipeline import Sampler
 from fathom.errors import FathomError
 from fathom.imagenet.ilsvrc import ImageNet
 from fathom.imagenet.input import Augmentation, evaluation_batches, training_batches
@@ -40,7 +40,7 @@ def cut_short(path):
 def training(directory, n_batches, first_step=0, how=HOW, workers=2, **options):
     """Returns the data set and its first training batches of 8."""
     data = ImageNet.load(directory, **options)
-    order = Order(data.train.size, 8, seed=5)
+    order = Sampler(data.train.size, 8, seed=5)
     batches = training_batches(data, data.train, order, how, first_step, workers)
     return data, [tuple(t.numpy() for t in b) for b in itertools.islice(batches, n_batches)]
 
@@ -160,7 +160,7 @@ def test_with_strict_a_damaged_image_is_an_error_that_names_it(tree):
 
 def test_an_image_that_vanished_is_skipped_by_name(tree):
     data = ImageNet.load(tree)
-    batches = training_batches(data, data.train, Order(SIZE, SIZE, seed=0), HOW)
+    batches = training_batches(data, data.train, Sampler(SIZE, SIZE, seed=0), HOW)
     data_path = image_path(tree, 3)
     data_path.unlink()
     _, labels = next(batches)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fathom import FathomError
 from fathom.seq2seq import buckets
-from fathom.seq2seq.buckets import Bucket, BucketOrder
+from fathom.seq2seq.buckets import Bucket, BucketSampler
 from fathom.seq2seq.corpus import EncodedPairs, Sentences
 from fathom.seq2seq.vocabulary import EOS, GO, PAD
 
@@ -64,9 +64,9 @@ def test_an_epoch_meets_each_pair_once_but_for_fewer_than_a_batch(assigned, batc
     fitting = np.flatnonzero(assigned >= 0)
     if len(fitting) < batch_size:
         with pytest.raises(FathomError, match=r"larger than the data|none of the \d+ sentence"):
-            BucketOrder(assigned, batch_size, seed)
+            BucketSampler(assigned, batch_size, seed)
         return
-    order = BucketOrder(assigned, batch_size, seed)
+    order = BucketSampler(assigned, batch_size, seed)
     epoch = order.epoch(0)
     met = np.concatenate([pairs for _, pairs in epoch])
     assert len(epoch) == order.steps_per_epoch
@@ -78,13 +78,13 @@ def test_an_epoch_meets_each_pair_once_but_for_fewer_than_a_batch(assigned, batc
 
 def test_buckets_that_no_pair_fits_are_named_and_not_the_batch_size():
     with pytest.raises(FathomError, match=r"none of the 3 sentence .* a bucket: set larger ones$"):
-        BucketOrder(np.full(3, -1), 4, 0)
+        BucketSampler(np.full(3, -1), 4, 0)
 
 
 def test_batch_t_is_the_same_whether_the_stream_began_before_or_with_it():
     pairs = pairs_of(*[(1 + i % 3, 2) for i in range(20)])
     sizes = (Bucket(2, 3), Bucket(3, 3))
-    order = BucketOrder(buckets.assign(pairs, sizes), 3, 5)
+    order = BucketSampler(buckets.assign(pairs, sizes), 3, 5)
     begun = list(itertools.islice(buckets.training_batches(pairs, order, sizes, 0), 20))
     resumed = list(itertools.islice(buckets.training_batches(pairs, order, sizes, 8), 12))
     for expected, batch in zip(begun[8:], resumed, strict=True):
@@ -92,7 +92,7 @@ def test_batch_t_is_the_same_whether_the_stream_began_before_or_with_it():
 
 
 def test_epochs_differ():
-    order = BucketOrder(np.zeros(50, int), 5, 0)
+    order = BucketSampler(np.zeros(50, int), 5, 0)
     assert any(np.any(a[1] != b[1]) for a, b in zip(order.epoch(0), order.epoch(1), strict=True))
 
 

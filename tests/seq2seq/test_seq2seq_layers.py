@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from scipy.special import softmax
 
-from fathom.layers import NoiseSeed
+from fathom.layers import PRNGKey
 from fathom.seq2seq.decoder import Decoder
 from fathom.seq2seq.layers import LSTM, Embedding
 from fathom.seq2seq.vocabulary import EOS, GO, PAD
@@ -30,7 +30,7 @@ def initializer():
 
 
 def make_decoder(attention=True, dropout=0.0, beam_size=1):
-    noise = NoiseSeed(1, tf.Variable(0, dtype=tf.int64))
+    noise = PRNGKey(1, tf.Variable(0, dtype=tf.int64))
     decoder = Decoder(
         *(WORDS, UNITS, DEPTH, attention, dropout, beam_size, initializer(), noise),
         lambda source: source + 3,

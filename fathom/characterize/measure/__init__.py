@@ -1,0 +1,1 @@
+"""Measuring many runs, each in a process of its own, into one folder."""

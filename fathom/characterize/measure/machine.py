@@ -1,0 +1,52 @@
+"""What is known of a machine before the runs: ``python -m fathom.characterize.measure.machine``.
+
+A process of its own, because TensorFlow's thread pools are of one size in a process, and because
+the data sets should be there before the first run is timed.
+"""
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+from fathom import workloads
+from fathom.cli.terminal import Parser, import_tensorflow, run_command
+from fathom.errors import FathomError
+
+
+def main() -> None:
+    """Measures the machine with one number of threads, and makes synthetic data sets."""
+    parser = Parser(prog="fathom.characterize.measure.machine")
+    parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--precision", required=True)
+    parser.add_argument("--workloads", default="", help="prepare the data sets of these")
+    parser.add_argument("--out", type=Path, required=True)
+    chosen = parser.parse_args()
+    run_command("fathom.characterize.measure.machine", lambda: _measure(chosen))
+
+
+def _measure(chosen: Any) -> None:
+    import_tensorflow()
+    from fathom.data import locate
+    from fathom.system import device, environment
+
+    threads = device.set_threads(chosen.threads)
+    for name in filter(None, chosen.workloads.split(",")):
+        with contextlib.suppress(FathomError):  # each run of the workload will say what is wrong
+            locate(workloads.load(name).dataset, None, 0)
+    document = {
+        "environment": environment.describe("/cpu:0", threads, chosen.precision, "off"),
+        "gpus": _gpus(),
+        "gemm_flops_per_second": device.gemm_rate("/cpu:0", chosen.precision),
+    }
+    chosen.out.write_text(json.dumps(document))
+
+
+def _gpus() -> int:
+    import tensorflow as tf
+
+    return len(tf.config.list_physical_devices("GPU"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,217 @@
+"""Makes the runs of a characterization, each in a fresh process: ``fathom characterize``."""
+
+import argparse
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from fathom.characterize.measure import folder, plan, request
+from fathom.characterize.measure.folder import Run
+from fathom.characterize.measure.plan import Planned
+from fathom.characterize.profile.profiles import Profile
+from fathom.errors import FathomError
+from fathom.system.files import atomic_write
+from fathom.system.processes import end_with_parent
+
+
+def run(chosen: argparse.Namespace, screen: Console) -> None:
+    """Runs ``fathom characterize`` as its command line says; exits with 1 where a run failed.
+
+    Raises:
+        FathomError: a bad option, no such device, or a folder of another machine or request.
+    """
+    request.check(chosen)
+    out = _output(chosen.out)
+    with _exclusive_lock(out):
+        planned, skipped = _measure(chosen, out, screen)
+    runs = folder.read_runs(out)
+    failed = [runs[p.id] for p in planned if p.id in runs and runs[p.id].status == "failed"]
+    for each in failed:
+        screen.print(f"failed: {each.id}: {each.reason}")
+    if skipped:
+        screen.print(f"the budget is spent, {skipped} runs are left: the same command goes on")
+    screen.print(f"the analyses: python -m fathom report {out}")
+    if failed:
+        sys.exit(1)
+
+
+def _measure(
+    chosen: argparse.Namespace, out: Path, screen: Console
+) -> tuple[Sequence[Planned], int]:
+    """Makes the runs that are left; returns all that were planned, and how many were skipped."""
+    try:
+        wanted = request.measure_machine(chosen, out, screen)
+        planned = plan.plan(wanted)
+        before = _done_before(planned, out)
+        left = [each for each in planned if each.id not in before]
+        screen.print(f"{len(planned)} runs, {len(planned) - len(left)} of them done before: {out}")
+        skipped = _make(left, before, chosen.budget, out, screen)
+        if left:
+            request.measure_again(out, wanted, screen)
+    except KeyboardInterrupt as stop:
+        stop.args = ("the same command goes on with what is left",)
+        raise
+    return planned, skipped
+
+
+@contextlib.contextmanager
+def _exclusive_lock(out: Path) -> Iterator[None]:
+    """Keeps other processes from measuring into the folder, and beside us.
+
+    Raises:
+        FathomError: one does already.
+    """
+    with (out / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise FathomError(f"another process is measuring into {out}: wait for it") from error
+        yield
+
+
+def _output(out: Path) -> Path:
+    try:
+        (out / "runs").mkdir(parents=True, exist_ok=True)
+        (out / "traces").mkdir(exist_ok=True)
+    except OSError as error:
+        raise FathomError(f"cannot make {out}: {error.strerror}") from error
+    return out
+
+
+def _done_before(planned: Sequence[Planned], out: Path) -> dict[str, Run]:
+    """Returns the runs that the folder has, after noting purposes that are new.
+
+    Raises:
+        FathomError: one of them is damaged, or was made with other settings.
+    """
+    before = folder.read_runs(out)
+    for each in planned:
+        run = before.get(each.id)
+        if run is None:
+            continue
+        if run.argv != each.argv or run.cores != each.cores:
+            raise FathomError(
+                f"{out}/runs/{each.id}.json was made by {' '.join(run.argv)!r} on {run.cores} "
+                f"cores, not by {' '.join(each.argv)!r} on {each.cores}: measure into another --out"
+            )
+        purpose = tuple(dict.fromkeys((*run.purpose, *each.purpose)))
+        if purpose != run.purpose:
+            before[each.id] = dataclasses.replace(run, purpose=purpose)
+            before[each.id].write(out)
+    return before
+
+
+def _make(
+    left: Sequence[Planned],
+    before: dict[str, Run],
+    budget_minutes: float | None,
+    out: Path,
+    screen: Console,
+) -> int:
+    """Makes the runs and writes each as soon as it is done; returns how many the budget left."""
+    started = time.perf_counter()
+    done = [run for run in before.values() if run.status == "done"]
+    for number, planned in enumerate(left):
+        if budget_minutes and time.perf_counter() - started > 60 * budget_minutes:
+            return len(left) - number
+        label = f"[{number + 1}/{len(left)}] {planned}"
+        with screen.status(f"{label}; {_time_left(left[number:], done)}"):
+            run = make_run(planned, out)
+        run.write(out)
+        done += [run] if run.status == "done" else []
+        screen.print(
+            f"{label}: {run.status} in {run.wall_s:.1f} s; {_time_left(left[number + 1 :], done)}"
+        )
+    return 0
+
+
+def make_run(planned: Planned, out: Path) -> Run:
+    """Makes one run; a trace goes to ``traces/`` in ``out``, the rest is returned."""
+    with tempfile.TemporaryDirectory() as temporary:
+        output = Path(temporary)
+        file = output / ("result.json" if planned.kind == "timing" else "profile.json")
+        option = f"--json={file}" if planned.kind == "timing" else f"--out={output}"
+        with _only_cores(planned.cores), (output / "errors").open("w") as errors:
+            started = time.perf_counter()
+            code = subprocess.run(
+                [sys.executable, *planned.argv[1:], option],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                preexec_fn=end_with_parent,
+            ).returncode
+            wall_s = time.perf_counter() - started
+        document, reason = _outcome(code, file, output / "errors")
+        trace = output / "trace.xplane.pb"
+        if trace.exists():
+            with atomic_write(out / "traces" / f"{planned.id}.xplane.pb") as whole:
+                shutil.copyfile(trace, whole)
+    profile = document if planned.kind == "profile" else None
+    return Run(
+        **vars(planned),
+        status="done" if reason is None else "failed",
+        reason=reason,
+        wall_s=wall_s,
+        result=document if planned.kind == "timing" else None,
+        profile=profile and Profile.from_plain(profile, planned.id),
+    )
+
+
+def _outcome(code: int, file: Path, errors: Path) -> tuple[dict[str, Any] | None, str | None]:
+    """Returns what a process wrote, or None and why there is nothing."""
+    if code == 0 and file.exists():
+        return json.loads(file.read_text()), None
+    if code < 0:
+        return None, f"killed by signal {-code} ({signal.strsignal(-code)})"
+    lines = errors.read_text(errors="replace").strip().splitlines()
+    return None, f"exit code {code}: {lines[-1] if lines else 'it printed nothing'}"
+
+
+@contextlib.contextmanager
+def _only_cores(cores: int) -> Iterator[None]:
+    """Restricts the processes started inside the block to the first of the available cores."""
+    if not hasattr(os, "sched_getaffinity"):
+        yield
+        return
+    available = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(available)[:cores])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, available)
+
+
+def _time_left(left: Sequence[Planned], done: Sequence[Run]) -> str:
+    """Estimates how long the runs will take from those that are most alike."""
+    if not left:
+        return "nothing left"
+    if not done:
+        return f"{len(left)} left"
+    seconds = sum(_expected_seconds(planned, done) for planned in left)
+    time_left = f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+    return f"{len(left)} left, about {time_left}"
+
+
+def _expected_seconds(planned: Planned, done: Sequence[Run]) -> float:
+    for names in (("workload", "mode", "kind"), ("workload", "kind"), ("workload",), ("kind",), ()):
+        alike = [
+            run.wall_s
+            for run in done
+            if all(getattr(run, name) == getattr(planned, name) for name in names)
+        ]
+        if alike:
+            return sum(alike) / len(alike)
+    raise ValueError("no run is done")

@@ -1,0 +1,178 @@
+"""Profiles one workload in this process: ``python -m fathom profile``."""
+
+import argparse
+import dataclasses
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.console import Console
+
+from fathom import workloads
+from fathom.characterize.profile.profiles import GpuTime, Profile, add_up
+from fathom.cli.run import init_options
+from fathom.cli.terminal import import_tensorflow
+from fathom.errors import FathomError
+
+if TYPE_CHECKING:
+    from fathom.nn import NeuralNetworkModel
+
+_BATCHES = 4  # held in memory and met in turn
+
+
+def run(chosen: argparse.Namespace, screen: Console) -> None:
+    """Runs ``fathom profile`` as its command line says.
+
+    Raises:
+        FathomError: a bad option, unusable data, or a folder that cannot be written.
+    """
+    if chosen.steps < 1:
+        raise FathomError(f"--steps must be at least 1, not {chosen.steps}")
+    out = _output(chosen.out) if chosen.out else None
+    import_tensorflow()
+    from fathom.characterize.profile import files, view
+    from fathom.characterize.profile.attribution import scoped_gradients
+
+    model_class = workloads.load(chosen.workload, forward_only=chosen.infer)
+    options = init_options(chosen, "seed", "data_dir", "precision", "threads")
+    compiled = model_class.default_xla == "step"
+    model = _single_steps(model_class)(
+        chosen.device, options | {"xla": False} if compiled else options
+    )
+    screen.print(f"{model.name}: {model.title}; data: {model.source}")
+    with scoped_gradients():
+        model.setup()
+    screen.print(f"profiling {chosen.steps} steps on {model.device}")
+    with tempfile.TemporaryDirectory() as temporary:
+        trace = (out or Path(temporary)) / files.TRACE
+        profile, place = profile_model(model, chosen.steps, trace.parent)
+        if compiled:
+            model.teardown()
+            seconds = _step_seconds(model_class(chosen.device, options), chosen.steps)
+            profile = dataclasses.replace(profile, compiled_step_seconds=seconds)
+        view.show(profile, screen)
+        if out:
+            files.write(profile, place, out)
+            screen.print(
+                f"written to {out}: profile.json, ops.csv, layers.csv; trace.json.gz opens in "
+                f"ui.perfetto.dev, {files.TRACE} in TensorBoard (--logdir {out})"
+            )
+
+
+def profile_model(
+    model: "NeuralNetworkModel", steps: int, directory: Path
+) -> tuple[Profile, Callable[[str], tuple[str, str]]]:
+    """Profiles a model that is set up.
+
+    A few real batches are fetched first, while the first steps warm up; then the input pipeline is
+    let go, so that it takes no time from the steps, and the batches are met in turn. The steps are
+    timed without the profiler, then traced.
+
+    Args:
+        model: one whose calls run one step, which XLA does not compile whole.
+        steps: how many are timed, and how many are profiled.
+        directory: where the trace goes.
+
+    Returns:
+        the profile, and what tells layer and phase of an op by its name.
+
+    Raises:
+        FathomError: a call runs several steps, the profiler is in use already, or the trace cannot
+            be written.
+    """
+    if model.steps_per_call > 1:
+        raise FathomError(
+            f"a call of this {model.name} runs {model.steps_per_call} steps, which a trace cannot "
+            "tell apart: set it up with one step a call"
+        )
+    from fathom.characterize.profile import xplane
+    from fathom.characterize.profile.attribution import Attribution
+
+    held = _HeldBatches(model)
+    unprofiled = [_seconds(held.step) for _ in range(steps)]
+    trace = xplane.read(xplane.record(held.step, steps, directory))
+    attribution = Attribution(model.model(), model.network)
+    gpu = trace.gpu_seconds
+    profile = Profile(
+        workload=model.name,
+        mode="infer" if model.forward_only else "train",
+        batch_size=model.hyperparameters.batch_size,
+        threads=model.threads,
+        device=model.device,
+        precision=model.execution.precision,
+        step_seconds=np.array([end - start for start, end in trace.steps]),
+        unprofiled_step_seconds=np.array(unprofiled),
+        compiled_step_seconds=np.array([]),
+        outside_seconds=np.array(trace.outside_seconds()),
+        work=np.array(held.work[-steps:]),
+        ops=add_up(trace.ops_by_step(), attribution.place),
+        gpu=GpuTime(**{f"{name}_seconds": value for name, value in gpu.items()}) if gpu else None,
+        cost=held.cost,
+        environment=held.environment,
+    )
+    return profile, attribution.place
+
+
+def _single_steps(model_class: type["NeuralNetworkModel"]) -> type["NeuralNetworkModel"]:
+    """Returns the class with one step a call: a trace tells the steps apart by their calls."""
+    return type(model_class.__name__, (model_class,), {"steps_per_call": 1})
+
+
+class _HeldBatches:
+    """A few batches of a model, which warmed it up and are met again in turn.
+
+    Attributes:
+        work: of the batch of each step so far, over that of a batch of the stated cost.
+        environment, cost: as in the result document; the cost with those of the layers.
+    """
+
+    def __init__(self, model: "NeuralNetworkModel") -> None:
+        self._device, self._turns = model.device, []
+        self.work: list[float] = []
+
+        def keep(step: Any, batch: tuple) -> Any:
+            self._turns.append((step, batch, model.work(*batch)))
+            return step(*batch)
+
+        document = model.run(runstep=keep, n_steps=_BATCHES).to_plain()
+        layers = [dataclasses.asdict(layer) for layer in model.cost().layers]
+        self.environment, self.cost = document["environment"], document["cost"] | {"layers": layers}
+
+    def step(self) -> None:
+        """Runs the step on the next batch, and waits for its end."""
+        import tensorflow as tf
+
+        compiled, batch, work = self._turns[len(self.work) % len(self._turns)]
+        self.work.append(work)
+        compiled(*batch)
+        if self._device != "/cpu:0":
+            tf.test.experimental.sync_devices()
+
+
+def _step_seconds(model: "NeuralNetworkModel", steps: int) -> np.ndarray:
+    """Returns the times of some steps of a model that is not yet set up, after a warm-up."""
+    model.setup()
+    warmup = max(_BATCHES, model.steps_per_call)  # the first call is slow
+    steps = max(steps, model.steps_per_call)
+    seconds = model.run(n_steps=warmup + steps, warmup=warmup).steps.counted
+    model.teardown()
+    return seconds
+
+
+def _seconds(function: Callable[[], object]) -> float:
+    """Returns how long one call takes."""
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def _output(out: Path) -> Path:
+    """Makes the folder before any time is spent on what would go there."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FathomError(f"cannot make {out}: {error.strerror}") from error
+    return out

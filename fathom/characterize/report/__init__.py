@@ -1,0 +1,1 @@
+"""From the result files of a folder to figures, tables, comparisons and one page."""

@@ -1,0 +1,191 @@
+"""Runs every workload, training and inference, each in a fresh process: ``./runtest.sh``."""
+
+import argparse
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from fathom import workloads
+from fathom.cli.terminal import Parser, console, run_command
+from fathom.errors import FathomError
+from fathom.options import parse_device, unknown_option
+from fathom.system.processes import end_with_parent
+
+if TYPE_CHECKING:
+    from fathom.characterize import Profile
+
+_POLL_INTERVAL_S = 1.0
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Runs the batch and exits: 0 when every run succeeded, 1 when one failed, 2 on bad use."""
+    parser = Parser(prog="runtest.sh", description="Runs the workloads, training and inference.")
+    parser.add_argument("--workloads", metavar="A,B", help="which; default: all of this version")
+    parser.add_argument("--device", metavar="D", help="cpu, gpu or gpu:N; default: a GPU if any")
+    parser.add_argument("--steps", type=int, default=10, metavar="N", help="steps a run")
+    parser.add_argument("--batch-size", type=int, metavar="B", help="default: each paper's")
+    parser.add_argument(
+        "--profile", action="store_true", help="profile the runs too, and name their heaviest ops"
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="default: results/<date and time>")
+    chosen = parser.parse_args(arguments)
+    run_command("runtest.sh", lambda: _run(chosen))
+
+
+def _run(chosen: argparse.Namespace) -> None:
+    names = chosen.workloads.split(",") if chosen.workloads else list(workloads.CLASSES)
+    for name in names:
+        if name not in workloads.CLASSES:
+            raise unknown_option("workload", name, workloads.CLASSES)
+    for name in ("steps", "batch_size"):
+        value = getattr(chosen, name)
+        if value is not None and value < 1:
+            raise FathomError(f"--{name.replace('_', '-')} must be at least 1, not {value}")
+    if chosen.device is not None:
+        parse_device(chosen.device)
+    out = chosen.out or Path("results") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FathomError(f"cannot make {out}: {error.strerror}") from error
+    screen = console()
+    runs = [(name, mode) for name in names for mode in ("train", "infer")]
+    rows, profiles = [], []
+    for number, (name, mode) in enumerate(runs, 1):
+        started = time.perf_counter()
+        rows.append((name, mode, _run_one(name, mode, chosen, out, screen)))
+        if chosen.profile:
+            profiles.append((name, mode, _profile_one(name, mode, chosen, out, screen)))
+        failed = any(isinstance(done[-1][2], str) for done in (rows, profiles) if done)
+        seconds = time.perf_counter() - started
+        ended = f"{'failed' if failed else 'done'} in {seconds:.1f} s"
+        screen.print(f"[{number}/{len(runs)}] {name} --{mode}: {ended}")
+    _print_table(rows, screen)
+    if chosen.profile:
+        _print_profiles(profiles, screen)
+    screen.print(f"results and logs: {out}")
+    if any(isinstance(result, str) for _, _, result in rows + profiles):
+        sys.exit(1)
+
+
+def _run_one(
+    name: str, mode: str, chosen: argparse.Namespace, out: Path, screen: Console
+) -> dict[str, Any] | str:
+    """Runs one workload; returns its result document, or the last line that it printed."""
+    new = out / f".{name}-{mode}.json"  # what an earlier run left stays until this one succeeds
+    command = ["-m", f"fathom.{name}", f"--{mode}", f"--json={new}"]
+    try:
+        failure = _execute(command, chosen, out / f"{name}-{mode}.log", screen)
+        return failure or json.loads(new.replace(out / f"{name}-{mode}.json").read_text())
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def _profile_one(
+    name: str, mode: str, chosen: argparse.Namespace, out: Path, screen: Console
+) -> "Profile | str":
+    """Profiles one workload; returns its profile, or the last line that it printed."""
+    from fathom.characterize import Profile
+
+    folder = out / f"{name}-{mode}-profile"
+    command = ["-m", "fathom", "profile", name, f"--{mode}", f"--out={folder}"]
+    failure = _execute(command, chosen, out / f"{name}-{mode}-profile.log", screen)
+    document = folder / "profile.json"
+    return failure or Profile.from_plain(json.loads(document.read_text()), str(document))
+
+
+def _execute(
+    command: list[str], chosen: argparse.Namespace, log: Path, screen: Console
+) -> str | None:
+    """Runs Python on a command with the chosen options; returns what went wrong, if it did.
+
+    Meanwhile a terminal shows the last line of the log.
+    """
+    command = [sys.executable, *command, f"--steps={chosen.steps}"]
+    command += [f"--device={chosen.device}"] if chosen.device else []
+    command += [f"--batch-size={chosen.batch_size}"] if chosen.batch_size else []
+    options = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
+    options["preexec_fn"] = end_with_parent
+    with (
+        log.open("w") as file,
+        subprocess.Popen(command, stdout=file, **options) as process,
+        screen.status(log.stem) as status,
+    ):
+        try:
+            while process.poll() is None:
+                status.update(Text(f"{log.stem}: {_last_line(log)}"))
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_POLL_INTERVAL_S)
+        finally:
+            process.kill()  # where this process was interrupted
+    if process.returncode == 0:
+        return None
+    return f"exit code {process.returncode}: {_last_line(log) or 'it printed nothing'}"
+
+
+def _last_line(log: Path) -> str:
+    """Returns what was printed last; empty where nothing was."""
+    return (log.read_text(errors="replace").splitlines() or [""])[-1]
+
+
+def _print_table(rows: list[tuple[str, str, dict[str, Any] | str]], screen: Console) -> None:
+    # Narrow gaps, so that no figure is cut in a terminal of 80 columns.
+    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0), pad_edge=False)
+    for title in ("workload", "mode", "device", "data"):
+        table.add_column(title)
+    for title in ("batch", "step ms", "spread", "examples/s", "GFLOP/s", "GiB"):
+        table.add_column(title, justify="right")
+    failures = []
+    for name, mode, result in rows:
+        if isinstance(result, str):
+            failures.append(f"{name} --{mode} failed: {result}")
+            continue
+        steps, speed = result["steps"], result["throughput"]
+        table.add_row(
+            name,
+            mode,
+            result["environment"]["device"],
+            result["data"]["kind"],
+            str(result["hyperparameters"]["batch_size"]),
+            f"{1e3 * steps['median']:,.2f}",
+            "" if steps["spread"] is None else f"{steps['spread']:.1%}",
+            f"{speed['examples_per_second']:,.1f}",
+            f"{speed['flops_per_second'] / 1e9:,.1f}",
+            f"{result['memory']['peak_resident_bytes'] / 2**30:.2f}",
+        )
+    screen.print(table)
+    for line in failures:
+        screen.print(line)
+
+
+def _print_profiles(profiles: list[tuple[str, str, "Profile | str"]], screen: Console) -> None:
+    from fathom.characterize.profile import ops
+
+    table = Table(box=None, header_style="bold")
+    for title in ("workload", "mode", "heaviest op types, by the paper's names", "outside ops"):
+        table.add_column(title)
+    for name, mode, profile in profiles:
+        if isinstance(profile, str):
+            table.add_row(name, mode, f"not profiled: {profile}", "")
+            continue
+        shares: Counter[str] = Counter()
+        for (op_type,), seconds in profile.seconds_by("type").items():
+            shares[ops.paper_type(op_type)] += seconds / profile.op_seconds * profile.steps
+        heaviest = ", ".join(f"{kind} {share:.0%}" for kind, share in shares.most_common(5))
+        table.add_row(name, mode, heaviest, f"{profile.outside_share:.1%}")
+    screen.print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""Linear start, annealing and restarts: how the paper's trainings follow one another."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import tensorflow as tf
+
+if TYPE_CHECKING:
+    from fathom.memnet.model import MemNetHyperparameters
+
+MeanLoss = Callable[[], float]
+
+
+class RestartSchedule:
+    """Trains a network several times anew and keeps the weights of the lowest training loss.
+
+    A training begins with the linear start, in which the attention has no softmax, until the
+    validation loss stops falling. Then the learning rate is halved every so many epochs.
+
+    Args:
+        chosen: the hyperparameters.
+        seed: fixes the weights with which each training but the first begins.
+
+    Attributes:
+        linear: bool variable, whether the softmax is left out now.
+        epochs_each: epochs of a training, the linear start's among them; what it leaves of them
+            goes to the training with softmax.
+        first_rate: the learning rate with which a training begins.
+    """
+
+    def __init__(self, chosen: "MemNetHyperparameters", seed: int) -> None:
+        self._chosen = chosen
+        self._seed = seed
+        self.epochs_each = chosen.epochs + chosen.linear_start * chosen.linear_start_epochs
+        self.first_rate = chosen.linear_start_rate if chosen.linear_start else chosen.learning_rate
+        self.linear = tf.Variable(chosen.linear_start, name="linear")
+        self._linear_epochs = tf.Variable(0, dtype=tf.int64)
+        self._lowest_validation_loss = tf.Variable(tf.float64.max, dtype=tf.float64)
+        self._lowest_at = tf.Variable(0, dtype=tf.int64)  # epochs of the training before it
+        self._best_loss = tf.Variable(tf.float64.max, dtype=tf.float64)
+
+    def watch(self, weights: Sequence[tf.Variable]) -> None:
+        """Takes the network's weights, to keep the best of them."""
+        self._weights = list(weights)
+        self._best = [tf.Variable(weight, trainable=False) for weight in self._weights]
+
+    def state(self) -> dict[str, tf.Variable]:
+        """Returns what a checkpoint holds."""
+        return {
+            "linear": self.linear,
+            "linear_epochs": self._linear_epochs,
+            "lowest_validation_loss": self._lowest_validation_loss,
+            "lowest_at": self._lowest_at,
+            "best_loss": self._best_loss,
+            **{f"best_weights-{i}": best for i, best in enumerate(self._best)},
+        }
+
+    def end_epoch(
+        self,
+        epoch: int,
+        rate: tf.Variable,
+        validation_loss: MeanLoss,
+        training_loss: MeanLoss,
+        note: Callable[[str, float], None],
+    ) -> None:
+        """Ends the linear start, anneals the rate or begins the next training, where it is time.
+
+        Args:
+            epoch: counted from 0 over all trainings.
+            rate: the optimizer's learning rate.
+            validation_loss: computes the mean loss of the validation questions.
+            training_loss: computes that of the training questions.
+            note: takes what was computed, by name.
+        """
+        training, before = divmod(epoch, self.epochs_each)
+        done = before + 1
+        if training >= self._chosen.restarts:
+            return
+        if self.linear.numpy():
+            loss = validation_loss()
+            note("validation_loss", loss)
+            self._end_linear_start(loss, done, rate)
+        elif (done - self._linear_epochs.numpy()) % self._chosen.halve_every == 0:
+            rate.assign(rate / 2)
+        if done == self.epochs_each:
+            loss = training_loss()
+            note("training_loss", loss)
+            self._keep_if_best(loss)
+            if training + 1 == self._chosen.restarts:
+                self.take_best()
+            else:
+                self._begin(training + 1, rate)
+
+    def _end_linear_start(self, loss: float, done: int, rate: tf.Variable) -> None:
+        """Inserts the softmax if the validation loss does not fall any more, or at the latest."""
+        if loss < self._lowest_validation_loss.numpy():
+            self._lowest_validation_loss.assign(loss)
+            self._lowest_at.assign(done)
+        stalled = done - self._lowest_at.numpy()
+        if stalled < self._chosen.linear_start_patience and done < self._chosen.linear_start_epochs:
+            return
+        self.linear.assign(False)
+        self._linear_epochs.assign(done)
+        rate.assign(self._chosen.learning_rate)
+
+    def _keep_if_best(self, loss: float) -> None:
+        if loss < self._best_loss.numpy():
+            self._best_loss.assign(loss)
+            _assign(self._best, self._weights)
+
+    def _begin(self, training: int, rate: tf.Variable) -> None:
+        """Draws new weights and goes back to the linear start."""
+        rng = np.random.default_rng([self._seed, training])
+        for weight in self._weights:
+            weight.assign(rng.normal(0, self._chosen.initial_stddev, weight.shape))
+        self.linear.assign(self._chosen.linear_start)
+        self._linear_epochs.assign(0)
+        self._lowest_validation_loss.assign(tf.float64.max)
+        self._lowest_at.assign(0)
+        rate.assign(self.first_rate)
+
+    def take_best(self) -> None:
+        """Gives the network, with softmax, the weights of the best training, if one has ended."""
+        if self._best_loss.numpy() < tf.float64.max:
+            _assign(self._weights, self._best)
+            self.linear.assign(False)
+
+    @contextlib.contextmanager
+    def best_weights(self) -> Iterator[None]:
+        """Lends the network those weights."""
+        variables = [self.linear, *self._weights]
+        now = [variable.numpy() for variable in variables]
+        self.take_best()
+        try:
+            yield
+        finally:
+            _assign(variables, now)
+
+
+def _assign(targets: Sequence[tf.Variable], values: Sequence[tf.Variable | np.ndarray]) -> None:
+    for target, value in zip(targets, values, strict=True):
+        target.assign(value)

@@ -1,0 +1,101 @@
+"""What a result needs to say about the machine and the software that made it."""
+
+import os
+import platform
+import resource
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import psutil
+import tensorflow as tf
+
+from fathom.system.device import available_cores
+
+_CPU_FLAGS = ("sse4_2", "avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
+_SWITCHES = ("TF_ENABLE_ONEDNN_OPTS", "OMP_NUM_THREADS", "XLA_FLAGS", "TF_XLA_FLAGS")
+
+
+def describe(device: str, threads: int, precision: str, xla: str) -> dict[str, Any]:
+    """Returns the environment of a run as plain data; docs/results.md lists the fields."""
+    cpu_model, cpu_flags = _cpu()
+    build = tf.sysconfig.get_build_info()
+    return {
+        "cpu_model": cpu_model,
+        "cpu_flags": cpu_flags,
+        "cores_available": available_cores(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "tensorflow": tf.__version__,
+        "keras": keras.__version__,
+        "numpy": np.__version__,
+        "cuda": build.get("cuda_version"),
+        "cudnn": build.get("cudnn_version"),
+        "switches": {name: os.environ[name] for name in _SWITCHES if name in os.environ},
+        "gpu": _gpu(device),
+        "device": device,
+        "threads": threads,
+        "precision": precision,
+        "xla": xla,
+        "git_commit": _git_commit(),
+        "command": shlex.join(sys.orig_argv),
+    }
+
+
+def peak_memory(device: str) -> dict[str, int | None]:
+    """Returns the process's peak resident bytes and, on a GPU, the peak of its allocations."""
+    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    resident = kilobytes if sys.platform == "darwin" else kilobytes * 1024
+    on_gpu = device.startswith("/gpu")
+    return {
+        "peak_resident_bytes": resident,
+        "peak_gpu_bytes": tf.config.experimental.get_memory_info(device)["peak"]
+        if on_gpu
+        else None,
+    }
+
+
+def process_age() -> float:
+    """Returns the seconds since this process started."""
+    return time.time() - psutil.Process().create_time()
+
+
+def _cpu() -> tuple[str, list[str]]:
+    """Returns the CPU's model name and those of its instruction sets that matter here."""
+    information = Path("/proc/cpuinfo")
+    if not information.exists():
+        return platform.processor(), []
+    lines = dict(
+        tuple(map(str.strip, line.split(":", 1)))
+        for line in information.read_text().splitlines()
+        if ":" in line
+    )
+    flags = lines.get("flags", "").split()
+    return lines.get("model name", platform.processor()), [f for f in _CPU_FLAGS if f in flags]
+
+
+def _gpu(device: str) -> str | None:
+    if not device.startswith("/gpu"):
+        return None
+    physical = tf.config.list_physical_devices("GPU")[int(device.rpartition(":")[2])]
+    return tf.config.experimental.get_device_details(physical).get("device_name", physical.name)
+
+
+def _git_commit() -> str | None:
+    """Returns the commit of the checkout that Fathom runs from; None where it is installed."""
+    root = Path(__file__).resolve().parent.parent
+    if not (root / ".git").exists():
+        return None
+    try:
+        answer = subprocess.run(
+            ["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return answer.stdout.strip() or None

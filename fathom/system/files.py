@@ -1,0 +1,119 @@
+"""Files that appear whole or not at all, and where Fathom keeps its own."""
+
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import platformdirs
+
+from fathom.errors import FathomError
+
+
+def cache_directory() -> Path:
+    """Returns the user's cache folder: ``$FATHOM_CACHE_DIR``, else the platform's convention."""
+    chosen = os.environ.get("FATHOM_CACHE_DIR")
+    return user_path(chosen) if chosen else Path(platformdirs.user_cache_dir("fathom"))
+
+
+def user_path(text: str | Path) -> Path:
+    """Returns a path that a user wrote, ``~`` made the home folder.
+
+    Raises:
+        FathomError: the home folder is not known, as that of a user that is none.
+    """
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise FathomError(f"{text}: the home folder is not known: write the whole path") from error
+
+
+def make_cache_folder(folder: Path, otherwise: str = "") -> None:
+    """Makes a folder of the cache.
+
+    Args:
+        folder: the folder, which may be there already.
+        otherwise: what the user can do but set another cache, for the message.
+
+    Raises:
+        FathomError: the folder cannot be made or written; the message says what to do.
+    """
+    reason = None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            reason = "no permission"
+    except OSError as error:
+        reason = error.strerror or str(error)
+    if reason:
+        raise FathomError(
+            f"cannot write {folder}: {reason}; set FATHOM_CACHE_DIR to a folder that can be "
+            f"written{otherwise}"
+        )
+
+
+@contextlib.contextmanager
+def atomic_write(path: Path) -> Iterator[Path]:
+    """Yields a temporary path beside ``path`` that is renamed to it when the block succeeds.
+
+    A symbolic link stays, and the file that it leads to is replaced. Where ``path`` is a pipe or a
+    device, which a file must not replace, ``path`` itself is yielded.
+
+    Raises:
+        FathomError: the file cannot be written (no such folder, no permission, disk full).
+    """
+    temporary = None
+    try:
+        if path.exists() and not path.is_file():
+            yield path
+            return
+        target = Path(os.path.realpath(path))
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        yield temporary
+        temporary.replace(target)
+    except OSError as error:
+        raise FathomError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        if temporary:
+            with contextlib.suppress(OSError):  # a folder that is none is no second error
+                temporary.unlink()
+
+
+@contextlib.contextmanager
+def atomic_directory(path: Path) -> Iterator[Path]:
+    """Yields a temporary folder that is renamed to ``path`` when the block succeeds.
+
+    Where another process finished the same folder first, its work is kept and ours dropped.
+
+    Raises:
+        FathomError: the folder cannot be written (no permission, disk full).
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    except OSError as error:
+        raise FathomError(f"cannot write {path}: {error.strerror or error}") from error
+    try:
+        yield temporary
+        temporary.chmod(0o755)
+        try:
+            temporary.rename(path)
+        except OSError:
+            if not path.is_dir():
+                raise
+    except OSError as error:
+        raise FathomError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def sha256(path: Path) -> str:
+    """Returns the SHA-256 of a file's bytes, in hexadecimal."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

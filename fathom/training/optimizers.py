@@ -1,0 +1,343 @@
+"""The papers' update rules, on TensorFlow's fused kernels.
+
+One kernel updates one variable, so that optimisation keeps op types of its own in a profile
+(``ResourceApply...``), and a step over many parameters passes once over memory. They work on Keras
+variables and on ``tf.Variable``, inside a ``tf.function``, also with ``jit_compile=True``.
+"""
+
+import abc
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import tensorflow as tf
+
+from fathom.training.loss_scale import Gradient, LossScale
+
+kernels = tf.raw_ops
+
+
+def is_weight_matrix(variable: Any) -> bool:
+    """Tells whether a variable is a kernel (rank 2 or more), not a bias or a scale."""
+    return len(variable.shape) >= 2
+
+
+class Optimizer(tf.Module, abc.ABC):
+    """An update rule with its state.
+
+    ``tf.train.Checkpoint(optimizer=optimizer)`` saves and restores all state bit by bit. A sparse
+    gradient (``tf.IndexedSlices``) updates only its rows: their slots too, all others stay as they
+    are. XLA compiles none of the sparse kernels but that of ``GradientDescent``; with any other
+    rule give it ``tf.convert_to_tensor(gradient)``.
+
+    Attributes:
+        learning_rate: float32 scalar ``tf.Variable``; assign to it to change the rate.
+        slots: name of a slot to its variables, one for each trained variable, in order.
+        loss_scale: None; give it a ``LossScale`` before tracing to train in float16.
+    """
+
+    _slot_names: ClassVar[tuple[str, ...]] = ()
+    _adds_duplicate_rows: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        learning_rate: float,
+        *,
+        weight_decay: float = 0.0,
+        clip_norm: float | None = None,
+        global_clip_norm: float | None = None,
+        decayed: Callable[[Any], bool] = is_weight_matrix,
+    ) -> None:
+        """Sets the rule's constants.
+
+        Args:
+            learning_rate: the rate at the start.
+            weight_decay: L2 coefficient; ``weight_decay * w`` is added to the clipped gradient,
+                which makes a sparse gradient dense.
+            clip_norm: the largest L2 norm of one variable's gradient; longer ones are scaled down.
+            global_clip_norm: the largest L2 norm of all gradients taken together.
+            decayed: tells for which variables weight decay holds.
+
+        Raises:
+            ValueError: both clip norms are given.
+        """
+        super().__init__()
+        if clip_norm is not None and global_clip_norm is not None:
+            raise ValueError("give clip_norm or global_clip_norm, not both")
+        self.learning_rate = tf.Variable(
+            learning_rate, dtype=tf.float32, trainable=False, name="learning_rate"
+        )
+        self.slots: dict[str, list[tf.Variable]] = {}
+        self.loss_scale: LossScale | None = None
+        self._weight_decay = weight_decay
+        self._clip_norm = clip_norm
+        self._global_clip_norm = global_clip_norm
+        self._decayed = decayed
+        self._built_for: tuple[weakref.ref, ...] = ()
+
+    def build(self, variables: Sequence[Any]) -> None:
+        """Makes the slots, all zero, each on its variable's device. Call it once, before tracing.
+
+        Args:
+            variables: the trained variables, Keras' or TensorFlow's.
+        """
+        targets = [_tensorflow_variable(variable) for variable in variables]
+        self._built_for = tuple(weakref.ref(target) for target in targets)
+        self.slots = {name: [_zeros_like(t, name) for t in targets] for name in self._slot_names}
+
+    def scale(self, loss: tf.Tensor) -> tf.Tensor:
+        """Returns the float32 loss to differentiate: times the loss scale where there is one."""
+        return loss if self.loss_scale is None else loss * self.loss_scale.value
+
+    def apply(self, gradients: Sequence[Gradient], variables: Sequence[Any]) -> None:
+        """Updates the variables, as part of the graph that is being traced.
+
+        Args:
+            gradients: one for each variable, of its shape and dtype; of the scaled loss where
+                there is a loss scale.
+            variables: those that the optimizer was built for, in the same order.
+
+        Raises:
+            ValueError: a gradient is None, or ``build`` was called for other variables.
+        """
+        targets = [_tensorflow_variable(variable) for variable in variables]
+        if [id(built_for()) for built_for in self._built_for] != [id(t) for t in targets]:
+            raise ValueError("call build() first, with the very variables given to apply()")
+        for gradient, target in zip(gradients, targets, strict=True):
+            if gradient is None:
+                raise ValueError(f"the loss does not depend on {target.name}: no gradient")
+        if self.loss_scale is None:
+            self._apply(gradients, variables)
+        else:
+            self.loss_scale.guard(gradients, lambda unscaled: self._apply(unscaled, variables))
+
+    def _apply(self, gradients: Sequence[Gradient], variables: Sequence[Any]) -> None:
+        rate = self._step_size()
+        for i, gradient in enumerate(self._clipped(gradients)):
+            target = _tensorflow_variable(variables[i])
+            slots = {name: self.slots[name][i] for name in self._slot_names}
+            cast_rate = tf.cast(rate, target.dtype)
+            if self._weight_decay and self._decayed(variables[i]):
+                gradient = self._add_weight_decay(target, gradient, cast_rate, slots)
+            self._update(target, gradient, cast_rate, slots)
+
+    def _clipped(self, gradients: Sequence[Gradient]) -> list[Gradient]:
+        clips = self._clip_norm is not None or self._global_clip_norm is not None
+        if clips or not self._adds_duplicate_rows:
+            gradients = [_without_duplicate_rows(gradient) for gradient in gradients]
+        if self._clip_norm is not None:
+            return [tf.clip_by_global_norm([g], self._clip_norm)[0][0] for g in gradients]
+        if self._global_clip_norm is not None:
+            return tf.clip_by_global_norm(gradients, self._global_clip_norm)[0]
+        return list(gradients)
+
+    def _step_size(self) -> tf.Tensor:
+        """Returns this step's float32 rate; called once a step."""
+        return self.learning_rate.read_value()
+
+    def _add_weight_decay(
+        self, target: tf.Variable, gradient: Gradient, rate: tf.Tensor, slots: dict[str, Any]
+    ) -> tf.Tensor:
+        """Returns the gradient that ``_update`` is to take, for weight decay to have its effect."""
+        return tf.convert_to_tensor(gradient) + self._weight_decay * target
+
+    @abc.abstractmethod
+    def _update(
+        self, target: tf.Variable, gradient: Gradient, rate: tf.Tensor, slots: dict[str, Any]
+    ) -> None:
+        """Updates one variable by one fused kernel."""
+
+
+class GradientDescent(Optimizer):
+    """``w <- w - lr g``."""
+
+    _adds_duplicate_rows = True
+
+    def _update(self, target, gradient, rate, slots) -> None:
+        if isinstance(gradient, tf.IndexedSlices):
+            kernels.ResourceScatterSub(
+                resource=target.handle, indices=gradient.indices, updates=rate * gradient.values
+            )
+        else:
+            kernels.ResourceApplyGradientDescent(var=target.handle, alpha=rate, delta=gradient)
+
+
+class Momentum(Optimizer):
+    """``v <- mu v - lr g; w <- w + v``: Krizhevsky et al. 2012, section 5.
+
+    With ``nesterov`` the weights kept are those that look ahead: ``w <- w + mu v - lr g``, with the
+    new ``v`` (Sutskever et al. 2013, section 2, as rewritten by Bengio et al. 2013, section 3.5).
+    """
+
+    _slot_names = ("velocity",)
+
+    def __init__(
+        self, learning_rate: float, momentum: float, nesterov: bool = False, **options: Any
+    ) -> None:
+        super().__init__(learning_rate, **options)
+        self._momentum, self._nesterov = momentum, nesterov
+
+    def _add_weight_decay(self, target, gradient, rate, slots) -> tf.Tensor:
+        """Takes ``lr d w / mu`` from the velocity: the update multiplies it by ``mu``.
+
+        That passes over memory once and needs none, where ``g + d w`` takes two more tensors.
+        """
+        if self._nesterov or not self._momentum:
+            return super()._add_weight_decay(target, gradient, rate, slots)
+        kernels.ResourceApplyGradientDescent(
+            var=slots["velocity"].handle,
+            alpha=rate * (self._weight_decay / self._momentum),
+            delta=target.read_value(),
+        )
+        return tf.convert_to_tensor(gradient)
+
+    def _update(self, target, gradient, rate, slots) -> None:
+        _run(
+            kernels.ResourceApplyKerasMomentum,
+            kernels.ResourceSparseApplyKerasMomentum,
+            target,
+            gradient,
+            accum=slots["velocity"].handle,
+            lr=rate,
+            momentum=self._momentum,
+            use_nesterov=self._nesterov,
+        )
+
+
+class Adagrad(Optimizer):
+    """``s <- s + g^2; w <- w - lr g / (sqrt(s) + epsilon)``: Duchi et al. 2011, figure 1."""
+
+    _slot_names = ("squares",)
+
+    def __init__(self, learning_rate: float, epsilon: float = 1e-7, **options: Any) -> None:
+        super().__init__(learning_rate, **options)
+        self._epsilon = epsilon
+
+    def _update(self, target, gradient, rate, slots) -> None:
+        _run(
+            kernels.ResourceApplyAdagradV2,
+            kernels.ResourceSparseApplyAdagradV2,
+            target,
+            gradient,
+            accum=slots["squares"].handle,
+            lr=rate,
+            epsilon=self._epsilon,
+        )
+
+
+class Adam(Optimizer):
+    """``w <- w - lr_t m / (sqrt(v) + epsilon)``: Kingma & Ba 2015.
+
+    In the paper's shorter order of section 2, so ``epsilon`` is its epsilon-hat: it is added
+    outside the root and is not corrected for bias. There is no sparse kernel: a sparse gradient is
+    made dense, and the moments of all rows decay.
+    """
+
+    _slot_names = ("mean", "square")
+
+    def __init__(
+        self,
+        learning_rate: float,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-8,
+        **options: Any,
+    ) -> None:
+        super().__init__(learning_rate, **options)
+        self._beta_1, self._beta_2, self._epsilon = beta_1, beta_2, epsilon
+        self.steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="steps")
+
+    def _step_size(self) -> tf.Tensor:
+        step = tf.cast(self.steps.assign_add(1), tf.float64)
+        correction = tf.sqrt(1 - self._beta_2**step) / (1 - self._beta_1**step)
+        return self.learning_rate * tf.cast(correction, tf.float32)
+
+    def _update(self, target, gradient, rate, slots) -> None:
+        kernels.ResourceApplyAdam(
+            var=target.handle,
+            m=slots["mean"].handle,
+            v=slots["square"].handle,
+            beta1_power=0.0,  # the rate is corrected for bias already, in float64
+            beta2_power=0.0,
+            lr=rate,
+            beta1=self._beta_1,
+            beta2=self._beta_2,
+            epsilon=self._epsilon,
+            grad=tf.convert_to_tensor(gradient),
+        )
+
+
+class RMSProp(Optimizer):
+    """``s <- d s + (1-d) g^2; u <- mu u + lr g / sqrt(s + epsilon); w <- w - u``.
+
+    Tieleman & Hinton 2012, lecture 6.5. ``epsilon`` is inside the root. With ``centered`` the
+    square of the running mean of ``g`` is taken from ``s`` under the root (Graves 2013, equations
+    38-45), as in Mnih et al. 2015.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float,
+        decay: float,
+        momentum: float = 0.0,
+        epsilon: float = 1e-7,
+        centered: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(learning_rate, **options)
+        self._decay, self._momentum, self._epsilon = decay, momentum, epsilon
+        self._centered = centered
+        self._slot_names = ("square", "update", "mean") if centered else ("square", "update")
+
+    def _update(self, target, gradient, rate, slots) -> None:
+        arguments = {
+            "ms": slots["square"].handle,
+            "mom": slots["update"].handle,
+            "lr": rate,
+            "rho": self._decay,
+            "momentum": self._momentum,
+            "epsilon": self._epsilon,
+        }
+        if self._centered:
+            dense = kernels.ResourceApplyCenteredRMSProp
+            sparse = kernels.ResourceSparseApplyCenteredRMSProp
+            arguments["mg"] = slots["mean"].handle
+        else:
+            dense = kernels.ResourceApplyRMSProp
+            sparse = kernels.ResourceSparseApplyRMSProp
+        _run(dense, sparse, target, gradient, **arguments)
+
+
+BY_NAME: dict[str, type[Optimizer]] = {"sgd": GradientDescent, "adagrad": Adagrad, "adam": Adam}
+"""The rules that a hyperparameter can name; each needs a learning rate alone."""
+
+
+def _run(
+    dense: Callable[..., Any],
+    sparse: Callable[..., Any],
+    target: tf.Variable,
+    gradient: Gradient,
+    **arguments: Any,
+) -> None:
+    """Runs the kernel that fits the gradient."""
+    if isinstance(gradient, tf.IndexedSlices):
+        sparse(var=target.handle, grad=gradient.values, indices=gradient.indices, **arguments)
+    else:
+        dense(var=target.handle, grad=gradient, **arguments)
+
+
+def _tensorflow_variable(variable: Any) -> tf.Variable:
+    return variable if isinstance(variable, tf.Variable) else variable.value
+
+
+def _zeros_like(target: tf.Variable, name: str) -> tf.Variable:
+    with tf.device(target.device):
+        return tf.Variable(tf.zeros(target.shape, target.dtype), trainable=False, name=name)
+
+
+def _without_duplicate_rows(gradient: Gradient) -> Gradient:
+    if not isinstance(gradient, tf.IndexedSlices):
+        return gradient
+    rows, positions = tf.unique(gradient.indices)
+    values = tf.math.unsorted_segment_sum(gradient.values, positions, tf.size(rows))
+    return tf.IndexedSlices(values, rows, gradient.dense_shape)

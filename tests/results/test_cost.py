@@ -1,0 +1,59 @@
+import dataclasses
+
+import keras
+from keras import layers
+
+from fathom.results import cost
+from fathom.layers import Convolution2D
+
+
+def network():
+    images = keras.Input((8, 8, 4))
+    x = Convolution2D(6, 3, groups=2, padding="same", name="convolution")(images)
+    x = layers.MaxPooling2D(2, name="pool")(x)
+    x = layers.Flatten(name="flatten")(x)
+    return keras.Model(images, layers.Dense(10, name="dense")(x))
+
+
+def test_layers_are_counted_by_hand():
+    counted = {layer.name: layer for layer in cost.count(network()).layers}
+    assert counted["convolution"].macs == 8 * 8 * 6 * (3 * 3 * 2)
+    assert counted["convolution"].parameters == 3 * 3 * 2 * 6 + 6
+    assert counted["convolution"].activations == 8 * 8 * 6
+    assert counted["pool"].macs == 0
+    assert counted["pool"].output_shape == (4, 4, 6)
+    assert counted["dense"].macs == 96 * 10
+
+
+def test_training_needs_no_gradient_for_the_networks_input():
+    total = cost.count(network())
+    convolution, dense = 8 * 8 * 6 * 18, 960
+    assert total.forward_macs == convolution + dense
+    assert total.training_macs == 2 * convolution + 3 * dense
+    assert total.parameters == 3 * 3 * 2 * 6 + 6 + 96 * 10 + 10
+
+
+def test_what_has_no_weights_passes_the_input_on_so_that_training_needs_no_gradient_after_it():
+    pixels = keras.Input((8, 8, 4), dtype="uint8")
+    x = keras.ops.flip(layers.Rescaling(1 / 255, name="scale")(pixels), 1)
+    x = layers.Conv2D(6, 3, padding="same", name="first")(x)
+    x = layers.Activation("relu", name="relu")(x)
+    counted = cost.count(keras.Model(pixels, layers.Conv2D(2, 1, name="second")(x)))
+    assert {layer.name for layer in counted.layers if layer.reads_input} == {"scale", "first"}
+    first, second = 8 * 8 * 6 * (3 * 3 * 4), 8 * 8 * 2 * 6
+    assert counted.training_macs == 2 * first + 3 * second
+
+
+def test_a_layer_that_reads_an_input_beside_what_was_learned_needs_the_gradient_of_that():
+    left, right = keras.Input((4,)), keras.Input((4,))
+    learned = layers.Dense(4, name="learned")(left)
+    joined = layers.Dense(3, name="after")(layers.Concatenate(name="join")([learned, right]))
+    counted = cost.count(keras.Model([left, right], joined))
+    assert {layer.name for layer in counted.layers if layer.reads_input} == {"learned"}
+    assert counted.training_macs == 2 * 4 * 4 + 3 * 8 * 3
+
+
+def test_a_layer_that_a_training_step_runs_forward_twice_counts_once_more():
+    counted = cost.count(network()).layers[0]
+    twice = dataclasses.replace(counted, forward_passes=2)
+    assert twice.training_macs == counted.training_macs + counted.macs

@@ -1,0 +1,73 @@
+import math
+
+import numpy as np
+import pytest
+
+from fathom.results.steps import Steps
+
+
+def steps_of(times, warmup=0):
+    steps = Steps(first=0, warmup=warmup)
+    for time in times:
+        steps.add(time, 0.5, 1.0)
+    return steps
+
+
+def test_the_statistics_leave_the_warm_up_steps_out():
+    plain = steps_of([100.0, 1.0, 2.0, 3.0, 4.0, 5.0], warmup=1).to_plain()
+    assert plain["median"] == 3.0
+    assert plain["spread"] == pytest.approx((4 - 2) / 3)
+    assert plain["quantiles"] == {"5%": 1.2, "25%": 2.0, "50%": 3.0, "75%": 4.0, "95%": 4.8}
+    assert plain["seconds"] == [100.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+
+
+def test_the_rate_with_input_counts_the_wait_for_each_batch():
+    assert steps_of([9.0, 1.0, 2.0], warmup=1).mean_with_input == 2.0
+
+
+def test_steps_that_were_timed_in_one_call_are_one_measurement_without_a_spread():
+    steps = steps_of([9.0], warmup=1)
+    for _ in range(3):
+        steps.add(2.0, 0.5, 1.0, call=1)
+    plain = steps.to_plain()
+    assert steps.measurements == 1
+    assert [plain["median"], plain["spread"], plain["quantiles"]] == [2.0, None, None]
+    steps.add(4.0, 0.5, 1.0)
+    assert steps.measurements == 2
+    assert steps.to_plain()["spread"] == pytest.approx(0.5 / 2)
+    assert steps.call == [0, 1, 1, 1, 4]
+
+
+def test_a_single_step_has_no_spread():
+    plain = steps_of([3.0]).to_plain()
+    assert [plain["median"], plain["spread"]] == [3.0, None]
+
+
+def test_a_step_that_was_half_recorded_is_dropped():
+    steps = steps_of([1.0, 2.0])
+    steps.seconds.append(3.0)
+    steps.drop_unfinished()
+    assert [steps.seconds, steps.loss, steps.call] == [[1.0, 2.0], [1.0, 1.0], [0, 1]]
+
+
+def test_a_run_without_steps_has_no_median():
+    assert math.isnan(Steps(0, 0).median)
+    assert Steps(0, 0).to_plain()["median"] is None
+
+
+def test_the_first_step_of_each_shape_of_batch_does_not_count():
+    steps = Steps(first=0, warmup=1)
+    for seconds, first_of_shape in [(9, True), (8, True), (1, False), (7, True), (3, False)]:
+        steps.add(float(seconds), 0.5, None, work=2.0, first_of_shape=first_of_shape)
+    assert steps.counted.tolist() == [1.0, 3.0]
+    assert steps.work_per_second == np.median([2 / 1, 2 / 3])
+    assert steps.mean_with_input == 2.5
+    assert steps.to_plain()["median"] == 2.0
+    assert steps.to_plain()["work_per_second"] == steps.work_per_second
+
+
+def test_where_every_step_is_the_first_of_its_shape_all_after_warm_up_count():
+    steps = Steps(first=0, warmup=1)
+    for seconds in (9.0, 8.0, 7.0):
+        steps.add(seconds, 0.0, None, first_of_shape=True)
+    assert steps.counted.tolist() == [8.0, 7.0]

@@ -1,0 +1,178 @@
+import errno
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from fathom.errors import FathomError
+from fathom.system.files import atomic_directory, atomic_write, cache_directory, sha256
+
+
+def names(directory):
+    return sorted(path.name for path in directory.iterdir())
+
+
+def test_the_cache_is_where_the_environment_says(monkeypatch, tmp_path):
+    monkeypatch.setenv("FATHOM_CACHE_DIR", str(tmp_path / "cache"))
+    assert cache_directory() == tmp_path / "cache"
+
+
+def test_the_cache_is_the_users_own_otherwise(monkeypatch, tmp_path):
+    monkeypatch.delenv("FATHOM_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_directory().name == "fathom"
+
+
+def test_a_tilde_in_the_caches_folder_is_the_home_folder(monkeypatch):
+    monkeypatch.setenv("FATHOM_CACHE_DIR", "~/cache")
+    assert cache_directory() == Path.home() / "cache"
+
+
+def test_a_home_folder_that_is_not_known_is_an_error(monkeypatch):
+    monkeypatch.setenv("FATHOM_CACHE_DIR", "~nobody-of-this-name/cache")
+    with pytest.raises(FathomError, match=r"~nobody-of-this-name/cache: the home folder"):
+        cache_directory()
+
+
+def test_a_file_appears_when_the_block_succeeds(tmp_path):
+    path = tmp_path / "file"
+    with atomic_write(path) as temporary:
+        temporary.write_text("new")
+        assert not path.exists()
+    assert path.read_text() == "new"
+    assert names(tmp_path) == ["file"]
+
+
+def test_a_block_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("old")
+
+    def fail():
+        with atomic_write(path) as temporary:
+            temporary.write_text("half")
+            raise KeyError("fault")
+
+    with pytest.raises(KeyError):
+        fail()
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["file"]
+
+
+def test_a_full_disk_is_an_error_and_leaves_no_file(tmp_path):
+    def fail():
+        with atomic_write(tmp_path / "file") as temporary:
+            temporary.write_text("half")
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(FathomError, match=r"cannot write .*file: No space left on device"):
+        fail()
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("parent", ["nowhere", "occupied"])
+def test_a_file_below_no_folder_is_an_error(tmp_path, parent):
+    (tmp_path / "occupied").touch()
+
+    def fail():
+        with atomic_write(tmp_path / parent / "file") as temporary:
+            temporary.write_text("new")
+
+    with pytest.raises(FathomError, match=rf"cannot write .*{parent}/file"):
+        fail()
+    assert names(tmp_path) == ["occupied"]
+
+
+def test_a_pipe_is_written_into_and_stays_a_pipe(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)  # so that the writer need not wait for one
+    with atomic_write(pipe) as target:
+        target.write_text("new")
+    assert os.read(reader, 100) == b"new"
+    os.close(reader)
+    assert pipe.is_fifo()
+    assert names(tmp_path) == ["pipe"]
+
+
+def test_a_symbolic_link_stays_and_the_file_that_it_leads_to_is_replaced(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file").write_text("old")
+    for name in ("file", "not-yet"):
+        link = tmp_path / f"link-to-{name}"
+        link.symlink_to(Path("folder") / name)
+        with atomic_write(link) as temporary:
+            temporary.write_text("new")
+        assert link.is_symlink()
+        assert (tmp_path / "folder" / name).read_text() == "new"
+    assert names(tmp_path / "folder") == ["file", "not-yet"]
+
+
+def test_a_folder_in_a_files_place_is_an_error_and_stays(tmp_path):
+    def fail():
+        with atomic_write(tmp_path) as target:
+            target.write_text("new")
+
+    with pytest.raises(FathomError, match=r"cannot write .*: Is a directory"):
+        fail()
+    assert names(tmp_path) == []
+
+
+def test_a_folder_appears_when_the_block_succeeds(tmp_path):
+    path = tmp_path / "below" / "folder"
+    with atomic_directory(path) as temporary:
+        (temporary / "file").write_text("new")
+        assert not path.exists()
+    assert (path / "file").read_text() == "new"
+    assert names(path.parent) == ["folder"]
+
+
+def test_a_folder_that_fails_leaves_nothing_behind(tmp_path):
+    def fail():
+        with atomic_directory(tmp_path / "folder") as temporary:
+            (temporary / "file").write_text("half")
+            raise KeyError("fault")
+
+    with pytest.raises(KeyError):
+        fail()
+    assert names(tmp_path) == []
+
+
+def test_a_full_disk_is_an_error_and_leaves_no_folder(tmp_path):
+    def fail():
+        with atomic_directory(tmp_path / "folder") as temporary:
+            (temporary / "file").write_text("half")
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(FathomError, match=r"cannot write .*folder: No space left on device"):
+        fail()
+    assert names(tmp_path) == []
+
+
+def test_a_folder_that_another_finished_first_is_kept(tmp_path):
+    path = tmp_path / "folder"
+    with atomic_directory(path) as temporary:
+        (temporary / "file").write_text("second")
+        path.mkdir()
+        (path / "file").write_text("first")
+    assert (path / "file").read_text() == "first"
+    assert names(tmp_path) == ["folder"]
+
+
+@pytest.mark.parametrize("path", ["occupied", "occupied/folder"])
+def test_a_folder_in_the_place_of_a_file_is_an_error(tmp_path, path):
+    (tmp_path / "occupied").touch()
+
+    def fail():
+        with atomic_directory(tmp_path / path):
+            pass
+
+    with pytest.raises(FathomError, match="cannot write"):
+        fail()
+    assert names(tmp_path) == ["occupied"]
+
+
+def test_the_digest_is_that_of_all_bytes(tmp_path):
+    content = bytes(range(256)) * 5000
+    (tmp_path / "file").write_bytes(content)
+    assert sha256(tmp_path / "file") == hashlib.sha256(content).hexdigest()
