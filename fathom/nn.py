@@ -1,8 +1,7 @@
-"""The standard model interface, and the run that all workloads share.
+"""The standard model interface: what a workload defines, and what a script calls.
 
-A workload is a subclass of ``NeuralNetworkModel``. It says what its data, inputs, network, loss
-and update rule are (``interface.py``); the base class builds, compiles, runs, evaluates and
-measures it:
+A workload is a subclass of ``NeuralNetworkModel``. It defines its data, inputs, network, loss and
+update rule, as ``Workload`` lists them; the base class builds, compiles, runs and evaluates them:
 
     model = AlexNet(device="/cpu:0", init_options={"batch_size": 32})
     model.setup()
@@ -10,55 +9,206 @@ measures it:
     model.teardown()
 """
 
+import abc
 import dataclasses
-import functools
-import math
 import numbers
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from fathom import options
-from fathom.cli.progress import Progress
-from fathom.data import DataSource, locate
+from fathom.data import DataSet, DataSource, locate
 from fathom.errors import FathomError
-from fathom.interface import Batch, Workload
 from fathom.layers import PRNGKey
 from fathom.results import cost, records
 from fathom.results.records import RunResult
 from fathom.results.steps import Steps
 from fathom.system.device import computing_in, keep_freed_memory, select_device, set_threads
 from fathom.training.checkpoint import Checkpoints, described
-from fathom.training.compilation import Span, Step, compile_step
+from fathom.training.compilation import Batch, CompiledStep
 from fathom.training.loss_scale import LossScale
 from fathom.training.optimizers import Optimizer
+from fathom.training.runner import Loop, Progress, Runner, RunStep, default_runstep
 
-RunStep = Callable[[Step, Batch], Any]
 
+class Workload(abc.ABC):
+    """What a workload must define and what it may; ``NeuralNetworkModel`` does the rest.
 
-def default_runstep(step: Step, batch: Batch) -> Any:
-    """Runs one step: the hook that a user's own ``runstep`` takes the place of."""
-    return step(*batch)
+    Attributes:
+        name: short name, the one of the package.
+        title: name of the network and its paper, for a person.
+        dataset: the data set.
+        Hyperparameters: the dataclass of the workload's choices.
+        example: what one example is, in the plural, for a person.
+        default_steps: steps of a run that is told no number.
+        default_xla: what XLA compiles unless the user chooses: see ``xla``; measured.
+        evaluation_compiles: XLA has all kernels that ``build_evaluation`` needs.
+        forward_only: inference without labels, loss and optimizer; set in the ``Fwd`` twins.
+        hyperparameters: the workload's choices.
+        network: the functional Keras model, once it is built.
+        inputs, labels: its symbolic inputs, and the symbolic labels.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    dataset: ClassVar[type[DataSet]]
+    Hyperparameters: ClassVar[type[options.Hyperparameters]]
+    example: ClassVar[str] = "examples"
+    default_steps: ClassVar[int] = 100
+    default_xla: ClassVar[str] = "off"
+    evaluation_compiles: ClassVar[bool] = True
+    forward_only: ClassVar[bool] = False
+
+    hyperparameters: options.Hyperparameters
+    network: keras.Model
+    inputs: Any
+    labels: Any
+
+    # ---------------------------------------------------------------- must be defined
+
+    @abc.abstractmethod
+    def load_data(self) -> None:
+        """Reads the data set in ``self.source.directory``.
+
+        Raises:
+            FathomError: the data cannot be used.
+        """
+
+    @abc.abstractmethod
+    def build_inputs(self) -> Any:
+        """Returns the network's Keras inputs, the batch dimension None: a tensor or a nest."""
+
+    @abc.abstractmethod
+    def build_labels(self) -> Any:
+        """Returns Keras inputs for the labels; an empty tuple where there are none."""
+
+    @abc.abstractmethod
+    def build_inference(self, inputs: Any) -> Any:
+        """Returns the network's symbolic outputs for symbolic inputs: a tensor or a nest."""
+
+    @abc.abstractmethod
+    def build_loss(self, inputs: Any, labels: Any, outputs: Any) -> tf.Tensor:
+        """Returns the loss of a batch, a float32 scalar; the arguments are real tensors."""
+
+    @abc.abstractmethod
+    def build_train(self) -> Optimizer:
+        """Returns the update rule."""
+
+    @abc.abstractmethod
+    def build_evaluation(self, inputs: Any, labels: Any, outputs: Any) -> dict[str, tf.Tensor]:
+        """Returns the metrics of each example by name, float32 [batch]; real tensors."""
+
+    @abc.abstractmethod
+    def training_batches(self, first_step: int) -> Iterator[Batch]:
+        """Returns the endless stream of (inputs..., labels...) from ``first_step`` on."""
+
+    @abc.abstractmethod
+    def inference_batches(self) -> Iterator[Batch]:
+        """Returns an endless stream of (inputs...) for forward-only runs."""
+
+    @abc.abstractmethod
+    def evaluation_batches(self) -> Iterator[Batch]:
+        """Returns one pass over the test data: (inputs..., labels...), the last may be smaller."""
+
+    @property
+    @abc.abstractmethod
+    def steps_per_epoch(self) -> int:
+        """Number of training steps in one pass over the training data."""
+
+    # ---------------------------------------------------------------- may be defined
+
+    def build_hyperparameters(self, values: Mapping[str, Any]) -> options.Hyperparameters:
+        """Returns the workload's choices, the given ones in place of the defaults."""
+        return options.build(self.Hyperparameters, values)
+
+    @property
+    def steps_per_call(self) -> int:
+        """Steps that one call of the compiled step runs, one after another.
+
+        Above 1, the streams of training and inference yield blocks: so many batches stacked, the
+        first of them a multiple of this number; ``runstep`` sees a block and the losses [steps],
+        or the outputs [steps, batch, ...], 0 for those of its steps that did not run.
+        """
+        return 1
+
+    def signatures(self) -> list[list[tf.TensorSpec]]:
+        """Returns the shapes of batch that the step is compiled for; the largest comes last."""
+        declared = keras.tree.flatten(self.inputs)
+        if not self.forward_only:
+            declared = declared + keras.tree.flatten(self.labels)
+        size = self.hyperparameters.batch_size
+        return [[tf.TensorSpec((size, *t.shape[1:]), t.dtype, t.name) for t in declared]]
+
+    def work(self, *batch: tf.Tensor) -> float:
+        """Returns a batch's work, in units of ``batch_size`` examples of ``cost()``."""
+        return 1.0
+
+    def evaluation_outputs(self, inputs: Any) -> Any:
+        """Returns the outputs that are evaluated for real inputs: the network's."""
+        return self.network(inputs, training=False)
+
+    def total_metrics(self, sums: dict[str, float], examples: int) -> dict[str, float]:
+        """Returns the metrics of the test data from their sums over its examples: means."""
+        return {name: total / examples for name, total in sums.items()}
+
+    def state(self) -> dict[str, tf.Variable]:
+        """Returns what a checkpoint holds beside the network, the optimizer and the counters."""
+        return {}
+
+    def save_state(self) -> None:
+        """Called before a checkpoint is written: brings the variables of ``state`` up to date."""
+
+    def restore_state(self) -> None:
+        """Called after a checkpoint was restored: takes up the variables of ``state``."""
+
+    def change_learning_rate(self, before: float, now: float) -> None:
+        """Called where a resumed training is told another learning rate than it had.
+
+        The optimizer's changes in proportion: it stays lowered as far as a schedule had lowered it.
+        """
+        rate = self.optimizer.learning_rate
+        rate.assign(rate * (now / before) if before else now)
+
+    def end_step(self, number: int) -> None:
+        """Called after each training step, counted from 0."""
+
+    def end_epoch(self, epoch: int) -> None:
+        """Called after the last step of each epoch, counted from 0; schedules live here."""
+
+    def section_times(self) -> dict[str, float]:
+        """Returns seconds of further parts of the runs so far, by name, after each run."""
+        return {}
+
+    def describe_data(self) -> dict[str, Any]:
+        """Returns what a result should say about the data, beside its place and kind."""
+        return {}
+
+    def save_pictures(self, directory: Path) -> list[Path]:
+        """Writes pictures of what the network has learned; returns their paths."""
+        return []
 
 
 class NeuralNetworkModel(Workload):
-    """Builds, trains, runs, evaluates and measures what a workload defines.
+    """Builds, trains, runs and evaluates what a workload defines.
 
     Args:
         device: ``/cpu:0``, ``/gpu:0``, or as on the command line; None: the GPU if there is one.
         init_options: hyperparameters of the workload and fields of ``options.Execution``, by name.
 
     Attributes:
+        execution: how the network is executed.
+        device: TensorFlow's name of the device.
+        threads: threads inside an operation.
         notes: what a person should be told when the run begins, such as what was restored.
-        runstep: the hook of the run that is going on.
+        runstep: the hook of the current run.
         history: curves that the workload noted: name to a list of (steps done, value).
         sections: seconds that each part of the model's life took so far, by name.
-        steps: what was recorded of the newest run, also of one that ended early.
+        steps: the record of the newest run, also of one that ended early.
 
     Raises:
         FathomError: an unknown option, a value out of range, or no such device.
@@ -73,20 +223,16 @@ class NeuralNetworkModel(Workload):
         )
         self.execution = options.build(options.Execution, execution)
         self.hyperparameters = self.build_hyperparameters(hyperparameters)
+        self.threads = set_threads(self.execution.threads)  # before TensorFlow computes anything
         self.device = select_device(device)
-        self.sections: dict[str, float] = {}
-        self._source: DataSource | None = None
-        self._network: keras.Model | None = None
-        self._single_step: Any = None
-        self._step: Any = None
-        self._evaluate: Any = None
-        self._checkpoints: Checkpoints | None = None
-        self._saved_at = 0
         self.steps = Steps(0, 0)
         self.notes: list[str] = []
         self.runstep: RunStep = default_runstep
         self.history: dict[str, list[tuple[int, float]]] = {}
-        self.sections["init"] = time.perf_counter() - started
+        self._source: DataSource | None = None
+        self._network: keras.Model | None = None
+        self._compiled: CompiledStep | None = None
+        self.sections = {"init": time.perf_counter() - started}
 
     # ---------------------------------------------------------------- building
 
@@ -107,7 +253,7 @@ class NeuralNetworkModel(Workload):
         return int(self._seeds.integers(2**31))
 
     def new_noise(self) -> PRNGKey:
-        """Returns the source of random numbers of one more layer."""
+        """Returns the PRNG key of one more layer."""
         return PRNGKey(self.new_seed(), self._noise_step)
 
     def build(self) -> None:
@@ -116,17 +262,19 @@ class NeuralNetworkModel(Workload):
         with tf.device(self.device), computing_in(self.execution.precision):
             self._steps_done = tf.Variable(0, dtype=tf.int64, name="steps_done")
             self._noise_step = tf.Variable(0, dtype=tf.int64, name="noise_step")
-            self._span = Span()
             self._inputs, self._labels = self.build_inputs(), self.build_labels()
             outputs = self.build_inference(self._inputs)
             if self.execution.precision != "float32":
                 outputs = keras.tree.map_structure(_as_float32, outputs)
             self._network = keras.Model(self._inputs, outputs, name=self.name)
-            if not self.forward_only:
-                self._optimizer = self.build_train()
-                self._optimizer.build(self._network.trainable_variables)
-                if self.execution.precision == "float16":
-                    self._optimizer.loss_scale = LossScale()
+            self._optimizer = None if self.forward_only else self._build_optimizer()
+
+    def _build_optimizer(self) -> Optimizer:
+        optimizer = self.build_train()
+        optimizer.build(self.network.trainable_variables)
+        if self.execution.precision == "float16":
+            optimizer.loss_scale = LossScale()
+        return optimizer
 
     def setup(self, setup_options: Mapping[str, Any] | None = None) -> None:
         """Loads the data, builds the network, compiles its step, restores a checkpoint.
@@ -138,29 +286,48 @@ class NeuralNetworkModel(Workload):
             FathomError: unusable data, options or checkpoints.
         """
         chosen = options.build(options.Setup, setup_options or {})
-        self.threads = set_threads(self.execution.threads)
         keep_freed_memory()
         started = time.perf_counter()
         self.load_data()
-        self.sections["load"] = time.perf_counter() - started
-        started = time.perf_counter()
+        loaded = time.perf_counter()
         self.build()
-        self._checkpoint_every = chosen.checkpoint_every
+        checkpoints = None
         if chosen.checkpoint_dir is not None:
-            self._open_checkpoints(Path(chosen.checkpoint_dir).expanduser(), chosen.resume)
-        self._compile()
+            checkpoints = self._open_checkpoints(
+                Path(chosen.checkpoint_dir).expanduser(), chosen.resume
+            )
+        self.compile()
+        loop = Loop(
+            trains=not self.forward_only,
+            on_gpu=self.device.startswith("/gpu"),
+            batch_size=self.hyperparameters.batch_size,
+            steps_per_call=self.steps_per_call,
+            steps_per_epoch=1 if self.forward_only else self.steps_per_epoch,
+            checkpoint_every=chosen.checkpoint_every,
+        )
+        self._runner = Runner(self._compiled, loop, self, checkpoints, saved_at=self.steps_done)
+        self.sections |= {"load": loaded - started, "setup": time.perf_counter() - loaded}
+
+    def compile(self) -> None:
+        """Compiles the step and the evaluation; a subclass adds what else it runs."""
+        with tf.device(self.device):
+            self._compiled = CompiledStep(
+                self.infer_step if self.forward_only else self.train_step,
+                self.signatures(),
+                self.steps_per_call,
+                xla=self.xla == "step",
+            )
         self._evaluate = tf.function(
             self._evaluation_step,
             reduce_retracing=True,
             autograph=False,
-            jit_compile=self.xla == "step",
+            jit_compile=self.xla == "step" and self.evaluation_compiles,
         )
-        self.sections["setup"] = time.perf_counter() - started
 
     def teardown(self) -> None:
-        """Lets go of the network, the optimizer and what was compiled; ``setup`` begins anew."""
+        """Releases the network, the optimizer and what was compiled; ``setup`` starts again."""
         self._network = self._inputs = self._labels = self._optimizer = None
-        self._single_step = self._step = self._evaluate = self._checkpoints = None
+        self._compiled = self._evaluate = self._runner = None
 
     # ---------------------------------------------------------------- inspecting
 
@@ -192,28 +359,27 @@ class NeuralNetworkModel(Workload):
         return self.network.output
 
     @property
+    def optimizer(self) -> Optimizer | None:
+        """The update rule with its state; None in a forward-only model."""
+        self._check_built()
+        return self._optimizer
+
+    @property
     def train(self) -> Any:
         """The compiled training step, a ``ConcreteFunction`` or one for each shape of batch.
 
         Where ``steps_per_call`` is more than 1, it takes a block of batches.
         """
-        return None if self.forward_only else self._compiled_step()
+        return None if self.forward_only else self._compiled_step().call
 
     @property
     def loss(self) -> tf.Tensor | None:
         """The loss in the graph of ``model()``, a float32 scalar; None in a forward-only model."""
         return None if self.forward_only else self.model().outputs[0]
 
-    @property
-    def optimizer(self) -> Optimizer | None:
-        """The update rule with its state; None in a forward-only model."""
-        self._check_built()
-        return None if self.forward_only else self._optimizer
-
     def model(self) -> tf.Graph:
         """Returns the traced graph of one training step, or of inference when forward-only."""
-        self._compiled_step()
-        return self._single_step.graph
+        return self._compiled_step().single.graph
 
     def cost(self) -> cost.Cost:
         """Returns parameters and multiply-accumulates, counted from the architecture."""
@@ -228,7 +394,7 @@ class NeuralNetworkModel(Workload):
     @property
     def saved_at(self) -> int:
         """After which training step the newest checkpoint was written or restored; 0: none was."""
-        return self._saved_at
+        return self._runner.saved_at
 
     # ---------------------------------------------------------------- running
 
@@ -249,7 +415,7 @@ class NeuralNetworkModel(Workload):
         Args:
             runstep: called with (step, batch) for each step, or each block of ``steps_per_call``;
                 calls ``step(*batch)`` and returns what it returns. May time it, trace it, or skip
-                it.
+                it and return None.
             n_steps: number of steps; None: ``default_steps``.
             warmup: how many of them, the first ones, the statistics leave out; None: a fifth of
                 them, five at most.
@@ -270,16 +436,23 @@ class NeuralNetworkModel(Workload):
                 "and warm-up not more than the steps"
             )
         self._compiled_step()
-        self.runstep, progress = runstep or default_runstep, progress or Progress()
+        self.runstep = runstep or default_runstep
         first = 0 if self.forward_only else self.steps_done
         self.steps = Steps(first, warmup)
         started = time.perf_counter()
         try:
-            self._run_steps(n_steps, progress)
-            if self._checkpoints and self._saved_at != self.steps_done:
-                self._save_checkpoint()
+            batches = (
+                self.inference_batches() if self.forward_only else self.training_batches(first)
+            )
+            self._runner.run(batches, n_steps, self.steps, self.runstep, progress or Progress())
         finally:
             self.sections["run"] = time.perf_counter() - started
+            self.sections |= self.section_times()
+        return self.record()
+
+    def record(self) -> RunResult:
+        """Returns the record of the newest run, also of one that ended early."""
+        self.steps.drop_unfinished()
         return records.record(self, self.steps)
 
     def evaluate(self) -> dict[str, float]:
@@ -301,7 +474,7 @@ class NeuralNetworkModel(Workload):
         """
         self._compiled_step()
         trained_noise = int(self._noise_step)
-        self._noise_step.assign(2**40)  # no training step's noise is met again
+        self._noise_step.assign(2**40)  # no training step's random numbers are drawn again
         sums: dict[str, float] = {}
         examples = 0
         for batch in batches:
@@ -312,22 +485,25 @@ class NeuralNetworkModel(Workload):
                 sums[name] = sums.get(name, 0.0) + float(values.sum(dtype=np.float64))
         self._noise_step.assign(trained_noise)
         if not examples:
-            raise FathomError(f"{self.source.directory} has no test data to evaluate on")
+            raise self._no_test_data()
         return self.total_metrics(sums, examples) | {"examples": examples}
 
     def require_test_data(self) -> None:
         """Raises FathomError where ``evaluate`` would find no test data, before steps are spent."""
         if next(iter(self.evaluation_batches()), None) is None:
-            raise FathomError(f"{self.source.directory} has no test data to evaluate on")
+            raise self._no_test_data()
 
-    # ---------------------------------------------------------------- inside
+    def _no_test_data(self) -> FathomError:
+        return FathomError(f"{self.source.directory} has no test data to evaluate on")
 
-    def _train_step(self, *batch: tf.Tensor) -> tf.Tensor:
+    # ---------------------------------------------------------------- compiled steps
+
+    def train_step(self, *batch: tf.Tensor) -> tf.Tensor:
         """One forward pass, backward pass and update; returns the loss before the update."""
         inputs, labels = self._split(batch)
-        variables = self._network.trainable_variables
+        variables = self.network.trainable_variables
         with tf.GradientTape() as tape:
-            outputs = self._network(inputs, training=True)
+            outputs = self.network(inputs, training=True)
             loss = self.build_loss(inputs, labels, outputs)
             scaled = self._optimizer.scale(loss)
         self._optimizer.apply(tape.gradient(scaled, variables), variables)
@@ -335,9 +511,9 @@ class NeuralNetworkModel(Workload):
         self._noise_step.assign_add(1)
         return loss
 
-    def _infer_step(self, *inputs: tf.Tensor) -> Any:
+    def infer_step(self, *inputs: tf.Tensor) -> Any:
         """One forward pass; returns the outputs."""
-        outputs = self._network(self._split(inputs)[0], training=False)
+        outputs = self.network(self._split(inputs)[0], training=False)
         self._noise_step.assign_add(1)
         return outputs
 
@@ -347,127 +523,30 @@ class NeuralNetworkModel(Workload):
         self._noise_step.assign_add(1)
         return self.build_evaluation(inputs, labels, outputs)
 
-    def _split(self, batch: tuple[tf.Tensor, ...]) -> tuple[Any, Any]:
+    def _split(self, batch: Batch) -> tuple[Any, Any]:
         """Packs a flat batch as the inputs and the labels were declared."""
         n_inputs = len(keras.tree.flatten(self._inputs))
         inputs = keras.tree.pack_sequence_as(self._inputs, list(batch[:n_inputs]))
         labels = batch[n_inputs:]
         return inputs, keras.tree.pack_sequence_as(self._labels, list(labels)) if labels else ()
 
-    def _compile(self) -> None:
-        """Compiles the step for each shape of batch, or for each shape of block."""
-        step = self._infer_step if self.forward_only else self._train_step
-        signatures, several = self.signatures(), self.steps_per_call
-        shapes = {tuple(spec.shape for spec in each) for each in signatures}
-        self._unmet_shapes = shapes if len(shapes) > 1 else set()
-        compiled = self.xla == "step"
-        with tf.device(self.device):
-            self._single_step = self._step = compile_step(
-                step, signatures, xla=compiled and several == 1
-            )
-            if several > 1:
-                blocks = [
-                    [tf.TensorSpec((several, *spec.shape), spec.dtype, spec.name) for spec in each]
-                    for each in signatures
-                ]
-                run = functools.partial(self._span.run, self._single_step)
-                self._step = compile_step(run, blocks, xla=compiled)
-
     def _check_built(self) -> None:
         if self._network is None:
             raise FathomError(f"the {self.name} model is not built: call setup() first")
 
-    def _compiled_step(self) -> Any:
-        if self._step is None:
+    def _compiled_step(self) -> CompiledStep:
+        if self._compiled is None:
             raise FathomError(f"the {self.name} model is not compiled: call setup() first")
-        return self._step
+        return self._compiled
 
-    def _run_steps(self, n_steps: int, progress: Progress) -> None:
-        """Runs and records so many steps, those of the warm-up in calls of their own."""
-        steps, first = self.steps, self.steps.first
-        batches = self.inference_batches() if self.forward_only else self.training_batches(first)
-        with progress.running(first, n_steps, self.hyperparameters.batch_size):
-            number, self._batches_in_call = first, None
-            while number < first + n_steps:
-                warm = number >= first + steps.warmup
-                stop = first + (n_steps if warm else steps.warmup)
-                number += self._run_call(number, stop, batches, steps)
-                progress.step(number - 1, steps.loss[-1], steps.seconds[-1])
+    # ---------------------------------------------------------------- checkpoints
 
-    def _run_call(self, number: int, stop: int, batches: Iterator, steps: Steps) -> int:
-        """Runs and records one call of the step; then come checks, schedules and checkpoints.
+    def _open_checkpoints(self, directory: Path, resume: bool) -> Checkpoints | None:
+        """Opens the folder; a resumed training and a forward-only model take the newest state.
 
         Returns:
-            how many steps the call ran, one unless ``steps_per_call`` is more.
+            what the training writes to; None in a forward-only model.
         """
-        begin, count = number % self.steps_per_call, self._steps_in_call(number, stop)
-        before_input = time.perf_counter()
-        if self._batches_in_call is None or begin == 0:
-            self._batches_in_call = next(batches)
-        self._span.set(begin, begin + count)
-        first_of_shape = self._meets_shape(self._batches_in_call)
-        before_step = time.perf_counter()
-        value = self.runstep(self._step, self._batches_in_call)
-        if self.device != "/cpu:0":
-            tf.test.experimental.sync_devices()
-        losses: list[float | None] = [None] * count
-        if not self.forward_only and value is not None:
-            losses = np.reshape(value, -1)[begin : begin + count].tolist()
-        seconds, wait = time.perf_counter() - before_step, before_step - before_input
-        call = len(steps.seconds)
-        for i, loss in enumerate(losses):
-            work = self.work(*self._batches_in_call)
-            steps.add(seconds / count, wait / count, loss, work, first_of_shape, call)
-            if loss is not None and not math.isfinite(loss):
-                self._stop_diverged(number + i, loss)
-        if not self.forward_only:
-            self._follow_up(number, count)
-        return count
-
-    def _meets_shape(self, batch: Batch) -> bool:
-        """Says whether a batch is the first of one of several shapes."""
-        if not self._unmet_shapes:
-            return False
-        shape = tuple(tensor.shape for tensor in batch)
-        first = shape in self._unmet_shapes
-        self._unmet_shapes.discard(shape)
-        return first
-
-    def _steps_in_call(self, number: int, stop: int) -> int:
-        """Returns how many steps the next call runs: none beyond an epoch's end or a checkpoint."""
-        ends = [stop, _next_multiple(number, self.steps_per_call)]
-        if not self.forward_only:
-            ends.append(_next_multiple(number, self.steps_per_epoch))
-        if self._checkpoints:
-            ends.append(_next_multiple(number, self._checkpoint_every))
-        return min(ends) - number
-
-    def _follow_up(self, number: int, count: int) -> None:
-        """Does what comes after ``count`` training steps, the first of them ``number``."""
-        for i in range(number, number + count):
-            self.end_step(i)
-        done = number + count
-        if done % self.steps_per_epoch == 0:
-            self.end_epoch(done // self.steps_per_epoch - 1)
-        if self._checkpoints and done % self._checkpoint_every == 0:
-            self._save_checkpoint()
-
-    def _save_checkpoint(self) -> None:
-        steps_done = self.steps_done
-        self.save_state()
-        self._checkpoints.save(steps_done)
-        self._saved_at = steps_done
-
-    def _stop_diverged(self, number: int, loss: float) -> None:
-        good = self._checkpoints.latest if self._checkpoints else None
-        kept = f"the last good checkpoint is {good}" if good else "no checkpoint was written"
-        raise FathomError(
-            f"the loss of step {number} is {loss}: the training has diverged; {kept}; lower the "
-            "learning rate, or look at the data"
-        )
-
-    def _open_checkpoints(self, directory: Path, resume: bool) -> None:
-        """Opens the folder; a resumed training and a forward-only model take the newest state."""
         settings = dataclasses.asdict(self.hyperparameters)
         settings |= {"seed": self.execution.seed, "precision": self.execution.precision}
         settings |= {"data": str(self.source.directory)}
@@ -481,14 +560,13 @@ class NeuralNetworkModel(Workload):
                 self.change_learning_rate(*changes["learning_rate"])
         else:
             checkpoints.refuse_other_training()
-        self._checkpoints = None if self.forward_only else checkpoints
-        self._saved_at = self.steps_done
+        return None if self.forward_only else checkpoints
 
     def _saved_variables(self) -> dict[str, tf.Variable]:
         """Returns all that a resumed run needs, by name."""
         variables = {v.path.replace("/", "-"): v.value for v in self.network.variables}
         variables |= {"steps_done": self._steps_done, "noise_step": self._noise_step}
-        if not self.forward_only:
+        if self._optimizer is not None:
             for i, variable in enumerate(self._optimizer.variables):
                 variables[f"optimizer-{i}-{variable.name.rpartition(':')[0]}"] = variable
         return variables | self.state()
@@ -499,11 +577,6 @@ def _as_int(name: str, number: Any) -> int:
     if not isinstance(number, numbers.Integral):
         raise FathomError(f"{name} must be a whole number, not {number!r}")
     return int(number)
-
-
-def _next_multiple(number: int, divisor: int) -> int:
-    """Returns the least multiple of ``divisor`` above ``number``."""
-    return (number // divisor + 1) * divisor
 
 
 def _as_float32(tensor: keras.KerasTensor) -> keras.KerasTensor:

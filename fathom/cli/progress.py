@@ -14,19 +14,9 @@ from rich.progress import (
 )
 from rich.progress import Progress as RichProgress
 
+from fathom.training.runner import Progress
+
 _SECONDS_BETWEEN_LINES = 5.0
-
-
-class Progress:
-    """Is told of a run's steps and shows nothing."""
-
-    @contextlib.contextmanager
-    def running(self, first: int, n_steps: int, batch_size: int) -> Iterator[None]:
-        """Surrounds the steps ``first`` to ``first + n_steps - 1``."""
-        yield
-
-    def step(self, number: int, loss: float | None, seconds: float) -> None:
-        """Is called after each step with its loss and its time."""
 
 
 class Bar(Progress):

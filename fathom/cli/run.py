@@ -122,8 +122,6 @@ def _run(name: str, chosen: argparse.Namespace) -> None:
 
 def _run_steps(model: "NeuralNetworkModel", chosen: argparse.Namespace, screen: Console) -> None:
     """Runs, records and evaluates; what ends early is recorded as far as it came."""
-    from fathom.results import records
-
     n_steps = _steps_to_run(model, chosen)
     if not chosen.quiet:
         _print_start(model, n_steps, screen)
@@ -140,9 +138,8 @@ def _run_steps(model: "NeuralNetworkModel", chosen: argparse.Namespace, screen: 
         interrupted = isinstance(error, KeyboardInterrupt)
         if interrupted and chosen.checkpoint_dir and not chosen.infer:
             error.args = (_where_to_resume(model),)
-        model.steps.drop_unfinished()
         if result is None and model.steps.seconds:
-            result = records.record(model, model.steps)
+            result = model.record()
         if result:
             result.ended = "interrupted" if interrupted else cause(error) or type(error).__name__
             _write(result, chosen)

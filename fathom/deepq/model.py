@@ -6,30 +6,39 @@ data table 1; "the released code" is DeepMind's, of that paper.
 """
 
 import dataclasses
+import functools
 import itertools
 import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 from keras import layers
 
-from fathom.deepq.emulator import SIDE
-from fathom.deepq.playing import FILLING, PLAYING, PlayingModel
-from fathom.deepq.replay import HISTORY
+from fathom import nn
+from fathom.deepq.agent import Agent, Player, play_games, random_states
+from fathom.deepq.atari import Atari
+from fathom.deepq.emulator import SIDE, Emulator, Environment, VectorEmulator
+from fathom.deepq.replay import HISTORY, ReplayMemory
+from fathom.deepq.saving import SavedAgent
 from fathom.errors import FathomError
-from fathom.nn import Batch
 from fathom.options import Hyperparameters
 from fathom.results.cost import Cost
-from fathom.system.device import computing_in
+from fathom.system.device import available_cores, computing_in
 from fathom.training.optimizers import Optimizer, RMSProp
 
 NETWORKS = {  # (filters, kernel, stride) of each convolution; hidden units
     2013: (((16, 8, 4), (32, 4, 2)), 256),
     2015: (((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512),
 }
+HELD_OUT_STATES = 512
+# What the streams of random numbers are for.
+GAMES, FILLING, PLAYING, HELD_OUT, EVALUATION, PICTURES = range(6)
 
 
 @dataclass(frozen=True)
@@ -89,15 +98,65 @@ class DeepQHyperparameters(Hyperparameters):
         return self.initial_exploration - fall * min(max(share, 0.0), 1.0)
 
 
-class DeepQ(PlayingModel):
-    """The deep Q-network, playing an Atari game."""
+class DeepQ(nn.NeuralNetworkModel):
+    """The deep Q-network, playing an Atari game.
+
+    Its data are games and a replay memory. A training step is one update; before it the agent acts.
+    Acting steps go through the run's hook as learning steps do: they have one tensor, the state. In
+    a forward-only run a step gives the Q-values of ``batch_size`` games, which are played by them.
+
+    Attributes:
+        scores: of the last evaluation's games.
+    """
 
     name = "deepq"
     title = "deep Q-network (Mnih et al. 2015)"
+    dataset = Atari
     Hyperparameters = DeepQHyperparameters
     hyperparameters: DeepQHyperparameters
     example = "transitions"
     default_steps = 1000
+    scores: tuple[float, ...] = ()
+
+    # ---------------------------------------------------------------- the games
+
+    def build_environment(self, stream: int, games: int = 1) -> Environment:
+        """Returns ``games`` games that are played at once, their chance fixed by the stream."""
+        rom = Atari.load(self.source.directory).rom(self.hyperparameters.game)
+        seed, sticky = int(self.rng(stream).integers(2**31)), self.hyperparameters.sticky_actions
+        if games == 1:
+            return Emulator(rom, seed, sticky)
+        threads = self.execution.threads or available_cores()
+        return VectorEmulator(rom, seed, sticky, games, threads)
+
+    @functools.cached_property
+    def actions(self) -> int:
+        """The number of actions that have an effect in the game."""
+        return len(self.build_environment(GAMES).actions)
+
+    def load_data(self) -> None:
+        """Makes the games and, for training, the replay memory and the agent that fills it."""
+        chosen = self.hyperparameters
+        if self.source.kind == "packaged":
+            self.notes.append(f"game: {chosen.game}, with the ROM that comes with ale-py")
+        if self.forward_only:
+            self._environment = self.build_environment(GAMES, chosen.batch_size)
+            return
+        environment = self.build_environment(GAMES, chosen.environments)
+        copies = 2 if chosen.save_replay else 1
+        memory = ReplayMemory(chosen.replay_size, environment.games, copies=copies)
+        self.notes.append(
+            f"replay memory: {chosen.replay_size:,} frames, "
+            f"{copies * ReplayMemory.bytes_needed(chosen.replay_size) / 1e9:.1f} GB (the paper: "
+            f"1,000,000); learning starts after {chosen.learning_starts:,} frames of play"
+        )
+        player = Player(environment, self._q_function, chosen.life_is_episode)
+        self.agent = Agent(player, memory, chosen.epsilon, functools.partial(self.note, "score"))
+        self.sampling_seconds = 0.0
+
+    def rng(self, *stream: int) -> np.random.Generator:
+        """Returns the random numbers of a stream, or of a step of it, fixed by the run's seed."""
+        return np.random.default_rng([self.execution.seed, *stream])
 
     # ---------------------------------------------------------------- the network
 
@@ -140,10 +199,59 @@ class DeepQ(PlayingModel):
     def build(self) -> None:
         """Builds the network and, in training, the target network and the optimizer."""
         super().build()
-        if not self.forward_only:
-            with tf.device(self.device), computing_in(self.execution.precision):
+        with tf.device(self.device), computing_in(self.execution.precision):
+            if self.forward_only:
+                shape = (self.hyperparameters.batch_size, self.actions)
+                self._last_q_values = tf.Variable(tf.zeros(shape))
+            else:
                 self._target_network = keras.models.clone_model(self.network)
                 self._update_target_network()
+
+    def compile(self) -> None:
+        """Compiles the step, and the network alone for acting."""
+        super().compile()
+
+        def q_values(state: tf.Tensor) -> tf.Tensor:
+            with tf.device(self.device):
+                return self.network(state, training=False)
+
+        self._q_values = tf.function(q_values, autograph=False, jit_compile=self.xla == "step")
+        if not self.forward_only:
+            self._act = self._q_values.get_concrete_function(
+                tf.TensorSpec((self.hyperparameters.environments, SIDE, SIDE, HISTORY), "uint8")
+            )
+
+    # ---------------------------------------------------------------- acting
+
+    def _q_function(self, state: np.ndarray) -> np.ndarray | None:
+        """Returns the Q-values of states by an acting step, which the user's hook may skip."""
+        q_values = self.runstep(self._act, (tf.convert_to_tensor(state.copy()),))
+        return None if q_values is None else q_values.numpy()
+
+    def infer_step(self, state: tf.Tensor) -> tf.Tensor:
+        """Returns the Q-values, and keeps them: the next states follow from them."""
+        q_values = super().infer_step(state)
+        self._last_q_values.assign(q_values)
+        return q_values
+
+    def inference_batches(self) -> Iterator[nn.Batch]:
+        """Returns the states of ``batch_size`` games, played by what the last step returned."""
+        player = Player(self._environment, lambda state: self._last_q_values.numpy())
+        rng = self.rng(PLAYING)
+        player.begin()
+        while True:
+            yield (tf.convert_to_tensor(player.state.copy()),)
+            player.act(player.choose(self.hyperparameters.evaluation_epsilon, rng))
+
+    def section_times(self) -> dict[str, float]:
+        """Returns the seconds of emulator, acting, sampling and learning."""
+        if self.forward_only:
+            return {}
+        learning = self.sections.get("learning", 0.0) + sum(self.steps.seconds)
+        return self.agent.player.seconds | {
+            "sampling": self.sampling_seconds,
+            "learning": learning,
+        }
 
     # ---------------------------------------------------------------- learning
 
@@ -193,7 +301,7 @@ class DeepQ(PlayingModel):
         """Notes the mean Q-value of the best action in the held-out states."""
         self.note("mean_q", self.mean_q())
 
-    def training_batches(self, first_step: int) -> Iterator[Batch]:
+    def training_batches(self, first_step: int) -> Iterator[nn.Batch]:
         """Returns the endless stream of minibatches; before each of them the agent acts."""
         chosen, agent = self.hyperparameters, self.agent
         if not agent.actions_taken:
@@ -217,20 +325,98 @@ class DeepQ(PlayingModel):
         both = (dataclasses.replace(layer, forward_passes=2) for layer in counted.layers)
         return dataclasses.replace(counted, layers=tuple(both))
 
+    # ---------------------------------------------------------------- evaluation
+
+    def build_evaluation(
+        self, state: tf.Tensor, labels: tuple[()], q_values: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Returns the Q-value of each state's best action."""
+        return {"mean_q": tf.reduce_max(q_values, 1)}
+
+    @functools.cached_property
+    def _held_out(self) -> np.ndarray:
+        return random_states(self.player(HELD_OUT), HELD_OUT_STATES, self.rng(HELD_OUT))
+
+    def evaluation_batches(self) -> Iterator[nn.Batch]:
+        """Returns held-out states of random play (Mnih et al. 2013, section 5.1)."""
+        size = self.hyperparameters.batch_size
+        for start in range(0, HELD_OUT_STATES, size):
+            yield (tf.constant(self._held_out[start : start + size]),)
+
+    def player(self, stream: int) -> Player:
+        """Returns a player of a game of its own, by the network as it is."""
+        return Player(
+            self.build_environment(stream),
+            lambda state: self._q_values(tf.convert_to_tensor(state)).numpy(),
+        )
+
+    def recorded_player(self) -> tuple[Player, np.random.Generator]:
+        """Returns the player of a game to be recorded, and its random numbers."""
+        return self.player(PICTURES), self.rng(PICTURES)
+
+    def mean_q(self) -> float:
+        """Returns the mean Q-value of the best action in the held-out states."""
+        return super().evaluate()["mean_q"]
+
+    def evaluate(self) -> dict[str, float]:
+        """Plays games with epsilon 0.05 ("Evaluation procedure").
+
+        Returns:
+            mean, standard deviation, least and largest of the scores, the number of games, and
+            the mean Q-value of the best action in the held-out states.
+        """
+        chosen = self.hyperparameters
+        scores = play_games(
+            self.player(EVALUATION),
+            chosen.evaluation_episodes,
+            chosen.evaluation_epsilon,
+            self.rng(EVALUATION),
+        )
+        self.scores = tuple(scores)
+        return {
+            "mean_score": float(np.mean(scores)),
+            "score_stddev": float(np.std(scores)),
+            "min_score": min(scores),
+            "max_score": max(scores),
+            "episodes": len(scores),
+            "mean_q": self.mean_q(),
+        }
+
+    def describe_data(self) -> dict[str, Any]:
+        """Returns the game, and the scores of the last evaluation's games."""
+        return {"game": self.hyperparameters.game, "scores": list(self.scores)}
+
+    def save_pictures(self, directory: Path) -> list[Path]:
+        """Writes a recording of a game, and the curve of score and mean Q-value against frames."""
+        from fathom.deepq import pictures  # Matplotlib is slow to import
+
+        return pictures.save(self, directory)
+
     # ---------------------------------------------------------------- checkpoints
 
     def state(self) -> dict[str, tf.Variable]:
         """Returns the target network, the games as they stand, and the replay where asked."""
-        variables = super().state()
-        if not self.forward_only:
-            for variable in self._target_network.variables:
-                variables[f"target-{variable.path.replace('/', '-')}"] = variable.value
+        if self.forward_only:
+            return {}
+        self._saved = SavedAgent(self.agent, self.hyperparameters.save_replay)
+        variables = {f"agent-{name}": v for name, v in self._saved.variables.items()}
+        for variable in self._target_network.variables:
+            variables[f"target-{variable.path.replace('/', '-')}"] = variable.value
         return variables
 
+    def save_state(self) -> None:
+        """Copies the games to what is saved."""
+        self._saved.save()
+
+    def restore_state(self) -> None:
+        """Restores the games; where the replay was not saved, further play fills it again."""
+        if not self.forward_only:
+            self._saved.restore()
+
     def teardown(self) -> None:
-        """Lets go of the networks, the games and the replay memory."""
+        """Releases the networks, the games and the replay memory."""
         super().teardown()
-        self._target_network = None
+        self._target_network = self._q_values = self._act = self.agent = self._saved = None
 
 
 class DeepQFwd(DeepQ):

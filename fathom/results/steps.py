@@ -37,28 +37,34 @@ class Steps:
     def __post_init__(self) -> None:
         self.call = self.call or list(range(len(self.seconds)))
 
-    def add(
+    def add_call(
         self,
+        losses: Sequence[float | None],
         seconds: float,
         input_wait: float,
-        loss: float | None,
-        work: float = 1.0,
-        first_of_shape: bool = False,
-        call: int | None = None,
+        work: float,
+        first_of_shape: bool,
     ) -> None:
-        """Records one step; ``call`` None: a call of its own."""
-        call = len(self.call) if call is None else call
-        self.seconds.append(seconds)
-        self.input_wait.append(input_wait)
-        self.loss.append(loss)
-        self.work.append(work)
-        self.first_of_shape.append(first_of_shape)
-        self.call.append(call)
+        """Records the steps of one call, which share its times equally.
+
+        Args:
+            losses: one a step.
+            seconds, input_wait: of the whole call.
+            work: of each step.
+            first_of_shape: see above.
+        """
+        call, count = len(self.call), len(losses)
+        self.seconds += [seconds / count] * count
+        self.input_wait += [input_wait / count] * count
+        self.loss += losses
+        self.work += [work] * count
+        self.first_of_shape += [first_of_shape] * count
+        self.call += [call] * count
 
     def drop_unfinished(self) -> None:
-        """Drops the step that an interruption left half recorded."""
+        """Drops the call that an interruption left half recorded."""
         for values in (self.seconds, self.input_wait, self.loss, self.work, self.first_of_shape):
-            del values[len(self.call) :]  # ``add`` appends to this one last
+            del values[len(self.call) :]  # ``add_call`` extends this one last
 
     @property
     def counted(self) -> np.ndarray:

@@ -207,15 +207,8 @@ class Seq2Seq(nn.NeuralNetworkModel):
 
     def end_epoch(self, epoch: int) -> None:
         """Lowers the learning rate where the validation loss has not fallen."""
-        batches = self._in_turn(self._validation)
-        noise, sums = int(self._noise_step), {}
-        with tf.device(self.device):
-            for batch in batches:
-                for name, values in self._evaluate(*batch).items():
-                    sums[name] = sums.get(name, 0.0) + float(tf.reduce_sum(values))
-        self._noise_step.assign(noise)
-        if sums:
-            metrics = self.total_metrics(sums, len(self._validation))
+        if len(self._validation):
+            metrics = self.metrics_of(self._in_turn(self._validation))
             self.note("validation_perplexity", metrics["perplexity"])
             self._plateau.update(metrics["cross_entropy"])
             self.note("learning_rate", float(self.optimizer.learning_rate))

@@ -4,7 +4,7 @@ Section numbers are those of the paper (arXiv:1412.5567). As in Fathom, it recog
 TIMIT in place of the letters of English.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,7 @@ class Speech(nn.NeuralNetworkModel):
     Hyperparameters = SpeechHyperparameters
     hyperparameters: SpeechHyperparameters
     example = "utterances"
+    evaluation_compiles = False  # XLA lacks kernels for decoding and edit distances
     default_steps = 12  # three epochs of the synthetic set
 
     def load_data(self) -> None:
@@ -112,9 +113,8 @@ class Speech(nn.NeuralNetworkModel):
 
     def end_epoch(self, epoch: int) -> None:
         """Anneals the learning rate (section 2)."""
-        self._optimizer.learning_rate.assign(
-            self._optimizer.learning_rate * self.hyperparameters.annealing
-        )
+        rate = self.optimizer.learning_rate
+        rate.assign(rate * self.hyperparameters.annealing)
 
     def build_evaluation(self, inputs: Any, labels: Any, logits: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns each utterance's loss, and its errors and references in 39 classes and in 61."""
@@ -131,12 +131,6 @@ class Speech(nn.NeuralNetworkModel):
             "phone_error_rate": sums["folded_errors"] / max(sums["folded_phones"], 1),
             "label_error_rate": sums["errors"] / max(sums["phones"], 1),
         }
-
-    def setup(self, setup_options: Mapping[str, Any] | None = None) -> None:
-        """Sets up as every model; XLA has no kernels for decoding and counting errors."""
-        super().setup(setup_options)
-        if self.xla == "step":
-            self._evaluate = tf.function(self._evaluation_step, autograph=False)
 
     # ---------------------------------------------------------------- data
 

@@ -5,21 +5,55 @@ from typing import Any
 
 import tensorflow as tf
 
+Batch = tuple[tf.Tensor, ...]
 Step = Callable[..., Any]
+Signature = Sequence[tf.TensorSpec]
 
 
-def compile_step(step: Step, signatures: Sequence[Sequence[tf.TensorSpec]], xla: bool) -> Any:
-    """Traces a step for each shape of batch; with ``xla`` all of it is compiled by XLA.
+class CompiledStep:
+    """A step, traced for each shape of batch, and the call that runs it.
 
-    Returns:
-        a ``ConcreteFunction``, or a ``StepByShape`` where there are several signatures.
+    Args:
+        step: takes the tensors of one batch.
+        signatures: the shapes of batch, the largest last.
+        steps_per_call: steps that a call runs, one after another; above 1 a call takes a block:
+            so many batches stacked, each tensor [steps, batch, ...].
+        xla: XLA compiles the whole call.
+
+    Attributes:
+        single: one step, a ``ConcreteFunction`` or a ``StepByShape``; its ``graph`` is that of the
+            largest shape.
+        unseen_shapes: where there are several shapes of batch, those that have not run yet.
+        call: what is called; ``single`` itself unless a call runs several steps.
     """
-    function = tf.function(step, autograph=False, jit_compile=xla)
-    traced = {
-        tuple(spec.shape for spec in signature): function.get_concrete_function(*signature)
-        for signature in signatures
-    }
-    return StepByShape(traced) if len(traced) > 1 else next(iter(traced.values()))
+
+    def __init__(
+        self, step: Step, signatures: Sequence[Signature], steps_per_call: int, xla: bool
+    ) -> None:
+        shapes = {_shapes(signature) for signature in signatures}
+        self.unseen_shapes = shapes if len(shapes) > 1 else set()
+        self.single = self.call = _trace(step, signatures, xla and steps_per_call == 1)
+        if steps_per_call > 1:
+            self._span = Span()
+            blocks = [
+                [tf.TensorSpec((steps_per_call, *s.shape), s.dtype, s.name) for s in signature]
+                for signature in signatures
+            ]
+            self.call = _trace(lambda *block: self._span.run(self.single, *block), blocks, xla)
+
+    def choose(self, begin: int, end: int) -> None:
+        """Has the next calls run the steps of a block from ``begin`` to before ``end``."""
+        self._span.set(begin, end)
+
+    def note_shape(self, batch: Batch) -> bool:
+        """Notes a batch's shape; returns whether it is the first of one of several shapes.
+
+        TensorFlow optimises the graph of a shape when it first runs.
+        """
+        shape = _shapes(batch)
+        first = shape in self.unseen_shapes
+        self.unseen_shapes.discard(shape)
+        return first
 
 
 class StepByShape:
@@ -32,14 +66,14 @@ class StepByShape:
         graph, structured_outputs: those of the last one, the largest.
     """
 
-    def __init__(self, traced: Mapping[tuple[tf.TensorShape, ...], Any]) -> None:
-        self._traced = {tuple(map(tuple, shapes)): step for shapes, step in traced.items()}
+    def __init__(self, traced: Mapping[tuple[tuple[int, ...], ...], Any]) -> None:
+        self._traced = traced
         largest = list(traced.values())[-1]
         self.graph, self.structured_outputs = largest.graph, largest.structured_outputs
 
     def __call__(self, *batch: tf.Tensor) -> Any:
         """Runs the step for a batch."""
-        return self._traced[tuple(tuple(tensor.shape) for tensor in batch)](*batch)
+        return self._traced[_shapes(batch)](*batch)
 
 
 class Span:
@@ -59,7 +93,7 @@ class Span:
         """Runs steps one after another, in the graph that is being traced.
 
         Args:
-            step: what ``compile_step`` returned for one batch.
+            step: one step, as traced.
             block: the batches, stacked: each tensor [steps, batch, ...].
 
         Returns:
@@ -79,3 +113,16 @@ class Span:
         )
         _, stacks = tf.while_loop(lambda i, _: i < end, one_step, (begin, stacks))
         return tf.nest.map_structure(lambda stack: stack.stack(), stacks)
+
+
+def _trace(step: Step, signatures: Sequence[Signature], xla: bool) -> Any:
+    """Traces a step for each signature: a ``ConcreteFunction``, or a ``StepByShape`` of several."""
+    function = tf.function(step, autograph=False, jit_compile=xla)
+    traced = {
+        _shapes(signature): function.get_concrete_function(*signature) for signature in signatures
+    }
+    return StepByShape(traced) if len(traced) > 1 else next(iter(traced.values()))
+
+
+def _shapes(tensors: Sequence[tf.Tensor | tf.TensorSpec]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(tensor.shape) for tensor in tensors)

@@ -9,7 +9,7 @@ from fathom.results.steps import Steps
 def steps_of(times, warmup=0):
     steps = Steps(first=0, warmup=warmup)
     for time in times:
-        steps.add(time, 0.5, 1.0)
+        steps.add_call([1.0], time, 0.5, 1.0, False)
     return steps
 
 
@@ -27,12 +27,11 @@ def test_the_rate_with_input_counts_the_wait_for_each_batch():
 
 def test_steps_that_were_timed_in_one_call_are_one_measurement_without_a_spread():
     steps = steps_of([9.0], warmup=1)
-    for _ in range(3):
-        steps.add(2.0, 0.5, 1.0, call=1)
+    steps.add_call([1.0] * 3, 6.0, 1.5, 1.0, False)
     plain = steps.to_plain()
     assert steps.measurements == 1
     assert [plain["median"], plain["spread"], plain["quantiles"]] == [2.0, None, None]
-    steps.add(4.0, 0.5, 1.0)
+    steps.add_call([1.0], 4.0, 0.5, 1.0, False)
     assert steps.measurements == 2
     assert steps.to_plain()["spread"] == pytest.approx(0.5 / 2)
     assert steps.call == [0, 1, 1, 1, 4]
@@ -58,7 +57,7 @@ def test_a_run_without_steps_has_no_median():
 def test_the_first_step_of_each_shape_of_batch_does_not_count():
     steps = Steps(first=0, warmup=1)
     for seconds, first_of_shape in [(9, True), (8, True), (1, False), (7, True), (3, False)]:
-        steps.add(float(seconds), 0.5, None, work=2.0, first_of_shape=first_of_shape)
+        steps.add_call([None], float(seconds), 0.5, 2.0, first_of_shape)
     assert steps.counted.tolist() == [1.0, 3.0]
     assert steps.work_per_second == np.median([2 / 1, 2 / 3])
     assert steps.mean_with_input == 2.5
@@ -69,5 +68,5 @@ def test_the_first_step_of_each_shape_of_batch_does_not_count():
 def test_where_every_step_is_the_first_of_its_shape_all_after_warm_up_count():
     steps = Steps(first=0, warmup=1)
     for seconds in (9.0, 8.0, 7.0):
-        steps.add(seconds, 0.0, None, first_of_shape=True)
+        steps.add_call([None], seconds, 0.0, 1.0, True)
     assert steps.counted.tolist() == [8.0, 7.0]

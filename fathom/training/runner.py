@@ -1,0 +1,214 @@
+"""The loop that every run shares: calls the step, times it, checks its losses, follows it up."""
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from fathom.errors import FathomError
+from fathom.results.steps import Steps
+from fathom.training.checkpoint import Checkpoints
+from fathom.training.compilation import Batch, CompiledStep, Step
+
+RunStep = Callable[[Step, Batch], Any]
+
+
+def default_runstep(step: Step, batch: Batch) -> Any:
+    """Runs one step: the hook that a user's own ``runstep`` takes the place of."""
+    return step(*batch)
+
+
+class Progress:
+    """Is told of a run's steps and shows nothing."""
+
+    @contextlib.contextmanager
+    def running(self, first: int, n_steps: int, batch_size: int) -> Iterator[None]:
+        """Surrounds the steps ``first`` to ``first + n_steps - 1``."""
+        yield
+
+    def step(self, number: int, loss: float | None, seconds: float) -> None:
+        """Is called after each call of the step with its last step's number, loss and time."""
+
+
+class Hooks(Protocol):
+    """What a runner asks of the workload that it runs; ``nn.Workload`` says what each does."""
+
+    def work(self, *batch: tf.Tensor) -> float:
+        """Returns a batch's work over that of a batch of the stated cost."""
+
+    def end_step(self, number: int) -> None:
+        """Is called after each training step."""
+
+    def end_epoch(self, epoch: int) -> None:
+        """Is called after the last step of each epoch."""
+
+    def save_state(self) -> None:
+        """Is called before a checkpoint is written."""
+
+
+@dataclass(frozen=True)
+class Loop:
+    """The constants of a loop, known once a model is set up.
+
+    Attributes:
+        trains: the steps train; else they infer: no losses, epochs or checkpoints.
+        on_gpu: the end of a step on the device must be waited for.
+        batch_size: examples a step.
+        steps_per_call: steps that a call of the compiled step runs.
+        steps_per_epoch: training steps in an epoch.
+        checkpoint_every: training steps between checkpoints.
+    """
+
+    trains: bool
+    on_gpu: bool
+    batch_size: int
+    steps_per_call: int
+    steps_per_epoch: int
+    checkpoint_every: int
+
+
+class Runner:
+    """Runs a compiled step over batches.
+
+    Args:
+        step: the step.
+        loop: the constants of the loop.
+        hooks: the workload.
+        checkpoints: where they are written; None: nowhere.
+        saved_at: after which training step the newest checkpoint was written; 0: there is none.
+
+    Attributes:
+        saved_at: likewise, kept up to date.
+    """
+
+    def __init__(
+        self,
+        step: CompiledStep,
+        loop: Loop,
+        hooks: Hooks,
+        checkpoints: Checkpoints | None,
+        saved_at: int,
+    ) -> None:
+        self._step, self._loop, self._hooks = step, loop, hooks
+        self._checkpoints, self.saved_at = checkpoints, saved_at
+
+    def run(
+        self,
+        batches: Iterator[Batch],
+        n_steps: int,
+        steps: Steps,
+        runstep: RunStep,
+        progress: Progress,
+    ) -> None:
+        """Runs ``n_steps`` steps, those of the warm-up in calls of their own.
+
+        Args:
+            batches: from step ``steps.first`` on; blocks of them where a call runs several steps.
+            n_steps: how many.
+            steps: where each step is recorded.
+            runstep: called with (step, batch) for each call.
+            progress: is told of each call.
+
+        Raises:
+            FathomError: a loss is not finite, ``runstep`` returned something else than losses, or
+                a checkpoint cannot be written.
+        """
+        number, batch = steps.first, None
+        end = number + n_steps
+        with progress.running(number, n_steps, self._loop.batch_size):
+            while number < end:
+                warm = number >= steps.first + steps.warmup
+                count = self._steps_in_call(number, end if warm else steps.first + steps.warmup)
+                batch = self._call(number, count, batches, batch, steps, runstep)
+                number += count
+                if self._loop.trains:
+                    self._follow_up(number - count, count)
+                progress.step(number - 1, steps.loss[-1], steps.seconds[-1])
+        if self._checkpoints and self.saved_at != number:
+            self._save(number)
+
+    def _steps_in_call(self, number: int, stop: int) -> int:
+        """Returns how many steps the next call runs: none beyond an epoch's end or a checkpoint."""
+        ends = [stop, _next_multiple(number, self._loop.steps_per_call)]
+        if self._loop.trains:
+            ends.append(_next_multiple(number, self._loop.steps_per_epoch))
+        if self._checkpoints:
+            ends.append(_next_multiple(number, self._loop.checkpoint_every))
+        return min(ends) - number
+
+    def _call(
+        self,
+        number: int,
+        count: int,
+        batches: Iterator[Batch],
+        batch: Batch | None,
+        steps: Steps,
+        runstep: RunStep,
+    ) -> Batch:
+        """Runs, times and records one call of ``count`` steps; returns the batch or block it took.
+
+        A block that a call left unfinished is taken again by the next one.
+        """
+        begin = number % self._loop.steps_per_call
+        before_input = time.perf_counter()
+        if batch is None or begin == 0:
+            batch = next(batches)
+        if self._loop.steps_per_call > 1:
+            self._step.choose(begin, begin + count)
+        first_of_shape = bool(self._step.unseen_shapes) and self._step.note_shape(batch)
+        before_step = time.perf_counter()
+        value = runstep(self._step.call, batch)
+        if self._loop.on_gpu:
+            tf.test.experimental.sync_devices()
+        losses = self._losses(value, begin, count)
+        seconds, wait = time.perf_counter() - before_step, before_step - before_input
+        steps.add_call(losses, seconds, wait, self._hooks.work(*batch), first_of_shape)
+        for i, loss in enumerate(losses):
+            if loss is not None and not math.isfinite(loss):
+                self._stop_diverged(number + i, loss)
+        return batch
+
+    def _losses(self, value: Any, begin: int, count: int) -> list[float | None]:
+        """Returns the losses of a call's steps from what ``runstep`` returned; None: no loss."""
+        if not self._loop.trains or value is None:
+            return [None] * count
+        losses = np.reshape(value, -1)
+        if len(losses) != self._loop.steps_per_call:
+            raise FathomError(
+                f"runstep returned {len(losses)} losses for a call of {self._loop.steps_per_call} "
+                "steps: return what step(*batch) returns, or None"
+            )
+        return losses[begin : begin + count].tolist()
+
+    def _follow_up(self, number: int, count: int) -> None:
+        """Does what comes after ``count`` training steps, the first of them ``number``."""
+        for i in range(number, number + count):
+            self._hooks.end_step(i)
+        done = number + count
+        if done % self._loop.steps_per_epoch == 0:
+            self._hooks.end_epoch(done // self._loop.steps_per_epoch - 1)
+        if self._checkpoints and done % self._loop.checkpoint_every == 0:
+            self._save(done)
+
+    def _save(self, steps_done: int) -> None:
+        self._hooks.save_state()
+        self._checkpoints.save(steps_done)
+        self.saved_at = steps_done
+
+    def _stop_diverged(self, number: int, loss: float) -> None:
+        good = self._checkpoints.latest if self._checkpoints else None
+        kept = f"the last good checkpoint is {good}" if good else "no checkpoint was written"
+        raise FathomError(
+            f"the loss of step {number} is {loss}: the training has diverged; {kept}; lower the "
+            "learning rate, or look at the data"
+        )
+
+
+def _next_multiple(number: int, divisor: int) -> int:
+    """Returns the least multiple of ``divisor`` above ``number``."""
+    return (number // divisor + 1) * divisor
