@@ -184,7 +184,8 @@ def test_a_live_trace_shows_the_ops_that_ran():
 
 
 def test_a_recorded_trace_holds_every_step(tmp_path):
-    path = record(matmul_step(), 4, tmp_path)
+    path = tmp_path / "trace.pb"
+    record(matmul_step(), 4, path)
     assert list(tmp_path.iterdir()) == [path]
     steps = read(path).ops_by_step()
     assert [sum(op.name == "layer/Tanh" for op in ops) for ops in steps] == [1, 1, 1, 1]
@@ -195,10 +196,11 @@ def test_the_profiler_can_be_used_again_after_a_step_that_failed(tmp_path):
         raise ValueError("no such batch")
 
     with pytest.raises(ValueError, match="no such batch"):
-        record(failing_step, 1, tmp_path)
-    assert record(matmul_step(), 1, tmp_path).exists()
+        record(failing_step, 1, tmp_path / "failed.pb")
+    record(matmul_step(), 1, tmp_path / "trace.pb")
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.pb"]
 
 
 def test_a_second_trace_at_the_same_time_is_refused(tmp_path):
     with pytest.raises(FathomError, match="in use"):
-        record(lambda: record(matmul_step(), 1, tmp_path), 1, tmp_path)
+        record(lambda: record(matmul_step(), 1, tmp_path / "b"), 1, tmp_path / "a")

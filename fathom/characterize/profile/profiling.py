@@ -4,7 +4,8 @@ import argparse
 import dataclasses
 import tempfile
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from fathom.cli.terminal import import_tensorflow
 from fathom.errors import FathomError
 
 if TYPE_CHECKING:
+    from fathom.characterize.profile.xplane import OpEvent
     from fathom.nn import NeuralNetworkModel
 
 _BATCHES = 4  # held in memory and met in turn
@@ -68,8 +70,8 @@ def profile_model(
     """Profiles a model that is set up.
 
     A few real batches are fetched first, while the first steps warm up; then the input pipeline is
-    let go, so that it takes no time from the steps, and the batches are met in turn. The steps are
-    timed without the profiler, then traced.
+    released, so that it takes no time from the steps, and the batches are cycled. All steps are
+    traced until the profile is taken, so that it has every op; steps without the profiler follow.
 
     Args:
         model: one whose calls run one step, which XLA does not compile whole.
@@ -80,20 +82,26 @@ def profile_model(
         the profile, and what tells layer and phase of an op by its name.
 
     Raises:
-        FathomError: a call runs several steps, the profiler is in use already, or the trace cannot
-            be written.
+        FathomError: a call runs several steps, the profiler is in use already, the trace cannot be
+            written, or it is incomplete.
     """
     if model.steps_per_call > 1:
         raise FathomError(
             f"a call of this {model.name} runs {model.steps_per_call} steps, which a trace cannot "
             "tell apart: set it up with one step a call"
         )
-    from fathom.characterize.profile import xplane
+    from fathom.characterize.profile import files, xplane
     from fathom.characterize.profile.attribution import Attribution
 
-    held = _HeldBatches(model)
+    with xplane.profiling():
+        held = _HeldBatches(model)
+    path = directory / files.TRACE
+    xplane.record(held.step, steps, path)
+    trace = xplane.read(path)
+    work = held.work[-steps:]
+    ops_by_step = trace.ops_by_step()
+    require_equal_ops(ops_by_step, _BATCHES)
     unprofiled = [_seconds(held.step) for _ in range(steps)]
-    trace = xplane.read(xplane.record(held.step, steps, directory))
     attribution = Attribution(model.model(), model.network)
     gpu = trace.gpu_seconds
     profile = Profile(
@@ -107,13 +115,34 @@ def profile_model(
         unprofiled_step_seconds=np.array(unprofiled),
         compiled_step_seconds=np.array([]),
         outside_seconds=np.array(trace.outside_seconds()),
-        work=np.array(held.work[-steps:]),
-        ops=add_up(trace.ops_by_step(), attribution.place),
+        work=np.array(work),
+        ops=add_up(ops_by_step, attribution.place),
         gpu=GpuTime(**{f"{name}_seconds": value for name, value in gpu.items()}) if gpu else None,
         cost=held.cost,
         environment=held.environment,
     )
     return profile, attribution.place
+
+
+def require_equal_ops(steps: Sequence[Sequence["OpEvent"]], period: int) -> None:
+    """Refuses a trace that lacks ops: steps on equal batches must have run equal ops.
+
+    Args:
+        steps: the ops of each step.
+        period: after how many steps a batch comes again.
+
+    Raises:
+        FathomError: a step has other ops than the step on the same batch before it.
+    """
+    counts = [Counter((op.name, op.op_type) for op in ops) for ops in steps]
+    for number, (before, now) in enumerate(zip(counts, counts[period:], strict=False), period):
+        if before != now:
+            different = next(iter((before - now) + (now - before)))
+            raise FathomError(
+                f"the trace is incomplete: step {number} has {now.total():,} ops, and step "
+                f"{number - period}, on the same batch, {before.total():,}; they differ in "
+                f"{different[0]} ({different[1]}); profile again"
+            )
 
 
 def _single_steps(model_class: type["NeuralNetworkModel"]) -> type["NeuralNetworkModel"]:

@@ -8,6 +8,7 @@ line for each of its streams; a kernel's statistics name the op that launched it
 the runtime's own.
 """
 
+import contextlib
 import re
 import shutil
 import tempfile
@@ -100,16 +101,16 @@ class Trace:
         return sum(self.outside_seconds()) / sum(end - start for start, end in self.steps)
 
 
-def record(step: Callable[[], object], n_steps: int, directory: Path) -> Path:
-    """Traces some steps and marks each of them.
+@contextlib.contextmanager
+def profiling(save_to: Path | None = None) -> Iterator[None]:
+    """Has TensorFlow's profiler on inside the block.
 
-    One more step comes before them, without a mark: the profiler starts up in it.
+    The executor stops tracing an op that it has rated cheap, and it rates ops only in executions
+    that are not traced: after some 90 of them, cheap ops are gone from every later trace. So the
+    profiler must be on from the first execution of a step to the last one that is to be read.
 
     Args:
-        step: runs one step and waits for its end; already called once, so that no tracing or
-            compilation is in the trace.
-        n_steps: how many are marked.
-        directory: where the trace goes, as ``trace.xplane.pb``.
+        save_to: where the trace is written; None: it is thrown away.
 
     Raises:
         FathomError: the profiler is in use already, or the trace cannot be written.
@@ -121,22 +122,41 @@ def record(step: Callable[[], object], n_steps: int, directory: Path) -> Path:
         except tf.errors.AlreadyExistsError as error:
             raise FathomError("TensorFlow's profiler is in use already: stop it first") from error
         try:
-            step()
-            for number in range(n_steps):
-                with tf.profiler.experimental.Trace(_STEP_EVENT, step_num=number, _r=1):
-                    step()
+            yield
         finally:
-            tf.profiler.experimental.stop()
-        (trace,) = Path(temporary).rglob("*.xplane.pb")
-        with atomic_write(directory / "trace.xplane.pb") as whole:
-            shutil.copyfile(trace, whole)
-    return directory / "trace.xplane.pb"
+            tf.profiler.experimental.stop(save=save_to is not None)
+        if save_to is not None:
+            (trace,) = Path(temporary).rglob("*.xplane.pb")
+            with atomic_write(save_to) as whole:
+                shutil.copyfile(trace, whole)
+
+
+def record(step: Callable[[], object], n_steps: int, path: Path) -> None:
+    """Traces some steps and marks each of them.
+
+    One more step comes before them, without a mark: the profiler starts up in it.
+
+    Args:
+        step: runs one step and waits for its end; executed inside ``profiling`` alone until now.
+        n_steps: how many are marked.
+        path: where the trace goes.
+
+    Raises:
+        FathomError: the profiler is in use already, or the trace cannot be written.
+    """
+    with profiling(path):
+        step()
+        for number in range(n_steps):
+            with tf.profiler.experimental.Trace(_STEP_EVENT, step_num=number, _r=1):
+                step()
 
 
 def trace(step: Callable[[], object], n_steps: int) -> Trace:
     """Traces some steps and reads the trace; see ``record``."""
     with tempfile.TemporaryDirectory() as directory:
-        return read(record(step, n_steps, Path(directory)))
+        path = Path(directory) / "trace.xplane.pb"
+        record(step, n_steps, path)
+        return read(path)
 
 
 def read(path: Path) -> Trace:
