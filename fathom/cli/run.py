@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import dataclasses
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from rich.console import Console
 
 from fathom import options, workloads
+from fathom.cli import hyperparameters
 from fathom.cli.terminal import Parser, console, import_tensorflow, run_command, stop_signals
 from fathom.errors import FathomError, cause
 from fathom.options import PRECISIONS
@@ -97,7 +97,7 @@ def _run(name: str, chosen: argparse.Namespace) -> None:
     import_seconds = import_tensorflow()
     model_class = workloads.load(name, forward_only=chosen.infer)
     if "help" in chosen.set:
-        _print_hyperparameters(model_class, screen)
+        screen.print(hyperparameters.table(model_class.Hyperparameters), soft_wrap=False)
         return
     values = init_options(chosen, *options.field_names(options.Execution))
     options.sort(init_options(chosen), model_class.Hyperparameters)  # no other name after --set
@@ -238,12 +238,6 @@ def _progress(chosen: argparse.Namespace, model: "NeuralNetworkModel", screen: C
     if chosen.quiet:
         return Progress()
     return (Bar if screen.is_terminal else Lines)(screen, model.example)
-
-
-def _print_hyperparameters(model_class: type["NeuralNetworkModel"], screen: Console) -> None:
-    for field in dataclasses.fields(model_class.Hyperparameters):
-        value = field.default
-        screen.print(f"{field.name}={str(value).lower() if isinstance(value, bool) else value}")
 
 
 def _print_start(model: "NeuralNetworkModel", n_steps: int, screen: Console) -> None:

@@ -251,11 +251,6 @@ def test_a_mistake_is_answered_by_one_line_and_exit_code_2(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_hyperparameters_are_listed(capsys):
-    assert run(run_workload, "autoenc", ["--set", "help"]) == 0
-    assert "latents=20" in capsys.readouterr().out.splitlines()
-
-
 def test_run_is_another_word_for_the_module(capsys):
     assert run(main, ["run", "autoenc", *SMALL, "--steps=1"]) == 0
     assert "step 1/1" in capsys.readouterr().out
