@@ -17,6 +17,8 @@ from fathom.errors import FathomError
 Options = TypeVar("Options")
 Value = TypeVar("Value", bool, int, float, str)
 
+MODES = ("train", "infer")
+DEVICE_KINDS = ("cpu", "gpu")
 PRECISIONS = ("float32", "bfloat16", "float16")
 _LARGEST = 2**31 - 1  # whole number: sizes are int32 in TensorFlow's shapes
 
