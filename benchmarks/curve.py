@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from fathom.cli.terminal import Parser, import_tensorflow, run_command
+from fathom.cli.parser import Parser
+from fathom.cli.terminal import import_tensorflow, run_command
 from fathom.errors import FathomError
 from fathom.system.files import atomic_write
 

@@ -16,7 +16,8 @@ from typing import Any
 from rich.box import SIMPLE
 from rich.table import Table
 
-from fathom.cli.terminal import Parser, console, import_tensorflow, run_command
+from fathom.cli.parser import Parser
+from fathom.cli.terminal import console, import_tensorflow, run_command
 
 CROP, SHORTER_SIDE, BATCH_SIZE = 224, 256, 32
 READ_AHEAD = 4  # elements that a pipeline may have prepared while other stages were timed

@@ -24,7 +24,8 @@ from rich.progress import Progress, Task, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from fathom import workloads
-from fathom.cli.terminal import Parser, console, import_tensorflow, run_command
+from fathom.cli.parser import Parser
+from fathom.cli.terminal import console, import_tensorflow, run_command
 from fathom.errors import FathomError
 from fathom.options import PRECISIONS
 from fathom.system.files import atomic_write

@@ -10,7 +10,8 @@ from rich.table import Table
 
 from fathom import workloads
 from fathom.cli.characterize import add_commands
-from fathom.cli.terminal import Parser, console, import_tensorflow, run_command
+from fathom.cli.parser import USER_ERROR, Parser, add_options, number
+from fathom.cli.terminal import console, import_tensorflow, run_command
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -20,12 +21,17 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         from fathom.cli.run import run_workload
 
         run_workload(arguments[1], arguments[2:])
-    chosen = _parser().parse_args(arguments)
+    parser = _parser()
+    if not arguments:
+        parser.print_help(sys.stderr)
+        sys.exit(USER_ERROR)
+    chosen = parser.parse_args(arguments)
     run_command("fathom", lambda: chosen.command(chosen))
 
 
 def _parser() -> Parser:
     parser = Parser(prog="fathom", description="Fathom: eight reference deep-learning workloads.")
+    add_options(parser, "version")
     commands = parser.add_subparsers(required=True, metavar="command")
     listing = commands.add_parser("list", help="show the workloads and where their data comes from")
     listing.set_defaults(command=lambda _: _list())
@@ -49,13 +55,15 @@ def _add_action(actions: Any, name: str, text: str, folder: str | None) -> None:
     action.set_defaults(command=_data, action=name)
     if folder:
         action.add_argument("dataset", help="name of the data set")
-        action.add_argument("--data-dir", type=Path, metavar="DIR", help=folder)
+        add_options(action, "data-dir", type=Path, help=folder)
     if name == "synthesize":
-        action.add_argument("--seed", type=int, default=0, metavar="S", help="fixes the data")
+        add_options(action, "seed")
     if name == "convert":
         action.add_argument("--to", choices=["tfrecord"], required=True, help="the new form")
-        action.add_argument("--out", type=Path, required=True, metavar="DIR", help="the new folder")
-        action.add_argument("--shards", type=int, metavar="N", help="training shards")
+        add_options(action, "out", required=True, help="the new folder")
+        action.add_argument(
+            "--shards", type=number(int, minimum=1), metavar="N", help="training shards"
+        )
 
 
 def _list() -> None:

@@ -219,7 +219,7 @@ class NeuralNetworkModel(Workload):
     ) -> None:
         started = time.perf_counter()
         hyperparameters, execution = options.sort(
-            init_options or {}, self.Hyperparameters, options.Execution
+            init_options, self.Hyperparameters, options.Execution
         )
         self.execution = options.build(options.Execution, execution)
         self.hyperparameters = self.build_hyperparameters(hyperparameters)
@@ -285,7 +285,7 @@ class NeuralNetworkModel(Workload):
         Raises:
             FathomError: unusable data, options or checkpoints.
         """
-        chosen = options.build(options.Setup, setup_options or {})
+        chosen = options.build(options.Setup, setup_options)
         keep_freed_memory()
         started = time.perf_counter()
         self.load_data()

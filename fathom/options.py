@@ -1,21 +1,108 @@
 """What can be chosen for a run, by name, in Python and on the command line."""
 
-import contextlib
 import dataclasses
 import difflib
 import math
 import numbers
+import operator
+import os
 import re
-from collections.abc import Iterable, Mapping
+import reprlib
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, get_type_hints
 
 from fathom.errors import FathomError
 
 Options = TypeVar("Options")
+Value = TypeVar("Value", bool, int, float, str)
 
+MODES = ("train", "infer")
+DEVICE_KINDS = ("cpu", "gpu")
 PRECISIONS = ("float32", "bfloat16", "float16")
 _LARGEST = 2**31 - 1  # whole number: sizes are int32 in TensorFlow's shapes
+
+_LIMITS = {  # of a number, by name: what it must satisfy, as a sign and in words
+    "minimum": (operator.ge, ">=", "at least"),
+    "above": (operator.gt, ">", "more than"),
+    "maximum": (operator.le, "<=", "at most"),
+    "below": (operator.lt, "<", "less than"),
+}
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """The values that an option may have.
+
+    Attributes:
+        minimum, above, maximum, below: limits of a number, which must be finite.
+        choices: the only values, if any are given.
+    """
+
+    minimum: float | None = 0
+    above: float | None = None
+    maximum: float | None = None
+    below: float | None = None
+    choices: tuple[Any, ...] = ()
+
+    def check(self, value: Any) -> None:
+        """Raises ValueError, with what the value must be, where it is not allowed."""
+        if self.choices and value not in self.choices:
+            raise ValueError(f"must be one of {', '.join(map(str, self.choices))}, not {value}")
+        if not isinstance(value, (int, float)):
+            return
+        if not math.isfinite(value):
+            raise ValueError(f"must be a finite number, not {value}")
+        for name, (holds, _, words) in _LIMITS.items():
+            limit = getattr(self, name)
+            if limit is not None and not holds(value, limit):
+                negative = name == "minimum" and limit == 0
+                expected = "not be negative" if negative else f"be {words} {limit}"
+                raise ValueError(f"must {expected}, not {value}")
+
+    def describe(self, kind: type) -> str:
+        """Returns in a few words which values of a type are allowed."""
+        if self.choices:
+            return ", ".join(map(str, self.choices))
+        if kind in (bool, str):
+            return _KINDS[kind]
+        limits = {name: getattr(self, name) for name in _LIMITS}
+        signs = [
+            f"{_LIMITS[name][1]} {limit}" for name, limit in limits.items() if limit is not None
+        ]
+        return f"{_KINDS[kind].removeprefix('a ')} {', '.join(signs)}"
+
+
+def hyperparameter(
+    default: Value,
+    about: str,
+    *,
+    unit: str = "",
+    source: str = "",
+    minimum: float | None = 0,
+    above: float | None = None,
+    maximum: float | None = None,
+    below: float | None = None,
+    choices: Collection[Value] = (),
+) -> Value:
+    """Declares a hyperparameter: a field of a dataclass, with what a user should know of it.
+
+    Args:
+        default: the paper's value, or ours.
+        about: what it is.
+        unit: of the value.
+        source: where the default comes from, such as a section of the paper.
+        minimum: the least value of a number.
+        above: the value must be more than this; it takes the place of ``minimum``.
+        maximum: the largest value.
+        below: the value must be less than this.
+        choices: the only values.
+    """
+    least = minimum if above is None else None
+    allowed = Allowed(least, above, maximum, below, tuple(choices))
+    texts = {"about": about, "unit": unit, "source": source}
+    return dataclasses.field(default=default, metadata={"allowed": allowed, **texts})
 
 
 @dataclass(frozen=True)
@@ -30,30 +117,10 @@ class Hyperparameters:
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, float) and not math.isfinite(value):
-                raise FathomError(f"{field.name} must be a finite number, not {value}")
-            if isinstance(value, (int, float)) and value < 0:
-                raise FathomError(f"{field.name} must not be negative, not {value}")
-        self.require_at_least(1, "batch_size")
-
-    def require_at_least(self, minimum: float, *names: str) -> None:
-        """Raises FathomError where one of the named fields is below ``minimum``."""
-        for name in names:
-            if getattr(self, name) < minimum:
-                raise FathomError(f"{name} must be at least {minimum}, not {getattr(self, name)}")
-
-    def require_below(self, limit: float, *names: str) -> None:
-        """Raises FathomError where one of the named fields is not less than ``limit``."""
-        for name in names:
-            if getattr(self, name) >= limit:
-                raise FathomError(f"{name} must be less than {limit}, not {getattr(self, name)}")
-
-    def require_one_of(self, name: str, choices: Iterable[Any]) -> None:
-        """Raises FathomError where the named field is none of ``choices``."""
-        if getattr(self, name) not in choices:
-            known = ", ".join(map(str, choices))
-            raise FathomError(f"{name} must be one of {known}, not {getattr(self, name)}")
+            try:
+                field.metadata.get("allowed", Allowed()).check(getattr(self, field.name))
+            except ValueError as error:
+                raise FathomError(f"{field.name} {error}") from None
 
 
 @dataclass(frozen=True)
@@ -106,9 +173,10 @@ def parse_device(name: str) -> tuple[str, int]:
     Raises:
         FathomError: not a device name.
     """
-    match = re.fullmatch(r"/?(?:device:)?(cpu|gpu)(?::(\d+))?", name.lower())
+    pattern = r"/?(?:device:)?(cpu|gpu)(?::(\d+))?"
+    match = re.fullmatch(pattern, name.lower()) if isinstance(name, str) else None
     if match is None:
-        raise FathomError(f"unknown device {name!r}: use cpu, gpu or gpu:N")
+        raise FathomError(f"unknown device {_shown(name)}: use cpu, gpu or gpu:N")
     return match[1], int(match[2] or 0)
 
 
@@ -125,51 +193,74 @@ def unknown_option(kind: str, name: str, known: Iterable[str]) -> FathomError:
     return FathomError(f"unknown {kind} {name!r}: {suggestion}Known are {', '.join(known)}")
 
 
-def build(option_type: type[Options], values: Mapping[str, Any]) -> Options:
+def build(option_type: type[Options], values: Mapping[str, Any] | None) -> Options:
     """Builds a dataclass from values by name, text values converted to the fields' types.
 
     Raises:
         FathomError: an unknown name, or a value of another type.
     """
+    (values,) = sort(values, option_type)
     hints = get_type_hints(option_type)
-    for name in values:
-        if name not in hints:
-            raise unknown_option("option", name, field_names(option_type))
-    return option_type(**{name: _convert(name, values[name], hints[name]) for name in values})
+    converted = {}
+    for name, value in values.items():
+        try:
+            converted[name] = convert(value, hints[name])
+        except ValueError as error:
+            raise FathomError(f"{name} {error}") from None
+    return option_type(**converted)
 
 
-def sort(values: Mapping[str, Any], *option_types: type) -> list[dict[str, Any]]:
-    """Splits values by name into those of each dataclass.
+def sort(values: Mapping[str, Any] | None, *option_types: type) -> list[dict[str, Any]]:
+    """Splits values by name, if there are any, into those of each dataclass.
 
     Raises:
-        FathomError: a name is a field of none of them.
+        FathomError: not a mapping, or a name is a field of none of them.
     """
+    values = {} if values is None else values
+    if not isinstance(values, Mapping):
+        raise FathomError(f"options must be a dictionary of values by name, not {_shown(values)}")
+    known = field_names(*option_types)
     for name in values:
-        if name not in field_names(*option_types):
-            raise unknown_option("option", name, field_names(*option_types))
+        if not isinstance(name, str):
+            raise FathomError(f"an option's name must be text, not {_shown(name)}")
+        if name not in known:
+            raise unknown_option("option", name, known)
     return [
         {name: value for name, value in values.items() if name in field_names(kind)}
         for kind in option_types
     ]
 
 
-def _convert(name: str, value: Any, hint: Any) -> Any:
-    """Returns ``value`` as the hinted type (bool, int, float or str, perhaps ``| None``)."""
+def convert(value: Any, hint: Any) -> Any:
+    """Returns ``value`` as the hinted type: bool, int, float or str, perhaps ``| None``.
+
+    Raises:
+        ValueError: it is of another type; the message says what it must be.
+    """
     kinds = getattr(hint, "__args__", (hint,))
     if value is None and type(None) in kinds:
         return None
     kind = kinds[0]
+    expected = ValueError(f"must be {_KINDS[kind]}, not {_shown(value)}")
     if kind is bool and isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
-    if kind is str and value is not None:
-        return str(value)
     if kind in (int, float) and isinstance(value, str):
-        with contextlib.suppress(ValueError):
+        try:
             value = kind(value)
-    accepted = {bool: bool, int: numbers.Integral, float: numbers.Real}[kind]  # NumPy's, too
-    if not isinstance(value, accepted) or isinstance(value, bool) != (kind is bool):
-        expected = {bool: "true or false", int: "a whole number", float: "a number"}[kind]
-        raise FathomError(f"{name} must be {expected}, not {value!r}")
+        except ValueError:
+            raise expected from None
+    # Numbers of NumPy serve, too, and paths where text is expected.
+    accepted = {bool: bool, int: numbers.Integral, float: numbers.Real, str: (str, os.PathLike)}
+    if not isinstance(value, accepted[kind]) or isinstance(value, bool) != (kind is bool):
+        raise expected
     if kind is int and value > _LARGEST:
-        raise FathomError(f"{name} must be at most {_LARGEST}, not {value}")
-    return kind(value)
+        raise ValueError(f"must be at most {_LARGEST}, not {_shown(value)}")
+    try:
+        return kind(value)
+    except OverflowError:
+        raise expected from None
+
+
+def _shown(value: object) -> str:
+    """Returns a value for a message, in one line that is not too long."""
+    return " ".join(reprlib.repr(value).split())

@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from fathom import Autoenc, FathomError
-from fathom.options import Execution, Hyperparameters, Setup, build, sort
+from fathom.options import (
+    Execution,
+    Hyperparameters,
+    Setup,
+    build,
+    hyperparameter,
+    parse_device,
+    sort,
+)
 
 
 @dataclass(frozen=True)
@@ -13,6 +21,38 @@ class Chosen(Hyperparameters):
     rate: float = 0.1
     mirror: bool = True
     shape: str = "round"
+
+
+@dataclass(frozen=True)
+class Limited(Hyperparameters):
+    batch_size: int = hyperparameter(8, "a step", minimum=1)
+    share: float = hyperparameter(0.5, "of all", above=0, maximum=1)
+    dropout: float = hyperparameter(0.0, "of a layer", below=1)
+    year: int = hyperparameter(2015, "of the paper", choices=(2013, 2015))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("batch_size", 0, "batch_size must be at least 1, not 0"),
+        ("share", 0, "share must be more than 0, not 0.0"),
+        ("share", 1.5, "share must be at most 1, not 1.5"),
+        ("share", float("inf"), "share must be a finite number, not inf"),
+        ("dropout", 1, "dropout must be less than 1, not 1.0"),
+        ("dropout", -0.5, "dropout must not be negative, not -0.5"),
+        ("year", 2014, "year must be one of 2013, 2015, not 2014"),
+    ],
+)
+def test_a_value_that_is_not_allowed_is_an_error_that_says_what_is(name, value, message):
+    with pytest.raises(FathomError) as error:
+        build(Limited, {name: value})
+    assert str(error.value) == message
+
+
+def test_a_hyperparameter_without_limits_must_not_be_negative_or_infinite():
+    for value in (-1, float("nan")):
+        with pytest.raises(FathomError, match="rate must "):
+            build(Chosen, {"rate": value})
 
 
 def test_text_is_converted_to_the_type_of_its_field():
@@ -48,11 +88,36 @@ def test_a_whole_number_that_is_too_large_for_a_size_is_an_error(value):
         ("rate", "fast", "a number"),
         ("mirror", "yes", "true or false"),
         ("mirror", 1, "true or false"),
+        ("shape", None, "text"),
+        ("shape", ["round"], "text"),
+        ("shape", b"round", "text"),
+        ("rate", {1}, "a number"),
+        ("rate", 10**400, "a number"),
+        ("batch_size", np.zeros([9, 9]), "a whole number"),
     ],
 )
 def test_a_value_of_another_type_is_an_error_that_says_what_is_expected(name, value, expected):
-    with pytest.raises(FathomError, match=f"{name} must be {expected}, not "):
+    with pytest.raises(FathomError, match=f"{name} must be {expected}, not ") as error:
         build(Chosen, {name: value})
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("options", [[], {1, 2}, 5, "batch_size=4", b"", {1: 2}, {None: 1}])
+def test_options_that_are_not_values_by_name_are_an_error_in_one_line(options):
+    for build_model in (
+        lambda: Autoenc("/cpu:0", options),
+        lambda: Autoenc("/cpu:0").setup(options),
+    ):
+        with pytest.raises(FathomError, match="must be") as error:
+            build_model()
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("device", [b"cpu", 0, ["cpu"], "cpu\n", "gpu:x"])
+def test_what_is_no_device_is_an_error_in_one_line(device):
+    with pytest.raises(FathomError, match="unknown device") as error:
+        parse_device(device)
+    assert "\n" not in str(error.value)
 
 
 def test_an_unknown_name_is_an_error_that_suggests_the_nearest_and_lists_the_known():

@@ -11,29 +11,38 @@ from keras import layers
 
 from fathom.imagenet.classifier import Classifier, ClassifierHyperparameters
 from fathom.layers import Convolution2D, Dropout, LocalResponseNormalization
+from fathom.options import hyperparameter
 
 
 @dataclass(frozen=True)
 class AlexNetHyperparameters(ClassifierHyperparameters):
     """The choices of the paper's sections 3 to 5."""
 
-    batch_size: int = 128  # images; section 5
-    image_size: int = 227  # pixels; the paper's 224 needs 227 to give its 55 x 55 map
-    smallest_side: int = 256  # pixels of the shorter side before cropping; section 2
-    largest_side: int = 256  # the same: no scale augmentation
-    colour_shift: float = 0.1  # standard deviation of the PCA shift; section 4.1
-    hidden_units: int = 4096  # of each hidden dense layer; section 3.5
-    dropout: float = 0.5  # section 4.2
-    learning_rate: float = 0.01  # section 5
-    momentum: float = 0.9  # section 5
-    weight_decay: float = 5e-4  # section 5
-    initial_stddev: float = 0.01  # of all weights; section 5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require_at_least(67, "image_size")  # smaller maps vanish before pool5
-        self.require_at_least(1, "hidden_units")
-        self.require_below(1, "dropout")
+    batch_size: int = hyperparameter(128, "a step", unit="images", source="section 5", minimum=1)
+    image_size: int = hyperparameter(
+        227,
+        "side of the input; smaller maps vanish before pool5",
+        unit="pixels",
+        source="the paper's 224 needs 227 to give its 55 x 55 map",
+        minimum=67,
+    )
+    smallest_side: int = hyperparameter(
+        256, "the shorter side before cropping", unit="pixels", source="section 2"
+    )
+    largest_side: int = hyperparameter(
+        256, "the same: no scale augmentation", unit="pixels", source="section 2"
+    )
+    colour_shift: float = hyperparameter(
+        0.1, "standard deviation of the PCA shift", source="section 4.1"
+    )
+    hidden_units: int = hyperparameter(
+        4096, "of each hidden layer", source="section 3.5", minimum=1
+    )
+    dropout: float = hyperparameter(0.5, "of hidden layers", source="section 4.2", below=1)
+    learning_rate: float = hyperparameter(0.01, "of the optimizer", source="section 5")
+    momentum: float = hyperparameter(0.9, "of the optimizer", source="section 5")
+    weight_decay: float = hyperparameter(5e-4, "of kernels", source="section 5")
+    initial_stddev: float = hyperparameter(0.01, "of all weights", source="section 5")
 
 
 class AlexNet(Classifier):

@@ -17,32 +17,36 @@ from fathom import nn
 from fathom.autoenc.mnist import Mnist
 from fathom.data.pipeline import DataLoader, Sampler, Tensors
 from fathom.layers import PRNGKey
-from fathom.options import Hyperparameters
+from fathom.options import Hyperparameters, hyperparameter
 from fathom.training import randomness
 from fathom.training.optimizers import BY_NAME, Optimizer
 
 PIXELS = 28 * 28
-OPTIMIZERS = ("adam", "adagrad")
 
 
 @dataclass(frozen=True)
 class AutoencHyperparameters(Hyperparameters):
     """The choices of the paper's section 5 and appendix C, or the reason where they differ."""
 
-    batch_size: int = 100  # images; M = 100, section 5
-    hidden_units: int = 500  # of encoder and decoder; section 5, MNIST
-    latents: int = 20  # dimensions of z; one of figure 2's
-    optimizer: str = "adam"  # Fathom's, or adagrad, the paper's (section 5)
-    learning_rate: float = 1e-3  # Adam's default; the paper chose Adagrad's from {0.01, 0.02, 0.1}
-    initial_stddev: float = 0.01  # of all weights; section 5
-    prior_decay: float = 1 / 60_000  # p(theta) = N(0, I) per training image; section 5
-    binarize: bool = True  # draw each pixel from its grey value anew each time it is met
-    steps_per_call: int = 20  # steps that are run in one call; changes no result
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require_at_least(1, "hidden_units", "latents", "steps_per_call")
-        self.require_one_of("optimizer", OPTIMIZERS)
+    batch_size: int = hyperparameter(100, "M, a step", unit="images", source="section 5", minimum=1)
+    hidden_units: int = hyperparameter(
+        500, "of encoder and decoder", source="section 5, MNIST", minimum=1
+    )
+    latents: int = hyperparameter(20, "dimensions of z", source="one of figure 2's", minimum=1)
+    optimizer: str = hyperparameter(
+        "adam", "update rule", source="Fathom's; section 5: adagrad", choices=("adam", "adagrad")
+    )
+    learning_rate: float = hyperparameter(1e-3, "of the optimizer", source="Adam's default")
+    initial_stddev: float = hyperparameter(0.01, "of all weights", source="section 5")
+    prior_decay: float = hyperparameter(
+        1 / 60_000, "p(theta) = N(0, I) per training image", source="section 5"
+    )
+    binarize: bool = hyperparameter(
+        True, "draw each pixel from its grey value at each visit (dynamic binarization)"
+    )
+    steps_per_call: int = hyperparameter(
+        20, "steps that run in one call; changes no result", unit="steps", minimum=1
+    )
 
 
 class Outputs(NamedTuple):

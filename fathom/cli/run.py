@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import dataclasses
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -11,10 +10,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from rich.console import Console
 
-from fathom import options, workloads
-from fathom.cli.terminal import Parser, console, import_tensorflow, run_command, stop_signals
+from fathom import workloads
+from fathom.cli import hyperparameters
+from fathom.cli.parser import Parser, add_mode, add_options, init_options, number
+from fathom.cli.terminal import console, import_tensorflow, run_command, stop_signals
 from fathom.errors import FathomError, cause
-from fathom.options import PRECISIONS
 
 if TYPE_CHECKING:
     from fathom.nn import NeuralNetworkModel
@@ -35,58 +35,23 @@ def run_workload(name: str, arguments: Sequence[str] | None = None) -> NoReturn:
 def workload_parser(name: str, program: str) -> Parser:
     """Returns the parser of a workload's command line."""
     parser = Parser(prog=program, description=f"Runs Fathom's {name} workload.")
-    add = parser.add_argument
-    mode = parser.add_mutually_exclusive_group()
-    mode.add_argument("--train", action="store_true", help="train the network, the default")
-    mode.add_argument("--infer", action="store_true", help="run the network forward only")
-    add(
-        "--steps",
-        type=int,
-        metavar="N",
-        help="end after step N of the training, or N steps of inference",
-    )
-    add("--epochs", type=int, metavar="N", help="end after pass N over the training data")
-    add(
-        "--warmup",
-        type=int,
-        metavar="N",
-        help="leave the first N steps out of the statistics; default: a fifth, 5 at most",
-    )
-    add("--batch-size", type=int, metavar="B", help="examples a step; default: the paper's")
-    add("--evaluate", action="store_true", help="evaluate on the test data at the end")
-    add("--device", metavar="D", help="cpu, gpu or gpu:N; default: the GPU if there is one")
-    add("--threads", type=int, metavar="N", help="threads inside an operation; default: all cores")
-    add(
-        "--precision",
-        choices=PRECISIONS,
-        default="float32",
-        help="of the computation; default: float32",
-    )
-    add(
-        "--xla",
-        action=argparse.BooleanOptionalAction,
-        help="compile the whole step with XLA, or nothing; default: what measured best",
-    )
-    add("--data-dir", metavar="DIR", help="the data set; default: $FATHOM_DATA_DIR, or synthetic")
-    add("--seed", type=int, default=0, metavar="S", help="fixes all that is random; default: 0")
-    add(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="set a hyperparameter; --set help lists them",
-    )
-    add("--checkpoint-dir", metavar="DIR", help="where checkpoints are kept")
-    add(
-        "--checkpoint-every",
-        type=int,
-        default=100,
-        metavar="N",
-        help="steps between checkpoints; default: 100",
-    )
-    add("--resume", action="store_true", help="continue from the newest checkpoint")
-    add("--json", type=Path, metavar="FILE", help="write the result as JSON")
-    add("--quiet", action="store_true", help="print nothing but errors")
+    count = {"type": number(int), "metavar": "N"}
+    add_mode(parser)
+    text = "end after step N of the training, or N steps of inference"
+    add_options(parser, "steps", type=number(int), help=text)
+    parser.add_argument("--epochs", **count, help="end after pass N over the training data")
+    text = "leave the first N steps out of the statistics; default: a fifth, 5 at most"
+    parser.add_argument("--warmup", **count, help=text)
+    add_options(parser, "batch-size", "device", "threads", "precision", "xla", "data-dir", "seed")
+    add_options(parser, "set", help="set a hyperparameter; --set help lists them")
+    text = "evaluate on the test data at the end"
+    parser.add_argument("--evaluate", action="store_true", help=text)
+    add_options(parser, "checkpoint-dir", "checkpoint-every")
+    text = "continue from the newest checkpoint"
+    parser.add_argument("--resume", action="store_true", help=text)
+    add_options(parser, "json")
+    parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    add_options(parser, "version")
     return parser
 
 
@@ -97,11 +62,9 @@ def _run(name: str, chosen: argparse.Namespace) -> None:
     import_seconds = import_tensorflow()
     model_class = workloads.load(name, forward_only=chosen.infer)
     if "help" in chosen.set:
-        _print_hyperparameters(model_class, screen)
+        screen.print(hyperparameters.table(model_class.Hyperparameters), soft_wrap=False)
         return
-    values = init_options(chosen, *options.field_names(options.Execution))
-    options.sort(init_options(chosen), model_class.Hyperparameters)  # no other name after --set
-    model = model_class(chosen.device, values)
+    model = model_class(chosen.device, init_options(chosen, model_class.Hyperparameters))
     model.sections = {"import": import_seconds, **model.sections}
     screen.print(f"{name}: {model.title}, {'inference' if chosen.infer else 'training'}")
     screen.print(f"data: {model.dataset.title}, {model.source}")
@@ -182,9 +145,6 @@ def _check(chosen: argparse.Namespace) -> None:
         raise FathomError("--steps and --epochs exclude each other")
     if chosen.infer and chosen.epochs is not None:
         raise FathomError("--epochs counts passes over the training data: use --steps with --infer")
-    for name in ("steps", "epochs", "warmup"):
-        if (getattr(chosen, name) or 0) < 0:
-            raise FathomError(f"--{name} must not be negative, not {getattr(chosen, name)}")
     if chosen.json or chosen.evaluate:
         _check_writable(chosen.json)
 
@@ -204,26 +164,6 @@ def _check_writable(result: Path | None) -> None:
         raise FathomError(f"--json {result} is a folder: give a file")
 
 
-def init_options(chosen: argparse.Namespace, *names: str) -> dict[str, Any]:
-    """Returns a model's options: each ``--set``, the batch size, and the options of these names.
-
-    Raises:
-        FathomError: a ``--set`` that is no assignment, or of one of these names.
-    """
-    values: dict[str, Any] = {}
-    for assignment in chosen.set:
-        name, equals, value = assignment.partition("=")
-        if not equals:
-            raise FathomError(f"--set takes NAME=VALUE, not {assignment!r}; --set help lists them")
-        if name in names:
-            raise FathomError(f"{name} is no hyperparameter: use --{name.replace('_', '-')}")
-        values[name] = value
-    if chosen.batch_size is not None:
-        values["batch_size"] = chosen.batch_size
-    given = {name: getattr(chosen, name) for name in names}
-    return values | {name: value for name, value in given.items() if value is not None}
-
-
 def _steps_to_run(model: "NeuralNetworkModel", chosen: argparse.Namespace) -> int:
     """Returns how many steps are left: ``--steps`` and ``--epochs`` count resumed ones too."""
     steps = model.default_steps if chosen.steps is None else chosen.steps
@@ -238,12 +178,6 @@ def _progress(chosen: argparse.Namespace, model: "NeuralNetworkModel", screen: C
     if chosen.quiet:
         return Progress()
     return (Bar if screen.is_terminal else Lines)(screen, model.example)
-
-
-def _print_hyperparameters(model_class: type["NeuralNetworkModel"], screen: Console) -> None:
-    for field in dataclasses.fields(model_class.Hyperparameters):
-        value = field.default
-        screen.print(f"{field.name}={str(value).lower() if isinstance(value, bool) else value}")
 
 
 def _print_start(model: "NeuralNetworkModel", n_steps: int, screen: Console) -> None:

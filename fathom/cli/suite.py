@@ -1,9 +1,7 @@
 """Runs every workload, training and inference, each in a fresh process: ``./runtest.sh``."""
 
 import argparse
-import contextlib
 import json
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -17,50 +15,38 @@ from rich.table import Table
 from rich.text import Text
 
 from fathom import workloads
-from fathom.cli.terminal import Parser, console, run_command
+from fathom.cli.parser import Parser, add_options
+from fathom.cli.terminal import console, run_command
 from fathom.errors import FathomError
-from fathom.options import parse_device, unknown_option
-from fathom.system.processes import end_with_parent
+from fathom.options import MODES
+from fathom.system.processes import run_python
 
 if TYPE_CHECKING:
     from fathom.characterize import Profile
-
-_POLL_INTERVAL_S = 1.0
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs the batch and exits: 0 when every run succeeded, 1 when one failed, 2 on bad use."""
     parser = Parser(prog="runtest.sh", description="Runs the workloads, training and inference.")
-    parser.add_argument("--workloads", metavar="A,B", help="which; default: all of this version")
-    parser.add_argument("--device", metavar="D", help="cpu, gpu or gpu:N; default: a GPU if any")
-    parser.add_argument("--steps", type=int, default=10, metavar="N", help="steps a run")
-    parser.add_argument("--batch-size", type=int, metavar="B", help="default: each paper's")
-    parser.add_argument(
-        "--profile", action="store_true", help="profile the runs too, and name their heaviest ops"
-    )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="default: results/<date and time>")
+    add_options(parser, "workloads", "device")
+    add_options(parser, "steps", default=10, help="steps of a run; default: %(default)s")
+    add_options(parser, "batch-size")
+    text = "profile the runs too, and name their heaviest ops"
+    parser.add_argument("--profile", action="store_true", help=text)
+    add_options(parser, "out", help="default: results/<date and time>")
+    add_options(parser, "version")
     chosen = parser.parse_args(arguments)
     run_command("runtest.sh", lambda: _run(chosen))
 
 
 def _run(chosen: argparse.Namespace) -> None:
-    names = chosen.workloads.split(",") if chosen.workloads else list(workloads.CLASSES)
-    for name in names:
-        if name not in workloads.CLASSES:
-            raise unknown_option("workload", name, workloads.CLASSES)
-    for name in ("steps", "batch_size"):
-        value = getattr(chosen, name)
-        if value is not None and value < 1:
-            raise FathomError(f"--{name.replace('_', '-')} must be at least 1, not {value}")
-    if chosen.device is not None:
-        parse_device(chosen.device)
     out = chosen.out or Path("results") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FathomError(f"cannot make {out}: {error.strerror}") from error
     screen = console()
-    runs = [(name, mode) for name in names for mode in ("train", "infer")]
+    runs = [(name, mode) for name in chosen.workloads or workloads.CLASSES for mode in MODES]
     rows, profiles = [], []
     for number, (name, mode) in enumerate(runs, 1):
         started = time.perf_counter()
@@ -112,31 +98,11 @@ def _execute(
 
     Meanwhile a terminal shows the last line of the log.
     """
-    command = [sys.executable, *command, f"--steps={chosen.steps}"]
+    command = [*command, f"--steps={chosen.steps}"]
     command += [f"--device={chosen.device}"] if chosen.device else []
     command += [f"--batch-size={chosen.batch_size}"] if chosen.batch_size else []
-    options = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
-    options["preexec_fn"] = end_with_parent
-    with (
-        log.open("w") as file,
-        subprocess.Popen(command, stdout=file, **options) as process,
-        screen.status(log.stem) as status,
-    ):
-        try:
-            while process.poll() is None:
-                status.update(Text(f"{log.stem}: {_last_line(log)}"))
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(_POLL_INTERVAL_S)
-        finally:
-            process.kill()  # where this process was interrupted
-    if process.returncode == 0:
-        return None
-    return f"exit code {process.returncode}: {_last_line(log) or 'it printed nothing'}"
-
-
-def _last_line(log: Path) -> str:
-    """Returns what was printed last; empty where nothing was."""
-    return (log.read_text(errors="replace").splitlines() or [""])[-1]
+    with screen.status(log.stem) as status:
+        return run_python(command, log, lambda line: status.update(Text(f"{log.stem}: {line}")))
 
 
 def _print_table(rows: list[tuple[str, str, dict[str, Any] | str]], screen: Console) -> None:

@@ -1,6 +1,5 @@
 """The terminal side of every command: errors in one line, TensorFlow's chatter kept away."""
 
-import argparse
 import importlib
 import os
 import signal
@@ -13,9 +12,9 @@ from typing import Any, ClassVar, NoReturn
 
 from rich.console import Console
 
+from fathom.cli.parser import USER_ERROR
 from fathom.errors import FathomError
 
-USER_ERROR = 2  # exit code
 INTERRUPTED = 130  # exit code, 128 + SIGINT as shells have it
 
 stop_signals: list[int] = []  # those that the command was sent: SIGINT, or a cluster's SIGTERM
@@ -38,17 +37,6 @@ class Screen(Console):
             raise
         except OSError as error:
             Screen.failure = error
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line and whose options are never abbreviated."""
-
-    def __init__(self, **options: object) -> None:
-        super().__init__(allow_abbrev=False, **options)
-
-    def error(self, message: str) -> NoReturn:
-        """Prints the message in one line and exits with code 2."""
-        self.exit(USER_ERROR, f"{self.prog}: error: {message}; --help lists the options\n")
 
 
 def console() -> Screen:

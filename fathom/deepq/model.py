@@ -27,7 +27,7 @@ from fathom.deepq.emulator import SIDE, Emulator, Environment, VectorEmulator
 from fathom.deepq.replay import HISTORY, ReplayMemory
 from fathom.deepq.saving import SavedAgent
 from fathom.errors import FathomError
-from fathom.options import Hyperparameters
+from fathom.options import Hyperparameters, hyperparameter
 from fathom.results.cost import Cost
 from fathom.system.device import available_cores, computing_in
 from fathom.training.optimizers import Optimizer, RMSProp
@@ -45,38 +45,59 @@ GAMES, FILLING, PLAYING, HELD_OUT, EVALUATION, PICTURES = range(6)
 class DeepQHyperparameters(Hyperparameters):
     """The choices of the 2015 paper's extended data table 1, or the reason where they differ."""
 
-    batch_size: int = 32  # transitions a minibatch
-    game: str = "pong"  # name of its ROM
-    network: int = 2015  # the paper's year: 2013 or 2015
-    replay_size: int = 100_000  # frames; the paper's 1,000,000 take 7 GB
-    learning_starts: int = 50_000  # frames in the memory, of random play
-    target_update: int = 10_000  # parameter updates between copies to the target network
-    discount: float = 0.99
-    update_frequency: int = 4  # actions between updates
-    learning_rate: float = 0.00025
-    squared_gradient_momentum: float = 0.95  # decay of the running means of g and g^2
-    min_squared_gradient: float = 0.01  # inside the root
-    initial_exploration: float = 1.0  # epsilon
-    final_exploration: float = 0.1
-    final_exploration_frame: int = 1_000_000  # actions over which epsilon falls
-    sticky_actions: float = 0.0  # probability; Machado et al. 2018 propose 0.25
-    life_is_episode: bool = True  # in training, a lost life ends the episode
-    environments: int = 1  # games played at once
-    save_replay: bool = False  # checkpoints hold the replay memory
-    evaluation_epsilon: float = 0.05
-    evaluation_episodes: int = 30
+    batch_size: int = hyperparameter(32, "a step", unit="transitions", source="table 1", minimum=1)
+    game: str = hyperparameter("pong", "name of its ROM")
+    network: int = hyperparameter(2015, "the paper's year", choices=NETWORKS)
+    replay_size: int = hyperparameter(
+        100_000, "memory", unit="frames", source="ours: the paper's 1,000,000 take 7 GB"
+    )
+    learning_starts: int = hyperparameter(
+        50_000, "in the memory, of random play", unit="frames", source="table 1", minimum=1
+    )
+    target_update: int = hyperparameter(
+        10_000,
+        "between copies to the target network",
+        unit="parameter updates",
+        source="table 1",
+        minimum=1,
+    )
+    discount: float = hyperparameter(0.99, "gamma", source="table 1", maximum=1)
+    update_frequency: int = hyperparameter(
+        4, "between updates", unit="actions", source="table 1", minimum=1
+    )
+    learning_rate: float = hyperparameter(0.00025, "of RMSProp", source="table 1")
+    squared_gradient_momentum: float = hyperparameter(
+        0.95, "decay of the running means of g and g^2", source="table 1", maximum=1
+    )
+    min_squared_gradient: float = hyperparameter(0.01, "inside the root", source="table 1")
+    initial_exploration: float = hyperparameter(
+        1.0, "epsilon at first", unit="probability", source="table 1", maximum=1
+    )
+    final_exploration: float = hyperparameter(
+        0.1, "epsilon at the end", unit="probability", source="table 1", maximum=1
+    )
+    final_exploration_frame: int = hyperparameter(
+        1_000_000, "over which epsilon falls", unit="actions", source="table 1"
+    )
+    sticky_actions: float = hyperparameter(
+        0.0,
+        "that the emulator repeats the last action",
+        unit="probability",
+        source="Machado et al. 2018 propose 0.25",
+        maximum=1,
+    )
+    life_is_episode: bool = hyperparameter(True, "in training, a lost life ends the episode")
+    environments: int = hyperparameter(1, "games played at once", unit="games", minimum=1)
+    save_replay: bool = hyperparameter(False, "checkpoints hold the replay memory")
+    evaluation_epsilon: float = hyperparameter(
+        0.05, "epsilon of an evaluation", unit="probability", source="methods", maximum=1
+    )
+    evaluation_episodes: int = hyperparameter(
+        30, "of an evaluation", unit="episodes", source="methods", minimum=1
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require_one_of("network", NETWORKS)
-        self.require_at_least(1, "target_update", "update_frequency", "environments")
-        self.require_at_least(1, "evaluation_episodes", "learning_starts")
-        for name in (
-            *("initial_exploration", "final_exploration", "evaluation_epsilon", "discount"),
-            *("sticky_actions", "squared_gradient_momentum"),
-        ):
-            if getattr(self, name) > 1:
-                raise FathomError(f"{name} must be at most 1, not {getattr(self, name)}")
         if self.batch_size > self.replay_size:
             raise FathomError(
                 f"a minibatch of {self.batch_size:,} is larger than the data: the replay memory "
@@ -91,7 +112,7 @@ class DeepQHyperparameters(Hyperparameters):
     def epsilon(self, actions: int) -> float:
         """Returns the probability of a random action after ``actions`` actions.
 
-        It falls linearly, from the moment when learning starts on.
+        It falls linearly from the moment when learning starts.
         """
         share = (actions - self.learning_starts) / max(1, self.final_exploration_frame)
         fall = self.initial_exploration - self.final_exploration

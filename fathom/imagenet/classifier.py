@@ -15,7 +15,7 @@ from fathom.imagenet import input as pipeline
 from fathom.imagenet.ilsvrc import ImageNet, Images
 from fathom.imagenet.images import Augmentation
 from fathom.imagenet.subset import keep_classes
-from fathom.options import Hyperparameters
+from fathom.options import Hyperparameters, hyperparameter
 from fathom.system import device
 from fathom.training.optimizers import Momentum
 from fathom.training.schedules import Plateau
@@ -27,31 +27,52 @@ _STEPS_BETWEEN_CHECKS = 1000  # at least: fewer steps cannot show that the valid
 class ClassifierHyperparameters(Hyperparameters):
     """The choices that every ImageNet classifier has."""
 
-    learning_rate: float = 0.01
-    momentum: float = 0.9
-    weight_decay: float = 5e-4  # of kernels; biases and normalisation are left alone
-    classes: int = 1000  # outputs of the network
-    image_size: int = 224  # pixels: side of the network's square input
-    smallest_side: int = 256  # pixels: the shorter side is scaled to a length drawn from here
-    largest_side: int = 256  # pixels: to here, both included
-    colour_shift: float = 0.1  # standard deviation of the PCA shift (AlexNet, section 4.1)
-    augment: bool = True  # random scale, crop, mirror and colour; else the centre crop alone
-    views: int = 1  # crops that an evaluation averages: 1 (centre) or 10
-    evaluation_side: int = 256  # pixels: the shorter side before an evaluation's crops
-    evaluate_on: str = "validation"  # or "train"
-    strict: bool = False  # an unreadable image is an error, not skipped
-    keep_classes: str = ""  # WordNet ids with commas between them: use these classes alone
-    background_class: bool = True  # labels of TFRecords count from 1, as in the usual shards
-    patience: int = 3  # validations without improvement before the rate is divided by 10
+    learning_rate: float = hyperparameter(0.01, "of the optimizer")
+    momentum: float = hyperparameter(0.9, "of the optimizer")
+    weight_decay: float = hyperparameter(5e-4, "of kernels; not of biases and normalization")
+    classes: int = hyperparameter(1000, "outputs of the network", minimum=2)
+    image_size: int = hyperparameter(224, "side of the network's input", unit="pixels")
+    smallest_side: int = hyperparameter(
+        256, "the shorter side's length is drawn from here", unit="pixels"
+    )
+    largest_side: int = hyperparameter(256, "to here, both included", unit="pixels")
+    colour_shift: float = hyperparameter(
+        0.1, "standard deviation of the PCA shift", source="AlexNet, section 4.1"
+    )
+    augment: bool = hyperparameter(
+        True, "random scale, crop, mirror and colour; else the centre crop alone"
+    )
+    views: int = hyperparameter(
+        1, "crops that an evaluation averages: the centre, or all of AlexNet's", choices=(1, 10)
+    )
+    evaluation_side: int = hyperparameter(
+        256, "the shorter side before an evaluation's crops", unit="pixels"
+    )
+    evaluate_on: str = hyperparameter(
+        "validation", "images of the evaluation", choices=("validation", "train")
+    )
+    strict: bool = hyperparameter(False, "an unreadable image is an error, not skipped")
+    keep_classes: str = hyperparameter("", "use these classes alone: WordNet ids between commas")
+    background_class: bool = hyperparameter(
+        True, "labels of TFRecords count from 1, as in the usual shards"
+    )
+    patience: int = hyperparameter(
+        3, "validations without improvement before the rate is divided by 10", minimum=1
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require_at_least(2, "classes")
-        self.require_at_least(1, "patience")
-        self.require_at_least(self.image_size, "smallest_side", "evaluation_side")
-        self.require_at_least(self.smallest_side, "largest_side")
-        self.require_one_of("views", (1, 10))
-        self.require_one_of("evaluate_on", ("validation", "train"))
+        self._require_at_least("image_size", "smallest_side")
+        self._require_at_least("image_size", "evaluation_side")
+        self._require_at_least("smallest_side", "largest_side")
+
+    def _require_at_least(self, smaller: str, larger: str) -> None:
+        """Raises FathomError where the second field is less than the first."""
+        if getattr(self, larger) < getattr(self, smaller):
+            raise FathomError(
+                f"{larger} must be at least {getattr(self, smaller)}, the {smaller}, not "
+                f"{getattr(self, larger)}"
+            )
 
 
 class Classifier(nn.NeuralNetworkModel):

@@ -4,7 +4,6 @@ Section and equation numbers are those of the paper (arXiv:1503.08895).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,8 @@ from keras import layers
 from fathom import nn
 from fathom.data.pipeline import Sampler, Tensors
 from fathom.memnet import answers, batches
-from fathom.memnet.babi import JOINT, TASKS, Babi, Questions
+from fathom.memnet.babi import Babi, Questions
+from fathom.memnet.hyperparameters import MemNetHyperparameters
 from fathom.memnet.layers import (
     Attention,
     Response,
@@ -27,46 +27,10 @@ from fathom.memnet.layers import (
     position_weights,
 )
 from fathom.memnet.restarts import RestartSchedule
-from fathom.options import Hyperparameters
 from fathom.system.memory import require_free_memory
 from fathom.training.optimizers import GradientDescent, Optimizer
 
-TYINGS = ("adjacent", "layer-wise")
 _AT_ONCE = 1_000  # questions that are answered together where none is learned from
-
-
-@dataclass(frozen=True)
-class MemNetHyperparameters(Hyperparameters):
-    """The choices of the paper's section 4.2, or the reason where they differ."""
-
-    batch_size: int = 32  # questions
-    task: int = 1  # of bAbI; 0: all tasks together
-    joint_vocabulary: bool = False  # the words of all tasks, also for one task
-    hops: int = 3  # K
-    embedding: int = 20  # d; the paper takes 50 for all tasks together
-    memory: int = 50  # sentences, the newest
-    tying: str = "adjacent"  # or "layer-wise"; section 2.2
-    position_encoding: bool = True  # else a bag of words; section 4.1
-    temporal_encoding: bool = True  # section 4.1
-    random_noise: float = 0.1  # empty memories per sentence, at most, in training; section 4.1
-    linear_start: bool = True  # no softmax until the validation loss stops falling
-    linear_start_epochs: int = 20  # at most; always, in the code that the authors published
-    linear_start_patience: int = 20  # epochs without a new lowest validation loss that end it
-    linear_start_rate: float = 0.005  # the learning rate meanwhile
-    learning_rate: float = 0.01
-    epochs: int = 100  # of a training, after the linear start's
-    halve_every: int = 25  # epochs between halvings of the learning rate
-    clip_norm: float = 40.0  # of the gradient of each matrix
-    initial_stddev: float = 0.1  # of all weights
-    restarts: int = 10  # trainings, of which the one with the lowest training error is kept
-    epoch_per_call: bool = True  # run an epoch's steps in one call; changes no result
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require_at_least(1, "hops", "embedding", "memory", "epochs", "halve_every")
-        self.require_at_least(1, "linear_start_epochs", "linear_start_patience", "restarts")
-        self.require_one_of("tying", TYINGS)
-        self.require_one_of("task", (JOINT, *TASKS))
 
 
 class MemNet(nn.NeuralNetworkModel):

@@ -2,13 +2,11 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
 
-if TYPE_CHECKING:
-    from fathom.memnet.model import MemNetHyperparameters
+from fathom.memnet.hyperparameters import MemNetHyperparameters
 
 MeanLoss = Callable[[], float]
 
@@ -30,7 +28,7 @@ class RestartSchedule:
         first_rate: the learning rate with which a training begins.
     """
 
-    def __init__(self, chosen: "MemNetHyperparameters", seed: int) -> None:
+    def __init__(self, chosen: MemNetHyperparameters, seed: int) -> None:
         self._chosen = chosen
         self._seed = seed
         self.epochs_each = chosen.epochs + chosen.linear_start * chosen.linear_start_epochs

@@ -8,8 +8,6 @@ is not run again, so that an interrupted command goes on where it stopped.
 
 import argparse
 import json
-import subprocess
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,9 +17,11 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from fathom.cli.terminal import Parser, console, run_command
+from fathom.cli.parser import Parser, add_options, number
+from fathom.cli.terminal import console, run_command
 from fathom.errors import FathomError
 from fathom.memnet.babi import TASKS
+from fathom.system.processes import kill_children, run_python
 
 PROGRAM = "fathom.memnet.tasks"
 
@@ -42,14 +42,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def parser() -> Parser:
     """Returns the parser of the command line."""
     parser = Parser(prog=PROGRAM, description="Runs memnet on each bAbI task.")
-    add = parser.add_argument
-    add("--out", type=Path, required=True, metavar="DIR", help="folder for the result documents")
-    add("--tasks", type=int, nargs="+", choices=TASKS, default=TASKS, help="default: all twenty")
-    add("--data-dir", metavar="DIR", help="bAbI; default: $FATHOM_DATA_DIR, or synthetic")
-    add("--seed", type=int, default=0, metavar="S", help="fixes all that is random; default: 0")
-    add("--set", action="append", default=[], metavar="NAME=VALUE", help="set a hyperparameter")
-    add("--workers", type=int, default=1, metavar="N", help="tasks at once; default: 1")
-    add("--threads", type=int, default=1, metavar="N", help="threads of a task; default: 1")
+    add_options(parser, "out", required=True, help="folder for the result documents")
+    text = "default: all twenty"
+    parser.add_argument("--tasks", type=int, nargs="+", choices=TASKS, default=TASKS, help=text)
+    add_options(parser, "data-dir", "seed", "set")
+    add_options(parser, "threads", default=1, help="threads of a task; default: %(default)s")
+    text = "tasks at once; default: %(default)s"
+    parser.add_argument("--workers", type=number(int, minimum=1), default=1, metavar="N", help=text)
+    add_options(parser, "version")
     return parser
 
 
@@ -59,15 +59,19 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     Raises:
         FathomError: a task failed; the others were run.
     """
-    if chosen.workers < 1:
-        raise FathomError(f"--workers must be at least 1, not {chosen.workers}")
     try:
         chosen.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FathomError(f"cannot make {chosen.out}: {error.strerror}") from error
     missing = [task for task in chosen.tasks if _read(chosen.out, task) is None]
     with ThreadPoolExecutor(chosen.workers) as pool:
-        failures = [f for f in pool.map(lambda task: _run_task(task, chosen, screen), missing) if f]
+        ended = pool.map(lambda task: _run_task(task, chosen, screen), missing)
+        try:
+            failures = [failure for failure in ended if failure]
+        except BaseException:  # an interruption comes to this thread alone
+            pool.shutdown(wait=False, cancel_futures=True)
+            kill_children()
+            raise
     done = {task: _read(chosen.out, task) for task in chosen.tasks}
     screen.print(table({task: document for task, document in done.items() if document}))
     if failures:
@@ -91,14 +95,13 @@ def _run_task(task: int, chosen: argparse.Namespace, screen: Console) -> str | N
     """Runs a task in a process of its own; returns what went wrong, in one line, or None."""
     document = _document(chosen.out, task)
     document.parent.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "fathom.memnet", "--train", "--evaluate", "--quiet"]
+    command = ["-m", "fathom.memnet", "--train", "--evaluate", "--quiet"]
     command += [f"--seed={chosen.seed}", f"--threads={chosen.threads}", f"--json={document}"]
     command += [f"--data-dir={chosen.data_dir}"] if chosen.data_dir else []
     command += [f"--set={assignment}" for assignment in (*chosen.set, f"task={task}")]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        words = done.stderr.strip().splitlines() or [f"it ended with code {done.returncode}"]
-        return f"task {task}: {words[-1].rpartition('error: ')[2]}"
+    failure = run_python(command, document.with_name("log"))
+    if failure:
+        return f"task {task}: {failure.rpartition('error: ')[2]}"
     screen.print(f"task {task}: done")
     return None
 

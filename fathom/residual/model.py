@@ -10,6 +10,7 @@ import keras
 from keras import layers
 
 from fathom.imagenet.classifier import Classifier, ClassifierHyperparameters
+from fathom.options import hyperparameter
 from fathom.residual.layers import IdentityShortcut, NormalizedConvolution2D
 
 BLOCKS = (3, 4, 6, 3)
@@ -23,22 +24,33 @@ BATCH_NORM = {"momentum": 0.9, "epsilon": 1e-5}
 class ResidualHyperparameters(ClassifierHyperparameters):
     """The choices of the paper's section 3."""
 
-    batch_size: int = 256  # images; section 3.4
-    image_size: int = 224  # pixels; section 3.4
-    smallest_side: int = 256  # pixels: the shorter side is scaled to a length drawn from here
-    largest_side: int = 480  # to here; section 3.4
-    colour_shift: float = 0.1  # standard deviation of AlexNet's PCA shift; section 3.4
-    base_filters: int = 64  # of conv1 and conv2_x; each later stage has twice as many; table 1
-    shortcut: str = "projection"  # where the dimensions grow: option B; or "identity", option A
-    learning_rate: float = 0.1  # section 3.4
-    momentum: float = 0.9  # section 3.4
-    weight_decay: float = 1e-4  # section 3.4
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require_at_least(32, "image_size")  # of which conv5_x sees one pixel
-        self.require_at_least(1, "base_filters")
-        self.require_one_of("shortcut", ("projection", "identity"))
+    batch_size: int = hyperparameter(256, "a step", unit="images", source="section 3.4", minimum=1)
+    image_size: int = hyperparameter(
+        224,
+        "side of the input; of the smallest, conv5_x sees one pixel",
+        unit="pixels",
+        source="section 3.4",
+        minimum=32,
+    )
+    smallest_side: int = hyperparameter(
+        256, "the shorter side's length is drawn from here", unit="pixels", source="section 3.4"
+    )
+    largest_side: int = hyperparameter(480, "to here", unit="pixels", source="section 3.4")
+    colour_shift: float = hyperparameter(
+        0.1, "standard deviation of AlexNet's PCA shift", source="section 3.4"
+    )
+    base_filters: int = hyperparameter(
+        64, "of conv1 and conv2_x, doubled in each later stage", source="table 1", minimum=1
+    )
+    shortcut: str = hyperparameter(
+        "projection",
+        "where the dimensions grow: option B, or option A, identity",
+        source="section 3.3",
+        choices=("projection", "identity"),
+    )
+    learning_rate: float = hyperparameter(0.1, "of the optimizer", source="section 3.4")
+    momentum: float = hyperparameter(0.9, "of the optimizer", source="section 3.4")
+    weight_decay: float = hyperparameter(1e-4, "of kernels", source="section 3.4")
 
 
 class Residual(Classifier):

@@ -42,7 +42,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
 
     def build_hyperparameters(self, values: Mapping[str, Any]) -> Seq2SeqHyperparameters:
         """Returns the choices, those of ``size`` in place of the defaults."""
-        return super().build_hyperparameters({**SIZES.get(values.get("size"), {}), **values})
+        return super().build_hyperparameters({**SIZES.get(str(values.get("size")), {}), **values})
 
     def load_data(self) -> None:
         """Reads the texts: the training text as numbers, the others as they are."""

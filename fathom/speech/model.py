@@ -15,7 +15,7 @@ import tensorflow as tf
 from fathom import nn
 from fathom.data.pipeline import Tensors
 from fathom.layers import Dropout
-from fathom.options import Hyperparameters
+from fathom.options import Hyperparameters, hyperparameter
 from fathom.results import cost
 from fathom.speech import decoding, features
 from fathom.speech.input import Feed
@@ -31,21 +31,30 @@ NOMINAL_FRAMES = 300  # for which work is stated: 1.5 s of speech
 class SpeechHyperparameters(Hyperparameters):
     """The choices of the paper, or the reason where they differ."""
 
-    batch_size: int = 16  # utterances; the paper's has thousands of hours to draw from
-    units: int = 2048  # of each hidden layer; section 5.1
-    context: int = 9  # C, frames on each side; section 2: one of {5, 7, 9}
-    clip: float = 20.0  # of the rectifier, g(z) = min(max(z, 0), 20); section 2
-    dropout: float = 0.05  # of the feed-forward layers; section 2.1: 5 to 10 %
-    learning_rate: float = 1e-4  # the paper gives none
-    momentum: float = 0.99  # Nesterov's; section 2
-    annealing: float = 1.0  # factor of the rate after each epoch; section 2 gives no number
-    gradient_norm: float = 10.0  # the largest, of all gradients taken together; not the paper's
-    beam_width: int = 1  # of decoding; 1: the most probable phone of each frame
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require_at_least(1, "units", "beam_width")
-        self.require_below(1, "dropout")
+    batch_size: int = hyperparameter(16, "a step", unit="utterances", source="ours", minimum=1)
+    units: int = hyperparameter(2048, "of each hidden layer", source="section 5.1", minimum=1)
+    context: int = hyperparameter(
+        9, "C, on each side", unit="frames", source="section 2: one of {5, 7, 9}"
+    )
+    clip: float = hyperparameter(
+        20.0, "of the rectifier, g(z) = min(max(z, 0), 20)", source="section 2"
+    )
+    dropout: float = hyperparameter(
+        0.05, "of the feed-forward layers", source="section 2.1: 5 to 10 %", below=1
+    )
+    learning_rate: float = hyperparameter(
+        1e-4, "of the optimizer", source="ours: the paper gives none"
+    )
+    momentum: float = hyperparameter(0.99, "Nesterov's", source="section 2")
+    annealing: float = hyperparameter(
+        1.0, "factor of the rate after each epoch", source="ours: section 2 gives no number"
+    )
+    gradient_norm: float = hyperparameter(
+        10.0, "the largest, of all gradients taken together", source="ours"
+    )
+    beam_width: int = hyperparameter(
+        1, "of decoding; 1: the most probable phone of each frame", source="ours", minimum=1
+    )
 
 
 class Speech(nn.NeuralNetworkModel):

@@ -1,17 +1,78 @@
-"""Child processes that do not outlive their parent."""
+"""Child processes: one way to start them, which do not outlive their parent."""
 
+import contextlib
 import ctypes
 import signal
+import subprocess
 import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
+import psutil
+
+_POLL_INTERVAL_S = 1.0
 _PR_SET_PDEATHSIG = 1  # of Linux's <sys/prctl.h>
 _LIBRARY = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
-def end_with_parent() -> None:
+def run_python(
+    arguments: Sequence[str], log: Path, watch: Callable[[str], object] | None = None
+) -> str | None:
+    """Runs Python in a process of its own until it ends; it is killed where this is interrupted.
+
+    Args:
+        arguments: of ``python``.
+        log: file for all that the process prints.
+        watch: called each second with the last line that was printed.
+
+    Returns:
+        What went wrong, in one line; None after exit code 0.
+    """
+    command = [sys.executable, "-u", *arguments]  # unbuffered: what fails is the log's last line
+    with (
+        log.open("wb") as file,
+        subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            preexec_fn=_end_with_parent,
+        ) as process,
+    ):
+        try:
+            while watch and process.poll() is None:
+                watch(_last_line(log))
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_POLL_INTERVAL_S)
+            process.wait()
+        finally:
+            process.kill()
+    return failure(process.returncode, log)
+
+
+def failure(code: int, log: Path) -> str | None:
+    """Returns in one line how a process failed; None where its exit code is 0."""
+    if code < 0:
+        return f"killed by signal {-code} ({signal.strsignal(-code)})"
+    return f"exit code {code}: {_last_line(log) or 'it printed nothing'}" if code else None
+
+
+def kill_children() -> None:
+    """Kills the processes that this one started, for a thread that others wait for."""
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
+
+
+def _last_line(log: Path) -> str:
+    """Returns what was printed last; empty where nothing was."""
+    return (log.read_text(errors="replace").strip().splitlines() or [""])[-1]
+
+
+def _end_with_parent() -> None:
     """Has Linux kill this process when its parent ends, however that ends; elsewhere it lives on.
 
-    To be called in the child, as ``preexec_fn`` of ``subprocess``.
+    Called in the child, between fork and exec.
     """
     if _LIBRARY is not None:
         _LIBRARY.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -11,6 +11,7 @@ from keras import layers
 
 from fathom.imagenet.classifier import Classifier, ClassifierHyperparameters
 from fathom.layers import Dropout
+from fathom.options import hyperparameter
 
 CONFIGURATION_E = ((1, 2), (2, 2), (4, 4), (8, 4), (8, 4))
 """For each block of table 1: its width over the first one's, and its number of convolutions."""
@@ -20,24 +21,32 @@ CONFIGURATION_E = ((1, 2), (2, 2), (4, 4), (8, 4), (8, 4))
 class VGGHyperparameters(ClassifierHyperparameters):
     """The choices of the paper's sections 2 to 4."""
 
-    batch_size: int = 256  # images; section 3.1
-    image_size: int = 224  # pixels; section 2.1
-    smallest_side: int = 256  # pixels: the training scale S is drawn from here (section 3.1,
-    largest_side: int = 512  # to here: multi-scale training)
-    evaluation_side: int = 384  # pixels: the test scale Q, the mean of S's ends; section 4.1
-    colour_shift: float = 0.1  # standard deviation of AlexNet's PCA shift; section 3.1
-    base_filters: int = 64  # of the first block; table 1
-    hidden_units: int = 4096  # of each hidden dense layer; table 1
-    dropout: float = 0.5  # section 3.1
-    learning_rate: float = 0.01  # section 3.1
-    momentum: float = 0.9  # section 3.1
-    weight_decay: float = 5e-4  # section 3.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require_at_least(32, "image_size")  # smaller maps vanish before the last pooling
-        self.require_at_least(1, "base_filters", "hidden_units")
-        self.require_below(1, "dropout")
+    batch_size: int = hyperparameter(256, "a step", unit="images", source="section 3.1", minimum=1)
+    image_size: int = hyperparameter(
+        224,
+        "side of the input; smaller maps vanish before the last pooling",
+        unit="pixels",
+        source="section 2.1",
+        minimum=32,
+    )
+    smallest_side: int = hyperparameter(
+        256, "the training scale S is drawn from here", unit="pixels", source="section 3.1"
+    )
+    largest_side: int = hyperparameter(
+        512, "to here: multi-scale training", unit="pixels", source="section 3.1"
+    )
+    evaluation_side: int = hyperparameter(
+        384, "the test scale Q, the mean of S's ends", unit="pixels", source="section 4.1"
+    )
+    colour_shift: float = hyperparameter(
+        0.1, "standard deviation of AlexNet's PCA shift", source="section 3.1"
+    )
+    base_filters: int = hyperparameter(64, "of the first block", source="table 1", minimum=1)
+    hidden_units: int = hyperparameter(4096, "of each hidden layer", source="table 1", minimum=1)
+    dropout: float = hyperparameter(0.5, "of hidden layers", source="section 3.1", below=1)
+    learning_rate: float = hyperparameter(0.01, "of the optimizer", source="section 3.1")
+    momentum: float = hyperparameter(0.9, "of the optimizer", source="section 3.1")
+    weight_decay: float = hyperparameter(5e-4, "of kernels", source="section 3.1")
 
 
 class VGG(Classifier):

@@ -75,7 +75,7 @@ def test_a_run_is_restricted_to_its_cores_and_we_are_not(out):
         ("raise ValueError('a bug')", "exit code 1: ValueError: a bug"),
         ("raise SystemExit(3)", "exit code 3: it printed nothing"),
         ("import os; os.kill(os.getpid(), 9)", "killed by signal 9 (Killed)"),
-        ("pass", "exit code 0: it printed nothing"),
+        ("pass", "exit code 0, but it wrote no result"),
     ],
 )
 def test_a_failed_run_is_recorded_with_its_reason(out, code, reason):
@@ -164,11 +164,11 @@ def characterize(out, *options):
     [
         ("--workloads=alexnet,vgh", "did you mean vgg"),
         ("--modes=training", "did you mean train"),
-        ("--threads=1,two", "--threads takes whole numbers"),
-        ("--threads=0", "--threads takes whole numbers"),
+        ("--threads=1,two", "--threads must be whole numbers"),
+        ("--threads=0", "--threads must be whole numbers"),
         ("--steps=0", "--steps must be at least 1"),
-        ("--repeats=-1", "--repeats must be at least 0"),
-        ("--budget=0", "--budget is in minutes"),
+        ("--repeats=-1", "--repeats must not be negative"),
+        ("--budget=0", "--budget must be more than 0"),
     ],
 )
 def test_a_wrong_option_is_one_line_before_anything_is_measured(tmp_path, capsys, option, reason):

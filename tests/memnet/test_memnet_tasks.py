@@ -1,9 +1,14 @@
 import json
+import os
+import signal
+import threading
+import time
 
 import pytest
 
 from fathom.memnet import tasks
 from fathom.memnet.babi import Babi
+from fathom.system.processes import run_python
 
 OPTIONS = ["hops=1", "embedding=4", "epochs=1", "restarts=1", "linear_start=false"]
 
@@ -55,3 +60,22 @@ def test_the_published_mean_is_13_8():
 def test_too_few_workers_are_refused(tmp_path, capfd):
     assert run("--out", tmp_path, "--workers", 0) == 2
     assert "--workers must be at least 1" in capfd.readouterr().err
+
+
+def test_an_interruption_ends_the_tasks_that_are_running(tmp_path, monkeypatch, capfd):
+    code = "import time; print('asleep', flush=True); time.sleep(600)"
+    ended = []
+
+    def sleep(command, log):
+        ended.append(run_python(["-c", code], log))
+
+    def interrupt():
+        while len([log for log in tmp_path.glob("*/log") if log.read_text()]) < 2:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(tasks, "run_python", sleep)
+    threading.Thread(target=interrupt).start()
+    assert run("--out", tmp_path, "--workers", 2) == 143
+    assert ended == ["killed by signal 9 (Killed)"] * 2
+    assert capfd.readouterr().err == "fathom.memnet.tasks: interrupted\n"

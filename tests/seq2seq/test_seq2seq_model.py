@@ -230,9 +230,10 @@ def test_long_test_sentences_are_cut_but_translated(text_folder):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"target_vocabulary": 4}, "no room for words"),
-        ({"source_vocabulary": 0}, "no room for words"),
+        ({"target_vocabulary": 4}, "target_vocabulary must be at least 5"),
+        ({"source_vocabulary": 0}, "source_vocabulary must be at least 5"),
         ({"size": "huge"}, "size must be one of fathom, sutskever"),
+        ({"size": ["fathom"]}, "size must be text"),
         ({"optimizer": "lion"}, "optimizer must be one of sgd, adam"),
         ({"buckets": "9-8 5-5"}, "buckets must be"),
         ({"dropout": 1.0}, "dropout must be less than 1"),

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from fathom import workloads
-from fathom.cli.terminal import Parser, import_tensorflow, run_command
+from fathom.cli.parser import Parser
+from fathom.cli.terminal import import_tensorflow, run_command
 from fathom.errors import FathomError
 
 

@@ -2,8 +2,6 @@
 
 import argparse
 import json
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -14,33 +12,12 @@ from fathom import workloads
 from fathom.characterize.measure import folder
 from fathom.characterize.measure.plan import Request, powers_of_two
 from fathom.errors import FathomError
-from fathom.options import unknown_option
+from fathom.options import MODES
 from fathom.system.files import atomic_write
-from fathom.system.processes import end_with_parent
+from fathom.system.processes import run_python
 
-MODES = ("train", "infer")
 _QUICK_REPEATS, _QUICK_WARMUP_RUNS = 2, 0
 _REPEATS, _WARMUP_RUNS = 200, 10  # those of the Minsky paper
-
-
-def check(chosen: argparse.Namespace) -> None:
-    """Refuses what cannot be measured.
-
-    Raises:
-        FathomError: an unknown workload, mode or device, or a number out of range.
-    """
-    for kind, known in (("workload", workloads.CLASSES), ("mode", MODES)):
-        for name in _names(getattr(chosen, f"{kind}s")):
-            if name not in known:
-                raise unknown_option(kind, name, known)
-    for name, minimum in (("steps", 1), ("batch_size", 1), ("repeats", 0), ("warmup_runs", 0)):
-        value = getattr(chosen, name)
-        if value is not None and value < minimum:
-            option = name.replace("_", "-")
-            raise FathomError(f"--{option} must be at least {minimum}, not {value}")
-    if chosen.budget is not None and not chosen.budget > 0:
-        raise FathomError(f"--budget is in minutes and must be above 0, not {chosen.budget}")
-    _threads(chosen.threads)
 
 
 def measure_machine(chosen: argparse.Namespace, out: Path, screen: Console) -> Request:
@@ -50,11 +27,11 @@ def measure_machine(chosen: argparse.Namespace, out: Path, screen: Console) -> R
         FathomError: the folder is another machine's, or a device is not there.
     """
     screen.print("measuring the machine and preparing data")
-    names = _names(chosen.workloads) or list(workloads.CLASSES)
+    names = chosen.workloads or list(workloads.CLASSES)
     first = _machine(1, chosen.precision, names)
     devices = _devices(chosen.devices, first["gpus"])
     cores = first["environment"]["cores_available"]
-    threads = _threads(chosen.threads) or powers_of_two(cores)
+    threads = chosen.threads or powers_of_two(cores)
     if max(threads) > cores:
         screen.print(f"more threads than the {cores} cores of this machine: {max(threads)}")
     known = folder.read_machine(out) or {"gemm_flops_per_second": {}}
@@ -69,7 +46,7 @@ def measure_machine(chosen: argparse.Namespace, out: Path, screen: Console) -> R
     repeats, warmup_runs = quick if chosen.quick else (_REPEATS, _WARMUP_RUNS)
     return Request(
         workloads=names,
-        modes=_names(chosen.modes) or MODES,
+        modes=chosen.modes or MODES,
         devices=devices,
         cores=cores,
         threads=threads,
@@ -118,45 +95,22 @@ def _machine(threads: int, precision: str, prepare: list[str]) -> dict[str, Any]
     """Runs ``fathom.characterize.measure.machine`` and returns what it found."""
     with tempfile.TemporaryDirectory() as temporary:
         out = Path(temporary) / "machine.json"
-        command = [sys.executable, "-m", "fathom.characterize.measure.machine", f"--out={out}"]
+        command = ["-m", "fathom.characterize.measure.machine", f"--out={out}"]
         command += [f"--threads={threads}", f"--precision={precision}"]
         command += [f"--workloads={','.join(prepare)}"]
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            preexec_fn=end_with_parent,
-        )
-        if done.returncode:
-            words = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-            raise FathomError(f"the machine cannot be measured: {words[-1]}")
+        failure = run_python(command, Path(temporary) / "log")
+        if failure:
+            raise FathomError(f"the machine cannot be measured: {failure}")
         return json.loads(out.read_text())
 
 
-def _devices(wanted: str | None, gpus: int) -> list[str]:
+def _devices(wanted: list[str] | None, gpus: int) -> list[str]:
     """Returns the devices as TensorFlow names them; default: the CPU, and a GPU if there is one."""
     if wanted is None:
         return ["/cpu:0"] + ["/gpu:0"] * (gpus > 0)
-    for name in _names(wanted):
-        if name not in ("cpu", "gpu"):
-            raise FathomError(f"unknown device {name!r}: use cpu, gpu or cpu,gpu")
-        if name == "gpu" and not gpus:
-            raise FathomError(
-                "device gpu is not there: TensorFlow sees no GPU on this machine; use --devices cpu"
-                " or install fathom-workloads[gpu]"
-            )
-    return [f"/{name}:0" for name in _names(wanted)]
-
-
-def _threads(wanted: str | None) -> list[int]:
-    numbers = []
-    for text in _names(wanted):
-        if not text.isdecimal() or int(text) < 1:
-            raise FathomError(f"--threads takes whole numbers from 1, such as 1,2,4; not {wanted}")
-        numbers.append(int(text))
-    return sorted(set(numbers))
-
-
-def _names(text: str | None) -> list[str]:
-    return list(dict.fromkeys(text.split(","))) if text else []
+    if "gpu" in wanted and not gpus:
+        raise FathomError(
+            "device gpu is not there: TensorFlow sees no GPU on this machine; use --devices cpu"
+            " or install fathom-workloads[gpu]"
+        )
+    return [f"/{name}:0" for name in wanted]

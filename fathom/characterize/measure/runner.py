@@ -7,14 +7,11 @@ import fcntl
 import json
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -24,7 +21,7 @@ from fathom.characterize.measure.plan import Planned
 from fathom.characterize.profile.profiles import Profile
 from fathom.errors import FathomError
 from fathom.system.files import atomic_write
-from fathom.system.processes import end_with_parent
+from fathom.system.processes import run_python
 
 
 def run(chosen: argparse.Namespace, screen: Console) -> None:
@@ -33,7 +30,6 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     Raises:
         FathomError: a bad option, no such device, or a folder of another machine or request.
     """
-    request.check(chosen)
     out = _output(chosen.out)
     with _exclusive_lock(out):
         planned, skipped = _measure(chosen, out, screen)
@@ -144,17 +140,13 @@ def make_run(planned: Planned, out: Path) -> Run:
         output = Path(temporary)
         file = output / ("result.json" if planned.kind == "timing" else "profile.json")
         option = f"--json={file}" if planned.kind == "timing" else f"--out={output}"
-        with _only_cores(planned.cores), (output / "errors").open("w") as errors:
+        with _only_cores(planned.cores):
             started = time.perf_counter()
-            code = subprocess.run(
-                [sys.executable, *planned.argv[1:], option],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-                preexec_fn=end_with_parent,
-            ).returncode
+            reason = run_python([*planned.argv[1:], option], output / "log")
             wall_s = time.perf_counter() - started
-        document, reason = _outcome(code, file, output / "errors")
+        if reason is None and not file.exists():
+            reason = "exit code 0, but it wrote no result"
+        document = None if reason else json.loads(file.read_text())
         trace = output / "trace.xplane.pb"
         if trace.exists():
             with atomic_write(out / "traces" / f"{planned.id}.xplane.pb") as whole:
@@ -168,16 +160,6 @@ def make_run(planned: Planned, out: Path) -> Run:
         result=document if planned.kind == "timing" else None,
         profile=profile and Profile.from_plain(profile, planned.id),
     )
-
-
-def _outcome(code: int, file: Path, errors: Path) -> tuple[dict[str, Any] | None, str | None]:
-    """Returns what a process wrote, or None and why there is nothing."""
-    if code == 0 and file.exists():
-        return json.loads(file.read_text()), None
-    if code < 0:
-        return None, f"killed by signal {-code} ({signal.strsignal(-code)})"
-    lines = errors.read_text(errors="replace").strip().splitlines()
-    return None, f"exit code {code}: {lines[-1] if lines else 'it printed nothing'}"
 
 
 @contextlib.contextmanager

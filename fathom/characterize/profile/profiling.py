@@ -14,7 +14,7 @@ from rich.console import Console
 
 from fathom import workloads
 from fathom.characterize.profile.profiles import GpuTime, Profile, add_up
-from fathom.cli.run import init_options
+from fathom.cli.parser import init_options
 from fathom.cli.terminal import import_tensorflow
 from fathom.errors import FathomError
 
@@ -31,15 +31,13 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     Raises:
         FathomError: a bad option, unusable data, or a folder that cannot be written.
     """
-    if chosen.steps < 1:
-        raise FathomError(f"--steps must be at least 1, not {chosen.steps}")
     out = _output(chosen.out) if chosen.out else None
     import_tensorflow()
     from fathom.characterize.profile import files, view
     from fathom.characterize.profile.attribution import scoped_gradients
 
     model_class = workloads.load(chosen.workload, forward_only=chosen.infer)
-    options = init_options(chosen, "seed", "data_dir", "precision", "threads")
+    options = init_options(chosen, model_class.Hyperparameters)
     compiled = model_class.default_xla == "step"
     model = _single_steps(model_class)(
         chosen.device, options | {"xla": False} if compiled else options

@@ -1,0 +1,199 @@
+"""The parser of every command line, and the options that several commands share."""
+
+import argparse
+import importlib.metadata
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from fathom import workloads
+from fathom.errors import FathomError
+from fathom.options import (
+    MODES,
+    PRECISIONS,
+    Allowed,
+    Execution,
+    Hyperparameters,
+    Setup,
+    convert,
+    field_names,
+    parse_device,
+    sort,
+    unknown_option,
+)
+
+USER_ERROR = 2  # exit code
+
+Converted = TypeVar("Converted")
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line and whose options are never abbreviated."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, **options)
+
+    def error(self, message: str) -> NoReturn:
+        """Prints the message in one line and exits with code 2."""
+        message = message.removeprefix("argument ").replace(": must ", " must ", 1)
+        self.exit(USER_ERROR, f"{self.prog}: error: {message}; --help lists the options\n")
+
+
+def checked(convert: Callable[[str], Converted]) -> Callable[[str], Converted]:
+    """Returns ``convert`` as a type of argparse, which shows the messages of its errors."""
+
+    def checked_type(text: str) -> Converted:
+        try:
+            return convert(text)
+        except (FathomError, ValueError) as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return checked_type
+
+
+def number(kind: type, **limits: float) -> Callable[[str], Any]:
+    """Returns the argparse type of a number within limits, which are those of ``Allowed``."""
+    allowed = Allowed(**({"minimum": None} if "above" in limits else {}), **limits)
+
+    def convert_number(text: str) -> Any:
+        value = convert(text, kind)
+        allowed.check(value)
+        return value
+
+    return checked(convert_number)
+
+
+def numbers(text: str) -> list[int]:
+    """Returns the different whole numbers of a list with commas between them, in order."""
+    texts = text.split(",")
+    if not all(each.isdecimal() and int(each) >= 1 for each in texts):
+        raise ValueError(f"must be whole numbers from 1, such as 1,2,4; not {text}")
+    return sorted(set(map(int, texts)))
+
+
+def names(kind: str, known: Iterable[str]) -> Callable[[str], list[str]]:
+    """Returns the argparse type of a list of known names with commas between them."""
+
+    def convert_names(text: str) -> list[str]:
+        for name in text.split(","):
+            if name not in known:
+                raise unknown_option(kind, name, known)
+        return list(dict.fromkeys(text.split(",")))
+
+    return checked(convert_names)
+
+
+def _device(text: str) -> str:
+    parse_device(text)
+    return text
+
+
+def _version() -> str:
+    try:
+        return f"fathom-workloads {importlib.metadata.version('fathom-workloads')}"
+    except importlib.metadata.PackageNotFoundError:
+        return "fathom-workloads, not installed"
+
+
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "version": {"action": "version", "version": _version(), "help": "print the version"},
+    "workloads": {
+        "type": names("workload", workloads.CLASSES),
+        "metavar": "A,B",
+        "help": "which; default: all",
+    },
+    "modes": {
+        "type": names("mode", MODES),
+        "metavar": "A,B",
+        "help": "train, infer or both; default: both",
+    },
+    "steps": {"type": number(int, minimum=1), "metavar": "N"},
+    "batch-size": {
+        "type": number(int, minimum=1),
+        "metavar": "B",
+        "help": "examples a step; default: the paper's",
+    },
+    "device": {
+        "type": checked(_device),
+        "metavar": "D",
+        "help": "cpu, gpu or gpu:N; default: the GPU if there is one",
+    },
+    "threads": {
+        "type": number(int, minimum=1),
+        "metavar": "N",
+        "help": "threads inside an operation; default: all cores",
+    },
+    "precision": {
+        "choices": list(PRECISIONS),
+        "default": Execution.precision,
+        "help": "of the computation; default: %(default)s",
+    },
+    "xla": {
+        "action": argparse.BooleanOptionalAction,
+        "help": "compile the whole step with XLA, or nothing; default: what measured best",
+    },
+    "data-dir": {"metavar": "DIR", "help": "the data set; default: $FATHOM_DATA_DIR, or synthetic"},
+    "seed": {
+        "type": number(int),
+        "default": Execution.seed,
+        "metavar": "S",
+        "help": "random seed; default: %(default)s",
+    },
+    "set": {
+        "action": "append",
+        "default": [],
+        "metavar": "NAME=VALUE",
+        "help": "set a hyperparameter; python -m fathom.WORKLOAD --set help lists them",
+    },
+    "checkpoint-dir": {"metavar": "DIR", "help": "where checkpoints are kept"},
+    "checkpoint-every": {
+        "type": number(int, minimum=1),
+        "default": Setup.checkpoint_every,
+        "metavar": "N",
+        "help": "steps between checkpoints; default: %(default)s",
+    },
+    "json": {"type": Path, "metavar": "FILE", "help": "write the result as JSON"},
+    "out": {"type": Path, "metavar": "DIR"},
+}
+"""What argparse should know of each option, by name; a command can replace parts of it."""
+
+
+def add_options(parser: argparse.ArgumentParser, *options: str, **changes: Any) -> None:
+    """Adds shared options to a command.
+
+    Args:
+        parser: of the command.
+        options: their names, as on the command line without the dashes.
+        changes: what is otherwise in this command, such as ``default`` or ``help``.
+    """
+    for name in options:
+        parser.add_argument(f"--{name}", **{**_OPTIONS[name], **changes})
+
+
+def add_mode(parser: argparse.ArgumentParser) -> None:
+    """Adds the choice between training and inference."""
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--train", action="store_true", help="train the network, the default")
+    mode.add_argument("--infer", action="store_true", help="run the network forward only")
+
+
+def init_options(
+    chosen: argparse.Namespace, hyperparameters: type[Hyperparameters]
+) -> dict[str, Any]:
+    """Returns a model's options: each ``--set``, the batch size, and those of ``Execution``.
+
+    Raises:
+        FathomError: a ``--set`` that is not an assignment, or not of a hyperparameter.
+    """
+    execution = field_names(Execution)
+    values: dict[str, Any] = {}
+    for assignment in chosen.set:
+        name, equals, value = assignment.partition("=")
+        if not equals:
+            raise FathomError(f"--set takes NAME=VALUE, not {assignment!r}; --set help lists them")
+        if name in execution:
+            raise FathomError(f"{name} is not a hyperparameter: use --{name.replace('_', '-')}")
+        values[name] = value
+    sort(values, hyperparameters)  # refuses an unknown name
+    given = {name: getattr(chosen, name, None) for name in ("batch_size", *execution)}
+    return values | {name: value for name, value in given.items() if value is not None}

@@ -1,0 +1,38 @@
+import dataclasses
+import io
+
+import pytest
+from rich.console import Console
+
+from fathom import workloads
+from fathom.cli import hyperparameters
+from fathom.cli.run import run_workload
+
+
+@pytest.mark.parametrize("width", [80, 160])
+@pytest.mark.parametrize("workload", workloads.CLASSES)
+def test_every_hyperparameter_is_documented_in_a_table_that_loses_nothing(workload, width):
+    kind = workloads.load(workload).Hyperparameters
+    console = Console(file=io.StringIO(), width=width)
+    console.print(hyperparameters.table(kind))
+    printed = "".join(console.file.getvalue().split())
+    assert "…" not in printed
+    for field in dataclasses.fields(kind):
+        assert field.metadata["about"]
+        assert field.name in printed or width == 80  # where it is folded into two lines
+
+
+def test_help_after_set_needs_no_data_and_prints_defaults_limits_units_and_sources(
+    capsys, monkeypatch
+):
+    monkeypatch.setenv("FATHOM_DATA_DIR", "/no/such/folder")
+    with pytest.raises(SystemExit) as stop:
+        run_workload("autoenc", ["--set", "help"])
+    assert stop.value.code == 0
+    rows = {
+        line.split()[0]: " ".join(line.split()) for line in capsys.readouterr().out.splitlines()
+    }
+    assert rows["latents"] == "latents 20 whole number >= 1 dimensions of z one of figure 2's"
+    assert rows["batch_size"].endswith("images M, a step section 5")
+    assert rows["optimizer"].startswith("optimizer adam adam, adagrad ")
+    assert rows["binarize"].startswith("binarize true true or false ")

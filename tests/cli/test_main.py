@@ -1,0 +1,57 @@
+"""``python -m fathom``: the commands about all workloads."""
+
+import importlib.metadata
+
+import pytest
+from commands import SMALL, run
+
+from fathom import workloads
+from fathom.__main__ import main
+from fathom.cli.run import run_workload
+
+
+def test_list_shows_all_eight_with_their_counts(capsys):
+    assert run(main, ["list"]) == 0
+    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert set(workloads.CLASSES) < set(rows)
+    assert "815,824" in rows["autoenc"]
+    assert "724,406,816" in rows["alexnet"]
+
+
+def test_run_is_another_word_for_the_module(capsys):
+    assert run(main, ["run", "autoenc", *SMALL, "--steps=1"]) == 0
+    assert "step 1/1" in capsys.readouterr().out
+
+
+def test_without_a_command_the_help_is_printed(capsys):
+    assert run(main, []) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith("usage: fathom ")
+    assert "characterize" in printed
+
+
+def test_the_version_is_the_packages(capsys):
+    try:
+        version = importlib.metadata.version("fathom-workloads")
+    except importlib.metadata.PackageNotFoundError:
+        version = "not installed"
+    for command in (lambda: main(["--version"]), lambda: run_workload("alexnet", ["--version"])):
+        assert run(command) == 0
+        printed = capsys.readouterr().out
+        assert printed.startswith("fathom-workloads")
+        assert version in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "alexnot"], "invalid choice"),
+        (["lst"], "invalid choice"),
+        (["run"], "required"),
+    ],
+)
+def test_a_mistake_is_answered_by_one_line(arguments, message, capsys):
+    assert run(main, arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1

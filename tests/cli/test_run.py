@@ -1,0 +1,243 @@
+"""``python -m fathom.<workload>`` as a user meets it: what it prints and leaves, how it exits."""
+
+import contextlib
+import io
+import json
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+from commands import SMALL, fail, run
+
+from fathom import Autoenc
+from fathom.cli import run as run_module
+from fathom.cli.run import run_workload
+from fathom.system import device
+
+SINGLY = "--set=steps_per_call=1"
+
+
+def after_step_3(monkeypatch, action):
+    """Does something each time that the training's fourth step has ended."""
+    monkeypatch.setattr(Autoenc, "end_step", lambda self, number: number == 3 and action())
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A training with its evaluation: folder of result and checkpoints, and what was printed."""
+    folder = tmp_path_factory.mktemp("finished")
+    arguments = [*SMALL, "--steps=60", "--evaluate", f"--json={folder / 'result.json'}"]
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        code = run(run_workload, "autoenc", [*arguments, f"--checkpoint-dir={folder}"])
+    assert code == 0
+    return folder, printed.getvalue()
+
+
+def test_a_run_says_what_it_does_and_where_its_results_are(finished):
+    folder, printed = finished
+    result = folder / "result.json"
+    assert "synthetic: use --data-dir" in printed
+    assert "step 60/60" in printed
+    assert "negative_elbo: " in printed
+    assert f"result: {result}" in printed
+    assert f"written: {folder / 'autoenc-samples.png'}" in printed
+    assert json.loads(result.read_text())["ended"] == "complete"
+
+
+def test_a_printed_number_is_one_of_the_result(finished):
+    folder, printed = finished
+    document = json.loads((folder / "result.json").read_text())
+    assert f"median {1e3 * document['steps']['median']:,.2f} ms" in printed
+    assert f"{document['steps']['loss'][-1]:.5g} at last" in printed
+    assert f"{document['cost']['parameters']:,} parameters" in printed
+
+
+def test_an_untrained_network_is_said_to_be_one_where_it_is_evaluated(finished, capsys, tmp_path):
+    folder, printed = finished
+    assert "the network is untrained" not in printed
+    arguments = [*SMALL, "--infer", "--evaluate", "--steps=1", f"--json={tmp_path}/x"]
+    assert run(run_workload, "autoenc", [*arguments, f"--checkpoint-dir={folder}"]) == 0
+    assert "the network is untrained" not in capsys.readouterr().out
+    assert run(run_workload, "autoenc", arguments) == 0
+    assert "the network is untrained" in capsys.readouterr().out
+
+
+def test_a_finished_training_has_nothing_left_to_resume(finished, capsys):
+    folder, _ = finished
+    arguments = [*SMALL, "--steps=60", f"--checkpoint-dir={folder}", "--resume"]
+    assert run(run_workload, "autoenc", arguments) == 0
+    printed = capsys.readouterr().out
+    assert "after step 60" in printed
+    assert "no steps were left to run" in printed
+
+
+def test_a_run_of_long_steps_says_before_the_first_how_long_they_are(capsys, tmp_path, monkeypatch):
+    result = tmp_path / "result.json"
+    arguments = [*SMALL, "--steps=1", f"--json={result}"]
+    assert run(run_workload, "autoenc", arguments) == 0
+    assert "running 1 steps\n" in capsys.readouterr().out
+    flops = 10 * json.loads(result.read_text())["cost"]["training_flops_per_example"]
+    monkeypatch.setattr(run_module, "_FLOPS_TO_TIME", flops)
+    monkeypatch.setattr(device, "gemm_rate", lambda *_: flops / 60)
+    assert run(run_workload, "autoenc", arguments) == 0
+    assert "running 1 steps, each about 60 s or more; --batch-size" in capsys.readouterr().out
+
+
+def test_steps_of_a_single_call_are_said_to_be_one_measurement(capsys):
+    assert run(run_workload, "autoenc", [*SMALL, "--steps=20"]) == 0
+    printed = capsys.readouterr().out
+    assert " ms, one measurement (4 warm-up steps left out)" in printed
+    assert "spread" not in printed
+
+
+def test_an_evaluation_that_fails_does_not_lose_the_run(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(Autoenc, "evaluate", fail)
+    result = tmp_path / "result.json"
+    arguments = [*SMALL, "--steps=3", "--evaluate", f"--json={result}"]
+    assert run(run_workload, "autoenc", arguments) == 2
+    document = json.loads(result.read_text())
+    assert len(document["steps"]["loss"]) == 3
+    assert document["ended"] == "it cannot be done"
+
+
+def test_a_picture_that_fails_does_not_lose_the_metrics(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(Autoenc, "save_pictures", fail)
+    result = tmp_path / "result.json"
+    arguments = [*SMALL, "--steps=3", "--evaluate", f"--json={result}"]
+    assert run(run_workload, "autoenc", arguments) == 2
+    document = json.loads(result.read_text())
+    assert "negative_elbo" in document["metrics"]
+    assert document["ended"] == "it cannot be done"
+
+
+def test_that_there_is_no_test_data_is_found_out_before_the_training(capsys, monkeypatch):
+    monkeypatch.setattr(Autoenc, "evaluation_batches", lambda self: iter(()))
+    assert run(run_workload, "autoenc", [*SMALL, "--steps=3", "--evaluate"]) == 2
+    printed = capsys.readouterr()
+    assert "no test data to evaluate on" in printed.err
+    assert "running" not in printed.out
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("every", "advice"),
+    [(2, "--resume goes on from step 2"), (9, "no checkpoint was written yet")],
+)
+def test_a_signal_ends_a_run_in_one_line_and_the_steps_until_then_are_recorded(
+    number, code, every, advice, capsys, tmp_path, monkeypatch
+):
+    after_step_3(monkeypatch, lambda: signal.raise_signal(number))
+    result = tmp_path / "result.json"
+    arguments = [*SMALL, SINGLY, "--steps=9", f"--json={result}", f"--checkpoint-every={every}"]
+    arguments.append(f"--checkpoint-dir={tmp_path / 'checkpoints'}")
+    assert run(run_workload, "autoenc", arguments) == code
+    assert capsys.readouterr().err == f"fathom.autoenc: interrupted; {advice}\n"
+    document = json.loads(result.read_text())
+    assert len(document["steps"]["loss"]) == 4
+    assert document["sections"]["run"] > 0
+    assert document["ended"] == "interrupted"
+
+
+def test_a_signal_that_tensorflow_makes_another_error_of_is_still_an_interruption(
+    capsys, monkeypatch
+):
+    def stop():
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except KeyboardInterrupt as stopped:
+            raise TypeError from stopped
+
+    after_step_3(monkeypatch, stop)
+    assert run(run_workload, "autoenc", [*SMALL, SINGLY, "--steps=9"]) == 143
+    assert capsys.readouterr().err == "fathom.autoenc: interrupted\n"
+
+
+def test_a_run_that_ends_in_an_error_is_recorded_as_far_as_it_came(capsys, tmp_path, monkeypatch):
+    after_step_3(monkeypatch, fail)
+    result = tmp_path / "result.json"
+    arguments = [*SMALL, SINGLY, "--steps=9", f"--json={result}"]
+    assert run(run_workload, "autoenc", arguments) == 2
+    document = json.loads(result.read_text())
+    assert len(document["steps"]["seconds"]) == 4
+    assert document["ended"] == "it cannot be done"
+
+
+def test_of_a_run_that_ends_before_its_first_step_nothing_is_written(capsys, tmp_path):
+    arguments = [*SMALL, "--batch-size=5000", f"--json={tmp_path / 'result.json'}"]
+    assert run(run_workload, "autoenc", arguments) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_memory_that_is_not_there_is_answered_by_one_line(capsys, monkeypatch):
+    def exhaust(*_):
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor\n[[Op]]")
+
+    monkeypatch.setattr(Autoenc, "build_inputs", exhaust)
+    assert run(run_workload, "autoenc", SMALL) == 2
+    assert capsys.readouterr().err == (
+        "fathom.autoenc: error: not enough memory (OOM when allocating tensor): use a smaller "
+        "--batch-size, or smaller hyperparameters\n"
+    )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
+def test_a_full_disk_under_standard_output_does_not_end_a_training(capsys, tmp_path, monkeypatch):
+    result = tmp_path / "result.json"
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert run(run_workload, "autoenc", [*SMALL, "--steps=3", f"--json={result}"]) == 1
+    assert capsys.readouterr().err == (
+        "fathom.autoenc: error: cannot print: No space left on device\n"
+    )
+    assert json.loads(result.read_text())["ended"] == "complete"
+
+
+def test_quiet_prints_nothing(capfd):
+    assert run(run_workload, "autoenc", [*SMALL, "--steps=2", "--quiet"]) == 0
+    assert capfd.readouterr() == ("", "")
+
+
+def test_epochs_count_passes_over_the_data(capsys, tmp_path):
+    result = tmp_path / "result.json"
+    run(run_workload, "autoenc", [*SMALL, "--batch-size=500", "--epochs=2", f"--json={result}"])
+    assert len(json.loads(result.read_text())["steps"]["loss"]) == 2 * (2000 // 500)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--steps=1", "--epochs=1"], "exclude each other"),
+        (["--infer", "--epochs=1"], "--steps with --infer"),
+        (["--warmup=-1"], "--warmup must not be negative"),
+        (["--steps=2", "--warmup=3"], "warm-up not more than the steps"),
+        (["--set", "rate"], "NAME=VALUE"),
+        (["--json=no/such/folder/result.json"], "a folder that exists"),
+        (["--train", "--infer"], "not allowed with"),
+        (["--precision=float8"], "invalid choice"),
+        (["--device=foo"], "unknown device 'foo'"),
+        (["--threads=0"], "--threads must be at least 1, not 0"),
+        (["--seed=-1"], "--seed must not be negative, not -1"),
+        (["--steps=many"], "--steps must be a whole number, not 'many'"),
+        (["--step=3"], "unrecognized arguments"),
+        (["--checkpoint-every=0", "--checkpoint-dir=x"], "--checkpoint-every must be at least 1"),
+        (["--set=seed=5"], "seed is not a hyperparameter: use --seed"),
+        (["--set=data_dir=x"], "data_dir is not a hyperparameter: use --data-dir"),
+        (["--set=sed=5"], "steps_per_call\n"),  # the last of the hyperparameters
+        (["--batch-size=99999999999999999999"], "--batch-size must be at most 2147483647"),
+        (["--set=latents=99999999999999999999"], "latents must be at most 2147483647"),
+        ([f"--json={300 * 'a'}"], "File name too long"),
+        (["--json=."], "is a folder"),
+    ],
+)
+def test_a_mistake_is_answered_by_one_line_and_exit_code_2(
+    arguments, message, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert run(run_workload, "autoenc", [*SMALL, *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []

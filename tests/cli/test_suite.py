@@ -1,0 +1,103 @@
+"""``./runtest.sh``: all workloads, each in a process of its own."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commands import run
+
+from fathom.cli import suite
+from fathom.cli.run import run_workload
+from fathom.system import processes
+
+
+def run_here(arguments, log, watch):
+    """Does in this process, which has TensorFlow already, what ``run_python`` does in another."""
+    assert arguments[0] == "-m"
+    workload = arguments[1].removeprefix("fathom.")
+    with log.open("w") as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
+        code = run(run_workload, workload, arguments[2:])
+    return processes.failure(code, log)
+
+
+def test_the_batch_runs_every_workload_and_the_rest_when_one_fails(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(suite, "run_python", run_here)
+    broken = tmp_path / "data" / "babi"
+    broken.mkdir(parents=True)
+    monkeypatch.setenv("FATHOM_DATA_DIR", str(tmp_path / "data"))
+    out = tmp_path / "out"
+    arguments = ["--workloads=memnet,autoenc", "--steps=1", "--batch-size=2", "--device=cpu"]
+    assert run(suite.main, [*arguments, f"--out={out}"]) == 1
+    printed = capsys.readouterr().out
+    assert "memnet --train failed: exit code 2: fathom.memnet: error: " in printed
+    rows = [line.split()[:2] for line in printed.splitlines()]
+    assert ["autoenc", "train"] in rows
+    assert ["autoenc", "infer"] in rows
+    assert sorted(path.name for path in out.iterdir()) == [
+        "autoenc-infer.json",
+        "autoenc-infer.log",
+        "autoenc-train.json",
+        "autoenc-train.log",
+        "memnet-infer.log",
+        "memnet-train.log",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("--workloads=alexnot", "did you mean alexnet?"),
+        ("--batch-size=0", "--batch-size must be at least 1, not 0"),
+        ("--device=foo", "unknown device 'foo'"),
+    ],
+)
+def test_the_batch_refuses_a_mistake_before_any_run(
+    argument, message, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert run(suite.main, [argument]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("failure", ["exit code 2: no data", None])
+def test_the_batch_keeps_an_older_result_until_the_new_run_has_succeeded(
+    failure, tmp_path, monkeypatch
+):
+    def execute(command, *_):
+        Path(command[-1].removeprefix("--json=")).write_text('{"ended": "now"}')
+        return failure
+
+    monkeypatch.setattr(suite, "_execute", execute)
+    document = tmp_path / "autoenc-train.json"
+    document.write_text('{"ended": "before"}')
+    shown = suite._run_one("autoenc", "train", None, tmp_path, None)
+    assert shown == failure or shown == {"ended": "now"}
+    assert json.loads(document.read_text())["ended"] == ("before" if failure else "now")
+    assert list(tmp_path.iterdir()) == [document]
+
+
+def test_runtest_runs_in_the_active_environment_and_shows_no_spread_of_one_measurement(tmp_path):
+    script = Path(__file__).parents[2] / "runtest.sh"
+    environment = {
+        **os.environ,
+        "VIRTUAL_ENV": sys.prefix,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    done = subprocess.run(
+        [script, "--workloads=autoenc", "--steps=1", "--batch-size=2", f"--out={tmp_path}"],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "autoenc-infer.json").read_text())["mode"] == "infer"
+    rows = [line for line in done.stdout.splitlines() if line.startswith("autoenc")]
+    assert len(rows) == 2
+    assert not any("%" in row for row in rows)

@@ -1,0 +1,83 @@
+import signal
+import sys
+import threading
+
+import psutil
+import pytest
+
+from fathom.system import processes
+
+SLEEP = ["-c", "import time; print('asleep', flush=True); time.sleep(600)"]
+
+
+@pytest.mark.parametrize(
+    ("code", "failure"),
+    [
+        ("print('fine')", None),
+        ("import sys; print('one'); sys.exit('no such data')", "exit code 1: no such data"),
+        ("import sys; print('said'); sys.exit(3)", "exit code 3: said"),
+        ("raise SystemExit(3)", "exit code 3: it printed nothing"),
+        ("import os; os.kill(os.getpid(), 9)", "killed by signal 9 (Killed)"),
+    ],
+)
+def test_a_failure_is_one_line_with_exit_code_and_what_was_printed_last(code, failure, tmp_path):
+    assert processes.run_python(["-c", code], tmp_path / "log") == failure
+
+
+def test_all_that_is_printed_is_in_the_log_and_nothing_is_read(tmp_path):
+    code = "import sys; print('out'); print('err', file=sys.stderr); print(sys.stdin.read() == '')"
+    assert processes.run_python(["-c", code], tmp_path / "log") is None
+    assert (tmp_path / "log").read_text() == "out\nerr\nTrue\n"
+
+
+def test_who_watches_sees_the_last_line_and_an_interruption_kills_the_process(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(processes, "_POLL_INTERVAL_S", 0.02)
+    children = []
+
+    def watch(line):
+        if line == "asleep":
+            children.extend(psutil.Process().children())
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        processes.run_python(SLEEP, tmp_path / "log", watch)
+    assert children
+    assert not any(child.is_running() for child in children)
+
+
+def test_children_are_killed_for_the_thread_that_waits_for_them(tmp_path):
+    ended = []
+    log = tmp_path / "log"
+    thread = threading.Thread(target=lambda: ended.append(processes.run_python(SLEEP, log)))
+    thread.start()
+    while not (log.exists() and log.read_text()):
+        assert thread.is_alive()
+    processes.kill_children()
+    thread.join(60)
+    assert ended == [f"killed by signal 9 ({signal.strsignal(9)})"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
+def test_a_process_ends_with_its_parent_however_that_ends(tmp_path):
+    log = tmp_path / "log"
+    code = (
+        "import os, pathlib, threading; from fathom.system.processes import run_python;"
+        f"log = pathlib.Path({str(log)!r});"
+        "stop = lambda line: line == 'asleep' and os.kill(os.getpid(), 9);"
+        f"run_python({SLEEP!r}, log, stop)"
+    )
+    before = set(psutil.pids())
+    outcome = processes.run_python(["-c", code], tmp_path / "parent")
+    assert outcome == "killed by signal 9 (Killed)"
+    left = [pid for pid in set(psutil.pids()) - before if _sleeps(pid)]
+    psutil.wait_procs([psutil.Process(pid) for pid in left], 60)
+    assert not any(_sleeps(pid) for pid in left)
+
+
+def _sleeps(pid):
+    try:
+        return "time.sleep(600)" in " ".join(psutil.Process(pid).cmdline())
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return False
