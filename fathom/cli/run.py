@@ -80,11 +80,10 @@ def workload_parser(name: str, program: str) -> Parser:
     add(
         "--checkpoint-every",
         type=int,
-        default=100,
         metavar="N",
-        help="steps between checkpoints; default: 100",
+        help=f"steps between checkpoints; default: {options.CHECKPOINT_EVERY}",
     )
-    add("--resume", action="store_true", help="continue from the newest checkpoint")
+    add("--resume", action="store_true", help="continue from the newest checkpoint, if any")
     add("--json", type=Path, metavar="FILE", help="write the result as JSON")
     add("--quiet", action="store_true", help="print nothing but errors")
     return parser

@@ -218,6 +218,25 @@ def test_a_finished_training_has_nothing_left_to_resume(capsys, tmp_path):
     assert "no steps were left to run" in printed
 
 
+def test_resuming_starts_from_the_beginning_where_there_is_nothing_to_resume(capsys, tmp_path):
+    arguments = [*SMALL, "--steps=3", f"--checkpoint-dir={tmp_path / 'run'}", "--resume"]
+    assert run(run_workload, "autoenc", arguments) == 0
+    printed = capsys.readouterr().out
+    assert f"nothing to resume in {tmp_path / 'run'}: starting from the beginning\n" in printed
+    assert "step 3/3" in printed
+
+
+def test_a_damaged_checkpoint_is_said_to_be_passed_over(capsys, tmp_path):
+    arguments = [*SMALL, SINGLY, "--checkpoint-every=2", f"--checkpoint-dir={tmp_path}"]
+    assert run(run_workload, "autoenc", [*arguments, "--steps=4"]) == 0
+    (tmp_path / "ckpt-4.data-00000-of-00001").write_bytes(b"")
+    assert run(run_workload, "autoenc", [*arguments, "--steps=5", "--resume"]) == 0
+    printed = capsys.readouterr().out
+    assert "ckpt-4 is damaged (" in printed
+    assert "): continuing from ckpt-2\n" in printed
+    assert "step 5/5" in printed
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -231,6 +250,11 @@ def test_a_finished_training_has_nothing_left_to_resume(capsys, tmp_path):
         (["--precision=float8"], "invalid choice"),
         (["--step=3"], "unrecognized arguments"),
         (["--checkpoint-every=0", "--checkpoint-dir=x"], "checkpoint_every must be at least 1"),
+        (["--checkpoint-every=5"], "--checkpoint-every needs --checkpoint-dir"),
+        (["--checkpoint-dir="], "--checkpoint-dir is empty"),
+        (["--checkpoint-dir=~nouser/x"], "the home folder is not known"),
+        (["--checkpoint-dir=/proc/x"], "cannot write checkpoints in /proc/x"),
+        (["--infer", "--checkpoint-dir=x"], "x holds no checkpoint"),
         (["--set=seed=5"], "seed is no hyperparameter: use --seed"),
         (["--set=data_dir=x"], "data_dir is no hyperparameter: use --data-dir"),
         (["--set=sed=5"], "steps_per_call\n"),  # the last of the known, without the options
