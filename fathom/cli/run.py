@@ -147,7 +147,7 @@ def _run_steps(model: "NeuralNetworkModel", chosen: argparse.Namespace, screen: 
 
 def _where_to_resume(model: "NeuralNetworkModel") -> str:
     if model.saved_at:
-        return f"--resume goes on from step {model.saved_at}"
+        return f"--resume continues from step {model.saved_at:,}"
     return "no checkpoint was written yet"
 
 

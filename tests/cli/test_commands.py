@@ -125,23 +125,53 @@ def test_an_untrained_network_is_said_to_be_one_where_it_is_evaluated(capsys, tm
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-@pytest.mark.parametrize(
-    ("every", "advice"),
-    [(2, "--resume goes on from step 2"), (9, "no checkpoint was written yet")],
-)
-def test_a_signal_ends_a_run_in_one_line_and_the_steps_until_then_are_recorded(
-    number, code, every, advice, capsys, tmp_path, monkeypatch
+def test_a_signal_ends_a_run_in_one_line_and_what_was_done_is_saved(
+    number, code, capsys, tmp_path, monkeypatch
 ):
     after_step_3(monkeypatch, lambda: signal.raise_signal(number))
     result = tmp_path / "result.json"
-    arguments = [*SMALL, SINGLY, "--steps=9", f"--json={result}", f"--checkpoint-every={every}"]
+    arguments = [*SMALL, SINGLY, "--steps=9", f"--json={result}"]
     arguments.append(f"--checkpoint-dir={tmp_path / 'checkpoints'}")
     assert run(run_workload, "autoenc", arguments) == code
-    assert capsys.readouterr().err == f"fathom.autoenc: interrupted; {advice}\n"
+    assert capsys.readouterr().err == (
+        "fathom.autoenc: interrupted; --resume continues from step 4\n"
+    )
     document = json.loads(result.read_text())
     assert len(document["steps"]["loss"]) == 4
     assert document["sections"]["run"] > 0
     assert document["ended"] == "interrupted"
+    assert run(run_workload, "autoenc", [*arguments, "--resume"]) == 0
+    resumed = json.loads(result.read_text())["steps"]
+    assert run(run_workload, "autoenc", arguments[:-1]) == code  # nothing to save, nothing held
+    monkeypatch.undo()
+    assert run(run_workload, "autoenc", arguments[:-1]) == 0
+    whole = json.loads(result.read_text())["steps"]
+    assert document["steps"]["loss"] + resumed["loss"] == whole["loss"]
+
+
+def test_a_second_signal_ends_a_run_at_once(capsys, tmp_path, monkeypatch):
+    def insist():
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+
+    after_step_3(monkeypatch, insist)
+    arguments = [*SMALL, SINGLY, "--steps=9", "--checkpoint-every=2"]
+    arguments.append(f"--checkpoint-dir={tmp_path}")
+    assert run(run_workload, "autoenc", arguments) == 130
+    assert capsys.readouterr().err == (
+        "fathom.autoenc: interrupted; --resume continues from step 2\n"
+    )
+
+
+def test_a_signal_before_the_first_step_ends_a_run_at_once(capsys, tmp_path, monkeypatch):
+    def stop(*_):
+        signal.raise_signal(signal.SIGTERM)
+        pytest.fail("the signal was held back")
+
+    monkeypatch.setattr(Autoenc, "training_batches", lambda *_: map(stop, [0]))
+    arguments = [*SMALL, "--steps=9", f"--checkpoint-dir={tmp_path}"]
+    assert run(run_workload, "autoenc", arguments) == 143
+    assert capsys.readouterr().err.endswith("interrupted; no checkpoint was written yet\n")
 
 
 def test_a_signal_that_tensorflow_makes_another_error_of_is_still_an_interruption(
