@@ -8,7 +8,7 @@ from fathom.system.signals import held_back
 STOPS = [signal.SIGINT, signal.SIGTERM]
 
 
-class Stopped(Exception):
+class StopError(Exception):
     pass
 
 
@@ -17,7 +17,7 @@ def _handlers():
     """Handlers that raise, in place of those that end the tests."""
 
     def stop(number, frame):
-        raise Stopped(number)
+        raise StopError(number)
 
     before = {number: signal.signal(number, stop) for number in STOPS}
     yield
@@ -36,18 +36,18 @@ def meet(*numbers, worth_it=True, then=lambda: None):
 @pytest.mark.parametrize("number", STOPS)
 def test_a_signal_is_delivered_at_the_end(number):
     reached = []
-    with pytest.raises(Stopped, match=str(int(number))):
+    with pytest.raises(StopError, match=str(int(number))):
         meet(number, then=lambda: reached.append(True))
     assert reached
 
 
 def test_a_second_signal_is_delivered_at_once():
-    with pytest.raises(Stopped, match=str(int(signal.SIGTERM))):
+    with pytest.raises(StopError, match=str(int(signal.SIGTERM))):
         meet(signal.SIGINT, signal.SIGTERM, then=lambda: pytest.fail("it was held back"))
 
 
 def test_a_signal_is_delivered_at_once_where_there_is_nothing_to_save():
-    with pytest.raises(Stopped):
+    with pytest.raises(StopError):
         meet(signal.SIGINT, worth_it=False, then=lambda: pytest.fail("it was held back"))
 
 
