@@ -29,7 +29,8 @@ from fathom.results import cost, records
 from fathom.results.records import RunResult
 from fathom.results.steps import Steps
 from fathom.system.device import computing_in, keep_freed_memory, select_device, set_threads
-from fathom.training.checkpoint import Checkpoints, described
+from fathom.system.files import user_path
+from fathom.training.checkpoint import Checkpoints
 from fathom.training.compilation import Batch, CompiledStep
 from fathom.training.loss_scale import LossScale
 from fathom.training.optimizers import Optimizer
@@ -293,9 +294,7 @@ class NeuralNetworkModel(Workload):
         self.build()
         checkpoints = None
         if chosen.checkpoint_dir is not None:
-            checkpoints = self._open_checkpoints(
-                Path(chosen.checkpoint_dir).expanduser(), chosen.resume
-            )
+            checkpoints = self._open_checkpoints(user_path(chosen.checkpoint_dir), chosen.resume)
         self.compile()
         loop = Loop(
             trains=not self.forward_only,
@@ -303,7 +302,7 @@ class NeuralNetworkModel(Workload):
             batch_size=self.hyperparameters.batch_size,
             steps_per_call=self.steps_per_call,
             steps_per_epoch=1 if self.forward_only else self.steps_per_epoch,
-            checkpoint_every=chosen.checkpoint_every,
+            checkpoint_every=chosen.checkpoint_every or options.CHECKPOINT_EVERY,
         )
         self._runner = Runner(self._compiled, loop, self, checkpoints, saved_at=self.steps_done)
         self.sections |= {"load": loaded - started, "setup": time.perf_counter() - loaded}
@@ -551,13 +550,16 @@ class NeuralNetworkModel(Workload):
         settings |= {"seed": self.execution.seed, "precision": self.execution.precision}
         settings |= {"data": str(self.source.directory)}
         checkpoints = Checkpoints(directory, self.name, settings, self._saved_variables())
-        if self.forward_only or resume:
-            changes = checkpoints.restore()
+        if not self.forward_only:
+            checkpoints.open_for_writing()
+        if self.forward_only or (resume and checkpoints.latest):
+            restored = checkpoints.restore()
             self.restore_state()
-            self.notes.append(f"restored {checkpoints.latest}, after step {self.steps_done:,}")
-            self.notes += [f"changed since then: {change}" for change in described(changes)]
-            if "learning_rate" in changes and not self.forward_only:
-                self.change_learning_rate(*changes["learning_rate"])
+            self.notes += restored.notes
+            if "learning_rate" in restored.changes and not self.forward_only:
+                self.change_learning_rate(*restored.changes["learning_rate"])
+        elif resume:
+            self.notes.append(f"nothing to resume in {directory}: starting from the beginning")
         else:
             checkpoints.refuse_other_training()
         return None if self.forward_only else checkpoints

@@ -20,6 +20,7 @@ Value = TypeVar("Value", bool, int, float, str)
 MODES = ("train", "infer")
 DEVICE_KINDS = ("cpu", "gpu")
 PRECISIONS = ("float32", "bfloat16", "float16")
+CHECKPOINT_EVERY = 100  # steps; one more checkpoint is written at the end
 _LARGEST = 2**31 - 1  # whole number: sizes are int32 in TensorFlow's shapes
 
 _LIMITS = {  # of a number, by name: what it must satisfy, as a sign and in words
@@ -153,18 +154,23 @@ class Setup:
     """What ``setup`` can be told.
 
     Raises:
-        FathomError: a value is out of range, or ``resume`` without a folder to resume from.
+        FathomError: a value is out of range, or there is no folder for the checkpoints.
     """
 
     checkpoint_dir: str | None = None  # where checkpoints are kept; None: none are written
-    checkpoint_every: int = 100  # steps between checkpoints; one more is written at the end
-    resume: bool = False  # continue from the newest checkpoint
+    checkpoint_every: int | None = None  # steps between checkpoints; None: CHECKPOINT_EVERY
+    resume: bool = False  # continue from the newest checkpoint, if there is one
 
     def __post_init__(self) -> None:
-        if self.checkpoint_every < 1:
+        if self.checkpoint_dir is None:
+            if self.resume:
+                raise FathomError("--resume needs --checkpoint-dir, the folder to resume from")
+            if self.checkpoint_every is not None:
+                raise FathomError("--checkpoint-every needs --checkpoint-dir, a folder to write to")
+        elif not self.checkpoint_dir:
+            raise FathomError("--checkpoint-dir is empty: name a folder, such as . for this one")
+        if self.checkpoint_every is not None and self.checkpoint_every < 1:
             raise FathomError(f"checkpoint_every must be at least 1, not {self.checkpoint_every}")
-        if self.resume and self.checkpoint_dir is None:
-            raise FathomError("--resume needs --checkpoint-dir, the folder to resume from")
 
 
 def parse_device(name: str) -> tuple[str, int]:

@@ -132,9 +132,12 @@ def test_options_are_sorted_by_the_dataclass_that_knows_them():
         sort({"colour": 1}, Chosen, Execution)
 
 
-def test_resuming_needs_a_folder():
+@pytest.mark.parametrize(
+    "chosen", [{"resume": True}, {"checkpoint_every": 5}, {"checkpoint_dir": "", "resume": True}]
+)
+def test_checkpoints_need_a_folder(chosen):
     with pytest.raises(FathomError, match="--checkpoint-dir"):
-        Setup(resume=True)
+        Setup(**chosen)
 
 
 @pytest.mark.parametrize("chosen", [{"n_steps": 2.5}, {"n_steps": "3"}, {"warmup": 0.5}])

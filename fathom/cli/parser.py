@@ -9,12 +9,12 @@ from typing import Any, NoReturn, TypeVar
 from fathom import workloads
 from fathom.errors import FathomError
 from fathom.options import (
+    CHECKPOINT_EVERY,
     MODES,
     PRECISIONS,
     Allowed,
     Execution,
     Hyperparameters,
-    Setup,
     convert,
     field_names,
     parse_device,
@@ -148,9 +148,8 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "checkpoint-dir": {"metavar": "DIR", "help": "where checkpoints are kept"},
     "checkpoint-every": {
         "type": number(int, minimum=1),
-        "default": Setup.checkpoint_every,
         "metavar": "N",
-        "help": "steps between checkpoints; default: %(default)s",
+        "help": f"steps between checkpoints; default: {CHECKPOINT_EVERY}",
     },
     "json": {"type": Path, "metavar": "FILE", "help": "write the result as JSON"},
     "out": {"type": Path, "metavar": "DIR"},

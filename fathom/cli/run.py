@@ -47,7 +47,7 @@ def workload_parser(name: str, program: str) -> Parser:
     text = "evaluate on the test data at the end"
     parser.add_argument("--evaluate", action="store_true", help=text)
     add_options(parser, "checkpoint-dir", "checkpoint-every")
-    text = "continue from the newest checkpoint"
+    text = "continue from the newest checkpoint, if any"
     parser.add_argument("--resume", action="store_true", help=text)
     add_options(parser, "json")
     parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
@@ -111,7 +111,7 @@ def _run_steps(model: "NeuralNetworkModel", chosen: argparse.Namespace, screen: 
 
 def _where_to_resume(model: "NeuralNetworkModel") -> str:
     if model.saved_at:
-        return f"--resume goes on from step {model.saved_at}"
+        return f"--resume continues from step {model.saved_at:,}"
     return "no checkpoint was written yet"
 
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from fathom.errors import FathomError
 from fathom.results.steps import Steps
+from fathom.system.signals import held_back
 from fathom.training.checkpoint import Checkpoints
 from fathom.training.compilation import Batch, CompiledStep, Step
 
@@ -96,6 +97,7 @@ class Runner:
     ) -> None:
         self._step, self._loop, self._hooks = step, loop, hooks
         self._checkpoints, self.saved_at = checkpoints, saved_at
+        self._unsaved = False  # a step was begun that no checkpoint holds
 
     def run(
         self,
@@ -106,6 +108,9 @@ class Runner:
         progress: Progress,
     ) -> None:
         """Runs ``n_steps`` steps, those of the warm-up in calls of their own.
+
+        Where checkpoints are written, the first SIGINT or SIGTERM ends the run after the call of
+        the step that it came in, a checkpoint is written, and then the signal is delivered.
 
         Args:
             batches: from step ``steps.first`` on; blocks of them where a call runs several steps.
@@ -120,17 +125,18 @@ class Runner:
         """
         number, batch = steps.first, None
         end = number + n_steps
-        with progress.running(number, n_steps, self._loop.batch_size):
-            while number < end:
-                warm = number >= steps.first + steps.warmup
-                count = self._steps_in_call(number, end if warm else steps.first + steps.warmup)
-                batch = self._call(number, count, batches, batch, steps, runstep)
-                number += count
-                if self._loop.trains:
-                    self._follow_up(number - count, count)
-                progress.step(number - 1, steps.loss[-1], steps.seconds[-1])
-        if self._checkpoints and self.saved_at != number:
-            self._save(number)
+        with held_back(lambda: self._unsaved) as stops:
+            with progress.running(number, n_steps, self._loop.batch_size):
+                while number < end and not stops:
+                    warm = number >= steps.first + steps.warmup
+                    count = self._steps_in_call(number, end if warm else steps.first + steps.warmup)
+                    batch = self._call(number, count, batches, batch, steps, runstep)
+                    number += count
+                    if self._loop.trains:
+                        self._follow_up(number - count, count)
+                    progress.step(number - 1, steps.loss[-1], steps.seconds[-1])
+            if self._checkpoints and self.saved_at != number:
+                self._save(number)
 
     def _steps_in_call(self, number: int, stop: int) -> int:
         """Returns how many steps the next call runs: none beyond an epoch's end or a checkpoint."""
@@ -162,6 +168,7 @@ class Runner:
             self._step.choose(begin, begin + count)
         first_of_shape = bool(self._step.unseen_shapes) and self._step.note_shape(batch)
         before_step = time.perf_counter()
+        self._unsaved = self._checkpoints is not None
         value = runstep(self._step.call, batch)
         if self._loop.on_gpu:
             tf.test.experimental.sync_devices()
@@ -198,7 +205,7 @@ class Runner:
     def _save(self, steps_done: int) -> None:
         self._hooks.save_state()
         self._checkpoints.save(steps_done)
-        self.saved_at = steps_done
+        self.saved_at, self._unsaved = steps_done, False
 
     def _stop_diverged(self, number: int, loss: float) -> None:
         good = self._checkpoints.latest if self._checkpoints else None

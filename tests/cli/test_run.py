@@ -122,23 +122,53 @@ def test_that_there_is_no_test_data_is_found_out_before_the_training(capsys, mon
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-@pytest.mark.parametrize(
-    ("every", "advice"),
-    [(2, "--resume goes on from step 2"), (9, "no checkpoint was written yet")],
-)
-def test_a_signal_ends_a_run_in_one_line_and_the_steps_until_then_are_recorded(
-    number, code, every, advice, capsys, tmp_path, monkeypatch
+def test_a_signal_ends_a_run_in_one_line_and_what_was_done_is_saved(
+    number, code, capsys, tmp_path, monkeypatch
 ):
     after_step_3(monkeypatch, lambda: signal.raise_signal(number))
     result = tmp_path / "result.json"
-    arguments = [*SMALL, SINGLY, "--steps=9", f"--json={result}", f"--checkpoint-every={every}"]
+    arguments = [*SMALL, SINGLY, "--steps=9", f"--json={result}"]
     arguments.append(f"--checkpoint-dir={tmp_path / 'checkpoints'}")
     assert run(run_workload, "autoenc", arguments) == code
-    assert capsys.readouterr().err == f"fathom.autoenc: interrupted; {advice}\n"
+    assert capsys.readouterr().err == (
+        "fathom.autoenc: interrupted; --resume continues from step 4\n"
+    )
     document = json.loads(result.read_text())
     assert len(document["steps"]["loss"]) == 4
     assert document["sections"]["run"] > 0
     assert document["ended"] == "interrupted"
+    assert run(run_workload, "autoenc", [*arguments, "--resume"]) == 0
+    resumed = json.loads(result.read_text())["steps"]
+    assert run(run_workload, "autoenc", arguments[:-1]) == code  # nothing to save, nothing held
+    monkeypatch.undo()
+    assert run(run_workload, "autoenc", arguments[:-1]) == 0
+    whole = json.loads(result.read_text())["steps"]
+    assert document["steps"]["loss"] + resumed["loss"] == whole["loss"]
+
+
+def test_a_second_signal_ends_a_run_at_once(capsys, tmp_path, monkeypatch):
+    def insist():
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+
+    after_step_3(monkeypatch, insist)
+    arguments = [*SMALL, SINGLY, "--steps=9", "--checkpoint-every=2"]
+    arguments.append(f"--checkpoint-dir={tmp_path}")
+    assert run(run_workload, "autoenc", arguments) == 130
+    assert capsys.readouterr().err == (
+        "fathom.autoenc: interrupted; --resume continues from step 2\n"
+    )
+
+
+def test_a_signal_before_the_first_step_ends_a_run_at_once(capsys, tmp_path, monkeypatch):
+    def stop(*_):
+        signal.raise_signal(signal.SIGTERM)
+        pytest.fail("the signal was held back")
+
+    monkeypatch.setattr(Autoenc, "training_batches", lambda *_: map(stop, [0]))
+    arguments = [*SMALL, "--steps=9", f"--checkpoint-dir={tmp_path}"]
+    assert run(run_workload, "autoenc", arguments) == 143
+    assert capsys.readouterr().err.endswith("interrupted; no checkpoint was written yet\n")
 
 
 def test_a_signal_that_tensorflow_makes_another_error_of_is_still_an_interruption(
@@ -206,6 +236,25 @@ def test_epochs_count_passes_over_the_data(capsys, tmp_path):
     assert len(json.loads(result.read_text())["steps"]["loss"]) == 2 * (2000 // 500)
 
 
+def test_resuming_starts_from_the_beginning_where_there_is_nothing_to_resume(capsys, tmp_path):
+    arguments = [*SMALL, "--steps=3", f"--checkpoint-dir={tmp_path / 'run'}", "--resume"]
+    assert run(run_workload, "autoenc", arguments) == 0
+    printed = capsys.readouterr().out
+    assert f"nothing to resume in {tmp_path / 'run'}: starting from the beginning\n" in printed
+    assert "step 3/3" in printed
+
+
+def test_a_damaged_checkpoint_is_said_to_be_passed_over(capsys, tmp_path):
+    arguments = [*SMALL, SINGLY, "--checkpoint-every=2", f"--checkpoint-dir={tmp_path}"]
+    assert run(run_workload, "autoenc", [*arguments, "--steps=4"]) == 0
+    (tmp_path / "ckpt-4.data-00000-of-00001").write_bytes(b"")
+    assert run(run_workload, "autoenc", [*arguments, "--steps=5", "--resume"]) == 0
+    printed = capsys.readouterr().out
+    assert "ckpt-4 is damaged (" in printed
+    assert "): continuing from ckpt-2\n" in printed
+    assert "step 5/5" in printed
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -227,6 +276,11 @@ def test_epochs_count_passes_over_the_data(capsys, tmp_path):
         (["--set=data_dir=x"], "data_dir is not a hyperparameter: use --data-dir"),
         (["--set=sed=5"], "steps_per_call\n"),  # the last of the hyperparameters
         (["--batch-size=99999999999999999999"], "--batch-size must be at most 2147483647"),
+        (["--checkpoint-every=5"], "--checkpoint-every needs --checkpoint-dir"),
+        (["--checkpoint-dir="], "--checkpoint-dir is empty"),
+        (["--checkpoint-dir=~nouser/x"], "the home folder is not known"),
+        (["--checkpoint-dir=/proc/x"], "cannot write checkpoints in /proc/x"),
+        (["--infer", "--checkpoint-dir=x"], "x holds no checkpoint"),
         (["--set=latents=99999999999999999999"], "latents must be at most 2147483647"),
         ([f"--json={300 * 'a'}"], "File name too long"),
         (["--json=."], "is a folder"),

@@ -1,0 +1,52 @@
+"""Folders that one process at a time writes to."""
+
+import fcntl
+import os
+import weakref
+from pathlib import Path
+
+from fathom.errors import FathomError
+
+
+class FolderLock:
+    """Keeps other processes from writing to a folder while this object exists.
+
+    The kernel releases the lock when the process ends, however it ends. A file system that has no
+    locks is written without.
+
+    Args:
+        folder: an existing folder; a file ``.lock`` is made in it.
+
+    Raises:
+        FathomError: another process holds the lock.
+        OSError: the file cannot be made.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+        weakref.finalize(self, os.close, descriptor)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise FathomError(
+                f"another process is writing to {folder}: wait for it, or use another folder"
+            ) from error
+        except OSError:  # a file system without locks
+            pass
+
+
+_held: "weakref.WeakValueDictionary[Path, FolderLock]" = weakref.WeakValueDictionary()
+
+
+def lock_folder(folder: Path) -> FolderLock:
+    """Returns this process's lock of a folder, for as long as it is kept.
+
+    Raises:
+        FathomError: another process holds the lock.
+        OSError: the lock's file cannot be made.
+    """
+    path = folder.resolve()
+    lock = _held.get(path)
+    if lock is None:
+        lock = _held[path] = FolderLock(path)
+    return lock

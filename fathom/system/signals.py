@@ -1,0 +1,47 @@
+"""Signals that stop a run, held back until its state can be saved."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+
+@contextlib.contextmanager
+def held_back(worth_it: Callable[[], bool]) -> Iterator[list[int]]:
+    """Holds back the first SIGINT or SIGTERM, and delivers it at the end of the block.
+
+    A second one is delivered at once, and so is the first while it is not worth holding back. An
+    ignored signal stays ignored; outside the main thread, which alone gets signals, none is held.
+
+    Args:
+        worth_it: says whether there is something to be saved.
+
+    Yields:
+        the signals held back so far: the block should end early when there is one.
+    """
+    held: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield held
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: handler for number, handler in before.items() if handler != signal.SIG_IGN}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def hold(number: int, frame: FrameType | None) -> None:
+        if held or not worth_it():
+            restore()
+            signal.raise_signal(number)
+        held.append(number)
+
+    for number in before:
+        signal.signal(number, hold)
+    try:
+        yield held
+    finally:
+        restore()
+    if held:
+        signal.raise_signal(held[0])
