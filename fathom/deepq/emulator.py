@@ -5,7 +5,7 @@ The preprocessing is that of Mnih et al. 2015, methods, "Preprocessing" and "Tra
 
 import functools
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -167,6 +167,7 @@ class VectorEmulator:
         import_ale()
         check_playable(rom)
         from ale_py.vector_env import AtariVectorEnv
+        from gymnasium.spaces import Discrete
         from gymnasium.vector import AutoresetMode
 
         self.games = games
@@ -183,7 +184,7 @@ class VectorEmulator:
             reward_clipping=False,
             use_fire_reset=False,
         )
-        self.actions = range(self._games.single_action_space.n)
+        self.actions = range(cast(Discrete, self._games.single_action_space).n)
 
     def reset(self) -> np.ndarray:
         """Begins all games."""
