@@ -48,7 +48,14 @@ class Environment(Protocol):
         """Returns the state of the games and their random numbers; None: they cannot be saved."""
 
     def restore(self, state: bytes) -> None:
-        """Takes up a state that ``save`` returned."""
+        """Restores a state that ``save`` returned."""
+
+
+class Game(Environment, Protocol):
+    """One game, which can be shown."""
+
+    def screen(self) -> np.ndarray:
+        """Returns the screen in colour, uint8 [height, width, 3]."""
 
 
 class Emulator:
@@ -126,7 +133,7 @@ class Emulator:
         return self._name.encode() + b"\0" + counters + state
 
     def restore(self, state: bytes) -> None:
-        """Takes up a state that ``save`` returned.
+        """Restores a state that ``save`` returned.
 
         Raises:
             FathomError: it is of another game.
