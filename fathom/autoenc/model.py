@@ -199,7 +199,22 @@ class Autoenc(nn.NeuralNetworkModel):
         """Writes a picture of reconstructions of test images and one of samples from the prior."""
         from fathom.autoenc import pictures  # Matplotlib is slow to import
 
-        return pictures.save(self, directory)
+        rng = np.random.default_rng(self.execution.seed)
+        images = self._first_test_images(pictures.IMAGES)
+        count = min(pictures.IMAGES, len(images))
+        chosen = images[rng.choice(len(images), count, replace=False)]
+        mean = self.network(chosen, training=False).mean.numpy()
+        latents = rng.standard_normal((pictures.SAMPLES, self.hyperparameters.latents), np.float32)
+        return pictures.save(directory, chosen, self.decode(mean), self.decode(latents))
+
+    def _first_test_images(self, count: int) -> np.ndarray:
+        """Returns the first test batches that hold so many images, or all: [n, 784]."""
+        images: list[np.ndarray] = []
+        for batch in self.evaluation_batches():
+            images.append(batch[0].numpy())
+            if sum(map(len, images)) >= count:
+                break
+        return np.concatenate(images)
 
 
 class AutoencFwd(Autoenc):

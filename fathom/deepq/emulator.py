@@ -5,7 +5,7 @@ The preprocessing is that of Mnih et al. 2015, methods, "Preprocessing" and "Tra
 
 import functools
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -48,7 +48,14 @@ class Environment(Protocol):
         """Returns the state of the games and their random numbers; None: they cannot be saved."""
 
     def restore(self, state: bytes) -> None:
-        """Takes up a state that ``save`` returned."""
+        """Restores a state that ``save`` returned."""
+
+
+class Game(Environment, Protocol):
+    """One game, which can be shown."""
+
+    def screen(self) -> np.ndarray:
+        """Returns the screen in colour, uint8 [height, width, 3]."""
 
 
 class Emulator:
@@ -126,7 +133,7 @@ class Emulator:
         return self._name.encode() + b"\0" + counters + state
 
     def restore(self, state: bytes) -> None:
-        """Takes up a state that ``save`` returned.
+        """Restores a state that ``save`` returned.
 
         Raises:
             FathomError: it is of another game.
@@ -167,6 +174,7 @@ class VectorEmulator:
         import_ale()
         check_playable(rom)
         from ale_py.vector_env import AtariVectorEnv
+        from gymnasium.spaces import Discrete
         from gymnasium.vector import AutoresetMode
 
         self.games = games
@@ -183,7 +191,7 @@ class VectorEmulator:
             reward_clipping=False,
             use_fire_reset=False,
         )
-        self.actions = range(self._games.single_action_space.n)
+        self.actions = range(cast(Discrete, self._games.single_action_space).n)
 
     def reset(self) -> np.ndarray:
         """Begins all games."""

@@ -23,7 +23,14 @@ from keras import layers
 from fathom import nn
 from fathom.deepq.agent import Agent, Player, play_games, random_states
 from fathom.deepq.atari import Atari
-from fathom.deepq.emulator import SIDE, Emulator, Environment, VectorEmulator
+from fathom.deepq.emulator import (
+    ACTION_REPEAT,
+    SIDE,
+    Emulator,
+    Environment,
+    Game,
+    VectorEmulator,
+)
 from fathom.deepq.replay import HISTORY, ReplayMemory
 from fathom.deepq.saving import SavedAgent
 from fathom.errors import FathomError
@@ -118,6 +125,10 @@ class DeepQHyperparameters(Hyperparameters):
         fall = self.initial_exploration - self.final_exploration
         return self.initial_exploration - fall * min(max(share, 0.0), 1.0)
 
+    def frames_after(self, updates: np.ndarray) -> np.ndarray:
+        """Returns the frames that were played before so many parameter updates were done."""
+        return (self.learning_starts + updates * self.update_frequency) * ACTION_REPEAT
+
 
 class DeepQ(nn.NeuralNetworkModel):
     """The deep Q-network, playing an Atari game.
@@ -141,19 +152,26 @@ class DeepQ(nn.NeuralNetworkModel):
 
     # ---------------------------------------------------------------- the games
 
-    def build_environment(self, stream: int, games: int = 1) -> Environment:
-        """Returns ``games`` games that are played at once, their chance fixed by the stream."""
-        rom = Atari.load(self.source.directory).rom(self.hyperparameters.game)
-        seed, sticky = int(self.rng(stream).integers(2**31)), self.hyperparameters.sticky_actions
-        if games == 1:
-            return Emulator(rom, seed, sticky)
+    def build_game(self, stream: int) -> Game:
+        """Returns one game, its chance fixed by the stream."""
+        return Emulator(*self._emulation(stream))
+
+    def build_games(self, stream: int, number: int) -> Environment:
+        """Returns games that are played at once, their chance fixed by the stream."""
+        if number == 1:
+            return self.build_game(stream)
         threads = self.execution.threads or available_cores()
-        return VectorEmulator(rom, seed, sticky, games, threads)
+        return VectorEmulator(*self._emulation(stream), number, threads)
+
+    def _emulation(self, stream: int) -> tuple[Path, int, float]:
+        """Returns ROM, seed and probability of sticky actions."""
+        rom = Atari.load(self.source.directory).rom(self.hyperparameters.game)
+        return rom, int(self.rng(stream).integers(2**31)), self.hyperparameters.sticky_actions
 
     @functools.cached_property
     def actions(self) -> int:
         """The number of actions that have an effect in the game."""
-        return len(self.build_environment(GAMES).actions)
+        return len(self.build_game(GAMES).actions)
 
     def load_data(self) -> None:
         """Makes the games and, for training, the replay memory and the agent that fills it."""
@@ -161,9 +179,9 @@ class DeepQ(nn.NeuralNetworkModel):
         if self.source.kind == "packaged":
             self.notes.append(f"game: {chosen.game}, with the ROM that comes with ale-py")
         if self.forward_only:
-            self._environment = self.build_environment(GAMES, chosen.batch_size)
+            self._environment = self.build_games(GAMES, chosen.batch_size)
             return
-        environment = self.build_environment(GAMES, chosen.environments)
+        environment = self.build_games(GAMES, chosen.environments)
         copies = 2 if chosen.save_replay else 1
         memory = ReplayMemory(chosen.replay_size, environment.games, copies=copies)
         self.notes.append(
@@ -356,7 +374,8 @@ class DeepQ(nn.NeuralNetworkModel):
 
     @functools.cached_property
     def _held_out(self) -> np.ndarray:
-        return random_states(self.player(HELD_OUT), HELD_OUT_STATES, self.rng(HELD_OUT))
+        player = self.player(self.build_game(HELD_OUT))
+        return random_states(player, HELD_OUT_STATES, self.rng(HELD_OUT))
 
     def evaluation_batches(self) -> Iterator[nn.Batch]:
         """Returns held-out states of random play (Mnih et al. 2013, section 5.1)."""
@@ -364,16 +383,9 @@ class DeepQ(nn.NeuralNetworkModel):
         for start in range(0, HELD_OUT_STATES, size):
             yield (tf.constant(self._held_out[start : start + size]),)
 
-    def player(self, stream: int) -> Player:
-        """Returns a player of a game of its own, by the network as it is."""
-        return Player(
-            self.build_environment(stream),
-            lambda state: self._q_values(tf.convert_to_tensor(state)).numpy(),
-        )
-
-    def recorded_player(self) -> tuple[Player, np.random.Generator]:
-        """Returns the player of a game to be recorded, and its random numbers."""
-        return self.player(PICTURES), self.rng(PICTURES)
+    def player(self, game: Game) -> Player:
+        """Returns a player of a game, by the network as it is."""
+        return Player(game, lambda state: self._q_values(tf.convert_to_tensor(state)).numpy())
 
     def mean_q(self) -> float:
         """Returns the mean Q-value of the best action in the held-out states."""
@@ -388,7 +400,7 @@ class DeepQ(nn.NeuralNetworkModel):
         """
         chosen = self.hyperparameters
         scores = play_games(
-            self.player(EVALUATION),
+            self.player(self.build_game(EVALUATION)),
             chosen.evaluation_episodes,
             chosen.evaluation_epsilon,
             self.rng(EVALUATION),
@@ -411,7 +423,18 @@ class DeepQ(nn.NeuralNetworkModel):
         """Writes a recording of a game, and the curve of score and mean Q-value against frames."""
         from fathom.deepq import pictures  # Matplotlib is slow to import
 
-        return pictures.save(self, directory)
+        chosen, game = self.hyperparameters, self.build_game(PICTURES)
+        screens = pictures.record(
+            game, self.player(game), chosen.evaluation_epsilon, self.rng(PICTURES)
+        )
+        recording = directory / f"deepq-{chosen.game}.gif"
+        pictures.save_recording(recording, screens)
+        if "score" not in self.history:
+            return [recording]
+        curve = directory / f"deepq-{chosen.game}-training.png"
+        title = f"{self.title}: {chosen.game}"
+        pictures.save_curve(curve, title, self.history, chosen.frames_after)
+        return [recording, curve]
 
     # ---------------------------------------------------------------- checkpoints
 

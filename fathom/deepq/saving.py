@@ -21,7 +21,10 @@ class SavedAgent:
 
     def __init__(self, agent: Agent, with_memory: bool) -> None:
         self._agent = agent
-        self._arrays = {"state": agent.player.state, "points": agent.player.points}
+        self._arrays: dict[str, np.ndarray] = {
+            "state": agent.player.state,
+            "points": agent.player.points,
+        }
         if with_memory:
             self._arrays |= agent.memory.arrays()
         with tf.device("/cpu:0"):

@@ -174,13 +174,15 @@ class _Loader:
             try:
                 encoded, label = self.split.read(index)
             except tf.errors.OpError as error:
-                return self._note_bad(int(index), cause(error))
+                self._note_bad(int(index), cause(error))
+                return None
             if not 0 <= label < CLASSES:
                 raise _wrong_label(self.split.describe(int(index)), int(label))
             try:
                 return self.prepare(encoded, seed), label
             except tf.errors.OpError:
-                return self._note_bad(int(index), "it is not a whole JPEG or PNG image")
+                self._note_bad(int(index), "it is not a whole JPEG or PNG image")
+                return None
 
     def _note_bad(self, index: int, reason: str) -> None:
         name = self.split.describe(index)
@@ -193,10 +195,10 @@ class _Loader:
     def _stack(
         self, examples: Iterator[tuple[tf.Tensor, tf.Tensor]]
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        examples = list(examples)
-        if not examples:
+        loaded = list(examples)
+        if not loaded:
             return tf.zeros([0, *self.shape]), tf.zeros([0], tf.int32)
-        images, labels = zip(*examples, strict=True)
+        images, labels = zip(*loaded, strict=True)
         return tf.stack(images), tf.stack(labels)
 
 

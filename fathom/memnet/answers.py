@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fathom.memnet.babi import Babi
 from fathom.system.files import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from fathom.memnet.model import MemNet
 
 _SHOWN = 4  # questions
 _SENTENCES = 15  # of a story, the newest
@@ -43,8 +42,8 @@ class Answer:
         return "\n".join([f"{self.question}?", *rows, f"{'':4}answer: {self.given} ({verdict})"])
 
 
-def save(model: "MemNet", directory: Path) -> list[Path]:
-    """Writes some test questions with their answers, as text and as a picture.
+def save(answers: list[Answer], directory: Path) -> list[Path]:
+    """Writes answers as text and as a picture.
 
     Returns:
         the paths of the two files.
@@ -52,7 +51,6 @@ def save(model: "MemNet", directory: Path) -> list[Path]:
     Raises:
         FathomError: they cannot be written.
     """
-    answers = choose(model)
     paths = [directory / f"memnet-answers.{ending}" for ending in ("txt", "png")]
     with atomic_write(paths[0]) as temporary:
         temporary.write_text("\n\n".join(map(str, answers)) + "\n", encoding="utf-8")
@@ -61,21 +59,26 @@ def save(model: "MemNet", directory: Path) -> list[Path]:
     return paths
 
 
-def choose(model: "MemNet") -> list[Answer]:
-    """Returns the answers to a few test questions, half of them wrong ones where there are any."""
-    test = model.babi.test
-    given, attention = model.answer(test)
-    order = np.random.default_rng(model.execution.seed).permutation(len(test))
-    is_wrong = (given != test.answer)[order]
+def choose(babi: Babi, given: np.ndarray, attention: np.ndarray, seed: int) -> list[Answer]:
+    """Returns the answers to a few test questions, half of them wrong ones where there are any.
+
+    Args:
+        babi: whose test questions were answered.
+        given: the words, int [questions].
+        attention: of each hop, float32 [questions, memory, hops].
+        seed: fixes which of them are shown.
+    """
+    order = np.random.default_rng(seed).permutation(len(babi.test))
+    is_wrong = (given != babi.test.answer)[order]
     right, wrong = order[~is_wrong], order[is_wrong]
     wrong = wrong[: max(_SHOWN // 2, _SHOWN - len(right))]
     chosen = [*right[: _SHOWN - len(wrong)], *wrong]
-    return [_answer(model, i, given[i], attention[i]) for i in chosen]
+    return [_answer(babi, i, given[i], attention[i]) for i in chosen]
 
 
-def _answer(model: "MemNet", i: int, given: int, attention: np.ndarray) -> Answer:
+def _answer(babi: Babi, i: int, given: int, attention: np.ndarray) -> Answer:
     """Returns test question ``i`` in words."""
-    test, vocabulary = model.babi.test, model.babi.vocabulary
+    test, vocabulary = babi.test, babi.vocabulary
     sentences = [_text(words, vocabulary) for words in test.story[i, : test.lengths[i]]]
     shown = sentences[:_SENTENCES]
     return Answer(

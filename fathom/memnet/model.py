@@ -244,7 +244,9 @@ class MemNet(nn.NeuralNetworkModel):
     def save_pictures(self, directory: Path) -> list[Path]:
         """Writes some test questions, the attention to their stories, and their answers."""
         with self._trainings.best_weights():
-            return answers.save(self, directory)
+            given, attention = self.answer(self.babi.test)
+        chosen = answers.choose(self.babi, given, attention, self.execution.seed)
+        return answers.save(chosen, directory)
 
     # ---------------------------------------------------------------- data
 

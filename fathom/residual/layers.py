@@ -111,7 +111,7 @@ class NormalizedConvolution2D(keras.layers.Layer):
         self.normalization.build(output_shape)
         self.macs = math.prod(output_shape[1:]) * math.prod(self.kernel.shape[:-1])
 
-    def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
+    def compute_output_shape(self, input_shape: tuple[Any, ...]) -> tuple[Any, ...]:
         """Returns [batch, height, width, filters] for [batch, height, width, channels]."""
         batch, *sides, _ = input_shape
         edges = 2 * (self._size // 2)

@@ -17,6 +17,7 @@ from fathom.seq2seq.wmt import ParallelText
 from fathom.system.files import atomic_write, cache_directory, make_cache_folder, sha256
 
 _VERSION = 2  # of what the cache holds; a new one makes it anew
+_SIDES = ("source", "target")
 
 
 @dataclass(frozen=True)
@@ -146,15 +147,14 @@ def _read(path: Path, settings: Settings) -> Corpus | None:
     """Returns the kept corpus; None where there is none, or none that can be read."""
     try:
         with h5py.File(path) as file:
-            vocabularies = [Vocabulary(file[f"{s}/words"].asstr()[:]) for s in ("source", "target")]
-            sides = [
-                Sentences(file[f"{s}/ids"][:], file[f"{s}/lengths"][:])
-                for s in ("source", "target")
-            ]
+            source, target = (Vocabulary(file[f"{s}/words"].asstr()[:]) for s in _SIDES)
+            pairs = EncodedPairs(
+                *(Sentences(file[f"{s}/ids"][:], file[f"{s}/lengths"][:]) for s in _SIDES)
+            )
             blank = int(file.attrs["blank"])
     except (OSError, KeyError):
         return None
-    return Corpus(*vocabularies, EncodedPairs(*sides), blank, settings)
+    return Corpus(source, target, pairs, blank, settings)
 
 
 def _write(path: Path, corpus: Corpus) -> None:

@@ -130,7 +130,8 @@ class Decoder(layers.Layer):
             what the words are predicted from, [batch, target, units]; or else the words decoded,
             int32 [batch, longest], padded after ``<eos>``.
         """
-        weights, annotations = self._read(), self._annotate(source, states)
+        weights = self._read()
+        annotations = self._annotate(source, states) if self._attention else None
         state = State(tf.zeros_like(hidden[0]), tuple(hidden), tuple(memory))
         if target is not None:
             return self._predict(target, state, annotations, weights, training)
@@ -194,9 +195,7 @@ class Decoder(layers.Layer):
         kernels["combination"] = read(self.combination, dtype)
         return Weights(kernels, biases, read(self.score, dtype))
 
-    def _annotate(self, source: tf.Tensor, states: tf.Tensor) -> Annotations | None:
-        if not self._attention:
-            return None
+    def _annotate(self, source: tf.Tensor, states: tf.Tensor) -> Annotations:
         states = tf.transpose(states, (1, 0, 2))
         keys = tf.tensordot(states, tf.cast(self.key, states.dtype), 1)
         return Annotations(states, keys, tf.where(source == PAD, -3e4, 0.0))
@@ -218,7 +217,8 @@ class Decoder(layers.Layer):
         score: tf.Tensor | None = None,
     ) -> State:
         """Takes one step for each sentence of the batch."""
-        hidden, memory = [], []
+        hidden: list[tf.Tensor] = []
+        memory: list[tf.Tensor] = []
         for i in range(self._depth):
             if i == 0:
                 below = [state.output] if self._attention else []
@@ -259,7 +259,7 @@ class Decoder(layers.Layer):
         }
         added["layer_1"] = self._word_gates(embedded, weights)
 
-        def step(multiply, time, state, attended):
+        def step(multiply: Multiply, time: tf.Tensor, state: State, attended: tuple) -> State:
             dropped = [mask.read(time) for mask in masks] if drops else None
             return self._step(multiply, state, dropped, *attended)
 

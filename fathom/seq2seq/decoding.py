@@ -26,10 +26,10 @@ def greedy(step: Step, state: Any, longest: int) -> tf.Tensor:
     batch = tf.shape(tf.nest.flatten(state)[0])[0]
     decoded = tf.fill([batch, longest], PAD)
 
-    def more(time, words, *_):
+    def more(time: tf.Tensor, words: tf.Tensor, *_: Any) -> tf.Tensor:
         return (time < longest) & tf.reduce_any((words != EOS) & (words != PAD))
 
-    def take(time, words, state, decoded):
+    def take(time: tf.Tensor, words: tf.Tensor, state: Any, decoded: tf.Tensor) -> tuple:
         ended = (words == EOS) | (words == PAD)
         logits, state = step(words, state)
         words = tf.where(ended, PAD, tf.argmax(logits, 1, tf.int32))
@@ -59,10 +59,12 @@ def beam_search(step: Step, state: Any, longest: int, size: int) -> tf.Tensor:
     scores = tf.tile([[0.0] + [-1e9] * (size - 1)], [batch, 1])  # all are equal at first: keep one
     decoded = tf.fill([batch * size, longest], PAD)
 
-    def more(time, words, *_):
+    def more(time: tf.Tensor, words: tf.Tensor, *_: Any) -> tf.Tensor:
         return (time < longest) & tf.reduce_any((words != EOS) & (words != PAD))
 
-    def extend(time, words, scores, state, decoded):
+    def extend(
+        time: tf.Tensor, words: tf.Tensor, scores: tf.Tensor, state: Any, decoded: tf.Tensor
+    ) -> tuple:
         ended = (words == EOS) | (words == PAD)
         logits, state = step(words, state)
         vocabulary = logits.shape[1]

@@ -12,7 +12,7 @@ import keras
 import tensorflow as tf
 from keras import layers
 
-from fathom.seq2seq.recurrence import read, recur
+from fathom.seq2seq.recurrence import Multiply, read, recur
 from fathom.seq2seq.vocabulary import PAD
 
 
@@ -109,7 +109,7 @@ class LSTM(layers.Layer):
         gates *= tf.cast(tf.transpose(words) != PAD, cast)[:, :, None]
         zero = tf.zeros_like(gates[0, :, : self._units])
 
-        def step(multiply, time, state, constants):
+        def step(multiply: Multiply, _: tf.Tensor, state: Any, __: tuple[()]) -> Any:
             hidden, memory = state
             return lstm_cell(multiply("gates", hidden), memory)
 

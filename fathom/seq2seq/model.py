@@ -270,6 +270,26 @@ class Seq2Seq(nn.NeuralNetworkModel):
         """Returns translations int32 [batch, words] of source words int32 [batch, words]."""
         return self._decoder(*self._encoder(source, training=False))
 
+    def translate_pairs(self, pairs: corpus.EncodedPairs) -> np.ndarray:
+        """Translates the source side: int32 [pairs, words], padded after ``<eos>``."""
+        assigned = buckets.assign_by_source(pairs, self.buckets)
+        words = np.full((len(pairs), self.buckets[-1].target), PAD, np.int32)
+        decode = {
+            bucket.source: tf.function(
+                self.translate,
+                [tf.TensorSpec([None, bucket.source], tf.int32)],
+                autograph=False,
+                jit_compile=self.xla == "step",
+            )
+            for bucket in self.buckets
+        }
+        size = self.hyperparameters.batch_size
+        for chosen, batch in buckets.batches_in_turn(pairs, assigned, self.buckets, size):
+            with tf.device(self.device):
+                decoded = decode[batch.source.shape[1]](batch.source).numpy()
+            words[chosen, : decoded.shape[1]] = decoded
+        return words
+
     def attention(self, source: tf.Tensor, target: tf.Tensor) -> np.ndarray:
         """Returns the attention that the decoder gives to source words as it reads the target's.
 
@@ -292,7 +312,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
         if not len(self.test):
             raise FathomError(f"{self.source.directory} has no test text to translate")
         metrics = {"examples": len(self.test)} if self.forward_only else super().evaluate()
-        self.translations = evaluation.translate(self, self.test)
+        self.translations = self.translate_pairs(self.test)
         said = [self.corpus.target.sentence(words) for words in self.translations]
         references = [target for _, target in self.test_pairs]
         lowercase = self.hyperparameters.lowercase
@@ -300,7 +320,26 @@ class Seq2Seq(nn.NeuralNetworkModel):
 
     def save_pictures(self, directory: Path) -> list[Path]:
         """Writes the translations of the test text, and pictures of some sentences' attention."""
-        return evaluation.save(self, directory)
+        text, picture = (
+            directory / f"seq2seq-{name}" for name in ("translations.txt", "attention.png")
+        )
+        said = map(self.corpus.target.sentence, self.translations)
+        evaluation.save_translations(text, self.test_pairs, said)
+        if not self.hyperparameters.attention:
+            return [text]
+        evaluation.save_attention(picture, self._alignments(evaluation.PICTURED))
+        return [text, picture]
+
+    def _alignments(self, count: int) -> Iterator[evaluation.Alignment]:
+        """Returns the first test sentences as they were translated, with their attention."""
+        chosen = np.arange(min(count, len(self.test)))
+        batch = buckets.make_batch(self.test, chosen, self.buckets[-1])
+        read = np.concatenate([batch.target[:, :1], self.translations[chosen, :-1]], 1)
+        attention = self.attention(batch.source, tf.constant(read))
+        for i in chosen:
+            source = self.corpus.source.tokens(batch.source[i].numpy())
+            said = self.corpus.target.tokens(self.translations[i])
+            yield evaluation.Alignment(source, said, attention[i, : len(said), : len(source)])
 
     def teardown(self) -> None:
         """Lets go of what the base class holds, and of encoder and decoder."""

@@ -41,9 +41,9 @@ def recur(
     others = (dict(added), state, constants)
 
     @tf.custom_gradient
-    def run(*tensors: tf.Tensor) -> tuple[list[tf.Tensor], Callable]:
+    def run(*read: tf.Tensor) -> tuple[list[tf.Tensor], Callable]:
         # A tape around this one would make TensorFlow prepare for gradients of gradients.
-        tensors = [tf.stop_gradient(tensor) for tensor in tensors]
+        tensors = [tf.stop_gradient(tensor) for tensor in read]
         matrices = dict(zip(kernels, tensors, strict=False))
         watched = tensors[len(kernels) :]
         with tf.GradientTape() as tape:

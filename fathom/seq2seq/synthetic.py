@@ -83,7 +83,11 @@ def _noun_phrase(rng: np.random.Generator) -> _Words:
     adjectives = list(rng.choice(list(_ADJECTIVES), rng.integers(3), replace=False))
     translated, gender = _NOUNS[noun]
     source = [article, *adjectives, noun]
-    return source, [_ARTICLES[article][gender], translated, *map(_ADJECTIVES.get, adjectives)]
+    return source, [
+        _ARTICLES[article][gender],
+        translated,
+        *(_ADJECTIVES[word] for word in adjectives),
+    ]
 
 
 def _add(source: list[str], target: list[str], more: _Words) -> None:

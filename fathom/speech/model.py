@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from fathom import nn
@@ -207,7 +208,19 @@ class Speech(nn.NeuralNetworkModel):
         """Writes a picture of a test utterance: what the network saw, and what it recognised."""
         from fathom.speech import pictures  # Matplotlib is slow to import
 
-        return pictures.save(self, directory)
+        test = self.timit.test
+        chosen = int(np.argsort(test.frames, kind="stable")[len(test) // 2])  # of median length
+        *inputs, phones, _ = self.test_feed.load(tf.constant([chosen]))
+        logits = self.network(inputs, training=False)
+        recognised = decoding.decode(logits, inputs[1], self.hyperparameters.beam_width)
+        figure = pictures.draw(
+            test.names[chosen],
+            inputs[0][0].numpy(),
+            tf.nn.softmax(logits)[0].numpy(),
+            phones[0].numpy(),
+            recognised.values.numpy(),
+        )
+        return [pictures.save(figure, directory)]
 
 
 class SpeechFwd(Speech):

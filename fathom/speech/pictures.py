@@ -2,51 +2,43 @@
 
 import itertools
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
-import tensorflow as tf
 from matplotlib.figure import Figure
 
-from fathom.speech import decoding, features
+from fathom.speech import features
 from fathom.speech.phones import BLANK, PHONES
 from fathom.system.files import atomic_write
 
-if TYPE_CHECKING:
-    from fathom.speech.model import Speech
 
-
-def save(model: "Speech", directory: Path) -> list[Path]:
-    """Writes one PNG file, of the test utterance whose length is the median.
-
-    Returns:
-        its path.
+def save(figure: Figure, directory: Path) -> Path:
+    """Writes the figure as a PNG file; returns its path.
 
     Raises:
         FathomError: it cannot be written.
     """
-    part = model.timit.test
-    chosen = int(np.argsort(part.frames, kind="stable")[len(part) // 2])
-    *inputs, labels, _ = model.test_feed.load(tf.constant([chosen]))
-    logits = model.network(inputs, training=False)
-    recognised = decoding.decode(logits, inputs[1], model.hyperparameters.beam_width)
-    figure = _draw(
-        inputs[0][0].numpy(), tf.nn.softmax(logits)[0].numpy(), labels[0].numpy(), recognised.values
-    )
-    figure.suptitle(part.names[chosen], fontsize=9)
     path = directory / "speech-utterance.png"
     with atomic_write(path) as temporary:
         figure.savefig(temporary, format="png", dpi=100)
-    return [path]
+    return path
 
 
-def _draw(
-    x: np.ndarray, probabilities: np.ndarray, said: np.ndarray, recognised: tf.Tensor
+def draw(
+    name: str, x: np.ndarray, probabilities: np.ndarray, said: np.ndarray, recognised: np.ndarray
 ) -> Figure:
-    """Draws features [frames, 26] over phone probabilities [frames, 62]."""
+    """Draws an utterance: its features over the probabilities of the phones.
+
+    Args:
+        name: of the utterance.
+        x: its features, float32 [frames, 26].
+        probabilities: of the phones and the blank, float32 [frames, 62].
+        said: the reference phones, int [phones].
+        recognised: the phones that the network recognised, int [phones].
+    """
     settings = features.SETTINGS
     seconds = len(x) * settings.hop / settings.rate
     figure = Figure(figsize=(8, 6), layout="constrained")
+    figure.suptitle(name, fontsize=9)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[1, 1.6])
     extent = (0, seconds, 0, settings.size)
     upper.imshow(x.T, aspect="auto", origin="lower", extent=extent, vmin=-3, vmax=3, cmap="RdBu_r")
@@ -81,5 +73,5 @@ def _peaks(probabilities: np.ndarray) -> list[tuple[int, int]]:
     return peaks
 
 
-def _text(labels: np.ndarray | tf.Tensor) -> str:
+def _text(labels: np.ndarray) -> str:
     return " ".join(PHONES[int(label)] for label in labels)

@@ -7,6 +7,7 @@ and pace. The speakers of the test part are others than those of the training pa
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
@@ -41,6 +42,9 @@ WORDS = {
 }
 
 
+Formants: TypeAlias = tuple[float, float, float]
+
+
 @dataclass(frozen=True)
 class Sound:
     """How a phone sounds.
@@ -55,19 +59,21 @@ class Sound:
     """
 
     milliseconds: float
-    formants: tuple[float, float, float] = (500, 1500, 2500)
-    towards: tuple[float, float, float] | None = None
+    formants: Formants = (500, 1500, 2500)
+    towards: Formants | None = None
     voice: float = 0.0
     hiss: float = 0.0
     band: float = 4000.0
 
 
-def _vowel(*formants: float, towards: tuple | None = None, milliseconds: float = 110) -> Sound:
-    return Sound(milliseconds, formants, towards, voice=1.0)
+def _vowel(
+    f1: float, f2: float, f3: float, towards: Formants | None = None, milliseconds: float = 110
+) -> Sound:
+    return Sound(milliseconds, (f1, f2, f3), towards, voice=1.0)
 
 
-def _sonorant(*formants: float, voice: float = 0.6) -> Sound:
-    return Sound(65, formants, voice=voice)
+def _sonorant(f1: float, f2: float, f3: float, voice: float = 0.6) -> Sound:
+    return Sound(65, (f1, f2, f3), voice=voice)
 
 
 SOUNDS = {
@@ -158,7 +164,7 @@ def _write_utterance(
 ) -> None:
     """Writes the four files of an utterance; ``path`` has no suffix."""
     phones = ["h#", *(phone for word in words for phone in WORDS[word].split()), "h#"]
-    lengths = [SOUNDS[phone].milliseconds for phone in phones]
+    lengths = np.array([SOUNDS[phone].milliseconds for phone in phones], np.float64)
     lengths *= speaker.pace * rng.uniform(0.8, 1.25, len(phones))
     ends = np.cumsum(np.maximum(2, np.round(lengths * RATE / 1000 / _FRAME)).astype(int)) * _FRAME
     write_riff(path.with_suffix(".wav"), speak(phones, ends, speaker, rng), RATE)

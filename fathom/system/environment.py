@@ -71,11 +71,10 @@ def _cpu() -> tuple[str, list[str]]:
     information = Path("/proc/cpuinfo")
     if not information.exists():
         return platform.processor(), []
-    lines = dict(
-        tuple(map(str.strip, line.split(":", 1)))
-        for line in information.read_text().splitlines()
-        if ":" in line
-    )
+    lines: dict[str, str] = {}
+    for line in information.read_text().splitlines():
+        name, _, value = line.partition(":")
+        lines[name.strip()] = value.strip()
     flags = lines.get("flags", "").split()
     return lines.get("model name", platform.processor()), [f for f in _CPU_FLAGS if f in flags]
 

@@ -1,10 +1,11 @@
 """The dynamic loss scale that training in float16 needs."""
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import tensorflow as tf
 
-Gradient = tf.Tensor | tf.IndexedSlices
+Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 
 
 class LossScale(tf.Module):

@@ -8,11 +8,13 @@ variables and on ``tf.Variable``, inside a ``tf.function``, also with ``jit_comp
 import abc
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
 from fathom.training.loss_scale import Gradient, LossScale
+
+Slots: TypeAlias = dict[str, tf.Variable]  # of one variable, by name
 
 kernels = tf.raw_ops
 
@@ -36,8 +38,8 @@ class Optimizer(tf.Module, abc.ABC):
         loss_scale: None; give it a ``LossScale`` before tracing to train in float16.
     """
 
-    _slot_names: ClassVar[tuple[str, ...]] = ()
-    _adds_duplicate_rows: ClassVar[bool] = False
+    _slot_names: tuple[str, ...] = ()
+    _adds_duplicate_rows = False
 
     def __init__(
         self,
@@ -136,14 +138,14 @@ class Optimizer(tf.Module, abc.ABC):
         return self.learning_rate.read_value()
 
     def _add_weight_decay(
-        self, target: tf.Variable, gradient: Gradient, rate: tf.Tensor, slots: dict[str, Any]
+        self, target: tf.Variable, gradient: Gradient, rate: tf.Tensor, slots: Slots
     ) -> tf.Tensor:
         """Returns the gradient that ``_update`` is to take, for weight decay to have its effect."""
         return tf.convert_to_tensor(gradient) + self._weight_decay * target
 
     @abc.abstractmethod
     def _update(
-        self, target: tf.Variable, gradient: Gradient, rate: tf.Tensor, slots: dict[str, Any]
+        self, target: tf.Variable, gradient: Gradient, rate: tf.Tensor, slots: Slots
     ) -> None:
         """Updates one variable by one fused kernel."""
 
@@ -153,7 +155,9 @@ class GradientDescent(Optimizer):
 
     _adds_duplicate_rows = True
 
-    def _update(self, target, gradient, rate, slots) -> None:
+    def _update(
+        self, target: tf.Variable, gradient: Gradient, rate: tf.Tensor, slots: Slots
+    ) -> None:
         if isinstance(gradient, tf.IndexedSlices):
             kernels.ResourceScatterSub(
                 resource=target.handle, indices=gradient.indices, updates=rate * gradient.values
@@ -177,7 +181,9 @@ class Momentum(Optimizer):
         super().__init__(learning_rate, **options)
         self._momentum, self._nesterov = momentum, nesterov
 
-    def _add_weight_decay(self, target, gradient, rate, slots) -> tf.Tensor:
+    def _add_weight_decay(
+        self, target: tf.Variable, gradient: Gradient, rate: tf.Tensor, slots: Slots
+    ) -> tf.Tensor:
         """Takes ``lr d w / mu`` from the velocity: the update multiplies it by ``mu``.
 
         That passes over memory once and needs none, where ``g + d w`` takes two more tensors.
@@ -191,7 +197,9 @@ class Momentum(Optimizer):
         )
         return tf.convert_to_tensor(gradient)
 
-    def _update(self, target, gradient, rate, slots) -> None:
+    def _update(
+        self, target: tf.Variable, gradient: Gradient, rate: tf.Tensor, slots: Slots
+    ) -> None:
         _run(
             kernels.ResourceApplyKerasMomentum,
             kernels.ResourceSparseApplyKerasMomentum,
@@ -213,7 +221,9 @@ class Adagrad(Optimizer):
         super().__init__(learning_rate, **options)
         self._epsilon = epsilon
 
-    def _update(self, target, gradient, rate, slots) -> None:
+    def _update(
+        self, target: tf.Variable, gradient: Gradient, rate: tf.Tensor, slots: Slots
+    ) -> None:
         _run(
             kernels.ResourceApplyAdagradV2,
             kernels.ResourceSparseApplyAdagradV2,
@@ -252,7 +262,9 @@ class Adam(Optimizer):
         correction = tf.sqrt(1 - self._beta_2**step) / (1 - self._beta_1**step)
         return self.learning_rate * tf.cast(correction, tf.float32)
 
-    def _update(self, target, gradient, rate, slots) -> None:
+    def _update(
+        self, target: tf.Variable, gradient: Gradient, rate: tf.Tensor, slots: Slots
+    ) -> None:
         kernels.ResourceApplyAdam(
             var=target.handle,
             m=slots["mean"].handle,
@@ -289,7 +301,9 @@ class RMSProp(Optimizer):
         self._centered = centered
         self._slot_names = ("square", "update", "mean") if centered else ("square", "update")
 
-    def _update(self, target, gradient, rate, slots) -> None:
+    def _update(
+        self, target: tf.Variable, gradient: Gradient, rate: tf.Tensor, slots: Slots
+    ) -> None:
         arguments = {
             "ms": slots["square"].handle,
             "mom": slots["update"].handle,

@@ -5,10 +5,11 @@ them. So what a compiled step draws comes from here and not from ``tf.random.sta
 """
 
 import math
+from typing import TypeAlias
 
 import tensorflow as tf
 
-Shape = tf.Tensor | tf.TensorShape | list[int]
+Shape: TypeAlias = tf.Tensor | tf.TensorShape | list[int]
 
 
 def bits(shape: Shape, seed: tf.Tensor) -> tf.Tensor:

@@ -68,7 +68,10 @@ def draw(room):
 class CorridorDeepQ(DeepQ):
     """Deep Q-learning in the corridor."""
 
-    def build_environment(self, stream, games=1):
+    def build_game(self, stream):
+        return Corridor()
+
+    def build_games(self, stream, number):
         return Corridor()
 
 

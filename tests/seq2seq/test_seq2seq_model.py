@@ -224,7 +224,7 @@ def test_long_test_sentences_are_cut_but_translated(text_folder):
     model = Seq2SeqFwd("/cpu:0", {**SMALL, "data_dir": text_folder(test_2016_flickr=long)})
     model.load_data()
     model.build()
-    assert evaluation.translate(model, model.test).shape == (2, 18)
+    assert model.translate_pairs(model.test).shape == (2, 18)
 
 
 @pytest.mark.parametrize(
