@@ -30,14 +30,14 @@ def draw(result: Path, picture: Path) -> None:
         FathomError: no result of a training, or the picture cannot be written.
     """
     import_tensorflow()
-    from fathom.results.records import read
+    from fathom.results.records import RunResult
 
-    document = read(result)
-    steps = document["steps"]
-    loss = np.array([np.nan if value is None else value for value in steps["loss"]])
+    record = RunResult.read(result)
+    steps = record.steps
+    loss = np.array([np.nan if value is None else value for value in steps.loss])
     if len(loss) < 2 or np.isnan(loss).all():
         raise FathomError(f"{result} has no losses of a training to draw")
-    number = steps["first"] + 1 + np.arange(len(loss))
+    number = steps.first + 1 + np.arange(len(loss))
     window = max(1, len(loss) // 50)
     figure = Figure(figsize=(6, 3.5), layout="constrained")
     axes = figure.subplots()
@@ -47,8 +47,8 @@ def draw(result: Path, picture: Path) -> None:
     axes.set_ylim(0, 1.1 * np.nanquantile(loss, 0.99))
     axes.set_xlabel("step")
     axes.set_ylabel("loss")
-    synthetic = "synthetic " * (document["data"]["kind"] == "synthetic")
-    axes.set_title(f"{document['workload']} on {synthetic}{document['data']['name']}")
+    synthetic = "synthetic " * (record.data.kind == "synthetic")
+    axes.set_title(f"{record.workload} on {synthetic}{record.data.name}")
     axes.legend()
     with atomic_write(picture) as temporary:
         figure.savefig(temporary, format="png", dpi=100)

@@ -27,7 +27,8 @@ from fathom import workloads
 from fathom.cli.parser import Parser
 from fathom.cli.terminal import console, import_tensorflow, run_command
 from fathom.errors import FathomError
-from fathom.options import PRECISIONS
+from fathom.options import MODES, PRECISIONS
+from fathom.results.records import RunResult
 from fathom.system.files import atomic_write
 
 PROFILED_STEPS = 3
@@ -73,9 +74,8 @@ def command_line() -> argparse.Namespace:
     parser = Parser(description="Times the steps of Fathom's workloads, one process a setting.")
     add = parser.add_argument
     names = list(workloads.CLASSES)
-    modes = ("train", "infer")
     add("--workload", nargs="+", choices=names, default=names, help="default: all")
-    add("--mode", nargs="+", choices=modes, default=modes, help="default: both")
+    add("--mode", nargs="+", choices=MODES, default=MODES, help="default: both")
     add("--batch-size", nargs="+", type=int, metavar="B", help="default: the workload's own")
     add("--threads", nargs="+", type=int, metavar="N", default=[1], help="default: 1")
     add("--precision", nargs="+", choices=PRECISIONS, default=["float32"], help="default: float32")
@@ -113,35 +113,35 @@ def measure(setting: Setting) -> dict[str, Any]:
         }
     )
     model.setup()
-    step, batch, document = held_step(model)
+    step, batch, result = held_step(model)
     peaks = [gemm_rate(model.device, setting.precision)]
     for _ in range(setting.warmup):
         step()
     times = [seconds(step) / model.steps_per_call for _ in range(setting.steps)]
     peaks.append(gemm_rate(model.device, setting.precision))
-    cost = document["cost"]
+    cost = result.cost
     flops = {
-        "train": cost["training_flops_per_example"],
-        "infer": cost["forward_flops_per_example"],
+        "train": cost.training_flops_per_example,
+        "infer": cost.forward_flops_per_example,
     }
     outside = None
     if model.xla != "step":  # a compiled step is one op
         outside = xplane.trace(step, PROFILED_STEPS).outside_share
     return {
-        "batch_size": document["hyperparameters"]["batch_size"],
+        "batch_size": result.hyperparameters.batch_size,
         "sizes": sizes(setting.workload, model, batch),
         "step_seconds": times,
         "flops_per_example": flops[setting.mode] * model.work(*batch),
         "gemm_flops_per_second": max(peaks),
         "time_outside_ops": outside,
         "input_examples_per_second": input_rate(model),
-        "data": document["data"],
-        "environment": document["environment"],
+        "data": result.data.to_plain(),
+        "environment": result.environment.to_plain(),
     }
 
 
-def held_step(model: Any) -> tuple[Callable[[], object], tuple, dict[str, Any]]:
-    """Returns the model's step on one batch that it keeps, that batch, and the result document.
+def held_step(model: Any) -> tuple[Callable[[], object], tuple, RunResult]:
+    """Returns the model's step on one batch that it keeps, that batch, and the result.
 
     With the batch held no input pipeline runs beside the steps and takes their cores.
     """
@@ -151,9 +151,9 @@ def held_step(model: Any) -> tuple[Callable[[], object], tuple, dict[str, Any]]:
         met.append((step, batch))
         return step(*batch)
 
-    document = model.run(runstep=keep, n_steps=model.steps_per_call, warmup=0).to_plain()
+    result = model.run(runstep=keep, n_steps=model.steps_per_call, warmup=0)
     step, batch = met[0]
-    return waiting(lambda: step(*batch)), batch, document
+    return waiting(lambda: step(*batch)), batch, result
 
 
 def sizes(workload: str, model: Any, batch: tuple) -> dict[str, int]:

@@ -11,6 +11,7 @@ update rule, as ``Workload`` lists them; the base class builds, compiles, runs a
 
 import abc
 import dataclasses
+import math
 import numbers
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,6 +29,7 @@ from fathom.layers import PRNGKey
 from fathom.results import cost, records
 from fathom.results.records import RunResult
 from fathom.results.steps import Steps
+from fathom.system import environment
 from fathom.system.device import computing_in, keep_freed_memory, select_device, set_threads
 from fathom.system.files import user_path
 from fathom.training.checkpoint import Checkpoints
@@ -226,7 +228,7 @@ class NeuralNetworkModel(Workload):
         self.hyperparameters = self.build_hyperparameters(hyperparameters)
         self.threads = set_threads(self.execution.threads)  # before TensorFlow computes anything
         self.device = select_device(device)
-        self.steps = Steps(0, 0)
+        self.steps = Steps(first=0, warmup=0)
         self.notes: list[str] = []
         self.runstep: RunStep = default_runstep
         self.history: dict[str, list[tuple[int, float]]] = {}
@@ -273,7 +275,7 @@ class NeuralNetworkModel(Workload):
     def _build_optimizer(self) -> Optimizer:
         optimizer = self.build_train()
         optimizer.build(self.network.trainable_variables)
-        if self.execution.precision == "float16":
+        if options.PRECISIONS[self.execution.precision].scales_loss:
             optimizer.loss_scale = LossScale()
         return optimizer
 
@@ -437,7 +439,7 @@ class NeuralNetworkModel(Workload):
         self._compiled_step()
         self.runstep = runstep or default_runstep
         first = 0 if self.forward_only else self.steps_done
-        self.steps = Steps(first, warmup)
+        self.steps = Steps(first=first, warmup=warmup)
         started = time.perf_counter()
         try:
             batches = (
@@ -452,7 +454,50 @@ class NeuralNetworkModel(Workload):
     def record(self) -> RunResult:
         """Returns the record of the newest run, also of one that ended early."""
         self.steps.drop_unfinished()
-        return records.record(self, self.steps)
+        counted = self.cost()
+        macs = counted.forward_macs if self.forward_only else counted.training_macs
+        history = {
+            name: [(step, float(value) if math.isfinite(value) else None) for step, value in points]
+            for name, points in self.history.items()
+        }
+        return RunResult(
+            workload=self.name,
+            mode="infer" if self.forward_only else "train",
+            data=records.Data(
+                name=self.dataset.name,
+                directory=str(self.source.directory),
+                kind=self.source.kind,
+                **self.describe_data(),
+            ),
+            hyperparameters=dataclasses.asdict(self.hyperparameters),
+            seed=self.execution.seed,
+            environment=environment.describe(
+                self.device, self.threads, self.execution.precision, self.xla
+            ),
+            sections={**self.sections, "wall": environment.process_age()},
+            steps=self.steps,
+            throughput=self._throughput(2 * macs),
+            cost=records.Cost(
+                parameters=counted.parameters,
+                forward_macs_per_example=counted.forward_macs,
+                forward_flops_per_example=2 * counted.forward_macs,
+                training_flops_per_example=2 * counted.training_macs,
+            ),
+            memory=environment.peak_memory(self.device),
+            metrics=records.Metrics(history=history or None),
+        )
+
+    def _throughput(self, flops: int) -> records.Throughput:
+        """Returns the speed of the newest run, of so many operations an example."""
+        if not self.steps.measurements:
+            return records.Throughput(example=self.example, flops_per_second=None)
+        batch_size = self.hyperparameters.batch_size
+        return records.Throughput(
+            example=self.example,
+            examples_per_second=batch_size / self.steps.median,
+            examples_per_second_with_input=batch_size / self.steps.mean_with_input,
+            flops_per_second=flops * batch_size * self.steps.work_per_second,
+        )
 
     def evaluate(self) -> dict[str, float]:
         """Returns the metrics of one pass over the test data: means over its examples.

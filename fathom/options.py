@@ -10,16 +10,41 @@ import re
 import reprlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
 from fathom.errors import FathomError
 
 Options = TypeVar("Options")
 Value = TypeVar("Value", bool, int, float, str)
 
-MODES = ("train", "infer")
-DEVICE_KINDS = ("cpu", "gpu")
-PRECISIONS = ("float32", "bfloat16", "float16")
+Mode = Literal["train", "infer"]
+DeviceKind = Literal["cpu", "gpu"]
+Compiled = Literal["step", "layers", "off"]  # by XLA: the whole step, some layers of it, nothing
+Precision = Literal["float32", "bfloat16", "float16"]
+
+
+@dataclass(frozen=True)
+class PrecisionTraits:
+    """What a precision of the computation means; parameters stay float32.
+
+    Attributes:
+        value_bytes: size of a value of the computation.
+        policy: Keras' dtype policy.
+        scales_loss: gradients underflow without a loss scale.
+    """
+
+    value_bytes: int
+    policy: str
+    scales_loss: bool = False
+
+
+PRECISIONS: dict[str, PrecisionTraits] = {
+    "float32": PrecisionTraits(4, "float32"),
+    "bfloat16": PrecisionTraits(2, "mixed_bfloat16"),
+    "float16": PrecisionTraits(2, "mixed_float16", scales_loss=True),
+}
+MODES: tuple[Mode, ...] = get_args(Mode)
+DEVICE_KINDS: tuple[DeviceKind, ...] = get_args(DeviceKind)
 CHECKPOINT_EVERY = 100  # steps; one more checkpoint is written at the end
 _LARGEST = 2**31 - 1  # whole number: sizes are int32 in TensorFlow's shapes
 
@@ -179,7 +204,7 @@ def parse_device(name: str) -> tuple[str, int]:
     Raises:
         FathomError: not a device name.
     """
-    pattern = r"/?(?:device:)?(cpu|gpu)(?::(\d+))?"
+    pattern = rf"/?(?:device:)?({'|'.join(DEVICE_KINDS)})(?::(\d+))?"
     match = re.fullmatch(pattern, name.lower()) if isinstance(name, str) else None
     if match is None:
         raise FathomError(f"unknown device {_shown(name)}: use cpu, gpu or gpu:N")

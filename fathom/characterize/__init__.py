@@ -9,7 +9,6 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "measure.folder": ["Folder", "Run"],
-        "profile.profiles": ["GpuTime", "OpTime", "Profile"],
+        "measure.folder": ["Folder"],
     },
 )

@@ -213,9 +213,9 @@ def _print_summary(result: "RunResult", screen: Console) -> None:
     if not steps.seconds:
         screen.print("no steps were left to run")
         return
-    screen.print(f"{len(steps.seconds):,} steps in {result.sections['run']:.1f} s")
+    screen.print(f"{len(steps.seconds):,} steps in {result.sections.run:.1f} s")
     if len(steps.counted):
-        spread = steps.to_plain()["spread"]
+        spread = steps.spread
         measured = (
             f"{1e3 * steps.median:,.2f} ms, one measurement ("
             if spread is None
@@ -223,24 +223,22 @@ def _print_summary(result: "RunResult", screen: Console) -> None:
         )
         screen.print(
             f"step: {measured}{len(steps.seconds) - len(steps.counted)} warm-up steps left out); "
-            f"{speed['examples_per_second']:,.1f} {speed['example']}/s, "
-            f"{speed['flops_per_second'] / 1e9:,.1f} GFLOP/s"
+            f"{speed.examples_per_second:,.1f} {speed.example}/s, "
+            f"{speed.flops_per_second / 1e9:,.1f} GFLOP/s"
         )
-        screen.print(
-            f"with input: {speed['examples_per_second_with_input']:,.1f} {speed['example']}/s"
-        )
+        screen.print(f"with input: {speed.examples_per_second_with_input:,.1f} {speed.example}/s")
     losses = [loss for loss in steps.loss if loss is not None]
     if losses:
         screen.print(f"loss: {losses[0]:.5g} at first, {losses[-1]:.5g} at last")
-    for name, reason in result.data.get("skipped", {}).items():
+    for name, reason in (result.data.skipped or {}).items():
         screen.print(f"skipped: {name}: {reason}")
-    screen.print(f"memory: peak {result.memory['peak_resident_bytes'] / 2**30:.2f} GiB")
+    screen.print(f"memory: peak {result.memory.peak_resident_bytes / 2**30:.2f} GiB")
 
 
 def _write(result: "RunResult", chosen: argparse.Namespace) -> None:
     from fathom.system.environment import process_age
 
-    result.sections["wall"] = process_age()
+    result.sections.wall = process_age()
     if chosen.json:
         result.write(chosen.json)
 
@@ -251,9 +249,9 @@ def _evaluate(
     """Evaluates, records and prints the metrics, and writes the workload's pictures."""
     started = time.perf_counter()
     metrics = model.evaluate()
-    result.metrics |= metrics
-    result.sections["evaluate"] = time.perf_counter() - started
-    result.data |= model.describe_data()
+    result.metrics = result.metrics.model_copy(update=metrics)
+    result.sections.evaluate = time.perf_counter() - started
+    result.data = result.data.model_copy(update=model.describe_data())
     _write(result, chosen)  # a picture that fails must not lose the metrics
     if not model.steps_done:
         screen.print("the network is untrained: --checkpoint-dir takes up a trained one")

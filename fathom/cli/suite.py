@@ -1,14 +1,13 @@
 """Runs every workload, training and inference, each in a fresh process: ``./runtest.sh``."""
 
 import argparse
-import json
 import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from rich.console import Console
 from rich.table import Table
@@ -22,7 +21,8 @@ from fathom.options import MODES
 from fathom.system.processes import run_python
 
 if TYPE_CHECKING:
-    from fathom.characterize import Profile
+    from fathom.results.profile import Profile
+    from fathom.results.records import RunResult
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -67,13 +67,15 @@ def _run(chosen: argparse.Namespace) -> None:
 
 def _run_one(
     name: str, mode: str, chosen: argparse.Namespace, out: Path, screen: Console
-) -> dict[str, Any] | str:
-    """Runs one workload; returns its result document, or the last line that it printed."""
+) -> "RunResult | str":
+    """Runs one workload; returns its result, or the last line that it printed."""
+    from fathom.results.records import RunResult
+
     new = out / f".{name}-{mode}.json"  # what an earlier run left stays until this one succeeds
     command = ["-m", f"fathom.{name}", f"--{mode}", f"--json={new}"]
     try:
         failure = _execute(command, chosen, out / f"{name}-{mode}.log", screen)
-        return failure or json.loads(new.replace(out / f"{name}-{mode}.json").read_text())
+        return failure or RunResult.read(new.replace(out / f"{name}-{mode}.json"))
     finally:
         new.unlink(missing_ok=True)
 
@@ -82,13 +84,12 @@ def _profile_one(
     name: str, mode: str, chosen: argparse.Namespace, out: Path, screen: Console
 ) -> "Profile | str":
     """Profiles one workload; returns its profile, or the last line that it printed."""
-    from fathom.characterize import Profile
+    from fathom.results.profile import Profile
 
     folder = out / f"{name}-{mode}-profile"
     command = ["-m", "fathom", "profile", name, f"--{mode}", f"--out={folder}"]
     failure = _execute(command, chosen, out / f"{name}-{mode}-profile.log", screen)
-    document = folder / "profile.json"
-    return failure or Profile.from_plain(json.loads(document.read_text()), str(document))
+    return failure or Profile.read(folder / "profile.json")
 
 
 def _execute(
@@ -105,7 +106,7 @@ def _execute(
         return run_python(command, log, lambda line: status.update(Text(f"{log.stem}: {line}")))
 
 
-def _print_table(rows: list[tuple[str, str, dict[str, Any] | str]], screen: Console) -> None:
+def _print_table(rows: list[tuple[str, str, "RunResult | str"]], screen: Console) -> None:
     # Narrow gaps, so that no figure is cut in a terminal of 80 columns.
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0), pad_edge=False)
     for title in ("workload", "mode", "device", "data"):
@@ -117,18 +118,18 @@ def _print_table(rows: list[tuple[str, str, dict[str, Any] | str]], screen: Cons
         if isinstance(result, str):
             failures.append(f"{name} --{mode} failed: {result}")
             continue
-        steps, speed = result["steps"], result["throughput"]
+        steps, speed = result.steps, result.throughput
         table.add_row(
             name,
             mode,
-            result["environment"]["device"],
-            result["data"]["kind"],
-            str(result["hyperparameters"]["batch_size"]),
-            f"{1e3 * steps['median']:,.2f}",
-            "" if steps["spread"] is None else f"{steps['spread']:.1%}",
-            f"{speed['examples_per_second']:,.1f}",
-            f"{speed['flops_per_second'] / 1e9:,.1f}",
-            f"{result['memory']['peak_resident_bytes'] / 2**30:.2f}",
+            result.environment.device,
+            result.data.kind,
+            str(result.hyperparameters.batch_size),
+            f"{1e3 * steps.median:,.2f}",
+            "" if steps.spread is None else f"{steps.spread:.1%}",
+            f"{speed.examples_per_second:,.1f}",
+            f"{speed.flops_per_second / 1e9:,.1f}",
+            f"{result.memory.peak_resident_bytes / 2**30:.2f}",
         )
     screen.print(table)
     for line in failures:

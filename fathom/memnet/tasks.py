@@ -7,11 +7,9 @@ is not run again, so that an interrupted command goes on where it stopped.
 """
 
 import argparse
-import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from rich.box import SIMPLE
 from rich.console import Console
@@ -21,6 +19,7 @@ from fathom.cli.parser import Parser, add_options, number
 from fathom.cli.terminal import console, run_command
 from fathom.errors import FathomError
 from fathom.memnet.babi import TASKS
+from fathom.results.records import RunResult
 from fathom.system.processes import kill_children, run_python
 
 PROGRAM = "fathom.memnet.tasks"
@@ -73,7 +72,7 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
             kill_children()
             raise
     done = {task: _read(chosen.out, task) for task in chosen.tasks}
-    screen.print(table({task: document for task, document in done.items() if document}))
+    screen.print(table({task: result for task, result in done.items() if result}))
     if failures:
         raise FathomError("; ".join(failures))
 
@@ -82,13 +81,13 @@ def _document(folder: Path, task: int) -> Path:
     return folder / f"task-{task}" / "result.json"
 
 
-def _read(folder: Path, task: int) -> dict[str, Any] | None:
-    """Returns a task's result document; None where there is none or the run did not end."""
+def _read(folder: Path, task: int) -> RunResult | None:
+    """Returns a task's result; None where there is none or the run did not end."""
     try:
-        document = json.loads(_document(folder, task).read_text())
-    except (OSError, ValueError):
+        result = RunResult.read(_document(folder, task))
+    except FathomError:
         return None
-    return document if "error_percent" in document.get("metrics", {}) else None
+    return result if hasattr(result.metrics, "error_percent") else None
 
 
 def _run_task(task: int, chosen: argparse.Namespace, screen: Console) -> str | None:
@@ -106,24 +105,24 @@ def _run_task(task: int, chosen: argparse.Namespace, screen: Console) -> str | N
     return None
 
 
-def table(documents: dict[int, dict[str, Any]]) -> Table:
+def table(results: dict[int, RunResult]) -> Table:
     """Returns the errors of tasks beside the published ones, and their means over these tasks."""
     table = Table(box=SIMPLE)
     for title in ("task", "test error %", "published %", "best training loss", "seconds"):
         table.add_column(title, justify="right")
-    for task, document in documents.items():
-        metrics = document["metrics"]
-        losses = [loss for _, loss in metrics["history"].get("training_loss", [])]
+    for task, result in results.items():
+        history = result.metrics.history or {}
+        losses = [loss for _, loss in history.get("training_loss", []) if loss is not None]
         table.add_row(
             str(task),
-            f"{metrics['error_percent']:.1f}",
+            f"{result.metrics.error_percent:.1f}",
             f"{PUBLISHED[task - 1]:.1f}",
             f"{min(losses):.4f}" if losses else "",
-            f"{document['sections']['run']:.0f}",
+            f"{result.sections.run:.0f}",
         )
-    if documents:
-        ours = [document["metrics"]["error_percent"] for document in documents.values()]
-        theirs = [PUBLISHED[task - 1] for task in documents]
+    if results:
+        ours = [result.metrics.error_percent for result in results.values()]
+        theirs = [PUBLISHED[task - 1] for task in results]
         means = (f"{sum(errors) / len(errors):.1f}" for errors in (ours, theirs))
         table.add_section()
         table.add_row("mean", *means, "", "")

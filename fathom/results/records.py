@@ -1,121 +1,184 @@
-"""The record of a run: one JSON document, described field by field in docs/results.md."""
+"""The result of a run: one JSON document, described field by field in docs/results.md."""
 
-import dataclasses
-import json
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import ClassVar, Literal
 
-import numpy as np
+from pydantic import Field
 
-from fathom.system import environment
-from fathom.results import schemas
-from fathom.system.files import atomic_write
-from fathom.errors import FathomError
+from fathom.options import Compiled, Mode, Precision
+from fathom.results.base import (
+    Count,
+    DeviceName,
+    Document,
+    Integer,
+    NotNegative,
+    Number,
+    OpenRecord,
+    PositiveCount,
+    Record,
+)
 from fathom.results.steps import Steps
 
-if TYPE_CHECKING:
-    from fathom.nn import NeuralNetworkModel
 
-SCHEMA = 1
+class Data(OpenRecord):
+    """The data set of a run; a workload adds what it has to say, such as numbers of examples."""
 
-
-@dataclass
-class RunResult:
-    """What a run did, where, with what, how fast and how well."""
-
-    workload: str
-    mode: str
-    data: dict[str, Any]
-    hyperparameters: dict[str, Any]
-    seed: int
-    environment: dict[str, Any]
-    sections: dict[str, float | None]
-    steps: Steps
-    throughput: dict[str, Any]
-    cost: dict[str, Any]
-    memory: dict[str, int | None]
-    metrics: dict[str, Any]
-    ended: str = "complete"  # or "interrupted", or the error that ended it early
-    schema: int = SCHEMA
-
-    def to_plain(self) -> dict[str, Any]:
-        """Returns the document as plain data, in the order of docs/results.md."""
-        document = {"schema": self.schema}
-        for item in dataclasses.fields(self):
-            value = getattr(self, item.name)
-            document[item.name] = value.to_plain() if isinstance(value, Steps) else value
-        return document
-
-    def write(self, path: Path) -> None:
-        """Writes the document, whole or not at all.
-
-        Raises:
-            FathomError: the file cannot be written.
-        """
-        with atomic_write(path) as temporary:
-            temporary.write_text(json.dumps(_json_safe(self.to_plain()), indent=1) + "\n")
-
-
-def record(model: "NeuralNetworkModel", steps: Steps) -> RunResult:
-    """Gathers what a model's run did; an evaluation adds its metrics."""
-    batch_size, cost = model.hyperparameters.batch_size, model.cost()
-    macs = cost.forward_macs if model.forward_only else cost.training_macs
-    return RunResult(
-        workload=model.name,
-        mode="infer" if model.forward_only else "train",
-        data={
-            "name": model.dataset.name,
-            "directory": str(model.source.directory),
-            "kind": model.source.kind,
-            **model.describe_data(),
-        },
-        hyperparameters=dataclasses.asdict(model.hyperparameters),
-        seed=model.execution.seed,
-        environment=environment.describe(
-            model.device, model.threads, model.execution.precision, model.xla
-        ),
-        sections={**model.sections, "wall": environment.process_age()},
-        steps=steps,
-        throughput={
-            "example": model.example,
-            "examples_per_second": batch_size / steps.median,
-            "examples_per_second_with_input": batch_size / steps.mean_with_input,
-            "flops_per_second": 2 * macs * batch_size * steps.work_per_second,
-        },
-        cost={
-            "parameters": cost.parameters,
-            "forward_macs_per_example": cost.forward_macs,
-            "forward_flops_per_example": 2 * cost.forward_macs,
-            "training_flops_per_example": 2 * cost.training_macs,
-        },
-        memory=environment.peak_memory(model.device),
-        metrics={"history": model.history} if model.history else {},
+    name: str = Field(description="name of the data set")
+    directory: str = Field(default="", description="its folder")
+    kind: Literal["given", "environment", "fetched", "packaged", "synthetic"] = Field(
+        description="`given` (`--data-dir`), `environment` (`$FATHOM_DATA_DIR`), `fetched`, "
+        "`packaged` (with an installed library, as the games with ale-py) or `synthetic`"
+    )
+    skipped: dict[str, str] | None = Field(
+        default=None,
+        description="each damaged file that was left out, and what is wrong with it; absent "
+        "where the workload does not skip any",
     )
 
 
-def read(path: Path) -> dict[str, Any]:
-    """Reads a result document.
+class UsedHyperparameters(OpenRecord):
+    """Every field of the workload's dataclass of hyperparameters, as used."""
 
-    Raises:
-        FathomError: no such file, not a result, damaged, or of another schema version.
+    batch_size: PositiveCount = Field(description="examples a step")
+
+
+class Environment(Record):
+    """The machine and the software that made a result."""
+
+    cpu_model: str = Field(description="name of the processor")
+    cpu_flags: list[str] = Field(
+        default_factory=list, description="those of its instruction sets that matter for speed"
+    )
+    cores_available: PositiveCount = Field(description="number of cores that the process may use")
+    memory_bytes: Count = Field(description="memory of the machine, in bytes")
+    platform: str = Field(description="operating system and its version")
+    python: str | None = Field(default=None, description="version of Python")
+    tensorflow: str = Field(description="version of TensorFlow")
+    keras: str | None = Field(default=None, description="version of Keras")
+    numpy: str | None = Field(default=None, description="version of NumPy")
+    cuda: str | None = Field(
+        default=None, description="version of CUDA that TensorFlow was built for"
+    )
+    cudnn: str | None = Field(
+        default=None, description="version of cuDNN that TensorFlow was built for"
+    )
+    switches: dict[str, str] = Field(
+        default_factory=dict, description="environment variables that change TensorFlow's behaviour"
+    )
+    gpu: str | None = Field(description="name of the GPU; `null` for a run on the CPU")
+    device: DeviceName = Field(description="as TensorFlow names it")
+    threads: PositiveCount = Field(description="number of threads inside an operation")
+    precision: Precision = Field(description="of the computation")
+    xla: Compiled = Field(
+        description="what XLA compiled: the whole `step`, `layers` of it, nothing (`off`)"
+    )
+    git_commit: str | None = Field(
+        default=None, description="commit of a checkout of Fathom, else `null`"
+    )
+    command: str = Field(default="", description="the command line")
+
+
+class Sections(OpenRecord):
+    """Time of the parts of a run in seconds, after the Minsky paper.
+
+    deepq adds parts of `run`: `emulator`, `acting`, `sampling` and `learning`.
     """
-    try:
-        document = json.loads(path.read_text())
-    except (OSError, ValueError, RecursionError) as error:
-        raise FathomError(f"{path} is not a readable result file: {error}") from error
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise FathomError(f"{path} is not a Fathom result of schema {SCHEMA}")
-    schemas.check_result(document, str(path))
-    return document
+
+    __pydantic_extra__: dict[str, NotNegative]
+
+    import_: NotNegative | None = Field(
+        default=None,
+        alias="import",
+        description="import of Fathom and TensorFlow, in seconds; the command line only",
+    )
+    init: NotNegative = Field(description="options, in seconds")
+    load: NotNegative = Field(description="data, in seconds")
+    setup: NotNegative = Field(description="network, tracing, compiling, in seconds")
+    run: NotNegative = Field(description="the steps and their input, in seconds")
+    evaluate: NotNegative | None = Field(
+        default=None, description="evaluation, in seconds; with `--evaluate`"
+    )
+    wall: NotNegative | None = Field(
+        default=None, description="age of the process when the result was written, in seconds"
+    )
 
 
-def _json_safe(value: Any) -> Any:
-    """Replaces what JSON has no word for: NaN and infinities by null, NumPy's numbers by plain."""
-    if isinstance(value, dict):
-        return {key: _json_safe(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_json_safe(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, float) and not np.isfinite(value) else value
+class Throughput(Record):
+    """How fast the steps were."""
+
+    example: str = Field(default="example", description="what an example is")
+    examples_per_second: NotNegative | None = Field(
+        default=None, description="examples a second at the median step"
+    )
+    examples_per_second_with_input: NotNegative | None = Field(
+        default=None, description="examples a second at the mean step and the wait for its batch"
+    )
+    flops_per_second: NotNegative | None = Field(
+        description="floating-point operations a second, median rate"
+    )
+
+
+class Cost(Record):
+    """Size and work of the network, counted from the architecture."""
+
+    parameters: Count = Field(description="number of trainable values")
+    forward_macs_per_example: Count = Field(
+        description="multiply-accumulates of an example's forward pass"
+    )
+    forward_flops_per_example: Count = Field(
+        description="floating-point operations of the same: twice the MACs"
+    )
+    training_flops_per_example: Count = Field(
+        description="floating-point operations of an example's forward and backward pass; "
+        "deepq's target network too"
+    )
+
+
+class Memory(Record):
+    """The peak of the memory that the run took."""
+
+    peak_resident_bytes: Count | None = Field(default=None, description="of the process, in bytes")
+    peak_gpu_bytes: Count | None = Field(
+        default=None, description="of TensorFlow's allocations on the GPU, in bytes"
+    )
+
+
+class Metrics(OpenRecord):
+    """The evaluation's means over the test data, and the curves noted on the way."""
+
+    examples: Count | None = Field(
+        default=None, description="number of examples of the evaluation; absent without one"
+    )
+    history: dict[str, list[tuple[Integer, Number | None]]] | None = Field(
+        default=None,
+        description="curves by name, each a list of (steps done, value), such as a validation "
+        "error and the `learning_rate` that was set by it; absent without any",
+    )
+
+
+class RunResult(Document):
+    """What a run did, where, with what, how fast and how well."""
+
+    indent: ClassVar[int | None] = 1
+
+    schema_version: Literal[1] = Field(
+        default=1, alias="schema", description="version of this description"
+    )
+    workload: str = Field(description="name of the workload")
+    mode: Mode = Field(description="`train` or `infer`")
+    data: Data = Field(description="the data set")
+    hyperparameters: UsedHyperparameters = Field(description="as used")
+    seed: Integer = Field(default=0, description="the run's seed")
+    environment: Environment = Field(description="machine and software")
+    sections: Sections = Field(description="time of the parts of the run")
+    steps: Steps = Field(description="every step, and statistics of them")
+    throughput: Throughput = Field(description="speed")
+    cost: Cost = Field(description="counted work of the network")
+    memory: Memory = Field(default_factory=Memory, description="peak memory")
+    metrics: Metrics = Field(
+        default_factory=Metrics, description="what an evaluation and the run noted"
+    )
+    ended: str = Field(
+        default="complete",
+        description="`complete`; or `interrupted`, or the error that ended the run early: the "
+        "document then has the steps that were done",
+    )

@@ -1,41 +1,80 @@
 """The steps of a run: what was recorded of each, and their statistics."""
 
-import dataclasses
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from pydantic import Field, ModelWrapValidatorHandler, computed_field, model_validator
+from typing_extensions import Self
+
+from fathom.results.base import Count, NotNegative, Number, Record, shown
+
+_QUANTILES = {"5%": 0.05, "25%": 0.25, "50%": 0.5, "75%": 0.75, "95%": 0.95}
+_LISTS = ("seconds", "input_wait", "loss", "work", "first_of_shape", "call")
 
 
-@dataclass
-class Steps:
-    """Every step of a run, in order; times in seconds.
+class Steps(Record):
+    """Every step of a run, in order.
 
-    Attributes:
-        first: number of the first step, counted from 0 since the training began.
-        warmup: how many of the steps are left out of the statistics.
-        seconds: time in the step, input excluded.
-        input_wait: time spent waiting for the step's batch.
-        loss: the loss in training; None for an inference step or one that the hook skipped.
-        work: the step's work over that of a batch of examples of the stated cost.
-        first_of_shape: whether the step was the first of one of several shapes of batch:
-            TensorFlow optimises its graph in it, and the statistics leave it out too.
-        call: where in these lists the call of the compiled step began that the step was part of:
-            steps of one call were timed together and share its time. Default: each its own call.
+    The statistics are computed from the lists whenever they are asked for; a file whose statistics
+    are not those of its lists is refused.
     """
 
-    first: int
-    warmup: int
-    seconds: list[float] = field(default_factory=list)
-    input_wait: list[float] = field(default_factory=list)
-    loss: list[float | None] = field(default_factory=list)
-    work: list[float] = field(default_factory=list)
-    first_of_shape: list[bool] = field(default_factory=list)
-    call: list[int] = field(default_factory=list)
+    first: Count = Field(
+        description="number of the first step, counted from 0 since the training began: not 0 "
+        "in a resumed run"
+    )
+    warmup: Count = Field(description="how many of the first steps the statistics leave out")
+    seconds: list[NotNegative] = Field(
+        default_factory=list,
+        description="time of each step in seconds, warm-up included, input excluded; on a GPU "
+        "until the device is idle",
+    )
+    input_wait: list[NotNegative] = Field(
+        default_factory=list, description="time that each step waited for its batch, in seconds"
+    )
+    loss: list[Number | None] = Field(
+        default_factory=list,
+        description="loss of each training step, before its update; `null` for an inference "
+        "step or one that the hook skipped",
+    )
+    work: list[NotNegative] = Field(
+        default_factory=list,
+        description="work of each step's batch over that of `batch_size` examples of the cost "
+        "stated under `cost`: 1, but where batches vary in length",
+    )
+    first_of_shape: list[bool] = Field(
+        default_factory=list,
+        description="whether the step was the first of one of several shapes of batch "
+        "(seq2seq's buckets): TensorFlow optimises its graph in it, and the statistics leave "
+        "it out too",
+    )
+    call: list[Count] = Field(
+        default_factory=list,
+        description="where in these lists the call of the compiled step began that the step "
+        "was part of: steps of one call were timed together and share its time equally",
+    )
 
-    def __post_init__(self) -> None:
-        self.call = self.call or list(range(len(self.seconds)))
+    @model_validator(mode="wrap")
+    @classmethod
+    def _check(cls, data: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        """Fills in the lists that older files lack; refuses lists and statistics that disagree."""
+        steps = validate(data)
+        if isinstance(data, Steps):
+            return steps
+        n = len(steps.seconds)
+        steps.work = steps.work or [1.0] * n
+        steps.first_of_shape = steps.first_of_shape or [False] * n
+        steps.call = steps.call or list(range(n))
+        if {len(getattr(steps, name)) for name in _LISTS} != {n}:
+            raise ValueError("its lists differ in length")
+        if steps.measurements and not (steps.median > 0 and 0 < steps.work_per_second < math.inf):
+            raise ValueError("its counted steps took no time or did no work")
+        for name in cls.model_computed_fields:
+            if name in data and not _close(data[name], getattr(steps, name)):
+                raise ValueError(f"its {name} is {shown(data[name])}, not what its steps give")
+        return steps
 
     def add_call(
         self,
@@ -54,12 +93,12 @@ class Steps:
             first_of_shape: see above.
         """
         call, count = len(self.call), len(losses)
-        self.seconds += [seconds / count] * count
-        self.input_wait += [input_wait / count] * count
-        self.loss += losses
-        self.work += [work] * count
-        self.first_of_shape += [first_of_shape] * count
-        self.call += [call] * count
+        self.seconds.extend([seconds / count] * count)
+        self.input_wait.extend([input_wait / count] * count)
+        self.loss.extend(losses)
+        self.work.extend([work] * count)
+        self.first_of_shape.extend([first_of_shape] * count)
+        self.call.extend([call] * count)
 
     def drop_unfinished(self) -> None:
         """Drops the call that an interruption left half recorded."""
@@ -80,15 +119,46 @@ class Steps:
     def _numbers(self) -> np.ndarray:
         return counted_steps(self.warmup, self.first_of_shape)
 
+    @computed_field(
+        return_type=float | None,
+        description="median time of the counted steps, in seconds: of those after the warm-up but "
+        "for the first of each shape (unless none is left); `null` when there are none",
+    )
     @property
     def median(self) -> float:
         """Median time of the counted steps, in seconds; NaN when there are none."""
         return float(np.median(self.counted)) if len(self.counted) else float("nan")
 
+    @computed_field(
+        description="5, 25, 50, 75 and 95 % quantiles of their times, in seconds; `null` where all "
+        "of them ran in one call"
+    )
+    @property
+    def quantiles(self) -> dict[str, float] | None:
+        """Quantiles of the counted times in seconds, by name; None for a single measurement."""
+        if self.measurements < 2:
+            return None
+        values = np.quantile(self.counted, list(_QUANTILES.values())).tolist()
+        return dict(zip(_QUANTILES, values, strict=True))
+
+    @computed_field(description="interquartile range over median; `null` likewise")
+    @property
+    def spread(self) -> float | None:
+        """Interquartile range of the counted times over their median; None likewise."""
+        quantiles = self.quantiles
+        if quantiles is None or not quantiles["50%"]:
+            return None
+        return (quantiles["75%"] - quantiles["25%"]) / quantiles["50%"]
+
+    @computed_field(
+        return_type=float | None,
+        description="median rate of the same steps, in batches of the stated cost a second",
+    )
     @property
     def work_per_second(self) -> float:
         """Median rate of the counted steps, in batches of the stated cost a second; or NaN."""
-        rates = np.array(self.work)[self._numbers] / self.counted
+        with np.errstate(divide="ignore"):
+            rates = np.array(self.work)[self._numbers] / self.counted
         return float(np.median(rates)) if len(rates) else float("nan")
 
     @property
@@ -96,20 +166,6 @@ class Steps:
         """Mean time of a counted step and the wait for its batch, in seconds; NaN without any."""
         waits = np.array(self.input_wait)[self._numbers]
         return float((self.counted + waits).mean()) if len(waits) else float("nan")
-
-    def to_plain(self) -> dict[str, Any]:
-        """Returns the record and its statistics as plain data; one measurement has no spread."""
-        names = ("median", "quantiles", "spread", "work_per_second")
-        statistics: dict[str, Any] = dict.fromkeys(names)
-        if self.measurements:
-            statistics |= {"median": self.median, "work_per_second": self.work_per_second}
-        if self.measurements > 1:
-            quantiles = np.quantile(self.counted, [0.05, 0.25, 0.5, 0.75, 0.95]).tolist()
-            statistics |= {
-                "quantiles": dict(zip(("5%", "25%", "50%", "75%", "95%"), quantiles, strict=True)),
-                "spread": (quantiles[3] - quantiles[1]) / quantiles[2] if quantiles[2] else None,
-            }
-        return {**dataclasses.asdict(self), **statistics}
 
 
 def counted_steps(warmup: int, first_of_shape: Sequence[bool]) -> np.ndarray:
@@ -120,3 +176,14 @@ def counted_steps(warmup: int, first_of_shape: Sequence[bool]) -> np.ndarray:
     after = np.arange(len(first_of_shape)) >= warmup
     counted = after & ~np.array(first_of_shape, bool)
     return np.flatnonzero(counted if counted.any() else after)
+
+
+def _close(written: Any, computed: Any) -> bool:
+    """Whether a statistic of a file is the computed one; there is none where that is NaN."""
+    if isinstance(computed, dict):
+        same_names = isinstance(written, dict) and written.keys() == computed.keys()
+        return same_names and all(_close(written[name], computed[name]) for name in computed)
+    if computed is None or math.isnan(computed):
+        return written is None
+    is_number = isinstance(written, (int, float)) and not isinstance(written, bool)
+    return is_number and math.isclose(written, computed, rel_tol=1e-6, abs_tol=1e-9)

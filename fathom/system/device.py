@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from fathom.errors import FathomError
-from fathom.options import parse_device
+from fathom.options import PRECISIONS, parse_device
 
 _GEMM_SIZE = 2048
 _GEMM_PRODUCTS = 6  # the best of them counts
@@ -106,7 +106,7 @@ def gemm_rate(device: str, precision: str) -> float:
 def computing_in(precision: str) -> Iterator[None]:
     """Makes Keras layers built inside the block compute in ``precision``, with float32 weights."""
     before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy("float32" if precision == "float32" else f"mixed_{precision}")
+    keras.config.set_dtype_policy(PRECISIONS[precision].policy)
     try:
         yield
     finally:

@@ -1,11 +1,11 @@
 """Makes profiles, runs and folders with known answers."""
 
-import json
-
 import numpy as np
 
-from fathom.characterize import OpTime, Profile, Run
+from fathom.characterize.measure.folder import write_run
 from fathom.characterize.report import published
+from fathom.results.characterization import Machine, Run
+from fathom.results.profile import OpTime, Profile
 from fathom.results.steps import Steps
 
 ENVIRONMENT = {
@@ -29,18 +29,14 @@ ENVIRONMENT = {
     "git_commit": None,
     "command": "python",
 }
-MACHINE = {
-    "schema": 1,
-    "environment": ENVIRONMENT,
-    "gemm_flops_per_second": {"1": 1e11, "2": 2e11, "4": 4e11},
-}
+MACHINE = Machine(environment=ENVIRONMENT, gemm_flops_per_second={"1": 1e11, "2": 2e11, "4": 4e11})
 SECTIONS = {"import": 2.0, "init": 0.5, "load": 0.5, "setup": 1.0, "run": 5.0, "wall": 9.5}
 WORKLOADS = published.breakdown().workloads
 LAYERS = [
     {
         "name": name,
         "kind": "Dense",
-        "output_shape": [10],
+        "output_shape": (10,),
         "parameters": 110,
         "macs": 100,
         "activations": 10,
@@ -57,7 +53,8 @@ COST = {
 
 
 def op(op_type, seconds, layer="fc1", phase="forward", on="cpu", count=1):
-    return OpTime(op_type, layer, phase, on, np.asarray(seconds, np.float64), count)
+    seconds = np.asarray(seconds, np.float64)
+    return OpTime(type=op_type, layer=layer, phase=phase, on=on, seconds=seconds, count=count)
 
 
 def profile(ops, workload="autoenc", threads=1, mode="train", device="/cpu:0", **changes):
@@ -101,10 +98,18 @@ def paper_profile(workload, threads=1, steps=6, seed=0, **changes):
     return profile(ops, workload, threads, **changes)
 
 
-def steps(seconds):
+def steps(seconds, work=1.0, call=()):
     """The steps of a result document, the first of them warm-up."""
     n = len(seconds)
-    return Steps(0, 1, list(seconds), [0.001] * n, [1.5] * n, [1.0] * n, [False] * n).to_plain()
+    return Steps(
+        first=0,
+        warmup=1,
+        seconds=list(seconds),
+        input_wait=[0.001] * n,
+        loss=[1.5] * n,
+        work=[work] * n,
+        call=list(call),
+    ).to_plain()
 
 
 def result(seconds=0.1, mode="train", batch_size=8, **environment):
@@ -166,9 +171,9 @@ def run(workload="autoenc", purpose=("modes",), **changes):
 def write(path, runs, machine=MACHINE):
     """Writes a folder of runs and returns its path."""
     (path / "runs").mkdir(parents=True, exist_ok=True)
-    (path / "machine.json").write_text(json.dumps(machine))
+    machine.write(path / "machine.json")
     for each in runs:
-        each.write(path)
+        write_run(each, path)
     return path
 
 

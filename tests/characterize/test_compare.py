@@ -1,5 +1,4 @@
 import argparse
-import copy
 
 import numpy as np
 import pytest
@@ -11,10 +10,10 @@ from fathom.characterize.report import analyses, compare
 from fathom.errors import FathomError
 
 
-def steps_of(seconds, **changes):
+def steps_of(seconds, call=(), **changes):
     """A run whose counted steps take these times, after one that is not counted."""
     document = result(**changes)
-    document["steps"] = synthetic_folder.steps([9.0, *seconds])
+    document["steps"] = synthetic_folder.steps([9.0, *seconds], call=call)
     return run(result=document)
 
 
@@ -86,10 +85,13 @@ def test_with_few_steps_the_noise_is_unknown():
 
 def test_steps_that_run_in_one_call_are_one_measurement():
     calls = around(0.1, 0.1, 6), around(0.1, 0.1, 8, seed=1)
-    in_blocks = [steps_of(np.repeat(seconds, 20)) for seconds in calls]
-    for each in in_blocks:
-        numbers = range(len(each.result["steps"]["seconds"]))
-        each.result["steps"]["call"] = [0, *((i - 1) // 20 * 20 + 1 for i in numbers[1:])]
+    in_blocks = [
+        steps_of(
+            np.repeat(seconds, 20).tolist(),
+            call=[0, *np.repeat(1 + 20 * np.arange(len(seconds)), 20).tolist()],
+        )
+        for seconds in calls
+    ]
     (ratio,) = compared(in_blocks[:1], in_blocks[1:]).ratios
     (of_calls,) = compared(*([steps_of(seconds)] for seconds in calls)).ratios
     assert (ratio.low, ratio.high) == (of_calls.low, of_calls.high)
@@ -171,8 +173,8 @@ def test_profiles_on_different_threads_are_not_compared():
 
 
 def test_the_command_shows_ratios_shares_and_what_differs_of_the_machines(tmp_path, capsys):
-    machine = copy.deepcopy(MACHINE)
-    machine["environment"]["python"] = "3.13"
+    other = MACHINE.environment.model_copy(update={"python": "3.13"})
+    machine = MACHINE.model_copy(update={"environment": other})
     runs = [run(), run(profile=profile([op("Add", [1.0] * 5)]))]
     command(tmp_path, runs, runs, machine)
     shown = capsys.readouterr().out

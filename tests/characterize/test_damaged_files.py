@@ -10,10 +10,10 @@ import synthetic_folder
 from rich.console import Console
 from synthetic_folder import MACHINE, op, profile, run
 
-from fathom.characterize import GpuTime
 from fathom.characterize.measure.folder import Folder
 from fathom.characterize.report import compare, report, sections
 from fathom.errors import FathomError
+from fathom.results.profile import GpuTime
 
 WRONG = {"null": None, "text": "text", "list": [], "nan": float("nan")}
 WRONG_NUMBERS = {"negative": -1, "zero": 0}
@@ -22,11 +22,13 @@ GONE = object()
 
 def a_profile(workload="vgg", threads=1):
     ops = [op("MatMul", [3.0, 2.0, 2.5, 3.1, 2.9]), op("Mul", [1.0] * 5, "fc2", "backward")]
-    return profile(ops, workload, threads, gpu=GpuTime(1.0, 2.0, 0.5))
+    return profile(
+        ops, workload, threads, gpu=GpuTime(kernel_seconds=1.0, api_seconds=2.0, memcpy_seconds=0.5)
+    )
 
 
 DAMAGED = {
-    "machine.json": MACHINE,
+    "machine.json": MACHINE.to_plain(),
     "timing": run("vgg", ("modes", "cores", "repeats")).to_plain(),
     "profile": run("vgg", ("profile", "threads"), profile=a_profile()).to_plain(),
 }

@@ -5,8 +5,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 from synthetic_folder import MACHINE, WORKLOADS, op, paper_profile, profile, result, run, suite
 
-from fathom.characterize import GpuTime
 from fathom.characterize.report import analyses, figures
+from fathom.results.profile import GpuTime
 
 
 def texts_of(figure):
@@ -163,7 +163,8 @@ def test_sections_have_the_papers_under_ours():
 
 def test_spread_efficiency_gpu_layers_and_cost_are_legible():
     runs = suite(WORKLOADS[:3])
-    gpu = [profile([op("Add", [1.0])], name, gpu=GpuTime(1.0, 2.0, 0.1)) for name in WORKLOADS]
+    gpu_time = GpuTime(kernel_seconds=1.0, api_seconds=2.0, memcpy_seconds=0.1)
+    gpu = [profile([op("Add", [1.0])], name, gpu=gpu_time) for name in WORKLOADS]
     repeats = [each for each in runs if "repeats" in each.purpose]
     cores = [each for each in runs if "cores" in each.purpose]
     modes = [each for each in runs if "modes" in each.purpose]

@@ -4,8 +4,9 @@ import pytest
 import synthetic_folder
 from test_profiles import small_profile
 
-from fathom.characterize.measure.folder import Folder, Run
+from fathom.characterize.measure.folder import Folder, write_run
 from fathom.errors import FathomError
+from fathom.results.characterization import Machine, Run
 
 ENVIRONMENT = synthetic_folder.ENVIRONMENT | {"tensorflow": "2.20.0", "cores_available": 2}
 
@@ -50,8 +51,8 @@ def changed(**changes):
 @pytest.fixture
 def out(tmp_path):
     (tmp_path / "runs").mkdir()
-    machine = {"schema": 1, "environment": ENVIRONMENT, "gemm_flops_per_second": {"1": 1e11}}
-    (tmp_path / "machine.json").write_text(json.dumps(machine))
+    machine = Machine(environment=ENVIRONMENT, gemm_flops_per_second={"1": 1e11})
+    machine.write(tmp_path / "machine.json")
     return tmp_path
 
 
@@ -65,15 +66,15 @@ def test_a_folder_gives_back_what_was_written(out):
     )
     failed = timing(id="vgg-train-cpu0-timing", status="failed", reason="no memory", result=None)
     for run in (timing(), profile, failed):
-        run.write(out)
+        write_run(run, out)
     folder = Folder.read(out)
     assert [run.id for run in folder.runs] == sorted(run.id for run in (timing(), profile, failed))
-    assert folder.machine["gemm_flops_per_second"] == {"1": 1e11}
+    assert folder.machine.gemm_flops_per_second == {"1": 1e11}
     assert folder.select("modes") == [timing()]
     assert folder.failed == [failed]
     (again,) = folder.select("profile")
     assert again.to_plain() == profile.to_plain()
-    assert again.environment == ENVIRONMENT
+    assert again.environment.to_plain() == ENVIRONMENT
 
 
 def test_an_empty_folder_is_refused(tmp_path):
@@ -89,7 +90,7 @@ def test_a_folder_without_runs_is_refused(out):
 
 
 def test_a_run_that_is_being_written_is_no_run_yet(out):
-    timing().write(out)
+    write_run(timing(), out)
     (out / "runs" / ".other.json.17.tmp").write_text("{")
     assert len(Folder.read(out).runs) == 1
 
@@ -99,21 +100,21 @@ def test_a_run_that_is_being_written_is_no_run_yet(out):
     [
         ('{"schema": 1, "id": "a', "damaged"),
         ("", "damaged"),
-        ("[]", "another schema"),
+        ("[]", r"all of it is \[\], not an object"),
         ('{"schema": 2}', "another schema"),
         ('{"schema": 1}', "damaged"),
         ("[" * 100_000, "damaged"),
         (changed(id="other"), "its id is 'other'"),
         (changed(result=None), "a timing that is done has no result"),
         (changed(kind="profile"), "a profile that is done has no result or profile, or that"),
-        (changed(status="running"), 'status is "running", not one of done, failed'),
+        (changed(status="running"), "status is \"running\", not 'done' or 'failed'"),
         (changed(status="failed"), "a failed run has a reason"),
-        (changed(kind="guess"), 'kind is "guess", not one of timing, profile'),
-        (changed(result=[1]), r"result is \[1\], not an object or null"),
-        (changed(result={}), "holds no result of schema 1"),
+        (changed(kind="guess"), "kind is \"guess\", not 'timing' or 'profile'"),
+        (changed(result=[1]), r"result is \[1\], not an object"),
+        (changed(result={}), "result.workload is missing"),
         (changed(workload="vgg"), "workload is 'vgg', but what it holds is of 'autoenc'"),
         (changed(mode="infer"), "mode is 'infer', but what it holds is of 'train'"),
-        (json.dumps(small_run(environment=3).to_plain()), "profile.environment is 3, not an obj"),
+        (changed(kind="profile", profile={"environment": 3}), "profile.workload is missing"),
     ],
 )
 def test_a_damaged_run_is_refused_in_one_line(out, text, reason):
@@ -139,25 +140,25 @@ def test_a_damaged_machine_is_refused(out, text):
     ],
 )
 def test_two_machines_in_one_folder_are_refused(out, other):
-    timing(result=result(**other)).write(out)
+    write_run(timing(result=result(**other)), out)
     with pytest.raises(FathomError, match="another machine") as error:
         Folder.read(out)
     assert "autoenc-train-cpu0-timing.json" in str(error.value)
 
 
 def test_a_run_on_fewer_cores_is_of_the_same_machine(out):
-    timing(result=result(cores_available=1), cores=1).write(out)
+    write_run(timing(result=result(cores_available=1), cores=1), out)
     assert len(Folder.read(out).runs) == 1
 
 
 def test_a_run_that_had_fewer_cores_than_it_says_is_refused(out):
-    timing(result=result(cores_available=1), cores=2).write(out)
+    write_run(timing(result=result(cores_available=1), cores=2), out)
     with pytest.raises(FathomError, match="had 1 of the 2 cores"):
         Folder.read(out)
 
 
 def test_two_gpus_of_one_name_are_refused(out):
     for name, gpu in (("a", "A100"), ("b", "P100")):
-        timing(id=name, device="/gpu:0", result=result(gpu=gpu)).write(out)
+        write_run(timing(id=name, device="/gpu:0", result=result(gpu=gpu)), out)
     with pytest.raises(FathomError, match=r"/gpu:0: 'P100', not 'A100'"):
         Folder.read(out)

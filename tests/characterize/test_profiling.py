@@ -9,8 +9,8 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from fathom import Autoenc, FathomError
 from fathom.__main__ import main
-from fathom.characterize.profile.profiles import Profile
 from fathom.characterize.profile.profiling import profile_model
+from fathom.results.profile import Profile
 
 SMALL = {"batch_size": 10, "hidden_units": 30, "steps_per_call": 1}
 STEPS = 4
@@ -60,8 +60,8 @@ def test_each_layer_is_met_in_both_directions_and_each_variable_is_updated_once(
 
 def test_the_cost_of_each_layer_is_told(profiled):
     profile, _, _ = profiled
-    layers = {layer["name"]: layer for layer in profile.cost["layers"]}
-    assert layers["decoder_logits"]["macs"] == 30 * 784
+    layers = {layer.name: layer for layer in profile.cost.layers}
+    assert layers["decoder_logits"].macs == 30 * 784
 
 
 def test_an_independent_count_of_the_trace_finds_the_same(profiled):
@@ -115,7 +115,7 @@ def folder(tmp_path_factory):
 
 
 def test_the_command_writes_the_profile_its_tables_and_the_trace(folder):
-    profile = Profile.from_plain(json.loads((folder / "profile.json").read_text()), "profile.json")
+    profile = Profile.read(folder / "profile.json")
     assert (profile.steps, profile.batch_size) == (3, 5)
     with (folder / "ops.csv").open() as file:
         ops = list(csv.DictReader(file))

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
-from synthetic_folder import LAYERS, MACHINE, WORKLOADS, op, profile, result, run
+from synthetic_folder import COST, LAYERS, MACHINE, WORKLOADS, op, profile, result, run, steps
 
-from fathom.characterize import GpuTime
 from fathom.characterize.report import analyses
 from fathom.characterize.report.analyses.table import Table, shown
+from fathom.results.profile import GpuTime
 
 
 def test_the_four_cases_are_normalised_to_training_on_the_cpu():
@@ -22,8 +22,7 @@ def test_the_four_cases_are_normalised_to_training_on_the_cpu():
 
 
 def test_a_step_counts_by_its_work_where_batches_vary_in_length():
-    document = result(0.4)
-    document["steps"]["work_per_second"] = 5.0
+    document = result() | {"steps": steps([0.4] * 3, work=2.0)}
     assert analyses.modes([run(result=document)]).seconds[0, 0] == 0.2
 
 
@@ -35,8 +34,7 @@ def test_without_training_on_the_cpu_nothing_can_be_normalised():
 
 
 def test_a_run_without_counted_steps_is_no_measurement():
-    empty = result()
-    empty["steps"]["median"] = None
+    empty = result() | {"steps": steps([0.1])}
     assert analyses.modes([run(result=empty)]).workloads == ()
 
 
@@ -137,7 +135,14 @@ def test_without_a_gpu_the_papers_efficiencies_stand_alone():
 
 
 def test_a_gpu_that_ran_no_kernel_has_no_efficiency():
-    use = analyses.gpu_use([profile([op("Add", [1.0])], gpu=GpuTime(0.0, 0.0, 0.0))])
+    use = analyses.gpu_use(
+        [
+            profile(
+                [op("Add", [1.0])],
+                gpu=GpuTime(kernel_seconds=0.0, api_seconds=0.0, memcpy_seconds=0.0),
+            )
+        ]
+    )
     assert np.isnan([use.kernels_over_api, use.memcpy_share]).all()
     assert "no kernels" in use.summary()
 
@@ -166,7 +171,9 @@ def test_layers_have_their_work_traffic_and_time():
 
 def test_a_layer_that_a_step_runs_forward_twice_has_the_work_of_both_passes():
     layers = [layer | {"forward_passes": 2} for layer in LAYERS]
-    first, second = analyses.layer_work(profile([op("MatMul", [1.0])], cost={"layers": layers}))
+    first, second = analyses.layer_work(
+        profile([op("MatMul", [1.0])], cost=COST | {"layers": layers})
+    )
     assert (first.flops, second.flops) == (2 * 8 * 100 * 3, 2 * 8 * 100 * 4)
 
 

@@ -1,4 +1,3 @@
-import dataclasses
 import json
 import os
 import subprocess
@@ -9,12 +8,13 @@ from pathlib import Path
 import psutil
 import pytest
 from rich.console import Console
-from synthetic_folder import ENVIRONMENT, MACHINE, result
+from synthetic_folder import ENVIRONMENT, result
 
 from fathom.__main__ import main
 from fathom.characterize.measure import folder, request, runner
 from fathom.characterize.measure.plan import Planned
 from fathom.errors import FathomError
+from fathom.results.characterization import Machine, Probe
 
 PLANNED = Planned(
     id="autoenc-train-cpu0-timing",
@@ -33,15 +33,16 @@ PLANNED = Planned(
 WRITE = f"""
 import json, os, pathlib, sys
 file = sys.argv[1].partition("=")[2]
-cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-document = json.loads({json.dumps(json.dumps(result()))}) | {{"cores": cores}}
+cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+document = json.loads({json.dumps(json.dumps(result()))})
+document["environment"]["cores_available"] = cores
 pathlib.Path(file).write_text(json.dumps(document))
 """
 
 
 def program(code, **changes):
     """Returns a planned run of a small program in the place of a workload."""
-    return dataclasses.replace(PLANNED, argv=("python", "-c", code), **changes)
+    return PLANNED.model_copy(update={"argv": ("python", "-c", code)} | changes)
 
 
 @pytest.fixture
@@ -57,14 +58,14 @@ def screen():
 def test_a_run_keeps_the_result_and_the_time_from_outside(out):
     run = runner.make_run(program("import time; time.sleep(0.2)" + WRITE), out)
     assert (run.status, run.reason, run.profile) == ("done", None, None)
-    assert run.result["schema"] == 1
+    assert run.result.workload == "autoenc"
     assert 0.2 < run.wall_s < 60
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no CPU affinity here")
 def test_a_run_is_restricted_to_its_cores_and_we_are_not(out):
     before = os.sched_getaffinity(0)
-    assert runner.make_run(program(WRITE, cores=1), out).result["cores"] == 1
+    assert runner.make_run(program(WRITE, cores=1), out).result.environment.cores_available == 1
     assert os.sched_getaffinity(0) == before
 
 
@@ -81,7 +82,7 @@ def test_a_run_is_restricted_to_its_cores_and_we_are_not(out):
 def test_a_failed_run_is_recorded_with_its_reason(out, code, reason):
     run = runner.make_run(program(code), out)
     assert (run.status, run.reason, run.result) == ("failed", reason, None)
-    run.write(out)
+    folder.write_run(run, out)
     assert folder.read_runs(out)[run.id].reason == reason
 
 
@@ -123,11 +124,11 @@ def test_a_spent_budget_begins_no_run(out, screen):
 def test_the_time_left_is_told_from_the_runs_that_are_most_alike():
     done = [
         runner.Run(
-            **vars(program("", id=str(i), workload=workload)),
+            **dict(program("", id=str(i), workload=workload)),
             status="done",
             reason=None,
             wall_s=seconds,
-            result={},
+            result=result() | {"workload": workload},
             profile=None,
         )
         for i, (workload, seconds) in enumerate([("vgg", 300), ("autoenc", 60)])
@@ -141,14 +142,14 @@ def test_the_time_left_is_told_from_the_runs_that_are_most_alike():
 
 def test_a_run_that_serves_a_new_set_is_not_made_again(out):
     planned = program(WRITE)
-    runner.make_run(planned, out).write(out)
-    wider = dataclasses.replace(planned, purpose=("modes", "repeats"))
+    folder.write_run(runner.make_run(planned, out), out)
+    wider = planned.model_copy(update={"purpose": ("modes", "repeats")})
     runner._done_before([wider], out)
     assert folder.read_runs(out)[planned.id].purpose == ("modes", "repeats")
 
 
 def test_a_folder_of_other_settings_is_refused(out):
-    runner.make_run(program(WRITE), out).write(out)
+    folder.write_run(runner.make_run(program(WRITE), out), out)
     with pytest.raises(FathomError, match="measure into another --out"):
         runner._done_before([program(WRITE + "# other")], out)
 
@@ -189,13 +190,13 @@ def test_a_characterization_runs_in_processes_of_its_own(tmp_path, capsys):
         "autoenc-infer-cpu0-profile-threads1": "done",
         "autoenc-infer-cpu0-timing": "done",
     }
-    assert set(result.machine["gemm_flops_per_second"]) >= {"1"}
+    assert set(result.machine.gemm_flops_per_second) >= {"1"}
     (profile,) = result.select("profile")
     assert profile.profile.threads == 1
     assert (tmp_path / "out" / "traces" / f"{profile.id}.xplane.pb").exists()
     (timing,) = result.select("modes")
-    assert timing.result["mode"] == "infer"
-    assert timing.wall_s > timing.result["sections"]["run"]
+    assert timing.result.mode == "infer"
+    assert timing.wall_s > timing.result.sections.run
     assert str(tmp_path) not in json.dumps(timing.argv)
 
 
@@ -203,7 +204,7 @@ def test_a_characterization_runs_in_processes_of_its_own(tmp_path, capsys):
 def two_cores(monkeypatch):
     """Pretends a machine of two cores, which takes no time to measure."""
     environment = ENVIRONMENT | {"cores_available": 2}
-    found = {"environment": environment, "gpus": 0, "gemm_flops_per_second": 1e11}
+    found = Probe(environment=environment, gpus=0, gemm_flops_per_second=1e11)
     monkeypatch.setattr(request, "_machine", lambda *_: found)
     monkeypatch.setattr(runner, "_make", lambda *_: 0)
 
@@ -212,7 +213,7 @@ def two_cores(monkeypatch):
 def test_more_threads_than_cores_are_allowed_and_said(tmp_path, capsys):
     assert characterize(tmp_path / "out", "--workloads=autoenc", "--threads=1,99") == 0
     assert "more threads than the 2 cores of this machine: 99" in capsys.readouterr().out
-    assert set(folder.read_machine(tmp_path / "out")["gemm_flops_per_second"]) == {"1", "2", "99"}
+    assert set(folder.read_machine(tmp_path / "out").gemm_flops_per_second) == {"1", "2", "99"}
 
 
 @pytest.mark.usefixtures("two_cores")
@@ -239,11 +240,12 @@ def test_a_device_that_is_not_there_is_one_line(tmp_path, capsys, option, reason
 )
 def test_a_machine_that_is_not_the_folders_is_refused(tmp_path, capsys, other, reason):
     (tmp_path / "out").mkdir()
-    machine = MACHINE | {"environment": ENVIRONMENT | {"cores_available": 2} | other}
-    (tmp_path / "out" / "machine.json").write_text(json.dumps(machine))
+    environment = ENVIRONMENT | {"cores_available": 2} | other
+    machine = Machine(environment=environment, gemm_flops_per_second={"1": 1e11})
+    machine.write(tmp_path / "out" / "machine.json")
     assert characterize(tmp_path / "out", "--workloads=autoenc") == 2
     assert reason in capsys.readouterr().err
-    assert json.loads((tmp_path / "out" / "machine.json").read_text()) == machine
+    assert folder.read_machine(tmp_path / "out") == machine
 
 
 @pytest.mark.usefixtures("two_cores")
@@ -251,10 +253,10 @@ def test_the_better_of_two_measurements_of_the_matrix_product_counts(tmp_path, m
     (tmp_path / "out").mkdir()
     rates = {"1": 3e11, "2": 1e9}
     environment = ENVIRONMENT | {"cores_available": 2}
-    machine = MACHINE | {"environment": environment, "gemm_flops_per_second": rates}
-    (tmp_path / "out" / "machine.json").write_text(json.dumps(machine))
+    machine = Machine(environment=environment, gemm_flops_per_second=rates)
+    machine.write(tmp_path / "out" / "machine.json")
     assert characterize(tmp_path / "out", "--workloads=autoenc") == 0
-    known = folder.read_machine(tmp_path / "out")["gemm_flops_per_second"]
+    known = folder.read_machine(tmp_path / "out").gemm_flops_per_second
     assert known == {"1": 3e11, "2": 1e11}
 
 

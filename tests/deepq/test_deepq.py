@@ -161,7 +161,7 @@ def test_the_optimal_policy_of_a_small_game_is_found():
     np.testing.assert_allclose(q_values[:, 1], [0.99**2, 0.99, 1], atol=0.2)
     metrics = model.evaluate()
     assert (metrics["mean_score"], metrics["min_score"], metrics["episodes"]) == (1, 1, 3)
-    assert {score for _, score in result.metrics["history"]["score"]} == {-1, 1}
+    assert {score for _, score in result.metrics.history["score"]} == {-1, 1}
 
 
 def test_the_hook_sees_acting_and_learning_steps_apart_and_may_skip_both():
@@ -183,10 +183,10 @@ def test_emulator_acting_sampling_and_learning_are_timed_apart():
     model = corridor()
     model.setup()
     result = model.run(n_steps=20)
-    parts = [result.sections[n] for n in ("emulator", "acting", "sampling", "learning")]
+    parts = [getattr(result.sections, n) for n in ("emulator", "acting", "sampling", "learning")]
     assert min(parts) > 0
-    assert sum(parts) < result.sections["run"]
-    assert result.sections["learning"] == pytest.approx(sum(result.steps.seconds))
+    assert sum(parts) < result.sections.run
+    assert result.sections.learning == pytest.approx(sum(result.steps.seconds))
 
 
 def test_a_resumed_run_acts_and_learns_as_the_uninterrupted_one(tmp_path):

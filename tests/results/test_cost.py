@@ -3,8 +3,8 @@ import dataclasses
 import keras
 from keras import layers
 
-from fathom.results import cost
 from fathom.layers import Convolution2D
+from fathom.results import cost
 
 
 def network():

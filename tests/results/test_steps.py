@@ -50,8 +50,8 @@ def test_a_step_that_was_half_recorded_is_dropped():
 
 
 def test_a_run_without_steps_has_no_median():
-    assert math.isnan(Steps(0, 0).median)
-    assert Steps(0, 0).to_plain()["median"] is None
+    assert math.isnan(Steps(first=0, warmup=0).median)
+    assert Steps(first=0, warmup=0).to_plain()["median"] is None
 
 
 def test_the_first_step_of_each_shape_of_batch_does_not_count():

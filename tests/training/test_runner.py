@@ -69,7 +69,7 @@ def batches(first=0, steps_per_call=1):
 
 
 def test_steps_are_recorded_and_followed_up_in_order():
-    hooks, checkpoints, steps = Hooks(), Checkpoints(), Steps(0, 2)
+    hooks, checkpoints, steps = Hooks(), Checkpoints(), Steps(first=0, warmup=2)
     runner(hooks, checkpoints).run(batches(), 5, steps, default_runstep, Progress())
     assert steps.loss == [0.0, 1.0, 2.0, 3.0, 4.0]
     assert steps.work == [2.0] * 5
@@ -80,7 +80,7 @@ def test_steps_are_recorded_and_followed_up_in_order():
 
 @pytest.mark.parametrize("first", [0, 3, 7])
 def test_blocks_give_the_losses_of_single_steps(first):
-    steps, hooks = Steps(first, 1), Hooks()
+    steps, hooks = Steps(first=first, warmup=1), Hooks()
     runner(hooks, steps_per_call=5).run(batches(first, 5), 9, steps, default_runstep, Progress())
     assert steps.loss == [float(i) for i in range(first, first + 9)]
     assert [number for kind, number in hooks.told if kind == "epoch"] == [
@@ -89,7 +89,7 @@ def test_blocks_give_the_losses_of_single_steps(first):
 
 
 def test_a_call_never_crosses_the_warm_up_an_epoch_or_a_checkpoint():
-    steps = Steps(0, 2)
+    steps = Steps(first=0, warmup=2)
     runner(Hooks(), Checkpoints(), steps_per_call=5).run(
         batches(0, 5), 10, steps, default_runstep, Progress()
     )
@@ -97,7 +97,7 @@ def test_a_call_never_crosses_the_warm_up_an_epoch_or_a_checkpoint():
 
 
 def test_inference_has_no_losses_epochs_or_checkpoints():
-    hooks, steps = Hooks(), Steps(0, 0)
+    hooks, steps = Hooks(), Steps(first=0, warmup=0)
     runner(hooks, trains=False).run(batches(), 6, steps, default_runstep, Progress())
     assert steps.loss == [None] * 6
     assert hooks.told == []
@@ -106,7 +106,7 @@ def test_inference_has_no_losses_epochs_or_checkpoints():
 def test_one_loss_for_a_block_is_refused():
     with pytest.raises(FathomError, match="runstep returned 1 losses for a call of 5 steps"):
         runner(Hooks(), steps_per_call=5).run(
-            *(batches(0, 5), 5, Steps(0, 0)),
+            *(batches(0, 5), 5, Steps(first=0, warmup=0)),
             lambda step, batch: float(tf.reduce_mean(step(*batch))),
             Progress(),
         )
@@ -115,7 +115,9 @@ def test_one_loss_for_a_block_is_refused():
 def test_a_loss_that_is_not_finite_ends_the_run_and_names_the_last_checkpoint():
     values = iter([(tf.constant([1.0, 1.0]),), (tf.constant([float("inf"), 0.0]),)])
     with pytest.raises(FathomError, match=r"loss of step 1 is inf.*somewhere/ckpt-2"):
-        runner(Hooks(), Checkpoints()).run(values, 3, Steps(0, 0), default_runstep, Progress())
+        runner(Hooks(), Checkpoints()).run(
+            values, 3, Steps(first=0, warmup=0), default_runstep, Progress()
+        )
 
 
 def test_progress_is_told_of_each_call():
@@ -130,5 +132,5 @@ def test_progress_is_told_of_each_call():
         def step(self, number, loss, seconds):
             told.append((number, loss))
 
-    runner(Hooks()).run(batches(6), 2, Steps(6, 0), default_runstep, Told())
+    runner(Hooks()).run(batches(6), 2, Steps(first=6, warmup=0), default_runstep, Told())
     assert told == [(6, 2, 2), (6, 6.0), (7, 7.0)]

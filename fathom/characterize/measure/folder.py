@@ -1,65 +1,19 @@
-"""The folder of a characterization: what ``characterize`` writes and the analyses read.
+"""The folder of a characterization: what ``characterize`` writes and the analyses read."""
 
-docs/characterization.md lists the fields of its files.
-"""
-
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fathom.characterize.measure.plan import Planned
-from fathom.characterize.profile.profiles import Profile
 from fathom.errors import FathomError
-from fathom.results import schemas
-from fathom.system.files import atomic_write
+from fathom.results.base import damaged
+from fathom.results.characterization import Machine, Run
+from fathom.results.records import Environment
 
-SCHEMA = 1
-_RESULT_SCHEMA = 1  # of docs/results.md
 _SAME_IN_ONE_FOLDER = (
     *("cpu_model", "cpu_flags", "memory_bytes", "platform"),
     *("tensorflow", "keras", "numpy", "git_commit"),
 )
-
-
-@dataclass(frozen=True)
-class Run(Planned):
-    """One run of one workload in a process of its own, done or failed.
-
-    Attributes:
-        status, reason: ``done``; or ``failed`` and why.
-        wall_s: seconds from the start to the end of the process, measured from outside.
-        result: the result document of docs/results.md, of a timing run that is done.
-        profile: of a profile run that is done.
-    """
-
-    status: str
-    reason: str | None
-    wall_s: float
-    result: Mapping[str, Any] | None
-    profile: Profile | None
-
-    @property
-    def environment(self) -> Mapping[str, Any] | None:
-        """The environment that the run saw; None where it failed."""
-        if self.result is not None:
-            return self.result["environment"]
-        return self.profile.environment if self.profile else None
-
-    def to_plain(self) -> dict[str, Any]:
-        """Returns the run as plain data."""
-        plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {"schema": SCHEMA, **plain, "profile": self.profile and self.profile.to_plain()}
-
-    def write(self, folder: Path) -> None:
-        """Writes ``runs/<id>.json``, whole or not at all.
-
-        Raises:
-            FathomError: the file cannot be written.
-        """
-        with atomic_write(folder / "runs" / f"{self.id}.json") as temporary:
-            temporary.write_text(json.dumps(self.to_plain()) + "\n")
 
 
 @dataclass(frozen=True)
@@ -68,13 +22,12 @@ class Folder:
 
     Attributes:
         path: the folder.
-        machine: ``environment`` as in docs/results.md, and ``gemm_flops_per_second``, the rate of a
-            large matrix product by the number of threads, as a text.
+        machine: what it is, and how fast.
         runs: in the order of their ids.
     """
 
     path: Path
-    machine: Mapping[str, Any]
+    machine: Machine
     runs: tuple[Run, ...]
 
     @classmethod
@@ -103,17 +56,14 @@ class Folder:
         return [run for run in self.runs if run.status == "failed"]
 
 
-def read_machine(path: Path) -> dict[str, Any] | None:
+def read_machine(path: Path) -> Machine | None:
     """Returns ``machine.json``; None where there is none.
 
     Raises:
         FathomError: it cannot be read, is damaged or of another schema.
     """
-    if not (path / "machine.json").exists():
-        return None
-    machine = _read_json(path / "machine.json")
-    schemas.check(machine, "machine", str(path / "machine.json"))
-    return machine
+    file = path / "machine.json"
+    return Machine.read(file) if file.exists() else None
 
 
 def read_runs(path: Path) -> dict[str, Run]:
@@ -125,32 +75,38 @@ def read_runs(path: Path) -> dict[str, Run]:
     return {file.stem: _read_run(file) for file in sorted((path / "runs").glob("[!.]*.json"))}
 
 
-def refuse_other_machine(
-    machine: Mapping[str, Any], environment: Mapping[str, Any], source: str
-) -> None:
-    """Raises FathomError where an environment is not that of the folder's machine and software."""
-    ours = machine["environment"]
-    differs = [name for name in _SAME_IN_ONE_FOLDER if environment.get(name) != ours.get(name)]
-    if environment.get("cores_available", 0) > ours.get("cores_available", 0):
+def write_run(run: Run, path: Path) -> None:
+    """Writes ``runs/<id>.json`` of a folder, whole or not at all.
+
+    Raises:
+        FathomError: the file cannot be written.
+    """
+    run.write(path / "runs" / f"{run.id}.json")
+
+
+def refuse_other_machine(ours: Environment, theirs: Environment, source: str) -> None:
+    """Raises FathomError where an environment is not of the folder's machine and software."""
+    differs = [n for n in _SAME_IN_ONE_FOLDER if getattr(theirs, n) != getattr(ours, n)]
+    if theirs.cores_available > ours.cores_available:
         differs.append("cores_available")
     for name in differs:
-        raise _other_machine(source, name, environment.get(name), ours.get(name))
+        raise _other_machine(source, name, getattr(theirs, name), getattr(ours, name))
 
 
-def _check_same_machine(machine: Mapping[str, Any], runs: Mapping[str, Run]) -> None:
+def _check_same_machine(machine: Machine, runs: Mapping[str, Run]) -> None:
     """Raises FathomError where runs, by their files, are not all of this machine and its cores."""
     gpus: dict[str, str | None] = {}
     for source, run in runs.items():
-        if run.environment is None:
+        environment = run.environment
+        if environment is None:
             continue
-        refuse_other_machine(machine, run.environment, source)
-        gpu, available = run.environment.get("gpu"), run.environment.get("cores_available", 0)
-        if gpus.setdefault(run.device, gpu) != gpu:
-            raise _other_machine(source, run.device, gpu, gpus[run.device])
-        if available < run.cores:
+        refuse_other_machine(machine.environment, environment, source)
+        if gpus.setdefault(run.device, environment.gpu) != environment.gpu:
+            raise _other_machine(source, run.device, environment.gpu, gpus[run.device])
+        if environment.cores_available < run.cores:
             raise FathomError(
-                f"{source} had {available} of the {run.cores} cores that it was to have: delete it "
-                "and measure again"
+                f"{source} had {environment.cores_available} of the {run.cores} cores that it was "
+                "to have: delete it and measure again"
             )
 
 
@@ -161,57 +117,8 @@ def _other_machine(source: str, name: str, theirs: Any, ours: Any) -> FathomErro
     )
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(path.read_text())
-    except OSError as error:
-        raise FathomError(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise schemas.damaged(str(path), str(error)) from error
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise FathomError(f"{path} is of another schema than {SCHEMA}: measure into a new folder")
-    return document
-
-
 def _read_run(path: Path) -> Run:
-    document = _read_json(path)
-    schemas.check(document, "run", str(path))
-    plain = {field.name: document[field.name] for field in fields(Run)}
-    plain |= {"purpose": tuple(plain["purpose"]), "argv": tuple(plain["argv"])}
-    if plain["result"] is not None:
-        _check_result(plain["result"], path)
-    if plain["profile"] is not None:
-        plain["profile"] = Profile.from_plain(plain["profile"], str(path), "profile")
-    run = Run(**plain)
-    contradiction = _contradiction(run, path.stem)
-    if contradiction:
-        raise schemas.damaged(str(path), contradiction)
+    run = Run.read(path)
+    if run.id != path.stem:
+        raise damaged(str(path), f"its id is {run.id!r}")
     return run
-
-
-def _check_result(result: dict[str, Any], path: Path) -> None:
-    if result.get("schema") != _RESULT_SCHEMA:
-        raise FathomError(
-            f"{path} holds no result of schema {_RESULT_SCHEMA}: delete it and measure again"
-        )
-    schemas.check_result(result, str(path), "result")
-
-
-def _contradiction(run: Run, name: str) -> str | None:
-    """Returns which fields of a run contradict each other or the file's name; None: none do."""
-    if run.id != name:
-        return f"its id is {run.id!r}"
-    if run.status == "failed":
-        complete = run.reason is not None and run.result is None and run.profile is None
-        return None if complete else "a failed run has a reason, no result and no profile"
-    if run.kind == "timing":
-        complete = run.result is not None and run.profile is None
-    else:
-        complete = run.profile is not None and run.result is None
-    if not complete:
-        return f"a {run.kind} that is done has no result or profile, or that of the other kind"
-    made_by = run.result or vars(run.profile)
-    for field in ("workload", "mode"):
-        if made_by[field] != getattr(run, field):
-            return f"{field} is {getattr(run, field)!r}, but what it holds is of {made_by[field]!r}"
-    return None

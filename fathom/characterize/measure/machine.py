@@ -5,7 +5,6 @@ the data sets should be there before the first run is timed.
 """
 
 import contextlib
-import json
 from pathlib import Path
 from typing import Any
 
@@ -28,25 +27,22 @@ def main() -> None:
 
 def _measure(chosen: Any) -> None:
     import_tensorflow()
+    import tensorflow as tf
+
     from fathom.data import locate
+    from fathom.results.characterization import Probe
+    from fathom.results.records import Environment
     from fathom.system import device, environment
 
     threads = device.set_threads(chosen.threads)
     for name in filter(None, chosen.workloads.split(",")):
         with contextlib.suppress(FathomError):  # each run of the workload will say what is wrong
             locate(workloads.load(name).dataset, None, 0)
-    document = {
-        "environment": environment.describe("/cpu:0", threads, chosen.precision, "off"),
-        "gpus": _gpus(),
-        "gemm_flops_per_second": device.gemm_rate("/cpu:0", chosen.precision),
-    }
-    chosen.out.write_text(json.dumps(document))
-
-
-def _gpus() -> int:
-    import tensorflow as tf
-
-    return len(tf.config.list_physical_devices("GPU"))
+    Probe(
+        environment=Environment(**environment.describe("/cpu:0", threads, chosen.precision, "off")),
+        gpus=len(tf.config.list_physical_devices("GPU")),
+        gemm_flops_per_second=device.gemm_rate("/cpu:0", chosen.precision),
+    ).write(chosen.out)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
 """Which runs a characterization consists of."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from fathom.options import Mode, Precision
+from fathom.results.characterization import Kind, Planned, Purpose
 
 QUICK_BATCH_SIZES = {"vgg": 4, "residual": 8, "alexnet": 32, "speech": 2}
 _PROFILE_STEPS, _QUICK_PROFILE_STEPS = 20, 6
@@ -31,53 +34,16 @@ class Request:
     """
 
     workloads: Sequence[str]
-    modes: Sequence[str]
+    modes: Sequence[Mode]
     devices: Sequence[str]
     cores: int
     threads: Sequence[int]
     steps: int | None
     repeats: int
     warmup_runs: int
-    precision: str
+    precision: Precision
     batch_size: int | None
     quick: bool
-
-
-@dataclass(frozen=True)
-class Planned:
-    """One run that is to be made.
-
-    Attributes:
-        id: name of its file, unique in the folder.
-        kind: ``timing``, or ``profile``, whose times carry the profiler's cost.
-        purpose: which sets of runs it belongs to.
-        workload, mode, device, precision, batch_size: what runs; None: the workload's own batch.
-        threads: of the pool inside an op; None: TensorFlow's default, one a core.
-        cores: how many cores the process is allowed.
-        repeat: number among equal runs, from 0; below 0 they are the warm-up before the repeats.
-        argv: the command.
-    """
-
-    id: str
-    kind: str
-    purpose: tuple[str, ...]
-    workload: str
-    mode: str
-    device: str
-    threads: int | None
-    cores: int
-    repeat: int
-    precision: str
-    batch_size: int | None
-    argv: tuple[str, ...]
-
-    def __str__(self) -> str:
-        threads = {None: "", 1: ", 1 thread"}.get(self.threads, f", {self.threads} threads")
-        repeat = {0: ""}.get(self.repeat, f", repeat {self.repeat}")
-        if self.repeat < 0:
-            repeat = ", warm-up run"
-        cores = f", {self.cores} core{'s' if self.cores > 1 else ''}"
-        return f"{self.kind} {self.workload} {self.mode} on {self.device}{threads}{cores}{repeat}"
 
 
 def powers_of_two(most: int) -> list[int]:
@@ -101,7 +67,7 @@ def plan(request: Request) -> list[Planned]:
         *_repeats(request),
     ]:
         if run.id in runs:
-            run = replace(run, purpose=(*runs[run.id].purpose, *run.purpose))
+            run = run.model_copy(update={"purpose": (*runs[run.id].purpose, *run.purpose)})
         runs[run.id] = run
     return list(runs.values())
 
@@ -176,10 +142,10 @@ def _trained_on_cpu(request: Request) -> Sequence[str]:
 
 def _run(
     request: Request,
-    kind: str,
-    purpose: str,
+    kind: Kind,
+    purpose: Purpose,
     workload: str,
-    mode: str,
+    mode: Mode,
     device: str,
     *,
     threads: int | None = None,
@@ -212,9 +178,9 @@ def _run(
 
 def _command(
     request: Request,
-    kind: str,
+    kind: Kind,
     workload: str,
-    mode: str,
+    mode: Mode,
     device: str,
     threads: int | None,
     batch_size: int | None,

@@ -1,10 +1,8 @@
 """What ``fathom characterize`` is asked for, and on which machine."""
 
 import argparse
-import json
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -13,7 +11,8 @@ from fathom.characterize.measure import folder
 from fathom.characterize.measure.plan import Request, powers_of_two
 from fathom.errors import FathomError
 from fathom.options import MODES
-from fathom.system.files import atomic_write
+from fathom.results.characterization import Machine, Probe
+from fathom.results.records import Environment
 from fathom.system.processes import run_python
 
 _QUICK_REPEATS, _QUICK_WARMUP_RUNS = 2, 0
@@ -29,19 +28,19 @@ def measure_machine(chosen: argparse.Namespace, out: Path, screen: Console) -> R
     screen.print("measuring the machine and preparing data")
     names = chosen.workloads or list(workloads.CLASSES)
     first = _machine(1, chosen.precision, names)
-    devices = _devices(chosen.devices, first["gpus"])
-    cores = first["environment"]["cores_available"]
+    devices = _devices(chosen.devices, first.gpus)
+    cores = first.environment.cores_available
     threads = chosen.threads or powers_of_two(cores)
     if max(threads) > cores:
         screen.print(f"more threads than the {cores} cores of this machine: {max(threads)}")
-    known = folder.read_machine(out) or {"gemm_flops_per_second": {}}
-    if "environment" in known:
-        _refuse_other_folder(known["environment"], first["environment"], out)
-    rates = dict(known["gemm_flops_per_second"])
-    rates["1"] = max(first["gemm_flops_per_second"], rates.get("1", 0))
+    known = folder.read_machine(out)
+    if known:
+        _refuse_other_folder(known.environment, first.environment, out)
+    rates = dict(known.gemm_flops_per_second) if known else {}
+    rates["1"] = max(first.gemm_flops_per_second, rates.get("1", 0))
     for number in {*threads, cores} - set(map(int, rates)):
-        rates[str(number)] = _machine(number, chosen.precision, [])["gemm_flops_per_second"]
-    _write_machine(out, known.get("environment", first["environment"]), rates)
+        rates[str(number)] = _machine(number, chosen.precision, []).gemm_flops_per_second
+    _write_machine(out, known.environment if known else first.environment, rates)
     quick = (_QUICK_REPEATS, _QUICK_WARMUP_RUNS)
     repeats, warmup_runs = quick if chosen.quick else (_REPEATS, _WARMUP_RUNS)
     return Request(
@@ -63,35 +62,33 @@ def measure_again(out: Path, request: Request, screen: Console) -> None:
     """Times the matrix products once more: the best rate is the one that nothing disturbed."""
     screen.print("measuring the machine once more")
     known = folder.read_machine(out)
-    rates = known["gemm_flops_per_second"]
-    for number, before in rates.items():
-        again = _machine(int(number), request.precision, [])["gemm_flops_per_second"]
-        rates[number] = max(before, again)
-    _write_machine(out, known["environment"], rates)
+    if known is None:
+        raise FathomError(f"{out / 'machine.json'} has gone: the same command measures it again")
+    rates = {
+        number: max(before, _machine(int(number), request.precision, []).gemm_flops_per_second)
+        for number, before in known.gemm_flops_per_second.items()
+    }
+    _write_machine(out, known.environment, rates)
 
 
-def _refuse_other_folder(known: dict[str, Any], here: dict[str, Any], out: Path) -> None:
+def _refuse_other_folder(known: Environment, here: Environment, out: Path) -> None:
     """Raises FathomError where a folder's runs would not be like those to be made here."""
-    folder.refuse_other_machine({"environment": known}, here, "this machine")
+    folder.refuse_other_machine(known, here, "this machine")
     for name, unit in (("precision", ""), ("cores_available", " cores")):
-        if here[name] != known[name]:
+        if getattr(here, name) != getattr(known, name):
             raise FathomError(
-                f"{out} was measured with {known[name]}{unit}, not {here[name]}{unit}: measure "
-                "into another --out"
+                f"{out} was measured with {getattr(known, name)}{unit}, not "
+                f"{getattr(here, name)}{unit}: measure into another --out"
             )
 
 
-def _write_machine(out: Path, environment: dict[str, Any], rates: dict[str, float]) -> None:
-    machine = {
-        "schema": folder.SCHEMA,
-        "environment": environment,
-        "gemm_flops_per_second": dict(sorted(rates.items(), key=lambda item: int(item[0]))),
-    }
-    with atomic_write(out / "machine.json") as temporary:
-        temporary.write_text(json.dumps(machine, indent=1) + "\n")
+def _write_machine(out: Path, environment: Environment, rates: dict[str, float]) -> None:
+    in_order = dict(sorted(rates.items(), key=lambda item: int(item[0])))
+    machine = Machine(environment=environment, gemm_flops_per_second=in_order)
+    machine.write(out / "machine.json")
 
 
-def _machine(threads: int, precision: str, prepare: list[str]) -> dict[str, Any]:
+def _machine(threads: int, precision: str, prepare: list[str]) -> Probe:
     """Runs ``fathom.characterize.measure.machine`` and returns what it found."""
     with tempfile.TemporaryDirectory() as temporary:
         out = Path(temporary) / "machine.json"
@@ -101,7 +98,7 @@ def _machine(threads: int, precision: str, prepare: list[str]) -> dict[str, Any]
         failure = run_python(command, Path(temporary) / "log")
         if failure:
             raise FathomError(f"the machine cannot be measured: {failure}")
-        return json.loads(out.read_text())
+        return Probe.read(out)
 
 
 def _devices(wanted: list[str] | None, gpus: int) -> list[str]:

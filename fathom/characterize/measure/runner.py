@@ -2,9 +2,7 @@
 
 import argparse
 import contextlib
-import dataclasses
 import fcntl
-import json
 import os
 import shutil
 import sys
@@ -16,10 +14,10 @@ from pathlib import Path
 from rich.console import Console
 
 from fathom.characterize.measure import folder, plan, request
-from fathom.characterize.measure.folder import Run
-from fathom.characterize.measure.plan import Planned
-from fathom.characterize.profile.profiles import Profile
 from fathom.errors import FathomError
+from fathom.results.characterization import Planned, Run
+from fathom.results.profile import Profile
+from fathom.results.records import RunResult
 from fathom.system.files import atomic_write
 from fathom.system.processes import run_python
 
@@ -105,8 +103,8 @@ def _done_before(planned: Sequence[Planned], out: Path) -> dict[str, Run]:
             )
         purpose = tuple(dict.fromkeys((*run.purpose, *each.purpose)))
         if purpose != run.purpose:
-            before[each.id] = dataclasses.replace(run, purpose=purpose)
-            before[each.id].write(out)
+            before[each.id] = run.model_copy(update={"purpose": purpose})
+            folder.write_run(before[each.id], out)
     return before
 
 
@@ -126,7 +124,7 @@ def _make(
         label = f"[{number + 1}/{len(left)}] {planned}"
         with screen.status(f"{label}; {_time_left(left[number:], done)}"):
             run = make_run(planned, out)
-        run.write(out)
+        folder.write_run(run, out)
         done += [run] if run.status == "done" else []
         screen.print(
             f"{label}: {run.status} in {run.wall_s:.1f} s; {_time_left(left[number + 1 :], done)}"
@@ -146,19 +144,20 @@ def make_run(planned: Planned, out: Path) -> Run:
             wall_s = time.perf_counter() - started
         if reason is None and not file.exists():
             reason = "exit code 0, but it wrote no result"
-        document = None if reason else json.loads(file.read_text())
+        done = reason is None
+        result = RunResult.read(file) if done and planned.kind == "timing" else None
+        profile = Profile.read(file) if done and planned.kind == "profile" else None
         trace = output / "trace.xplane.pb"
         if trace.exists():
             with atomic_write(out / "traces" / f"{planned.id}.xplane.pb") as whole:
                 shutil.copyfile(trace, whole)
-    profile = document if planned.kind == "profile" else None
     return Run(
-        **vars(planned),
-        status="done" if reason is None else "failed",
+        **dict(planned),
+        status="done" if done else "failed",
         reason=reason,
         wall_s=wall_s,
-        result=document if planned.kind == "timing" else None,
-        profile=profile and Profile.from_plain(profile, planned.id),
+        result=result,
+        profile=profile,
     )
 
 

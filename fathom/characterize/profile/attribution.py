@@ -10,11 +10,15 @@ import contextlib
 import functools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
+
+from fathom.characterize.profile.xplane import OpEvent
+from fathom.results.profile import OpTime
 
 _GRADIENT = "gradient_tape/"
 _COUNTER = re.compile(r"_\d+$")
@@ -143,3 +147,27 @@ class Attribution:
         placed = Counter(self._places[op.name][0] for op in ops)
         layers = [layer for layer, _ in placed.most_common() if layer in self._layers]
         return layers[0] if layers else None
+
+
+def add_up(
+    steps: Sequence[Sequence[OpEvent]], place: Callable[[str], tuple[str, str]]
+) -> tuple[OpTime, ...]:
+    """Adds op events up by type, layer, phase and device, the heaviest first.
+
+    Args:
+        steps: the events of each step.
+        place: returns layer and phase of the op of a name; see ``Attribution.place``.
+    """
+    seconds: dict[tuple[str, ...], np.ndarray] = {}
+    counts: dict[tuple[str, ...], int] = {}
+    for number, events in enumerate(steps):
+        for event in events:
+            key = (event.op_type, *place(event.name), "gpu" if event.on_gpu else "cpu")
+            seconds.setdefault(key, np.zeros(len(steps)))[number] += event.self_s
+            counts[key] = counts.get(key, 0) + 1
+    names = ("type", "layer", "phase", "on")
+    ops = (
+        OpTime(**dict(zip(names, key, strict=True)), seconds=each, count=counts[key] / len(steps))
+        for key, each in seconds.items()
+    )
+    return tuple(sorted(ops, key=lambda op: -op.seconds.sum()))

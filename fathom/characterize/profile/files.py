@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from fathom.characterize.profile import chrome, tables
-from fathom.characterize.profile.profiles import PHASES, Profile
 from fathom.errors import FathomError
+from fathom.results.profile import PHASES, Profile
 from fathom.system.files import atomic_write
 
 TRACE = "trace.xplane.pb"

@@ -13,10 +13,10 @@ import numpy as np
 from rich.console import Console
 
 from fathom import workloads
-from fathom.characterize.profile.profiles import GpuTime, Profile, add_up
 from fathom.cli.parser import init_options
 from fathom.cli.terminal import import_tensorflow
 from fathom.errors import FathomError
+from fathom.results.profile import GpuTime, Layer, LayerCosts, Profile
 
 if TYPE_CHECKING:
     from fathom.characterize.profile.xplane import OpEvent
@@ -52,7 +52,7 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
         if compiled:
             model.teardown()
             seconds = _step_seconds(model_class(chosen.device, options), chosen.steps)
-            profile = dataclasses.replace(profile, compiled_step_seconds=seconds)
+            profile = profile.model_copy(update={"compiled_step_seconds": seconds})
         view.show(profile, screen)
         if out:
             files.write(profile, place, out)
@@ -89,7 +89,7 @@ def profile_model(
             "tell apart: set it up with one step a call"
         )
     from fathom.characterize.profile import files, xplane
-    from fathom.characterize.profile.attribution import Attribution
+    from fathom.characterize.profile.attribution import Attribution, add_up
 
     with xplane.profiling():
         held = _HeldBatches(model)
@@ -153,7 +153,7 @@ class _HeldBatches:
 
     Attributes:
         work: of the batch of each step so far, over that of a batch of the stated cost.
-        environment, cost: as in the result document; the cost with those of the layers.
+        environment, cost: those of the run; the cost with that of each layer.
     """
 
     def __init__(self, model: "NeuralNetworkModel") -> None:
@@ -164,9 +164,10 @@ class _HeldBatches:
             self._turns.append((step, batch, model.work(*batch)))
             return step(*batch)
 
-        document = model.run(runstep=keep, n_steps=_BATCHES).to_plain()
-        layers = [dataclasses.asdict(layer) for layer in model.cost().layers]
-        self.environment, self.cost = document["environment"], document["cost"] | {"layers": layers}
+        result = model.run(runstep=keep, n_steps=_BATCHES)
+        layers = [Layer(**dataclasses.asdict(layer)) for layer in model.cost().layers]
+        self.environment = result.environment
+        self.cost = LayerCosts(**dict(result.cost), layers=layers)
 
     def step(self) -> None:
         """Runs the step on the next batch, and waits for its end."""

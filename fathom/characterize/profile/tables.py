@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from fathom.characterize.profile import ops
-from fathom.characterize.profile.profiles import PHASES, Profile
+from fathom.results.profile import PHASES, Profile
 
 
 @dataclass(frozen=True)

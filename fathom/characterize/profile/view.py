@@ -5,7 +5,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fathom.characterize.profile import ops, tables
-from fathom.characterize.profile.profiles import PHASES, Profile
+from fathom.results.profile import PHASES, Profile
 
 _SHOWN_SHARE = 0.99  # of the op time: what is left has one row
 _MOST_ROWS = 20

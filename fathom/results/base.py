@@ -1,0 +1,230 @@
+"""What all result files have in common: their number types, reading, writing and complaints."""
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
+from pydantic_core import CoreSchema, ErrorDetails, core_schema
+from typing_extensions import Self
+
+from fathom.errors import FathomError
+from fathom.options import DEVICE_KINDS
+from fathom.system.files import atomic_write
+
+_LONGEST = 60  # characters of a wrong value that a message shows
+_NANOSECOND_DIGITS = 9
+
+# No measurement is as large as 1e100, and its square is still a number; NumPy holds 64 bits.
+Number = Annotated[float, Field(gt=-1e100, lt=1e100)]
+NotNegative = Annotated[float, Field(ge=0, lt=1e100)]
+Positive = Annotated[float, Field(gt=0, lt=1e100)]
+Integer = Annotated[int, Field(gt=-(2**63), lt=2**63)]
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+PositiveCount = Annotated[int, Field(ge=1, lt=2**63)]
+DeviceName = Annotated[str, Field(pattern=f"^/({'|'.join(DEVICE_KINDS)}):[0-9]+$")]
+
+
+@dataclass(frozen=True)
+class _Array:
+    """Makes a field a float64 array that is a list of ``item`` in the file."""
+
+    item: Any
+    min_length: int = 0
+
+    def __get_pydantic_core_schema__(self, _: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        items = core_schema.list_schema(
+            handler.generate_schema(self.item), min_length=self.min_length
+        )
+        from_array = core_schema.no_info_before_validator_function(_as_list, items)
+        return core_schema.no_info_after_validator_function(
+            _as_array,
+            from_array,
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                _rounded, return_schema=items
+            ),
+        )
+
+
+SecondsArray = Annotated[np.ndarray, _Array(NotNegative)]
+PositiveArray = Annotated[np.ndarray, _Array(Positive)]
+NonemptyPositiveArray = Annotated[np.ndarray, _Array(Positive, min_length=1)]
+
+
+class Record(BaseModel):
+    """A part of a result file. Values are not converted, and unknown fields are left out."""
+
+    model_config = ConfigDict(
+        strict=True,
+        allow_inf_nan=False,
+        populate_by_name=True,
+        json_schema_serialization_defaults_required=True,
+    )
+
+    def to_plain(self) -> dict[str, Any]:
+        """Returns the fields by their names in the file as plain data, fit for strict JSON."""
+        return _json_safe(self.model_dump(by_alias=True))
+
+
+class OpenRecord(Record):
+    """A part that workloads add fields of their own to; a field that is None is not written."""
+
+    model_config = ConfigDict(extra="allow")
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in handler(self).items() if value is not None}
+
+
+class Document(Record):
+    """All of a result file; a subclass's first field is the version of its schema."""
+
+    indent: ClassVar[int | None] = None  # of the file
+
+    def write(self, path: Path) -> None:
+        """Writes the document, whole or not at all.
+
+        Raises:
+            FathomError: the file cannot be written.
+        """
+        with atomic_write(path) as temporary:
+            temporary.write_text(json.dumps(self.to_plain(), indent=self.indent) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Reads a file.
+
+        Raises:
+            FathomError: it cannot be read, is damaged, or of another schema version.
+        """
+        try:
+            text = path.read_bytes()
+        except OSError as error:
+            raise FathomError(f"cannot read {path}: {error.strerror}") from error
+        return cls.parse(text, str(path))
+
+    @classmethod
+    def parse(cls, text: str | bytes, source: str) -> Self:
+        """Reads JSON; ``source`` is where it comes from, for messages.
+
+        Raises:
+            FathomError: it is damaged, or of another schema version.
+        """
+        try:
+            document = cls.model_validate_json(text)
+        except ValidationError as error:
+            raise _refusal(source, error.errors(include_url=False)) from error
+        if "schema_version" not in document.model_fields_set:
+            raise damaged(source, "schema is missing")
+        return document
+
+
+def damaged(source: str, complaint: str) -> FathomError:
+    """Returns the error of a file that is not what Fathom wrote."""
+    return FathomError(f"{source} is damaged ({complaint}): delete it and measure again")
+
+
+def shown(value: Any) -> str:
+    """Returns a value in one line of JSON, cut short."""
+    text = json.dumps(value, default=str)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _refusal(source: str, errors: list[ErrorDetails]) -> FathomError:
+    """Returns the error of a file that is no such document: another schema comes before all."""
+    for error in errors:
+        if error["loc"][-1:] == ("schema",):
+            where, found = _field(error["loc"]), shown(error["input"])
+            return FathomError(
+                f"{source} is of another schema ({where} is {found}, not {error['ctx']['expected']}"
+                "): measure again, or use the version of Fathom that wrote it"
+            )
+    return damaged(source, _complaint(errors[0]))
+
+
+def _complaint(error: ErrorDetails) -> str:
+    """Says which field is wrong, and what is."""
+    where, found = _field(error["loc"]), shown(error["input"])
+    kind, limits = error["type"], error.get("ctx", {})
+    if kind == "missing":
+        return f"{where} is missing"
+    if kind == "too_short":
+        return f"{where} is empty"
+    if kind == "json_invalid":
+        return str(limits["error"])
+    if kind == "value_error":
+        return f"{where}: {limits['error']}" if error["loc"] else str(limits["error"])
+    if error["loc"][-1:] == ("[key]",):
+        return f"{_field(error['loc'][:-2])} has a field {found}"
+    return f"{where} is {found}, not {_wanted(kind, limits)}"
+
+
+def _wanted(kind: str, limits: dict[str, Any]) -> str:
+    """Says in words what a kind of pydantic's errors asks of a value."""
+    words = {
+        "bool_type": "true or false",
+        "dict_type": "an object",
+        "finite_number": "a number",
+        "float_type": "a number",
+        "int_type": "a whole number",
+        "list_type": "a list",
+        "model_type": "an object",
+        "string_type": "a text",
+        "tuple_type": "a list",
+    }
+    if kind == "literal_error":
+        return str(limits["expected"])
+    if kind == "string_pattern_mismatch":
+        return f"of the form {limits['pattern']}"
+    if kind == "greater_than_equal":
+        return f"{limits['ge']:g} or more"
+    if kind in ("greater_than", "less_than"):
+        limit = limits.get("gt", limits.get("lt"))
+        return f"{'above' if 'gt' in limits else 'below'} {limit:g}"
+    return words.get(kind, kind)
+
+
+def _field(path: Iterable[str | int]) -> str:
+    """Returns where a field stands, such as ``ops[3].phase``."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f".{part}" if re.fullmatch(r"[\w%]+", part) else f".{shown(part)}"
+    return text.lstrip(".") or "all of it"
+
+
+def _as_list(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def _as_array(values: list[float]) -> np.ndarray:
+    return np.array(values, np.float64)
+
+
+def _rounded(numbers: np.ndarray) -> list[float]:
+    return [round(float(number), _NANOSECOND_DIGITS) for number in numbers]
+
+
+def _json_safe(value: Any) -> Any:
+    """Replaces what JSON has no word for: NaN and infinities by null, NumPy's numbers by plain."""
+    if isinstance(value, dict):
+        return {key: _json_safe(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_json_safe(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -1,0 +1,131 @@
+"""A characterization: the machine, and the runs that were planned and made on it."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import ConfigDict, Field, model_validator
+from typing_extensions import Self
+
+from fathom.options import Mode, Precision
+from fathom.results.base import (
+    Count,
+    DeviceName,
+    Document,
+    Integer,
+    Positive,
+    PositiveCount,
+    Record,
+)
+from fathom.results.profile import Profile
+from fathom.results.records import Environment, RunResult
+
+Kind = Literal["timing", "profile"]
+Purpose = Literal["modes", "profile", "threads", "cores", "repeats", "warmup"]
+Threads = Annotated[str, Field(pattern="^[1-9][0-9]*$")]  # a number as the key of a JSON object
+
+
+class Machine(Document):
+    """The machine of a characterization."""
+
+    model_config = ConfigDict(frozen=True)
+    indent: ClassVar[int | None] = 1
+
+    schema_version: Literal[1] = Field(
+        default=1, alias="schema", description="version of this description"
+    )
+    environment: Environment = Field(description="as in docs/results.md")
+    gemm_flops_per_second: dict[Threads, Positive] = Field(
+        description="rate of a large matrix product in floating-point operations a second, by "
+        "the number of threads, as a text"
+    )
+
+
+class Probe(Document):
+    """What a process that looked at the machine found."""
+
+    schema_version: Literal[1] = Field(default=1, alias="schema", description="version")
+    environment: Environment = Field(description="as in docs/results.md")
+    gpus: Count = Field(description="number of GPUs that TensorFlow sees")
+    gemm_flops_per_second: Positive = Field(
+        description="rate of a large matrix product on its threads, in floating-point "
+        "operations a second"
+    )
+
+
+class Planned(Record):
+    """One run that is to be made."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str = Field(description="name of its file, unique in the folder")
+    kind: Kind = Field(description="`timing`, or `profile`, whose times carry the profiler's cost")
+    purpose: tuple[Purpose, ...] = Field(description="the sets of runs that it belongs to")
+    workload: str = Field(description="name of the workload")
+    mode: Mode = Field(description="`train` or `infer`")
+    device: DeviceName = Field(description="as TensorFlow names it")
+    threads: PositiveCount | None = Field(
+        description="of the pool inside an op; `null`: TensorFlow's default, one a core"
+    )
+    cores: PositiveCount = Field(description="how many cores the process is allowed")
+    repeat: Integer = Field(
+        description="0, or its number among equal runs; below 0 it is a warm-up run"
+    )
+    precision: Precision = Field(description="of the computation")
+    batch_size: PositiveCount | None = Field(
+        description="examples a step; `null`: the workload's own"
+    )
+    argv: tuple[str, ...] = Field(description="the command, but for the file that it wrote")
+
+    def __str__(self) -> str:
+        threads = {None: "", 1: ", 1 thread"}.get(self.threads, f", {self.threads} threads")
+        repeat = {0: ""}.get(self.repeat, f", repeat {self.repeat}")
+        if self.repeat < 0:
+            repeat = ", warm-up run"
+        cores = f", {self.cores} core{'s' if self.cores > 1 else ''}"
+        return f"{self.kind} {self.workload} {self.mode} on {self.device}{threads}{cores}{repeat}"
+
+
+class Run(Document, Planned):
+    """One run of one workload in a process of its own, done or failed."""
+
+    model_config = ConfigDict(frozen=True)
+
+    schema_version: Literal[1] = Field(
+        default=1, alias="schema", description="version of this description"
+    )
+    status: Literal["done", "failed"] = Field(description="`done` or `failed`")
+    reason: str | None = Field(description="why it failed, else `null`")
+    wall_s: Positive = Field(
+        description="seconds from the start to the end of the process, measured from outside"
+    )
+    result: RunResult | None = Field(
+        description="of a timing that is done (docs/results.md), else `null`"
+    )
+    profile: Profile | None = Field(description="of a profile run that is done, else `null`")
+
+    @property
+    def environment(self) -> Environment | None:
+        """The environment that the run saw; None where it failed."""
+        made = self.result or self.profile
+        return made.environment if made else None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        """Refuses fields that contradict each other."""
+        if self.status == "failed":
+            if self.reason is None or self.result or self.profile:
+                raise ValueError("a failed run has a reason, no result and no profile")
+            return self
+        made, other = self.result, self.profile
+        if self.kind == "profile":
+            made, other = other, made
+        if made is None or other is not None:
+            raise ValueError(
+                f"a {self.kind} that is done has no result or profile, or that of the other kind"
+            )
+        for name in ("workload", "mode"):
+            if getattr(made, name) != getattr(self, name):
+                raise ValueError(
+                    f"{name} is {getattr(self, name)!r}, but what it holds is of "
+                    f"{getattr(made, name)!r}"
+                )
+        return self

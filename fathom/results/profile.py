@@ -1,0 +1,156 @@
+"""The profile of one workload: where its steps' time went."""
+
+from typing import Literal, get_args
+
+import numpy as np
+from pydantic import ConfigDict, Field, computed_field, model_validator
+from typing_extensions import Self
+
+from fathom.options import DeviceKind, Mode, Precision
+from fathom.results.base import (
+    Count,
+    DeviceName,
+    Document,
+    NonemptyPositiveArray,
+    NotNegative,
+    PositiveArray,
+    PositiveCount,
+    Record,
+    SecondsArray,
+)
+from fathom.results.records import Cost, Environment
+
+Phase = Literal["forward", "backward", "optimizer", "other"]
+PHASES: tuple[Phase, ...] = get_args(Phase)
+
+
+class OpTime(Record):
+    """The time of all ops of one type in one layer and phase."""
+
+    model_config = ConfigDict(frozen=True)
+
+    type: str = Field(
+        description="op type as TensorFlow's profiler names it; `ops.paper_type` gives the paper's"
+    )
+    layer: str = Field(
+        description="the network's layer, or a role: `loss`, `optimizer`, `network` (between "
+        "its layers), `unknown`"
+    )
+    phase: Phase = Field(description="`forward`, `backward`, `optimizer` or `other`")
+    on: DeviceKind = Field(description="`cpu` or `gpu`")
+    seconds: SecondsArray = Field(description="self time in each step, in seconds")
+    count: NotNegative = Field(description="occurrences a step, on average")
+
+
+class GpuTime(Record):
+    """What a GPU and its driver did in all profiled steps together."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kernel_seconds: NotNegative = Field(description="time of kernels on the GPU, in seconds")
+    api_seconds: NotNegative = Field(
+        description="time of calls to the driver and the runtime on the host, in seconds"
+    )
+    memcpy_seconds: NotNegative = Field(
+        description="time of copies to, from and on the GPU, in seconds"
+    )
+
+
+class Layer(Record):
+    """What one layer costs for one example; ``cost.LayerCost`` counts it."""
+
+    name: str = Field(description="its name in the network")
+    kind: str = Field(description="its class")
+    output_shape: tuple[Count, ...] = Field(
+        default=(), description="of its first output, without the batch"
+    )
+    parameters: Count = Field(description="number of trainable values")
+    macs: Count = Field(description="multiply-accumulates of the forward pass")
+    activations: Count = Field(description="number of output values")
+    reads_input: bool = Field(
+        description="no layer before it has weights: no gradient of what it reads is computed"
+    )
+    forward_passes: PositiveCount = Field(
+        default=1, description="how often a training step runs it forward"
+    )  # profiles of before have one forward pass alone
+
+
+class LayerCosts(Cost):
+    """Cost of a network, and of each of its layers."""
+
+    layers: list[Layer] = Field(description="in the network's order")
+
+
+class Profile(Document):
+    """The op profile of some steps of one workload; docs/characterization.md has the choices."""
+
+    model_config = ConfigDict(frozen=True)
+
+    schema_version: Literal[2] = Field(
+        default=2, alias="schema", description="version of this description"
+    )
+    workload: str = Field(description="name of the workload")
+    mode: Mode = Field(description="`train` or `infer`")
+    batch_size: PositiveCount = Field(description="examples a step")
+    threads: PositiveCount = Field(description="number of threads inside an op")
+    device: DeviceName = Field(description="as TensorFlow names it")
+    precision: Precision = Field(description="of the computation")
+    step_seconds: NonemptyPositiveArray = Field(
+        description="time of each step with the profiler on, in seconds"
+    )
+    unprofiled_step_seconds: PositiveArray = Field(
+        description="times of steps without it in the same process, in seconds"
+    )
+    compiled_step_seconds: PositiveArray = Field(
+        description="times of steps compiled by XLA in seconds, where that is the workload's "
+        "default; else empty: a profile is of the ops one by one"
+    )
+    outside_seconds: SecondsArray = Field(
+        description="time of each step in which no op ran, in seconds"
+    )
+    work: SecondsArray = Field(
+        description="work of each step's batch, over that of a batch of the stated cost: "
+        "batches may differ in length"
+    )
+    ops: tuple[OpTime, ...] = Field(
+        description="by type, layer, phase and device, the heaviest first"
+    )
+    gpu: GpuTime | None = Field(description="of the whole trace; `null` without a GPU")
+    cost: LayerCosts = Field(description="counted work of the network and its layers")
+    environment: Environment = Field(description="as in docs/results.md")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        lengths = {len(self.outside_seconds), len(self.work), *(len(op.seconds) for op in self.ops)}
+        if lengths != {self.steps}:
+            raise ValueError("the lists of its profile differ in their steps")
+        return self
+
+    @computed_field(description="how many steps were profiled")
+    @property
+    def steps(self) -> int:
+        """How many steps were profiled."""
+        return len(self.step_seconds)
+
+    @property
+    def op_seconds(self) -> float:
+        """Self time of all ops in all steps."""
+        return float(sum(op.seconds.sum() for op in self.ops))
+
+    @property
+    def outside_share(self) -> float:
+        """The share of the steps' time in which no op ran, from 0 to 1."""
+        return float(self.outside_seconds.sum() / self.step_seconds.sum())
+
+    @property
+    def overhead(self) -> float:
+        """How much longer the median step takes with the profiler on, as a share of it without."""
+        return float(np.median(self.step_seconds) / np.median(self.unprofiled_step_seconds) - 1)
+
+    def seconds_by(self, *names: str) -> dict[tuple[str, ...], float]:
+        """Returns the mean op time of a step by some of the fields of ``OpTime``, largest first."""
+        totals: dict[tuple[str, ...], float] = {}
+        for op in self.ops:
+            key = tuple(getattr(op, name) for name in names)
+            totals[key] = totals.get(key, 0.0) + float(op.seconds.mean())
+        return dict(sorted(totals.items(), key=lambda item: -item[1]))

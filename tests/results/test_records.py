@@ -1,0 +1,128 @@
+import copy
+import json
+
+import pytest
+
+from fathom import Autoenc, FathomError, workloads
+from fathom.results.characterization import Machine, Run
+from fathom.results.records import RunResult
+
+ENVIRONMENT = {
+    "cpu_model": "a processor",
+    "cores_available": 2,
+    "memory_bytes": 2**30,
+    "platform": "Linux",
+    "tensorflow": "2.21.0",
+    "gpu": None,
+    "device": "/cpu:0",
+    "threads": 2,
+    "precision": "float32",
+    "xla": "off",
+}
+MACHINE = {"schema": 1, "environment": ENVIRONMENT, "gemm_flops_per_second": {"1": 1e11}}
+OPTIONS = {"batch_size": 5, "hidden_units": 5, "steps_per_call": 2}
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["train", "infer"])
+def document(request, tmp_path_factory):
+    """The result of a real run, as it is written."""
+    model = workloads.load("autoenc", request.param)("/cpu:0", OPTIONS)
+    model.setup()
+    path = tmp_path_factory.mktemp("run") / "result.json"
+    model.run(n_steps=4).write(path)
+    return json.loads(path.read_text())
+
+
+def refusal(kind, document, source="a.json"):
+    with pytest.raises(FathomError) as error:
+        kind.parse(json.dumps(document), source)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_the_result_of_a_run_is_read_as_it_was_written(document):
+    assert RunResult.parse(json.dumps(document), "result.json").to_plain() == document
+
+
+def test_the_result_of_no_steps_has_no_median(tmp_path):
+    model = Autoenc("/cpu:0", OPTIONS)
+    model.setup()
+    model.run(n_steps=0).write(tmp_path / "result.json")
+    assert RunResult.read(tmp_path / "result.json").to_plain()["steps"]["median"] is None
+
+
+@pytest.mark.parametrize(
+    ("section", "field", "value", "complaint"),
+    [
+        ("steps", "median", "soon", 'steps: its median is "soon", not what its steps give'),
+        ("steps", "median", float("nan"), "steps: its median is NaN, not what its steps give"),
+        ("steps", "median", True, "steps: its median is true, not what its steps give"),
+        ("steps", "median", 1e9, "steps: its median is 1000000000.0, not what its steps give"),
+        ("steps", "work_per_second", None, "steps: its work_per_second is null, not what its"),
+        ("steps", "quantiles", {"5%": 1.0}, 'steps: its quantiles is {"5%": 1.0}, not what its'),
+        ("steps", "seconds", [0, 0, 0, 0], "steps: its counted steps took no time or did no work"),
+        ("steps", "input_wait", [float("nan")], "steps.input_wait[0] is NaN, not a number"),
+        ("throughput", "flops_per_second", 1e200, "throughput.flops_per_second is 1e+200, not bel"),
+        ("throughput", "flops_per_second", float("inf"), "throughput.flops_per_second is Infinity"),
+        ("throughput", "flops_per_second", "1", 'throughput.flops_per_second is "1", not a number'),
+        ("steps", "seconds", [0.1, True], "steps.seconds[1] is true, not a number"),
+        ("steps", "loss", [1.0], "steps: its lists differ in length"),
+        ("hyperparameters", "batch_size", 8.0, "hyperparameters.batch_size is 8.0, not a whole"),
+        ("hyperparameters", "batch_size", 2**63, "hyperparameters.batch_size is 922337203685477"),
+        ("hyperparameters", "batch_size", 0, "hyperparameters.batch_size is 0, not 1 or more"),
+        ("environment", "device", "a\nb", r'environment.device is "a\nb", not of the form ^/'),
+        ("environment", "xla", ["on"] * 99, 'environment.xla is ["on", "on", "on", "on", '),
+        ("sections", "a b\n", "long", r'sections."a b\n" is "long", not a number'),
+    ],
+)
+def test_a_wrong_field_is_named_in_one_line(tmp_path, document, section, field, value, complaint):
+    damaged = copy.deepcopy(document)
+    damaged[section][field] = value
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(damaged))
+    with pytest.raises(FathomError) as error:
+        RunResult.read(path)
+    message = str(error.value)
+    assert "\n" not in message
+    assert message.startswith(f"{path} is damaged ({complaint}")
+    assert message.endswith("): delete it and measure again")
+
+
+def test_a_missing_field_is_named_with_where_the_document_stands(document):
+    damaged = copy.deepcopy(document)
+    del damaged["throughput"]["flops_per_second"]
+    assert refusal(RunResult, damaged) == (
+        "a.json is damaged (throughput.flops_per_second is missing): delete it and measure again"
+    )
+
+
+def test_a_file_of_another_schema_is_not_called_damaged(document):
+    assert refusal(RunResult, document | {"schema": 2, "steps": None}) == (
+        "a.json is of another schema (schema is 2, not 1): "
+        "measure again, or use the version of Fathom that wrote it"
+    )
+    assert "schema is missing" in refusal(RunResult, {k: document[k] for k in [*document][1:]})
+
+
+def test_fields_that_a_schema_does_not_know_are_allowed(document):
+    RunResult.parse(json.dumps(document | {"new": [1]}), "result.json")
+
+
+def test_lists_that_older_files_lack_are_filled_in(document):
+    older = copy.deepcopy(document)
+    for name in ("work", "first_of_shape", "quantiles", "spread"):
+        del older["steps"][name]
+    again = RunResult.parse(json.dumps(older), "result.json")
+    assert again.steps.to_plain() == document["steps"]
+
+
+@pytest.mark.parametrize("threads", ["0", "two", "-1", ""])
+def test_rates_are_by_number_of_threads(threads):
+    Machine.parse(json.dumps(MACHINE), "machine.json")
+    damaged = MACHINE | {"gemm_flops_per_second": {"1": 1e11, threads: 1e11}}
+    message = refusal(Machine, damaged)
+    assert f'gemm_flops_per_second has a field "{threads}"' in message
+
+
+def test_a_document_that_is_no_object_is_refused():
+    assert "all of it is [], not an object" in refusal(Run, [])
