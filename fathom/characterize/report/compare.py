@@ -6,11 +6,11 @@ import rich.table
 from rich.console import Console
 
 from fathom.characterize.measure.folder import Folder
-from fathom.characterize.profile.profiles import Profile
 from fathom.characterize.report import selection
 from fathom.characterize.report.analyses import Comparison, Table, compare
 from fathom.characterize.report.analyses.table import shown
 from fathom.errors import FathomError
+from fathom.results.profile import Profile
 
 
 def run(chosen: argparse.Namespace, screen: Console) -> None:
@@ -72,10 +72,10 @@ def _profiles(folder: Folder) -> list[Profile]:
 
 def _environments(first: Folder, second: Folder) -> Table:
     """Returns the fields of the two environments that differ, but for the commands."""
-    a, b = (dict(folder.machine["environment"]) for folder in (first, second))
+    a, b = (folder.machine.environment.to_plain() for folder in (first, second))
     for folder, environment in ((first, a), (second, b)):
-        rates = folder.machine["gemm_flops_per_second"].items()
-        products = ", ".join(f"{float(rate) / 1e9:.0f} on {threads}" for threads, rate in rates)
+        rates = folder.machine.gemm_flops_per_second.items()
+        products = ", ".join(f"{rate / 1e9:.0f} on {threads}" for threads, rate in rates)
         environment["matrix product (GFLOP/s on threads)"] = products
     names = [name for name in dict.fromkeys([*a, *b]) if name != "command"]
     return Table.of(

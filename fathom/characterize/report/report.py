@@ -131,13 +131,12 @@ def _missing(sections: Iterable[Section], failed: Table) -> list[str]:
 
 
 def _machine(folder: Folder) -> Table:
-    environment = folder.machine["environment"]
+    environment = folder.machine.environment.to_plain()
     machine = {name: value for name, value in environment.items() if name not in _OF_A_PROCESS}
-    if "memory_bytes" in machine:
-        machine["memory"] = f"{machine.pop('memory_bytes') / 2**30:.1f} GiB"
-    gpus = {run.environment.get("gpu") for run in folder.runs if run.environment} - {None}
+    machine["memory"] = f"{machine.pop('memory_bytes') / 2**30:.1f} GiB"
+    gpus = {run.environment.gpu for run in folder.runs if run.environment} - {None}
     machine["gpu"] = sorted(gpus) or "none used"
-    rates = folder.machine["gemm_flops_per_second"]
+    rates = folder.machine.gemm_flops_per_second
     for threads in sorted(rates, key=int):
         name = f"large matrix product on {threads} thread{'s' if threads != '1' else ''}"
         machine[name] = f"{rates[threads] / 1e9:.1f} GFLOP/s"
@@ -160,8 +159,8 @@ def _runs(folder: Folder) -> Table:
     rows = []
     for (workload, mode, device), runs in groups.items():
         results = [run.result for run in runs if run.result]
-        data = {f"{each['data']['name']} ({each['data']['kind']})" for each in results}
-        batch_sizes = {each["hyperparameters"]["batch_size"] for each in results}
+        data = {f"{each.data.name} ({each.data.kind})" for each in results}
+        batch_sizes = {each.hyperparameters.batch_size for each in results}
         batch_sizes |= {run.profile.batch_size for run in runs if run.profile}
         rows.append(
             {
@@ -174,7 +173,7 @@ def _runs(folder: Folder) -> Table:
                 "precision": " ".join(sorted({run.precision for run in runs})),
                 "batch size": " ".join(map(str, sorted(batch_sizes))),
                 "data": " ".join(sorted(data)),
-                "XLA": " ".join(sorted({r["environment"]["xla"] for r in results})),
+                "XLA": " ".join(sorted({r.environment.xla for r in results})),
             }
         )
     return Table.of(rows)

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fathom.characterize.measure.folder import Folder, Run
-from fathom.characterize.profile.profiles import Profile
+from fathom.characterize.measure.folder import Folder
 from fathom.characterize.report import analyses, figures, selection
 from fathom.characterize.report.analyses import Table
+from fathom.results.characterization import Run
+from fathom.results.profile import Profile
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterable
 
-from fathom.characterize.measure.folder import Folder, Run
-from fathom.characterize.profile.profiles import Profile
+from fathom.characterize.measure.folder import Folder
 from fathom.characterize.report import published
 from fathom.characterize.report.analyses.runs import device_kind
+from fathom.results.characterization import Run
+from fathom.results.profile import Profile
 
 
 def training_profiles(folder: Folder, device: str = "cpu") -> list[Profile]:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fathom.characterize.profile.profiles import Profile
 from fathom.characterize.report import published
 from fathom.characterize.report.analyses.operations import shares
 from fathom.characterize.report.analyses.table import Table
+from fathom.results.profile import Profile
 
 Distance = Callable[[np.ndarray, np.ndarray], float]
 

@@ -1,17 +1,17 @@
 """Two characterizations side by side: which differences are larger than the noise."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.stats
 
-from fathom.characterize.measure.folder import Run
-from fathom.characterize.profile.profiles import Profile
 from fathom.characterize.report.analyses.intervals import CONFIDENCE, difference, jackknife, shift
 from fathom.characterize.report.analyses.operations import seconds_by_type
 from fathom.characterize.report.analyses.runs import device_kind
 from fathom.characterize.report.analyses.table import Table
+from fathom.results.characterization import Run
+from fathom.results.profile import Profile
 from fathom.results.steps import counted_steps
 
 _SMALLEST_SHARE = 0.01  # op types below it on both sides are not compared
@@ -191,8 +191,9 @@ def _by_case(runs: Iterable[Run]) -> dict[tuple[str, str, str], list[Run]]:
 def _unlike(first: Run, second: Run) -> str:
     """Returns in what two runs differ so that their step times mean different things."""
     a, b = first.result, second.result
-    settings_a: Mapping = a["hyperparameters"] | {"data": a["data"]["name"]}
-    settings_b: Mapping = b["hyperparameters"] | {"data": b["data"]["name"]}
+    settings_a, settings_b = (
+        result.hyperparameters.to_plain() | {"data": result.data.name} for result in (a, b)
+    )
     return ", ".join(
         f"{name} {settings_a.get(name)} against {settings_b.get(name)}"
         for name in dict.fromkeys([*settings_a, *settings_b])
@@ -251,13 +252,7 @@ def _share_changes(first: Profile, second: Profile) -> list[ShareChange]:
 
 def _counted(run: Run) -> np.ndarray:
     """Returns the times of the steps that statistics are of, float64 [steps], in seconds."""
-    return np.array(run.result["steps"]["seconds"])[_counted_numbers(run)]
-
-
-def _counted_numbers(run: Run) -> np.ndarray:
-    steps = run.result["steps"]
-    first_of_shape = steps.get("first_of_shape", [False] * len(steps["seconds"]))
-    return counted_steps(steps["warmup"], first_of_shape)
+    return run.result.steps.counted
 
 
 def _call_seconds(run: Run) -> np.ndarray:
@@ -266,8 +261,8 @@ def _call_seconds(run: Run) -> np.ndarray:
     Of steps that run in one call each has the same time, the mean: together they are one
     measurement.
     """
-    steps = run.result["steps"]
-    calls = np.array(steps.get("call", range(len(steps["seconds"]))))[_counted_numbers(run)]
+    steps = run.result.steps
+    calls = np.array(steps.call)[counted_steps(steps.warmup, steps.first_of_shape)]
     return _counted(run)[np.unique(calls, return_index=True)[1]]
 
 

@@ -1,17 +1,16 @@
 """Work and traffic counted from the architecture, and the speed at which it is done: our own."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from fathom.characterize.measure.folder import Run
-from fathom.characterize.profile.profiles import Profile
 from fathom.characterize.report.analyses.runs import device_kind
 from fathom.characterize.report.analyses.table import Table
+from fathom.options import PRECISIONS
+from fathom.results.characterization import Machine, Run
+from fathom.results.profile import Layer, Profile
 
-_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}  # of a value, by precision
 _WEIGHT_BYTES = 4  # weights stay float32 in mixed precision
 
 
@@ -82,7 +81,7 @@ class Utilization:
         )
 
 
-def efforts(runs: Iterable[Run], machine: Mapping[str, Any]) -> Utilization:
+def efforts(runs: Iterable[Run], machine: Machine) -> Utilization:
     """Sets the work of each workload and mode in relation to its time.
 
     Args:
@@ -92,7 +91,7 @@ def efforts(runs: Iterable[Run], machine: Mapping[str, Any]) -> Utilization:
     """
     works: dict[tuple[str, str, str], Work] = {}
     for run in runs:
-        rate = run.result["throughput"]["flops_per_second"]
+        rate = run.result.throughput.flops_per_second
         if rate is not None:
             key = (run.workload, run.mode, run.device)
             works.setdefault(key, _work(run, rate, _peak(run, machine)))
@@ -100,27 +99,27 @@ def efforts(runs: Iterable[Run], machine: Mapping[str, Any]) -> Utilization:
 
 
 def _work(run: Run, rate: float, peak: float) -> Work:
-    cost = run.result["cost"]
-    flops = "training_flops_per_example" if run.mode == "train" else "forward_flops_per_example"
+    cost = run.result.cost
+    training = run.mode == "train"
     return Work(
         workload=run.workload,
         mode=run.mode,
         device=run.device,
-        batch_size=run.result["hyperparameters"]["batch_size"],
-        parameters=cost["parameters"],
-        macs=cost["forward_macs_per_example"],
-        flops=cost[flops],
+        batch_size=run.result.hyperparameters.batch_size,
+        parameters=cost.parameters,
+        macs=cost.forward_macs_per_example,
+        flops=cost.training_flops_per_example if training else cost.forward_flops_per_example,
         flops_per_second=rate,
         peak=peak,
     )
 
 
-def _peak(run: Run, machine: Mapping[str, Any]) -> float:
-    environment = run.result["environment"]
-    same = machine["environment"]["precision"] == environment["precision"]
+def _peak(run: Run, machine: Machine) -> float:
+    environment = run.result.environment
+    same = machine.environment.precision == environment.precision
     if not same or device_kind(run.device) == "gpu":
         return np.nan
-    return machine["gemm_flops_per_second"].get(str(environment["threads"]), np.nan)
+    return machine.gemm_flops_per_second.get(str(environment.threads), np.nan)
 
 
 @dataclass(frozen=True)
@@ -155,27 +154,26 @@ class LayerWork:
 def layer_work(profile: Profile) -> tuple[LayerWork, ...]:
     """Sets each layer's counted work and traffic beside its time, for a training profile."""
     seconds = profile.seconds_by("layer")
-    value_bytes = _BYTES[profile.precision]
+    value_bytes = PRECISIONS[profile.precision].value_bytes
     examples = profile.batch_size * float(profile.work.mean())  # of the stated cost
     return tuple(
         LayerWork(
             workload=profile.workload,
-            layer=layer["name"],
-            kind=layer["kind"],
-            parameter_bytes=_WEIGHT_BYTES * layer["parameters"],
-            activation_bytes=round(value_bytes * layer["activations"] * examples),
-            macs=layer["macs"],
-            flops=round(2 * examples * layer["macs"] * _passes(layer)),
-            seconds=seconds.get((layer["name"],), 0.0),
+            layer=layer.name,
+            kind=layer.kind,
+            parameter_bytes=_WEIGHT_BYTES * layer.parameters,
+            activation_bytes=round(value_bytes * layer.activations * examples),
+            macs=layer.macs,
+            flops=round(2 * examples * layer.macs * _passes(layer)),
+            seconds=seconds.get((layer.name,), 0.0),
         )
-        for layer in profile.cost["layers"]
+        for layer in profile.cost.layers
     )
 
 
-def _passes(layer: Mapping[str, Any]) -> int:
+def _passes(layer: Layer) -> int:
     """Returns the products of a training step for each one of the layer's forward pass."""
-    forward = layer.get("forward_passes", 1)  # profiles of before have one forward pass alone
-    return forward + (1 if layer["reads_input"] else 2)
+    return layer.forward_passes + (1 if layer.reads_input else 2)
 
 
 def layer_work_table(works: Iterable[LayerWork]) -> Table:

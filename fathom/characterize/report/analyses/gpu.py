@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fathom.characterize.profile.profiles import GpuTime, Profile
 from fathom.characterize.report import published
 from fathom.characterize.report.analyses.table import Table
+from fathom.results.profile import GpuTime, Profile
 
 
 @dataclass(frozen=True)

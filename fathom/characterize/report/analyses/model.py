@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fathom.characterize.profile.profiles import PHASES, Profile
 from fathom.characterize.report.analyses.table import Table
+from fathom.results.profile import PHASES, Profile
 
 
 @dataclass(frozen=True)

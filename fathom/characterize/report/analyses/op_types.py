@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from fathom.characterize.profile import ops
-from fathom.characterize.profile.profiles import Profile
 from fathom.characterize.report import published
 from fathom.characterize.report.analyses.clustering import cosine_distance
 from fathom.characterize.report.analyses.intervals import jackknife
 from fathom.characterize.report.analyses.operations import seconds_by_type, shares
 from fathom.characterize.report.analyses.table import Table
+from fathom.results.profile import Profile
 
 VISIBLE = 0.01  # share from which an op type has a column, as in the paper
 

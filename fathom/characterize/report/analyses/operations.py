@@ -7,8 +7,8 @@ import numpy as np
 import scipy.stats
 
 from fathom.characterize.profile import ops
-from fathom.characterize.profile.profiles import Profile
 from fathom.characterize.report.analyses.table import Table
+from fathom.results.profile import Profile
 
 DRIFT_LEVEL = 0.01  # significance below which a drift is taken for one
 DRIFT_SIZE = 0.05  # change over the profiled steps above which a drift matters

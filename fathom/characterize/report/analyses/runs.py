@@ -1,13 +1,13 @@
 """Times of whole runs and of their steps: Fathom's Figure 5, Minsky's Table 2 and Figure 4."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from fathom.characterize.measure.folder import Run
 from fathom.characterize.report import published
 from fathom.characterize.report.analyses.table import Table
+from fathom.results.characterization import Run
 
 CASES = (("train", "cpu"), ("infer", "cpu"), ("train", "gpu"), ("infer", "gpu"))
 SECTIONS = ("init", "setup", "run", "main", "wall")
@@ -84,7 +84,7 @@ def modes(runs: Iterable[Run]) -> Modes:
     """Sorts the step times of timing runs into the four cases; of equal runs the first counts."""
     of_case: dict[str, dict[tuple[str, str], Run]] = {}
     for run in runs:
-        if run.result["steps"]["median"] is not None:
+        if run.result.steps.measurements:
             cases = of_case.setdefault(run.workload, {})
             cases.setdefault((run.mode, device_kind(run.device)), run)
     shape = (len(of_case), len(CASES))
@@ -93,9 +93,8 @@ def modes(runs: Iterable[Run]) -> Modes:
         for j, case in enumerate(CASES):
             if case in cases:
                 result = cases[case].result
-                steps = result["steps"]
-                seconds[i, j] = 1 / steps.get("work_per_second", 1 / steps["median"])
-                batch_sizes[i, j] = result["hyperparameters"]["batch_size"]
+                seconds[i, j] = 1 / result.steps.work_per_second
+                batch_sizes[i, j] = result.hyperparameters.batch_size
     return Modes(tuple(of_case), seconds, batch_sizes)
 
 
@@ -173,8 +172,8 @@ def sections(runs: Iterable[Run]) -> SectionTimes:
 
 def _section_seconds(run: Run) -> dict[str, float]:
     """Returns the seconds of the Minsky paper's sections, in the order of ``SECTIONS``."""
-    ours: Mapping[str, float | None] = run.result["sections"]
-    inside = {name: ours.get(name) or 0.0 for name in _OUR_SECTIONS}
+    ours = run.result.sections
+    inside = {name: getattr(ours, name) or 0.0 for name in _OUR_SECTIONS}
     return {
         "init": inside["init"] + inside["load"],
         "setup": inside["setup"],

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fathom.characterize.measure.folder import Run
 from fathom.characterize.profile import ops
-from fathom.characterize.profile.profiles import Profile
 from fathom.characterize.report.analyses.operations import seconds_by_type
 from fathom.characterize.report.analyses.table import Table
+from fathom.results.characterization import Run
+from fathom.results.profile import Profile
 
 _HEAVIEST = 7  # op types shown of a workload
 _LAYERS_NAMED = 3
@@ -201,9 +201,9 @@ def efficiency(runs: Iterable[Run]) -> Efficiency:
     """
     seconds: dict[str, dict[int, list[float]]] = {}
     for run in runs:
-        median = run.result["steps"]["median"]
-        if median is not None:
-            seconds.setdefault(run.workload, {}).setdefault(run.cores, []).append(median)
+        steps = run.result.steps
+        if steps.measurements:
+            seconds.setdefault(run.workload, {}).setdefault(run.cores, []).append(steps.median)
     return Efficiency(
         tuple(
             CoreScaling(

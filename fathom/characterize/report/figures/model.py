@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fathom.characterize.profile.profiles import PHASES
 from fathom.characterize.report.analyses.cost import Utilization
 from fathom.characterize.report.analyses.model import Layers
 from fathom.characterize.report.figures.style import (
@@ -20,6 +19,7 @@ from fathom.characterize.report.figures.style import (
     shortened,
     style,
 )
+from fathom.results.profile import PHASES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
