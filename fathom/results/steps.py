@@ -88,7 +88,8 @@ class Steps(Record):
 
         Args:
             losses: one a step.
-            seconds, input_wait: of the whole call.
+            seconds: of the whole call, input excluded.
+            input_wait: seconds that the call waited for its batches.
             work: of each step.
             first_of_shape: see above.
         """

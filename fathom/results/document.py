@@ -1,0 +1,66 @@
+"""Writes what the typed records say into the documentation: ``python -m fathom.results.document``.
+
+The JSON Schemas of the files go to ``docs/schemas``; the tables of fields go into the pages of
+``docs``, between ``<!-- fields of NAME -->`` and ``<!-- end -->``.
+"""
+
+import json
+import re
+from pathlib import Path
+
+from fathom.results import characterization, profile, records, steps
+from fathom.results.base import Record
+
+_PAGES = ("results.md", "characterization.md")
+_DOCUMENTS = {
+    "result": records.RunResult,
+    "profile": profile.Profile,
+    "machine": characterization.Machine,
+    "run": characterization.Run,
+}
+_TABLE = re.compile(r"(?<=<!-- fields of )(\w+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
+
+
+def documents(docs: Path) -> dict[Path, str]:
+    """Returns what each generated schema, and each page with tables of fields, has to hold."""
+    pages = {docs / name: _with_tables((docs / name).read_text()) for name in _PAGES}
+    schemas = {docs / "schemas" / f"{name}.json": _schema(name) for name in _DOCUMENTS}
+    return pages | schemas
+
+
+def _with_tables(page: str) -> str:
+    """Returns a page with its tables of fields made anew."""
+    return _TABLE.sub(lambda match: f"{match[1]}{match[2]}{_table(match[1])}", page)
+
+
+def _table(name: str) -> str:
+    kinds = {
+        kind.__name__: kind
+        for module in (records, steps, profile, characterization)
+        for kind in vars(module).values()
+        if isinstance(kind, type) and issubclass(kind, Record)
+    }
+    rows = "".join(f"| `{field}` | {words} |\n" for field, words in _fields(kinds[name]).items())
+    return f"\n| key | what it holds |\n|---|---|\n{rows}\n"  # Markdown wants the empty lines
+
+
+def _fields(kind: type[Record]) -> dict[str, str]:
+    """Returns the descriptions of a record's fields and statistics by their names in the file."""
+    fields = kind.model_fields | kind.model_computed_fields
+    return {field.alias or name: field.description or "" for name, field in fields.items()}
+
+
+def _schema(name: str) -> str:
+    schema = _DOCUMENTS[name].model_json_schema(mode="serialization")
+    return json.dumps({"$id": f"{name}.json", **schema}, indent=1) + "\n"
+
+
+def main() -> None:
+    """Writes all of it into the checkout's ``docs``."""
+    for path, text in documents(Path("docs")).items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
