@@ -12,6 +12,7 @@ from commands import run
 
 from fathom.cli import suite
 from fathom.cli.run import run_workload
+from fathom.results.records import RunResult
 from fathom.system import processes
 
 
@@ -75,6 +76,7 @@ def test_the_batch_keeps_an_older_result_until_the_new_run_has_succeeded(
         return failure
 
     monkeypatch.setattr(suite, "_execute", execute)
+    monkeypatch.setattr(RunResult, "read", lambda path: json.loads(path.read_text()))
     document = tmp_path / "autoenc-train.json"
     document.write_text('{"ended": "before"}')
     shown = suite._run_one("autoenc", "train", None, tmp_path, None)
