@@ -60,9 +60,9 @@ def _add_characterize(parser: argparse.ArgumentParser) -> None:
     text = "threads inside an operation, to profile training with; default: 1, 2, 4, ... cores"
     add_options(parser, "threads", type=checked(numbers), metavar="1,2,...", help=text)
     add_options(parser, "steps", help="steps of a run; default: 20")
-    count = {"type": number(int), "metavar": "N"}
-    add("--repeats", **count, help="whole runs of each training; default: 200")
-    add("--warmup-runs", **count, help="whole runs before those; default: 10")
+    count = number(int)
+    add("--repeats", type=count, metavar="N", help="whole runs of each training; default: 200")
+    add("--warmup-runs", type=count, metavar="N", help="whole runs before those; default: 10")
     add_options(parser, "batch-size", "precision")
     text = "start no new runs after MINUTES"
     add("--budget", type=number(float, above=0), metavar="MINUTES", help=text)

@@ -35,15 +35,18 @@ def run_workload(name: str, arguments: Sequence[str] | None = None) -> NoReturn:
 def workload_parser(name: str, program: str) -> Parser:
     """Returns the parser of a workload's command line."""
     parser = Parser(prog=program, description=f"Runs Fathom's {name} workload.")
-    count = {"type": number(int), "metavar": "N"}
+    count = number(int)
     add_mode(parser)
     text = "end after step N of the training, or N steps of inference"
     add_options(parser, "steps", type=number(int), help=text)
-    parser.add_argument("--epochs", **count, help="end after pass N over the training data")
+    parser.add_argument(
+        "--epochs", type=count, metavar="N", help="end after pass N over the training data"
+    )
     text = "leave the first N steps out of the statistics; default: a fifth, 5 at most"
-    parser.add_argument("--warmup", **count, help=text)
-    add_options(parser, "batch-size", "device", "threads", "precision", "xla", "data-dir", "seed")
-    add_options(parser, "set", help="set a hyperparameter; --set help lists them")
+    parser.add_argument("--warmup", type=count, metavar="N", help=text)
+    add_options(
+        parser, "batch-size", "device", "threads", "precision", "xla", "data-dir", "seed", "set"
+    )
     text = "evaluate on the test data at the end"
     parser.add_argument("--evaluate", action="store_true", help=text)
     add_options(parser, "checkpoint-dir", "checkpoint-every")
