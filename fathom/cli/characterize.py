@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fathom import workloads
-from fathom.cli.parser import add_mode, add_options, checked, names, number, numbers
+from fathom.cli.parser import MODEL_OPTIONS, add_mode, add_options, checked, names, number, numbers
 from fathom.cli.terminal import console
 from fathom.options import DEVICE_KINDS
 
@@ -48,7 +48,7 @@ def _add_profile(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("workload", choices=workloads.CLASSES)
     add_mode(parser)
     add_options(parser, "steps", default=20, help="steps to profile; default: %(default)s")
-    add_options(parser, "batch-size", "device", "threads", "precision", "data-dir", "seed", "set")
+    add_options(parser, *MODEL_OPTIONS)
     add_options(parser, "out", help="write profile, tables and trace there")
 
 

@@ -157,6 +157,10 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 """What argparse should know of each option, by name; a command can replace parts of it."""
 
 
+MODEL_OPTIONS = ("batch-size", "device", "threads", "precision", "data-dir", "seed", "set")
+"""Those of every command that builds a model in its own process."""
+
+
 def add_options(parser: argparse.ArgumentParser, *options: str, **changes: Any) -> None:
     """Adds shared options to a command.
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from fathom import workloads
 from fathom.cli import hyperparameters
-from fathom.cli.parser import Parser, add_mode, add_options, init_options, number
+from fathom.cli.parser import MODEL_OPTIONS, Parser, add_mode, add_options, init_options, number
 from fathom.cli.terminal import console, import_tensorflow, run_command, stop_signals
 from fathom.errors import FathomError, cause
 
@@ -44,9 +44,7 @@ def workload_parser(name: str, program: str) -> Parser:
     )
     text = "leave the first N steps out of the statistics; default: a fifth, 5 at most"
     parser.add_argument("--warmup", type=count, metavar="N", help=text)
-    add_options(
-        parser, "batch-size", "device", "threads", "precision", "xla", "data-dir", "seed", "set"
-    )
+    add_options(parser, *MODEL_OPTIONS, "xla")
     text = "evaluate on the test data at the end"
     parser.add_argument("--evaluate", action="store_true", help=text)
     add_options(parser, "checkpoint-dir", "checkpoint-every")
