@@ -54,6 +54,12 @@ _LIMITS = {  # of a number, by name: what it must satisfy, as a sign and in word
     "maximum": (operator.le, "<=", "at most"),
     "below": (operator.lt, "<", "less than"),
 }
+_ACCEPTED: dict[type, Any] = {  # numbers of NumPy, too, and paths as text
+    bool: bool,
+    int: numbers.Integral,
+    float: numbers.Real,
+    str: (str, os.PathLike),
+}
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
@@ -62,11 +68,12 @@ class Allowed:
     """The values that an option may have.
 
     Attributes:
-        minimum, above, maximum, below: limits of a number, which must be finite.
+        minimum, above, maximum, below: limits of a number, which must be finite; ``above`` takes
+            the place of ``minimum``.
         choices: the only values, if any are given.
     """
 
-    minimum: float | None = 0
+    minimum: float = 0
     above: float | None = None
     maximum: float | None = None
     below: float | None = None
@@ -75,14 +82,15 @@ class Allowed:
     def check(self, value: Any) -> None:
         """Raises ValueError, with what the value must be, where it is not allowed."""
         if self.choices and value not in self.choices:
-            raise ValueError(f"must be one of {', '.join(map(str, self.choices))}, not {value}")
+            choices, value = ", ".join(map(str, self.choices)), " ".join(str(value).split())
+            raise ValueError(f"must be one of {choices}, not {value}")
         if not isinstance(value, (int, float)):
             return
         if not math.isfinite(value):
             raise ValueError(f"must be a finite number, not {value}")
-        for name, (holds, _, words) in _LIMITS.items():
-            limit = getattr(self, name)
-            if limit is not None and not holds(value, limit):
+        for name, limit in self._limits().items():
+            holds, _, words = _LIMITS[name]
+            if not holds(value, limit):
                 negative = name == "minimum" and limit == 0
                 expected = "not be negative" if negative else f"be {words} {limit}"
                 raise ValueError(f"must {expected}, not {value}")
@@ -93,11 +101,15 @@ class Allowed:
             return ", ".join(map(str, self.choices))
         if kind in (bool, str):
             return _KINDS[kind]
-        limits = {name: getattr(self, name) for name in _LIMITS}
-        signs = [
-            f"{_LIMITS[name][1]} {limit}" for name, limit in limits.items() if limit is not None
-        ]
+        signs = [f"{_LIMITS[name][1]} {limit}" for name, limit in self._limits().items()]
         return f"{_KINDS[kind].removeprefix('a ')} {', '.join(signs)}"
+
+    def _limits(self) -> dict[str, float]:
+        """Returns the limits of a number that are given, by name."""
+        limits = {name: getattr(self, name) for name in _LIMITS}
+        if self.above is not None:
+            del limits["minimum"]
+        return {name: limit for name, limit in limits.items() if limit is not None}
 
 
 def hyperparameter(
@@ -106,7 +118,7 @@ def hyperparameter(
     *,
     unit: str = "",
     source: str = "",
-    minimum: float | None = 0,
+    minimum: float = 0,
     above: float | None = None,
     maximum: float | None = None,
     below: float | None = None,
@@ -125,8 +137,7 @@ def hyperparameter(
         below: the value must be less than this.
         choices: the only values.
     """
-    least = minimum if above is None else None
-    allowed = Allowed(least, above, maximum, below, tuple(choices))
+    allowed = Allowed(minimum, above, maximum, below, tuple(choices))
     texts = {"about": about, "unit": unit, "source": source}
     return dataclasses.field(default=default, metadata={"allowed": allowed, **texts})
 
@@ -280,9 +291,7 @@ def convert(value: Any, hint: Any) -> Any:
             value = kind(value)
         except ValueError:
             raise expected from None
-    # Numbers of NumPy serve, too, and paths where text is expected.
-    accepted = {bool: bool, int: numbers.Integral, float: numbers.Real, str: (str, os.PathLike)}
-    if not isinstance(value, accepted[kind]) or isinstance(value, bool) != (kind is bool):
+    if not isinstance(value, _ACCEPTED[kind]) or isinstance(value, bool) != (kind is bool):
         raise expected
     if kind is int and value > _LARGEST:
         raise ValueError(f"must be at most {_LARGEST}, not {_shown(value)}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fathom import workloads
-from fathom.cli.parser import add_mode, add_options, checked, names, number, numbers
+from fathom.cli.parser import MODEL_OPTIONS, add_mode, add_options, checked, names, number, numbers
 from fathom.cli.terminal import console
 from fathom.options import DEVICE_KINDS
 
@@ -48,7 +48,7 @@ def _add_profile(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("workload", choices=workloads.CLASSES)
     add_mode(parser)
     add_options(parser, "steps", default=20, help="steps to profile; default: %(default)s")
-    add_options(parser, "batch-size", "device", "threads", "precision", "data-dir", "seed", "set")
+    add_options(parser, *MODEL_OPTIONS)
     add_options(parser, "out", help="write profile, tables and trace there")
 
 
@@ -60,9 +60,9 @@ def _add_characterize(parser: argparse.ArgumentParser) -> None:
     text = "threads inside an operation, to profile training with; default: 1, 2, 4, ... cores"
     add_options(parser, "threads", type=checked(numbers), metavar="1,2,...", help=text)
     add_options(parser, "steps", help="steps of a run; default: 20")
-    count = {"type": number(int), "metavar": "N"}
-    add("--repeats", **count, help="whole runs of each training; default: 200")
-    add("--warmup-runs", **count, help="whole runs before those; default: 10")
+    count = number(int)
+    add("--repeats", type=count, metavar="N", help="whole runs of each training; default: 200")
+    add("--warmup-runs", type=count, metavar="N", help="whole runs before those; default: 10")
     add_options(parser, "batch-size", "precision")
     text = "start no new runs after MINUTES"
     add("--budget", type=number(float, above=0), metavar="MINUTES", help=text)

@@ -51,9 +51,9 @@ def checked(convert: Callable[[str], Converted]) -> Callable[[str], Converted]:
     return checked_type
 
 
-def number(kind: type, **limits: float) -> Callable[[str], Any]:
+def number(kind: type, **limits: Any) -> Callable[[str], Any]:
     """Returns the argparse type of a number within limits, which are those of ``Allowed``."""
-    allowed = Allowed(**({"minimum": None} if "above" in limits else {}), **limits)
+    allowed = Allowed(**limits)
 
     def convert_number(text: str) -> Any:
         value = convert(text, kind)
@@ -157,6 +157,10 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 """What argparse should know of each option, by name; a command can replace parts of it."""
 
 
+MODEL_OPTIONS = ("batch-size", "device", "threads", "precision", "data-dir", "seed", "set")
+"""Those of every command that builds a model in its own process."""
+
+
 def add_options(parser: argparse.ArgumentParser, *options: str, **changes: Any) -> None:
     """Adds shared options to a command.
 
@@ -189,7 +193,10 @@ def init_options(
     for assignment in chosen.set:
         name, equals, value = assignment.partition("=")
         if not equals:
-            raise FathomError(f"--set takes NAME=VALUE, not {assignment!r}; --set help lists them")
+            raise FathomError(
+                f"--set takes NAME=VALUE, not {assignment!r}; python -m fathom.WORKLOAD --set help "
+                "lists the hyperparameters"
+            )
         if name in execution:
             raise FathomError(f"{name} is not a hyperparameter: use --{name.replace('_', '-')}")
         values[name] = value

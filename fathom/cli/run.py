@@ -12,7 +12,7 @@ from rich.console import Console
 
 from fathom import workloads
 from fathom.cli import hyperparameters
-from fathom.cli.parser import Parser, add_mode, add_options, init_options, number
+from fathom.cli.parser import MODEL_OPTIONS, Parser, add_mode, add_options, init_options, number
 from fathom.cli.terminal import console, import_tensorflow, run_command, stop_signals
 from fathom.errors import FathomError, cause
 
@@ -35,15 +35,16 @@ def run_workload(name: str, arguments: Sequence[str] | None = None) -> NoReturn:
 def workload_parser(name: str, program: str) -> Parser:
     """Returns the parser of a workload's command line."""
     parser = Parser(prog=program, description=f"Runs Fathom's {name} workload.")
-    count = {"type": number(int), "metavar": "N"}
+    count = number(int)
     add_mode(parser)
     text = "end after step N of the training, or N steps of inference"
     add_options(parser, "steps", type=number(int), help=text)
-    parser.add_argument("--epochs", **count, help="end after pass N over the training data")
+    parser.add_argument(
+        "--epochs", type=count, metavar="N", help="end after pass N over the training data"
+    )
     text = "leave the first N steps out of the statistics; default: a fifth, 5 at most"
-    parser.add_argument("--warmup", **count, help=text)
-    add_options(parser, "batch-size", "device", "threads", "precision", "xla", "data-dir", "seed")
-    add_options(parser, "set", help="set a hyperparameter; --set help lists them")
+    parser.add_argument("--warmup", type=count, metavar="N", help=text)
+    add_options(parser, *MODEL_OPTIONS, "xla")
     text = "evaluate on the test data at the end"
     parser.add_argument("--evaluate", action="store_true", help=text)
     add_options(parser, "checkpoint-dir", "checkpoint-every")
