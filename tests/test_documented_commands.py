@@ -24,7 +24,8 @@ from descriptors import small_options
 from fathom import options, workloads
 from fathom.__main__ import main
 from fathom.cli import suite
-from fathom.cli.run import init_options, run_workload
+from fathom.cli.parser import init_options
+from fathom.cli.run import run_workload
 from fathom.memnet import tasks
 
 ROOT = Path(__file__).parents[1]
@@ -106,8 +107,9 @@ def test_a_documented_command_is_accepted_by_its_parser(command, monkeypatch):
     module = re.match(r"python -m fathom\.(\w+)", command)
     name = module[1] if module else getattr(chosen, "workload", None)
     if isinstance(name, str) and getattr(chosen, "set", []) not in ([], ["help"]):
-        chosen.batch_size = getattr(chosen, "batch_size", None)
-        options.build(workloads.load(name).Hyperparameters, init_options(chosen))
+        hyperparameters = workloads.load(name).Hyperparameters
+        values = init_options(chosen, hyperparameters)
+        options.build(hyperparameters, options.sort(values, hyperparameters, options.Execution)[0])
 
 
 @pytest.fixture(scope="module")
