@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from rich.console import Console
 
-from fathom import workloads
+from fathom import options, workloads
 from fathom.cli import hyperparameters
 from fathom.cli.parser import MODEL_OPTIONS, Parser, add_mode, add_options, init_options, number
 from fathom.cli.terminal import console, import_tensorflow, run_command, stop_signals
 from fathom.errors import FathomError, cause
+from fathom.system.files import user_path
 
 if TYPE_CHECKING:
     from fathom.nn import NeuralNetworkModel
@@ -70,13 +71,7 @@ def _run(name: str, chosen: argparse.Namespace) -> None:
     screen.print(f"{name}: {model.title}, {'inference' if chosen.infer else 'training'}")
     screen.print(f"data: {model.dataset.title}, {model.source}")
     with _errors_explained():
-        model.setup(
-            {
-                "checkpoint_dir": chosen.checkpoint_dir,
-                "checkpoint_every": chosen.checkpoint_every,
-                "resume": chosen.resume,
-            }
-        )
+        model.setup(_setup_options(chosen))
         if chosen.evaluate:
             model.require_test_data()
     _run_steps(model, chosen, screen)
@@ -146,8 +141,15 @@ def _check(chosen: argparse.Namespace) -> None:
         raise FathomError("--steps and --epochs exclude each other")
     if chosen.infer and chosen.epochs is not None:
         raise FathomError("--epochs counts passes over the training data: use --steps with --infer")
+    options.Setup(**_setup_options(chosen))
+    if chosen.checkpoint_dir:
+        user_path(chosen.checkpoint_dir)
     if chosen.json or chosen.evaluate:
         _check_writable(chosen.json)
+
+
+def _setup_options(chosen: argparse.Namespace) -> dict[str, Any]:
+    return {name: getattr(chosen, name) for name in options.field_names(options.Setup)}
 
 
 def _check_writable(result: Path | None) -> None:

@@ -1,0 +1,96 @@
+"""Kills trainings at random moments, resumes them, and compares with one that was left alone.
+
+A training is started with ``--resume``, killed while it runs its steps or writes a checkpoint, and
+started again, with relative and absolute folders in turn; after a few kills it may finish. All that
+its last checkpoint holds (network, optimizer, counters, state of the workload) must then be equal,
+to the bit, to the uninterrupted training's.
+
+    python benchmarks/kill_and_resume.py --workload autoenc --kills 20 --steps 400
+"""
+
+import argparse
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+_KILLS_A_TRAINING = 4
+_LIMIT_S = 600  # of one training
+
+
+def main() -> None:
+    """Makes the trials of the command line and exits with 1 when one differed."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--workload", required=True)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--steps", type=int, default=400, help="of a training (default: 400)")
+    parser.add_argument("--every", type=int, default=3, help="steps between checkpoints")
+    parser.add_argument("--signal", choices=("KILL", "TERM", "INT"), default="KILL")
+    parser.add_argument("--seed", type=int, default=0, help="of the moments")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--batch-size", type=int)
+    chosen = parser.parse_args()
+    moments = random.Random(chosen.seed)
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        seconds = _train(chosen, "alone", root)
+        expected = _state(root / "alone", chosen.steps)
+        kills = trainings = 0
+        while kills < chosen.kills:
+            name = f"trial-{trainings}"
+            directory = name if trainings % 2 else str(root / name)
+            left = min(_KILLS_A_TRAINING, chosen.kills - kills)
+            while left and _train(chosen, directory, root, moments.uniform(0, seconds)) is None:
+                kills, left = kills + 1, left - 1
+            _train(chosen, directory, root)
+            trainings += 1
+            if _state(root / name, chosen.steps) != expected:
+                sys.exit(f"{chosen.workload}: {directory} differs from the uninterrupted training")
+            print(f"{chosen.workload}: {kills} kills, {trainings} trainings equal", flush=True)
+
+
+def _train(
+    chosen: argparse.Namespace, directory: str, root: Path, kill_after: float | None = None
+) -> float | None:
+    """Trains, resuming what is in the folder.
+
+    Returns:
+        the seconds from the first step's announcement to the end; None where it was killed.
+    """
+    command = [sys.executable, "-m", f"fathom.{chosen.workload}", f"--steps={chosen.steps}"]
+    command += ["--resume", f"--checkpoint-dir={directory}", f"--checkpoint-every={chosen.every}"]
+    command += [f"--set={assignment}" for assignment in chosen.set]
+    command += [f"--batch-size={chosen.batch_size}"] if chosen.batch_size else []
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "cwd": root}
+    with subprocess.Popen(command, **options) as process:
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if line.startswith("running "):
+                break
+        started = time.perf_counter()
+        try:
+            lines.append(process.communicate(timeout=kill_after or _LIMIT_S)[0])
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.Signals[f"SIG{chosen.signal}"])
+            process.communicate(timeout=_LIMIT_S)
+            return None
+        if process.returncode:
+            sys.exit(f"exit code {process.returncode}: {''.join(lines)}")
+        return time.perf_counter() - started
+
+
+def _state(directory: Path, step: int) -> dict[str, bytes]:
+    """Returns the bytes of everything that a checkpoint holds, by name."""
+    import tensorflow as tf
+
+    reader = tf.train.load_checkpoint(str(directory / f"ckpt-{step}"))
+    names = [name for name in reader.get_variable_to_shape_map() if name.startswith("variables/")]
+    return {name: reader.get_tensor(name).tobytes() for name in names}
+
+
+if __name__ == "__main__":
+    main()
