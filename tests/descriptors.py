@@ -7,7 +7,7 @@ from typing import Any
 from fathom import options, workloads
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Descriptor:
     """What is expected of a workload.
 
@@ -21,6 +21,7 @@ class Descriptor:
         small: options that make a step quick.
         size: one of them whose change makes a checkpoint unfit.
         overfit: further options with which 30 steps learn one batch by heart.
+        few_layers: constants of the model's module that make a deep network a shallow one.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Descriptor:
     small: Mapping[str, Any]
     size: str
     overfit: Mapping[str, Any] = field(default_factory=dict)
+    few_layers: Mapping[str, Any] = field(default_factory=dict)
 
     def model(self, forward_only: bool = False, **options: Any) -> Any:
         """Returns the quick variant of the model, not yet set up."""
@@ -111,6 +113,7 @@ WORKLOADS = (
             "learning_rate": 0.005,
             "momentum": 0.8,
         },
+        few_layers={"CONFIGURATION_E": ((1, 1), (2, 1), (4, 1), (8, 1), (8, 1))},
     ),
     Descriptor(
         name="residual",
@@ -131,6 +134,7 @@ WORKLOADS = (
         },
         size="base_filters",
         overfit={"learning_rate": 0.01},
+        few_layers={"BLOCKS": (1, 1, 1, 1)},
     ),
     Descriptor(
         name="deepq",

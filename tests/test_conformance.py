@@ -14,6 +14,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from computations import compare, compute, default_values, plant_fault
 from descriptors import WORKLOADS
 
 from fathom import FathomError
@@ -25,7 +26,8 @@ RESULT_KEYS = [
 ]
 
 every_workload = pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: w.name)
-OTHER_COMPUTATIONS = ({"precision": "bfloat16"}, {"precision": "float16"}, {"xla": True})
+BFLOAT16 = {"precision": "bfloat16"}
+OTHER_COMPUTATIONS = (BFLOAT16, {"precision": "float16"}, {"xla": True})
 
 
 def run_command(*arguments, **options):
@@ -262,17 +264,29 @@ def test_the_forward_only_twin_takes_the_trained_weights(workload, tmp_path):
 
 
 @every_workload
-def test_reduced_precision_and_xla_begin_with_the_default_computations_loss(workload):
-    def first_loss(**options):
-        model = workload.model(**options)
-        model.setup()
-        return losses(model, 1)[0]
+@pytest.mark.parametrize(
+    "options", [*OTHER_COMPUTATIONS, {}], ids=["bfloat16", "float16", "xla", "default"]
+)
+def test_another_computation_has_the_outputs_and_gradients_of_float32_without_xla(
+    workload, options
+):
+    values = compute(workload, **options)
+    compare(values, default_values(workload), options.get("precision", "float32"))
 
-    bfloat16, float16, compiled = (first_loss(**options) for options in OTHER_COMPUTATIONS)
-    expected = first_loss(xla=False)
-    assert bfloat16 == pytest.approx(expected, rel=0.05)
-    assert float16 == pytest.approx(expected, rel=0.01)
-    assert compiled == pytest.approx(expected, rel=1e-4)  # it draws the same random numbers
+
+FAULTS = {
+    "dropped layer": lambda y: 0 * y,
+    "scaled output": lambda y: 1.5 * y,
+    "scaled gradient": lambda y: y + 0.5 * (y - tf.stop_gradient(y)),
+}
+
+
+@every_workload
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_comparison_sees_a_planted_fault(workload, fault):
+    values = compute(workload, lambda network: plant_fault(network, FAULTS[fault]), **BFLOAT16)
+    with pytest.raises(AssertionError, match=r"output|gradient"):
+        compare(values, default_values(workload), "bfloat16")  # the widest of the tolerances
 
 
 @every_workload

@@ -69,7 +69,10 @@ def all_frames(inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tens
     """Returns W x + b, [frames, batch, units], of inputs [frames, batch, size]."""
     kernel, bias = tf.convert_to_tensor(kernel), tf.convert_to_tensor(bias)
     rows = tf.reshape(inputs, [-1, inputs.shape[-1]])
-    outputs = tf.nn.bias_add(tf.matmul(rows, kernel), bias)
+    products = tf.matmul(rows, kernel)
+    # The CPU kernel for the gradient of bias_add sums in bfloat16: from 256 on, adding 1 is lost.
+    in_bfloat16 = products.dtype == tf.bfloat16
+    outputs = products + bias if in_bfloat16 else tf.nn.bias_add(products, bias)
     return tf.reshape(outputs, tf.concat([tf.shape(inputs)[:2], kernel.shape[1:]], 0))
 
 

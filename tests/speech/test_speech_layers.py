@@ -45,6 +45,14 @@ def test_a_frame_layer_is_the_same_for_every_frame():
     np.testing.assert_allclose(y, x @ linear.kernel.numpy(), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16", "mixed_float16"])
+def test_the_gradient_of_a_bias_sums_all_frames(precision):
+    layer = FrameLayer(2, None, "zeros", dtype=precision)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.cast(layer(tf.ones([1000, 3, 4])), tf.float32))
+    np.testing.assert_allclose(tape.gradient(loss, layer.bias.value), [3000, 3000], rtol=0.01)
+
+
 def test_the_clipped_rectifier_and_its_gradient():
     x = tf.constant([-1.0, 0.0, 0.5, 1.4, 1.6, 9.0])
     with tf.GradientTape() as tape:
