@@ -3,6 +3,7 @@ import pytest
 import tensorflow as tf
 
 from fathom.characterize.profile.attribution import Attribution, scoped_gradients
+from fathom.training.optimizers import Momentum
 
 
 class Doubling(keras.layers.Layer):
@@ -86,8 +87,8 @@ def attribution():
         ("Mean", ("loss", "forward")),
         ("gradient_tape/net_1/conv1_1_2/MatMul/MatMul", ("conv1_1", "backward")),
         ("gradient_tape/Mul", ("loss", "backward")),
-        ("update", ("optimizer", "optimizer")),
-        ("update_3", ("optimizer", "optimizer")),
+        ("update", ("conv1", "optimizer")),
+        ("update_3", ("conv1_1", "optimizer")),
     ],
 )
 def test_an_op_has_its_layer_or_role_and_its_phase(attribution, name, place):
@@ -114,6 +115,46 @@ def test_what_a_loop_runs_belongs_to_the_layer_that_loops(attribution):
 def test_an_op_that_the_graph_optimizer_renamed_keeps_its_place(attribution):
     renamed = "net_1/join_1/ArithmeticOptimizer/AddOpsRewrite_Add"
     assert attribution.place(renamed) == ("join", "forward")
+
+
+@pytest.mark.parametrize(
+    ("op_type", "layer"), [("Relu", "relu"), ("_MklNativeFusedConv2D", "conv")]
+)
+def test_a_fused_op_belongs_to_the_layer_whose_weights_it_reads(op_type, layer):
+    x = keras.Input((6, 6, 3))
+    convolved = keras.layers.Conv2D(4, 3, use_bias=False, name="conv")(x)
+    network = keras.Model(x, keras.layers.ReLU(name="relu")(convolved), name="net")
+    step = tf.function(lambda x: network(x, training=False), autograph=False)
+    graph = step.get_concrete_function(tf.TensorSpec([2, 6, 6, 3])).graph
+    (relu,) = [op.name for op in graph.get_operations() if op.type == "Relu"]
+    assert Attribution(graph, network).place(relu, op_type) == (layer, "forward")
+
+
+def test_what_updates_slots_belongs_to_the_layer_and_what_serves_all_to_the_optimizer():
+    x = keras.Input((4,))
+    layers = [keras.layers.Dense(4, use_bias=False, name=name) for name in ("first", "second")]
+    network = keras.Model(x, layers[1](layers[0](x)), name="net")
+    variables = network.trainable_variables
+    optimizer = Momentum(0.1, 0.9, weight_decay=1e-3, global_clip_norm=1.0)
+    optimizer.build(variables)
+
+    @tf.function(autograph=False)
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(network(x))
+        optimizer.apply(tape.gradient(loss, variables), variables)
+        return loss
+
+    graph = step.get_concrete_function(tf.TensorSpec([2, 4])).graph
+    attribution = Attribution(graph, network, optimizer)
+    operations = graph.get_operations()
+    applied = [op.name for op in operations if op.type.startswith("ResourceApply")]
+    assert {attribution.place(name) for name in applied} == {
+        ("first", "optimizer"),
+        ("second", "optimizer"),
+    }
+    norms = [op.name for op in operations if op.type == "L2Loss"]
+    assert {attribution.place(name) for name in norms} == {("optimizer", "optimizer")}
 
 
 def test_an_op_of_another_graph_is_unknown(attribution):

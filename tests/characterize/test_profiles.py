@@ -43,7 +43,7 @@ def event(name, op_type, self_s, line="/host:CPU/worker"):
     return OpEvent(name, op_type, 0.0, self_s, self_s, line)
 
 
-def place(name):
+def place(name, _):
     return name.split("/")[0], "forward"
 
 

@@ -19,9 +19,12 @@ import tensorflow as tf
 
 from fathom.characterize.profile.xplane import OpEvent
 from fathom.results.profile import OpTime
+from fathom.training.optimizers import Optimizer
 
 _GRADIENT = "gradient_tape/"
 _COUNTER = re.compile(r"_\d+$")
+_FUSED = re.compile(r"Fused(Conv2D|DepthwiseConv2d|BatchMatMul|MatMul|BatchNorm)")
+_FUSED_OPS = 8  # the most that a fused op stands for
 _REWRITTEN = re.compile(r"(ArithmeticOptimizer/[A-Za-z]+_|ConstantFolding/)")
 
 Place = tuple[str, str]  # layer or role, phase
@@ -63,26 +66,37 @@ class Attribution:
 
     Roles of ops outside every layer: ``input`` (before the network's first layer), ``network``
     (between layers), ``loss`` (after the last one, in training; with its gradients), ``output``
-    (after the last one, in inference), ``optimizer`` (after the gradients, with gradient clipping,
-    weight decay and the counters of steps), ``unknown`` (not in the graph at all).
+    (after the last one, in inference), ``optimizer`` (after the gradients: the counters of steps,
+    and what serves the update of several layers, such as a global norm), ``unknown`` (not in the
+    graph at all). An op that serves the update of one layer's variables alone belongs to that
+    layer, in the phase ``optimizer``.
 
     Args:
         graph: the step as it was traced, within ``scoped_gradients``.
         network: whose layers are meant; a layer inside a layer counts with the outer one.
+        optimizer: that of a training step; None in inference.
     """
 
-    def __init__(self, graph: Any, network: keras.Model) -> None:
+    def __init__(
+        self, graph: Any, network: keras.Model, optimizer: Optimizer | None = None
+    ) -> None:
         self._network = network.name
         self._layers = {layer.name for layer in network.layers}
         self._places: dict[str, Place] = {}
-        self._place_all(graph.get_operations())
+        self._operations = {op.name: op for op in graph.get_operations()}
+        self._place_all(graph.get_operations(), _layers_of_captures(graph, network, optimizer))
 
-    def place(self, name: str) -> Place:
+    def place(self, name: str, op_type: str = "") -> Place:
         """Returns layer (or role) and phase of the op of this name in a profile.
 
         The graph is optimised before it runs: functions and loops are put in the place of the op
-        that called them, under its name, and ops are rewritten under names of their own.
+        that called them, under its name, and ops are rewritten under names of their own. A fused op
+        has the name of the last op that it stands for; it belongs to the layer of the convolution,
+        the product or the normalisation in it, whose weights it reads.
         """
+        fused = _FUSED.search(op_type)
+        if fused and name in self._operations:
+            name = self._fused_kernel(name, fused[1])
         known = _REWRITTEN.sub("", name)
         while known:
             if known in self._places:
@@ -93,7 +107,17 @@ class Attribution:
             return "unknown", "other"
         return layer, "backward" if _GRADIENT in name else "forward"
 
-    def _place_all(self, operations: list[Any]) -> None:
+    def _fused_kernel(self, name: str, kernel: str) -> str:
+        """Returns the nearest op before this one, itself included, that has the kernel's type."""
+        nearest = [self._operations[name]]
+        for _ in range(_FUSED_OPS):
+            for op in nearest:
+                if kernel in op.type:
+                    return op.name
+            nearest = [tensor.op for op in nearest for tensor in op.inputs]
+        return name
+
+    def _place_all(self, operations: list[Any], captures: dict[str, str]) -> None:
         gradients = [i for i, op in enumerate(operations) if op.name.startswith(_GRADIENT)]
         network = [i for i, op in enumerate(operations) if self._in_network(op.name)]
         end = len(operations)
@@ -109,6 +133,19 @@ class Attribution:
             else:
                 place = (layer or "optimizer", "optimizer")
             self._places[op.name] = place
+        self._place_updates(operations[last_gradient + 1 :], captures)
+
+    def _place_updates(self, operations: list[Any], captures: dict[str, str]) -> None:
+        """Ascribes the ops that serve the update of one layer's variables alone to that layer."""
+        served: dict[str, set[str]] = {}
+        for op in reversed(operations):
+            layers = {captures[t.op.name] for t in op.inputs if t.op.name in captures}
+            for tensor in op.outputs:
+                for reader in tensor.consumers():
+                    layers |= served.get(reader.name, set())
+            served[op.name] = layers
+            if len(layers) == 1:
+                self._places[op.name] = (*layers, "optimizer")
 
     def _in_network(self, name: str) -> bool:
         return self._network in map(self._base, name.split("/")[:-1])
@@ -150,19 +187,20 @@ class Attribution:
 
 
 def add_up(
-    steps: Sequence[Sequence[OpEvent]], place: Callable[[str], tuple[str, str]]
+    steps: Sequence[Sequence[OpEvent]], place: Callable[[str, str], tuple[str, str]]
 ) -> tuple[OpTime, ...]:
     """Adds op events up by type, layer, phase and device, the heaviest first.
 
     Args:
         steps: the events of each step.
-        place: returns layer and phase of the op of a name; see ``Attribution.place``.
+        place: returns layer and phase of the op of a name and type; see ``Attribution.place``.
     """
     seconds: dict[tuple[str, ...], np.ndarray] = {}
     counts: dict[tuple[str, ...], int] = {}
     for number, events in enumerate(steps):
         for event in events:
-            key = (event.op_type, *place(event.name), "gpu" if event.on_gpu else "cpu")
+            place_of_op = place(event.name, event.op_type)
+            key = (event.op_type, *place_of_op, "gpu" if event.on_gpu else "cpu")
             seconds.setdefault(key, np.zeros(len(steps)))[number] += event.self_s
             counts[key] = counts.get(key, 0) + 1
     names = ("type", "layer", "phase", "on")
@@ -171,3 +209,22 @@ def add_up(
         for key, each in seconds.items()
     )
     return tuple(sorted(ops, key=lambda op: -op.seconds.sum()))
+
+
+def _layers_of_captures(
+    graph: Any, network: keras.Model, optimizer: Optimizer | None
+) -> dict[str, str]:
+    """Returns the layers of variables, and of their slots, by the names of the placeholders."""
+    layers = {
+        id(variable.value.handle): layer.name
+        for layer in network.layers
+        for variable in layer.variables
+    }
+    for slots in optimizer.slots.values() if optimizer else ():
+        for slot, variable in zip(slots, network.trainable_variables, strict=True):
+            layers[id(slot.handle)] = layers[id(variable.value.handle)]
+    return {
+        placeholder.op.name: layers[id(handle)]
+        for handle, placeholder in graph.captures
+        if id(handle) in layers
+    }

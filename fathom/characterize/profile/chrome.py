@@ -12,14 +12,14 @@ from fathom.system.files import atomic_write
 _MICROSECONDS = 1e-6  # a picosecond, in microseconds: the format's unit
 
 
-def write(trace: Path, place: Callable[[str], tuple[str, str]], path: Path) -> None:
+def write(trace: Path, place: Callable[[str, str], tuple[str, str]], path: Path) -> None:
     """Writes a trace of TensorFlow's profiler as compressed JSON.
 
     Each thread and each GPU stream is a track; ops have their type, class, layer and phase.
 
     Args:
         trace: what ``xplane.record`` wrote.
-        place: returns layer and phase of the op of a name.
+        place: returns layer and phase of the op of a name and type.
         path: the new file, ``.json.gz``.
 
     Raises:
@@ -61,7 +61,7 @@ def _label(plane: Any, event: Any, place: Any) -> dict[str, Any]:
     if op is None:
         return {"name": plane.event_metadata[event.metadata_id].name}
     name, op_type = op
-    layer, phase = place(name)
+    layer, phase = place(name, op_type)
     paper_type = ops.paper_type(op_type)
     return {
         "name": op_type,

@@ -14,12 +14,12 @@ TRACE = "trace.xplane.pb"
 _TENSORBOARD = Path("plugins", "profile", "fathom")  # where TensorBoard looks for traces
 
 
-def write(profile: Profile, place: Callable[[str], tuple[str, str]], out: Path) -> None:
+def write(profile: Profile, place: Callable[[str, str], tuple[str, str]], out: Path) -> None:
     """Writes profile.json, ops.csv, layers.csv and trace.json.gz beside the trace.
 
     Args:
         profile: what was measured.
-        place: returns layer and phase of the op of a name.
+        place: returns layer and phase of the op of a name and type.
         out: the folder, with the trace in it.
 
     Raises:

@@ -64,7 +64,7 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
 
 def profile_model(
     model: "NeuralNetworkModel", steps: int, directory: Path
-) -> tuple[Profile, Callable[[str], tuple[str, str]]]:
+) -> tuple[Profile, Callable[[str, str], tuple[str, str]]]:
     """Profiles a model that is set up.
 
     A few real batches are fetched first, while the first steps warm up; then the input pipeline is
@@ -77,7 +77,7 @@ def profile_model(
         directory: where the trace goes.
 
     Returns:
-        the profile, and what tells layer and phase of an op by its name.
+        the profile, and what tells layer and phase of an op by its name and type.
 
     Raises:
         FathomError: a call runs several steps, the profiler is in use already, the trace cannot be
@@ -100,7 +100,7 @@ def profile_model(
     ops_by_step = trace.ops_by_step()
     require_equal_ops(ops_by_step, _BATCHES)
     unprofiled = [_seconds(held.step) for _ in range(steps)]
-    attribution = Attribution(model.model(), model.network)
+    attribution = Attribution(model.model(), model.network, model.optimizer)
     gpu = trace.gpu_seconds
     profile = Profile(
         workload=model.name,
