@@ -115,10 +115,9 @@ class Run(Document, Planned):
             if self.reason is None or self.result or self.profile:
                 raise ValueError("a failed run has a reason, no result and no profile")
             return self
-        made, other = self.result, self.profile
-        if self.kind == "profile":
-            made, other = other, made
-        if made is None or other is not None:
+        made = self.result or self.profile
+        both = self.result is not None and self.profile is not None
+        if made is None or both or isinstance(made, Profile) != (self.kind == "profile"):
             raise ValueError(
                 f"a {self.kind} that is done has no result or profile, or that of the other kind"
             )

@@ -9,10 +9,10 @@ import re
 from pathlib import Path
 
 from fathom.results import characterization, profile, records, steps
-from fathom.results.base import Record
+from fathom.results.base import Document, Record
 
 _PAGES = ("results.md", "characterization.md")
-_DOCUMENTS = {
+_DOCUMENTS: dict[str, type[Document]] = {
     "result": records.RunResult,
     "profile": profile.Profile,
     "machine": characterization.Machine,
