@@ -148,7 +148,7 @@ class Workload(abc.ABC):
         return [[tf.TensorSpec((size, *t.shape[1:]), t.dtype, t.name) for t in declared]]
 
     def work(self, *batch: tf.Tensor) -> float:
-        """Returns a batch's work, in units of ``batch_size`` examples of ``cost()``."""
+        """Returns the work of a batch that ran, in multiples of ``batch_size`` times ``cost()``."""
         return 1.0
 
     def evaluation_outputs(self, inputs: Any) -> Any:

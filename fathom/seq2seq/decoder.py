@@ -58,6 +58,9 @@ class Decoder(layers.Layer):
         new_initializer: returns an initializer, a new one for each variable.
         noise: fixes what is dropped.
         longest: maps the source length to the largest number of words that are decoded.
+
+    Attributes:
+        steps_taken: int32 scalar: the steps of the newest free decoding.
     """
 
     def __init__(
@@ -77,6 +80,7 @@ class Decoder(layers.Layer):
         self._vocabulary, self._units, self._depth = vocabulary, units, depth
         self._attention, self._dropout, self._beam_size = attention, dropout, beam_size
         self._new_initializer, self._noise, self._longest = new_initializer, noise, longest
+        self.steps_taken = tf.Variable(0, trainable=False, name="steps_taken")
 
     def build(self, *shapes: Any) -> None:
         """Makes the weights."""
@@ -166,12 +170,13 @@ class Decoder(layers.Layer):
             rows.append(_attend(state.hidden[-1], multiply, annotations, weights.score)[1])
         return tf.stack(rows)
 
-    def macs_of(self, lengths: tuple[int, int], predicted: int) -> int:
+    def macs_of(self, lengths: tuple[int, int], predicted: int, hypotheses: int = 1) -> int:
         """Returns the multiply-accumulates of a sentence pair.
 
         Args:
             lengths: of the source and of the target sentence.
             predicted: words that the softmax is over.
+            hypotheses: of the target sentence that are decoded at once.
         """
         source, target = lengths
         units = self._units
@@ -180,7 +185,7 @@ class Decoder(layers.Layer):
         if self._attention:
             step += 3 * units * units + 2 * source * units  # query, combination; scores, context
             keys = source * units * units
-        return keys + target * (step + predicted * units)
+        return keys + hypotheses * target * (step + predicted * units)
 
     # ---------------------------------------------------------------- inside
 
@@ -292,8 +297,11 @@ class Decoder(layers.Layer):
             return self.logits(state.output, bias), state
 
         if self._beam_size == 1:
-            return decoding.greedy(step, state, longest)
-        return decoding.beam_search(step, state, longest, self._beam_size)
+            decoded, steps = decoding.greedy(step, state, longest)
+        else:
+            decoded, steps = decoding.beam_search(step, state, longest, self._beam_size)
+        self.steps_taken.assign(steps)
+        return decoded
 
 
 def _multiplication(weights: Weights, word_gates: tf.Tensor) -> Multiply:

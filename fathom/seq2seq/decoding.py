@@ -12,7 +12,7 @@ from fathom.seq2seq.vocabulary import EOS, GO, PAD
 Step = Callable[[tf.Tensor, Any], tuple[tf.Tensor, Any]]
 
 
-def greedy(step: Step, state: Any, longest: int) -> tf.Tensor:
+def greedy(step: Step, state: Any, longest: int) -> tuple[tf.Tensor, tf.Tensor]:
     """Takes the most probable word in each step; ends when every sentence has ended.
 
     Args:
@@ -21,7 +21,7 @@ def greedy(step: Step, state: Any, longest: int) -> tf.Tensor:
         longest: the largest number of words.
 
     Returns:
-        int32 [batch, longest], the words, ``<eos>`` and padding.
+        int32 [batch, longest], the words, ``<eos>`` and padding; and the number of steps taken.
     """
     batch = tf.shape(tf.nest.flatten(state)[0])[0]
     decoded = tf.fill([batch, longest], PAD)
@@ -35,12 +35,13 @@ def greedy(step: Step, state: Any, longest: int) -> tf.Tensor:
         words = tf.where(ended, PAD, tf.argmax(logits, 1, tf.int32))
         return time + 1, words, state, _put(decoded, words, time)
 
-    return tf.while_loop(
+    steps, _, _, decoded = tf.while_loop(
         more, take, (0, tf.fill([batch], GO), state, decoded), maximum_iterations=longest
-    )[3]
+    )
+    return decoded, steps
 
 
-def beam_search(step: Step, state: Any, longest: int, size: int) -> tf.Tensor:
+def beam_search(step: Step, state: Any, longest: int, size: int) -> tuple[tf.Tensor, tf.Tensor]:
     """Keeps the ``size`` most probable hypotheses of each sentence (Sutskever et al., 3.2).
 
     Of the hypotheses left at the end, the one with the highest log probability a word is taken.
@@ -52,7 +53,7 @@ def beam_search(step: Step, state: Any, longest: int, size: int) -> tf.Tensor:
         size: hypotheses a sentence.
 
     Returns:
-        int32 [batch, longest], the words, ``<eos>`` and padding.
+        int32 [batch, longest], the words, ``<eos>`` and padding; and the number of steps taken.
     """
     batch = tf.shape(tf.nest.flatten(state)[0])[0] // size
     first = tf.range(batch)[:, None] * size  # row of each sentence's first hypothesis
@@ -77,7 +78,7 @@ def beam_search(step: Step, state: Any, longest: int, size: int) -> tf.Tensor:
         state, decoded = tf.nest.map_structure(lambda t: tf.gather(t, parents), (state, decoded))
         return time + 1, words, scores, state, _put(decoded, words, time)
 
-    _, _, scores, _, decoded = tf.while_loop(
+    steps, _, scores, _, decoded = tf.while_loop(
         more,
         extend,
         (0, tf.fill([batch * size], GO), scores, state, decoded),
@@ -86,7 +87,7 @@ def beam_search(step: Step, state: Any, longest: int, size: int) -> tf.Tensor:
     decoded = tf.reshape(decoded, [batch, size, longest])
     lengths = tf.reduce_sum(tf.cast(decoded != PAD, tf.float32), 2)
     best = tf.argmax(scores / tf.maximum(lengths, 1), 1, tf.int32)
-    return tf.gather(decoded, best, batch_dims=1)
+    return tf.gather(decoded, best, batch_dims=1), steps
 
 
 def _put(decoded: tf.Tensor, words: tf.Tensor, time: tf.Tensor) -> tf.Tensor:

@@ -353,23 +353,38 @@ class Seq2Seq(nn.NeuralNetworkModel):
         return self._cost_of(buckets.parse(self.hyperparameters.buckets)[-2:][0])
 
     def _cost_of(self, bucket: buckets.Bucket) -> Cost:
-        counted = count(self.network)
-        samples = 0 if self.forward_only else self.hyperparameters.samples
-        predicted = samples + 1 if samples else self.hyperparameters.target_vocabulary
-        macs = {"decoder": self._decoder.macs_of(bucket, predicted)}
-        for i in range(1, self.hyperparameters.layers + 1):
+        """Returns the cost of a pair of these lengths: all of them count, padding too."""
+        chosen, counted = self.hyperparameters, count(self.network)
+        samples = 0 if self.forward_only else chosen.samples
+        predicted = samples + 1 if samples else chosen.target_vocabulary
+        hypotheses = chosen.beam_size if self.forward_only else 1
+        macs = {"decoder": self._decoder.macs_of(bucket, predicted, hypotheses)}
+        for i in range(1, chosen.layers + 1):
             layer = self.network.get_layer(f"encoder_{i}")
             macs[layer.name] = layer.macs_of(bucket.source)
-        layers = tuple(
-            dataclasses.replace(layer, macs=macs.get(layer.name, 0), reads_input=False)
-            for layer in counted.layers
-        )
-        return Cost(layers, counted.parameters)
+        layers = []
+        for layer in counted.layers:
+            length = bucket.target if layer.name == "decoder" else bucket.source
+            layers.append(
+                dataclasses.replace(
+                    layer,
+                    macs=macs.get(layer.name, 0),
+                    reads_input=False,
+                    output_shape=(length, *layer.output_shape[1:]),
+                    activations=length * layer.activations,
+                )
+            )
+        return Cost(tuple(layers), counted.parameters)
 
     def work(self, *batch: tf.Tensor) -> float:
-        """Returns the work of a batch's bucket over that of the nominal bucket."""
+        """Returns the work of a batch's bucket over that of the nominal bucket.
+
+        The forward-only twin decodes until every sentence has ended: its steps are counted.
+        """
         length = batch[0].shape[1]
         bucket = self.buckets[buckets.bucket_of_source(length, self.buckets)]
+        if self.forward_only:
+            bucket = buckets.Bucket(bucket.source, int(self._decoder.steps_taken))
         return self._cost_of(bucket).forward_macs / self.cost().forward_macs
 
 

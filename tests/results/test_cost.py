@@ -1,6 +1,9 @@
 import dataclasses
+import math
 
 import keras
+import pytest
+from descriptors import WORKLOADS
 from keras import layers
 
 from fathom.layers import Convolution2D
@@ -57,3 +60,25 @@ def test_a_layer_that_a_training_step_runs_forward_twice_counts_once_more():
     counted = cost.count(network()).layers[0]
     twice = dataclasses.replace(counted, forward_passes=2)
     assert twice.training_macs == counted.training_macs + counted.macs
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: w.name)
+def test_the_counted_activations_are_the_sizes_of_a_real_batchs(workload):
+    model = workload.model()
+    model.setup()
+    of_any_length = workload.name == "speech"
+    batch = next(b for b in model.training_batches(0) if of_any_length or nominal(model, b))
+    layers = [x for x in model.network.layers if not isinstance(x, keras.layers.InputLayer)]
+    outputs = [keras.tree.flatten(layer.output)[0] for layer in layers]
+    n_inputs = len(keras.tree.flatten(model.inputs))
+    inputs = keras.tree.pack_sequence_as(model.inputs, list(batch[:n_inputs]))
+    values = keras.Model(model.inputs, outputs)(inputs, training=False)
+    counted = {layer.name: layer.activations for layer in model.cost().layers}
+    for layer, value in zip(layers, values, strict=True):
+        examples = model.hyperparameters.batch_size * model.work(*batch)
+        assert math.prod(value.shape) == pytest.approx(counted[layer.name] * examples), layer.name
+
+
+def nominal(model, batch):
+    """Whether a batch has the lengths for which the cost is stated."""
+    return model.work(*batch) == 1

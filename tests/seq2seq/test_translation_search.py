@@ -38,7 +38,7 @@ def log_probability(table, words):
 
 def test_greedy_decoding_takes_the_best_word_and_pads_after_the_end():
     step, table = chain(0)
-    said = decoding.greedy(step, tf.zeros([2, 1]), 12).numpy()
+    said, steps = (t.numpy() for t in decoding.greedy(step, tf.zeros([2, 1]), 12))
     before, state = GO, 0.0
     for word in said[0][: list(said[0]).index(EOS) + 1]:
         logits = table[before].copy()
@@ -46,6 +46,7 @@ def test_greedy_decoding_takes_the_best_word_and_pads_after_the_end():
         assert word == logits.argmax()
         before, state = word, state + 0.3
     assert set(said[0][list(said[0]).index(EOS) + 1 :]) <= {PAD}
+    assert steps == list(said[0]).index(EOS) + 1
     np.testing.assert_array_equal(said[0], said[1])
 
 
@@ -53,14 +54,14 @@ def test_a_beam_of_one_is_greedy():
     for seed in range(5):
         step, _ = chain(seed)
         np.testing.assert_array_equal(
-            decoding.beam_search(step, tf.zeros([3, 1]), 8, 1),
-            decoding.greedy(step, tf.zeros([3, 1]), 8),
+            decoding.beam_search(step, tf.zeros([3, 1]), 8, 1)[0],
+            decoding.greedy(step, tf.zeros([3, 1]), 8)[0],
         )
 
 
 def test_a_beam_as_wide_as_all_hypotheses_finds_the_best_one_a_word():
     step, table = chain(3)
-    said = decoding.beam_search(step, tf.zeros([WORDS**3, 1]), 3, WORDS**3).numpy()[0]
+    said = decoding.beam_search(step, tf.zeros([WORDS**3, 1]), 3, WORDS**3)[0].numpy()[0]
     hypotheses = []
     for words in itertools.product(range(2, WORDS), repeat=3):
         ended = words.index(EOS) + 1 if EOS in words else 3
@@ -73,7 +74,7 @@ def test_the_states_follow_their_hypotheses():
         state = state + tf.cast(words, tf.float32)[:, None]
         return tf.cast(tf.range(WORDS), tf.float32) - 0.1 * state, state
 
-    said = decoding.beam_search(step, tf.zeros([4, 1]), 3, 2)
+    said, _ = decoding.beam_search(step, tf.zeros([4, 1]), 3, 2)
     assert said.shape == (2, 3)
 
 

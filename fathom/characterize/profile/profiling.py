@@ -161,8 +161,9 @@ class _HeldBatches:
         self.work: list[float] = []
 
         def keep(step: Any, batch: tuple) -> Any:
+            value = step(*batch)
             self._turns.append((step, batch, model.work(*batch)))
-            return step(*batch)
+            return value
 
         result = model.run(runstep=keep, n_steps=_BATCHES)
         layers = [Layer(**dataclasses.asdict(layer)) for layer in model.cost().layers]
