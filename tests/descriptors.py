@@ -20,6 +20,7 @@ class Descriptor:
         outputs: shapes without batch of the outputs.
         small: options that make a step quick.
         size: one of them whose change makes a checkpoint unfit.
+        soon: options that change no size but let the first step come soon.
         overfit: further options with which 30 steps learn one batch by heart.
         few_layers: constants of the model's module that make a deep network a shallow one.
     """
@@ -32,6 +33,7 @@ class Descriptor:
     outputs: tuple[tuple, ...]
     small: Mapping[str, Any]
     size: str
+    soon: Mapping[str, Any] = field(default_factory=dict)
     overfit: Mapping[str, Any] = field(default_factory=dict)
     few_layers: Mapping[str, Any] = field(default_factory=dict)
 
@@ -160,6 +162,7 @@ WORKLOADS = (
             "save_replay": True,
         },
         size="replay_size",
+        soon={"learning_starts": 1000},
         overfit={"target_update": 10_000, "learning_rate": 0.001},
     ),
     Descriptor(

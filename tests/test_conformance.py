@@ -35,6 +35,13 @@ def run_command(*arguments, **options):
     return subprocess.run(command, capture_output=True, text=True, timeout=300, **options)
 
 
+def run_here(workload, *arguments):
+    """Runs the workload's command line in this process: TensorFlow is imported only once."""
+    with pytest.raises(SystemExit) as end:
+        run_workload(workload.name, [*map(str, arguments), "--device=cpu", "--quiet"])
+    assert end.value.code == 0
+
+
 def declared(tensors):
     return {t.name: (tuple(t.shape[1:]), t.dtype) for t in keras.tree.flatten(tensors)}
 
@@ -55,10 +62,17 @@ def test_the_model_is_constructed_without_arguments(workload):
     assert model.name == workload.name
 
 
-@every_workload
-def test_inputs_labels_outputs_and_counts_at_full_size_are_the_papers(workload):
-    model = workload.model_class()("/cpu:0")
-    model.build()
+@pytest.fixture(scope="module", params=WORKLOADS, ids=lambda w: w.name)
+def full_size(request):
+    """Gives each workload and its model of the paper's size, set up, one at a time."""
+    model = request.param.model_class()("/cpu:0", {"batch_size": 2, **request.param.soon})
+    model.setup()
+    yield request.param, model
+    model.teardown()
+
+
+def test_inputs_labels_outputs_and_counts_at_full_size_are_the_papers(full_size):
+    workload, model = full_size
     assert declared(model.inputs) == workload.inputs
     assert declared(model.labels) == workload.labels
     outputs = keras.tree.flatten(model.outputs)
@@ -68,23 +82,21 @@ def test_inputs_labels_outputs_and_counts_at_full_size_are_the_papers(workload):
     assert model.cost().forward_macs == workload.macs
 
 
+def test_one_step_runs_at_full_size(full_size):
+    _, model = full_size
+    assert model.loss.shape == ()
+    assert math.isfinite(losses(model, 1)[0])
+
+
 @every_workload
 @pytest.mark.parametrize("forward_only", [False, True], ids=["train", "infer"])
 def test_the_papers_batch_can_be_drawn_from_the_synthetic_data(workload, forward_only):
-    model = workload.model_class(forward_only)("/cpu:0")
+    model = workload.model_class(forward_only)("/cpu:0", workload.soon)
     model.load_data()
     batch = next(model.inference_batches() if forward_only else model.training_batches(0))
     stacked = (model.steps_per_call,) if model.steps_per_call > 1 else ()
     expected = (*stacked, model.hyperparameters.batch_size)
     assert {tuple(tensor.shape[: len(expected)]) for tensor in batch} == {expected}
-
-
-@every_workload
-def test_one_step_runs_at_full_size(workload):
-    model = workload.model_class()("/cpu:0", {"batch_size": 2})
-    model.setup()
-    assert model.loss.shape == ()
-    assert math.isfinite(losses(model, 1)[0])
 
 
 @every_workload
@@ -153,11 +165,10 @@ def test_a_resumed_training_takes_up_another_learning_rate(workload, tmp_path):
 @every_workload
 def test_a_run_killed_at_any_moment_resumes_with_the_same_losses(workload, tmp_path):
     checkpoints, result = tmp_path / "checkpoints", tmp_path / "result.json"
-    arguments = [f"fathom.{workload.name}", *workload.arguments(), "--device=cpu"]
+    arguments = [*workload.arguments(), "--device=cpu"]
     arguments += [f"--checkpoint-dir={checkpoints}", "--checkpoint-every=4"]
-    killed = subprocess.Popen(
-        [sys.executable, "-m", *arguments, "--steps=1000000", "--quiet"], stderr=subprocess.DEVNULL
-    )
+    command = [sys.executable, "-m", f"fathom.{workload.name}", *arguments]
+    killed = subprocess.Popen([*command, "--steps=1000000", "--quiet"], stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 300
         while not (checkpoints / "ckpt-8.index").exists():
@@ -169,8 +180,7 @@ def test_a_run_killed_at_any_moment_resumes_with_the_same_losses(workload, tmp_p
         killed.wait()
 
     newest = max(int(path.stem[5:]) for path in checkpoints.glob("ckpt-*.index"))
-    resumed = run_command(*arguments, "--resume", f"--steps={newest + 3}", f"--json={result}")
-    assert resumed.returncode == 0, resumed.stderr
+    run_here(workload, *arguments, "--resume", f"--steps={newest + 3}", f"--json={result}")
     steps = json.loads(result.read_text())["steps"]
     assert steps["first"] == newest
 
@@ -198,10 +208,7 @@ def test_the_command_line_trains_evaluates_and_writes_a_result(workload, tmp_pat
 @every_workload
 def test_the_command_line_infers(workload, tmp_path):
     result = tmp_path / "result.json"
-    done = run_command(
-        f"fathom.{workload.name}", *workload.arguments(), "--infer", "--steps=3", f"--json={result}"
-    )
-    assert done.returncode == 0, done.stderr
+    run_here(workload, *workload.arguments(), "--infer", "--steps=3", f"--json={result}")
     document = json.loads(result.read_text())
     assert document["mode"] == "infer"
     assert document["steps"]["loss"] == [None] * 3

@@ -132,6 +132,7 @@ def test_the_error_of_each_transition_is_clipped_and_the_minibatch_summed(built)
     q_values = tf.Variable([[3.0, 9], [-4.0, 9], [0.75, 9]])
     with tf.GradientTape() as tape:
         loss = built.build_loss(None, labels([1, 1, 1], [True] * 3), q_values)
+    assert float(loss) == (2 - 0.5) + (5 - 0.5) + 0.5 * 0.25**2
     np.testing.assert_allclose(tape.gradient(loss, q_values), [[1, 0], [-1, 0], [-0.25, 0]])
 
 

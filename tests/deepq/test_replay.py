@@ -89,6 +89,12 @@ def test_every_transition_that_is_complete_is_drawn():
     assert set(batch.states[:, 0, 0, -1]) == {frame(0, m)[0, 0] for m in range(18, 24)}
 
 
+def test_transitions_of_every_game_are_drawn():
+    batch = filled(20, 2, [[False, False]] * 8).sample(100, np.random.default_rng(0))
+    newest = set(batch.states[:, 0, 0, -1])
+    assert newest == {frame(game, moment)[0, 0] for game in range(2) for moment in range(7)}
+
+
 @pytest.mark.parametrize("moments", [7, 10, 23])
 def test_games_that_begin_anew_are_not_joined_to_those_before(moments):
     ends = [[False, False]] * moments

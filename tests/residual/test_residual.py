@@ -243,6 +243,16 @@ def test_inference_uses_the_moving_statistics_and_leaves_them_alone():
     np.testing.assert_array_equal(layer.variance.numpy(), variance)
 
 
+def test_the_linear_transform_that_is_folded_in_is_the_normalisation_of_inference():
+    layer = BatchNormalization(momentum=0.75, epsilon=0.5)
+    x = np.random.default_rng(1).normal(size=(2, 3, 3, 2)).astype(np.float32)
+    layer.build(x.shape)
+    for variable, value in zip(layer.weights, ([2, 3], [1, -1], [0.5, 4], [0.25, 9]), strict=True):
+        variable.assign(value)
+    factor, offset = layer.linear()
+    np.testing.assert_allclose(layer(x), x * factor + offset, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
 def test_statistics_stay_float32_where_the_network_computes_with_less(dtype):
     exact = BatchNormalization(0.9, 1e-5)

@@ -131,9 +131,10 @@ def test_a_name_that_tensorflow_cannot_write_is_refused_before_the_training(tmp_
         training_in(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"), weights)
 
 
-def test_values_that_are_not_finite_are_not_saved_over_good_ones(tmp_path, weights):
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_values_that_are_not_finite_are_not_saved_over_good_ones(tmp_path, weights, value):
     checkpoints = training_in(tmp_path, weights, 1)
-    weights["weights"].assign([1.0, float("nan")])
+    weights["weights"].assign([1.0, value])
     with pytest.raises(FathomError, match=r"diverged.*ckpt-1"):
         checkpoints.save(2)
     assert checkpoints.latest == tmp_path / "ckpt-1"

@@ -38,3 +38,21 @@ def test_the_loss_scale_doubles_after_enough_good_steps(monkeypatch):
         optimizer.apply([tf.zeros([1])], [variable])
         scales.append(optimizer.loss_scale.value.numpy() / start)
     assert scales == [1, 1, 2, 2, 2, 4, 4]
+
+
+def test_the_loss_scale_falls_no_lower_than_1():
+    optimizer, variable = GradientDescent(0.1), tf.Variable([1.0])
+    optimizer.loss_scale = LossScale()
+    optimizer.build([variable])
+    for _ in range(20):
+        optimizer.apply([tf.constant([float("inf")])], [variable])
+    assert optimizer.loss_scale.value.numpy() == 1
+
+
+def test_a_sparse_gradient_is_divided_by_the_loss_scale_too():
+    optimizer, variable = GradientDescent(0.1), tf.Variable([[1.0], [2.0], [3.0]])
+    optimizer.loss_scale = LossScale()
+    optimizer.build([variable])
+    gradient = tf.IndexedSlices(optimizer.scale(tf.constant([[1.0]])), tf.constant([1]), [3, 1])
+    optimizer.apply([gradient], [variable])
+    np.testing.assert_allclose(variable, [[1.0], [1.9], [3.0]], rtol=1e-6)
