@@ -43,9 +43,12 @@ def main() -> None:
             name = f"trial-{trainings}"
             directory = name if trainings % 2 else str(root / name)
             left = min(_KILLS_A_TRAINING, chosen.kills - kills)
-            while left and _train(chosen, directory, root, moments.uniform(0, seconds)) is None:
-                kills, left = kills + 1, left - 1
-            _train(chosen, directory, root)
+            finished = False
+            while left and not finished:
+                finished = _train(chosen, directory, root, moments.uniform(0, seconds)) is not None
+                kills, left = kills + (not finished), left - 1
+            if not finished:
+                _train(chosen, directory, root)
             trainings += 1
             if _state(root / name, chosen.steps) != expected:
                 sys.exit(f"{chosen.workload}: {directory} differs from the uninterrupted training")
