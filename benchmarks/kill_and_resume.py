@@ -43,12 +43,11 @@ def main() -> None:
             name = f"trial-{trainings}"
             directory = name if trainings % 2 else str(root / name)
             left = min(_KILLS_A_TRAINING, chosen.kills - kills)
-            finished = False
-            while left and not finished:
-                finished = _train(chosen, directory, root, moments.uniform(0, seconds)) is not None
-                kills, left = kills + (not finished), left - 1
-            if not finished:
-                _train(chosen, directory, root)
+            while _train(chosen, directory, root, moments.uniform(0, 0.8 * seconds)) is None:
+                kills, left = kills + 1, left - 1
+                if not left:
+                    _train(chosen, directory, root)
+                    break
             trainings += 1
             if _state(root / name, chosen.steps) != expected:
                 sys.exit(f"{chosen.workload}: {directory} differs from the uninterrupted training")
