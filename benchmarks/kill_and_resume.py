@@ -43,9 +43,11 @@ def main() -> None:
             name = f"trial-{trainings}"
             directory = name if trainings % 2 else str(root / name)
             left = min(_KILLS_A_TRAINING, chosen.kills - kills)
-            while left and _train(chosen, directory, root, moments.uniform(0, seconds)) is None:
+            while _train(chosen, directory, root, moments.uniform(0, 0.8 * seconds)) is None:
                 kills, left = kills + 1, left - 1
-            _train(chosen, directory, root)
+                if not left:
+                    _train(chosen, directory, root)
+                    break
             trainings += 1
             if _state(root / name, chosen.steps) != expected:
                 sys.exit(f"{chosen.workload}: {directory} differs from the uninterrupted training")

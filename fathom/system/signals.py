@@ -24,8 +24,10 @@ def held_back(worth_it: Callable[[], bool]) -> Iterator[list[int]]:
     if threading.current_thread() is not threading.main_thread():
         yield held
         return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    before = {number: handler for number, handler in before.items() if handler != signal.SIG_IGN}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {
+        n: handler for n, handler in handlers.items() if handler not in (signal.SIG_IGN, None)
+    }
 
     def restore() -> None:
         for number, handler in before.items():

@@ -56,7 +56,7 @@ class Checkpoints:
         variables: dict[str, tf.Variable],
     ) -> None:
         self._directory = directory.absolute()
-        self._description = {"workload": workload, "settings": settings}
+        self._workload, self._settings = workload, settings
         self._variables = variables
         self._checkpoint = tf.train.Checkpoint(variables=variables)
         self._latest = max(self._steps(), default=None)
@@ -105,9 +105,10 @@ class Checkpoints:
                     f"{name} is no longer finite after step {step}: the training has diverged; "
                     f"lower the learning rate{kept}"
                 )
+        description = {"workload": self._workload, "settings": self._settings}
         try:
             with atomic_write(self._directory / _DESCRIPTION) as temporary:
-                temporary.write_text(json.dumps(self._description, indent=1) + "\n")
+                temporary.write_text(json.dumps(description, indent=1) + "\n")
             self._checkpoint.write(str(self._prefix(step)))
             self._latest = step
             self._remove_older(step)
@@ -195,7 +196,7 @@ class Checkpoints:
         Raises:
             FathomError: the checkpoints are of another workload, or their description is damaged.
         """
-        path, workload = self._directory / _DESCRIPTION, self._description["workload"]
+        path, now = self._directory / _DESCRIPTION, self._settings
         try:
             saved = json.loads(path.read_text())
             before = saved.get("settings", {})
@@ -205,12 +206,11 @@ class Checkpoints:
             raise FathomError(
                 f"{path} cannot be read: {error}; are these Fathom's checkpoints?"
             ) from error
-        if saved.get("workload") != workload:
+        if saved.get("workload") != self._workload:
             raise FathomError(
                 f"{self._directory} holds checkpoints of {saved.get('workload')}, not of "
-                f"{workload}; use another --checkpoint-dir"
+                f"{self._workload}; use another --checkpoint-dir"
             )
-        now = self._description["settings"]
         return {k: (before[k], now[k]) for k in now if k in before and before[k] != now[k]}
 
     def _read(self, step: int, changed: str) -> None:

@@ -135,8 +135,7 @@ class Runner:
                     if self._loop.trains:
                         self._follow_up(number - count, count)
                     progress.step(number - 1, steps.loss[-1], steps.seconds[-1])
-            if self._checkpoints and self.saved_at != number:
-                self._save(number)
+            self._save(number)
 
     def _steps_in_call(self, number: int, stop: int) -> int:
         """Returns how many steps the next call runs: none beyond an epoch's end or a checkpoint."""
@@ -199,10 +198,12 @@ class Runner:
         done = number + count
         if done % self._loop.steps_per_epoch == 0:
             self._hooks.end_epoch(done // self._loop.steps_per_epoch - 1)
-        if self._checkpoints and done % self._loop.checkpoint_every == 0:
+        if done % self._loop.checkpoint_every == 0:
             self._save(done)
 
     def _save(self, steps_done: int) -> None:
+        if self._checkpoints is None or self.saved_at == steps_done:
+            return
         self._hooks.save_state()
         self._checkpoints.save(steps_done)
         self.saved_at, self._unsaved = steps_done, False

@@ -1,4 +1,7 @@
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -265,6 +268,22 @@ def test_memory_that_is_not_there_is_no_damage(tmp_path, weights, monkeypatch):
     monkeypatch.setattr(Checkpoints, "_read", exhaust)
     with pytest.raises(tf.errors.ResourceExhaustedError):
         open_in(tmp_path, weights).restore()
+
+
+def test_a_folder_that_another_process_writes_to_is_refused_and_can_be_read(tmp_path, weights):
+    training_in(tmp_path / "run", weights, 1)
+    shutil.copytree(tmp_path / "run", tmp_path / "other")  # which this process has not locked
+    hold = "import fcntl, time; fcntl.flock(0, fcntl.LOCK_EX); print(flush=True); time.sleep(60)"
+    with (
+        (tmp_path / "other" / ".lock").open() as lock,
+        subprocess.Popen([sys.executable, "-c", hold], stdin=lock, stdout=subprocess.PIPE) as other,
+    ):
+        other.stdout.readline()
+        with pytest.raises(FathomError, match=r"another process is writing to .*other"):
+            training_in(tmp_path / "other", weights)
+        assert restored(tmp_path / "other", weights)[0] == [1.0, 1.0]
+        other.kill()
+    training_in(tmp_path / "other", weights, 2)
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path, weights):
