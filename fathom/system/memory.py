@@ -9,7 +9,7 @@ import psutil
 
 from fathom.errors import FathomError
 
-_TENSORFLOW_ADDRESSES = 2200 * 2**20  # bytes: below, it crashes while it loads or starts threads
+_TENSORFLOW_ADDRESSES = 2560 * 2**20  # bytes: with fewer it crashes while it starts
 _CGROUPS = (  # of version 2, then of version 1: controllers, folder, files of limit and use
     ("", Path("/sys/fs/cgroup"), "memory.max", "memory.current"),
     ("memory", Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.usage_in_bytes"),
@@ -45,7 +45,7 @@ def require_address_space() -> None:
     if limit != resource.RLIM_INFINITY and limit < _TENSORFLOW_ADDRESSES:
         raise FathomError(
             f"the address-space limit (ulimit -v) is {limit / 2**30:.1f} GiB, and TensorFlow alone "
-            f"needs more than {_TENSORFLOW_ADDRESSES / 2**30:.1f} GiB: raise the limit"
+            f"needs {_TENSORFLOW_ADDRESSES / 2**30:.1f} GiB: raise the limit"
         )
 
 

@@ -15,6 +15,7 @@ from fathom import FathomError
 from fathom.cli.run import run_workload
 from fathom.cli.terminal import print_table
 from fathom.results.records import RunResult
+from fathom.system import memory
 
 SMALL = ["--set=hidden_units=8", "--set=latents=2", "--batch-size=10", "--device=cpu", "--steps=2"]
 AUTOENC = [sys.executable, "-m", "fathom.autoenc", *SMALL]
@@ -139,6 +140,23 @@ def test_a_narrow_terminal_shows_every_figure_whole(width):
 def test_too_many_threads_are_refused(capsys):
     assert run("--threads=1000000000") == 2
     assert "threads must be at most 1024, not 1000000000" in capsys.readouterr().err
+
+
+def test_steps_that_do_not_fit_into_memory_are_refused_with_the_remedy(capsys, monkeypatch):
+    monkeypatch.setattr(memory, "_free_memory", lambda: iter([(20 * 2**30, "")]))
+    assert run("--infer", "--batch-size=100000") == 2
+    assert capsys.readouterr().err == (
+        "fathom.autoenc: error: a call of 20 steps of autoenc at batch size 100,000 would take "
+        "25,433,600,000 bytes (23.7 GiB), and 20.0 GiB are free: use a smaller --batch-size, or "
+        "--set steps_per_call=1\n"
+    )
+
+
+def test_a_limit_of_the_address_space_that_tensorflow_crashes_under_is_refused():
+    done = shell("ulimit -v 2000000; $AUTOENC")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the address-space limit (ulimit -v) is 1.9 GiB" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("workload", ["alexnet", "vgg", "residual"])
