@@ -21,12 +21,16 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         from fathom.cli.run import run_workload
 
         run_workload(arguments[1], arguments[2:])
+    run_command("fathom", lambda: _run(arguments))
+
+
+def _run(arguments: Sequence[str]) -> None:
     parser = _parser()
     if not arguments:
         parser.print_help(sys.stderr)
         sys.exit(USER_ERROR)
     chosen = parser.parse_args(arguments)
-    run_command("fathom", lambda: chosen.command(chosen))
+    chosen.command(chosen)
 
 
 def _parser() -> Parser:

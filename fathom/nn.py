@@ -24,6 +24,7 @@ import tensorflow as tf
 
 from fathom import options
 from fathom.data import DataSet, DataSource, locate
+from fathom.data.pipeline import PREFETCHED
 from fathom.errors import FathomError
 from fathom.layers import PRNGKey
 from fathom.results import cost, records
@@ -32,6 +33,8 @@ from fathom.results.steps import Steps
 from fathom.system import environment
 from fathom.system.device import computing_in, keep_freed_memory, select_device, set_threads
 from fathom.system.files import user_path
+from fathom.system.memory import require_free_memory
+from fathom.training import footprint
 from fathom.training.checkpoint import Checkpoints
 from fathom.training.compilation import Batch, CompiledStep
 from fathom.training.loss_scale import LossScale
@@ -279,6 +282,26 @@ class NeuralNetworkModel(Workload):
             optimizer.loss_scale = LossScale()
         return optimizer
 
+    def _require_memory(self) -> None:
+        """Raises FathomError where the steps would not fit into the memory of the machine."""
+        if self.device != "/cpu:0":  # a GPU's allocator raises an error of its own
+            return
+        needed = footprint.bytes_needed(
+            self.network,
+            self.signatures()[-1],
+            self.steps_per_call,
+            blocks=1 + PREFETCHED,
+            trains=not self.forward_only,
+        )
+        what, remedy = f"a step of {self.name}", "use a smaller --batch-size"
+        if self.steps_per_call > 1:
+            what = f"a call of {self.steps_per_call} steps of {self.name}"
+            if "steps_per_call" in options.field_names(self.Hyperparameters):
+                remedy += ", or --set steps_per_call=1"
+        require_free_memory(
+            needed, f"{what} at batch size {self.hyperparameters.batch_size:,}", remedy
+        )
+
     def setup(self, setup_options: Mapping[str, Any] | None = None) -> None:
         """Loads the data, builds the network, compiles its step, restores a checkpoint.
 
@@ -294,6 +317,7 @@ class NeuralNetworkModel(Workload):
         self.load_data()
         loaded = time.perf_counter()
         self.build()
+        self._require_memory()
         checkpoints = None
         if chosen.checkpoint_dir is not None:
             checkpoints = self._open_checkpoints(user_path(chosen.checkpoint_dir), chosen.resume)

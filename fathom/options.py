@@ -46,6 +46,7 @@ PRECISIONS: dict[str, PrecisionTraits] = {
 MODES: tuple[Mode, ...] = get_args(Mode)
 DEVICE_KINDS: tuple[DeviceKind, ...] = get_args(DeviceKind)
 CHECKPOINT_EVERY = 100  # steps; one more checkpoint is written at the end
+MAX_THREADS = 1024  # TensorFlow takes seconds to start some thousands, and crashes on more
 _LARGEST = 2**31 - 1  # whole number: sizes are int32 in TensorFlow's shapes
 
 _LIMITS = {  # of a number, by name: what it must satisfy, as a sign and in words
@@ -179,8 +180,8 @@ class Execution:
             raise FathomError(
                 f"precision must be one of {', '.join(PRECISIONS)}, not {self.precision}"
             )
-        if self.threads is not None and self.threads < 1:
-            raise FathomError(f"threads must be at least 1, not {self.threads}")
+        if self.threads is not None and not 1 <= self.threads <= MAX_THREADS:
+            raise FathomError(f"threads must be from 1 to {MAX_THREADS}, not {self.threads}")
         if not 0 <= self.seed <= _LARGEST:
             raise FathomError(f"seed must be from 0 to {_LARGEST}, not {self.seed}")
 

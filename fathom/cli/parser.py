@@ -10,6 +10,7 @@ from fathom import workloads
 from fathom.errors import FathomError
 from fathom.options import (
     CHECKPOINT_EVERY,
+    MAX_THREADS,
     MODES,
     PRECISIONS,
     Allowed,
@@ -119,7 +120,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "help": "cpu, gpu or gpu:N; default: the GPU if there is one",
     },
     "threads": {
-        "type": number(int, minimum=1),
+        "type": number(int, minimum=1, maximum=MAX_THREADS),
         "metavar": "N",
         "help": "threads inside an operation; default: all cores",
     },
@@ -151,7 +152,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "metavar": "N",
         "help": f"steps between checkpoints; default: {CHECKPOINT_EVERY}",
     },
-    "json": {"type": Path, "metavar": "FILE", "help": "write the result as JSON"},
+    "json": {"type": Path, "metavar": "FILE", "help": "write the result as JSON; - prints it"},
     "out": {"type": Path, "metavar": "DIR"},
 }
 """What argparse should know of each option, by name; a command can replace parts of it."""

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -22,15 +23,15 @@ if TYPE_CHECKING:
     from fathom.results.records import RunResult
 
 
-_FLOPS_TO_TIME = 1e12  # a step of fewer is not worth an estimate of its time
-_SECONDS_TO_WAIT = 10.0
+_STANDARD_OUTPUT = Path("-")
+_MIN_FLOPS_TO_ESTIMATE = 1e12  # a step: the time of smaller ones is not announced
+_MIN_SECONDS_TO_ANNOUNCE = 10.0
 
 
 def run_workload(name: str, arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs a workload as its command line says, and exits."""
     program = f"fathom.{name}"
-    chosen = workload_parser(name, program).parse_args(arguments)
-    run_command(program, lambda: _run(name, chosen))
+    run_command(program, lambda: _run(name, workload_parser(name, program).parse_args(arguments)))
 
 
 def workload_parser(name: str, program: str) -> Parser:
@@ -59,8 +60,9 @@ def workload_parser(name: str, program: str) -> Parser:
 
 def _run(name: str, chosen: argparse.Namespace) -> None:
     _check(chosen)
-    screen = console()
+    screen = console(stderr=chosen.json == _STANDARD_OUTPUT)
     screen.quiet = chosen.quiet
+    screen.ends_with_reader = not (chosen.json or chosen.checkpoint_dir)
     import_seconds = import_tensorflow()
     model_class = workloads.load(name, forward_only=chosen.infer)
     if "help" in chosen.set:
@@ -75,12 +77,10 @@ def _run(name: str, chosen: argparse.Namespace) -> None:
         if chosen.evaluate:
             model.require_test_data()
     _run_steps(model, chosen, screen)
-    if chosen.json:
-        screen.print(f"result: {chosen.json}")
 
 
 def _run_steps(model: "NeuralNetworkModel", chosen: argparse.Namespace, screen: Console) -> None:
-    """Runs, records and evaluates; what ends early is recorded as far as it came."""
+    """Runs, evaluates and writes the result, also that of a run that ends early."""
     n_steps = _steps_to_run(model, chosen)
     if not chosen.quiet:
         _print_start(model, n_steps, screen)
@@ -89,7 +89,6 @@ def _run_steps(model: "NeuralNetworkModel", chosen: argparse.Namespace, screen: 
     try:
         with _errors_explained():
             result = model.run(n_steps=n_steps, warmup=chosen.warmup, progress=progress)
-            _write(result, chosen)  # an evaluation that fails must not lose the run
             _print_summary(result, screen)
             if chosen.evaluate:
                 _evaluate(model, result, chosen, screen)
@@ -101,8 +100,11 @@ def _run_steps(model: "NeuralNetworkModel", chosen: argparse.Namespace, screen: 
             result = model.record()
         if result:
             result.ended = "interrupted" if interrupted else cause(error) or type(error).__name__
-            _write(result, chosen)
+            _write(result, chosen.json)
         raise
+    _write(result, chosen.json)
+    if chosen.json and chosen.json != _STANDARD_OUTPUT:
+        screen.print(f"result: {chosen.json}")
 
 
 def _where_to_resume(model: "NeuralNetworkModel") -> str:
@@ -113,10 +115,10 @@ def _where_to_resume(model: "NeuralNetworkModel") -> str:
 
 @contextlib.contextmanager
 def _errors_explained() -> Iterator[None]:
-    """Makes a FathomError of memory that is not there, NumPy's and TensorFlow's.
+    """Converts out-of-memory errors of NumPy and TensorFlow to a FathomError.
 
-    TensorFlow may make another error of a ``KeyboardInterrupt`` that comes within it, or none:
-    after a signal it is one again.
+    TensorFlow may turn a ``KeyboardInterrupt`` within it into another error or ignore it: after a
+    signal, it is raised here.
     """
     import tensorflow as tf
 
@@ -136,7 +138,7 @@ def _errors_explained() -> Iterator[None]:
 
 
 def _check(chosen: argparse.Namespace) -> None:
-    """Refuses before TensorFlow is loaded what cannot work, so that no run is lost at its end."""
+    """Refuses what cannot work before TensorFlow is loaded, so that no run is lost at its end."""
     if chosen.steps is not None and chosen.epochs is not None:
         raise FathomError("--steps and --epochs exclude each other")
     if chosen.infer and chosen.epochs is not None:
@@ -144,8 +146,9 @@ def _check(chosen: argparse.Namespace) -> None:
     options.Setup(**_setup_options(chosen))
     if chosen.checkpoint_dir:
         user_path(chosen.checkpoint_dir)
-    if chosen.json or chosen.evaluate:
-        _check_writable(chosen.json)
+    file = None if chosen.json == _STANDARD_OUTPUT else chosen.json
+    if file or chosen.evaluate:
+        _check_writable(file)
 
 
 def _setup_options(chosen: argparse.Namespace) -> dict[str, Any]:
@@ -153,7 +156,7 @@ def _setup_options(chosen: argparse.Namespace) -> dict[str, Any]:
 
 
 def _check_writable(result: Path | None) -> None:
-    """Tries to write a file beside the result, with a name as long as that of a temporary one."""
+    """Creates and deletes a file beside the result, its name as long as the temporary one's."""
     folder, name = (result.absolute().parent, result.name) if result else (Path.cwd(), "")
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{name}.", suffix=".tmp"):
@@ -180,14 +183,15 @@ def _progress(chosen: argparse.Namespace, model: "NeuralNetworkModel", screen: C
 
     if chosen.quiet:
         return Progress()
-    return (Bar if screen.is_terminal else Lines)(screen, model.example)
+    shows_bars = screen.is_terminal and not screen.is_dumb_terminal
+    return (Bar if shows_bars else Lines)(screen, model.example)
 
 
 def _print_start(model: "NeuralNetworkModel", n_steps: int, screen: Console) -> None:
     cost = model.cost()
     compiled = "" if model.xla == "off" else f", XLA for the {model.xla}"
     screen.print(
-        f"network: {cost.parameters:,} parameters, {cost.forward_macs / 1e6:,.1f} million "
+        f"network: {cost.parameters:,} parameters, {_in_words(cost.forward_macs)} "
         f"multiply-accumulates an example; batch {model.hyperparameters.batch_size}, "
         f"{model.execution.precision}{compiled}, {model.device}, "
         f"{model.threads} thread{'s' if model.threads > 1 else ''}"
@@ -197,16 +201,24 @@ def _print_start(model: "NeuralNetworkModel", n_steps: int, screen: Console) -> 
     screen.print(f"running {n_steps:,} steps{_time_ahead(model) if n_steps else ''}")
 
 
+def _in_words(number: int) -> str:
+    """Returns a number in thousands, millions or billions, such as 724.4 million."""
+    for unit, name in ((1e9, "billion"), (1e6, "million"), (1e3, "thousand")):
+        if number >= unit:
+            return f"{number / unit:,.1f} {name}"
+    return str(number)
+
+
 def _time_ahead(model: "NeuralNetworkModel") -> str:
-    """Says how long a step takes where the first one keeps a person waiting."""
+    """Returns an estimate of the time of a step, for the first line, where steps are slow."""
     from fathom.system.device import gemm_rate
 
     cost, batch_size = model.cost(), model.hyperparameters.batch_size
     flops = 2 * batch_size * (cost.forward_macs if model.forward_only else cost.training_macs)
-    if flops < _FLOPS_TO_TIME:
+    if flops < _MIN_FLOPS_TO_ESTIMATE:
         return ""
     seconds = flops / gemm_rate(model.device, model.execution.precision)
-    if seconds < _SECONDS_TO_WAIT:
+    if seconds < _MIN_SECONDS_TO_ANNOUNCE:
         return ""
     return f", each about {seconds:.0f} s or more; --batch-size makes them shorter"
 
@@ -232,32 +244,45 @@ def _print_summary(result: "RunResult", screen: Console) -> None:
         screen.print(f"with input: {speed.examples_per_second_with_input:,.1f} {speed.example}/s")
     losses = [loss for loss in steps.loss if loss is not None]
     if losses:
-        screen.print(f"loss: {losses[0]:.5g} at first, {losses[-1]:.5g} at last")
+        screen.print(f"loss: {losses[0]:.5g} at the first step, {losses[-1]:.5g} at the last")
     for name, reason in (result.data.skipped or {}).items():
         screen.print(f"skipped: {name}: {reason}")
     screen.print(f"memory: peak {result.memory.peak_resident_bytes / 2**30:.2f} GiB")
 
 
-def _write(result: "RunResult", chosen: argparse.Namespace) -> None:
+def _write(result: "RunResult", path: Path | None) -> None:
+    """Writes the result to a file, or to standard output.
+
+    Raises:
+        FathomError: it cannot be written.
+    """
     from fathom.system.environment import process_age
 
     result.sections.wall = process_age()
-    if chosen.json:
-        result.write(chosen.json)
+    if path == _STANDARD_OUTPUT:
+        try:
+            sys.stdout.write(result.to_json())
+            sys.stdout.flush()
+        except OSError as error:
+            raise FathomError(f"cannot print the result: {error.strerror}") from error
+    elif path:
+        result.write(path)
 
 
 def _evaluate(
     model: "NeuralNetworkModel", result: "RunResult", chosen: argparse.Namespace, screen: Console
 ) -> None:
     """Evaluates, records and prints the metrics, and writes the workload's pictures."""
+    if chosen.json != _STANDARD_OUTPUT:
+        with contextlib.suppress(FathomError):  # the same failure is reported at the end
+            _write(result, chosen.json)  # in case the process ends in the evaluation
     started = time.perf_counter()
     metrics = model.evaluate()
     result.metrics = result.metrics.model_copy(update=metrics)
     result.sections.evaluate = time.perf_counter() - started
     result.data = result.data.model_copy(update=model.describe_data())
-    _write(result, chosen)  # a picture that fails must not lose the metrics
     if not model.steps_done:
-        screen.print("the network is untrained: --checkpoint-dir takes up a trained one")
+        screen.print("the network is untrained: --checkpoint-dir loads a checkpoint")
     for name, value in metrics.items():
         screen.print(f"{name}: {value:,.5g}" if isinstance(value, float) else f"{name}: {value:,}")
     for path in model.save_pictures(chosen.json.parent if chosen.json else Path.cwd()):

@@ -35,8 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument("--profile", action="store_true", help=text)
     add_options(parser, "out", help="default: results/<date and time>")
     add_options(parser, "version")
-    chosen = parser.parse_args(arguments)
-    run_command("runtest.sh", lambda: _run(chosen))
+    run_command("runtest.sh", lambda: _run(parser.parse_args(arguments)))
 
 
 def _run(chosen: argparse.Namespace) -> None:

@@ -1,6 +1,8 @@
-"""The terminal side of every command: errors in one line, TensorFlow's chatter kept away."""
+"""The terminal side of every command: one-line errors, tables, no chatter from TensorFlow."""
 
+import contextlib
 import importlib
+import io
 import os
 import signal
 import sys
@@ -11,73 +13,113 @@ from types import FrameType
 from typing import Any, ClassVar, NoReturn
 
 from rich.console import Console
+from rich.table import Table
 
 from fathom.cli.parser import USER_ERROR
 from fathom.errors import FathomError
+from fathom.system.memory import require_address_space
 
-INTERRUPTED = 130  # exit code, 128 + SIGINT as shells have it
+INTERRUPTED = 130  # exit code, 128 + SIGINT as in shells
+_WIDTH_OF_FILES = 160  # columns of what is not printed to a terminal
 
-stop_signals: list[int] = []  # those that the command was sent: SIGINT, or a cluster's SIGTERM
+stop_signals: list[int] = []  # received by the command: SIGINT, or a cluster's SIGTERM
 
 
 class Screen(Console):
-    """A console that goes on where a line cannot be printed, so that a full disk ends no training.
+    """A console on which a failed print ends no training.
 
     Attributes:
-        failure: why a line of this process could not be printed; ``run_command`` tells it.
+        failure: the first error of printing in this process; ``run_command`` reports it.
+        ends_with_reader: the command has no other output: it ends when nobody reads on.
     """
 
     failure: ClassVar[OSError | None] = None
+    ends_with_reader = True
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Prints, or notes that it cannot."""
+        """Prints; after an error such as a full disk, further output is dropped."""
         try:
             super().print(*objects, **options)
-        except BrokenPipeError:  # nobody reads on, which ends the command
-            raise
         except OSError as error:
-            Screen.failure = error
+            if isinstance(error, BrokenPipeError) and self.ends_with_reader:
+                raise
+            Screen.failure = Screen.failure or error
+            self.quiet = True
+
+    def on_broken_pipe(self) -> None:
+        """Raises the BrokenPipeError that is being handled, where rich would exit."""
+        raise
 
 
-def console() -> Screen:
-    """Returns the console that summaries and progress are printed on."""
-    width = None if sys.stdout.isatty() else 160
-    return Screen(highlight=False, markup=False, soft_wrap=True, width=width)
+def console(*, stderr: bool = False) -> Screen:
+    """Returns the console for summaries and progress, on standard output or standard error."""
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else _WIDTH_OF_FILES
+    return Screen(
+        highlight=False, markup=False, emoji=False, soft_wrap=True, width=width, stderr=stderr
+    )
+
+
+def print_table(screen: Console, table: Table) -> None:
+    """Prints a table, or one line a cell where the terminal is too narrow for its figures."""
+    if table.__rich_measure__(screen, screen.options).minimum <= screen.width:
+        screen.print(table)
+        return
+    for row in zip(*(column.cells for column in table.columns), strict=True):
+        for column, cell in zip(table.columns, row, strict=True):
+            screen.print(f"{column.header}: {cell}")
+        screen.print()
 
 
 def run_command(name: str, command: Callable[[], None]) -> NoReturn:
-    """Runs a command and exits: 0, or another code after one line that says what was wrong.
+    """Runs a command and exits with 0, or with another code after one line that says why.
 
     Args:
-        name: of the command, which the line begins with.
-        command: does it; may give a ``KeyboardInterrupt`` that passes through it the words that a
-            person should read who stopped it.
+        name: of the command; the line starts with it.
+        command: does it. The arguments of a ``KeyboardInterrupt`` that it raises are printed.
     """
+    _open_streams()
     stop_signals.clear()
     for number in (signal.SIGINT, signal.SIGTERM):
-        if signal.getsignal(number) != signal.SIG_IGN:  # as a shell's background jobs ignore SIGINT
+        if signal.getsignal(number) != signal.SIG_IGN:  # ignored in a shell's background jobs
             signal.signal(number, _stop)
     code, Screen.failure = 0, None
     try:
         command()
     except FathomError as error:
-        print(f"{name}: error: {error}", file=sys.stderr)
         code = USER_ERROR
+        _complain(f"{name}: error: {error}")
     except KeyboardInterrupt as stop:
-        print("; ".join((f"{name}: interrupted", *stop.args)), file=sys.stderr)
         code = 128 + stop_signals[0] if stop_signals else INTERRUPTED
-    except BrokenPipeError:  # the reader of our output, such as head, has gone
-        _discard_output()
-        code = 1
+        _complain("; ".join((f"{name}: interrupted", *stop.args)))
+    except BrokenPipeError as error:
+        Screen.failure = error
     try:
         sys.stdout.flush()
     except OSError as error:
         Screen.failure = error
     if Screen.failure:
-        print(f"{name}: error: cannot print: {Screen.failure.strerror}", file=sys.stderr)
-        _discard_output()
         code = code or 1
+        _discard_output()
+        if not isinstance(Screen.failure, BrokenPipeError):  # as of head, which needs no message
+            _complain(f"{name}: error: cannot print: {Screen.failure.strerror}")
     sys.exit(code)
+
+
+def _open_streams() -> None:
+    """Opens the standard streams that the caller closed, and has them print any character."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # else the next file would get its number
+            setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _complain(line: str) -> None:
+    """Prints a line on standard error, if it can be printed."""
+    with contextlib.suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
@@ -86,7 +128,7 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _discard_output() -> None:
-    """Sends what is still to be printed nowhere, so that Python's exit does not fail on it."""
+    """Drops what is still to be printed, so that Python's exit does not fail on it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -95,7 +137,11 @@ def import_tensorflow() -> float:
 
     Its C++ side writes to standard error before any log level counts. What it wrote is shown if
     the import fails.
+
+    Raises:
+        FathomError: the process may not take the address space that TensorFlow's libraries need.
     """
+    require_address_space()
     started = time.perf_counter()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()

@@ -14,6 +14,7 @@ from fathom.training.randomness import bits
 Tensors = tuple[tf.Tensor, ...]
 LoadBatch = Callable[[tf.Tensor, tf.Tensor], Tensors]
 
+PREFETCHED = 2  # batches, or blocks of them, that are ready before they are asked for
 _ROUNDS = 8  # of the cipher: with TensorFlow's 4 or with 6, neighbours stay neighbours too often
 
 
@@ -144,7 +145,7 @@ class DataLoader(Iterator[Tensors]):
         )
         if steps_per_call > 1:
             stream = stream.batch(steps_per_call)
-        self._iterator = iter(stream.prefetch(2).with_options(options))
+        self._iterator = iter(stream.prefetch(PREFETCHED).with_options(options))
 
     def __next__(self) -> Tensors:
         """Returns the next batch."""

@@ -93,6 +93,10 @@ class Document(Record):
 
     indent: ClassVar[int | None] = None  # of the file
 
+    def to_json(self) -> str:
+        """Returns the text of the file."""
+        return json.dumps(self.to_plain(), indent=self.indent) + "\n"
+
     def write(self, path: Path) -> None:
         """Writes the document, whole or not at all.
 
@@ -100,7 +104,7 @@ class Document(Record):
             FathomError: the file cannot be written.
         """
         with atomic_write(path) as temporary:
-            temporary.write_text(json.dumps(self.to_plain(), indent=self.indent) + "\n")
+            temporary.write_text(self.to_json())
 
     @classmethod
     def read(cls, path: Path) -> Self:

@@ -16,19 +16,26 @@ from fathom.errors import FathomError
 def cache_directory() -> Path:
     """Returns the user's cache folder: ``$FATHOM_CACHE_DIR``, else the platform's convention."""
     chosen = os.environ.get("FATHOM_CACHE_DIR")
-    return user_path(chosen) if chosen else Path(platformdirs.user_cache_dir("fathom"))
+    return user_path(chosen or platformdirs.user_cache_dir("fathom"))
 
 
 def user_path(text: str | Path) -> Path:
-    """Returns a path that a user wrote, ``~`` made the home folder.
+    """Returns the path of a data or checkpoint folder that a user wrote, ``~`` expanded.
 
     Raises:
-        FathomError: the home folder is not known, as that of a user that is none.
+        FathomError: there is no such home folder, or TensorFlow cannot open files of that name.
     """
     try:
-        return Path(text).expanduser()
+        path = Path(text).expanduser()
+        str(path).encode()
     except RuntimeError as error:
         raise FathomError(f"{text}: the home folder is not known: write the whole path") from error
+    except UnicodeEncodeError as error:
+        raise FathomError(
+            f"{os.fsencode(text)!r} is not valid UTF-8 in this locale, and TensorFlow opens no such"
+            " files: rename the folder, or set LC_ALL=C.UTF-8"
+        ) from error
+    return path
 
 
 def make_cache_folder(folder: Path, otherwise: str = "") -> None:

@@ -1,12 +1,23 @@
 """Refuses what does not fit into memory, before it is allocated."""
 
+import contextlib
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
 import psutil
 
 from fathom.errors import FathomError
 
+_TENSORFLOW_ADDRESSES = 2560 * 2**20  # bytes: with fewer it crashes while it starts
+_CGROUPS = (  # of version 2, then of version 1: controllers, folder, files of limit and use
+    ("", Path("/sys/fs/cgroup"), "memory.max", "memory.current"),
+    ("memory", Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.usage_in_bytes"),
+)
+
 
 def require_free_memory(needed: int, what: str, remedy: str) -> None:
-    """Refuses what would not fit into memory, where the machine would end the process.
+    """Refuses what would not fit into memory, where the system would end the process.
 
     Args:
         needed: bytes.
@@ -14,11 +25,56 @@ def require_free_memory(needed: int, what: str, remedy: str) -> None:
         remedy: what the user can do.
 
     Raises:
-        FathomError: the machine has less free.
+        FathomError: less is free.
     """
-    free = psutil.virtual_memory().available
+    free, where = min(_free_memory())
     if needed > free:
         raise FathomError(
             f"{what} would take {needed:,} bytes ({needed / 2**30:.1f} GiB), and "
-            f"{free / 2**30:.1f} GiB are free: {remedy}"
+            f"{max(0, free) / 2**30:.1f} GiB are free{where}: {remedy}"
         )
+
+
+def require_address_space() -> None:
+    """Refuses an address-space limit under which TensorFlow crashes instead of raising an error.
+
+    Raises:
+        FathomError: the limit is too low.
+    """
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY and limit < _TENSORFLOW_ADDRESSES:
+        raise FathomError(
+            f"the address-space limit (ulimit -v) is {limit / 2**30:.1f} GiB, and TensorFlow alone "
+            f"needs {_TENSORFLOW_ADDRESSES / 2**30:.1f} GiB: raise the limit"
+        )
+
+
+def _free_memory() -> Iterator[tuple[int, str]]:
+    """Yields the bytes that each limit leaves free, and which limit it is, for a message."""
+    yield psutil.virtual_memory().available + psutil.swap_memory().free, ""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY:
+        used = psutil.Process().memory_info().vms
+        yield limit - used, " under the address-space limit (ulimit -v)"
+    for free in _free_in_cgroups():
+        yield free, " in the control group (a container's or a job's memory limit)"
+
+
+def _free_in_cgroups(process: Path = Path("/proc/self/cgroup")) -> Iterator[int]:
+    """Yields what the limit of the process's control group and of each one above it leaves free."""
+    lines = process.read_text().splitlines() if process.exists() else []
+    for _, controllers, path in (line.split(":", 2) for line in lines):
+        for controller, root, limit, used in _CGROUPS:
+            if controller not in controllers.split(","):
+                continue
+            group = root / path.strip("/")
+            while group.is_relative_to(root):
+                with contextlib.suppress(OSError, ValueError):  # no such file; "max" is no limit
+                    yield int((group / limit).read_text()) - _unreclaimable(group, used)
+                group = group.parent
+
+
+def _unreclaimable(group: Path, used: str) -> int:
+    """Returns the bytes that a control group uses, without the file cache that can be dropped."""
+    statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+    return int((group / used).read_text()) - int(statistics["inactive_file"])

@@ -51,7 +51,7 @@ def test_a_printed_number_is_one_of_the_result(finished):
     folder, printed = finished
     document = json.loads((folder / "result.json").read_text())
     assert f"median {1e3 * document['steps']['median']:,.2f} ms" in printed
-    assert f"{document['steps']['loss'][-1]:.5g} at last" in printed
+    assert f"{document['steps']['loss'][-1]:.5g} at the last" in printed
     assert f"{document['cost']['parameters']:,} parameters" in printed
 
 
@@ -80,7 +80,7 @@ def test_a_run_of_long_steps_says_before_the_first_how_long_they_are(capsys, tmp
     assert run(run_workload, "autoenc", arguments) == 0
     assert "running 1 steps\n" in capsys.readouterr().out
     flops = 10 * json.loads(result.read_text())["cost"]["training_flops_per_example"]
-    monkeypatch.setattr(run_module, "_FLOPS_TO_TIME", flops)
+    monkeypatch.setattr(run_module, "_MIN_FLOPS_TO_ESTIMATE", flops)
     monkeypatch.setattr(device, "gemm_rate", lambda *_: flops / 60)
     assert run(run_workload, "autoenc", arguments) == 0
     assert "running 1 steps, each about 60 s or more; --batch-size" in capsys.readouterr().out

@@ -1,0 +1,169 @@
+"""Commands under closed streams, full disks, narrow terminals, odd names and low limits."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from rich.table import Table
+
+from fathom import FathomError
+from fathom.cli.run import run_workload
+from fathom.cli.terminal import print_table
+from fathom.results.records import RunResult
+from fathom.system import memory
+
+SMALL = ["--set=hidden_units=8", "--set=latents=2", "--batch-size=10", "--device=cpu", "--steps=2"]
+AUTOENC = [sys.executable, "-m", "fathom.autoenc", *SMALL]
+
+
+def run(*arguments):
+    """Runs autoenc in this process; returns its exit code."""
+    with pytest.raises(SystemExit) as stop:
+        run_workload("autoenc", [*SMALL, *arguments])
+    return stop.value.code
+
+
+def shell(command, **options):
+    """Runs a line of shell with $AUTOENC in it; returns the finished process."""
+    return subprocess.run(
+        ["bash", "-c", command.replace("$AUTOENC", " ".join(AUTOENC))],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        **options,
+    )
+
+
+def test_standard_output_can_be_closed(tmp_path):
+    done = shell(f"$AUTOENC --json {tmp_path}/result.json >&- 2>&- <&-")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert json.loads((tmp_path / "result.json").read_text())["ended"] == "complete"
+
+
+def test_an_error_with_closed_streams_keeps_its_exit_code():
+    assert shell("$AUTOENC --steps=-1 >&- 2>&-").returncode == 2
+    assert shell("$AUTOENC --no-such-option >&- 2>&-").returncode == 2
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
+def test_an_error_that_cannot_be_printed_keeps_its_exit_code():
+    assert shell("$AUTOENC --steps=-1 2>/dev/full").returncode == 2
+
+
+def test_a_reader_that_stops_reading_does_not_lose_the_result(tmp_path):
+    done = shell(f"set -o pipefail; $AUTOENC --json {tmp_path}/result.json | head -1")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout.count("\n") == 1
+    assert json.loads((tmp_path / "result.json").read_text())["ended"] == "complete"
+
+
+def test_a_run_without_other_output_ends_when_nobody_reads_it(tmp_path):
+    done = shell("set -o pipefail; $AUTOENC --steps=100000000 | head -1")
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_the_result_can_go_to_standard_output_alone(tmp_path):
+    done = shell("$AUTOENC --json -", cwd=tmp_path)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["workload"] == "autoenc"
+    assert "memory: peak" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_result_that_cannot_be_written_does_not_lose_the_summary(capsys, tmp_path, monkeypatch):
+    def fail(self, path):
+        raise FathomError(f"cannot write {path}: No space left on device")
+
+    monkeypatch.setattr(RunResult, "write", fail)
+    monkeypatch.chdir(tmp_path)
+    assert run("--json=result.json", "--evaluate") == 2
+    printed = capsys.readouterr()
+    assert "step: " in printed.out
+    assert "negative_elbo: " in printed.out
+    assert printed.err == (
+        "fathom.autoenc: error: cannot write result.json: No space left on device\n"
+    )
+
+
+@pytest.mark.parametrize(("locale", "name"), [("C", "é.json"), ("C.UTF-8", "\udcff.json")])
+def test_a_result_can_have_any_name(locale, name, tmp_path):
+    environment = {**os.environ, "LC_ALL": locale, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    result = tmp_path / name
+    command = [*AUTOENC, f"--json={result}"]
+    done = subprocess.run(command, env=environment, capture_output=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert json.loads(result.read_text())["ended"] == "complete"
+
+
+@pytest.mark.parametrize("option", ["--data-dir", "--checkpoint-dir"])
+def test_the_home_of_an_unknown_user_is_answered_by_one_line(option, capsys):
+    assert run(f"{option}=~nouser/x.json") == 2
+    error = capsys.readouterr().err
+    assert "~nouser/x.json: the home folder is not known" in error
+    assert error.count("\n") == 1
+
+
+def test_a_checkpoint_folder_must_have_a_name_in_utf_8(capsys, tmp_path):
+    assert run(f"--checkpoint-dir={tmp_path}/\udcff") == 2
+    error = capsys.readouterr().err
+    assert "not valid UTF-8" in error
+    assert error.count("\n") == 1
+
+
+def test_a_dumb_terminal_shows_plain_lines():
+    shown, terminal = pty.openpty()
+    environment = {**os.environ, "TERM": "dumb"}
+    with os.fdopen(terminal, "w") as stdout, os.fdopen(shown, "rb") as reader:
+        done = subprocess.run(AUTOENC, env=environment, stdout=stdout, timeout=120)
+        assert done.returncode == 0
+        assert b"step 2/2" in os.read(reader.fileno(), 10_000)
+
+
+@pytest.mark.parametrize("width", [20, 40, 80])
+def test_a_narrow_terminal_shows_every_figure_whole(width):
+    table = Table(box=None)
+    cells = [f"{number:,}.25" for number in range(111_111, 1_000_000, 111_111)]
+    for number in range(len(cells)):
+        table.add_column(f"title {number}", justify="right")
+    table.add_row(*cells)
+    screen = Console(width=width, record=True, file=open(os.devnull, "w"))  # noqa: PTH123, SIM115
+    print_table(screen, table)
+    shown = screen.export_text().split()
+    assert [word for word in shown if "," in word] == cells
+
+
+def test_too_many_threads_are_refused(capsys):
+    assert run("--threads=1000000000") == 2
+    assert "threads must be at most 1024, not 1000000000" in capsys.readouterr().err
+
+
+def test_steps_that_do_not_fit_into_memory_are_refused_with_the_remedy(capsys, monkeypatch):
+    monkeypatch.setattr(memory, "_free_memory", lambda: iter([(20 * 2**30, "")]))
+    assert run("--infer", "--batch-size=100000") == 2
+    assert capsys.readouterr().err == (
+        "fathom.autoenc: error: a call of 20 steps of autoenc at batch size 100,000 would take "
+        "25,433,600,000 bytes (23.7 GiB), and 20.0 GiB are free: use a smaller --batch-size, or "
+        "--set steps_per_call=1\n"
+    )
+
+
+def test_a_limit_of_the_address_space_that_tensorflow_crashes_under_is_refused():
+    done = shell("ulimit -v 2000000; $AUTOENC")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the address-space limit (ulimit -v) is 1.9 GiB" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("workload", ["alexnet", "vgg", "residual"])
+def test_threads_can_be_set_where_the_synthetic_data_is_yet_to_be_made(workload, tmp_path):
+    environment = {**os.environ, "FATHOM_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-m", f"fathom.{workload}", "--infer", "--batch-size=1"]
+    command += ["--steps=0", "--threads=1", "--device=cpu"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ", 1 thread\n" in done.stdout
