@@ -187,7 +187,7 @@ class MemNet(nn.NeuralNetworkModel):
         """Goes on to the next phase of the training, or to the next training."""
         self._trainings.end_epoch(
             epoch,
-            self.optimizer.learning_rate,
+            self.learning_rate,
             lambda: self.mean_loss(self.babi.validation),
             lambda: self.mean_loss(self.babi.train),
             self.note,

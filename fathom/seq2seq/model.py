@@ -211,7 +211,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
             metrics = self.metrics_of(self._in_turn(self._validation))
             self.note("validation_perplexity", metrics["perplexity"])
             self._plateau.update(metrics["cross_entropy"])
-            self.note("learning_rate", float(self.optimizer.learning_rate))
+            self.note("learning_rate", float(self.learning_rate))
 
     def state(self) -> dict[str, tf.Variable]:
         """Returns what the schedule of the learning rate remembers."""
@@ -300,7 +300,8 @@ class Seq2Seq(nn.NeuralNetworkModel):
         Returns:
             float32 [batch, target, source].
         """
-        alignment = self._decoder.alignment(*self._encoder(source, training=False), target)
+        encoded, states, hidden, memory = self._encoder(source, training=False)
+        alignment = self._decoder.alignment(encoded, states, hidden, memory, target)
         return tf.transpose(alignment, (1, 0, 2)).numpy()[:, :, ::-1]  # the encoder's are reversed
 
     def evaluate(self) -> dict[str, float]:
@@ -344,7 +345,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
     def teardown(self) -> None:
         """Lets go of what the base class holds, and of encoder and decoder."""
         super().teardown()
-        self._encoder = self._decoder = None
+        self.release("_encoder", "_decoder")
 
     # ---------------------------------------------------------------- cost
 

@@ -136,7 +136,7 @@ class Runner:
                         self._follow_up(number - count, count)
                     progress.step(number - 1, steps.loss[-1], steps.seconds[-1])
             if self._checkpoints and self.saved_at != number:
-                self._save(number)
+                self._save(self._checkpoints, number)
 
     def _steps_in_call(self, number: int, stop: int) -> int:
         """Returns how many steps the next call runs: none beyond an epoch's end or a checkpoint."""
@@ -200,11 +200,11 @@ class Runner:
         if done % self._loop.steps_per_epoch == 0:
             self._hooks.end_epoch(done // self._loop.steps_per_epoch - 1)
         if self._checkpoints and done % self._loop.checkpoint_every == 0:
-            self._save(done)
+            self._save(self._checkpoints, done)
 
-    def _save(self, steps_done: int) -> None:
+    def _save(self, checkpoints: Checkpoints, steps_done: int) -> None:
         self._hooks.save_state()
-        self._checkpoints.save(steps_done)
+        checkpoints.save(steps_done)
         self.saved_at, self._unsaved = steps_done, False
 
     def _stop_diverged(self, number: int, loss: float) -> None:
