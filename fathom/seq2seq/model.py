@@ -15,7 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from fathom import nn
+from fathom import nn, options
 from fathom.errors import FathomError
 from fathom.layers import Dropout
 from fathom.results.cost import Cost, count
@@ -42,7 +42,9 @@ class Seq2Seq(nn.NeuralNetworkModel):
 
     def build_hyperparameters(self, values: Mapping[str, Any]) -> Seq2SeqHyperparameters:
         """Returns the choices, those of ``size`` in place of the defaults."""
-        return super().build_hyperparameters({**SIZES.get(str(values.get("size")), {}), **values})
+        return options.build(
+            Seq2SeqHyperparameters, {**SIZES.get(str(values.get("size")), {}), **values}
+        )
 
     def load_data(self) -> None:
         """Reads the texts: the training text as numbers, the others as they are."""

@@ -56,7 +56,7 @@ class Checkpoints:
         variables: dict[str, tf.Variable],
     ) -> None:
         self._directory = directory.absolute()
-        self._description = {"workload": workload, "settings": settings}
+        self._description: dict[str, Any] = {"workload": workload, "settings": settings}
         self._variables = variables
         self._checkpoint = tf.train.Checkpoint(variables=variables)
         self._latest = max(self._steps(), default=None)
