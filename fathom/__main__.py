@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from rich.table import Table
 
@@ -54,7 +54,9 @@ def _parser() -> Parser:
     return parser
 
 
-def _add_action(actions: Any, name: str, text: str, folder: str | None) -> None:
+def _add_action(
+    actions: "argparse._SubParsersAction[Parser]", name: str, text: str, folder: str | None
+) -> None:
     action = actions.add_parser(name, help=text)
     action.set_defaults(command=_data, action=name)
     if folder:

@@ -10,7 +10,7 @@ class FathomError(Exception):
     """
 
 
-def cause(error: Exception) -> str:
+def cause(error: BaseException) -> str:
     """Returns the first line of an error's message, without the names of TensorFlow's nodes."""
     message = getattr(error, "message", None) or str(error)
     return re.sub(r"\{\{.*?\}\} ?|\[Op:\w*\].*", "", message).strip().partition("\n")[0].strip()

@@ -1,5 +1,6 @@
 """Keras layers for kernels that only TensorFlow has, and randomness that a resumed run repeats."""
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -95,7 +96,7 @@ def _compiled_normalization(x: tf.Tensor, n: int, k: float, alpha: float) -> tf.
         return dy * power - 1.5 * alpha * x * window_sum(dy * x * power * inverse)
 
     @tf.custom_gradient
-    def normalize(x: tf.Tensor) -> tuple[tf.Tensor, Any]:
+    def normalize(x: tf.Tensor) -> tuple[tf.Tensor, Callable]:
         return LRN(x), lambda dy: LRNGrad(x, dy)
 
     return normalize(x)

@@ -51,13 +51,13 @@ class Workload(abc.ABC):
         dataset: the data set.
         Hyperparameters: the dataclass of the workload's choices.
         example: what one example is, in the plural, for a person.
-        default_steps: steps of a run that is told no number.
         default_xla: what XLA compiles unless the user chooses: see ``xla``; measured.
         evaluation_compiles: XLA has all kernels that ``build_evaluation`` needs.
         forward_only: inference without labels, loss and optimizer; set in the ``Fwd`` twins.
         hyperparameters: the workload's choices.
         network: the functional Keras model, once it is built.
         inputs, labels: its symbolic inputs, and the symbolic labels.
+        learning_rate: the optimizer's, a float32 scalar for schedules to assign to.
     """
 
     name: ClassVar[str]
@@ -65,7 +65,6 @@ class Workload(abc.ABC):
     dataset: ClassVar[type[DataSet]]
     Hyperparameters: ClassVar[type[options.Hyperparameters]]
     example: ClassVar[str] = "examples"
-    default_steps: ClassVar[int] = 100
     default_xla: ClassVar[str] = "off"
     evaluation_compiles: ClassVar[bool] = True
     forward_only: ClassVar[bool] = False
@@ -74,6 +73,7 @@ class Workload(abc.ABC):
     network: keras.Model
     inputs: Any
     labels: Any
+    learning_rate: tf.Variable
 
     # ---------------------------------------------------------------- must be defined
 
@@ -128,6 +128,11 @@ class Workload(abc.ABC):
 
     # ---------------------------------------------------------------- may be defined
 
+    @property
+    def default_steps(self) -> int:
+        """Steps of a run that is told no number; a subclass may set an attribute instead."""
+        return 100
+
     def build_hyperparameters(self, values: Mapping[str, Any]) -> options.Hyperparameters:
         """Returns the workload's choices, the given ones in place of the defaults."""
         return options.build(self.Hyperparameters, values)
@@ -170,14 +175,14 @@ class Workload(abc.ABC):
         """Called before a checkpoint is written: brings the variables of ``state`` up to date."""
 
     def restore_state(self) -> None:
-        """Called after a checkpoint was restored: takes up the variables of ``state``."""
+        """Called after a checkpoint was restored: reads the variables of ``state``."""
 
     def change_learning_rate(self, before: float, now: float) -> None:
         """Called where a resumed training is told another learning rate than it had.
 
         The optimizer's changes in proportion: it stays lowered as far as a schedule had lowered it.
         """
-        rate = self.optimizer.learning_rate
+        rate = self.learning_rate
         rate.assign(rate * (now / before) if before else now)
 
     def end_step(self, number: int) -> None:
@@ -236,8 +241,6 @@ class NeuralNetworkModel(Workload):
         self.runstep: RunStep = default_runstep
         self.history: dict[str, list[tuple[int, float]]] = {}
         self._source: DataSource | None = None
-        self._network: keras.Model | None = None
-        self._compiled: CompiledStep | None = None
         self.sections = {"init": time.perf_counter() - started}
 
     # ---------------------------------------------------------------- building
@@ -273,7 +276,8 @@ class NeuralNetworkModel(Workload):
             if self.execution.precision != "float32":
                 outputs = keras.tree.map_structure(_as_float32, outputs)
             self._network = keras.Model(self._inputs, outputs, name=self.name)
-            self._optimizer = None if self.forward_only else self._build_optimizer()
+            if not self.forward_only:
+                self._optimizer = self._build_optimizer()
 
     def _build_optimizer(self) -> Optimizer:
         optimizer = self.build_train()
@@ -351,8 +355,13 @@ class NeuralNetworkModel(Workload):
 
     def teardown(self) -> None:
         """Releases the network, the optimizer and what was compiled; ``setup`` starts again."""
-        self._network = self._inputs = self._labels = self._optimizer = None
-        self._compiled = self._evaluate = self._runner = None
+        self.release("_network", "_inputs", "_labels", "_optimizer")
+        self.release("_compiled", "_evaluate", "_runner")
+
+    def release(self, *names: str) -> None:
+        """Deletes attributes that ``setup`` made, where they exist, to free what they hold."""
+        for name in names:
+            vars(self).pop(name, None)
 
     # ---------------------------------------------------------------- inspecting
 
@@ -387,7 +396,18 @@ class NeuralNetworkModel(Workload):
     def optimizer(self) -> Optimizer | None:
         """The update rule with its state; None in a forward-only model."""
         self._check_built()
-        return self._optimizer
+        return None if self.forward_only else self._optimizer
+
+    @property
+    def learning_rate(self) -> tf.Variable:
+        """The optimizer's learning rate, a float32 scalar for schedules to assign to.
+
+        Raises:
+            FathomError: the model is forward-only or not built.
+        """
+        if self.optimizer is None:
+            raise FathomError(f"the {self.name} model is forward-only: it has no learning rate")
+        return self.optimizer.learning_rate
 
     @property
     def train(self) -> Any:
@@ -599,11 +619,11 @@ class NeuralNetworkModel(Workload):
         return inputs, keras.tree.pack_sequence_as(self._labels, list(labels)) if labels else ()
 
     def _check_built(self) -> None:
-        if self._network is None:
+        if not hasattr(self, "_network"):
             raise FathomError(f"the {self.name} model is not built: call setup() first")
 
     def _compiled_step(self) -> CompiledStep:
-        if self._compiled is None:
+        if not hasattr(self, "_compiled"):
             raise FathomError(f"the {self.name} model is not compiled: call setup() first")
         return self._compiled
 
@@ -637,7 +657,7 @@ class NeuralNetworkModel(Workload):
         """Returns all that a resumed run needs, by name."""
         variables = {v.path.replace("/", "-"): v.value for v in self.network.variables}
         variables |= {"steps_done": self._steps_done, "noise_step": self._noise_step}
-        if self._optimizer is not None:
+        if not self.forward_only:
             for i, variable in enumerate(self._optimizer.variables):
                 variables[f"optimizer-{i}-{variable.name.rpartition(':')[0]}"] = variable
         return variables | self.state()

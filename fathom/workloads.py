@@ -1,8 +1,12 @@
 """The table of the eight workloads, in the papers' order."""
 
 import importlib
+from typing import TYPE_CHECKING
 
 from fathom.options import unknown_option
+
+if TYPE_CHECKING:
+    from fathom.nn import NeuralNetworkModel
 
 CLASSES = {
     "seq2seq": "Seq2Seq",
@@ -16,7 +20,7 @@ CLASSES = {
 }
 
 
-def load(name: str, forward_only: bool = False) -> type:
+def load(name: str, forward_only: bool = False) -> type["NeuralNetworkModel"]:
     """Imports and returns a workload's class, or its forward-only twin.
 
     Raises:

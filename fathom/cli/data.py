@@ -3,7 +3,7 @@
 import argparse
 
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import Progress, TaskID
 from rich.table import Table
 
 from fathom import workloads
@@ -57,7 +57,7 @@ def _list(known: dict[str, type[DataSet]], screen: Console) -> None:
 def _fetch(dataset: type[DataSet], chosen: argparse.Namespace, screen: Console) -> None:
     directory = chosen.data_dir or fetched_directory(dataset)
     with Progress(console=screen, transient=True) as progress:
-        tasks: dict[str, int] = {}
+        tasks: dict[str, TaskID] = {}
 
         def report(file: str, done: int, total: int | None) -> None:
             if file not in tasks:

@@ -160,7 +160,7 @@ def _check_writable(result: Path | None) -> None:
     folder, name = (result.absolute().parent, result.name) if result else (Path.cwd(), "")
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{name}.", suffix=".tmp"):
-            is_folder = bool(result) and result.is_dir()
+            is_folder = result is not None and result.is_dir()
     except OSError as error:
         raise FathomError(
             f"{result or folder} cannot be written ({error.strerror}): give --json a file in a "

@@ -460,7 +460,7 @@ class DeepQ(nn.NeuralNetworkModel):
     def teardown(self) -> None:
         """Releases the networks, the games and the replay memory."""
         super().teardown()
-        self._target_network = self._q_values = self._act = self.agent = self._saved = None
+        self.release("_target_network", "_q_values", "_act", "agent", "_saved")
 
 
 class DeepQFwd(DeepQ):

@@ -154,7 +154,7 @@ class Classifier(nn.NeuralNetworkModel):
         super().build()
         if not self.forward_only:
             self._plateau = Plateau(
-                self.optimizer.learning_rate, factor=10, patience=self.hyperparameters.patience
+                self.learning_rate, factor=10, patience=self.hyperparameters.patience
             )
 
     def state(self) -> dict[str, tf.Variable]:
@@ -173,7 +173,7 @@ class Classifier(nn.NeuralNetworkModel):
             error = self.validation_error()
             self._plateau.update(error)
             self.note("validation_top1_error", error)
-            self.note("learning_rate", float(self.optimizer.learning_rate))
+            self.note("learning_rate", float(self.learning_rate))
 
     def validation_error(self) -> float:
         """Returns the top-1 error of the validation images' centre crops.

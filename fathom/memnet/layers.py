@@ -1,6 +1,6 @@
 """The layers of an end-to-end memory network. Section numbers are those of the paper."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -87,7 +87,7 @@ def _weighted_sums_of_rows(
     count, (rows, dimensions) = len(matrices), matrices[0].shape
 
     @tf.custom_gradient
-    def weighted_sums(*matrices: tf.Tensor) -> tuple[tuple[tf.Tensor, ...], Any]:
+    def weighted_sums(*matrices: tf.Tensor) -> tuple[tuple[tf.Tensor, ...], Callable]:
         def gradient(*upstream: tf.Tensor) -> list[tf.Tensor]:
             flat = [tf.reshape(tf.cast(u, tf.float32), [-1, dimensions]) for u in upstream]
             side_by_side = tf.concat(flat, 1)

@@ -95,7 +95,9 @@ class MemNet(nn.NeuralNetworkModel):
         build = {"adjacent": self._build_adjacent, "layer-wise": self._build_layer_wise}
         return build[self.hyperparameters.tying](*inputs)
 
-    def _build_adjacent(self, story: Any, question: Any) -> keras.KerasTensor:
+    def _build_adjacent(
+        self, story: keras.KerasTensor, question: keras.KerasTensor
+    ) -> keras.KerasTensor:
         """A^(k+1) = C^k, B = A^1 and W^T = C^K (section 2.2, the first type of tying)."""
         hops = self.hyperparameters.hops
         names = ["A1", *(f"C{k}" for k in range(1, hops + 1))]
@@ -106,7 +108,9 @@ class MemNet(nn.NeuralNetworkModel):
             u = layers.Add(name=f"u{k + 2}")([u, self._hop(k + 1, u, memories[k], memories[k + 1])])
         return TiedAnswer(matrices[-1], name="W")(u)
 
-    def _build_layer_wise(self, story: Any, question: Any) -> keras.KerasTensor:
+    def _build_layer_wise(
+        self, story: keras.KerasTensor, question: keras.KerasTensor
+    ) -> keras.KerasTensor:
         """A and C are those of every hop, u^(k+1) = H u^k + o^k (the second type of tying)."""
         memory, output = self._remember(story, [self._embedding(name) for name in "AC"])
         u = self._embedding("B")(question)
@@ -116,7 +120,9 @@ class MemNet(nn.NeuralNetworkModel):
             u = layers.Add(name=f"u{k + 1}")([linear_map(u), o])
         return self._dense(len(self.babi.vocabulary) - 1, "W")(u)
 
-    def _hop(self, k: int, u: Any, memory: Any, output: Any) -> keras.KerasTensor:
+    def _hop(
+        self, k: int, u: keras.KerasTensor, memory: keras.KerasTensor, output: keras.KerasTensor
+    ) -> keras.KerasTensor:
         """Returns o^k, the response of the memory to the state u^k (section 2.1)."""
         p = Attention(self._trainings.linear, name=f"p{k}")(u, memory)
         return Response(name=f"o{k}")(p, output)
@@ -128,7 +134,9 @@ class MemNet(nn.NeuralNetworkModel):
             weights = position_weights(words, dimensions)
         return SentenceEmbedding(weights, len(self.babi.vocabulary), self._initializer(), name=name)
 
-    def _remember(self, story: Any, matrices: list[SentenceEmbedding]) -> list[keras.KerasTensor]:
+    def _remember(
+        self, story: keras.KerasTensor, matrices: list[SentenceEmbedding]
+    ) -> list[keras.KerasTensor]:
         """Returns the memory vectors [batch, memory, d] of each matrix."""
         embedded = StoryEmbedding(matrices, name="story_embedding")(story)
         if not self.hyperparameters.temporal_encoding:
@@ -187,7 +195,7 @@ class MemNet(nn.NeuralNetworkModel):
         """Goes on to the next phase of the training, or to the next training."""
         self._trainings.end_epoch(
             epoch,
-            self.optimizer.learning_rate,
+            self.learning_rate,
             lambda: self.mean_loss(self.babi.validation),
             lambda: self.mean_loss(self.babi.train),
             self.note,

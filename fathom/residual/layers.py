@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -142,7 +143,7 @@ class NormalizedConvolution2D(keras.layers.Layer):
 
 
 @tf.custom_gradient
-def small_convolution(inputs: tf.Tensor, kernel: tf.Tensor) -> tuple[tf.Tensor, Any]:
+def small_convolution(inputs: tf.Tensor, kernel: tf.Tensor) -> tuple[tf.Tensor, Callable]:
     """Convolves at every pixel; the filters' gradient is a matrix product for each of their pixels.
 
     Where filters are large and images small, oneDNN's own kernel for it takes twice as long in

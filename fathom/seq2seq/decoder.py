@@ -71,7 +71,7 @@ class Decoder(layers.Layer):
         attention: bool,
         dropout: float,
         beam_size: int,
-        new_initializer: Callable[[], Any],
+        new_initializer: Callable[[], keras.initializers.Initializer],
         noise: PRNGKey,
         longest: Callable[[int], int],
         **options: Any,

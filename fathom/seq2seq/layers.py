@@ -6,14 +6,17 @@ compares them with unrolled cells and with the fused kernels.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
 import tensorflow as tf
 from keras import layers
+from keras.initializers import Initializer
 
 from fathom.seq2seq.recurrence import Multiply, read, recur
 from fathom.seq2seq.vocabulary import PAD
+
+Shape: TypeAlias = tuple[int | None, ...]
 
 
 def lstm_cell(gates: tf.Tensor, memory: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -40,17 +43,19 @@ class Embedding(layers.Layer):
         initializer: of the vectors.
     """
 
-    def __init__(self, vocabulary: int, units: int, initializer: Any, **options: Any) -> None:
+    def __init__(
+        self, vocabulary: int, units: int, initializer: Initializer, **options: Any
+    ) -> None:
         super().__init__(autocast=False, **options)
         self._shape, self._initializer = (vocabulary, units), initializer
 
-    def build(self, input_shape: Any = None) -> None:
+    def build(self, input_shape: Shape | None = None) -> None:
         """Makes the vectors."""
         self.embedding = self.add_weight(
             shape=self._shape, initializer=self._initializer, name="embedding"
         )
 
-    def compute_output_spec(self, words: Any) -> keras.KerasTensor:
+    def compute_output_spec(self, words: keras.KerasTensor) -> keras.KerasTensor:
         """Returns the shape that ``call`` returns."""
         time, batch = words.shape[::-1]
         return keras.KerasTensor((time, batch, self._shape[1]), self.compute_dtype)
@@ -72,11 +77,13 @@ class LSTM(layers.Layer):
         new_initializer: returns an initializer, a new one for each variable.
     """
 
-    def __init__(self, units: int, new_initializer: Callable[[], Any], **options: Any) -> None:
+    def __init__(
+        self, units: int, new_initializer: Callable[[], Initializer], **options: Any
+    ) -> None:
         super().__init__(autocast=False, **options)
         self._units, self._new_initializer = units, new_initializer
 
-    def build(self, inputs_shape: Any, words_shape: Any) -> None:
+    def build(self, inputs_shape: Shape, words_shape: Shape) -> None:
         """Makes the weights."""
         inputs, gates = inputs_shape[-1], 4 * self._units
         new = self._new_initializer
@@ -88,7 +95,9 @@ class LSTM(layers.Layer):
         """Returns the multiply-accumulates of a sequence of so many steps."""
         return steps * 4 * self._units * (self.input_kernel.shape[0] + self._units)
 
-    def compute_output_spec(self, inputs: Any, words: Any) -> tuple[keras.KerasTensor, ...]:
+    def compute_output_spec(
+        self, inputs: keras.KerasTensor, words: keras.KerasTensor
+    ) -> tuple[keras.KerasTensor, ...]:
         """Returns the shapes that ``call`` returns."""
         time, batch, _ = inputs.shape
         shapes = (time, batch, self._units), (batch, self._units), (batch, self._units)

@@ -15,7 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from fathom import nn
+from fathom import nn, options
 from fathom.errors import FathomError
 from fathom.layers import Dropout
 from fathom.results.cost import Cost, count
@@ -42,7 +42,9 @@ class Seq2Seq(nn.NeuralNetworkModel):
 
     def build_hyperparameters(self, values: Mapping[str, Any]) -> Seq2SeqHyperparameters:
         """Returns the choices, those of ``size`` in place of the defaults."""
-        return super().build_hyperparameters({**SIZES.get(str(values.get("size")), {}), **values})
+        return options.build(
+            Seq2SeqHyperparameters, {**SIZES.get(str(values.get("size")), {}), **values}
+        )
 
     def load_data(self) -> None:
         """Reads the texts: the training text as numbers, the others as they are."""
@@ -211,7 +213,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
             metrics = self.metrics_of(self._in_turn(self._validation))
             self.note("validation_perplexity", metrics["perplexity"])
             self._plateau.update(metrics["cross_entropy"])
-            self.note("learning_rate", float(self.optimizer.learning_rate))
+            self.note("learning_rate", float(self.learning_rate))
 
     def state(self) -> dict[str, tf.Variable]:
         """Returns what the schedule of the learning rate remembers."""
@@ -300,7 +302,8 @@ class Seq2Seq(nn.NeuralNetworkModel):
         Returns:
             float32 [batch, target, source].
         """
-        alignment = self._decoder.alignment(*self._encoder(source, training=False), target)
+        encoded, states, hidden, memory = self._encoder(source, training=False)
+        alignment = self._decoder.alignment(encoded, states, hidden, memory, target)
         return tf.transpose(alignment, (1, 0, 2)).numpy()[:, :, ::-1]  # the encoder's are reversed
 
     def evaluate(self) -> dict[str, float]:
@@ -344,7 +347,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
     def teardown(self) -> None:
         """Lets go of what the base class holds, and of encoder and decoder."""
         super().teardown()
-        self._encoder = self._decoder = None
+        self.release("_encoder", "_decoder")
 
     # ---------------------------------------------------------------- cost
 

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 Multiply = Callable[[str, tf.Tensor], tf.Tensor]
 
 
-def read(variable: Any, dtype: str) -> tf.Tensor:
+def read(variable: keras.Variable, dtype: str) -> tf.Tensor:
     """Returns a variable's value: a tensor, also where its dtype is that already."""
     return tf.cast(tf.convert_to_tensor(variable.value), dtype)
 

@@ -3,7 +3,7 @@
 A layer that does the same for every frame is one matrix product over all frames of the batch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -80,7 +80,7 @@ def clipped_relu(x: tf.Tensor, clip: float) -> tf.Tensor:
     """Returns min(max(x, 0), clip): g of section 2. Its gradient needs its value alone."""
 
     @tf.custom_gradient
-    def clipped(x: tf.Tensor) -> tuple[tf.Tensor, Any]:
+    def clipped(x: tf.Tensor) -> tuple[tf.Tensor, Callable]:
         y = tf.clip_by_value(x, 0, clip)
         return y, lambda dy: tf.where(_passes(y, clip), dy, 0)
 
@@ -161,7 +161,7 @@ def recurrence(
     """
 
     @tf.custom_gradient
-    def run(z: tf.Tensor, kernel: tf.Tensor) -> tuple[tf.Tensor, Any]:
+    def run(z: tf.Tensor, kernel: tf.Tensor) -> tuple[tf.Tensor, Callable]:
         h = _through_time(
             lambda t, before: (
                 tf.clip_by_value(z[t] + tf.matmul(before, kernel), 0, clip) * valid[t]
@@ -187,7 +187,7 @@ def recurrence(
     return run(z, kernel)
 
 
-def _through_time(step: Any, like: tf.Tensor, backward: bool) -> tf.Tensor:
+def _through_time(step: Callable, like: tf.Tensor, backward: bool) -> tf.Tensor:
     """Returns state(t) = step(t, state before) for all frames, the first state being zero.
 
     Args:

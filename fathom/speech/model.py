@@ -123,8 +123,7 @@ class Speech(nn.NeuralNetworkModel):
 
     def end_epoch(self, epoch: int) -> None:
         """Anneals the learning rate (section 2)."""
-        rate = self.optimizer.learning_rate
-        rate.assign(rate * self.hyperparameters.annealing)
+        self.learning_rate.assign(self.learning_rate * self.hyperparameters.annealing)
 
     def build_evaluation(self, inputs: Any, labels: Any, logits: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns each utterance's loss, and its errors and references in 39 classes and in 61."""

@@ -10,16 +10,18 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+import keras
 import tensorflow as tf
 
 from fathom.training.loss_scale import Gradient, LossScale
 
+Variable: TypeAlias = keras.Variable | tf.Variable
 Slots: TypeAlias = dict[str, tf.Variable]  # of one variable, by name
 
 kernels = tf.raw_ops
 
 
-def is_weight_matrix(variable: Any) -> bool:
+def is_weight_matrix(variable: Variable) -> bool:
     """Tells whether a variable is a kernel (rank 2 or more), not a bias or a scale."""
     return len(variable.shape) >= 2
 
@@ -48,7 +50,7 @@ class Optimizer(tf.Module, abc.ABC):
         weight_decay: float = 0.0,
         clip_norm: float | None = None,
         global_clip_norm: float | None = None,
-        decayed: Callable[[Any], bool] = is_weight_matrix,
+        decayed: Callable[[Variable], bool] = is_weight_matrix,
     ) -> None:
         """Sets the rule's constants.
 
@@ -77,7 +79,7 @@ class Optimizer(tf.Module, abc.ABC):
         self._decayed = decayed
         self._built_for: tuple[weakref.ref, ...] = ()
 
-    def build(self, variables: Sequence[Any]) -> None:
+    def build(self, variables: Sequence[Variable]) -> None:
         """Makes the slots, all zero, each on its variable's device. Call it once, before tracing.
 
         Args:
@@ -91,7 +93,7 @@ class Optimizer(tf.Module, abc.ABC):
         """Returns the float32 loss to differentiate: times the loss scale where there is one."""
         return loss if self.loss_scale is None else loss * self.loss_scale.value
 
-    def apply(self, gradients: Sequence[Gradient], variables: Sequence[Any]) -> None:
+    def apply(self, gradients: Sequence[Gradient], variables: Sequence[Variable]) -> None:
         """Updates the variables, as part of the graph that is being traced.
 
         Args:
@@ -113,7 +115,7 @@ class Optimizer(tf.Module, abc.ABC):
         else:
             self.loss_scale.guard(gradients, lambda unscaled: self._apply(unscaled, variables))
 
-    def _apply(self, gradients: Sequence[Gradient], variables: Sequence[Any]) -> None:
+    def _apply(self, gradients: Sequence[Gradient], variables: Sequence[Variable]) -> None:
         rate = self._step_size()
         for i, gradient in enumerate(self._clipped(gradients)):
             target = _tensorflow_variable(variables[i])
@@ -340,7 +342,7 @@ def _run(
         dense(var=target.handle, grad=gradient, **arguments)
 
 
-def _tensorflow_variable(variable: Any) -> tf.Variable:
+def _tensorflow_variable(variable: Variable) -> tf.Variable:
     return variable if isinstance(variable, tf.Variable) else variable.value
 
 
