@@ -71,3 +71,13 @@ def test_its_gradients_touch_only_the_words_at_hand():
     for gradient in tape.gradient(loss, [weights, biases]):
         assert isinstance(gradient, tf.IndexedSlices)
         assert len(gradient.indices) == 13
+
+
+def test_each_logit_is_lowered_by_the_log_of_its_chance_to_be_drawn():
+    weights, biases = tf.Variable(tf.zeros([50, 4])), tf.Variable(tf.zeros([50]))
+    words, seed = tf.constant([30]), tf.constant([1, 2], tf.int64)
+    entropy = sampled_cross_entropy(tf.zeros([1, 4]), words, weights, biases, 8, seed)
+    drawn = set(log_uniform_samples(8, 50, seed).numpy().tolist()) - {30}
+    chances = np.exp(log_chance(tf.constant([30, *sorted(drawn)]), 8, 50))
+    expected = np.log(np.sum(1 / chances)) - np.log(1 / chances[0])
+    np.testing.assert_allclose(entropy, [expected], rtol=1e-5)
