@@ -217,6 +217,7 @@ class NeuralNetworkModel(Workload):
         threads: threads inside an operation.
         notes: what a person should be told when the run begins, such as what was restored.
         runstep: the hook of the current run.
+        progress: is told how the current run proceeds.
         history: curves that the workload noted: name to a list of (steps done, value).
         sections: seconds that each part of the model's life took so far, by name.
         steps: the record of the newest run, also of one that ended early.
@@ -239,6 +240,7 @@ class NeuralNetworkModel(Workload):
         self.steps = Steps(first=0, warmup=0)
         self.notes: list[str] = []
         self.runstep: RunStep = default_runstep
+        self.progress = Progress()
         self.history: dict[str, list[tuple[int, float]]] = {}
         self._source: DataSource | None = None
         self.sections = {"init": time.perf_counter() - started}
@@ -333,6 +335,7 @@ class NeuralNetworkModel(Workload):
             steps_per_call=self.steps_per_call,
             steps_per_epoch=1 if self.forward_only else self.steps_per_epoch,
             checkpoint_every=chosen.checkpoint_every or options.CHECKPOINT_EVERY,
+            remedy=self.hyperparameters.remedy_for_divergence(),
         )
         self._runner = Runner(self._compiled, loop, self, checkpoints, saved_at=self.steps_done)
         self.sections |= {"load": loaded - started, "setup": time.perf_counter() - loaded}
@@ -481,7 +484,7 @@ class NeuralNetworkModel(Workload):
                 "and warm-up not more than the steps"
             )
         self._compiled_step()
-        self.runstep = runstep or default_runstep
+        self.runstep, self.progress = runstep or default_runstep, progress or Progress()
         first = 0 if self.forward_only else self.steps_done
         self.steps = Steps(first=first, warmup=warmup)
         started = time.perf_counter()
@@ -489,7 +492,7 @@ class NeuralNetworkModel(Workload):
             batches = (
                 self.inference_batches() if self.forward_only else self.training_batches(first)
             )
-            self._runner.run(batches, n_steps, self.steps, self.runstep, progress or Progress())
+            self._runner.run(batches, n_steps, self.steps, self.runstep, self.progress)
         finally:
             self.sections["run"] = time.perf_counter() - started
             self.sections |= self.section_times()

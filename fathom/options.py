@@ -160,6 +160,21 @@ class Hyperparameters:
             except ValueError as error:
                 raise FathomError(f"{field.name} {error}") from None
 
+    def remedy_for_divergence(self) -> str:
+        """Returns what to try where a training diverges.
+
+        A rate that suits large batches is too high for small ones: the linear scaling rule, Goyal
+        et al. 2017, "Accurate, Large Minibatch SGD", section 2.1.
+        """
+        usual = {field.name: field.default for field in dataclasses.fields(self)}
+        rate, share = usual.get("learning_rate"), self.batch_size / usual["batch_size"]
+        if rate is None or rate != getattr(self, "learning_rate", None) or share >= 1:
+            return "lower the learning rate, or look at the data"
+        return (
+            f"the default learning rate is for batches of {usual['batch_size']}: for "
+            f"{self.batch_size}, try --set learning_rate={rate * share:.2g} (linear scaling rule)"
+        )
+
 
 @dataclass(frozen=True)
 class Execution:

@@ -3,7 +3,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from fathom import Autoenc, FathomError
+from fathom import AlexNet, Autoenc, FathomError
 from fathom.options import (
     Execution,
     Hyperparameters,
@@ -149,3 +149,16 @@ def test_a_number_of_steps_that_is_not_whole_is_an_error(chosen):
 def test_before_setup_there_is_no_number_of_steps_done():
     with pytest.raises(FathomError, match="call setup"):
         _ = Autoenc("/cpu:0").steps_done
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "rate", "remedy"),
+    [
+        (4, 0.01, "for batches of 128: for 4, try --set learning_rate=0.00031 (linear"),
+        (128, 0.01, "lower the learning rate, or look at the data"),
+        (4, 0.5, "lower the learning rate, or look at the data"),
+    ],
+)
+def test_a_small_batch_that_diverges_needs_a_lower_rate(batch_size, rate, remedy):
+    chosen = AlexNet.Hyperparameters(batch_size=batch_size, learning_rate=rate)
+    assert remedy in chosen.remedy_for_divergence()

@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: a bar on a terminal, plain lines elsewhere."""
+"""The progress of a run: a bar on a terminal, plain lines elsewhere."""
 
 import contextlib
 import time
@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -30,7 +31,7 @@ class Bar(Progress):
     def __init__(self, console: Console, example: str) -> None:
         self._example = example
         self._bar = RichProgress(
-            TextColumn("step"),
+            TextColumn("{task.description}"),
             MofNCompleteColumn(),
             BarColumn(),
             TextColumn("{task.fields[state]}"),
@@ -45,18 +46,28 @@ class Bar(Progress):
     def running(self, first: int, n_steps: int, batch_size: int) -> Iterator[None]:
         """Draws the bar while the steps run."""
         self._batch_size = batch_size
-        self._task = self._bar.add_task("", total=first + n_steps, completed=first, state="")
+        self._task = self._bar.add_task("step", total=first + n_steps, completed=first, state="")
+        self._preparation: TaskID | None = None
         with self._bar:
             yield
 
+    def preparing(self, what: str, done: int, total: int) -> None:
+        """Shows a second bar until the next step."""
+        if self._preparation is None:
+            self._preparation = self._bar.add_task(what, total=total, state="")
+        self._bar.update(self._preparation, completed=done)
+
     def step(self, number: int, loss: float | None, seconds: float) -> None:
-        """Moves the bar on."""
+        """Advances the bar."""
+        if self._preparation is not None:
+            self._bar.remove_task(self._preparation)
+            self._preparation = None
         state = state_of(loss, self._batch_size / seconds, self._example)
         self._bar.update(self._task, completed=number + 1, state=state)
 
 
 class Lines(Progress):
-    """A plain line every few seconds and at the last step, for logs and pipes.
+    """A plain line every few seconds and at the last step, for logs, pipes and dumb terminals.
 
     Args:
         console: where they are printed.
@@ -76,13 +87,21 @@ class Lines(Progress):
         yield
 
     def step(self, number: int, loss: float | None, seconds: float) -> None:
-        """Prints a line when it is time for one."""
-        now = time.perf_counter()
-        if now - self._printed < _SECONDS_BETWEEN_LINES and number + 1 < self._total:
+        """Prints a line if one is due."""
+        if not self._is_due() and number + 1 < self._total:
             return
-        self._printed = now
+        self._printed = time.perf_counter()
         state = state_of(loss, self._batch_size / seconds, self._example)
         self._console.print(f"step {number + 1}/{self._total}  {state}")
+
+    def preparing(self, what: str, done: int, total: int) -> None:
+        """Prints a line if one is due."""
+        if self._is_due():
+            self._printed = time.perf_counter()
+            self._console.print(f"{what}: {done:,}/{total:,}")
+
+    def _is_due(self) -> bool:
+        return time.perf_counter() - self._printed >= _SECONDS_BETWEEN_LINES
 
 
 def state_of(loss: float | None, rate: float, example: str) -> str:

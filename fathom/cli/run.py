@@ -1,4 +1,4 @@
-"""The one command line that every workload shares: ``python -m fathom.<workload>``."""
+"""The command line that every workload shares: ``python -m fathom.<workload>``."""
 
 import argparse
 import contextlib

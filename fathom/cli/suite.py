@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs the batch and exits: 0 when every run succeeded, 1 when one failed, 2 on bad use."""
+    """Runs the suite and exits: 0 when every run succeeded, 1 when one failed, 2 for bad usage."""
     parser = Parser(prog="runtest.sh", description="Runs the workloads, training and inference.")
     add_options(parser, "workloads", "device")
     add_options(parser, "steps", default=10, help="steps of a run; default: %(default)s")
@@ -67,10 +67,10 @@ def _run(chosen: argparse.Namespace) -> None:
 def _run_one(
     name: str, mode: str, chosen: argparse.Namespace, out: Path, screen: Console
 ) -> "RunResult | str":
-    """Runs one workload; returns its result, or the last line that it printed."""
+    """Runs one workload; returns its result, or the error in one line."""
     from fathom.results.records import RunResult
 
-    new = out / f".{name}-{mode}.json"  # what an earlier run left stays until this one succeeds
+    new = out / f".{name}-{mode}.json"  # keeps an earlier result until this run succeeds
     command = ["-m", f"fathom.{name}", f"--{mode}", f"--json={new}"]
     try:
         failure = _execute(command, chosen, out / f"{name}-{mode}.log", screen)
@@ -82,7 +82,7 @@ def _run_one(
 def _profile_one(
     name: str, mode: str, chosen: argparse.Namespace, out: Path, screen: Console
 ) -> "Profile | str":
-    """Profiles one workload; returns its profile, or the last line that it printed."""
+    """Profiles one workload; returns its profile, or the error in one line."""
     from fathom.results.profile import Profile
 
     folder = out / f"{name}-{mode}-profile"
@@ -94,7 +94,7 @@ def _profile_one(
 def _execute(
     command: list[str], chosen: argparse.Namespace, log: Path, screen: Console
 ) -> str | None:
-    """Runs Python on a command with the chosen options; returns what went wrong, if it did.
+    """Runs a command with the chosen options; returns the error, if any, in one line.
 
     Meanwhile a terminal shows the last line of the log.
     """
@@ -106,7 +106,7 @@ def _execute(
 
 
 def _print_table(rows: list[tuple[str, str, "RunResult | str"]], screen: Console) -> None:
-    # Narrow gaps, so that no figure is cut in a terminal of 80 columns.
+    # Narrow gaps, so that the table fits into a terminal of 80 columns.
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0), pad_edge=False)
     for title in ("workload", "mode", "device", "data"):
         table.add_column(title)

@@ -8,7 +8,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, ClassVar, NoReturn
 
@@ -37,7 +37,13 @@ class Screen(Console):
     ends_with_reader = True
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Prints; after an error such as a full disk, further output is dropped."""
+        """Prints; after an error such as a full disk, further output is dropped.
+
+        A table whose figures do not fit into the terminal's width is printed a line a cell.
+        """
+        table = objects[0] if objects and isinstance(objects[0], Table) else None
+        if table and table.__rich_measure__(self, self.options).minimum > self.width:
+            objects = ("\n".join(_lines_of(table)),)
         try:
             super().print(*objects, **options)
         except OSError as error:
@@ -60,15 +66,12 @@ def console(*, stderr: bool = False) -> Screen:
     )
 
 
-def print_table(screen: Console, table: Table) -> None:
-    """Prints a table, or one line a cell where the terminal is too narrow for its figures."""
-    if table.__rich_measure__(screen, screen.options).minimum <= screen.width:
-        screen.print(table)
-        return
+def _lines_of(table: Table) -> Iterator[str]:
+    """Yields a line for each cell of a table, and an empty one after each row."""
     for row in zip(*(column.cells for column in table.columns), strict=True):
         for column, cell in zip(table.columns, row, strict=True):
-            screen.print(f"{column.header}: {cell}")
-        screen.print()
+            yield f"{column.header}: {cell}"
+        yield ""
 
 
 def run_command(name: str, command: Callable[[], None]) -> NoReturn:

@@ -112,9 +112,21 @@ class Agent:
         self._epsilon, self._note_score = epsilon, note_score
         self.actions_taken = 0
 
-    def play(self, actions: int, rng: np.random.Generator) -> None:
-        """Takes ``actions`` actions, or as many more as it takes for all games to take as many."""
-        for _ in range(0, actions, self.player.environment.games):
+    def play(
+        self,
+        actions: int,
+        rng: np.random.Generator,
+        report: Callable[[int], None] = lambda done: None,
+    ) -> None:
+        """Takes ``actions`` actions, or as many more as it takes for all games to take as many.
+
+        Args:
+            actions: how many, in all games together.
+            rng: random numbers of the policy.
+            report: is told how many are taken.
+        """
+        for done in range(0, actions, self.player.environment.games):
+            report(done)
             newest = self.player.state[..., -1].copy()
             chosen = self.player.choose(self._epsilon(self.actions_taken), rng)
             turn, terminals, scores = self.player.act(chosen)

@@ -347,7 +347,11 @@ class DeepQ(nn.NeuralNetworkModel):
             agent.player.begin()
         missing = chosen.learning_starts - len(agent.memory)
         if missing > 0:  # at the beginning, and where the checkpoint did not hold the memory
-            agent.play(missing, self.rng(FILLING, first_step))
+            agent.play(
+                missing,
+                self.rng(FILLING, first_step),
+                lambda done: self.progress.preparing("filling the replay memory", done, missing),
+            )
         for step in itertools.count(first_step):
             rng = self.rng(PLAYING, step)
             agent.play(chosen.update_frequency, rng)

@@ -1,4 +1,4 @@
-"""The machine under a run: which device, how many threads, how memory is kept."""
+"""The device of a run, its threads, its allocator and its speed."""
 
 import contextlib
 import ctypes
@@ -13,7 +13,7 @@ from fathom.errors import FathomError
 from fathom.options import PRECISIONS, parse_device
 
 _GEMM_SIZE = 2048
-_GEMM_PRODUCTS = 6  # the best of them counts
+_GEMM_PRODUCTS = 6  # timed; the fastest counts
 
 
 def select_device(name: str | None) -> str:
@@ -33,11 +33,11 @@ def select_device(name: str | None) -> str:
     if kind == "gpu" and index >= gpus:
         found = f"{gpus} GPU{'s' if gpus > 1 else ''}" if gpus else "no GPU"
         raise FathomError(
-            f"device {name} is not there: TensorFlow sees {found} on this machine; use --device cpu"
-            " or install fathom-workloads[gpu]"
+            f"device {name} is not available: TensorFlow sees {found} on this machine; use --device "
+            "cpu or install fathom-workloads[gpu]"
         )
     if kind == "cpu" and index > 0:
-        raise FathomError(f"device {name} is not there: the CPU is one device, cpu")
+        raise FathomError(f"device {name} is not available: the CPU is one device, cpu")
     return f"/{kind}:{index}"
 
 
@@ -49,8 +49,8 @@ def available_cores() -> int:
 def set_threads(threads: int | None) -> int:
     """Sets TensorFlow's thread pools and returns the number of intra-op threads in use.
 
-    Operations run one after another, each on all threads: with two inter-op threads the small
-    workloads lose more to hand-over than they gain (docs/performance.md).
+    Operations run one after another, each on all threads: with two inter-op threads small workloads
+    lose more to the hand-over than they gain (docs/performance.md).
 
     Args:
         threads: threads inside an operation; None for one a core.
@@ -76,14 +76,15 @@ def set_threads(threads: int | None) -> int:
 def keep_freed_memory() -> None:
     """Tells glibc's allocator to keep large freed blocks instead of returning them.
 
-    Activations are freed and allocated anew in each step; returned to the kernel, each of their
-    pages faults again (docs/performance.md has the measurement). Other C libraries are left alone.
+    Each step frees and allocates its activations. If they went back to the kernel, each of their
+    pages would fault again (measured in docs/performance.md). Other C libraries are left as they
+    are.
     """
     trim_threshold, mmap_max = -1, -4  # M_TRIM_THRESHOLD and M_MMAP_MAX of malloc.h
     with contextlib.suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(trim_threshold, -1)  # never
-        mallopt(mmap_max, 0)  # no block gets pages of its own
+        mallopt(mmap_max, 0)  # never serve a block by mmap
 
 
 def gemm_rate(device: str, precision: str) -> float:

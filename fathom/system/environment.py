@@ -1,4 +1,4 @@
-"""What a result needs to say about the machine and the software that made it."""
+"""The machine and the software that made a result."""
 
 import os
 import platform
@@ -67,7 +67,7 @@ def process_age() -> float:
 
 
 def _cpu() -> tuple[str, list[str]]:
-    """Returns the CPU's model name and those of its instruction sets that matter here."""
+    """Returns the CPU's model name and the instruction sets among ``_CPU_FLAGS`` that it has."""
     information = Path("/proc/cpuinfo")
     if not information.exists():
         return platform.processor(), []
@@ -87,7 +87,7 @@ def _gpu(device: str) -> str | None:
 
 
 def _git_commit() -> str | None:
-    """Returns the commit of the checkout that Fathom runs from; None where it is installed."""
+    """Returns the commit of the checkout that Fathom runs from; None for an installed package."""
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return None

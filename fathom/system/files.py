@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and where Fathom keeps its own."""
+"""Atomic writes, user paths, and the cache folder."""
 
 import contextlib
 import hashlib
@@ -42,8 +42,8 @@ def make_cache_folder(folder: Path, otherwise: str = "") -> None:
     """Makes a folder of the cache.
 
     Args:
-        folder: the folder, which may be there already.
-        otherwise: what the user can do but set another cache, for the message.
+        folder: the folder, which may exist.
+        otherwise: what else the user can do, for the message.
 
     Raises:
         FathomError: the folder cannot be made or written; the message says what to do.
@@ -85,7 +85,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
         raise FathomError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
         if temporary:
-            with contextlib.suppress(OSError):  # a folder that is none is no second error
+            with contextlib.suppress(OSError):  # ignore cleanup errors
                 temporary.unlink()
 
 

@@ -1,4 +1,4 @@
-"""Child processes: one way to start them, which do not outlive their parent."""
+"""Child processes, which do not outlive their parent."""
 
 import contextlib
 import ctypes
@@ -18,7 +18,7 @@ _LIBRARY = ctypes.CDLL(None) if sys.platform == "linux" else None
 def run_python(
     arguments: Sequence[str], log: Path, watch: Callable[[str], object] | None = None
 ) -> str | None:
-    """Runs Python in a process of its own until it ends; it is killed where this is interrupted.
+    """Runs Python in a child process until it ends; an exception such as an interrupt kills it.
 
     Args:
         arguments: of ``python``.
@@ -28,7 +28,7 @@ def run_python(
     Returns:
         What went wrong, in one line; None after exit code 0.
     """
-    command = [sys.executable, "-u", *arguments]  # unbuffered: what fails is the log's last line
+    command = [sys.executable, "-u", *arguments]  # unbuffered: an error is the log's last line
     with (
         log.open("wb") as file,
         subprocess.Popen(
@@ -58,7 +58,7 @@ def failure(code: int, log: Path) -> str | None:
 
 
 def kill_children() -> None:
-    """Kills the processes that this one started, for a thread that others wait for."""
+    """Kills all child processes, so that threads that wait for them end."""
     for child in psutil.Process().children():
         with contextlib.suppress(psutil.NoSuchProcess):
             child.kill()
@@ -70,7 +70,7 @@ def _last_line(log: Path) -> str:
 
 
 def _end_with_parent() -> None:
-    """Has Linux kill this process when its parent ends, however that ends; elsewhere it lives on.
+    """Has Linux kill this process when its parent ends; does nothing on other systems.
 
     Called in the child, between fork and exec.
     """

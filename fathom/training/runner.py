@@ -25,12 +25,15 @@ def default_runstep(step: Step, batch: Batch) -> Any:
 
 
 class Progress:
-    """Is told of a run's steps and shows nothing."""
+    """Is told how a run proceeds and shows nothing."""
 
     @contextlib.contextmanager
     def running(self, first: int, n_steps: int, batch_size: int) -> Iterator[None]:
         """Surrounds the steps ``first`` to ``first + n_steps - 1``."""
         yield
+
+    def preparing(self, what: str, done: int, total: int) -> None:
+        """Is called between steps during long work, such as filling a replay memory."""
 
     def step(self, number: int, loss: float | None, seconds: float) -> None:
         """Is called after each call of the step with its last step's number, loss and time."""
@@ -63,6 +66,7 @@ class Loop:
         steps_per_call: steps that a call of the compiled step runs.
         steps_per_epoch: training steps in an epoch.
         checkpoint_every: training steps between checkpoints.
+        remedy: what to try where the training diverges.
     """
 
     trains: bool
@@ -71,6 +75,7 @@ class Loop:
     steps_per_call: int
     steps_per_epoch: int
     checkpoint_every: int
+    remedy: str
 
 
 class Runner:
@@ -212,8 +217,8 @@ class Runner:
         good = self._checkpoints.latest if self._checkpoints else None
         kept = f"the last good checkpoint is {good}" if good else "no checkpoint was written"
         raise FathomError(
-            f"the loss of step {number} is {loss}: the training has diverged; {kept}; lower the "
-            "learning rate, or look at the data"
+            f"the loss of step {number} is {loss}: the training has diverged; {kept}; "
+            f"{self._loop.remedy}"
         )
 
 

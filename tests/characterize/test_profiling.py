@@ -157,7 +157,7 @@ def test_a_table_for_a_person_is_printed(capsys):
     ("options", "reason"),
     [
         (["--steps=0"], "--steps must be at least 1"),
-        (["--device=gpu:7"], "gpu:7 is not there"),
+        (["--device=gpu:7"], "gpu:7 is not available"),
         (["--set", "hidden_units"], "NAME=VALUE"),
         (["--set", "hiden_units=3"], "did you mean hidden_units"),
         (["--out=/proc/nowhere"], "cannot make"),

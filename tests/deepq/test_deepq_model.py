@@ -11,6 +11,7 @@ from corridor import ROOMS, CorridorDeepQ, corridor, draw
 from PIL import Image
 
 from fathom import DeepQ, DeepQFwd, FathomError
+from fathom.training.runner import Progress
 
 SMALL = {
     "network": 2013,
@@ -178,6 +179,15 @@ def test_the_hook_sees_acting_and_learning_steps_apart_and_may_skip_both():
     assert acting == [[1]] * (100 + 3 * 2)  # to fill the memory, and two actions a step
     assert learning == [[16] * 5] * 3
     assert result.steps.loss == [None] * 3
+
+
+def test_progress_is_told_how_the_replay_memory_fills(monkeypatch):
+    told = []
+    monkeypatch.setattr(Progress, "preparing", lambda self, *facts: told.append(facts))
+    model = pong()
+    model.setup()
+    model.run(n_steps=1)
+    assert told == [("filling the replay memory", done, 60) for done in range(60)]
 
 
 def test_emulator_acting_sampling_and_learning_are_timed_apart():

@@ -55,6 +55,7 @@ def runner(hooks, checkpoints=None, steps_per_call=1, trains=True):
         steps_per_call=steps_per_call,
         steps_per_epoch=4,
         checkpoint_every=3,
+        remedy="lower the learning rate",
     )
     return Runner(compiled(steps_per_call), loop, hooks, checkpoints, saved_at=0)
 
