@@ -516,12 +516,14 @@ class NeuralNetworkModel(Workload):
                 kind=self.source.kind,
                 **self.describe_data(),
             ),
-            hyperparameters=dataclasses.asdict(self.hyperparameters),
+            hyperparameters=records.UsedHyperparameters(**dataclasses.asdict(self.hyperparameters)),
             seed=self.execution.seed,
-            environment=environment.describe(
-                self.device, self.threads, self.execution.precision, self.xla
+            environment=records.Environment(
+                **environment.describe(
+                    self.device, self.threads, self.execution.precision, self.xla
+                )
             ),
-            sections={**self.sections, "wall": environment.process_age()},
+            sections=records.Sections(**{**self.sections, "wall": environment.process_age()}),
             steps=self.steps,
             throughput=self._throughput(2 * macs),
             cost=records.Cost(
@@ -530,7 +532,7 @@ class NeuralNetworkModel(Workload):
                 forward_flops_per_example=2 * counted.forward_macs,
                 training_flops_per_example=2 * counted.training_macs,
             ),
-            memory=environment.peak_memory(self.device),
+            memory=records.Memory(**environment.peak_memory(self.device)),
             metrics=records.Metrics(history=history or None),
         )
 

@@ -16,19 +16,27 @@ from fathom.options import DEVICE_KINDS
 
 def add_commands(commands: Any) -> None:
     """Adds the commands to the subparsers of ``python -m fathom``."""
-    _add_profile(
-        _command(commands, "profile", "profile.profiling", "show where a workload's time goes")
-    )
+    _add_profile(_command(commands, "profile", "cli.profile", "show where a workload's time goes"))
     _add_characterize(
-        _command(commands, "characterize", "measure.runner", "measure the suite, for fathom report")
+        _command(
+            commands,
+            "characterize",
+            "characterize.measure.runner",
+            "measure the suite, for fathom report",
+        )
     )
     report = _command(
-        commands, "report", "report.report", "draw the papers' figures from measurements"
+        commands,
+        "report",
+        "characterize.report.report",
+        "draw the papers' figures from measurements",
     )
     text = "results directory of fathom characterize"
     report.add_argument("directory", type=Path, metavar="DIR", help=text)
     add_options(report, "out", help="default: DIR/report")
-    compare = _command(commands, "compare", "report.compare", "set two measurements side by side")
+    compare = _command(
+        commands, "compare", "characterize.report.compare", "set two measurements side by side"
+    )
     compare.add_argument("first", type=Path, metavar="A", help="results directory")
     compare.add_argument("second", type=Path, metavar="B", help="another")
 
@@ -37,7 +45,7 @@ def _command(commands: Any, name: str, module: str, text: str) -> argparse.Argum
     """Adds a command that calls the module's ``run``."""
 
     def command(chosen: argparse.Namespace) -> None:
-        importlib.import_module(f"fathom.characterize.{module}").run(chosen, console())
+        importlib.import_module(f"fathom.{module}").run(chosen, console())
 
     parser = commands.add_parser(name, help=text)
     parser.set_defaults(command=command)

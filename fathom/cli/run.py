@@ -239,7 +239,7 @@ def _print_summary(result: "RunResult", screen: Console) -> None:
         screen.print(
             f"step: {measured}{len(steps.seconds) - len(steps.counted)} warm-up steps left out); "
             f"{speed.examples_per_second:,.1f} {speed.example}/s, "
-            f"{speed.flops_per_second / 1e9:,.1f} GFLOP/s"
+            f"{(speed.flops_per_second or 0) / 1e9:,.1f} GFLOP/s"
         )
         screen.print(f"with input: {speed.examples_per_second_with_input:,.1f} {speed.example}/s")
     losses = [loss for loss in steps.loss if loss is not None]
@@ -247,7 +247,9 @@ def _print_summary(result: "RunResult", screen: Console) -> None:
         screen.print(f"loss: {losses[0]:.5g} at the first step, {losses[-1]:.5g} at the last")
     for name, reason in (result.data.skipped or {}).items():
         screen.print(f"skipped: {name}: {reason}")
-    screen.print(f"memory: peak {result.memory.peak_resident_bytes / 2**30:.2f} GiB")
+    peak = result.memory.peak_resident_bytes
+    if peak is not None:
+        screen.print(f"memory: peak {peak / 2**30:.2f} GiB")
 
 
 def _write(result: "RunResult", path: Path | None) -> None:

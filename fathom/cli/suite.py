@@ -3,7 +3,7 @@
 import argparse
 import sys
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -46,7 +46,8 @@ def _run(chosen: argparse.Namespace) -> None:
         raise FathomError(f"cannot make {out}: {error.strerror}") from error
     screen = console()
     runs = [(name, mode) for name in chosen.workloads or workloads.CLASSES for mode in MODES]
-    rows, profiles = [], []
+    rows: list[tuple[str, str, RunResult | str]] = []
+    profiles: list[tuple[str, str, Profile | str]] = []
     for number, (name, mode) in enumerate(runs, 1):
         started = time.perf_counter()
         rows.append((name, mode, _run_one(name, mode, chosen, out, screen)))
@@ -127,8 +128,8 @@ def _print_table(rows: list[tuple[str, str, "RunResult | str"]], screen: Console
             f"{1e3 * steps.median:,.2f}",
             "" if steps.spread is None else f"{steps.spread:.1%}",
             f"{speed.examples_per_second:,.1f}",
-            f"{speed.flops_per_second / 1e9:,.1f}",
-            f"{result.memory.peak_resident_bytes / 2**30:.2f}",
+            f"{(speed.flops_per_second or 0) / 1e9:,.1f}",
+            f"{(result.memory.peak_resident_bytes or 0) / 2**30:.2f}",
         )
     screen.print(table)
     for line in failures:
@@ -145,10 +146,13 @@ def _print_profiles(profiles: list[tuple[str, str, "Profile | str"]], screen: Co
         if isinstance(profile, str):
             table.add_row(name, mode, f"not profiled: {profile}", "")
             continue
-        shares: Counter[str] = Counter()
+        shares: defaultdict[str, float] = defaultdict(float)
         for (op_type,), seconds in profile.seconds_by("type").items():
             shares[ops.paper_type(op_type)] += seconds / profile.op_seconds * profile.steps
-        heaviest = ", ".join(f"{kind} {share:.0%}" for kind, share in shares.most_common(5))
+        heaviest = ", ".join(
+            f"{kind} {share:.0%}"
+            for kind, share in sorted(shares.items(), key=lambda item: -item[1])[:5]
+        )
         table.add_row(name, mode, heaviest, f"{profile.outside_share:.1%}")
     screen.print(table)
 

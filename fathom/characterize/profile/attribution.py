@@ -145,7 +145,7 @@ class Attribution:
                     layers |= served.get(reader.name, set())
             served[op.name] = layers
             if len(layers) == 1:
-                self._places[op.name] = (*layers, "optimizer")
+                self._places[op.name] = (next(iter(layers)), "optimizer")
 
     def _in_network(self, name: str) -> bool:
         return self._network in map(self._base, name.split("/")[:-1])
@@ -203,12 +203,12 @@ def add_up(
             key = (event.op_type, *place_of_op, "gpu" if event.on_gpu else "cpu")
             seconds.setdefault(key, np.zeros(len(steps)))[number] += event.self_s
             counts[key] = counts.get(key, 0) + 1
-    names = ("type", "layer", "phase", "on")
+    names = ("type", "layer", "phase", "on", "seconds", "count")
     ops = (
-        OpTime(**dict(zip(names, key, strict=True)), seconds=each, count=counts[key] / len(steps))
+        dict(zip(names, (*key, each, counts[key] / len(steps)), strict=True))
         for key, each in seconds.items()
     )
-    return tuple(sorted(ops, key=lambda op: -op.seconds.sum()))
+    return tuple(sorted(map(OpTime.model_validate, ops), key=lambda op: -op.seconds.sum()))
 
 
 def _layers_of_captures(

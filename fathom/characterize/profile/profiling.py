@@ -1,8 +1,6 @@
-"""Profiles one workload in this process: ``python -m fathom profile``."""
+"""Profiles a model in this process."""
 
-import argparse
 import dataclasses
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -10,56 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
 
-from fathom import workloads
-from fathom.cli.parser import init_options
-from fathom.cli.terminal import import_tensorflow
 from fathom.errors import FathomError
 from fathom.results.profile import GpuTime, Layer, LayerCosts, Profile
 
 if TYPE_CHECKING:
     from fathom.characterize.profile.xplane import OpEvent
     from fathom.nn import NeuralNetworkModel
+    from fathom.training.compilation import Batch, Step
 
 _BATCHES = 4  # held in memory and met in turn
-
-
-def run(chosen: argparse.Namespace, screen: Console) -> None:
-    """Runs ``fathom profile`` as its command line says.
-
-    Raises:
-        FathomError: a bad option, unusable data, or a folder that cannot be written.
-    """
-    out = _output(chosen.out) if chosen.out else None
-    import_tensorflow()
-    from fathom.characterize.profile import files, view
-    from fathom.characterize.profile.attribution import scoped_gradients
-
-    model_class = workloads.load(chosen.workload, forward_only=chosen.infer)
-    options = init_options(chosen, model_class.Hyperparameters)
-    compiled = model_class.default_xla == "step"
-    model = _single_steps(model_class)(
-        chosen.device, options | {"xla": False} if compiled else options
-    )
-    screen.print(f"{model.name}: {model.title}; data: {model.source}")
-    with scoped_gradients():
-        model.setup()
-    screen.print(f"profiling {chosen.steps} steps on {model.device}")
-    with tempfile.TemporaryDirectory() as temporary:
-        trace = (out or Path(temporary)) / files.TRACE
-        profile, place = profile_model(model, chosen.steps, trace.parent)
-        if compiled:
-            model.teardown()
-            seconds = _step_seconds(model_class(chosen.device, options), chosen.steps)
-            profile = profile.model_copy(update={"compiled_step_seconds": seconds})
-        view.show(profile, screen)
-        if out:
-            files.write(profile, place, out)
-            screen.print(
-                f"written to {out}: profile.json, ops.csv, layers.csv; trace.json.gz opens in "
-                f"ui.perfetto.dev, {files.TRACE} in TensorBoard (--logdir {out})"
-            )
 
 
 def profile_model(
@@ -108,7 +66,7 @@ def profile_model(
         batch_size=model.hyperparameters.batch_size,
         threads=model.threads,
         device=model.device,
-        precision=model.execution.precision,
+        precision=held.environment.precision,
         step_seconds=np.array([end - start for start, end in trace.steps]),
         unprofiled_step_seconds=np.array(unprofiled),
         compiled_step_seconds=np.array([]),
@@ -143,7 +101,7 @@ def require_equal_ops(steps: Sequence[Sequence["OpEvent"]], period: int) -> None
             )
 
 
-def _single_steps(model_class: type["NeuralNetworkModel"]) -> type["NeuralNetworkModel"]:
+def single_steps(model_class: type["NeuralNetworkModel"]) -> type["NeuralNetworkModel"]:
     """Returns the class with one step a call: a trace tells the steps apart by their calls."""
     return type(model_class.__name__, (model_class,), {"steps_per_call": 1})
 
@@ -157,10 +115,11 @@ class _HeldBatches:
     """
 
     def __init__(self, model: "NeuralNetworkModel") -> None:
-        self._device, self._turns = model.device, []
+        self._device = model.device
+        self._turns: list[tuple[Step, Batch, float]] = []
         self.work: list[float] = []
 
-        def keep(step: Any, batch: tuple) -> Any:
+        def keep(step: Step, batch: Batch) -> Any:
             value = step(*batch)
             self._turns.append((step, batch, model.work(*batch)))
             return value
@@ -181,7 +140,7 @@ class _HeldBatches:
             tf.test.experimental.sync_devices()
 
 
-def _step_seconds(model: "NeuralNetworkModel", steps: int) -> np.ndarray:
+def step_seconds(model: "NeuralNetworkModel", steps: int) -> np.ndarray:
     """Returns the times of some steps of a model that is not yet set up, after a warm-up."""
     model.setup()
     warmup = max(_BATCHES, model.steps_per_call)  # the first call is slow
@@ -196,12 +155,3 @@ def _seconds(function: Callable[[], object]) -> float:
     start = time.perf_counter()
     function()
     return time.perf_counter() - start
-
-
-def _output(out: Path) -> Path:
-    """Makes the folder before any time is spent on what would go there."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FathomError(f"cannot make {out}: {error.strerror}") from error
-    return out
