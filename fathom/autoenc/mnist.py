@@ -2,12 +2,13 @@
 
 import gzip
 import hashlib
+import io
 import itertools
 import math
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -188,7 +189,7 @@ def read_idx(path: Path) -> np.ndarray:
     return np.frombuffer(content, np.uint8).reshape(shape)
 
 
-def _read_header(stream: BinaryIO, path: Path) -> tuple[int, ...]:
+def _read_header(stream: gzip.GzipFile | io.BufferedReader, path: Path) -> tuple[int, ...]:
     """Reads up to where the elements begin; returns their shape."""
     magic = stream.read(4)
     if len(magic) < 4 or magic[:2] != b"\0\0":
@@ -217,7 +218,7 @@ def _product(shape: tuple[int, ...]) -> str:
     return f"{' x '.join(map(str, shape))} = {math.prod(shape)}"
 
 
-def _read_up_to(limit: int, stream: BinaryIO) -> bytes:
+def _read_up_to(limit: int, stream: gzip.GzipFile | io.BufferedReader) -> bytes:
     """Returns at most so many bytes; takes no more memory than there are."""
     pieces = []
     while limit and (piece := stream.read(min(limit, _PIECE_BYTES))):
@@ -255,7 +256,7 @@ def _idx_bytes(array: np.ndarray) -> bytes:
 # A digit is one stroke of a pen: the control points "xy" of a quadratic B-spline on a grid of
 # 10 x 10, y downwards. A repeated point makes a corner, or an end.
 _STROKES = [
-    [[int(x), int(y)] for x, y in stroke.split()]
+    [[int(point[0]), int(point[1])] for point in stroke.split()]
     for stroke in (
         "50 10 04 07 39 69 97 93 80 40 10",
         "33 33 50 50 59 59",

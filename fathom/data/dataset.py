@@ -79,7 +79,7 @@ class DataSet(abc.ABC):
 
     @classmethod
     @abc.abstractmethod
-    def load(cls, directory: Path, **options: Any) -> Any:
+    def load(cls, directory: Path, *args: Any, **kwargs: Any) -> Any:
         """Returns the data set in ``directory``, an object of the subclass.
 
         Raises:

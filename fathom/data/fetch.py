@@ -63,7 +63,7 @@ def _fetch_file(file: RemoteFile, directory: Path, bar: ProgressBar | None) -> N
             pooch.retrieve(url, file.sha256, file.name, directory, downloader=download)
             return
         except requests.HTTPError as error:
-            reason = f"HTTP {error.response.status_code} {error.response.reason}"
+            reason = f"HTTP {str(error).partition(' for url')[0]}"
         except requests.Timeout:
             reason = f"no answer in {TIMEOUT_S:g} s"
         except requests.ConnectionError:

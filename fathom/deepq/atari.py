@@ -9,7 +9,7 @@ from typing import Any
 from fathom.data.dataset import DataSet
 from fathom.errors import FathomError
 from fathom.options import unknown_option
-from fathom.system.files import open_file
+from fathom.system.files import require_regular
 
 _TWO_PLAYERS = ("combat", "joust", "maze_craze", "warlords")  # come with ale-py, which refuses them
 
@@ -57,7 +57,7 @@ class Atari(DataSet):
     def packaged(cls) -> Path | None:
         """Returns the folder of the ROMs that come with ale-py; None where it is not installed."""
         package = importlib.util.find_spec("ale_py")
-        return Path(package.origin).parent / "roms" if package else None
+        return Path(package.origin).parent / "roms" if package and package.origin else None
 
     @classmethod
     def synthesize(cls, directory: Path, seed: int) -> None:
@@ -77,7 +77,7 @@ class Atari(DataSet):
         """
         if game not in self.roms:
             raise unknown_option("game", game, self.roms)
-        open_file(self.roms[game]).close()  # the emulator would wait for a pipe
+        require_regular(self.roms[game])  # the emulator would wait for a pipe
         return self.roms[game]
 
 

@@ -254,14 +254,14 @@ def _find_shards(directory: Path) -> dict[str, list[Path]]:
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
             if match := _SHARD.fullmatch(path.name):
                 shards.setdefault(match[1], []).append(path)
-    for paths in shards.values():
-        _require_whole(paths)
+    for split, paths in shards.items():
+        _require_whole(split, paths)
     return shards
 
 
-def _require_whole(shards: list[Path]) -> None:
+def _require_whole(split: str, shards: list[Path]) -> None:
     """Raises FathomError where a shard is missing, or shards of another set are among them."""
-    folder, (split, count) = shards[0].parent, _SHARD.fullmatch(shards[0].name).groups()
+    folder, count = shards[0].parent, shards[0].name.rpartition("-")[2]
     names = {path.name for path in shards}
     for number in range(int(count)):
         name = f"{split}-{number:05}-of-{count}"

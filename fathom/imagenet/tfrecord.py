@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from fathom.errors import FathomError
-from fathom.system.files import open_file
+from fathom.system.files import require_regular
 
 _HEADER_BYTES = 12
 _FRAME_BYTES = 16  # the header and the checksum behind the bytes
@@ -63,8 +63,8 @@ def scan(path: Path) -> np.ndarray:
     """
     offsets = []
     try:
-        with open_file(path) as buffered:
-            file = buffered.raw  # of whose buffer only 12 bytes would be used
+        require_regular(path)
+        with path.open("rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
             if size == 0:
                 raise FathomError(f"{path} is empty: its images are in no other shard")

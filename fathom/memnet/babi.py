@@ -135,7 +135,8 @@ class Babi(DataSet):
             _concatenate([_encode(halves[n][half], n, numbers, memory, width) for n in tasks])
             for half in range(3)
         ]
-        return cls(*encoded, vocabulary, tuple(tasks))
+        train, validation, test = encoded
+        return cls(train, validation, test, vocabulary, tuple(tasks))
 
     @classmethod
     def verify(cls, directory: Path, options: Any, everything: bool) -> str:
@@ -183,7 +184,7 @@ def _file(folder: Path, task: int, half: str) -> Path | None:
 def _read_task(folder: Path, task: int) -> tuple[list[Question], list[Question], list[Question]]:
     """Returns a task's questions for training, validation and test."""
     path, test = _file(folder, task, "train"), _file(folder, task, "test")
-    if test is None:
+    if path is None or test is None:
         raise FathomError(f"{path} has no qa{task}_*test.txt beside it")
     train, valid = read_questions(path), _file(folder, task, "valid")
     if valid is not None:
@@ -205,7 +206,7 @@ def read_questions(path: Path) -> list[Question]:
             message names the file and the line.
     """
     content = read_file(path).removeprefix(codecs.BOM_UTF8)
-    questions = []
+    questions: list[Question] = []
     story = _Story()
     for number, line in enumerate(content.split(b"\n"), 1):
         try:
@@ -292,7 +293,7 @@ def _split(sentence: str) -> Words:
 
 def _words(questions: Iterable[Question]) -> list[str]:
     """Returns all words in alphabetical order."""
-    words = set()
+    words: set[str] = set()
     for story, question, answer, _ in questions:
         words.update(question, (answer,), *story)
     return sorted(words)

@@ -196,11 +196,11 @@ def _present(folder: Path, names: tuple[str, ...], source: str, target: str) -> 
     for name in names:
         for pair in dict.fromkeys((f"{source}-{target}", f"{target}-{source}")):
             stem = _existing_form(folder, name.replace("{pair}", pair), source, target)
-            sides = [_either(folder / f"{stem}.{language}") for language in (source, target)]
-            if all(sides):
-                found.append(ParallelText(*sides))
-            elif any(sides) and len(_languages(folder, stem)) == 1:
-                here, missing = (source, target) if sides[0] else (target, source)
+            ours, theirs = (_either(folder / f"{stem}.{lang}") for lang in (source, target))
+            if ours and theirs:
+                found.append(ParallelText(ours, theirs))
+            elif (ours or theirs) and len(_languages(folder, stem)) == 1:
+                here, missing = (source, target) if ours else (target, source)
                 raise FathomError(
                     f"{folder / stem}.{missing} is missing: {stem}.{here} is there without its "
                     f"translation; add it, or remove {stem}.{here}"

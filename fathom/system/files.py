@@ -123,15 +123,27 @@ def remove_leftovers(folder: Path) -> None:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def open_file(path: Path) -> io.BufferedReader:
-    """Opens a file of data for reading.
+def require_regular(path: Path) -> None:
+    """Refuses what is not a regular file: a pipe could block forever.
 
     Raises:
-        FathomError: it cannot be opened, or is not a regular file: a pipe could block forever.
+        FathomError: it is something else, or cannot be looked at.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise FathomError(f"{path} is not a regular file: replace or remove it")
+    except OSError as error:
+        raise FathomError(f"cannot read {path}: {error.strerror}") from error
+
+
+def open_file(path: Path) -> io.BufferedReader:
+    """Opens a file of data for reading.
+
+    Raises:
+        FathomError: it cannot be opened, or is not a regular file.
+    """
+    require_regular(path)
+    try:
         return path.open("rb")
     except OSError as error:
         raise FathomError(f"cannot read {path}: {error.strerror}") from error

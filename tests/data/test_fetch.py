@@ -1,7 +1,6 @@
 import hashlib
 import http.server
 import threading
-import time
 
 import pytest
 
@@ -37,11 +36,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.answer(503)
 
     def silent(self):
-        time.sleep(1)
+        self.server.over.wait()
 
     def stalled(self):
         self.cut()
-        time.sleep(1)
+        self.server.over.wait()
 
     def mute(self):
         """Closes the connection without an answer."""
@@ -63,22 +62,24 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def server(monkeypatch):
-    monkeypatch.setattr(fetch, "TIMEOUT_S", 0.2)
+def server():
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.requests = []
+        server.requests, server.over = [], threading.Event()
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield server
+        server.over.set()
         server.shutdown()
         thread.join()
 
 
 @pytest.fixture
-def get(server, tmp_path):
+def get(server, tmp_path, monkeypatch):
     """Fetches a data set of one file from the addresses named; returns the file's path."""
 
     def get(*paths, bar=None):
+        waits = {"silent", "stalled"} & set(paths)
+        monkeypatch.setattr(fetch, "TIMEOUT_S", 1.0 if waits else 60.0)
         urls = tuple(f"http://127.0.0.1:{server.server_port}/{path}" for path in paths)
         fetch.fetch(dataset_of(RemoteFile("file.bin", DIGEST, urls)), tmp_path, bar)
         return tmp_path / "file.bin"
@@ -131,10 +132,10 @@ def test_a_redirection_is_followed(get):
 
 FAILURES = {
     "altered": "wrong SHA-256",
-    "absent": "HTTP 404 Not Found",
-    "busy": "HTTP 503 Service Unavailable",
+    "absent": "HTTP 404 Client Error: Not Found",
+    "busy": "HTTP 503 Server Error: Service Unavailable",
     "cut": "no connection, or it broke off|the transfer failed",
-    "silent": "no answer in 0.2 s",
+    "silent": "no answer in 1 s",
     "stalled": "no connection, or it broke off|the transfer failed|no answer",
     "mute": "no connection, or it broke off",
     "endless": r"the transfer failed \(TooManyRedirects\)",
