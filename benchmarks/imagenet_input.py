@@ -43,7 +43,7 @@ def run(chosen: argparse.Namespace) -> None:
     import_tensorflow()
     from fathom.data import locate
     from fathom.imagenet import ImageNet
-    from fathom.imagenet.convert import convert
+    from fathom.imagenet.ilsvrc import convert
 
     screen = console()
     tree = locate(ImageNet, chosen.data_dir, seed=0).directory

@@ -1,8 +1,11 @@
 """``python -m fathom``: the commands about all workloads. ``fathom`` does the same."""
 
 import argparse
+import contextlib
+import os
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -64,8 +67,11 @@ def _add_action(
         add_options(action, "data-dir", type=Path, help=folder)
     if name == "synthesize":
         add_options(action, "seed")
+    if name == "verify":
+        action.add_argument("--all", action="store_true", help="read all; default: a sample")
+        add_options(action, "set", help="source_language, target_language or background_class")
     if name == "convert":
-        action.add_argument("--to", choices=["tfrecord"], required=True, help="the new form")
+        action.add_argument("--to", metavar="FORM", required=True, help="the new form: tfrecord")
         add_options(action, "out", required=True, help="the new folder")
         action.add_argument(
             "--shards", type=number(int, minimum=1), metavar="N", help="training shards"
@@ -84,7 +90,8 @@ def _list() -> None:
         )
     for name in workloads.CLASSES:
         model = workloads.load(name, forward_only=True)("/cpu:0")
-        model.build()
+        with _scratch_cache():
+            model.build()
         cost = model.cost()
         source = find(model.dataset, None, model.execution.seed)
         table.add_row(
@@ -96,6 +103,19 @@ def _list() -> None:
             source.kind,
         )
     console().print(table)
+
+
+@contextlib.contextmanager
+def _scratch_cache() -> Iterator[None]:
+    """Keeps out of the user's cache what a network is built from: memnet's size is its data's."""
+    before = os.environ.get("FATHOM_CACHE_DIR")
+    with tempfile.TemporaryDirectory() as scratch:
+        os.environ["FATHOM_CACHE_DIR"] = scratch
+        try:
+            yield
+        finally:
+            os.environ.pop("FATHOM_CACHE_DIR")
+            os.environ.update({"FATHOM_CACHE_DIR": before} if before is not None else {})
 
 
 def _data(chosen: argparse.Namespace) -> None:

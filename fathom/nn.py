@@ -11,6 +11,7 @@ update rule, as ``Workload`` lists them; the base class builds, compiles, runs a
 
 import abc
 import dataclasses
+import functools
 import math
 import numbers
 import time
@@ -23,7 +24,7 @@ import numpy as np
 import tensorflow as tf
 
 from fathom import options
-from fathom.data import DataSet, DataSource, locate
+from fathom.data import DataSet, DataSource, choose, locate
 from fathom.data.pipeline import PREFETCHED
 from fathom.errors import FathomError
 from fathom.layers import PRNGKey
@@ -48,7 +49,7 @@ class Workload(abc.ABC):
     Attributes:
         name: short name, the one of the package.
         title: name of the network and its paper, for a person.
-        dataset: the data set.
+        datasets: the data sets that it can be run on; the first is the default.
         Hyperparameters: the dataclass of the workload's choices.
         example: what one example is, in the plural, for a person.
         default_xla: what XLA compiles unless the user chooses: see ``xla``; measured.
@@ -62,7 +63,7 @@ class Workload(abc.ABC):
 
     name: ClassVar[str]
     title: ClassVar[str]
-    dataset: ClassVar[type[DataSet]]
+    datasets: ClassVar[tuple[type[DataSet], ...]]
     Hyperparameters: ClassVar[type[options.Hyperparameters]]
     example: ClassVar[str] = "examples"
     default_xla: ClassVar[str] = "off"
@@ -246,6 +247,11 @@ class NeuralNetworkModel(Workload):
         self.sections = {"init": time.perf_counter() - started}
 
     # ---------------------------------------------------------------- building
+
+    @functools.cached_property
+    def dataset(self) -> type[DataSet]:
+        """The data set that the model reads, one of ``datasets``."""
+        return choose(self.datasets, self.execution.dataset, self.execution.data_dir)
 
     @property
     def source(self) -> DataSource:

@@ -185,6 +185,7 @@ class Execution:
     """
 
     seed: int = 0  # fixes initialisation, data order, augmentation, noise and synthetic data
+    dataset: str | None = None  # name of one of the workload's; None: the first that is there
     data_dir: str | None = None  # the data set's folder; None: see fathom.data.find
     precision: str = "float32"  # of the computation; parameters stay float32
     xla: bool | None = None  # compile the step, or nothing; None: the workload's measured choice

@@ -1,20 +1,26 @@
 """MNIST (LeCun, Cortes and Burges, 1998): handwritten digits in IDX files."""
 
 import gzip
+import hashlib
+import io
 import itertools
 import math
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fathom.data.dataset import DataSet, RemoteFile
 from fathom.errors import FathomError
-from fathom.system.files import atomic_write
+from fathom.system.files import atomic_write, open_file
+from fathom.system.memory import require_free_memory
 
 SIDE = 28
 CLASSES = 10
+_PIECE_BYTES = 1 << 16
+_LARGEST_RATIO = 1032  # of what deflate can unpack to what it reads
 
 _MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
@@ -26,6 +32,14 @@ _SHA256_SUMS = """
 8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6  t10k-images-idx3-ubyte.gz
 f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6  t10k-labels-idx1-ubyte.gz
 """
+# Of the unpacked files, by the attributes of Mnist that hold them: also true of copies that were
+# unpacked or compressed anew.
+_CONTENT_SHA256 = {
+    "train_images": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+    "train_labels": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+    "test_images": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+    "test_labels": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +57,9 @@ class Mnist(DataSet):
     title = "MNIST handwritten digits"
     licence = "CC BY-SA 3.0"
     home_page = "http://yann.lecun.com/exdb/mnist/"
-    layout = "{train,t10k}-{images-idx3,labels-idx1}-ubyte, each plain or with .gz"
+    layout = (
+        "{train,t10k}-{images-idx3,labels-idx1}-ubyte, each plain or with .gz, also in MNIST/raw"
+    )
     files = tuple(
         RemoteFile(name, sha256, tuple(mirror + name for mirror in _MIRRORS))
         for sha256, name in map(str.split, _SHA256_SUMS.strip().splitlines())
@@ -62,7 +78,21 @@ class Mnist(DataSet):
             FathomError: a file is missing, unreadable or malformed, or images and labels do not
                 belong together; the message names the file.
         """
-        return cls(*_load_split(directory, "train"), *_load_split(directory, "t10k"))
+        folder = _folder(directory)
+        return cls(*_load_split(folder, "train"), *_load_split(folder, "t10k"))
+
+    @classmethod
+    def verify(cls, directory: Path, options: Any, everything: bool) -> str:
+        """Reads all images and labels, and compares them with those that were released."""
+        mnist = cls.load(directory)
+        for name, expected in _CONTENT_SHA256.items():
+            digest = hashlib.sha256(_idx_bytes(getattr(mnist, name))).hexdigest()
+            if digest != expected:
+                raise FathomError(
+                    f"{directory}: the {name.replace('_', ' ')} can be read but are not MNIST's: "
+                    f"SHA-256 {digest} of the unpacked file, expected {expected}"
+                )
+        return "all images and labels are as its makers released them"
 
     @classmethod
     def synthesize(
@@ -76,10 +106,18 @@ class Mnist(DataSet):
             write_idx(directory / f"{split}-labels-idx1-ubyte.gz", labels)
 
 
+def _folder(directory: Path) -> Path:
+    """Returns the folder with the files: this one, or where torchvision puts them."""
+    for folder in (directory / "raw", directory / "MNIST" / "raw"):
+        if any(folder.glob("t*-ubyte*")):
+            return folder
+    return directory
+
+
 def _load_split(directory: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
     """Returns the images and the labels of one split, which belong together."""
-    images_path = _present(directory / f"{split}-images-idx3-ubyte")
-    labels_path = _present(directory / f"{split}-labels-idx1-ubyte")
+    images_path = _present(directory, f"{split}-images", "idx3-ubyte")
+    labels_path = _present(directory, f"{split}-labels", "idx1-ubyte")
     images, labels = read_idx(images_path), read_idx(labels_path)
     for path, array, rank in ((images_path, images, 3), (labels_path, labels, 1)):
         if array.ndim != rank:
@@ -100,15 +138,20 @@ def _load_split(directory: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
     return images, labels
 
 
-def _present(plain: Path) -> Path:
-    """Returns the file, or else its compressed twin."""
-    twin = plain.with_name(f"{plain.name}.gz")
-    for path in (twin, plain):
+def _present(directory: Path, name: str, kind: str) -> Path:
+    """Returns a file under one of the names that are in use, the compressed one first."""
+    usual = directory / f"{name}-{kind}.gz"
+    for path in (
+        usual,
+        directory / f"{name}.{kind}.gz",
+        usual.with_suffix(""),
+        directory / f"{name}.{kind}",
+    ):
         if path.exists():
             return path
     raise FathomError(
-        f"{twin} is missing; MNIST is expected as {Mnist.layout}: get what is missing by python -m "
-        f"fathom data fetch mnist --data-dir {plain.parent}"
+        f"{usual} is missing; MNIST is expected as {Mnist.layout}: get what is missing by "
+        f"python -m fathom data fetch mnist --data-dir {directory}"
     )
 
 
@@ -125,8 +168,30 @@ def read_idx(path: Path) -> np.ndarray:
         FathomError: the file is missing, unreadable, damaged, empty, not IDX, not of unsigned
             bytes, of more than three dimensions, or its header does not match its length.
     """
-    content = _read_bytes(path)
-    magic = content[:4]
+    with open_file(path) as file:
+        compressed = file.peek(2)[:2] == b"\x1f\x8b"
+        largest = path.stat().st_size * (_LARGEST_RATIO if compressed else 1)
+        try:
+            stream = gzip.GzipFile(fileobj=file) if compressed else file
+            shape = _read_header(stream, path)
+            expected = math.prod(shape)
+            require_free_memory(min(expected, largest), f"{path}", "is it MNIST?")
+            content = _read_up_to(expected + 1, stream)
+        except EOFError as error:
+            raise FathomError(f"{path} is cut off: its gzip stream has no end") from error
+        except (gzip.BadGzipFile, zlib.error) as error:
+            raise FathomError(f"{path} is damaged: {error}") from error
+        except OSError as error:
+            raise FathomError(f"cannot read {path}: {error.strerror}") from error
+    if len(content) != expected:
+        size = f"{len(content)}" if len(content) < expected else f"more than {expected}"
+        raise FathomError(f"{path} has {size} bytes of data, but its header says {_product(shape)}")
+    return np.frombuffer(content, np.uint8).reshape(shape)
+
+
+def _read_header(stream: gzip.GzipFile | io.BufferedReader, path: Path) -> tuple[int, ...]:
+    """Reads up to where the elements begin; returns their shape."""
+    magic = stream.read(4)
     if len(magic) < 4 or magic[:2] != b"\0\0":
         raise FathomError(
             f"{path} is not an IDX file: magic number 0x{magic.hex()}, expected 0x000008 and the "
@@ -137,40 +202,29 @@ def read_idx(path: Path) -> np.ndarray:
             f"{path} has elements of IDX type 0x{magic[2]:02x}, only unsigned bytes (0x08) are "
             f"read: magic number 0x{magic.hex()}"
         )
-    rank, start = magic[3], 4 + 4 * magic[3]
+    rank = magic[3]
     if not 1 <= rank <= 3:
         raise FathomError(f"{path} has {rank} dimensions, expected 1 to 3: it is not of MNIST")
-    if len(content) < start:
-        raise FathomError(f"{path} is cut off in its header, after {len(content)} bytes")
-    shape = tuple(int(size) for size in np.frombuffer(content, ">u4", rank, offset=4))
+    sizes = stream.read(4 * rank)
+    if len(sizes) < 4 * rank:
+        raise FathomError(f"{path} is cut off in its header, after {4 + len(sizes)} bytes")
+    shape = tuple(int(size) for size in np.frombuffer(sizes, ">u4"))
     if 0 in shape:
         raise FathomError(f"{path} is empty: its header says {_product(shape)}")
-    if len(content) - start != math.prod(shape):
-        raise FathomError(
-            f"{path} has {len(content) - start} bytes of data, but its header says "
-            f"{_product(shape)}"
-        )
-    return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
+    return shape
 
 
 def _product(shape: tuple[int, ...]) -> str:
     return f"{' x '.join(map(str, shape))} = {math.prod(shape)}"
 
 
-def _read_bytes(path: Path) -> bytes:
-    """Returns the content of a file, decompressed if it is gzip."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise FathomError(f"cannot read {path}: {error.strerror}") from error
-    if content[:2] != b"\x1f\x8b":
-        return content
-    try:
-        return gzip.decompress(content)
-    except EOFError as error:
-        raise FathomError(f"{path} is cut off: its gzip stream has no end") from error
-    except (OSError, zlib.error) as error:
-        raise FathomError(f"{path} is damaged: {error}") from error
+def _read_up_to(limit: int, stream: gzip.GzipFile | io.BufferedReader) -> bytes:
+    """Returns at most so many bytes; takes no more memory than there are."""
+    pieces = []
+    while limit and (piece := stream.read(min(limit, _PIECE_BYTES))):
+        pieces.append(piece)
+        limit -= len(piece)
+    return b"".join(pieces)
 
 
 def write_idx(path: Path, array: np.ndarray) -> None:
@@ -185,19 +239,24 @@ def write_idx(path: Path, array: np.ndarray) -> None:
     """
     if array.dtype != np.uint8:
         raise TypeError(f"an IDX file holds uint8 here, not {array.dtype}")
-    header = bytes((0, 0, 0x08, array.ndim)) + np.array(array.shape, ">u4").tobytes()
+    content = _idx_bytes(array)
     with atomic_write(path) as temporary, temporary.open("wb") as file:
         if path.suffix == ".gz":
             with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as stream:
-                stream.write(header + array.tobytes())
+                stream.write(content)
         else:
-            file.write(header + array.tobytes())
+            file.write(content)
+
+
+def _idx_bytes(array: np.ndarray) -> bytes:
+    header = bytes((0, 0, 0x08, array.ndim)) + np.array(array.shape, ">u4").tobytes()
+    return header + array.tobytes()
 
 
 # A digit is one stroke of a pen: the control points "xy" of a quadratic B-spline on a grid of
 # 10 x 10, y downwards. A repeated point makes a corner, or an end.
 _STROKES = [
-    [[int(x), int(y)] for x, y in stroke.split()]
+    [[int(point[0]), int(point[1])] for point in stroke.split()]
     for stroke in (
         "50 10 04 07 39 69 97 93 80 40 10",
         "33 33 50 50 59 59",

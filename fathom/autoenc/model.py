@@ -80,7 +80,7 @@ class Autoenc(nn.NeuralNetworkModel):
 
     name = "autoenc"
     title = "variational autoencoder (Kingma and Welling 2013)"
-    dataset = Mnist
+    datasets = (Mnist,)
     Hyperparameters = AutoencHyperparameters
     hyperparameters: AutoencHyperparameters
     example = "images"
@@ -88,7 +88,7 @@ class Autoenc(nn.NeuralNetworkModel):
 
     def load_data(self) -> None:
         """Reads MNIST; the pixels stay bytes, uint8 [n, 784], until they are part of a batch."""
-        self.mnist = Mnist.load(self.source.directory)
+        self.mnist = self.dataset.load(self.source.directory)
         with tf.device("/cpu:0"):
             self._train_pixels = tf.constant(self.mnist.train_images.reshape(-1, PIXELS))
             self._test_pixels = tf.constant(self.mnist.test_images.reshape(-1, PIXELS))

@@ -3,21 +3,20 @@
 import argparse
 
 from rich.console import Console
-from rich.progress import Progress, TaskID
+from rich.progress import Progress
 from rich.table import Table
 
-from fathom import workloads
+from fathom import options, workloads
 from fathom.data.dataset import DataSet, fetched_directory, find, locate
-from fathom.data.fetch import fetch, verify
+from fathom.data.fetch import fetch
 from fathom.errors import FathomError
-from fathom.options import Execution, unknown_option
-from fathom.system.files import atomic_directory
+from fathom.system.files import atomic_directory, user_path
 
 
 def datasets() -> dict[str, type[DataSet]]:
     """Returns the data sets of the workloads by name."""
     classes = (workloads.load(name) for name in workloads.CLASSES)
-    return {model.dataset.name: model.dataset for model in classes}
+    return {dataset.name: dataset for model in classes for dataset in model.datasets}
 
 
 def run(chosen: argparse.Namespace, screen: Console) -> None:
@@ -31,7 +30,9 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
         _list(known, screen)
         return
     if chosen.dataset not in known:
-        raise unknown_option("data set", chosen.dataset, known)
+        raise options.unknown_option("data set", chosen.dataset, known)
+    if chosen.data_dir is not None:
+        chosen.data_dir = user_path(chosen.data_dir)
     actions = {
         "fetch": _fetch,
         "synthesize": _synthesize,
@@ -43,28 +44,45 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
 
 def _list(known: dict[str, type[DataSet]], screen: Console) -> None:
     table = Table(box=None, header_style="bold")
-    for title in ("data set", "what it is", "licence", "fetched by us", "data now"):
+    for title in ("data set", "what it is", "licence", "download", "data now"):
         table.add_column(title)
     for name, dataset in known.items():
         source = find(dataset, None, seed=0)
-        fetchable = "yes" if dataset.files else "no: see its home page"
+        fetchable = f"fathom data fetch {name}" if dataset.files else "see its home page"
         table.add_row(name, dataset.title, dataset.licence, fetchable, source.kind)
     screen.print(table)
     for name, dataset in known.items():
         screen.print(f"{name}: {dataset.home_page}; layout: {dataset.layout}")
 
 
+def _progress(screen: Console) -> Progress:
+    return Progress(console=screen, transient=True, disable=not screen.is_terminal)
+
+
+class _Bar:
+    """Shows pooch's progress; see ``fetch.ProgressBar``."""
+
+    def __init__(self, progress: Progress, title: str) -> None:
+        self.total = 0
+        self._progress, self._task = progress, progress.add_task(title, total=None)
+
+    def update(self, n: int) -> None:
+        """Adds ``n`` bytes."""
+        self._progress.update(self._task, total=self.total or None, advance=n)
+
+    def reset(self) -> None:
+        """Begins at 0 again."""
+        self._progress.reset(self._task)
+
+    def close(self) -> None:
+        """Leaves the line to the next file."""
+        self.reset()
+
+
 def _fetch(dataset: type[DataSet], chosen: argparse.Namespace, screen: Console) -> None:
     directory = chosen.data_dir or fetched_directory(dataset)
-    with Progress(console=screen, transient=True) as progress:
-        tasks: dict[str, TaskID] = {}
-
-        def report(file: str, done: int, total: int | None) -> None:
-            if file not in tasks:
-                tasks[file] = progress.add_task(file)
-            progress.update(tasks[file], completed=done, total=total)
-
-        fetch(dataset, directory, report)
+    with _progress(screen) as progress:
+        fetch(dataset, directory, _Bar(progress, dataset.name))
     screen.print(f"{dataset.title} is in {directory}, and its files are verified")
 
 
@@ -73,7 +91,7 @@ def _synthesize(dataset: type[DataSet], chosen: argparse.Namespace, screen: Cons
         raise FathomError("synthesize needs --data-dir, the new folder to write")
     if chosen.data_dir.exists():
         raise FathomError(f"{chosen.data_dir} is already there: give a new folder")
-    seed = Execution(seed=chosen.seed).seed  # which a run's data could have
+    seed = options.Execution(seed=chosen.seed).seed  # which a run's data could have
     with atomic_directory(chosen.data_dir) as temporary:
         dataset.synthesize(temporary, seed)
     screen.print(f"synthetic {dataset.title}, seed {seed}, is in {chosen.data_dir}")
@@ -83,26 +101,27 @@ def _verify(dataset: type[DataSet], chosen: argparse.Namespace, screen: Console)
     source = find(dataset, chosen.data_dir, seed=0)
     if source.kind == "synthetic":
         raise FathomError(f"there is no {dataset.name} to verify: {source.reason}")
-    directory = source.directory
-    problems = verify(dataset, directory)
-    if problems:
-        raise FathomError(f"{dataset.title} in {directory}: {'; '.join(problems)}")
-    checked = "every file is as its makers released it" if dataset.files else "it can be read"
-    screen.print(f"{dataset.title} in {directory}: {checked}")
+    assignments = (text.partition("=") for text in chosen.set)
+    values = {name: value for name, _, value in assignments}
+    with screen.status(f"reading {source.directory}"):
+        result = dataset.verify(
+            source.directory, options.build(dataset.Options, values), chosen.all
+        )
+    screen.print(f"{dataset.title} in {source.directory}: {result}")
 
 
 def _convert(dataset: type[DataSet], chosen: argparse.Namespace, screen: Console) -> None:
-    if dataset.name != "imagenet":
-        raise FathomError(f"{dataset.name} has no other form: convert imagenet")
-    from fathom.imagenet.convert import convert
-
+    known = dataset.conversions()
+    if chosen.to not in known:
+        forms = f"known is {', '.join(known)}" if known else "it has no other form"
+        raise FathomError(f"{dataset.name} cannot be converted to {chosen.to}: {forms}")
     source = locate(dataset, chosen.data_dir, seed=0)
-    with Progress(console=screen, transient=True) as progress:
-        task = progress.add_task("images")
-        convert(
+    with _progress(screen) as progress:
+        task = progress.add_task(chosen.to)
+        known[chosen.to](
             source.directory,
             chosen.out,
             chosen.shards,
             lambda done, total: progress.update(task, completed=done, total=total),
         )
-    screen.print(f"{dataset.title} of {source.directory} is in {chosen.out}, as TFRecord shards")
+    screen.print(f"{dataset.title} of {source.directory} is in {chosen.out}, as {chosen.to}")

@@ -133,6 +133,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "action": argparse.BooleanOptionalAction,
         "help": "compile the whole step with XLA, or nothing; default: what measured best",
     },
+    "dataset": {"metavar": "NAME", "help": "which, where a workload has several data sets"},
     "data-dir": {"metavar": "DIR", "help": "the data set; default: $FATHOM_DATA_DIR, or synthetic"},
     "seed": {
         "type": number(int),
@@ -158,7 +159,10 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 """What argparse should know of each option, by name; a command can replace parts of it."""
 
 
-MODEL_OPTIONS = ("batch-size", "device", "threads", "precision", "data-dir", "seed", "set")
+MODEL_OPTIONS = (
+    *("batch-size", "device", "threads", "precision"),
+    *("dataset", "data-dir", "seed", "set"),
+)
 """Those of every command that builds a model in its own process."""
 
 

@@ -1,5 +1,5 @@
-"""Finding, fetching, verifying, synthesizing and feeding data sets: one road for all."""
+"""Finding, fetching, verifying, synthesizing and loading data sets."""
 
-from fathom.data.dataset import DataSet, DataSource, RemoteFile, find, locate
+from fathom.data.dataset import DataSet, DataSource, RemoteFile, choose, find, locate
 
-__all__ = ["DataSet", "DataSource", "RemoteFile", "find", "locate"]
+__all__ = ["DataSet", "DataSource", "RemoteFile", "choose", "find", "locate"]

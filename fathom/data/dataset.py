@@ -1,14 +1,31 @@
-"""The protocol of a data set, and the one road by which a run finds its data."""
+"""The protocol of a data set, and data-set resolution: which one a run reads, and from where."""
 
 import abc
 import contextlib
 import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from fathom.errors import FathomError
-from fathom.system.files import atomic_directory, cache_directory, make_cache_folder, user_path
+from fathom.options import unknown_option
+from fathom.system.files import (
+    atomic_directory,
+    cache_directory,
+    make_cache_folder,
+    remove_leftovers,
+    user_path,
+)
+
+Report = Callable[[int, int], None]
+"""Called with the examples that are done, and their number in all."""
+
+Conversion = Callable[[Path, Path, int | None, Report], None]
+"""Writes the data set of a folder in another form: (source, target, shards, report).
+
+``target`` is a new folder. ``shards`` is the number of files; None: a good one.
+"""
 
 
 @dataclass(frozen=True)
@@ -26,12 +43,17 @@ class RemoteFile:
     urls: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Reading:
+    """What a reader of a data set can be told; a data set that has choices adds them."""
+
+
 class DataSet(abc.ABC):
     """A data set: what it is, where it comes from, how it is laid out, read and imitated.
 
     A subclass says so in its class attributes and defines two class methods. ``load`` reads a
     folder in the data set's own format; ``synthesize`` writes such a folder, so that synthetic
-    data takes the road of real data.
+    data is read by the loader of real data.
 
     Attributes:
         name: short name: the folder below ``$FATHOM_DATA_DIR`` and the name on the command line.
@@ -40,7 +62,9 @@ class DataSet(abc.ABC):
         home_page: where the data set's makers describe it.
         layout: the expected files below the folder, in one line, for messages and documents.
         synthesis: version of what ``synthesize`` writes; a new one makes cached sets anew.
-        files: what ``fathom data fetch`` gets; empty where the licence forbids fetching.
+        files: what ``fathom data fetch`` gets; empty where it has to be got by hand.
+        nested: another folder below ``$FATHOM_DATA_DIR`` that may hold it.
+        Options: the dataclass of what ``verify`` can be told.
     """
 
     name: ClassVar[str]
@@ -50,11 +74,13 @@ class DataSet(abc.ABC):
     layout: ClassVar[str]
     synthesis: ClassVar[int] = 1
     files: ClassVar[tuple[RemoteFile, ...]] = ()
+    nested: ClassVar[str | None] = None
+    Options: ClassVar[type[Reading]] = Reading
 
     @classmethod
     @abc.abstractmethod
-    def load(cls, directory: Path, **options: Any) -> "DataSet":
-        """Reads the data set in ``directory``.
+    def load(cls, directory: Path, *args: Any, **kwargs: Any) -> Any:
+        """Returns the data set in ``directory``, an object of the subclass.
 
         Raises:
             FathomError: a file is missing, unreadable or malformed; the message names it.
@@ -64,6 +90,33 @@ class DataSet(abc.ABC):
     @abc.abstractmethod
     def synthesize(cls, directory: Path, seed: int) -> None:
         """Writes a small learnable imitation, a function of ``seed`` alone, into ``directory``."""
+
+    @classmethod
+    def recognizes(cls, directory: Path) -> bool:
+        """Says whether a folder holds this data set, among those that a workload can read."""
+        return True
+
+    @classmethod
+    @abc.abstractmethod
+    def verify(cls, directory: Path, options: Any, everything: bool) -> str:
+        """Reads what training reads.
+
+        Args:
+            directory: the data set's folder.
+            options: an object of the data set's ``Options``.
+            everything: read all of a large data set; else a sample.
+
+        Returns:
+            what was read and found right, in words.
+
+        Raises:
+            FathomError: something that training would read is missing, damaged or altered.
+        """
+
+    @classmethod
+    def conversions(cls) -> Mapping[str, Conversion]:
+        """Returns the forms that the data set can be converted to, by name."""
+        return {}
 
     @classmethod
     def packaged(cls) -> Path | None:
@@ -101,9 +154,39 @@ class DataSource:
         return f"{self.directory}{origin}"
 
 
+def choose(
+    datasets: Sequence[type[DataSet]], name: str | None, data_dir: str | Path | None
+) -> type[DataSet]:
+    """Returns which of a workload's data sets a run reads.
+
+    Args:
+        datasets: those that the workload can read.
+        name: the one that the user names; None: the first that the folders hold, else the first.
+        data_dir: the folder that the user names.
+
+    Raises:
+        FathomError: no data set of this name, or as ``find``.
+    """
+    known = {dataset.name: dataset for dataset in datasets}
+    if name is not None:
+        if name not in known:
+            raise unknown_option("data set", name, known)
+        return known[name]
+    if len(datasets) == 1:
+        return datasets[0]
+    for dataset in datasets:
+        source = find(dataset, data_dir, seed=0)
+        if source.kind != "synthetic" and dataset.recognizes(source.directory):
+            return dataset
+    return datasets[0]
+
+
 def _environment_directory(dataset: type[DataSet]) -> Path | None:
     root = os.environ.get("FATHOM_DATA_DIR")
-    return user_path(root) / dataset.name if root else None
+    if not root:
+        return None
+    folders = [user_path(root) / name for name in (dataset.name, dataset.nested) if name]
+    return next(filter(_is_folder, folders), folders[0])
 
 
 def fetched_directory(dataset: type[DataSet]) -> Path:
@@ -141,7 +224,9 @@ def find(dataset: type[DataSet], data_dir: str | Path | None, seed: int) -> Data
         return DataSource(directory, "given")
     chosen = _environment_directory(dataset)
     if chosen and not _is_folder(chosen.parent):
-        raise FathomError(f"$FATHOM_DATA_DIR is {chosen.parent}, no folder: correct or unset it")
+        raise FathomError(
+            f"$FATHOM_DATA_DIR is {chosen.parent}, which is not a folder: correct or unset it"
+        )
     if chosen and _is_folder(chosen):
         return DataSource(chosen, "environment")
     fetched = cache_directory() / "data" / dataset.name
@@ -154,7 +239,7 @@ def find(dataset: type[DataSet], data_dir: str | Path | None, seed: int) -> Data
     if chosen:
         reason = f"$FATHOM_DATA_DIR has no {dataset.name}"
     elif begun:
-        reason = f"{fetched} lacks files: python -m fathom data fetch {dataset.name} goes on"
+        reason = f"{fetched} lacks files: python -m fathom data fetch {dataset.name} resumes"
     made = f"v{dataset.synthesis}-seed-{seed}"
     return DataSource(cache_directory() / "synthetic" / dataset.name / made, "synthetic", reason)
 
@@ -167,7 +252,10 @@ def locate(dataset: type[DataSet], data_dir: str | Path | None, seed: int) -> Da
             or the cache cannot be written.
     """
     source = find(dataset, data_dir, seed)
-    if source.kind == "synthetic" and not _is_folder(source.directory):
+    if source.kind != "synthetic":
+        return source
+    remove_leftovers(source.directory.parent)
+    if not _is_folder(source.directory):
         make_cache_folder(source.directory.parent, otherwise=", or use --data-dir")
         with atomic_directory(source.directory) as temporary:
             dataset.synthesize(temporary, seed)

@@ -4,10 +4,14 @@ import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from fathom.data.dataset import DataSet
 from fathom.errors import FathomError
 from fathom.options import unknown_option
+from fathom.system.files import require_regular
+
+_TWO_PLAYERS = ("combat", "joust", "maze_craze", "warlords")  # come with ale-py, which refuses them
 
 
 @dataclass(frozen=True)
@@ -33,16 +37,27 @@ class Atari(DataSet):
         Raises:
             FathomError: it holds none.
         """
-        roms = {path.stem: path for path in sorted(directory.glob("*.bin")) if path.is_file()}
+        roms = {path.stem: path for path in sorted(directory.glob("*.bin"))}
         if not roms:
             raise FathomError(f"{directory} holds no ROMs; they are expected as {cls.layout}")
         return cls(roms)
 
     @classmethod
+    def verify(cls, directory: Path, options: Any, everything: bool) -> str:
+        """Asks the emulator for each ROM that it can play: it knows them by their bytes."""
+        atari = cls.load(directory)
+        supported = import_ale().ALEInterface.isSupportedROM
+        playable = [game for game in atari.roms if game not in _TWO_PLAYERS]
+        for game in playable:
+            if supported(atari.rom(game)) != game:
+                raise FathomError(f"{atari.rom(game)} is damaged, or another game")
+        return f"{len(playable)} games are as the emulator knows them"
+
+    @classmethod
     def packaged(cls) -> Path | None:
         """Returns the folder of the ROMs that come with ale-py; None where it is not installed."""
         package = importlib.util.find_spec("ale_py")
-        return Path(package.origin).parent / "roms" if package else None
+        return Path(package.origin).parent / "roms" if package and package.origin else None
 
     @classmethod
     def synthesize(cls, directory: Path, seed: int) -> None:
@@ -57,10 +72,12 @@ class Atari(DataSet):
         """Returns a game's file.
 
         Raises:
-            FathomError: there is no such game; the message suggests the nearest name.
+            FathomError: there is no such game, the message suggests the nearest name; or its file
+                cannot be read.
         """
         if game not in self.roms:
             raise unknown_option("game", game, self.roms)
+        require_regular(self.roms[game])  # the emulator would wait for a pipe
         return self.roms[game]
 
 

@@ -143,7 +143,7 @@ class DeepQ(nn.NeuralNetworkModel):
 
     name = "deepq"
     title = "deep Q-network (Mnih et al. 2015)"
-    dataset = Atari
+    datasets = (Atari,)
     Hyperparameters = DeepQHyperparameters
     hyperparameters: DeepQHyperparameters
     example = "transitions"
@@ -165,7 +165,7 @@ class DeepQ(nn.NeuralNetworkModel):
 
     def _emulation(self, stream: int) -> tuple[Path, int, float]:
         """Returns ROM, seed and probability of sticky actions."""
-        rom = Atari.load(self.source.directory).rom(self.hyperparameters.game)
+        rom = self.dataset.load(self.source.directory).rom(self.hyperparameters.game)
         return rom, int(self.rng(stream).integers(2**31)), self.hyperparameters.sticky_actions
 
     @functools.cached_property

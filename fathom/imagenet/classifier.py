@@ -82,7 +82,7 @@ class Classifier(nn.NeuralNetworkModel):
         centre_square: training crops come out of the scaled image's central square alone.
     """
 
-    dataset = ImageNet
+    datasets = (ImageNet,)
     hyperparameters: ClassifierHyperparameters
     example = "images"
     centre_square = False
@@ -95,7 +95,7 @@ class Classifier(nn.NeuralNetworkModel):
                 outputs.
         """
         chosen = self.hyperparameters
-        self.images = ImageNet.load(
+        self.images = self.dataset.load(
             self.source.directory, background_class=chosen.background_class, strict=chosen.strict
         )
         if chosen.keep_classes:
@@ -259,10 +259,11 @@ class Classifier(nn.NeuralNetworkModel):
         """
         images = getattr(self.images, split)
         if images is None:
-            hint = "; --set evaluate_on=train evaluates on the training images"
-            raise FathomError(
-                f"{self.source.directory} has no {split} images{hint * (split == 'validation')}"
-            )
+            problem = f"{self.source.directory} has no {split} images"
+            if split == "validation":
+                problem = self.images.missing_truth or problem
+                problem += "; --set evaluate_on=train evaluates on the training images"
+            raise FathomError(problem)
         return images
 
 

@@ -2,23 +2,21 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
+from fathom.data.dataset import Report
 from fathom.errors import FathomError
-from fathom.imagenet.ilsvrc import ImageNet
 from fathom.imagenet.tree import FileImages
-from fathom.system.files import atomic_write
+from fathom.system.files import atomic_write, read_file
 
 _IMAGES_PER_SHARD = 1251  # by which the full training set makes the usual 1024 shards
 _SEED = 0  # of the order of the images
 _PLAN = "plan.sha256"  # tells whether an unfinished conversion is the same one
-
-Report = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -34,43 +32,48 @@ class Shard:
     files: list[tuple[str, int]]
 
 
-def convert(
-    source: Path, target: Path, shards: int | None = None, report: Report | None = None
+def write_shards(
+    splits: Mapping[str, FileImages],
+    class_names: tuple[str, ...],
+    target: Path,
+    shards: int | None = None,
+    report: Report | None = None,
 ) -> None:
-    """Writes a JPEG tree as TFRecord shards, which ``ImageNet.load`` reads back the same.
+    """Writes the images of a JPEG tree as TFRecord shards.
 
     A record has ``image/encoded``, the file's bytes as they are; ``image/class/label``, the label
     counted from 1; ``image/class/synset``, the class's WordNet id; and ``image/filename``. Images
     are shuffled, always alike, so that every shard mixes the classes. The shards grow in
-    ``<target>.part``, which is renamed when all is done; an interrupted conversion goes on from
+    ``<target>.part``, which is renamed when all is done; an interrupted conversion continues after
     its last whole shard.
 
     Args:
-        source: the tree, laid out as ``ImageNet.layout`` says.
+        splits: the images of ``train`` and ``validation``, or of one of them.
+        class_names: the classes' WordNet ids in label order.
         target: the new folder; it must not be there yet.
         shards: number of training shards, of which the validation images get an eighth; None: one
             for about 1251 training images.
         report: called with the images written so far and their number in all.
 
     Raises:
-        FathomError: no tree in ``source``, too many shards, an image cannot be read, ``target`` is
-            there already, or cannot be written.
+        FathomError: too many shards, an image cannot be read, ``target`` is there already, or
+            cannot be written.
     """
     if target.exists():
         raise FathomError(f"{target} is already there: give a new folder")
-    data = ImageNet.load(source)
-    plan = list(_plan(data, source, shards))
+    plan = list(_plan(splits, shards))
+    source = next(iter(splits.values())).directory
     part = target.with_name(f"{target.name}.part")
     _open_part(part, plan)
     done, total = 0, sum(len(shard.files) for shard in plan)
     for shard in plan:
         if not (part / shard.name).exists():
-            _write_shard(part / shard.name, source, shard.files, data.class_names)
+            _write_shard(part / shard.name, source, shard.files, class_names)
         done += len(shard.files)
         if report:
             report(done, total)
     with atomic_write(part / "synsets.txt") as temporary:
-        temporary.write_text("".join(f"{wnid}\n" for wnid in data.class_names))
+        temporary.write_text("".join(f"{wnid}\n" for wnid in class_names))
     try:
         part.rename(target)
         (target / _PLAN).unlink()
@@ -83,18 +86,12 @@ def default_shards(size: int) -> int:
     return max(1, round(size / _IMAGES_PER_SHARD))
 
 
-def _plan(data: ImageNet, source: Path, shards: int | None) -> Iterator[Shard]:
+def _plan(splits: Mapping[str, FileImages], shards: int | None) -> Iterator[Shard]:
     """Says what goes into each shard."""
     if shards is None:
-        shards = default_shards(data.train.size) if data.train else 1
-    for split, images, count in (
-        ("train", data.train, shards),
-        ("validation", data.validation, max(1, shards // 8)),
-    ):
-        if images is None:
-            continue
-        if not isinstance(images, FileImages):
-            raise FathomError(f"{source} holds TFRecord shards already")
+        shards = default_shards(splits["train"].size) if "train" in splits else 1
+    for split, images in splits.items():
+        count = shards if split == "train" else max(1, shards // 8)
         if not 1 <= count <= images.size:
             raise FathomError(f"cannot make {count} shards of {images.size} {split} images")
         labels = images.labels()
@@ -127,17 +124,10 @@ def _write_shard(
     try:
         with atomic_write(path) as temporary, tf.io.TFRecordWriter(str(temporary)) as writer:
             for name, label in files:
-                record = _record(_read(source / name), name, label, class_names[label])
+                record = _record(read_file(source / name), name, label, class_names[label])
                 writer.write(record.SerializeToString())
     except tf.errors.OpError as error:
         raise FathomError(f"cannot write {path}: {error.message.splitlines()[0]}") from error
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise FathomError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _record(encoded: bytes, name: str, label: int, wnid: str) -> tf.train.Example:

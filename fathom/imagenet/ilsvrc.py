@@ -1,6 +1,8 @@
 """The ImageNet data set of the Large Scale Visual Recognition Challenge 2012."""
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -8,11 +10,17 @@ import numpy as np
 import tensorflow as tf
 
 from fathom.data import DataSet
-from fathom.errors import FathomError
-from fathom.imagenet import synthetic, tree
+from fathom.data.dataset import Conversion, Reading, Report
+from fathom.errors import FathomError, cause
+from fathom.imagenet import ground_truth, synthetic, tree
+from fathom.imagenet.convert import write_shards
+from fathom.imagenet.images import decode
 from fathom.imagenet.tfrecord import RecordImages
+from fathom.system.device import available_cores
 
 CLASSES = 1000
+_KAGGLE = Path("ILSVRC/Data/CLS-LOC")
+_SAMPLE = 1000  # images of each split that are verified by default
 _SHARD = re.compile(r"(train|validation)-\d{5}-of-(\d{5})")
 
 
@@ -46,6 +54,13 @@ class Images(Protocol):
         """Names one image for a message."""
 
 
+@dataclass(frozen=True)
+class Numbering(Reading):
+    """How TFRecord shards number the classes."""
+
+    background_class: bool = True  # from 1, and 0 is the background; else from 0
+
+
 class ImageNet(DataSet):
     """ILSVRC-2012: 1,281,167 training and 50,000 validation photographs of 1000 classes.
 
@@ -55,6 +70,7 @@ class ImageNet(DataSet):
         class_names: the classes' WordNet ids in label order; empty where unknown.
         strict: whether a damaged image is an error; else it is skipped.
         skipped: the damaged images met so far: name and what is wrong.
+        missing_truth: of a folder with validation images but not their classes, what it lacks.
     """
 
     name = "imagenet"
@@ -63,8 +79,10 @@ class ImageNet(DataSet):
     home_page = "https://image-net.org"
     layout = (
         "train/<WordNet id>/*.JPEG and val/<WordNet id>/*.JPEG (or val/ILSVRC2012_val_*.JPEG with "
-        "its ground truth), or TFRecord shards train-?????-of-????? and validation-?????-of-?????"
+        "its ground truth), as image-net.org or Kaggle have them, or TFRecord shards "
+        "train-?????-of-????? and validation-?????-of-?????"
     )
+    Options = Numbering
 
     def __init__(
         self,
@@ -78,6 +96,7 @@ class ImageNet(DataSet):
         self.class_names = class_names
         self.strict = strict
         self.skipped: dict[str, str] = {}
+        self.missing_truth = ""
 
     @property
     def classes(self) -> int:
@@ -90,8 +109,9 @@ class ImageNet(DataSet):
     ) -> "ImageNet":
         """Finds the images in ``directory``; reads none of them yet.
 
-        A label is a class's place in ``synsets.txt`` where the folder has that file, else in the
-        sorted order of the class folders of ``train/``. TFRecord shards carry their labels.
+        A label is a class's place in ``synsets.txt`` or Kaggle's ``LOC_synset_mapping.txt`` where
+        the folder has one, else in the sorted order of the class folders of ``train/``. TFRecord
+        shards carry their labels.
 
         Args:
             directory: laid out as ``layout`` says; either split may be missing.
@@ -106,14 +126,15 @@ class ImageNet(DataSet):
         try:
             if not directory.is_dir():
                 raise FathomError(f"{directory} is not a folder; expected {cls.layout}")
-            class_names = _class_names(directory)
-            if shards := _find_shards(directory):
+            root = _root(directory)
+            class_names = _class_names(root)
+            if shards := _find_shards(root):
                 first_label = 1 if background_class else 0
                 splits = {
                     split: RecordImages(paths, first_label) for split, paths in shards.items()
                 }
                 return cls(splits.get("train"), splits.get("validation"), class_names, strict)
-            return cls(*_load_tree(directory, class_names), strict)
+            return _load_tree(root, class_names, strict)
         except OSError as error:
             where = error.filename or directory
             raise FathomError(f"{where} cannot be read: {error.strerror or error}") from error
@@ -128,10 +149,98 @@ class ImageNet(DataSet):
         """
         synthetic.write_tree(directory, seed)
 
+    @classmethod
+    def verify(cls, directory: Path, options: Numbering, everything: bool) -> str:
+        """Decodes the images, or some that are evenly spread over each split."""
+        data = cls.load(directory, background_class=options.background_class)
+        counts = []
+        for name, images in (("training", data.train), ("validation", data.validation)):
+            if images:
+                read = min(images.size, images.size if everything else _SAMPLE)
+                check_images(images, np.linspace(0, images.size - 1, read).astype(np.int64))
+                counts.append(f"{read:,} of {images.size:,} {name} images")
+        report = f"{' and '.join(counts)} can be decoded{'' if everything else ' (--all: all)'}"
+        return f"{report}; {data.missing_truth}" if data.missing_truth else report
 
-def _class_names(directory: Path) -> tuple[str, ...]:
-    path = directory / "synsets.txt"
-    return tree.read_synsets(path) if path.is_file() else ()
+    @classmethod
+    def conversions(cls) -> Mapping[str, Conversion]:
+        """Returns that of a tree to TFRecord shards."""
+        return {"tfrecord": convert}
+
+
+def convert(
+    source: Path, target: Path, shards: int | None = None, report: Report | None = None
+) -> None:
+    """Writes a JPEG tree as TFRecord shards, which ``ImageNet.load`` reads back the same.
+
+    Args:
+        source: the tree, laid out as ``ImageNet.layout`` says.
+        target: the new folder.
+        shards: number of training shards.
+        report: called with the images written so far and their number in all.
+
+    Raises:
+        FathomError: no tree in ``source``, or as ``write_shards``.
+    """
+    data = ImageNet.load(source)
+    splits = {}
+    for name, images in (("train", data.train), ("validation", data.validation)):
+        if isinstance(images, tree.FileImages):
+            splits[name] = images
+        elif images:
+            raise FathomError(f"{source} holds TFRecord shards already")
+    write_shards(splits, data.class_names, target, shards, report)
+
+
+def check_images(images: Images, indices: np.ndarray) -> None:
+    """Reads and decodes images whole.
+
+    Args:
+        images: a split.
+        indices: int64 [n], which of them.
+
+    Raises:
+        FathomError: one is damaged, or its label is not one of the challenge's; it is named.
+    """
+
+    def read(index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        encoded, label = images.read(index)
+        return tf.shape(decode(encoded)), label
+
+    checks = tf.data.Dataset.from_tensor_slices(indices).map(read, available_cores()).prefetch(2)
+    iterator = iter(checks)
+    for index in indices:
+        try:
+            _, label = next(iterator)
+        except tf.errors.OpError as error:
+            raise FathomError(f"{images.describe(index)} cannot be used: {cause(error)}") from error
+        if not 0 <= label < CLASSES:
+            raise FathomError(
+                f"{images.describe(index)} has label {label}, outside 0..{CLASSES - 1}: is "
+                "--set background_class right?"
+            )
+
+
+def _root(directory: Path) -> Path:
+    """Returns the folder with the splits: the one that was given, or Kaggle's below it."""
+    for below in (_KAGGLE, _KAGGLE.relative_to("ILSVRC")):
+        if (directory / below).is_dir():
+            return directory / below
+    return directory
+
+
+def _places(root: Path) -> list[Path]:
+    """Returns the folders that may hold what is told about the images."""
+    places = [root, root / "val", root / "ILSVRC2012_devkit_t12" / "data"]
+    whole = root.absolute()
+    return [*places, whole.parents[2]] if whole.parts[-3:] == _KAGGLE.parts else places
+
+
+def _class_names(root: Path) -> tuple[str, ...]:
+    for name in ("synsets.txt", "LOC_synset_mapping.txt"):
+        if path := ground_truth.find_file(_places(root), name):
+            return tree.read_synsets(path)
+    return ()
 
 
 def _find_shards(directory: Path) -> dict[str, list[Path]]:
@@ -145,14 +254,14 @@ def _find_shards(directory: Path) -> dict[str, list[Path]]:
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
             if match := _SHARD.fullmatch(path.name):
                 shards.setdefault(match[1], []).append(path)
-    for paths in shards.values():
-        _require_whole(paths)
+    for split, paths in shards.items():
+        _require_whole(split, paths)
     return shards
 
 
-def _require_whole(shards: list[Path]) -> None:
+def _require_whole(split: str, shards: list[Path]) -> None:
     """Raises FathomError where a shard is missing, or shards of another set are among them."""
-    folder, (split, count) = shards[0].parent, _SHARD.fullmatch(shards[0].name).groups()
+    folder, count = shards[0].parent, shards[0].name.rpartition("-")[2]
     names = {path.name for path in shards}
     for number in range(int(count)):
         name = f"{split}-{number:05}-of-{count}"
@@ -165,21 +274,27 @@ def _require_whole(shards: list[Path]) -> None:
         )
 
 
-def _load_tree(
-    directory: Path, class_names: tuple[str, ...]
-) -> tuple[Images | None, Images | None, tuple[str, ...]]:
-    """Returns the two splits of a JPEG tree and the classes in label order."""
-    splits = {}
+def _load_tree(directory: Path, class_names: tuple[str, ...], strict: bool) -> ImageNet:
+    """Finds the two splits of a JPEG tree, and the classes in label order."""
+    splits, missing_truth = {}, ""
     if (directory / "train").is_dir():
         splits["train"] = tree.find_images(directory / "train")
     for folder in (directory / "val", directory / "validation"):
         if "validation" not in splits and folder.is_dir():
-            flat = tree.has_flat_images(folder)
-            splits["validation"] = (
-                tree.find_flat_images(directory, folder) if flat else tree.find_images(folder)
-            )
+            if not tree.has_flat_images(folder):
+                splits["validation"] = tree.find_images(folder)
+            elif truth := ground_truth.read([*_places(directory), folder]):
+                splits["validation"] = tree.find_flat_images(folder, *truth)
+            else:
+                missing_truth = (
+                    f"{folder} has no class folders and its ground truth is missing: put "
+                    f"{ground_truth.SYNSET_LABELS}, Kaggle's {ground_truth.KAGGLE_SOLUTION}, or "
+                    f"the devkit's {ground_truth.GROUND_TRUTH} and {ground_truth.META}, into "
+                    f"{directory}"
+                )
     if not splits:
-        raise FathomError(f"{directory} holds no ImageNet data; expected {ImageNet.layout}")
+        problem = missing_truth or f"{directory} holds no ImageNet data"
+        raise FathomError(f"{problem}; expected {ImageNet.layout}")
     class_names = class_names or tuple(next(iter(splits.values())))
     if len(class_names) > CLASSES:
         raise FathomError(f"{directory} has {len(class_names)} classes; ILSVRC-2012 has {CLASSES}")
@@ -187,4 +302,6 @@ def _load_tree(
         split: tree.labelled_images(directory, found, class_names)
         for split, found in splits.items()
     }
-    return images.get("train"), images.get("validation"), class_names
+    data = ImageNet(images.get("train"), images.get("validation"), class_names, strict)
+    data.missing_truth = missing_truth
+    return data

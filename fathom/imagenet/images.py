@@ -59,6 +59,15 @@ def image_sides(encoded: tf.Tensor) -> tf.Tensor:
     )
 
 
+def decode(encoded: tf.Tensor) -> tf.Tensor:
+    """Decodes a whole JPEG or PNG file: uint8 [height, width, 3], RGB.
+
+    Raises:
+        tf.errors.InvalidArgumentError: the file is neither, or is damaged.
+    """
+    return decode_window(encoded, tf.zeros([2], tf.int32), image_sides(encoded))
+
+
 def decode_window(encoded: tf.Tensor, origin: tf.Tensor, sides: tf.Tensor) -> tf.Tensor:
     """Decodes a rectangle of an image.
 

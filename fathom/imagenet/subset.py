@@ -74,7 +74,9 @@ def keep_classes(data: ImageNet, kept: Sequence[str]) -> ImageNet:
     for place, wnid in enumerate(kept):
         if place not in found:
             raise FathomError(f"keep_classes: class {wnid} has no images")
-    return ImageNet(train, validation, tuple(kept), data.strict)
+    subset = ImageNet(train, validation, tuple(kept), data.strict)
+    subset.missing_truth = data.missing_truth
+    return subset
 
 
 def _relabelled(images: Images, new_label: np.ndarray) -> SomeImages | None:

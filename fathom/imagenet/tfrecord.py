@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from fathom.errors import FathomError
+from fathom.system.files import require_regular
 
 _HEADER_BYTES = 12
 _FRAME_BYTES = 16  # the header and the checksum behind the bytes
@@ -57,13 +58,16 @@ def scan(path: Path) -> np.ndarray:
         int64 [records]: the byte at which each record begins.
 
     Raises:
-        FathomError: the file cannot be read, is cut short, or is no TFRecord file; the message
+        FathomError: the file cannot be read, is empty, cut short, or no TFRecord file; the message
             names the file and the byte.
     """
     offsets = []
     try:
+        require_regular(path)
         with path.open("rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
+            if size == 0:
+                raise FathomError(f"{path} is empty: its images are in no other shard")
             offset = 0
             while offset < size:
                 file.seek(offset)
@@ -124,15 +128,13 @@ class RecordImages:
         size: number of images.
 
     Raises:
-        FathomError: a shard is damaged, or all of them are empty.
+        FathomError: a shard is damaged or empty.
     """
 
     def __init__(self, shards: Sequence[Path], first_label: int) -> None:
         offsets = [scan(path) for path in shards]
         counts = [len(found) for found in offsets]
         self.size = sum(counts)
-        if self.size == 0:
-            raise FathomError(f"{shards[0].parent} has no images: its TFRecord shards are empty")
         self._first_label = first_label
         self._shards = list(shards)
         self._shard_starts = np.cumsum([0, *counts[:-1]])

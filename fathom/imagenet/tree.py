@@ -2,22 +2,18 @@
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import scipy.io
 import tensorflow as tf
 
 from fathom.errors import FathomError
+from fathom.system.files import read_file
 
 _WNID = re.compile(r"n\d{8}")
 _VALIDATION_NAME = re.compile(r"ILSVRC2012_val_(\d{8})\.\w+")
 _ENDINGS = (".jpeg", ".jpg", ".png")
-
-SYNSET_LABELS = "imagenet_2012_validation_synset_labels.txt"
-GROUND_TRUTH = "ILSVRC2012_validation_ground_truth.txt"
-META = "meta.mat"
 
 
 class FileImages:
@@ -30,10 +26,12 @@ class FileImages:
 
     Attributes:
         size: number of images.
+        directory: the data set's folder.
     """
 
     def __init__(self, directory: Path, names: Sequence[str], labels: Sequence[int]) -> None:
         self.size = len(names)
+        self.directory = directory
         with tf.device("/cpu:0"):
             self._directory = tf.constant(os.fsencode(directory))
             # A tensor, as a million Python strings would take twice the memory.
@@ -100,8 +98,13 @@ def _is_visible_folder(entry: os.DirEntry) -> bool:
 
 
 def _image_names(folder: Path) -> list[str]:
-    names = (entry.name for entry in os.scandir(folder))
-    return sorted(n for n in names if n.lower().endswith(_ENDINGS) and not n.startswith("."))
+    names = []
+    for entry in os.scandir(folder):
+        if entry.name.lower().endswith(_ENDINGS) and not entry.name.startswith("."):
+            if not entry.is_file() and Path(entry).exists():  # a dangling link is met in reading
+                raise FathomError(f"{entry.path} is not a regular file: replace or remove it")
+            names.append(entry.name)
+    return sorted(names)
 
 
 def labelled_images(
@@ -136,16 +139,21 @@ def read_synsets(path: Path) -> tuple[str, ...]:
     Raises:
         FathomError: a line does not begin with a WordNet id, one occurs twice, or there are none.
     """
-    wnids = _read_wnids(path)
+    wnids = read_wnids(path)
     if len(set(wnids)) < len(wnids):
         twice = next(wnid for wnid in wnids if wnids.count(wnid) > 1)
         raise FathomError(f"{path}: {twice} occurs twice")
     return tuple(wnids)
 
 
-def _read_lines(path: Path) -> list[str]:
+def read_lines(path: Path) -> list[str]:
+    """Returns the lines of a text file.
+
+    Raises:
+        FathomError: it cannot be read, is not UTF-8, or is empty.
+    """
     try:
-        lines = path.read_text(encoding="utf-8-sig").rstrip().split("\n")
+        lines = read_file(path).decode("utf-8-sig").rstrip().split("\n")
     except UnicodeDecodeError as error:
         raise FathomError(f"{path} is not a text file") from error
     if lines == [""]:
@@ -153,9 +161,14 @@ def _read_lines(path: Path) -> list[str]:
     return lines
 
 
-def _read_wnids(path: Path) -> list[str]:
+def read_wnids(path: Path) -> list[str]:
+    """Returns the WordNet id at the beginning of each line.
+
+    Raises:
+        FathomError: a line has none.
+    """
     wnids = []
-    for number, line in enumerate(_read_lines(path), 1):
+    for number, line in enumerate(read_lines(path), 1):
         wnid = line.split(maxsplit=1)[0] if line.strip() else ""
         if not _WNID.fullmatch(wnid):
             raise FathomError(f"{path} line {number}: expected a WordNet id, such as n01440764")
@@ -163,72 +176,33 @@ def _read_wnids(path: Path) -> list[str]:
     return wnids
 
 
-def find_flat_images(directory: Path, folder: Path) -> dict[str, list[str]]:
+def find_flat_images(folder: Path, truth: Path, wnids: dict[int, str]) -> dict[str, list[str]]:
     """Lists a validation split of ``ILSVRC2012_val_*.JPEG`` files by means of its ground truth.
 
-    The truth is in ``imagenet_2012_validation_synset_labels.txt``, or in the devkit's
-    ``ILSVRC2012_validation_ground_truth.txt`` and ``meta.mat``, any of them in ``directory``, in
-    ``folder`` or in ``ILSVRC2012_devkit_t12/data/``.
-
     Args:
-        directory: the data set's folder.
         folder: the folder of the images.
+        truth: the file of the ground truth, for messages.
+        wnids: the WordNet id of each image by its number.
 
     Returns:
-        For each class of the ground truth, in sorted order: the images' paths below ``directory``.
+        For each class of the ground truth, in sorted order: the images' paths below ``folder``'s
+        parent.
 
     Raises:
-        FathomError: the ground truth is missing, malformed or too short for the images.
+        FathomError: an image has another name, or the ground truth does not have it.
     """
-    places = (directory, folder, directory / "ILSVRC2012_devkit_t12" / "data")
-    truth = _find_file(places, SYNSET_LABELS)
-    if truth:
-        wnids = _read_wnids(truth)
-    else:
-        truth, meta = _find_file(places, GROUND_TRUTH), _find_file(places, META)
-        if not truth or not meta:
-            raise FathomError(
-                f"{folder} has no class folders and its ground truth is missing: put "
-                f"{SYNSET_LABELS}, or the devkit's {GROUND_TRUTH} and {META}, into {directory}"
-            )
-        wnids = _ground_truth(truth, _read_meta(meta), meta)
-    images: dict[str, list[str]] = {wnid: [] for wnid in sorted(set(wnids))}
+    images: dict[str, list[str]] = {wnid: [] for wnid in sorted(set(wnids.values()))}
     for name in _image_names(folder):
         match = _VALIDATION_NAME.fullmatch(name)
         if not match:
             raise FathomError(f"{folder / name} is not named as ILSVRC2012_val_00000001.JPEG is")
         number = int(match[1])
-        if not 1 <= number <= len(wnids):
-            raise FathomError(f"{truth} has {len(wnids)} lines but {name} needs line {number}")
-        images[wnids[number - 1]].append(f"{folder.name}/{name}")
+        if number not in wnids:
+            raise FathomError(f"{truth} has {len(wnids)} images, but not number {number}: {name}")
+        images[wnids[number]].append(f"{folder.name}/{name}")
     return images
 
 
 def has_flat_images(folder: Path) -> bool:
     """Says whether ``folder`` itself holds images named as the validation archive names them."""
     return any(_VALIDATION_NAME.fullmatch(entry.name) for entry in os.scandir(folder))
-
-
-def _find_file(places: Iterable[Path], name: str) -> Path | None:
-    return next((place / name for place in places if (place / name).is_file()), None)
-
-
-def _ground_truth(path: Path, wnid_of: dict[int, str], meta: Path) -> list[str]:
-    wnids = []
-    for number, line in enumerate(_read_lines(path), 1):
-        if not line.strip().isdecimal() or int(line) not in wnid_of:
-            raise FathomError(f"{path} line {number}: {line.strip()!r} is no class of {meta}")
-        wnids.append(wnid_of[int(line)])
-    return wnids
-
-
-def _read_meta(path: Path) -> dict[int, str]:
-    """Reads the devkit's table of classes: the WordNet id of each ILSVRC2012_ID from 1 to 1000."""
-    try:
-        synsets = np.atleast_1d(scipy.io.loadmat(path, squeeze_me=True)["synsets"])
-        table = {int(row["ILSVRC2012_ID"]): str(row["WNID"]) for row in synsets}
-    except OSError:
-        raise
-    except Exception as error:  # SciPy's reader fails on a damaged file in a dozen ways
-        raise FathomError(f"{path} is not the devkit's {META}: {error}") from error
-    return {number: wnid for number, wnid in table.items() if number <= 1000}

@@ -14,13 +14,14 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fathom.data.dataset import DataSet
 from fathom.errors import FathomError
 from fathom.memnet import stories
+from fathom.system.files import read_file
 from fathom.system.memory import require_free_memory
 
 TASKS = range(1, 21)
@@ -85,7 +86,7 @@ class Babi(DataSet):
     title = "bAbI tasks v1.2"
     licence = "CC BY 3.0"
     home_page = "https://research.facebook.com/downloads/babi/"
-    layout = "tasks_1-20_v1-2/en/qa{1-20}_*{train,test}.txt, or en-10k, en-valid, en-valid-10k"
+    layout = "tasks_1-20_v1-2/<language>/qa{1-20}_*{train,test}.txt"
 
     train: Questions
     validation: Questions
@@ -101,7 +102,7 @@ class Babi(DataSet):
 
         Args:
             directory: a language's folder (``en-10k``, say), ``tasks_1-20_v1-2`` or the folder
-                above it; where it holds several languages, ``en`` is read.
+                above it; of several languages ``en`` is read.
             task: its number, or ``JOINT``.
             memory: statements of a story that are kept, the newest.
             joint_vocabulary: number the words of all tasks, not of those read alone.
@@ -134,7 +135,16 @@ class Babi(DataSet):
             _concatenate([_encode(halves[n][half], n, numbers, memory, width) for n in tasks])
             for half in range(3)
         ]
-        return cls(*encoded, vocabulary, tuple(tasks))
+        train, validation, test = encoded
+        return cls(train, validation, test, vocabulary, tuple(tasks))
+
+    @classmethod
+    def verify(cls, directory: Path, options: Any, everything: bool) -> str:
+        """Reads the files of all tasks that are there."""
+        folder = _language_folder(directory)
+        present = [task for task in TASKS if _file(folder, task, "train")]
+        questions = sum(len(half) for task in present for half in _read_task(folder, task))
+        return f"{len(present)} tasks in {folder.name}, {questions:,} questions, can be read"
 
     @classmethod
     def synthesize(
@@ -152,10 +162,18 @@ class Babi(DataSet):
 
 def _language_folder(directory: Path) -> Path:
     """Returns the folder with the tasks' files in or below the folder that was given."""
-    for folder in (directory, directory / "en", directory / "tasks_1-20_v1-2" / "en"):
-        if any(folder.glob("qa*.txt")):
-            return folder
-    raise FathomError(f"{directory} has no task: bAbI is expected as {Babi.layout}")
+    if any(directory.glob("qa*.txt")):
+        return directory
+    found = {
+        path.parent for pattern in ("*", "*/*") for path in directory.glob(f"{pattern}/qa*.txt")
+    }
+    languages = sorted(found, key=lambda folder: (folder.name != "en", folder))
+    if not languages:
+        raise FathomError(f"{directory} has no task: bAbI is expected as {Babi.layout}")
+    if len(languages) > 1 and languages[0].name != "en":
+        names = ", ".join(str(folder.relative_to(directory)) for folder in languages)
+        raise FathomError(f"{directory} holds {names} and no en: give one of them as --data-dir")
+    return languages[0]
 
 
 def _file(folder: Path, task: int, half: str) -> Path | None:
@@ -166,7 +184,7 @@ def _file(folder: Path, task: int, half: str) -> Path | None:
 def _read_task(folder: Path, task: int) -> tuple[list[Question], list[Question], list[Question]]:
     """Returns a task's questions for training, validation and test."""
     path, test = _file(folder, task, "train"), _file(folder, task, "test")
-    if test is None:
+    if path is None or test is None:
         raise FathomError(f"{path} has no qa{task}_*test.txt beside it")
     train, valid = read_questions(path), _file(folder, task, "valid")
     if valid is not None:
@@ -187,11 +205,8 @@ def read_questions(path: Path) -> list[Question]:
         FathomError: the file cannot be read, holds no question, or a line is malformed; the
             message names the file and the line.
     """
-    try:
-        content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
-    except OSError as error:
-        raise FathomError(f"cannot read {path}: {error.strerror}") from error
-    questions = []
+    content = read_file(path).removeprefix(codecs.BOM_UTF8)
+    questions: list[Question] = []
     story = _Story()
     for number, line in enumerate(content.split(b"\n"), 1):
         try:
@@ -230,7 +245,7 @@ class _Story:
         number, statements = self._place(line)
         _, _, text = line.partition(" ")
         if "\t" not in text:
-            if text.endswith("?"):
+            if "?" in text:
                 raise ValueError("a question without a tab and its answer")
             return _Story(number, (*statements, (number, _split(text))))
         if not statements:
@@ -278,7 +293,7 @@ def _split(sentence: str) -> Words:
 
 def _words(questions: Iterable[Question]) -> list[str]:
     """Returns all words in alphabetical order."""
-    words = set()
+    words: set[str] = set()
     for story, question, answer, _ in questions:
         words.update(question, (answer,), *story)
     return sorted(words)

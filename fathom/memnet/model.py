@@ -38,7 +38,7 @@ class MemNet(nn.NeuralNetworkModel):
 
     name = "memnet"
     title = "end-to-end memory network (Sukhbaatar, Szlam, Weston and Fergus 2015)"
-    dataset = Babi
+    datasets = (Babi,)
     Hyperparameters = MemNetHyperparameters
     hyperparameters: MemNetHyperparameters
     example = "questions"
@@ -47,7 +47,7 @@ class MemNet(nn.NeuralNetworkModel):
     def load_data(self) -> None:
         """Reads the task."""
         chosen = self.hyperparameters
-        self.babi = Babi.load(
+        self.babi = self.dataset.load(
             self.source.directory, chosen.task, chosen.memory, chosen.joint_vocabulary
         )
         if self.device.startswith("/cpu"):  # TensorFlow refuses what does not fit into a GPU's

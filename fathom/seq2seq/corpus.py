@@ -12,8 +12,8 @@ import h5py
 import numpy as np
 
 from fathom.errors import FathomError
+from fathom.seq2seq.parallel import ParallelText
 from fathom.seq2seq.vocabulary import SPECIAL_SYMBOLS, Vocabulary, tokenize
-from fathom.seq2seq.wmt import ParallelText
 from fathom.system.files import atomic_write, cache_directory, make_cache_folder, sha256
 
 _VERSION = 2  # of what the cache holds; a new one makes it anew

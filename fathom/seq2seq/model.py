@@ -23,6 +23,7 @@ from fathom.seq2seq import buckets, corpus, evaluation
 from fathom.seq2seq.decoder import Decoder
 from fathom.seq2seq.hyperparameters import SIZES, Seq2SeqHyperparameters
 from fathom.seq2seq.layers import LSTM, Embedding
+from fathom.seq2seq.multi30k import Multi30k
 from fathom.seq2seq.sampled_softmax import sampled_cross_entropy
 from fathom.seq2seq.vocabulary import PAD
 from fathom.seq2seq.wmt import Wmt
@@ -35,7 +36,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
 
     name = "seq2seq"
     title = "sequence to sequence with attention (Sutskever et al. 2014, Bahdanau et al. 2015)"
-    dataset = Wmt
+    datasets = (Wmt, Multi30k)
     Hyperparameters = Seq2SeqHyperparameters
     hyperparameters: Seq2SeqHyperparameters
     example = "sentences"
@@ -50,15 +51,17 @@ class Seq2Seq(nn.NeuralNetworkModel):
         """Reads the texts: the training text as numbers, the others as they are."""
         chosen = self.hyperparameters
         self.buckets = buckets.parse(chosen.buckets)
-        self.wmt = Wmt.find(self.source.directory, chosen.source_language, chosen.target_language)
+        self.texts = self.dataset.load(
+            self.source.directory, chosen.source_language, chosen.target_language
+        )
         settings = corpus.Settings(
             chosen.source_vocabulary, chosen.target_vocabulary, chosen.lowercase
         )
-        self.corpus = corpus.load(self.wmt.training, settings)
+        self.corpus = corpus.load(self.texts.training, settings)
         self._assigned = buckets.assign(self.corpus.pairs, self.buckets)
         self.notes += [f"left out: {what}: {number:,}" for what, number in self._left_out().items()]
-        self._validation = self.corpus.encode(self.wmt.validation or ())
-        self.test_pairs = list(self.wmt.test or ())
+        self._validation = self.corpus.encode(self.texts.validation or ())
+        self.test_pairs = list(self.texts.test or ())
         self.test = self.corpus.encode(self.test_pairs)
 
     def _left_out(self) -> dict[str, int]:

@@ -18,8 +18,14 @@ import numpy as np
 import tensorflow as tf
 
 from fathom.errors import FathomError
-from fathom.speech.audio import Audio, decode
-from fathom.system.files import atomic_write, cache_directory, make_cache_folder
+from fathom.speech.audio import decode
+from fathom.system.files import (
+    atomic_write,
+    cache_directory,
+    make_cache_folder,
+    read_file,
+    sha256,
+)
 
 
 @dataclass(frozen=True)
@@ -144,9 +150,9 @@ def of_files(paths: Sequence[Path], settings: Settings = SETTINGS) -> Recordings
 
 def _digest(path: Path) -> str:
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        return str(error.strerror)  # and reading it for its samples says the rest
+        return sha256(path)
+    except FathomError as error:
+        return str(error)  # and reading it for its samples says the rest
 
 
 def _compute_all(paths: Sequence[Path], settings: Settings) -> Recordings:
@@ -158,7 +164,7 @@ def _compute_all(paths: Sequence[Path], settings: Settings) -> Recordings:
     values, frames, samples, reasons = [np.empty((0, settings.size), np.float32)], [], [], []
     for path in paths:
         try:
-            audio = _read(path)
+            audio = decode(read_file(path), path)
             wave = audio.resampled(settings.rate)
             if not settings.frames(len(wave)):
                 raise FathomError(f"{path} is shorter than one window: {len(wave)} samples")
@@ -177,11 +183,3 @@ def _compute_all(paths: Sequence[Path], settings: Settings) -> Recordings:
         np.array(samples, np.int64),
         tuple(reasons),
     )
-
-
-def _read(path: Path) -> Audio:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise FathomError(f"cannot read {path}: {error.strerror}") from error
-    return decode(content, path)

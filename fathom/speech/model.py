@@ -63,7 +63,7 @@ class Speech(nn.NeuralNetworkModel):
 
     name = "speech"
     title = "Deep Speech (Hannun et al. 2014)"
-    dataset = Timit
+    datasets = (Timit,)
     Hyperparameters = SpeechHyperparameters
     hyperparameters: SpeechHyperparameters
     example = "utterances"
@@ -72,7 +72,7 @@ class Speech(nn.NeuralNetworkModel):
 
     def load_data(self) -> None:
         """Reads TIMIT and computes its features, or takes them from the cache."""
-        self.timit = Timit.load(self.source.directory)
+        self.timit = self.dataset.load(self.source.directory)
         size, seed = self.hyperparameters.batch_size, self.execution.seed
         self._train_feed = Feed(self.timit.train, size, seed)
         self.test_feed = Feed(self.timit.test, size, seed)

@@ -6,14 +6,18 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fathom.data.dataset import DataSet
 from fathom.errors import FathomError
 from fathom.speech import features, phones
+from fathom.speech.audio import decode
+from fathom.system.files import read_file
 
 PAST_THE_END = 16  # samples by which the last phone may end after the audio
+_NLTK_SPEAKER = re.compile(r"dr([1-8])-[fm][a-z]{3}\d")
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +58,10 @@ class Timit(DataSet):
     title = "TIMIT acoustic-phonetic speech"
     licence = "LDC User Agreement"
     home_page = "https://catalog.ldc.upenn.edu/LDC93S1"
-    layout = "{train,test}/<dialect>/<speaker>/<sentence>.{wav,phn}, in upper or lower case"
+    layout = (
+        "{train,test}/<dialect>/<speaker>/<sentence>.{wav,phn}, in upper or lower case, or NLTK's "
+        "sample of it"
+    )
 
     train: Utterances
     test: Utterances
@@ -69,10 +76,10 @@ class Timit(DataSet):
         Raises:
             FathomError: there is no tree, or none of the training part's utterances can be used.
         """
-        root = _root(directory)
+        root, parts = find_parts(directory)
         skipped: dict[str, str] = {}
-        train = _load_part(root, "train", skipped)
-        test = _load_part(root, "test", skipped)
+        train = _load_part(root, parts["train"], skipped)
+        test = _load_part(root, parts["test"], skipped)
         if not len(train):
             reason = next(iter(skipped.values()), "there is none")
             raise FathomError(f"{root} has no training utterance that can be used: {reason}")
@@ -84,6 +91,20 @@ class Timit(DataSet):
         return cls(train, test, mean, deviation, skipped)
 
     @classmethod
+    def verify(cls, directory: Path, options: Any, everything: bool) -> str:
+        """Reads every utterance; one that training would leave out is an error."""
+        root, parts = find_parts(directory)
+        if not parts["train"]:
+            raise FathomError(f"{root} has no training utterance; expected {cls.layout}")
+        for path in itertools.chain(*parts.values()):
+            audio = decode(read_file(path), path)
+            labels = read_transcription(path, len(audio.samples))
+            resampled = audio.resampled(features.SETTINGS.rate)
+            _check_alignable(path, labels, features.SETTINGS.frames(len(resampled)))
+        counts = " and ".join(f"{len(paths):,} {part}" for part, paths in parts.items())
+        return f"{counts} utterances can be read"
+
+    @classmethod
     def synthesize(cls, directory: Path, seed: int) -> None:
         """Writes a tree of imitated speech: see ``fathom.speech.synthetic``."""
         from fathom.speech import synthetic
@@ -91,15 +112,33 @@ class Timit(DataSet):
         synthetic.write_tree(directory, seed)
 
 
-def _root(directory: Path) -> Path:
-    """Returns the folder with ``train`` and ``test``: this one, or one just below it."""
-    for candidate in (directory, *sorted(path for path in directory.iterdir() if path.is_dir())):
+def find_parts(directory: Path) -> tuple[Path, dict[str, list[Path]]]:
+    """Finds the sound files of both parts.
+
+    The tree with ``train`` and ``test`` is the folder that was given, or up to two below it. NLTK's
+    sample has a folder for each of 16 speakers, ``dr1-fvmh0``, and no parts: here the speakers of
+    the dialect regions 7 and 8 are the test part.
+
+    Returns:
+        the folder of the tree; the sound files of ``train`` and of ``test``.
+
+    Raises:
+        FathomError: there is no such folder.
+    """
+    for root in (directory, *sorted(directory.glob("*/")), *sorted(directory.glob("*/*/"))):
         try:
-            names = {name.lower() for name in os.listdir(candidate)}
+            folders = {name.lower(): root / name for name in os.listdir(root)}
         except OSError:
             continue
-        if {"train", "test"} <= names:
-            return candidate
+        if {"train", "test"} <= set(folders):
+            return root, {part: list(find_audio(folders[part])) for part in ("train", "test")}
+        speakers = {name: _NLTK_SPEAKER.fullmatch(name) for name in sorted(folders)}
+        if any(speakers.values()):
+            parts: dict[str, list[Path]] = {"train": [], "test": []}
+            for name, match in speakers.items():
+                if match:
+                    parts["test" if int(match[1]) >= 7 else "train"] += find_audio(folders[name])
+            return root, parts
     raise FathomError(
         f"{directory} has no folders train and test; {Timit.title} is expected as {Timit.layout}"
     )
@@ -128,10 +167,8 @@ def sentence(name: str) -> str:
     return name.lower().partition(".")[0]
 
 
-def _load_part(root: Path, part: str, skipped: dict[str, str]) -> Utterances:
+def _load_part(root: Path, paths: list[Path], skipped: dict[str, str]) -> Utterances:
     """Reads one part; adds to ``skipped``."""
-    folder = next(path for path in sorted(root.iterdir()) if path.name.lower() == part)
-    paths = list(find_audio(folder))
     recordings = features.of_files(paths)
     ends = np.cumsum(recordings.frames)
     names, kept, frames, labels = [], [], [], []
@@ -174,10 +211,7 @@ def read_transcription(audio: Path, samples: int) -> list[int]:
             number.
     """
     path = _beside(audio, "phn")
-    try:
-        text = path.read_text(encoding="utf-8-sig", errors="replace")  # all that counts is ASCII
-    except OSError as error:
-        raise FathomError(f"cannot read {path}: {error.strerror}") from error
+    text = read_file(path).decode("utf-8-sig", errors="replace")  # all that counts is ASCII
     labels, last = [], 0
     for number, line in enumerate(text.splitlines(), 1):
         parts = line.split()
@@ -209,7 +243,7 @@ def _beside(audio: Path, suffix: str) -> Path:
     """Returns the file of the same sentence with another suffix, in the case that it has."""
     stem = audio.name.partition(".")[0]
     for name in (f"{stem}.{suffix.upper()}", f"{stem}.{suffix}"):
-        if audio.with_name(name).is_file():
+        if audio.with_name(name).exists():
             return audio.with_name(name)
     raise FathomError(f"{audio} has no transcription: {stem}.{suffix} is missing beside it")
 

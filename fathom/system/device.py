@@ -33,8 +33,8 @@ def select_device(name: str | None) -> str:
     if kind == "gpu" and index >= gpus:
         found = f"{gpus} GPU{'s' if gpus > 1 else ''}" if gpus else "no GPU"
         raise FathomError(
-            f"device {name} is not available: TensorFlow sees {found} on this machine; use --device "
-            "cpu or install fathom-workloads[gpu]"
+            f"device {name} is not available: TensorFlow sees {found} on this machine; use "
+            "--device cpu or install fathom-workloads[gpu]"
         )
     if kind == "cpu" and index > 0:
         raise FathomError(f"device {name} is not available: the CPU is one device, cpu")

@@ -2,15 +2,20 @@
 
 import contextlib
 import hashlib
+import io
 import os
 import shutil
+import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import platformdirs
 
 from fathom.errors import FathomError
+
+_LEFTOVER_AFTER_S = 24 * 3600  # no process takes so long to write a temporary folder
 
 
 def cache_directory() -> Path:
@@ -117,10 +122,61 @@ def atomic_directory(path: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def remove_leftovers(folder: Path) -> None:
+    """Removes what killed processes left of ``atomic_directory`` in a folder of the cache."""
+    for path in folder.glob(".*"):
+        with contextlib.suppress(OSError):
+            if path.is_dir() and time.time() - path.stat().st_mtime > _LEFTOVER_AFTER_S:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def require_regular(path: Path) -> None:
+    """Refuses what is not a regular file: a pipe could block forever.
+
+    Raises:
+        FathomError: it is something else, or cannot be looked at.
+    """
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise FathomError(f"{path} is not a regular file: replace or remove it")
+    except OSError as error:
+        raise FathomError(f"cannot read {path}: {error.strerror}") from error
+
+
+def open_file(path: Path) -> io.BufferedReader:
+    """Opens a file of data for reading.
+
+    Raises:
+        FathomError: it cannot be opened, or is not a regular file.
+    """
+    require_regular(path)
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise FathomError(f"cannot read {path}: {error.strerror}") from error
+
+
+def read_file(path: Path) -> bytes:
+    """Returns the bytes of a file of data.
+
+    Raises:
+        FathomError: it cannot be read, or is not a regular file.
+    """
+    with open_file(path) as file:
+        try:
+            return file.read()
+        except OSError as error:
+            raise FathomError(f"cannot read {path}: {error.strerror}") from error
+
+
 def sha256(path: Path) -> str:
-    """Returns the SHA-256 of a file's bytes, in hexadecimal."""
+    """Returns the SHA-256 of a file's bytes, in hexadecimal.
+
+    Raises:
+        FathomError: it cannot be read, or is not a regular file.
+    """
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with open_file(path) as file:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()

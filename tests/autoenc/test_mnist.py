@@ -1,4 +1,5 @@
 import gzip
+import os
 import struct
 import tracemalloc
 from pathlib import Path
@@ -10,7 +11,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as np_st
 
 from fathom.autoenc.mnist import Mnist, draw_digits, read_idx, write_idx
-from fathom.data.fetch import verify
 from fathom.errors import FathomError
 
 TRAIN_IMAGES = "train-images-idx3-ubyte.gz"
@@ -69,14 +69,14 @@ def test_a_missing_file_is_named_in_the_error(small, split, kind):
 def test_a_folder_in_place_of_a_file_is_an_error(small):
     (small / TRAIN_IMAGES).unlink()
     (small / TRAIN_IMAGES).mkdir()
-    assert f"{TRAIN_IMAGES}: Is a directory" in error_of(small)
+    assert f"{TRAIN_IMAGES} is not a regular file" in error_of(small)
 
 
 def test_a_file_that_may_not_be_read_is_an_error(small, monkeypatch):
-    def refuse(path):
+    def refuse(path, mode):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr(Path, "open", refuse)
     assert f"{TRAIN_IMAGES}: Permission denied" in error_of(small)
 
 
@@ -95,7 +95,10 @@ def test_a_file_that_may_not_be_read_is_an_error(small, monkeypatch):
         (header(1, 28), "header says 1 x 28 = 28"),
         (header(1, 28, 28)[:-1], "is cut off in its header, after 15 bytes"),
         (header(1, 28, 28) + bytes(783), "has 783 bytes of data, but its header says 1 x 28"),
-        (header(1, 28, 28) + bytes(785), "has 785 bytes of data, but its header says 1 x 28"),
+        (
+            header(1, 28, 28) + bytes(785),
+            "has more than 784 bytes of data, but its header says 1 x 28",
+        ),
         (header(0, 28, 28), "is empty: its header says 0 x 28 x 28"),
         (header(7, 784) + bytes(7 * 784), "has 2 dimensions, expected 3"),
         (header(7, 1, 28, 28) + bytes(7 * 784), "has 4 dimensions, expected 1 to 3"),
@@ -185,6 +188,42 @@ def test_a_header_that_claims_too_much_is_not_believed(tmp_path):
         tracemalloc.stop()
 
 
+def test_no_more_of_a_gzip_file_is_unpacked_than_its_header_says(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(gzip.compress(header(1, 28, 28) + bytes(50_000_000)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(FathomError, match="has more than 784 bytes of data"):
+            read_idx(path)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_pipe_in_the_place_of_a_file_is_refused(small):
+    (small / TRAIN_IMAGES).unlink()
+    os.mkfifo(small / TRAIN_IMAGES)
+    assert f"{TRAIN_IMAGES} is not a regular file" in error_of(small)
+
+
+@pytest.mark.parametrize("folder", ["raw", "MNIST/raw"])
+def test_torchvisions_folder_is_read(tmp_path, folder):
+    (tmp_path / folder).mkdir(parents=True)
+    Mnist.synthesize(tmp_path / folder, 0, train_size=7, test_size=5)
+    assert len(Mnist.load(tmp_path).train_images) == 7
+
+
+def test_names_with_a_dot_in_the_place_of_a_dash_are_read(small):
+    for path in small.iterdir():
+        path.rename(path.with_name(path.name.replace("-idx", ".idx")))
+    assert len(Mnist.load(small).train_images) == 7
+
+
+def test_images_that_can_be_read_but_are_not_mnists_do_not_pass_for_it(small):
+    with pytest.raises(FathomError, match="the train images can be read but are not MNIST's"):
+        Mnist.verify(small, Mnist.Options(), False)
+
+
 @any_content
 @given(
     np_st.arrays(np.uint8, np_st.array_shapes(min_dims=1, max_dims=3, max_side=6)),
@@ -266,9 +305,15 @@ def test_a_digit_keeps_clear_of_the_image_border():
     assert inner > 0.97 * ink.sum()
 
 
+def test_the_real_files_are_right_when_they_are_unpacked_too(real_data, tmp_path):
+    for path in (real_data / "mnist").glob("*.gz"):
+        (tmp_path / path.stem).write_bytes(gzip.decompress(path.read_bytes()))
+    assert "as its makers released" in Mnist.verify(tmp_path, Mnist.Options(), False)
+
+
 def test_the_real_files_are_right_and_are_read(real_data):
     directory = real_data / "mnist"
-    assert verify(Mnist, directory) == []
+    assert "as its makers released" in Mnist.verify(directory, Mnist.Options(), False)
     mnist = Mnist.load(directory)
     assert mnist.train_images.shape == (60_000, 28, 28)
     assert mnist.test_images.shape == (10_000, 28, 28)

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from fathom.data import DataSet, RemoteFile, find, locate
+from fathom.data import DataSet, RemoteFile, choose, find, locate
 from fathom.errors import FathomError
 
 
@@ -24,6 +24,30 @@ class Notes(DataSet):
     def synthesize(cls, directory, seed):
         cls.made += 1
         (directory / "notes.txt").write_text(f"seed {seed}")
+
+    @classmethod
+    def verify(cls, directory, options, everything):
+        return cls.load(directory)
+
+
+class Sketches(Notes):
+    """A second set of the workload that reads notes."""
+
+    name = "sketches"
+    nested = "notes/sketches"
+
+    @classmethod
+    def recognizes(cls, directory):
+        return (directory / "sketches.txt").exists()
+
+
+class Letters(Sketches):
+    name = "letters"
+    nested = None
+
+    @classmethod
+    def recognizes(cls, directory):
+        return (directory / "letters.txt").exists()
 
 
 class Remote(Notes):
@@ -106,7 +130,7 @@ def test_a_fetch_that_was_interrupted_is_passed_over_and_the_source_says_how_it_
     (fetched / "more.txt.part").touch()
     source = locate(Remote, None, 0)
     assert source.kind == "synthetic"
-    message = f"{fetched} lacks files: python -m fathom data fetch remote goes on"
+    message = f"{fetched} lacks files: python -m fathom data fetch remote resumes"
     assert str(source) == f"{source.directory}, synthetic: {message}"
     (fetched / "more.txt").touch()
     assert find(Remote, None, 0).kind == "fetched"
@@ -116,7 +140,9 @@ def test_a_fetch_that_was_interrupted_is_passed_over_and_the_source_says_how_it_
 def test_an_environment_variable_that_names_no_folder_is_an_error(tmp_path, monkeypatch, name):
     (tmp_path / "file").touch()
     monkeypatch.setenv("FATHOM_DATA_DIR", str(tmp_path / name))
-    with pytest.raises(FathomError, match=rf"\$FATHOM_DATA_DIR is .*{name}, no folder: correct"):
+    with pytest.raises(
+        FathomError, match=rf"\$FATHOM_DATA_DIR is .*{name}, which is not a folder: correct"
+    ):
         find(Notes, None, 0)
     (tmp_path / "given").mkdir()
     assert find(Notes, tmp_path / "given", 0).kind == "given"
@@ -185,3 +211,42 @@ def test_a_cache_without_permission_to_write_is_an_error(cache, monkeypatch):
     with pytest.raises(FathomError, match="no permission; set FATHOM_CACHE_DIR"):
         locate(Notes, None, 0)
     assert Notes.made == 0
+
+
+def test_a_folder_that_a_killed_synthesis_left_is_removed_when_it_is_old(cache):
+    left = cache / "synthetic" / "notes" / ".v1-seed-0.abcdefgh"
+    left.mkdir(parents=True)
+    os.utime(left, (0, 0))
+    locate(Notes, None, 0)
+    assert [path.name for path in left.parent.iterdir()] == ["v1-seed-0"]
+
+
+BOTH = (Letters, Sketches)
+
+
+def test_the_data_set_that_is_named_is_taken():
+    assert choose(BOTH, "sketches", None) is Sketches
+    with pytest.raises(FathomError, match="unknown data set 'sketch': did you mean sketches"):
+        choose(BOTH, "sketch", None)
+
+
+def test_the_first_data_set_is_the_default():
+    assert choose(BOTH, None, None) is Letters
+    assert choose((Sketches,), None, None) is Sketches
+
+
+def test_the_data_set_that_the_given_folder_holds_is_taken(tmp_path):
+    assert choose(BOTH, None, tmp_path) is Letters
+    (tmp_path / "sketches.txt").touch()
+    assert choose(BOTH, None, tmp_path) is Sketches
+    assert choose(BOTH, "letters", tmp_path) is Letters
+
+
+@pytest.mark.parametrize("place", ["sketches", "notes/sketches"])
+def test_the_data_set_that_the_environment_holds_is_taken(tmp_path, monkeypatch, place):
+    monkeypatch.setenv("FATHOM_DATA_DIR", str(tmp_path))
+    (tmp_path / "letters").mkdir()
+    (tmp_path / place).mkdir(parents=True)
+    (tmp_path / place / "sketches.txt").touch()
+    assert choose(BOTH, None, None) is Sketches
+    assert find(Sketches, None, 0).directory == tmp_path / place

@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from fathom.__main__ import main
 from fathom.errors import FathomError
-from fathom.imagenet.convert import convert, default_shards
-from fathom.imagenet.ilsvrc import ImageNet
+from fathom.imagenet.convert import default_shards
+from fathom.imagenet.ilsvrc import ImageNet, convert
 from fathom.imagenet.synthetic import WNIDS
 
 A, B, C = WNIDS[:3]
@@ -143,7 +143,7 @@ def test_a_file_that_cannot_be_read_is_named_and_leaves_no_shard(tree, tmp_path)
     missing = tree / "val" / A / f"{A}_0.JPEG"
     missing.unlink()
     missing.symlink_to("nowhere")
-    assert error_of(tree, tmp_path / "out", 1).startswith(f"{missing} cannot be read")
+    assert error_of(tree, tmp_path / "out", 1).startswith(f"cannot read {missing}: No such file")
     assert not (tmp_path / "out").exists()
     assert "validation-00000-of-00001" not in os.listdir(tmp_path / "out.part")
 
@@ -185,7 +185,9 @@ def test_the_command_refuses_other_data_sets_in_one_line(tmp_path, capsys):
     with pytest.raises(SystemExit) as exit_:
         main(["data", "convert", "mnist", "--to", "tfrecord", "--out", str(tmp_path / "out")])
     assert exit_.value.code == 2
-    assert capsys.readouterr().err == "fathom: error: mnist has no other form: convert imagenet\n"
+    assert capsys.readouterr().err == (
+        "fathom: error: mnist cannot be converted to tfrecord: it has no other form\n"
+    )
 
 
 def test_real_images_are_the_same_bytes_in_shards(real_data, tmp_path):

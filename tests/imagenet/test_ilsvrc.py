@@ -1,4 +1,5 @@
 import io
+import os
 
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ import tensorflow as tf
 from PIL import Image
 
 from fathom.errors import FathomError
+from fathom.imagenet import ilsvrc
 from fathom.imagenet.ilsvrc import ImageNet
 from fathom.imagenet.synthetic import WNIDS
 
@@ -193,7 +195,7 @@ def test_a_ground_truth_without_meta_mat_says_what_to_get(tmp_path):
 @pytest.mark.parametrize(
     ("truth", "complaint"),
     [
-        ("1\n2\n", "has 2 lines but ILSVRC2012_val_00000003.JPEG needs line 3"),
+        ("1\n2\n", "has 2 images, but not number 3: ILSVRC2012_val_00000003.JPEG"),
         ("1\n0\n1\n", "line 2: '0' is no class"),
         ("1\n1001\n1\n", "line 2: '1001' is no class"),
         ("1\nx\n1\n", "line 2: 'x' is no class"),
@@ -225,6 +227,93 @@ def test_a_flat_validation_image_with_another_name_is_named(tmp_path):
     put(tmp_path, *VAL, "val/holiday.JPEG")
     write_devkit(tmp_path)
     assert "holiday.JPEG" in error_of(tmp_path)
+
+
+def test_train_beside_validation_images_without_ground_truth_can_be_trained_on(tmp_path):
+    put(tmp_path, f"train/{A}/x.JPEG", *VAL)
+    data = ImageNet.load(tmp_path)
+    assert data.train.size == 1
+    assert data.validation is None
+    assert f"{tmp_path / 'val'} has no class folders and its ground truth" in data.missing_truth
+
+
+KAGGLE = "ILSVRC/Data/CLS-LOC"
+
+
+@pytest.mark.parametrize("given", ["", "ILSVRC", KAGGLE])
+def test_kaggles_folder_is_read_with_its_tables(tmp_path, given):
+    put(tmp_path / KAGGLE, f"train/{A}/x.JPEG", f"train/{C}/x.JPEG", *VAL)
+    (tmp_path / "LOC_synset_mapping.txt").write_text(f"{C} white shark\n{A} tench, Tinca\n")
+    (tmp_path / "LOC_val_solution.csv").write_text(
+        f"ImageId,PredictionString\nILSVRC2012_val_00000003,{A} 85 1 499 272 {A} 1 2 3 4 \n"
+        f"ILSVRC2012_val_00000001,{C} 1 2 3 4\n"
+    )
+    data = ImageNet.load(tmp_path / given)
+    assert data.class_names == (C, A)
+    assert labels(data.validation) == {VAL[0]: 0, VAL[1]: 1}
+
+
+def test_a_faulty_table_of_kaggle_is_named_with_its_line(tmp_path):
+    put(tmp_path, *VAL)
+    (tmp_path / "LOC_val_solution.csv").write_text("ImageId,PredictionString\nx,y\n")
+    assert "LOC_val_solution.csv line 2: expected an image" in error_of(tmp_path)
+
+
+def test_a_pipe_in_the_place_of_an_image_is_refused_and_not_waited_for(tmp_path):
+    put(tmp_path, f"train/{A}/x.JPEG")
+    os.mkfifo(tmp_path / f"train/{A}/y.JPEG")
+    assert f"{tmp_path}/train/{A}/y.JPEG is not a regular file" in error_of(tmp_path)
+
+
+# ------------------------------------------------------------ verification
+
+
+def verify(directory, everything=False, **options):
+    return ImageNet.verify(directory, ImageNet.Options(**options), everything)
+
+
+def fault_of(directory, everything=False, **options):
+    with pytest.raises(FathomError) as caught:
+        verify(directory, everything, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_tree_is_decoded_and_missing_ground_truth_is_said(tmp_path):
+    put(tmp_path, f"train/{A}/x.JPEG", f"train/{A}/y.JPEG", *VAL)
+    read = verify(tmp_path)
+    assert read.startswith("2 of 2 training images can be decoded (--all: all); ")
+    assert "ground truth is missing" in read
+
+
+@pytest.mark.parametrize("content", [b"", b"junk", jpeg()[:-100]])
+def test_an_image_that_cannot_be_decoded_is_named(tmp_path, content):
+    put(tmp_path, f"train/{A}/x.JPEG")
+    put(tmp_path, f"train/{A}/y.JPEG", content=content)
+    fault = fault_of(tmp_path)
+    assert f"train/{A}/y.JPEG cannot be used: " in fault
+    assert "user-defined function" not in fault
+
+
+def test_a_sample_is_spread_over_the_images_and_all_are_read_on_request(tmp_path, monkeypatch):
+    monkeypatch.setattr(ilsvrc, "_SAMPLE", 2)
+    put(tmp_path, *(f"train/{A}/{i}.JPEG" for i in range(5)))
+    put(tmp_path, f"train/{A}/3.JPEG", content=b"")
+    assert verify(tmp_path).startswith("2 of 5 training images")
+    assert "3.JPEG cannot be used" in fault_of(tmp_path, everything=True)
+    put(tmp_path, f"train/{A}/4.JPEG", content=b"")
+    assert "4.JPEG cannot be used" in fault_of(tmp_path)
+
+
+def test_damaged_records_are_named_and_their_labels_are_checked(tmp_path):
+    shard = tmp_path / "train-00000-of-00001"
+    write_shard(shard, (jpeg(), 1000), (jpeg(9), 1))
+    assert verify(tmp_path).startswith("2 of 2 training images")
+    assert "label 1000, outside 0..999" in fault_of(tmp_path, background_class=False)
+    content = bytearray(shard.read_bytes())
+    content[-50] ^= 1
+    shard.write_bytes(content)
+    assert "train-00000-of-00001 record 1 cannot be used" in fault_of(tmp_path)
 
 
 # ------------------------------------------------------------ TFRecord shards
@@ -279,7 +368,7 @@ def test_shards_of_two_sets_are_an_error(tmp_path):
 
 def test_empty_shards_are_an_error(tmp_path):
     write_shard(tmp_path / "train-00000-of-00001")
-    assert "has no images" in error_of(tmp_path)
+    assert "train-00000-of-00001 is empty" in error_of(tmp_path)
 
 
 def test_a_shard_of_another_kind_is_named(tmp_path):

@@ -3,8 +3,7 @@ import pytest
 import tensorflow as tf
 
 from fathom import AlexNet, FathomError
-from fathom.imagenet.convert import convert
-from fathom.imagenet.ilsvrc import ImageNet
+from fathom.imagenet.ilsvrc import ImageNet, convert
 from fathom.imagenet.subset import keep_classes
 from fathom.imagenet.synthetic import WNIDS, draw
 

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import numpy as np
@@ -283,3 +284,40 @@ def test_the_real_tasks_are_read(real_data):
     task = Babi.load(directory, 1)
     assert task.train.story.shape == (900, 50, 6)
     assert len(task.vocabulary) == 20
+
+
+def test_a_question_whose_tabs_became_spaces_is_refused(tmp_path):
+    text = "1 Mary is in the hall.\n2 Where is Mary? hall 1\n"
+    assert "line 2: a question without a tab and its answer" in error_in(tmp_path, text)
+
+
+@pytest.mark.parametrize("folder", ["en-10k", "tasks_1-20_v1-2/en-10k"])
+def test_the_only_language_that_is_there_is_read(tmp_path, folder):
+    write_task(tmp_path / folder, train=4 * STORY)
+    assert len(Babi.load(tmp_path).test) == 3
+
+
+def test_english_is_read_where_it_is_there_and_several_others_are_named(tmp_path):
+    write_task(tmp_path / "en-10k", train=4 * STORY)
+    write_task(tmp_path / "hn", train=4 * STORY)
+    assert "holds en-10k, hn and no en: give one of them as --data-dir" in error_of(tmp_path)
+    write_task(tmp_path / "en", train=8 * STORY)
+    assert len(Babi.load(tmp_path).train) > 15
+
+
+def test_verifying_reads_every_task(tmp_path):
+    write_task(tmp_path / "en", train=4 * STORY)
+    write_task(tmp_path / "en", 2, train=4 * STORY)
+    read = Babi.verify(tmp_path, Babi.Options(), False)
+    assert read == "2 tasks in en, 30 questions, can be read"
+    write(tmp_path / "en/qa2_single-supporting-fact_test.txt", "junk")
+    with pytest.raises(FathomError, match=r"qa2_.*test\.txt, line 1"):
+        Babi.verify(tmp_path, Babi.Options(), False)
+
+
+def test_a_pipe_in_the_place_of_a_task_is_refused(tmp_path):
+    write_task(tmp_path, train=4 * STORY)
+    path = tmp_path / "qa1_single-supporting-fact_test.txt"
+    path.unlink()
+    os.mkfifo(path)
+    assert f"{path} is not a regular file" in error_of(tmp_path)

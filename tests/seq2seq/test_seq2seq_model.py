@@ -7,8 +7,8 @@ import tensorflow as tf
 from fathom import FathomError, Seq2Seq, Seq2SeqFwd
 from fathom.seq2seq import evaluation
 from fathom.seq2seq.buckets import Bucket
+from fathom.seq2seq.parallel import write_lines
 from fathom.seq2seq.vocabulary import EOS, GO, PAD
-from fathom.seq2seq.wmt import write_lines
 
 SMALL = {
     "batch_size": 8,

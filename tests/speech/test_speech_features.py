@@ -98,7 +98,7 @@ def test_a_file_that_cannot_be_used_has_no_frames_but_a_reason(tmp_path):
         assert recordings.frames.tolist() == [0, 9, 0, 0]
         assert "shorter than one window" in recordings.reasons[0]
         assert recordings.reasons[1] == ""
-        assert "neither" in recordings.reasons[2]
+        assert "not a readable" in recordings.reasons[2]
         assert "cannot read" in recordings.reasons[3]
 
 

@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 
@@ -164,6 +166,52 @@ def test_a_training_part_without_a_good_utterance_is_refused_with_the_first_reas
         path.unlink()
     with pytest.raises(FathomError, match="there is none"):
         Timit.load(tree)
+
+
+@pytest.mark.parametrize("above", ["TIMIT", "timit/TIMIT"])
+def test_the_tree_may_lie_below_the_folder(tree, tmp_path, above):
+    (tmp_path / "given" / above).parent.mkdir(parents=True)
+    tree.rename(tmp_path / "given" / above)
+    assert len(Timit.load(tmp_path / "given").train) == 3
+
+
+def test_nltks_sample_is_read_and_its_last_regions_are_the_test_part(tree, tmp_path):
+    for speaker in ("dr1-fvmh0", "dr6-mbma1", "dr7-fblv0", "dr8-mbcg0"):
+        write(tmp_path / "nltk" / speaker / "sx1.wav")
+        write(tmp_path / "nltk" / speaker / "sa1.wav")
+    (tmp_path / "nltk" / "timitdic.txt").touch()
+    timit = Timit.load(tmp_path / "nltk")
+    assert timit.train.names == ("dr1-fvmh0/sx1", "dr6-mbma1/sx1")
+    assert timit.test.names == ("dr7-fblv0/sx1", "dr8-mbcg0/sx1")
+
+
+def verify(directory):
+    return Timit.verify(directory, Timit.Options(), False)
+
+
+def test_verifying_reads_every_utterance(tree):
+    assert verify(tree) == "3 train and 1 test utterances can be read"
+
+
+def test_verifying_refuses_what_training_would_leave_out(tree):
+    junk = tree / "test/dr2/mxyz0/sx9.wav"
+    junk.write_bytes(b"junk")
+    with pytest.raises(FathomError, match=r"sx9\.wav is not a readable SPHERE or RIFF"):
+        verify(tree)
+    write(junk, phones="0 300 nothing\n")
+    with pytest.raises(FathomError, match="'nothing' is none of TIMIT's 61 phones"):
+        verify(tree)
+
+
+def test_a_pipe_in_the_place_of_a_sound_is_left_out(tree):
+    os.mkfifo(tree / "train/dr1/fabc0/sx9.wav")
+    (reason,) = Timit.load(tree).skipped.values()
+    assert "is not a regular file" in reason
+
+
+@pytest.mark.parametrize(("name", "utterances"), [("timit", "48 train"), ("digits", "train")])
+def test_the_real_trees_are_right(real_data, name, utterances):
+    assert utterances in verify(real_data / name)
 
 
 def test_every_utterance_of_the_real_tree_is_read(real_data, tmp_path, monkeypatch):

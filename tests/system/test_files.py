@@ -1,12 +1,21 @@
 import errno
 import hashlib
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from fathom.errors import FathomError
-from fathom.system.files import atomic_directory, atomic_write, cache_directory, sha256
+from fathom.system.files import (
+    atomic_directory,
+    atomic_write,
+    cache_directory,
+    open_file,
+    read_file,
+    remove_leftovers,
+    sha256,
+)
 
 
 def names(directory):
@@ -176,3 +185,25 @@ def test_the_digest_is_that_of_all_bytes(tmp_path):
     content = bytes(range(256)) * 5000
     (tmp_path / "file").write_bytes(content)
     assert sha256(tmp_path / "file") == hashlib.sha256(content).hexdigest()
+
+
+def test_a_pipe_in_the_place_of_data_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for read in (open_file, read_file, sha256):
+        with pytest.raises(FathomError, match="pipe is not a regular file"):
+            read(tmp_path / "pipe")
+
+
+def test_data_that_is_missing_is_refused_by_name(tmp_path):
+    with pytest.raises(FathomError, match=r"cannot read .*none: No such file"):
+        read_file(tmp_path / "none")
+
+
+def test_a_folder_that_a_killed_process_left_is_removed_when_it_is_old(tmp_path):
+    for name, age_h in ((".v1-seed-0.abcdefgh", 30), (".v1-seed-0.ijklmnop", 1), ("v1-seed-0", 30)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").touch()
+        then = time.time() - 3600 * age_h
+        os.utime(tmp_path / name, (then, then))
+    remove_leftovers(tmp_path)
+    assert names(tmp_path) == [".v1-seed-0.ijklmnop", "v1-seed-0"]

@@ -29,7 +29,7 @@ def _measure(chosen: Any) -> None:
     import_tensorflow()
     import tensorflow as tf
 
-    from fathom.data import locate
+    from fathom.data import choose, locate
     from fathom.results.characterization import Probe
     from fathom.results.records import Environment
     from fathom.system import device, environment
@@ -37,7 +37,7 @@ def _measure(chosen: Any) -> None:
     threads = device.set_threads(chosen.threads)
     for name in filter(None, chosen.workloads.split(",")):
         with contextlib.suppress(FathomError):  # each run of the workload will say what is wrong
-            locate(workloads.load(name).dataset, None, 0)
+            locate(choose(workloads.load(name).datasets, None, None), None, 0)
     Probe(
         environment=Environment(**environment.describe("/cpu:0", threads, chosen.precision, "off")),
         gpus=len(tf.config.list_physical_devices("GPU")),

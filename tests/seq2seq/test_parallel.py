@@ -1,4 +1,5 @@
 import gzip
+import os
 import tempfile
 from pathlib import Path
 
@@ -7,7 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fathom import FathomError
-from fathom.seq2seq.wmt import ParallelText, Wmt, write_lines
+from fathom.seq2seq import parallel
+from fathom.seq2seq.multi30k import Multi30k
+from fathom.seq2seq.parallel import ParallelText, write_lines
+from fathom.seq2seq.wmt import Wmt
 
 
 def write(folder, **contents):
@@ -113,7 +117,6 @@ def test_random_bytes_are_read_or_refused_in_one_line(source, target):
 @pytest.mark.parametrize(
     ("names", "target"),
     [
-        (["train"], "de"),
         (["giga-fren.release2.fixed"], "fr"),
         (["europarl-v7.fr-en"], "fr"),
         (["europarl-v7.de-en", "commoncrawl.de-en", "news-commentary-v10.de-en"], "de"),
@@ -134,11 +137,11 @@ def test_the_training_texts_are_found_under_the_names_that_they_are_released_wit
 def test_the_text_may_be_one_folder_below(tmp_path):
     (tmp_path / "multi30k").mkdir()
     write(tmp_path / "multi30k", train_en="a\n", train_de="A\n")
-    assert Wmt.load(tmp_path).training[0].source.parent.name == "multi30k"
+    assert Multi30k.load(tmp_path).training[0].source.parent.name == "multi30k"
 
 
 def test_validation_and_test_text_may_be_missing(tmp_path):
-    found = Wmt.load(write(tmp_path, train_en="a\n", train_de="A\n"))
+    found = Multi30k.load(write(tmp_path, train_en="a\n", train_de="A\n"))
     assert found.validation is None
     assert found.test is None
 
@@ -146,29 +149,29 @@ def test_validation_and_test_text_may_be_missing(tmp_path):
 @pytest.mark.parametrize("present", [{}, {"train_en": "", "train_fr": ""}])
 def test_a_folder_without_a_text_of_the_two_languages_is_refused(tmp_path, present):
     with pytest.raises(FathomError, match="no training text of en and de") as error:
-        Wmt.load(write(tmp_path, **present))
+        Multi30k.load(write(tmp_path, **present))
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("name", ["train", "europarl-v7.de-en", "val", "test_2016_flickr"])
+@pytest.mark.parametrize("name", ["train", "val", "test_2016_flickr"])
 @pytest.mark.parametrize(("here", "missing"), [("en", "de"), ("de", "en")])
 def test_a_text_in_one_language_alone_is_refused(tmp_path, name, here, missing):
     write(tmp_path, train_en="a\n", train_de="A\n")
     (tmp_path / f"{name}.{missing}").unlink(missing_ok=True)
     write_lines(tmp_path / f"{name}.{here}.gz", ("a",))
     with pytest.raises(FathomError, match=rf"{name}\.{missing} is missing: {name}\.{here} is"):
-        Wmt.load(tmp_path)
+        Multi30k.load(tmp_path)
 
 
 def test_a_text_of_another_pair_of_languages_is_passed_over(tmp_path):
     write(tmp_path, train_en="a\n", train_de="A\n", newstest2013_en="a\n", newstest2013_fr="b\n")
-    assert Wmt.load(tmp_path).validation is None
+    assert Multi30k.load(tmp_path).validation is None
 
 
 def test_the_synthetic_text_is_a_function_of_the_seed(tmp_path):
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         (tmp_path / name).mkdir()
-        Wmt.synthesize(tmp_path / name, seed, train_size=20, test_size=5)
+        Multi30k.synthesize(tmp_path / name, seed, train_size=20, test_size=5)
     first, same, other = [
         {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in "abc"
     ]
@@ -178,8 +181,8 @@ def test_the_synthetic_text_is_a_function_of_the_seed(tmp_path):
 
 
 def test_the_synthetic_translation_puts_the_verb_last_and_its_articles_agree(tmp_path):
-    Wmt.synthesize(tmp_path, 0, train_size=500, test_size=5)
-    pairs = dict(Wmt.load(tmp_path).training[0])
+    Multi30k.synthesize(tmp_path, 0, train_size=500, test_size=5)
+    pairs = dict(Multi30k.load(tmp_path).training[0])
     verbs = {"viset", "amet", "trovet", "folget", "horet", "malet", "traget", "denket"}
     for said in pairs.values():
         for clause in said.rstrip(".\n").split(","):
@@ -190,7 +193,65 @@ def test_the_synthetic_translation_puts_the_verb_last_and_its_articles_agree(tmp
             assert said.startswith("do hunto ")
 
 
+def test_both_sets_are_synthesized_with_the_same_text_under_their_own_names(tmp_path):
+    texts = []
+    for dataset in (Wmt, Multi30k):
+        folder = tmp_path / dataset.name
+        folder.mkdir()
+        dataset.synthesize(folder, 0, train_size=20, test_size=5)
+        texts.append([list(text) for text in dataset.load(folder).texts()])
+        assert dataset.recognizes(folder)
+    assert texts[0] == texts[1]
+    assert not Wmt.recognizes(tmp_path / "multi30k")
+    assert not Multi30k.recognizes(tmp_path / "wmt")
+
+
+@pytest.mark.parametrize("form", ["tok", "lc.norm.tok"])
+def test_a_tokenized_text_is_read_where_there_is_no_other(tmp_path, form):
+    write(tmp_path, **{f"train.{form}_en": "a\n", f"train.{form}_de": "A\n"})
+    assert Multi30k.load(tmp_path).training[0].source.name == f"train.{form}.en"
+    write(tmp_path, train_en="b\n", train_de="B\n")
+    assert Multi30k.load(tmp_path).training[0].source.name == "train.en"
+
+
+def test_two_tokenized_forms_are_not_chosen_between(tmp_path):
+    for form in ("tok", "lc.tok"):
+        write(tmp_path, **{f"train.{form}_en": "a\n", f"train.{form}_de": "A\n"})
+    with pytest.raises(FathomError, match=r"train as train\.lc\.tok and train\.tok: keep one"):
+        Multi30k.load(tmp_path)
+
+
+def test_a_pipe_in_the_place_of_a_text_is_refused(tmp_path):
+    write(tmp_path, train_en="a\n")
+    os.mkfifo(tmp_path / "train.de")
+    with pytest.raises(FathomError, match=r"train\.de is not a regular file"):
+        list(Multi30k.load(tmp_path).training[0])
+
+
+def test_a_gzip_file_that_unpacks_to_far_more_than_text_does_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(parallel, "_UNCHECKED_BYTES", 1000)
+    with pytest.raises(FathomError, match=r"train\.en unpacks to over 100 times its size"):
+        list(text(tmp_path, gzip.compress(b"\n" * 10**6), "A\n"))
+
+
+def test_a_line_without_an_end_is_not_read_whole(tmp_path):
+    with pytest.raises(FathomError, match="line 2 is longer than 1048576 bytes"):
+        list(text(tmp_path, b"a\n" + bytes(3 << 20), "A\nB\n"))
+
+
+def test_verifying_reads_the_texts_of_the_languages_a_sample_or_all(tmp_path, monkeypatch):
+    write(tmp_path, train_en="a\nb\nc\n", train_fr=b"A\nB\n\xff\n")
+    french = Multi30k.Options(target_language="fr")
+    with pytest.raises(FathomError, match="no training text of en and de"):
+        Multi30k.verify(tmp_path, Multi30k.Options(), False)
+    monkeypatch.setattr(parallel, "_SAMPLE", 2)
+    read = "2 sentence pairs of en and fr can be read (up to 2 of each text; --all: all)"
+    assert read in Multi30k.verify(tmp_path, french, False)
+    with pytest.raises(FathomError, match=r"train\.fr, line 3 is not UTF-8"):
+        Multi30k.verify(tmp_path, french, True)
+
+
 def test_multi30k_has_29000_pairs(real_data):
-    found = Wmt.find(real_data / "wmt", "en", "de")
+    found = Multi30k.load(real_data / "wmt", "en", "de")
     assert sum(1 for _ in found.training[0]) == 29_000
     assert sum(1 for _ in found.test) == 1_000
