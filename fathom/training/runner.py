@@ -42,6 +42,10 @@ class Progress:
 class Hooks(Protocol):
     """What a runner asks of the workload that it runs; ``nn.Workload`` says what each does."""
 
+    @property
+    def steps_done(self) -> int:
+        """Training steps that ran; fewer than were called where ``runstep`` skipped some."""
+
     def work(self, *batch: tf.Tensor) -> float:
         """Returns a batch's work over that of a batch of the stated cost."""
 
@@ -140,7 +144,7 @@ class Runner:
                     if self._loop.trains:
                         self._follow_up(number - count, count)
                     progress.step(number - 1, steps.loss[-1], steps.seconds[-1])
-            self._save(number)
+            self._save()
 
     def _steps_in_call(self, number: int, stop: int) -> int:
         """Returns how many steps the next call runs: none beyond an epoch's end or a checkpoint."""
@@ -204,11 +208,12 @@ class Runner:
         if done % self._loop.steps_per_epoch == 0:
             self._hooks.end_epoch(done // self._loop.steps_per_epoch - 1)
         if done % self._loop.checkpoint_every == 0:
-            self._save(done)
+            self._save()
 
-    def _save(self, steps_done: int) -> None:
-        if self._checkpoints is None or self.saved_at == steps_done:
+    def _save(self) -> None:
+        if self._checkpoints is None or self.saved_at == self._hooks.steps_done:
             return
+        steps_done = self._hooks.steps_done
         self._hooks.save_state()
         self._checkpoints.save(steps_done)
         self.saved_at, self._unsaved = steps_done, False

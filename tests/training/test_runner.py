@@ -16,6 +16,10 @@ class Hooks:
     def __init__(self):
         self.told = []
 
+    @property
+    def steps_done(self):
+        return sum(each[0] == "step" for each in self.told)
+
     def work(self, batch):
         return 2.0
 
@@ -135,3 +139,16 @@ def test_progress_is_told_of_each_call():
 
     runner(Hooks()).run(batches(6), 2, Steps(first=6, warmup=0), default_runstep, Told())
     assert told == [(6, 2, 2), (6, 6.0), (7, 7.0)]
+
+
+def test_a_checkpoint_is_named_by_the_steps_that_ran_where_some_were_skipped():
+    class Skipping(Hooks):
+        @property
+        def steps_done(self):
+            return super().steps_done // 2
+
+    checkpoints = Checkpoints()
+    runner(Skipping(), checkpoints).run(
+        batches(), 8, Steps(first=0, warmup=0), lambda *_: None, Progress()
+    )
+    assert checkpoints.saved == [1, 3, 4]
