@@ -6,15 +6,15 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import NoReturn
 
 from rich.table import Table
 
 from fathom import workloads
 from fathom.cli.characterize import add_commands
-from fathom.cli.parser import USER_ERROR, Parser, add_options, number
+from fathom.cli.parser import USER_ERROR, Parser, add_options, checked, number
 from fathom.cli.terminal import console, import_tensorflow, run_command
+from fathom.system.files import user_path
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -64,7 +64,7 @@ def _add_action(
     action.set_defaults(command=_data, action=name)
     if folder:
         action.add_argument("dataset", help="name of the data set")
-        add_options(action, "data-dir", type=Path, help=folder)
+        add_options(action, "data-dir", type=checked(user_path), help=folder)
     if name == "synthesize":
         add_options(action, "seed")
     if name == "verify":

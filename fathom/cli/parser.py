@@ -22,6 +22,7 @@ from fathom.options import (
     sort,
     unknown_option,
 )
+from fathom.system.files import user_path
 
 USER_ERROR = 2  # exit code
 
@@ -65,10 +66,10 @@ def number(kind: type, **limits: Any) -> Callable[[str], Any]:
 
 
 def numbers(text: str) -> list[int]:
-    """Returns the different whole numbers of a list with commas between them, in order."""
+    """Returns the different thread counts of a list with commas between them, in order."""
     texts = text.split(",")
-    if not all(each.isdecimal() and int(each) >= 1 for each in texts):
-        raise ValueError(f"must be whole numbers from 1, such as 1,2,4; not {text}")
+    if not all(each.isdecimal() and 1 <= int(each) <= MAX_THREADS for each in texts):
+        raise ValueError(f"must be whole numbers from 1 to {MAX_THREADS}, as 1,2,4; not {text}")
     return sorted(set(map(int, texts)))
 
 
@@ -154,7 +155,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "help": f"steps between checkpoints; default: {CHECKPOINT_EVERY}",
     },
     "json": {"type": Path, "metavar": "FILE", "help": "write the result as JSON; - prints it"},
-    "out": {"type": Path, "metavar": "DIR"},
+    "out": {"type": checked(user_path), "metavar": "DIR"},
 }
 """What argparse should know of each option, by name; a command can replace parts of it."""
 

@@ -12,6 +12,7 @@ import pytest
 from rich.table import Table
 
 from fathom import FathomError
+from fathom.__main__ import main
 from fathom.cli.run import run_workload
 from fathom.cli.terminal import Screen
 from fathom.results.records import RunResult
@@ -106,6 +107,32 @@ def test_the_home_of_an_unknown_user_is_answered_by_one_line(option, capsys):
     error = capsys.readouterr().err
     assert "~nouser/x.json: the home folder is not known" in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["data", "synthesize", "mnist", "--data-dir=~nouser/x"],
+        ["data", "convert", "imagenet", "--to=tfrecord", "--out=~nouser/x"],
+        ["profile", "autoenc", "--out=~nouser/x"],
+        ["characterize", "--out=~nouser/x"],
+        ["report", ".", "--out=~nouser/x"],
+    ],
+)
+def test_a_command_makes_no_folder_for_an_unknown_user(arguments, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    assert "~nouser/x: the home folder is not known" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_too_many_threads_of_a_characterization_are_refused(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["characterize", "--threads=1,20000"])
+    assert stop.value.code == 2
+    assert "must be whole numbers from 1 to 1024" in capsys.readouterr().err
 
 
 def test_a_checkpoint_folder_must_have_a_name_in_utf_8(capsys, tmp_path):
