@@ -37,7 +37,7 @@ class Atari(DataSet):
         Raises:
             FathomError: it holds none.
         """
-        roms = {path.stem: path for path in sorted(directory.glob("*.bin"))}
+        roms = {path.stem: path for path in sorted(directory.glob("*.bin")) if not path.is_dir()}
         if not roms:
             raise FathomError(f"{directory} holds no ROMs; they are expected as {cls.layout}")
         return cls(roms)

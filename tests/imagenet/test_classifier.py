@@ -163,3 +163,15 @@ def test_a_damaged_image_is_skipped_and_named_in_the_result(model, tmp_path, cap
     assert victim.name in capfd.readouterr().err
     with pytest.raises(FathomError, match=victim.name):
         ready(data_dir=str(folder), batch_size=300, strict=True).run(n_steps=2)
+
+
+def test_validation_images_without_ground_truth_can_be_trained_beside_and_not_evaluated(tmp_path):
+    encoded = tf.io.encode_jpeg(tf.zeros([80, 80, 3], tf.uint8)).numpy()
+    for name in ("train/n01440764/x.JPEG", "val/ILSVRC2012_val_00000001.JPEG"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_bytes(encoded)
+    model = AlexNet("/cpu:0", {**SMALL, "batch_size": 1, "data_dir": str(tmp_path)})
+    model.load_data()
+    assert len(next(model.training_batches(0))[1]) == 1
+    with pytest.raises(FathomError, match=r"its ground truth is missing: put .*LOC_val_solution"):
+        model.evaluation_batches()
