@@ -1,7 +1,7 @@
 """Measures runs and analyses them: where a step's time goes.
 
-``analyses`` has functions from profiles and runs to results, ``figures`` functions from results to
-matplotlib figures; docs/characterization.md explains both.
+``Folder`` gives measurements as pandas frames; ``report.figures`` has an analysis a module.
+docs/characterization.md explains both.
 """
 
 import lazy_loader

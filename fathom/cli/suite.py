@@ -3,7 +3,6 @@
 import argparse
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -137,7 +136,8 @@ def _print_table(rows: list[tuple[str, str, "RunResult | str"]], screen: Console
 
 
 def _print_profiles(profiles: list[tuple[str, str, "Profile | str"]], screen: Console) -> None:
-    from fathom.characterize.profile import ops
+    from fathom.characterize import frames
+    from fathom.characterize.profile import tables
 
     table = Table(box=None, header_style="bold")
     for title in ("workload", "mode", "heaviest op types, by the paper's names", "outside ops"):
@@ -146,13 +146,8 @@ def _print_profiles(profiles: list[tuple[str, str, "Profile | str"]], screen: Co
         if isinstance(profile, str):
             table.add_row(name, mode, f"not profiled: {profile}", "")
             continue
-        shares: defaultdict[str, float] = defaultdict(float)
-        for (op_type,), seconds in profile.seconds_by("type").items():
-            shares[ops.paper_type(op_type)] += seconds / profile.op_seconds * profile.steps
-        heaviest = ", ".join(
-            f"{kind} {share:.0%}"
-            for kind, share in sorted(shares.items(), key=lambda item: -item[1])[:5]
-        )
+        rows = tables.op_types(frames.profile_ops(profile)).head(5).itertuples()
+        heaviest = ", ".join(f"{row.type} {row.share:.0%}" for row in rows)
         table.add_row(name, mode, heaviest, f"{profile.outside_share:.1%}")
     screen.print(table)
 

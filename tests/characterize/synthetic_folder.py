@@ -1,8 +1,12 @@
 """Makes profiles, runs and folders with known answers."""
 
-import numpy as np
+from pathlib import Path
 
-from fathom.characterize.measure.folder import write_run
+import numpy as np
+import pandas as pd
+
+from fathom.characterize import frames
+from fathom.characterize.measure.folder import Folder, write_run
 from fathom.characterize.report import published
 from fathom.results.characterization import Machine, Run
 from fathom.results.profile import OpTime, Profile
@@ -31,7 +35,7 @@ ENVIRONMENT = {
 }
 MACHINE = Machine(environment=ENVIRONMENT, gemm_flops_per_second={"1": 1e11, "2": 2e11, "4": 4e11})
 SECTIONS = {"import": 2.0, "init": 0.5, "load": 0.5, "setup": 1.0, "run": 5.0, "wall": 9.5}
-WORKLOADS = published.breakdown().workloads
+WORKLOADS = tuple(published.breakdown().index)
 LAYERS = [
     {
         "name": name,
@@ -92,10 +96,19 @@ def paper_profile(workload, threads=1, steps=6, seed=0, **changes):
             noise * percent / 1e3 / (threads if op_type in scales else 1),
             *_place(op_type),
         )
-        for op_type, percent in published.breakdown().row(workload).items()
+        for op_type, percent in published.breakdown().loc[workload].items()
         if percent
     ]
     return profile(ops, workload, threads, **changes)
+
+
+def long_names(workload, **changes):
+    """A profile with many types and layers whose names are long."""
+    ops = [
+        op(f"AnOpTypeWithALongName{i}", [1.0 / (i + 1)] * 6, f"a_layer_with_a_very_long_name_{i}")
+        for i in range(15)
+    ]
+    return profile(ops, workload, **changes)
 
 
 def steps(seconds, work=1.0, call=()):
@@ -166,6 +179,21 @@ def run(workload="autoenc", purpose=("modes",), **changes):
     parts = ("workload", "mode", "kind", "threads", "cores", "repeat")
     name = "-".join([*(str(fields[part]) for part in parts), fields["device"].strip("/")])
     return Run(**{"id": name.replace(":", "")} | fields)
+
+
+def folder(runs, machine=MACHINE):
+    """A folder of runs that was never written."""
+    return Folder(Path("nowhere"), machine, tuple(runs))
+
+
+def ops_of(*profiles):
+    """The op times of profiles, as a folder has them."""
+    return pd.concat([frames.profile_ops(p, str(i)) for i, p in enumerate(profiles)])
+
+
+def runs_of(*runs):
+    """The frame of runs, as a folder has it."""
+    return folder(runs).runs_frame()
 
 
 def write(path, runs, machine=MACHINE):

@@ -71,7 +71,6 @@ def test_a_folder_gives_back_what_was_written(out):
     assert [run.id for run in folder.runs] == sorted(run.id for run in (timing(), profile, failed))
     assert folder.machine.gemm_flops_per_second == {"1": 1e11}
     assert folder.select("modes") == [timing()]
-    assert folder.failed == [failed]
     (again,) = folder.select("profile")
     assert again.to_plain() == profile.to_plain()
     assert again.environment.to_plain() == ENVIRONMENT

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from synthetic_folder import COST, ENVIRONMENT, op
 
+from fathom.characterize import frames
 from fathom.characterize.profile import tables
 from fathom.characterize.profile.attribution import add_up
 from fathom.characterize.profile.xplane import OpEvent
@@ -70,31 +71,24 @@ def test_shares_follow_from_the_times():
     assert profile.op_seconds == pytest.approx(0.020)
     assert profile.outside_share == pytest.approx(0.1)
     assert profile.overhead == pytest.approx(0.1)
-    assert profile.seconds_by("layer") == pytest.approx(
-        {("fc",): 0.006, ("optimizer",): 0.002, ("loss",): 0.002}
-    )
+    seconds = frames.profile_ops(profile).groupby("layer").seconds.sum() / profile.steps
+    assert seconds.to_dict() == pytest.approx({"fc": 0.006, "optimizer": 0.002, "loss": 0.002})
 
 
 def test_a_table_has_the_papers_types_with_their_kernels():
-    rows = tables.op_rows(small_profile())
-    assert [(row.type, row.op_class) for row in rows] == [
-        ("MatMul", "B"),
-        ("ApplyAdam", "F"),
-        ("Mystery", ""),
-    ]
-    assert rows[0].kernels == ("_MklMatMul", "_FusedMatMul")
-    assert [row.share for row in rows] == pytest.approx([0.6, 0.2, 0.2])
-    assert [row.cumulative_share for row in rows] == pytest.approx([0.6, 0.8, 1.0])
-    assert [row.count for row in rows] == [3, 1, 0.5]
+    table = tables.op_types(frames.profile_ops(small_profile()))
+    assert table.type.tolist() == ["MatMul", "ApplyAdam", "Mystery"]
+    assert table["class"].tolist() == ["B", "F", ""]
+    assert table.kernels[0] == "_MklMatMul _FusedMatMul"
+    assert table.share.tolist() == pytest.approx([0.6, 0.2, 0.2])
+    assert table.cumulative_share.tolist() == pytest.approx([0.6, 0.8, 1.0])
+    assert table["count"].tolist() == [3, 1, 0.5]
 
 
 def test_a_table_has_each_layer_by_phase():
-    fc, *others = tables.layer_rows(small_profile())
-    assert (fc.layer, fc.share) == ("fc", pytest.approx(0.6))
-    assert fc.seconds == pytest.approx(
-        {"forward": 0.002, "backward": 0.004, "optimizer": 0, "other": 0}
-    )
-    assert {row.layer for row in others} == {"optimizer", "loss"}
+    table = tables.layers(frames.profile_ops(small_profile()))
+    assert table.iloc[0].tolist() == pytest.approx(["autoenc", "fc", 0.002, 0.004, 0, 0, 0.6])
+    assert set(table.layer[1:]) == {"optimizer", "loss"}
 
 
 @pytest.mark.parametrize("gpu", [None, GPU])

@@ -1,10 +1,14 @@
 """The folder of a characterization: what ``characterize`` writes and the analyses read."""
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
+from fathom.characterize import frames
 from fathom.errors import FathomError
 from fathom.results.base import damaged
 from fathom.results.characterization import Machine, Run
@@ -50,10 +54,29 @@ class Folder:
         """Returns the runs of one set that are done."""
         return [run for run in self.runs if purpose in run.purpose and run.status == "done"]
 
-    @property
-    def failed(self) -> list[Run]:
-        """The runs that failed, each with its reason."""
-        return [run for run in self.runs if run.status == "failed"]
+    def ops(self) -> pd.DataFrame:
+        """Returns one row an op type, layer, phase, device and step of the profiles."""
+        return self._ops.copy()
+
+    def steps(self) -> pd.DataFrame:
+        """Returns one row a step of the timing runs."""
+        return frames.steps(self.runs)
+
+    def layers(self) -> pd.DataFrame:
+        """Returns one row a layer of the networks that were profiled."""
+        return frames.layers(self.runs)
+
+    def runs_frame(self) -> pd.DataFrame:
+        """Returns one row a run, failed ones too."""
+        return self._runs.copy()
+
+    @functools.cached_property
+    def _ops(self) -> pd.DataFrame:
+        return frames.ops(self.runs)
+
+    @functools.cached_property
+    def _runs(self) -> pd.DataFrame:
+        return frames.runs(self.runs)
 
 
 def read_machine(path: Path) -> Machine | None:

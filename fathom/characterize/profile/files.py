@@ -1,10 +1,9 @@
 """The files of ``fathom profile --out``: the profile as JSON and CSV, and the trace itself."""
 
-import csv
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+from fathom.characterize import frames
 from fathom.characterize.profile import chrome, tables
 from fathom.errors import FathomError
 from fathom.results.profile import PHASES, Profile
@@ -26,34 +25,14 @@ def write(profile: Profile, place: Callable[[str, str], tuple[str, str]], out: P
         FathomError: a file cannot be written.
     """
     profile.write(out / "profile.json")
-    _write_csv(
-        out / "ops.csv",
-        ("type", "class", "kernels", "seconds_a_step", "share", "cumulative_share", "count"),
-        (
-            (
-                *(row.type, row.op_class, " ".join(row.kernels), row.seconds),
-                *(row.share, row.cumulative_share, row.count),
-            )
-            for row in tables.op_rows(profile)
-        ),
-    )
-    _write_csv(
-        out / "layers.csv",
-        ("layer", *(f"{phase}_seconds_a_step" for phase in PHASES), "share"),
-        (
-            (row.layer, *(row.seconds[phase] for phase in PHASES), row.share)
-            for row in tables.layer_rows(profile)
-        ),
-    )
+    ops = frames.profile_ops(profile)
+    seconds = {name: f"{name}_seconds_a_step" for name in PHASES} | {"seconds": "seconds_a_step"}
+    for name, table in (("ops", tables.op_types(ops)), ("layers", tables.layers(ops))):
+        with atomic_write(out / f"{name}.csv") as temporary:
+            content = table.drop(columns="workload").rename(columns=seconds)
+            content.to_csv(temporary, index=False, lineterminator="\n")
     chrome.write(out / TRACE, place, out / "trace.json.gz")
     _show_to_tensorboard(out)
-
-
-def _write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    with atomic_write(path) as temporary, temporary.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)
 
 
 def _show_to_tensorboard(out: Path) -> None:

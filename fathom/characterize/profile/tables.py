@@ -1,73 +1,74 @@
-"""The rows of a profile's tables: op types by the paper's names, and layers."""
+"""Op times added up: by the paper's op types and by layer."""
 
-from dataclasses import dataclass
+import pandas as pd
 
-from fathom.characterize.profile import ops
-from fathom.results.profile import PHASES, Profile
+from fathom.results.profile import PHASES
 
 
-@dataclass(frozen=True)
-class OpRow:
-    """The time of one op type.
+def op_types(ops: pd.DataFrame) -> pd.DataFrame:
+    """Returns the op types of each workload, the heaviest first.
 
-    Attributes:
-        type, op_class: the paper's name and class, see ``ops``.
-        kernels: the types that TensorFlow's profiler names, heaviest first.
-        seconds: mean time a step.
-        share, cumulative_share: of the time of all ops; its own, and with all heavier ones.
-        count: occurrences a step.
+    Args:
+        ops: one profile a workload, as ``frames.profile_ops`` has it.
+
+    Returns:
+        ``workload``; ``type`` and ``class``, the paper's; ``kernels``, the types that TensorFlow's
+        profiler names, the heaviest first; ``seconds``, mean self time a step; ``share`` of the
+        time of all ops and ``cumulative_share``, with all heavier types, from 0 to 1; ``count``,
+        occurrences a step.
     """
+    keys = ["workload", "type"]
+    table = ops.groupby(keys).agg({"class": "first", "seconds": "sum", "count": "sum"})
+    steps = ops.groupby("workload").step.nunique()
+    table[["seconds", "count"]] = table[["seconds", "count"]].div(steps, level=0, axis=0)
+    by_kernel = ops.groupby([*keys, "kernel"]).seconds.sum().sort_values(ascending=False)
+    table["kernels"] = by_kernel.reset_index("kernel").groupby(keys).kernel.agg(" ".join)
+    table = table.reset_index().sort_values(["seconds", "type"], ascending=[False, True])
+    seconds = table.groupby("workload").seconds
+    table["share"] = (table.seconds / seconds.transform("sum")).fillna(0.0)
+    table["cumulative_share"] = table.groupby("workload").share.cumsum()
+    columns = [*keys, "class", "kernels", "seconds", "share", "cumulative_share", "count"]
+    return _in_order(table[columns], ops)
 
-    type: str
-    op_class: str
-    kernels: tuple[str, ...]
-    seconds: float
-    share: float
-    cumulative_share: float
-    count: float
+
+def heaviest(ops: pd.DataFrame, column: str) -> list[str]:
+    """Returns the values of a column, those of the most time first."""
+    seconds = ops.groupby(column).seconds.sum()
+    return list(seconds.sort_values(ascending=False, kind="stable").index)
 
 
-@dataclass(frozen=True)
-class LayerRow:
-    """The time of one layer or role.
+def shares(ops: pd.DataFrame) -> pd.DataFrame:
+    """Returns the share of each op type in the time of all ops, from 0 to 1.
 
-    Attributes:
-        layer: its name.
-        seconds: mean time a step, by phase.
-        share: of the time of all ops.
+    Returns:
+        a row a workload, a column a type; 0 for a type that a workload has not.
     """
-
-    layer: str
-    seconds: dict[str, float]
-    share: float
-
-
-def op_rows(profile: Profile) -> list[OpRow]:
-    """Returns a profile's op types, heaviest first."""
-    kernels: dict[str, list[str]] = {}
-    seconds: dict[str, float] = {}
-    for (kernel,), time in profile.seconds_by("type").items():
-        kernels.setdefault(ops.paper_type(kernel), []).append(kernel)
-        seconds[ops.paper_type(kernel)] = seconds.get(ops.paper_type(kernel), 0.0) + time
-    total, reached, rows = sum(seconds.values()), 0.0, []
-    for name, time in sorted(seconds.items(), key=lambda item: -item[1]):
-        reached += time
-        count = sum(op.count for op in profile.ops if ops.paper_type(op.type) == name)
-        names = tuple(kernels[name])
-        shares = _share(time, total), _share(reached, total)
-        rows.append(OpRow(name, ops.op_class(name), names, time, *shares, count))
-    return rows
+    table = op_types(ops)
+    wide = table.pivot(index="workload", columns="type", values="share").fillna(0.0)
+    return wide.loc[table.workload.unique(), table.type.unique()]
 
 
-def layer_rows(profile: Profile) -> list[LayerRow]:
-    """Returns a profile's layers and roles, heaviest first."""
-    by_layer: dict[str, dict[str, float]] = {}
-    for (layer, phase), time in profile.seconds_by("layer", "phase").items():
-        by_layer.setdefault(layer, dict.fromkeys(PHASES, 0.0))[phase] += time
-    total = sum(time for phases in by_layer.values() for time in phases.values())
-    rows = [LayerRow(layer, p, _share(sum(p.values()), total)) for layer, p in by_layer.items()]
-    return sorted(rows, key=lambda row: -row.share)
+def layers(ops: pd.DataFrame) -> pd.DataFrame:
+    """Returns the layers and roles of each workload, the heaviest first.
+
+    Args:
+        ops: one profile a workload, as ``frames.profile_ops`` has it.
+
+    Returns:
+        ``workload``, ``layer``; mean self time a step in each of ``PHASES``, in seconds; ``share``
+        of the time of all ops, from 0 to 1.
+    """
+    steps = ops.groupby("workload").step.nunique()
+    table = ops.pivot_table("seconds", ["workload", "layer"], "phase", "sum", fill_value=0.0)
+    table = table.reindex(columns=list(PHASES), fill_value=0.0).div(steps, level=0, axis=0)
+    total = table.sum(axis=1)
+    table["share"] = (total / total.groupby("workload").transform("sum")).fillna(0.0)
+    table = table.reset_index().rename_axis(columns=None)
+    return _in_order(table.sort_values("share", ascending=False, kind="stable"), ops)
 
 
-def _share(part: float, whole: float) -> float:
-    return part / whole if whole else 0.0
+def _in_order(table: pd.DataFrame, ops: pd.DataFrame) -> pd.DataFrame:
+    """Sorts a table's workloads as they stand in the op times, and keeps the order of the rest."""
+    place = {workload: i for i, workload in enumerate(ops.workload.unique())}
+    by_place = table.sort_values("workload", key=lambda names: names.map(place), kind="stable")
+    return by_place.reset_index(drop=True)

@@ -1,9 +1,13 @@
 """What ``fathom profile`` prints."""
 
+from collections.abc import Sequence
+
 import numpy as np
+import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
+from fathom.characterize import frames
 from fathom.characterize.profile import ops, tables
 from fathom.results.profile import PHASES, Profile
 
@@ -13,15 +17,17 @@ _MOST_ROWS = 20
 
 def show(profile: Profile, screen: Console) -> None:
     """Prints a profile: step times, op types, layers, phases and the time outside ops."""
-    _show_steps(profile, screen)
-    screen.print(_op_table(profile))
-    screen.print(_layer_table(profile))
-    unknown = [row.type for row in tables.op_rows(profile) if not row.op_class]
-    if unknown:
+    frame = frames.profile_ops(profile)
+    op_types = tables.op_types(frame)
+    _show_steps(profile, frame, screen)
+    screen.print(_op_table(op_types))
+    screen.print(_layer_table(tables.layers(frame)))
+    unknown = op_types.type[op_types["class"] == ""]
+    if len(unknown):
         screen.print(f"op types without a class: {', '.join(unknown)}")
 
 
-def _show_steps(profile: Profile, screen: Console) -> None:
+def _show_steps(profile: Profile, frame: pd.DataFrame, screen: Console) -> None:
     kind = "training" if profile.mode == "train" else "inference"
     threads = f"{profile.threads} thread{'s' if profile.threads > 1 else ''}"
     screen.print(
@@ -37,8 +43,8 @@ def _show_steps(profile: Profile, screen: Console) -> None:
             "this is the step op by op; a run has it compiled by XLA: median "
             f"{_ms(np.median(profile.compiled_step_seconds))} ms"
         )
-    phases = {phase: time for (phase,), time in profile.seconds_by("phase").items()}
-    total = sum(phases.values())
+    phases = frame.groupby("phase").seconds.sum() / profile.steps
+    total = phases.sum()
     shares = [f"{phase} {phases[phase] / total:.1%}" for phase in PHASES if phase in phases]
     screen.print(f"op time: {_ms(total)} ms a step: {', '.join(shares)}")
     screen.print(f"outside ops: {profile.outside_share:.1%} of the step")
@@ -49,57 +55,55 @@ def _show_steps(profile: Profile, screen: Console) -> None:
         )
 
 
-def _op_table(profile: Profile) -> Table:
+def _op_table(rows: pd.DataFrame) -> Table:
     """Returns the op types, the heaviest first, those of the last percent in one row."""
-    table = Table(box=None, header_style="bold", title="op types", title_justify="left")
-    table.add_column("type")
-    table.add_column("class")
-    for title in ("ms/step", "share", "total", "calls/step"):
-        table.add_column(title, justify="right")
-    table.add_column("kernels")
-    rows = tables.op_rows(profile)
-    shown = _rows_to_show([row.share for row in rows])
-    for row in rows[:shown]:
+    numbers = ["ms/step", "share", "total", "calls/step"]
+    table = _table("op types", ["type", "class"], numbers, ["kernels"])
+    shown, rest = _split(rows)
+    for row in shown.rename(columns={"class": "letter"}).itertuples():
         table.add_row(
             row.type,
-            f"{row.op_class} {ops.CLASSES[row.op_class]}" if row.op_class else "-",
+            f"{row.letter} {ops.CLASSES[row.letter]}" if row.letter else "-",
             _ms(row.seconds),
             f"{row.share:.1%}",
             f"{row.cumulative_share:.1%}",
             f"{row.count:,.0f}",
-            ", ".join(row.kernels),
+            row.kernels.replace(" ", ", "),
         )
-    if rest := rows[shown:]:
-        seconds, share = sum(row.seconds for row in rest), sum(row.share for row in rest)
-        count = sum(row.count for row in rest)
-        table.add_row(
-            f"{len(rest)} others", "", _ms(seconds), f"{share:.1%}", "100.0%", f"{count:,.0f}", ""
-        )
+    if len(rest):
+        sums = rest[["seconds", "share", "count"]].sum()
+        share, count = f"{sums['share']:.1%}", f"{sums['count']:,.0f}"
+        table.add_row(f"{len(rest)} others", "", _ms(sums.seconds), share, "100.0%", count, "")
     return table
 
 
-def _layer_table(profile: Profile) -> Table:
+def _layer_table(rows: pd.DataFrame) -> Table:
     """Returns the layers, the heaviest first, those of the last percent in one row."""
-    table = Table(box=None, header_style="bold", title="layers", title_justify="left")
-    table.add_column("layer")
-    rows = tables.layer_rows(profile)
-    phases = [phase for phase in PHASES if any(row.seconds[phase] for row in rows)]
-    for title in (*(f"{phase} ms" for phase in phases), "share"):
-        table.add_column(title, justify="right")
-    shown = _rows_to_show([row.share for row in rows])
-    for row in rows[:shown]:
-        table.add_row(row.layer, *(_ms(row.seconds[p]) for p in phases), f"{row.share:.1%}")
-    if rest := rows[shown:]:
-        seconds = [sum(row.seconds[phase] for row in rest) for phase in phases]
-        share = sum(row.share for row in rest)
-        table.add_row(f"{len(rest)} others", *map(_ms, seconds), f"{share:.1%}")
+    phases = [phase for phase in PHASES if rows[phase].any()]
+    table = _table("layers", ["layer"], [*(f"{phase} ms" for phase in phases), "share"])
+    shown, rest = _split(rows)
+    for row in shown.to_dict("records"):
+        table.add_row(row["layer"], *(_ms(row[p]) for p in phases), f"{row['share']:.1%}")
+    if len(rest):
+        times = map(_ms, rest[phases].sum())
+        table.add_row(f"{len(rest)} others", *times, f"{rest.share.sum():.1%}")
     return table
 
 
-def _rows_to_show(shares: list[float]) -> int:
-    """Returns how many of the rows, sorted, make up what is shown one by one."""
-    enough = int(np.searchsorted(np.cumsum(shares), _SHOWN_SHARE)) + 1
-    return min(enough, _MOST_ROWS, len(shares))
+def _table(
+    title: str, texts: Sequence[str], numbers: Sequence[str], last: Sequence[str] = ()
+) -> Table:
+    table = Table(box=None, header_style="bold", title=title, title_justify="left")
+    for name in (*texts, *numbers, *last):
+        table.add_column(name, justify="right" if name in numbers else "left")
+    return table
+
+
+def _split(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Splits rows, the heaviest first, into those that are shown one by one and the others."""
+    enough = int(np.searchsorted(rows.share.cumsum(), _SHOWN_SHARE)) + 1
+    shown = min(enough, _MOST_ROWS, len(rows))
+    return rows[:shown], rows[shown:]
 
 
 def _ms(seconds: float) -> str:

@@ -3,10 +3,13 @@
 import base64
 from collections.abc import Iterable
 from html import escape
+from typing import Any
 
-from fathom.characterize.report.analyses.table import Table, shown
+import pandas as pd
+from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 _MOST_ROWS = 60  # of a table on the page; the CSV has them all
+_NOTHING = 1e-12  # rounding errors of what is zero
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #111; max-width: 68rem; margin: 2rem auto;
        padding: 0 1rem; }
@@ -78,26 +81,37 @@ def picture(svg: bytes, description: str) -> str:
     return f'<img src="data:image/svg+xml;base64,{data}" alt="{escape(description)}">'
 
 
-def table(content: Table, caption: str = "") -> str:
+def table(content: pd.DataFrame, caption: str = "") -> str:
     """Returns a table; of a long one the first rows."""
-    first = content.rows[0] if content.rows else content.columns
-    head = "".join(
-        f"<th{_kind(value)}>{escape(column)}</th>"
-        for column, value in zip(content.columns, first, strict=True)
-    )
+    kinds = [' class="number"' if is_number(content[name]) else "" for name in content]
+    head = _row("th", content.columns, kinds)
     rows = "\n".join(
-        f"<tr>{''.join(_cell(value) for value in row)}</tr>" for row in content.rows[:_MOST_ROWS]
+        _row("td", map(shown, row), kinds)
+        for row in content.head(_MOST_ROWS).itertuples(index=False)
     )
-    more = len(content.rows) - _MOST_ROWS
+    more = len(content) - _MOST_ROWS
     rest = paragraph(f"{more} more rows are in the file.") if more > 0 else ""
     title = f"<h3>{escape(caption)}</h3>" if caption else ""
-    return f'{title}<div class="scroll"><table><tr>{head}</tr>\n{rows}</table></div>{rest}'
+    return f'{title}<div class="scroll"><table>{head}\n{rows}</table></div>{rest}'
 
 
-def _cell(value: object) -> str:
-    return f"<td{_kind(value)}>{escape(shown(value))}</td>"
+def _row(tag: str, cells: Iterable[str], kinds: Iterable[str]) -> str:
+    each = zip(cells, kinds, strict=True)
+    return f"<tr>{''.join(f'<{tag}{kind}>{escape(cell)}</{tag}>' for cell, kind in each)}</tr>"
 
 
-def _kind(value: object) -> str:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return ' class="number"' if number else ""
+def is_number(column: pd.Series) -> bool:
+    """Tells whether a column holds numbers, which stand to the right."""
+    return is_numeric_dtype(column) and not is_bool_dtype(column)
+
+
+def shown(value: Any) -> str:
+    """Returns a cell as a person reads it: three digits or more, a dash for what is not there."""
+    if pd.isna(value):
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        value = value if abs(value) > _NOTHING else 0.0
+        return f"{value:,.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -3,28 +3,28 @@
 import argparse
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pandas as pd
 from rich.console import Console
 
 from fathom.characterize.measure.folder import Folder
-from fathom.characterize.profile import ops
-from fathom.characterize.report import page, selection
-from fathom.characterize.report.analyses.table import Table
-from fathom.characterize.report.figures.style import style
-from fathom.characterize.report.sections import Section, analyse
-from fathom.characterize.report.texts import TEXTS
+from fathom.characterize.report import figures, page, selection
+from fathom.characterize.report.figure import Figure, Findings
+from fathom.characterize.report.style import style
 from fathom.errors import FathomError
 from fathom.system.files import atomic_write
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    import matplotlib.figure
 
 PAGE = "report.html"
 _FOLDERS = ("figures", "tables")
-_OF_A_PROCESS = ("command", "device", "threads", "xla", "gpu")  # of the one that looked around
+_OF_A_PROCESS = ("command", "device", "threads", "xla", "gpu")  # of the one that probed the machine
+
+Found = Mapping[Figure, Findings]
 
 
 def run(chosen: argparse.Namespace, screen: Console) -> None:
@@ -34,39 +34,39 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
         FathomError: the folder cannot be read, or the report cannot be written.
     """
     out = chosen.out or chosen.directory / "report"
-    sections = write(Folder.read(chosen.directory), out)
-    for section in sections:
-        screen.print(f"{section.id}: {section.summary or 'nothing to show'}")
-        for gap in section.gaps:
+    found = write(Folder.read(chosen.directory), out)
+    for figure, findings in found.items():
+        screen.print(f"{figure.id}: {findings.summary or 'nothing to show'}")
+        for gap in findings.gaps:
             screen.print(f"  missing: {gap}")
     screen.print(f"written to {out}: {PAGE}, figures, tables")
 
 
-def write(folder: Folder, out: Path) -> list[Section]:
+def write(folder: Folder, out: Path) -> Found:
     """Writes the page, the figures as PNG, SVG and CSV, and the tables as CSV.
 
     What an earlier report wrote there is replaced, also where nothing can be drawn any more.
 
     Returns:
-        the sections that were written.
+        what each figure found.
 
     Raises:
         FathomError: a file cannot be written.
     """
-    sections = analyse(folder)
+    found = {figure: figure.analyse(folder) for figure in figures.find_all()}
     _clear(out)
     about = {
         "machine": _machine(folder),
         "runs": _runs(folder),
         "failed": _failed(folder),
-        "op_types_without_a_class": _unmapped(folder),
+        "op_types_without_a_class": _without_class(folder),
     }
     for name, table in about.items():
-        _write(out / "tables" / f"{name}.csv", table.to_csv().encode())
-    parts = [_section(section, out) for section in sections]
-    html = page.page("Fathom: characterization", _page(parts, sections, about))
+        _write_csv(out / "tables" / f"{name}.csv", table)
+    parts = [_part(figure, findings, out) for figure, findings in found.items()]
+    html = page.page("Fathom: characterization", _page(parts, found, about))
     _write(out / PAGE, html.encode())
-    return sections
+    return found
 
 
 def _clear(out: Path) -> None:
@@ -81,8 +81,8 @@ def _clear(out: Path) -> None:
         raise FathomError(f"cannot write to {out}: {error.strerror}") from error
 
 
-def _page(parts: list[str], sections: list[Section], about: dict[str, Table]) -> list[str]:
-    anchors = [("machine", "machine"), *((s.id, f"{s.id} {TEXTS[s.id].title}") for s in sections)]
+def _page(parts: list[str], found: Found, about: Mapping[str, pd.DataFrame]) -> list[str]:
+    anchors = [("machine", "machine"), *((each.id, f"{each.id} {each.title}") for each in found)]
     anchors += [("unmapped", "op types without a class"), ("missing", "not measured")]
     return [
         page.contents(anchors),
@@ -92,55 +92,53 @@ def _page(parts: list[str], sections: list[Section], about: dict[str, Table]) ->
         *parts,
         page.heading("unmapped", "Op types without a class"),
         page.table(about["op_types_without_a_class"])
-        if about["op_types_without_a_class"].rows
+        if len(about["op_types_without_a_class"])
         else page.paragraph("Every op type that was seen has a class."),
         page.heading("missing", "What was not measured, and why"),
-        *_missing(sections, about["failed"]),
+        *_missing(found, about["failed"]),
     ]
 
 
-def _section(section: Section, out: Path) -> str:
-    """Writes the files of a section and returns its part of the page."""
-    text, stem = TEXTS[section.id], _stem(section)
-    files, parts = [], [page.heading(section.id, f"{section.id}: {text.title}")]
-    parts += [page.paragraph(text.meaning), page.paragraph(f"The papers: {text.paper}")]
-    parts += [page.paragraph(section.summary, "finding")] if section.summary else []
-    parts += [page.paragraph(f"Missing: {gap}", "gap") for gap in section.gaps]
-    if section.figure is not None:
-        svg = _rendered(section.figure, "svg")
-        _write(out / "figures" / f"{stem}.svg", svg)
-        _write(out / "figures" / f"{stem}.png", _rendered(section.figure, "png"))
-        _write(out / "figures" / f"{stem}.csv", section.data.to_csv().encode())
-        files += [f"figures/{stem}.{suffix}" for suffix in ("svg", "png", "csv")]
-        parts.append(page.picture(svg, text.title))
-    for name, table in section.tables.items():
-        _write(out / "tables" / f"{stem}_{name}.csv", table.to_csv().encode())
-        files.append(f"tables/{stem}_{name}.csv")
+def _part(figure: Figure, findings: Findings, out: Path) -> str:
+    """Writes the files of a figure and returns its part of the page."""
+    files, parts = [], [page.heading(figure.id, f"{figure.id}: {figure.title}")]
+    parts += [page.paragraph(figure.meaning), page.paragraph(f"The papers: {figure.paper}")]
+    parts += [page.paragraph(findings.summary, "finding")] if findings.summary else []
+    parts += [page.paragraph(f"Missing: {gap}", "gap") for gap in findings.gaps]
+    if findings.plot is not None and findings.data is not None:
+        svg = _rendered(findings.plot, "svg")
+        _write(out / "figures" / f"{figure.stem}.svg", svg)
+        _write(out / "figures" / f"{figure.stem}.png", _rendered(findings.plot, "png"))
+        _write_csv(out / "figures" / f"{figure.stem}.csv", findings.data)
+        files += [f"figures/{figure.stem}.{suffix}" for suffix in ("svg", "png", "csv")]
+        parts.append(page.picture(svg, figure.title))
+    for name, table in findings.tables.items():
+        files.append(f"tables/{figure.stem}_{name}.csv")
+        _write_csv(out / files[-1], table)
         parts.append(page.table(table, name.replace("_", " ")))
     return "\n".join([*parts, page.links(files)] if files else parts)
 
 
-def _missing(sections: Iterable[Section], failed: Table) -> list[str]:
+def _missing(found: Found, failed: pd.DataFrame) -> list[str]:
     gaps: dict[str, list[str]] = {}
-    for section in sections:
-        for gap in section.gaps:
-            gaps.setdefault(gap, []).append(section.id)
+    for figure, findings in found.items():
+        for gap in findings.gaps:
+            gaps.setdefault(gap, []).append(figure.id)
     rows = [{"what": gap, "analyses": ", ".join(ids)} for gap, ids in gaps.items()]
-    parts = [page.table(Table.of(rows))] if rows else [page.paragraph("Nothing is missing.")]
-    return parts + ([page.table(failed, "failed runs")] if failed.rows else [])
+    parts = [page.table(pd.DataFrame(rows)) if rows else page.paragraph("Nothing is missing.")]
+    return parts + ([page.table(failed, "failed runs")] if len(failed) else [])
 
 
-def _machine(folder: Folder) -> Table:
+def _machine(folder: Folder) -> pd.DataFrame:
     environment = folder.machine.environment.to_plain()
     machine = {name: value for name, value in environment.items() if name not in _OF_A_PROCESS}
     machine["memory"] = f"{machine.pop('memory_bytes') / 2**30:.1f} GiB"
-    gpus = {run.environment.gpu for run in folder.runs if run.environment} - {None}
-    machine["gpu"] = sorted(gpus) or "none used"
+    machine["gpu"] = sorted(folder.runs_frame().gpu.dropna().unique()) or "none used"
     rates = folder.machine.gemm_flops_per_second
     for threads in sorted(rates, key=int):
         name = f"large matrix product on {threads} thread{'s' if threads != '1' else ''}"
         machine[name] = f"{rates[threads] / 1e9:.1f} GFLOP/s"
-    return Table.of({"": name, "value": _words(value)} for name, value in machine.items())
+    return pd.DataFrame({"": name, "value": _words(value)} for name, value in machine.items())
 
 
 def _words(value: object) -> str:
@@ -151,62 +149,55 @@ def _words(value: object) -> str:
     return "none" if value is None else str(value)
 
 
-def _runs(folder: Folder) -> Table:
+def _runs(folder: Folder) -> pd.DataFrame:
     """Returns one row a workload, mode and device."""
-    groups: dict[tuple, list] = {}
-    for run in sorted(folder.runs, key=lambda run: selection.rank(run.workload)):
-        groups.setdefault((run.workload, run.mode, run.device), []).append(run)
-    rows = []
-    for (workload, mode, device), runs in groups.items():
-        results = [run.result for run in runs if run.result]
-        data = {f"{each.data.name} ({each.data.kind})" for each in results}
-        batch_sizes = {each.hyperparameters.batch_size for each in results}
-        batch_sizes |= {run.profile.batch_size for run in runs if run.profile}
-        rows.append(
-            {
-                "workload": workload,
-                "mode": mode,
-                "device": device,
-                "timing runs": sum(run.kind == "timing" for run in runs),
-                "profiles": sum(run.kind == "profile" for run in runs),
-                "failed": sum(run.status == "failed" for run in runs),
-                "precision": " ".join(sorted({run.precision for run in runs})),
-                "batch size": " ".join(map(str, sorted(batch_sizes))),
-                "data": " ".join(sorted(data)),
-                "XLA": " ".join(sorted({r.environment.xla for r in results})),
-            }
-        )
-    return Table.of(rows)
-
-
-def _failed(folder: Folder) -> Table:
-    return Table.of({"run": run.id, "reason": run.reason} for run in folder.failed)
-
-
-def _unmapped(folder: Folder) -> Table:
-    """Returns the op types that ``ops`` does not know, with their largest share in any profile."""
-    share: dict[str, tuple[float, str]] = {}
-    for run in folder.runs:
-        for op in run.profile.ops if run.profile and run.profile.op_seconds else ():
-            if not ops.op_class(ops.paper_type(op.type)):
-                here = (float(op.seconds.sum() / run.profile.op_seconds), run.id)
-                share[op.type] = max(share.get(op.type, here), here)
-    return Table.of(
-        {"op type": name, "largest share": most, "in": where}
-        for name, (most, where) in sorted(share.items(), key=lambda item: -item[1][0])
+    runs = selection.in_order(folder.runs_frame())
+    done = runs.status == "done"
+    runs = runs.assign(
+        timing=runs.kind == "timing",
+        profile=runs.kind == "profile",
+        failed=runs.status == "failed",
+        batch_size=runs.batch_size.where(done),
     )
+    groups = runs.groupby(["workload", "mode", "device"], sort=False)
+    counts = groups[["timing", "profile", "failed"]].sum()
+    values = groups[["precision", "batch_size", "data", "xla"]].agg(_values)
+    names = {"timing": "timing runs", "profile": "profiles", "batch_size": "batch size"}
+    return counts.join(values).reset_index().rename(columns=names | {"xla": "XLA"})
 
 
-def _stem(section: Section) -> str:
-    return section.id.lower().replace("-", "_")
+def _values(column: pd.Series) -> str:
+    """Returns what stands in a column, each value once."""
+    return " ".join(map(str, sorted(column.dropna().unique())))
 
 
-def _rendered(figure: "Figure", form: str) -> bytes:
+def _failed(folder: Folder) -> pd.DataFrame:
+    runs = folder.runs_frame()
+    return runs.loc[runs.status == "failed", ["run", "reason"]]
+
+
+def _without_class(folder: Folder) -> pd.DataFrame:
+    """Returns the op types without a class, with their largest share in any profile."""
+    ops = folder.ops()
+    seconds = ops[ops["class"] == ""].groupby(["type", "run"]).seconds.sum()
+    shares = seconds.div(ops.groupby("run").seconds.sum(), level="run").dropna()
+    table = shares.rename("largest share").reset_index()
+    table = table.sort_values("largest share", ascending=False).drop_duplicates("type")
+    table = table[["type", "largest share", "run"]]
+    return table.rename(columns={"type": "op type", "run": "in"})
+
+
+def _rendered(plot: "matplotlib.figure.Figure", form: str) -> bytes:
     content = io.BytesIO()
     metadata = {"Date": None} if form == "svg" else {}
     with style():
-        figure.savefig(content, format=form, metadata=metadata, dpi=150)
+        plot.savefig(content, format=form, metadata=metadata, dpi=150)
     return content.getvalue()
+
+
+def _write_csv(path: Path, table: pd.DataFrame) -> None:
+    content = table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+    _write(path, content.encode())
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -1,61 +1,97 @@
 """Which runs of a folder an analysis is made from, and why a workload is missing from it."""
 
-from collections.abc import Callable, Iterable
+import functools
+from collections.abc import Iterable
+from typing import Any
 
+import pandas as pd
+
+from fathom import workloads
 from fathom.characterize.measure.folder import Folder
 from fathom.characterize.report import published
-from fathom.characterize.report.analyses.runs import device_kind
-from fathom.results.characterization import Run
-from fathom.results.profile import Profile
 
 
-def training_profiles(folder: Folder, device: str = "cpu") -> list[Profile]:
-    """Returns one training profile a workload, on the fewest threads, in the paper's order.
+@functools.cache
+def order() -> tuple[str, ...]:
+    """Returns the workloads as the papers' figures have them, then the others of this version."""
+    return tuple(dict.fromkeys([*published.breakdown().index, *workloads.CLASSES]))
 
-    Args:
-        folder: a characterization.
-        device: ``cpu`` or ``gpu``.
+
+def in_order(frame: pd.DataFrame) -> pd.DataFrame:
+    """Sorts rows by workload in that order, unknown ones last; else they stay as they are."""
+    place = {workload: i for i, workload in enumerate(order())}
+    return frame.sort_values(
+        "workload", key=lambda names: names.map(place).fillna(len(place)), kind="stable"
+    )
+
+
+def is_profile(runs: pd.DataFrame, on: str = "cpu") -> pd.Series:
+    """Tells which runs are profiles of training on a CPU or a GPU."""
+    return (runs.kind == "profile") & (runs["mode"] == "train") & (runs.on == on)
+
+
+def is_timing(runs: pd.DataFrame, purpose: str) -> pd.Series:
+    """Tells which runs are timings of one set, one of those in docs/characterization.md."""
+    return (runs.kind == "timing") & runs.purpose.map(lambda purposes: purpose in purposes)
+
+
+def profiles(folder: Folder, on: str = "cpu") -> pd.DataFrame:
+    """Returns the runs that profiled training, those on the fewest threads first."""
+    runs = folder.runs_frame()
+    there = runs[is_profile(runs, on) & (runs.op_s > 0)]  # without op time, there are no shares
+    return in_order(there.sort_values("threads", kind="stable"))
+
+
+def timings(folder: Folder, purpose: str) -> pd.DataFrame:
+    """Returns the timing runs of one set that are done."""
+    runs = folder.runs_frame()
+    return in_order(runs[is_timing(runs, purpose) & (runs.status == "done")])
+
+
+def ops_of(folder: Folder, runs: pd.DataFrame) -> pd.DataFrame:
+    """Returns the op times of these runs, in their order."""
+    ops = folder.ops()
+    place = {run: i for i, run in enumerate(runs.run)}
+    there = ops[ops.run.isin(place)]
+    return there.sort_values("run", key=lambda names: names.map(place), kind="stable")
+
+
+def training_ops(folder: Folder) -> tuple[pd.DataFrame, list[str]]:
+    """Returns the op times of each workload's training on the CPU, on the fewest threads.
+
+    Returns:
+        rows of ``Folder.ops``, and sentences on what is missing.
     """
-    fewest: dict[str, Profile] = {}
-    for profile in _profiles(folder, device):
-        known = fewest.get(profile.workload)
-        if known is None or profile.threads < known.threads:
-            fewest[profile.workload] = profile
-    return sorted(fewest.values(), key=lambda profile: rank(profile.workload))
+    runs = profiles(folder).drop_duplicates("workload")
+    all_runs = folder.runs_frame()
+    no_time = "profiled, but its ops took no time"
+    missing = gaps(all_runs[is_profile(all_runs)], runs.workload, no_time)
+    return ops_of(folder, runs), missing
 
 
-def thread_profiles(folder: Folder) -> list[Profile]:
-    """Returns the training profiles on the CPU on any number of threads, in the paper's order."""
-    return sorted(_profiles(folder, "cpu"), key=lambda p: (rank(p.workload), p.threads))
+def uncompiled(folder: Folder) -> str:
+    """Says which profiles are of another step than the workload runs by itself."""
+    runs = profiles(folder).drop_duplicates("workload").dropna(subset="compiled_s")
+    return "".join(
+        f" {run.workload} runs a step that XLA compiles whole: {1e3 * run.compiled_s:.2f} ms; the "
+        f"profile is of its ops one by one, {1e3 * run.unprofiled_s:.2f} ms."
+        for run in runs.itertuples()
+    )
 
 
-def timing_runs(folder: Folder, purpose: str) -> list[Run]:
-    """Returns the timing runs of one set that are done, in the paper's order.
-
-    Args:
-        folder: a characterization.
-        purpose: the set, one of those in docs/characterization.md.
-    """
-    runs = [run for run in folder.select(purpose) if run.kind == "timing"]
-    return sorted(runs, key=lambda run: (rank(run.workload), run.id))
-
-
-def gaps(
-    folder: Folder, there: Iterable[str], wanted: Callable[[Run], bool], too_few: str = ""
-) -> list[str]:
+def gaps(wanted: pd.DataFrame, there: Iterable[str], too_few: str = "") -> list[str]:
     """Says what an analysis lacks, and why: failed runs, workloads measured too little or not.
 
     Args:
-        folder: a characterization.
+        wanted: the runs that it is made from, failed ones too.
         there: the workloads that the analysis has.
-        wanted: tells the runs that it is made from.
         too_few: says of a workload what its runs lack where they do not suffice.
     """
-    failed = [run for run in folder.failed if wanted(run)]
-    explained = {*there, *(run.workload for run in failed)}
-    missing = [name for name in published.breakdown().workloads if name not in explained]
-    measured = {run.workload for run in folder.runs if run.status == "done" and wanted(run)}
-    sentences = [f"{_case(run)}: failed ({run.reason})" for run in failed]
+    failed = wanted[wanted.status == "failed"]
+    explained = {*there, *failed.workload}
+    missing = [name for name in order() if name not in explained]
+    measured = set(wanted.workload[wanted.status == "done"])
+    sentences = [f"{_case(run)}: failed ({run.reason})" for run in failed.itertuples()]
     for names, reason in (
         ([name for name in missing if name in measured], too_few),
         ([name for name in missing if name not in measured], "not measured"),
@@ -64,33 +100,8 @@ def gaps(
     return list(dict.fromkeys(sentences))
 
 
-def _case(run: Run) -> str:
-    threads = f", {run.threads} thread{'s' if run.threads > 1 else ''}" if run.threads else ""
+def _case(run: Any) -> str:
+    threads = ""
+    if not pd.isna(run.threads):
+        threads = f", {run.threads} thread{'s' if run.threads > 1 else ''}"
     return f"{run.workload} {run.mode}{threads}"
-
-
-def is_profile(run: Run) -> bool:
-    """Whether it is a profile of training on the CPU."""
-    return run.kind == "profile" and run.mode == "train" and device_kind(run.device) == "cpu"
-
-
-def is_gpu_profile(run: Run) -> bool:
-    """Whether it is a profile of training on a GPU."""
-    return run.kind == "profile" and run.mode == "train" and device_kind(run.device) == "gpu"
-
-
-def rank(workload: str) -> int:
-    """Returns a workload's place in the order of the papers' figures."""
-    order = published.breakdown().workloads
-    return order.index(workload) if workload in order else len(order)
-
-
-def _profiles(folder: Folder, device: str) -> list[Profile]:
-    return [
-        run.profile
-        for run in folder.runs
-        if run.profile
-        and run.profile.op_seconds  # without any, there are no shares
-        and run.mode == "train"
-        and device_kind(run.device) == device
-    ]

@@ -1,15 +1,14 @@
-"""The papers' figures: functions from the result of an analysis to a matplotlib figure."""
+"""The figures of the report: each module here is one, found without being listed."""
 
-import lazy_loader
+import importlib
+import pkgutil
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__,
-    submod_attrs={
-        "clustering": ["similarity"],
-        "model": ["efforts", "layers"],
-        "op_types": ["breakdown"],
-        "operations": ["dominance", "outside", "stationarity"],
-        "runs": ["gpu_use", "modes", "sections", "spread"],
-        "scaling": ["efficiency", "parallelism"],
-    },
-)
+from fathom.characterize.report.figure import Figure
+
+
+def find_all() -> list[Figure]:
+    """Returns the figures of all modules of this package, in the order of the report."""
+    modules = (
+        importlib.import_module(f"{__name__}.{m.name}") for m in pkgutil.iter_modules(__path__)
+    )
+    return sorted((module.FIGURE for module in modules), key=lambda figure: figure.order)

@@ -1,0 +1,204 @@
+"""Profiles and runs as tidy pandas frames: one row an observation.
+
+Everything that analyses measurements reads them here. docs/characterization.md lists the columns.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fathom.characterize.profile.ops import op_class, paper_type
+from fathom.results.characterization import Run
+from fathom.results.profile import Profile
+from fathom.results.records import RunResult
+from fathom.results.steps import counted_steps
+
+_WHAT_RAN = ("workload", "mode", "device", "threads", "precision")
+_OP_COLUMNS = (
+    *("run", *_WHAT_RAN, "kernel", "type", "class", "layer", "phase", "on", "count"),
+    *("step", "seconds"),
+)
+_STEP_COLUMNS = (
+    "run",
+    *_WHAT_RAN,
+    "step",
+    "seconds",
+    "input_wait",
+    "loss",
+    "work",
+    "call",
+    "counted",
+)
+_LAYER_COLUMNS = (
+    *("run", *_WHAT_RAN, "layer", "kind", "parameters", "macs", "activations", "reads_input"),
+    *("forward_passes", "examples"),
+)
+_SECTIONS = ("init", "load", "setup", "run", "evaluate")  # of a result
+_GPU_TIMES = ("kernel", "api", "memcpy")
+_RUN_COLUMNS = (
+    *("run", "kind", "purpose", *_WHAT_RAN, "on", "cores", "repeat", "batch_size"),
+    *("chosen_batch_size", "status", "reason", "wall_s", "gpu"),
+    # of a timing
+    *("data", "settings", "xla", "parameters", "forward_macs", "flops", "median_s"),
+    *("work_per_second", "examples_per_second", "flops_per_second"),
+    *(f"{name}_s" for name in _SECTIONS),
+    # of a profile
+    *("profiled_steps", "step_s", "unprofiled_s", "compiled_s", "op_s", "outside_share"),
+    *("overhead", *(f"{name}_s" for name in _GPU_TIMES)),
+)
+_INTEGERS = (
+    *("threads", "cores", "repeat", "batch_size", "chosen_batch_size", "profiled_steps"),
+    *("parameters", "forward_macs", "flops"),
+)
+
+
+def profile_ops(profile: Profile, run: str = "") -> pd.DataFrame:
+    """Returns one row an op type, layer, phase, device and step of a profile.
+
+    Args:
+        profile: of one workload.
+        run: the id of the run that made it.
+    """
+    ops = pd.DataFrame(
+        {
+            "run": run,
+            **_what_ran(profile),
+            "kernel": op.type,
+            "type": paper_type(op.type),
+            "class": op_class(paper_type(op.type)),
+            "layer": op.layer,
+            "phase": op.phase,
+            "on": op.on,
+            "count": op.count,
+        }
+        for op in profile.ops
+    )
+    frame = ops.loc[ops.index.repeat(profile.steps)].reset_index(drop=True)
+    frame["step"] = np.tile(np.arange(profile.steps), len(ops))
+    frame["seconds"] = np.ravel([op.seconds for op in profile.ops])
+    return frame.reindex(columns=list(_OP_COLUMNS))
+
+
+def ops(runs: Iterable[Run]) -> pd.DataFrame:
+    """Returns one row an op type, layer, phase, device and step of the profiles of runs."""
+    return _joined([profile_ops(r.profile, r.id) for r in runs if r.profile], _OP_COLUMNS)
+
+
+def steps(runs: Iterable[Run]) -> pd.DataFrame:
+    """Returns one row a step of the timing runs."""
+    return _joined([_steps(run.result, run.id) for run in runs if run.result], _STEP_COLUMNS)
+
+
+def layers(runs: Iterable[Run]) -> pd.DataFrame:
+    """Returns one row a layer of the networks that were profiled."""
+    rows = [row for run in runs if run.profile for row in _layers(run.profile, run.id)]
+    return pd.DataFrame(rows, columns=list(_LAYER_COLUMNS))
+
+
+def runs(all_runs: Iterable[Run]) -> pd.DataFrame:
+    """Returns one row a run, failed ones too; what a run does not have is missing."""
+    frame = pd.DataFrame([_run(run) for run in all_runs], columns=list(_RUN_COLUMNS))
+    return frame.astype(dict.fromkeys(_INTEGERS, "Int64"))
+
+
+def _run(run: Run) -> dict[str, Any]:
+    row = {name: getattr(run, name) for name in _RUN_COLUMNS if hasattr(run, name)}
+    row |= {
+        "run": run.id,
+        "on": device_kind(run.device),
+        "chosen_batch_size": run.batch_size,
+        "gpu": run.environment and run.environment.gpu,
+    }
+    row |= _timing(run.result) if run.result else {}
+    return row | (_profile(run.profile) if run.profile else {})
+
+
+def _timing(result: RunResult) -> dict[str, Any]:
+    """Returns the columns of a run that come from its result."""
+    cost, hyperparameters, data = result.cost, result.hyperparameters, result.data
+    flops = {"train": cost.training_flops_per_example, "infer": cost.forward_flops_per_example}
+    return {
+        "threads": result.environment.threads,
+        "precision": result.environment.precision,
+        "batch_size": hyperparameters.batch_size,
+        "data": f"{data.name} ({data.kind})",
+        "settings": hyperparameters.to_plain() | {"data": data.name},
+        "xla": result.environment.xla,
+        "parameters": cost.parameters,
+        "forward_macs": cost.forward_macs_per_example,
+        "flops": flops[result.mode],
+        "median_s": result.steps.median,
+        "work_per_second": result.steps.work_per_second,
+        "examples_per_second": result.throughput.examples_per_second,
+        "flops_per_second": result.throughput.flops_per_second,
+        **{f"{name}_s": getattr(result.sections, name) or 0.0 for name in _SECTIONS},
+    }
+
+
+def _profile(profile: Profile) -> dict[str, Any]:
+    """Returns the columns of a run that come from its profile."""
+    return {
+        "threads": profile.threads,
+        "precision": profile.precision,
+        "batch_size": profile.batch_size,
+        "profiled_steps": profile.steps,
+        "step_s": _median(profile.step_seconds),
+        "unprofiled_s": _median(profile.unprofiled_step_seconds),
+        "compiled_s": _median(profile.compiled_step_seconds),
+        "op_s": profile.op_seconds / profile.steps,
+        "outside_share": profile.outside_share,
+        "overhead": profile.overhead if len(profile.unprofiled_step_seconds) else np.nan,
+        **{f"{n}_s": getattr(profile.gpu, f"{n}_seconds", np.nan) for n in _GPU_TIMES},
+    }
+
+
+def _steps(result: RunResult, run: str) -> pd.DataFrame:
+    steps = result.steps
+    numbers = np.arange(len(steps.seconds))
+    frame = pd.DataFrame(
+        {
+            "run": run,
+            "step": steps.first + numbers,
+            "seconds": steps.seconds,
+            "input_wait": steps.input_wait,
+            "loss": steps.loss,
+            "work": steps.work,
+            "call": steps.call,
+            "counted": np.isin(numbers, counted_steps(steps.warmup, steps.first_of_shape)),
+        }
+    )
+    environment = result.environment
+    return frame.assign(
+        workload=result.workload,
+        mode=result.mode,
+        device=environment.device,
+        threads=environment.threads,
+        precision=environment.precision,
+    )
+
+
+def _layers(profile: Profile, run: str) -> list[dict[str, Any]]:
+    examples = profile.batch_size * float(profile.work.mean())
+    known = {"run": run, **_what_ran(profile), "examples": examples}
+    return [{**known, "layer": layer.name, **dict(layer)} for layer in profile.cost.layers]
+
+
+def _what_ran(profile: Profile) -> dict[str, Any]:
+    return {name: getattr(profile, name) for name in _WHAT_RAN}
+
+
+def _joined(frames: list[pd.DataFrame], columns: Sequence[str]) -> pd.DataFrame:
+    if not frames:
+        return pd.DataFrame(columns=list(columns))
+    return pd.concat(frames, ignore_index=True)[list(columns)]
+
+
+def _median(seconds: np.ndarray) -> float:
+    return float(np.median(seconds)) if len(seconds) else np.nan
+
+
+def device_kind(device: str) -> str:
+    """Returns ``cpu`` or ``gpu`` of a TensorFlow device."""
+    return "gpu" if "gpu" in device.lower() else "cpu"

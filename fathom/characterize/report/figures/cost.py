@@ -1,0 +1,165 @@
+"""Work and traffic counted from the architecture, and the speed at which it is done: our own."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from fathom.characterize.measure.folder import Folder
+from fathom.characterize.report import selection
+from fathom.characterize.report.figure import Figure, Findings
+from fathom.characterize.report.style import (
+    BLUE,
+    GREY,
+    HATCHES,
+    SKY,
+    legend_above,
+    new_figure,
+    style,
+)
+from fathom.options import PRECISIONS
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+
+_WEIGHT_BYTES = 4  # weights stay float32 in mixed precision
+
+
+def utilization(runs: pd.DataFrame, peaks: Mapping[int, float], precision: str) -> pd.DataFrame:
+    """Sets the work of each workload and mode in relation to its time.
+
+    Args:
+        runs: timings that are done, as ``Folder.runs_frame`` has them; of equal ones the first
+            counts.
+        peaks: rate of a large matrix product on the CPU by threads, in FLOP/s.
+        precision: that of the product; runs in another or on a GPU have no peak.
+
+    Returns:
+        a row a workload, mode and device: parameters; multiply-accumulates of an example's forward
+        pass; floating-point operations of an example in this mode; achieved rate at the median
+        step, peak and their ratio, missing where the peak was not measured.
+    """
+    counted = runs.dropna(subset="flops_per_second")
+    first = counted.drop_duplicates(["workload", "mode", "device"])
+    same = (first.precision == precision) & (first.on == "cpu")
+    peak = first.threads.map(peaks).astype(float).where(same)
+    return pd.DataFrame(
+        {
+            "workload": first.workload,
+            "mode": first["mode"],
+            "device": first.device,
+            "batch size": first.batch_size,
+            "parameters": first.parameters,
+            "forward MACs/example": first.forward_macs,
+            "FLOPs/example": first.flops,
+            "achieved (FLOP/s)": first.flops_per_second,
+            "peak (FLOP/s)": peak,
+            "achieved/peak": first.flops_per_second / peak,
+        }
+    ).reset_index(drop=True)
+
+
+def layer_work(layers: pd.DataFrame, ops: pd.DataFrame) -> pd.DataFrame:
+    """Sets each layer's counted work and traffic beside its time, for training profiles.
+
+    Args:
+        layers: of ``Folder.layers``, one profile a workload.
+        ops: the op times of the same profiles, as ``Folder.ops`` has them.
+
+    Returns:
+        a row a layer: bytes of its trainable values, and of its output for a whole batch (in
+        proportion to their work where batches differ in length); multiply-accumulates of an
+        example's forward pass; floating-point operations of a training step, forward and backward;
+        mean time of its ops in a step, 0 where none was seen; achieved rate.
+    """
+    keys = ["workload", "layer"]
+    seconds = ops.groupby(keys).seconds.sum().div(ops.groupby("workload").step.nunique(), level=0)
+    time = seconds.reindex(pd.MultiIndex.from_frame(layers[keys]), fill_value=0.0).to_numpy()
+    backward = np.where(layers.reads_input, 1, 2)
+    flops = 2 * layers.examples * layers.macs * (layers.forward_passes + backward)
+    value_bytes = layers.precision.map({name: p.value_bytes for name, p in PRECISIONS.items()})
+    output_bytes = value_bytes * layers.activations * layers.examples
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rate = np.where(time > 0, flops.round() / time, np.nan)
+    return pd.DataFrame(
+        {
+            "workload": layers.workload,
+            "layer": layers.layer,
+            "kind": layers.kind,
+            "parameters (bytes)": _WEIGHT_BYTES * layers.parameters,
+            "activations (bytes/step)": output_bytes.round().astype(int),
+            "forward MACs/example": layers.macs,
+            "FLOPs/step": flops.round().astype(int),
+            "time a step (s)": time,
+            "achieved (FLOP/s)": rate,
+        }
+    )
+
+
+def summary(table: pd.DataFrame) -> str:
+    """Says in a sentence what the utilization shows."""
+    known = table[(table["mode"] == "train") & table["achieved/peak"].notna()]
+    shares = zip(known.workload, known["achieved/peak"], strict=True)
+    training = ", ".join(f"{workload} {share:.2f}" for workload, share in shares)
+    return (
+        "Achieved FLOP/s of training over those of a large matrix product on the same threads: "
+        f"{training or 'not measured'}."
+    )
+
+
+def draw(table: pd.DataFrame) -> "matplotlib.figure.Figure":
+    """Draws achieved FLOP/s over those of a large matrix product, training and inference."""
+    names = list(table.workload.unique())
+    with style():
+        figure = new_figure(6.5, 1.3 + 0.4 * len(names))
+        axes = figure.subplots()
+        axes.axvline(1, color=GREY, linewidth=0.8, linestyle="--")
+        for j, (mode, color) in enumerate((("train", BLUE), ("infer", SKY))):
+            mine = table[(table["mode"] == mode) & table["achieved/peak"].notna()]
+            bars = axes.barh(
+                [names.index(workload) + 0.4 * j - 0.2 for workload in mine.workload],
+                mine["achieved/peak"],
+                height=0.38,
+                color=color,
+                hatch=HATCHES[j],
+                edgecolor="white",
+                label="training" if mode == "train" else "inference",
+            )
+            axes.bar_label(bars, fmt="%.2f", padding=3, fontsize=8)
+        axes.set_yticks(range(len(names)), names)
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        axes.set_xlim(0, max(1.15, 1.1 * axes.get_xlim()[1]))
+        axes.set_xlabel("achieved FLOP/s over those of a large matrix product")
+        legend_above(figure, columns=2)
+    return figure
+
+
+def _analyse(folder: Folder) -> Findings:
+    machine, runs = folder.machine, folder.runs_frame()
+    peaks = {int(threads): rate for threads, rate in machine.gemm_flops_per_second.items()}
+    timings = selection.timings(folder, "modes")
+    table = utilization(timings, peaks, machine.environment.precision)
+    gaps = selection.gaps(runs[selection.is_timing(runs, "modes")], table.workload.unique())
+    profiles, layers = selection.profiles(folder).drop_duplicates("workload"), folder.layers()
+    layers = selection.in_order(layers[layers.run.isin(profiles.run)])
+    others = {}
+    if len(layers):
+        others["layers"] = layer_work(layers, selection.ops_of(folder, profiles))
+    if table.empty:
+        return Findings(tables=others, gaps=gaps)
+    return Findings(summary(table), draw(table), table, others, gaps)
+
+
+FIGURE = Figure(
+    id="cost",
+    order=13,
+    title="Work and traffic",
+    meaning="MACs of convolutions and matrix products of one example's forward pass, counted from "
+    "the architecture; FLOPs are twice as many, for training with the backward pass. Achieved "
+    "FLOP/s at the median step, over those of a 2048 x 2048 x 2048 matrix product on as many "
+    "threads. By layer: bytes of parameters, and of the output for a batch, and the rate in the "
+    "profile.",
+    paper="no such figure; this analysis is our own.",
+    analyse=_analyse,
+)

@@ -1,0 +1,243 @@
+"""Figure 3 of the Fathom paper: the share of time by op type, beside the paper's own table."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from fathom.characterize.measure.folder import Folder
+from fathom.characterize.profile import tables
+from fathom.characterize.profile.ops import CLASSES, op_class
+from fathom.characterize.report import published, selection
+from fathom.characterize.report.clustering import cosine_distance
+from fathom.characterize.report.figure import Figure, Findings
+from fathom.characterize.report.intervals import jackknife
+from fathom.characterize.report.style import new_figure, style
+
+if TYPE_CHECKING:
+    import matplotlib.axes
+    import matplotlib.figure
+
+_VISIBLE = 1.0  # percent from which an op type has a column, as in the paper
+_FAR = 0.1  # cosine distance to the paper's row from which the report says op by op why
+_DARKEST = 60  # percent
+_WHITE_TEXT = 40  # percent from which the number in a cell is white
+
+
+def heat_map(ops: pd.DataFrame) -> pd.DataFrame:
+    """Puts the op types' shares into the paper's columns, in percent of the time in ops.
+
+    Args:
+        ops: one profile a workload, as ``frames.profile_ops`` has it.
+
+    Returns:
+        a row a workload; the columns are the paper's in its order, then ours above 1 % that it has
+        not, by class.
+    """
+    percent, paper = 100 * tables.shares(ops), published.breakdown()
+    extra = percent.columns[percent.max() >= _VISIBLE].difference(paper.columns)
+    by_class = sorted(extra, key=lambda op_type: (op_class(op_type) or "Z", op_type))
+    return percent.reindex(columns=[*paper.columns, *by_class], fill_value=0.0)
+
+
+def distances(ops: pd.DataFrame) -> pd.DataFrame:
+    """Returns how far each workload's shares, of all types, are from the paper's row.
+
+    Returns:
+        a row a workload: ``cosine distance``, and ``from`` and ``to``, the limits of its 95 %
+        interval over the profiled steps. Missing where the paper has no such workload; the limits
+        also with too few steps.
+    """
+    paper = published.breakdown()
+    rows = {
+        workload: _distance(each, paper.loc[workload])
+        for workload, each in ops.groupby("workload", sort=False)
+        if workload in paper.index
+    }
+    table = pd.DataFrame.from_dict(rows, "index", columns=["cosine distance", "from", "to"])
+    return table.reindex(ops.workload.unique())
+
+
+def _distance(ops: pd.DataFrame, paper: pd.Series) -> list[float]:
+    by_step = ops.pivot_table("seconds", "type", "step", "sum")
+    by_step = by_step.reindex(by_step.index.union(paper.index), fill_value=0.0)
+    theirs = paper.reindex(by_step.index, fill_value=0.0).to_numpy()
+
+    def to_paper(ours: np.ndarray) -> np.ndarray:
+        return 1 - theirs @ ours / (np.linalg.norm(theirs) * np.linalg.norm(ours, axis=0))
+
+    interval = np.maximum(0, jackknife(by_step.to_numpy(), to_paper).interval())
+    return [cosine_distance(by_step.sum(axis=1).to_numpy(), theirs), *interval.tolist()]
+
+
+def table(percent: pd.DataFrame, distance: pd.DataFrame) -> pd.DataFrame:
+    """Returns one row a workload, ours and the paper's after each other."""
+    ours = percent.assign(others=100 - percent.sum(axis=1)).join(distance)
+    theirs = published.breakdown().reindex(columns=percent.columns, fill_value=0.0)
+    theirs = theirs.assign(others=100 - theirs.sum(axis=1)).reindex(columns=ours.columns)
+    theirs = theirs[theirs.index.isin(ours.index)]
+    both = pd.concat({"measured": ours, "paper": theirs}, names=["", "workload"])
+    rows = [(source, name) for name in ours.index for source in ("measured", "paper")]
+    there = both.loc[[row for row in rows if row in both.index]]
+    return there.swaplevel().reset_index()
+
+
+def classes(ops: pd.DataFrame) -> pd.DataFrame:
+    """Returns the share of each class A-G, in percent; ``none`` for types without one."""
+    percent = 100 * tables.shares(ops)
+    by_class = percent.T.groupby(percent.columns.map(op_class)).sum().T
+    names = {letter: f"{letter} {name} (%)" for letter, name in CLASSES.items()} | {"": "none (%)"}
+    return by_class.reindex(columns=list(names), fill_value=0.0).rename(columns=names).reset_index()
+
+
+def differences(ops: pd.DataFrame, heaviest: int = 10) -> pd.DataFrame:
+    """Splits the distance of a workload's row to the paper's by op type, the largest part first.
+
+    With both rows scaled to length 1 the cosine distance is half the squared length of their
+    difference, so that each op type has its part in it; all parts add up to 1.
+
+    Args:
+        ops: of one profile of a workload that the paper has.
+        heaviest: how many types.
+    """
+    (workload,) = ops.workload.unique()
+    ours, paper = tables.op_types(ops).set_index("type"), published.breakdown().loc[workload]
+    rows = ours.reindex([*paper.index, *ours.index.difference(paper.index, sort=False)])
+    rows = rows.assign(
+        paper=paper.reindex(rows.index, fill_value=0.0),
+        measured=100 * rows.share.fillna(0.0),
+        count=rows["count"].fillna(0.0),
+        kernels=rows.kernels.fillna(""),
+    )
+    scaled = rows[["measured", "paper"]] / np.linalg.norm(rows[["measured", "paper"]], axis=0)
+    parts = (scaled.measured - scaled.paper) ** 2
+    rows["part"] = parts / parts.sum()
+    rows = rows[rows.part > 0].sort_values("part", ascending=False, kind="stable")[:heaviest]
+    return pd.DataFrame(
+        {
+            "op type": rows.index,
+            "class": [op_class(op_type) for op_type in rows.index],
+            "measured (%)": rows.measured,
+            "paper (%)": rows.paper,
+            "part of distance": rows.part,
+            "calls/step": rows["count"],
+            "why": list(map(_reason, rows.index, rows.measured, rows.paper, rows["count"])),
+            "kernels": rows.kernels,
+            "layers": [
+                " ".join(tables.heaviest(ops[ops.type == op_type], "layer")[:3])
+                for op_type in rows.index
+            ],
+        }
+    )
+
+
+def _reason(op_type: str, measured: float, paper: float, count: float) -> str:
+    """Says what the profile itself shows of why the shares differ."""
+    if not count:
+        return "no such op runs in this step"
+    if not paper:
+        named = op_type in published.breakdown().columns
+        return "under 1 % in the paper" if named else "not in the paper's table"
+    return f"{measured / paper:.2g} times the paper's share"
+
+
+def summary(distance: pd.DataFrame) -> str:
+    """Says in a sentence how far the rows are from the paper's."""
+    known = [
+        f"{workload} {value:.3f}" + ("" if np.isnan(low) else f" ({low:.3f} to {high:.3f})")
+        for workload, value, low, high in distance.dropna(subset="cosine distance").itertuples()
+    ]
+    return (
+        "Cosine distance to the paper's rows, with the 95 % interval from the steps: "
+        f"{', '.join(known)}."
+    )
+
+
+def draw(percent: pd.DataFrame, distance: pd.DataFrame) -> "matplotlib.figure.Figure":
+    """Draws the heat map of our shares above the paper's, in the same columns."""
+    paper = published.breakdown().reindex(columns=percent.columns, fill_value=0.0)
+    rows = len(percent), len(paper)
+    with style():
+        figure = new_figure(3 + 0.34 * len(percent.columns), 3.2 + 0.32 * sum(rows))
+        above, below = figure.subplots(2, 1, sharex=True, height_ratios=rows)
+        labels = [
+            name if np.isnan(value) else f"{name}   {value:.3f}"
+            for name, value in distance["cosine distance"].items()
+        ]
+        _draw_heat_map(above, percent.to_numpy(), labels)
+        above.set_title("measured, with the cosine distance to the paper's row", loc="left", pad=18)
+        _draw_heat_map(below, paper.to_numpy(), list(paper.index))
+        below.set_title("the Fathom paper, Figure 3", loc="left")
+        below.set_xticks(range(len(percent.columns)), percent.columns, rotation=90)
+        _mark_classes(above, [op_class(op_type) for op_type in percent.columns])
+    return figure
+
+
+def _draw_heat_map(
+    axes: "matplotlib.axes.Axes", percent: np.ndarray, labels: Sequence[str]
+) -> None:
+    shown = np.ma.masked_less(percent, 0.5)  # rounds to 0
+    axes.imshow(shown, cmap="Blues", vmin=0, vmax=_DARKEST, aspect="auto")
+    for row, column in np.argwhere(~np.ma.getmaskarray(shown)):
+        value = percent[row, column]
+        color = "white" if value >= _WHITE_TEXT else "black"
+        axes.text(column, row, f"{value:.0f}", ha="center", va="center", fontsize=8, color=color)
+    axes.set_yticks(range(len(labels)), labels)
+    axes.tick_params(length=0)
+    axes.set_xticks(np.arange(percent.shape[1] + 1) - 0.5, minor=True)
+    axes.set_yticks(np.arange(len(labels) + 1) - 0.5, minor=True)
+    axes.grid(which="minor", linewidth=0.5)
+    axes.tick_params(which="minor", length=0)
+
+
+def _mark_classes(axes: "matplotlib.axes.Axes", classes: Sequence[str]) -> None:
+    """Writes the class over each group of columns, and a line between groups in both heat maps."""
+    starts = [i for i in range(len(classes)) if i == 0 or classes[i] != classes[i - 1]]
+    for start, end in zip(starts, [*starts[1:], len(classes)], strict=True):
+        axes.annotate(
+            classes[start] or "none",
+            ((start + end - 1) / 2, 1),
+            xycoords=("data", "axes fraction"),
+            xytext=(0, 2),
+            textcoords="offset points",
+            ha="center",
+            fontweight="bold",
+        )
+        for each in axes.figure.axes:
+            each.axvline(start - 0.5, color="black", linewidth=1)
+
+
+def _analyse(folder: Folder) -> Findings:
+    ops, gaps = selection.training_ops(folder)
+    if ops.empty:
+        return Findings(gaps=gaps)
+    percent, distance = heat_map(ops), distances(ops)
+    others = {"classes": classes(ops)}
+    for workload in distance.index[distance["cosine distance"] > _FAR]:
+        others[f"differences_{workload}"] = differences(ops[ops.workload == workload])
+    found = f"{summary(distance)}{_other_batches(folder)}{selection.uncompiled(folder)}"
+    return Findings(found, draw(percent, distance), table(percent, distance), others, gaps)
+
+
+def _other_batches(folder: Folder) -> str:
+    """Says which profiles are of another batch size than the workload's own."""
+    runs = folder.runs_frame()
+    other = runs[selection.is_profile(runs)].dropna(subset="chosen_batch_size")
+    sizes = other.drop_duplicates("workload", keep="last").set_index("workload").chosen_batch_size
+    said = ", ".join(f"{workload} {size}" for workload, size in sizes.items())
+    return f" Not the workload's own batch size, on which shares depend: {said}." if said else ""
+
+
+FIGURE = Figure(
+    id="F3",
+    order=3,
+    title="Share of time by op type",
+    meaning="Percent of the time in ops, under the paper's names. The paper's columns come first, "
+    "in its order, then types above 1 % that it has not; the letters are its classes. The cosine "
+    "distance counts all types, those without a column too; its interval is what other steps of "
+    "the same run might have given, wide on a busy machine.",
+    paper="Fathom, Figure 3: below ours. It has types above 1 % only, measured on a 4 GHz Skylake "
+    "i7-6700K with TensorFlow 0.8.",
+    analyse=_analyse,
+)

@@ -1,0 +1,123 @@
+"""Where in the model the time goes: an analysis of our own."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from fathom.characterize.measure.folder import Folder
+from fathom.characterize.profile import tables
+from fathom.characterize.report import selection
+from fathom.characterize.report.figure import Figure, Findings
+from fathom.characterize.report.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    HATCHES,
+    ORANGE,
+    legend_above,
+    panels,
+    shortened,
+    style,
+)
+from fathom.results.profile import PHASES
+
+if TYPE_CHECKING:
+    import matplotlib.axes
+    import matplotlib.figure
+
+_SHOWN = 9  # layers a workload; the others are one bar
+_LAYER = "layer or role"
+_COLUMNS = [f"{phase} (s)" for phase in PHASES]
+
+
+def layer_times(ops: pd.DataFrame) -> pd.DataFrame:
+    """Returns the time of each workload's layers and roles, the heaviest first.
+
+    Args:
+        ops: one profile a workload, as ``frames.profile_ops`` has it.
+
+    Returns:
+        ``workload``, ``layer or role``, mean time a step in each of ``PHASES``, ``share`` of the
+        time in ops, from 0 to 1.
+    """
+    names = {"layer": _LAYER, **dict(zip(PHASES, _COLUMNS, strict=True))}
+    return tables.layers(ops).rename(columns=names)
+
+
+def phases(times: pd.DataFrame) -> pd.DataFrame:
+    """Returns one row a workload: the share of each phase, and of what has a layer or a role."""
+    seconds = times.groupby("workload", sort=False)[_COLUMNS].sum()
+    table = seconds.div(seconds.sum(axis=1), axis=0).set_axis(list(PHASES), axis=1)
+    known = times[_COLUMNS].where(~times[_LAYER].isin(["", "unknown"]), 0.0)
+    ascribed = known.groupby(times.workload).sum().sum(axis=1)
+    table["has a layer or role"] = ascribed / seconds.sum(axis=1)
+    return table.reset_index()
+
+
+def summary(table: pd.DataFrame) -> str:
+    """Says in a sentence what the phases show."""
+    least = table.loc[table["has a layer or role"].idxmin()]
+    return (
+        f"At least {least['has a layer or role']:.1%} of the time in ops has a layer or a stated "
+        f"role (the least in {least.workload})."
+    )
+
+
+def draw(times: pd.DataFrame) -> "matplotlib.figure.Figure":
+    """Draws the time of each workload's heaviest layers, stacked by phase."""
+    names = list(times.workload.unique())
+    with style():
+        figure, axes = panels(names, columns=2, width=4.6, height=2.7)
+        for name, panel in zip(names, axes, strict=True):
+            _draw_layers(panel, times[times.workload == name])
+        figure.supxlabel("time a step (ms)", fontsize=9)
+        legend_above(figure, columns=len(PHASES))
+    return figure
+
+
+def _draw_layers(panel: "matplotlib.axes.Axes", times: pd.DataFrame) -> None:
+    """Draws one workload's layers, the heaviest at the top, the others as one bar."""
+    shown, others = times[:_SHOWN], times[_SHOWN:]
+    labels = [shortened(name or "without name", 24) for name in shown[_LAYER]]
+    milliseconds = 1e3 * shown[_COLUMNS].to_numpy()
+    if len(others):
+        labels.append(f"{len(others)} others")
+        milliseconds = np.vstack([milliseconds, 1e3 * others[_COLUMNS].sum()])
+    left = np.zeros(len(labels))
+    for j, (phase, color) in enumerate(zip(PHASES, (BLUE, ORANGE, GREEN, GREY), strict=True)):
+        panel.barh(
+            range(len(labels)),
+            milliseconds[:, j],
+            left=left,
+            color=color,
+            hatch=HATCHES[j],
+            edgecolor="white",
+            linewidth=0,
+            label=phase,
+        )
+        left += milliseconds[:, j]
+    panel.set_yticks(range(len(labels)), labels, fontsize=8)
+    panel.invert_yaxis()
+    panel.set_xlim(0, 1.05 * left.max())
+    panel.grid(axis="x")
+
+
+def _analyse(folder: Folder) -> Findings:
+    ops, gaps = selection.training_ops(folder)
+    if ops.empty:
+        return Findings(gaps=gaps)
+    times = layer_times(ops)
+    table = phases(times)
+    return Findings(summary(table), draw(times), times, {"phases": table}, gaps)
+
+
+FIGURE = Figure(
+    id="layers",
+    order=12,
+    title="Where in the model the time goes",
+    meaning="The same op times by layer, or role where an op belongs to none: input, network "
+    "(between layers), loss, optimizer. Forward pass, backward pass and optimizer apart.",
+    paper="layers are named only in passing; this analysis is our own.",
+    analyse=_analyse,
+)

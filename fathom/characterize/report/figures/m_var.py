@@ -1,0 +1,115 @@
+"""Figure 4 of the Minsky paper: the spread of whole runs, warm-up runs left out."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from fathom.characterize.measure.folder import Folder
+from fathom.characterize.report import selection
+from fathom.characterize.report.figure import Figure, Findings
+from fathom.characterize.report.style import BLUE, GREY, RED, new_figure, style
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+
+_CASE = ["workload", "mode", "device"]
+
+
+def wall_times(runs: pd.DataFrame) -> pd.DataFrame:
+    """Returns the wall times of equal runs; what ran once is left out.
+
+    Args:
+        runs: timings that are done, as ``Folder.runs_frame`` has them, without warm-up runs.
+
+    Returns:
+        ``workload``, ``mode``, ``device`` (``cpu`` or ``gpu``), ``run`` from 1, ``wall (s)`` from
+        outside the process; ``over the CPU's mean``, missing without a run on the CPU.
+    """
+    table = runs[["workload", "mode", "on", "wall_s"]]
+    table = table.rename(columns={"on": "device", "wall_s": "wall (s)"})
+    table = table[table.groupby(_CASE)["wall (s)"].transform("size") > 1]
+    order = table.groupby(_CASE, sort=False).ngroup()
+    table = table.iloc[order.argsort(kind="stable")].reset_index(drop=True)
+    table.insert(3, "run", table.groupby(_CASE).cumcount() + 1)
+    on_cpu = runs[runs.on == "cpu"].groupby(["workload", "mode"]).wall_s.mean()
+    mean = on_cpu.reindex(pd.MultiIndex.from_frame(table[["workload", "mode"]]))
+    return table.assign(**{"over the CPU's mean": table["wall (s)"] / mean.to_numpy()})
+
+
+def spread(walls: pd.DataFrame) -> pd.DataFrame:
+    """Returns one row a workload, mode and device; variation is standard deviation over mean."""
+    seconds = walls.groupby(_CASE, sort=False)["wall (s)"]
+    table = pd.DataFrame(
+        {
+            "runs": seconds.size(),
+            "mean (s)": seconds.mean(),
+            "median (s)": seconds.median(),
+            "least (s)": seconds.min(),
+            "most (s)": seconds.max(),
+            "variation": seconds.std() / seconds.mean(),
+        }
+    )
+    return table.reset_index()
+
+
+def summary(table: pd.DataFrame) -> str:
+    """Says in a sentence what the spread shows."""
+    most = table.loc[table.variation.idxmax()]
+    return (
+        f"The coefficient of variation of whole runs is at most {most.variation:.1%} "
+        f"({most.workload}, {most['mode']}, {most.device})."
+    )
+
+
+def draw(walls: pd.DataFrame) -> "matplotlib.figure.Figure":
+    """Draws each whole run as a point over the mean on the CPU, and the quartiles as a box."""
+    groups = list(walls.groupby(_CASE, sort=False))
+    with style():
+        figure = new_figure(6.5, 1 + 0.35 * len(groups))
+        axes = figure.subplots()
+        axes.axvline(1, color=GREY, linewidth=0.8, linestyle="--")
+        for row, (_, each) in enumerate(groups):
+            times = each["over the CPU's mean"].to_numpy()
+            if np.isnan(times).any():  # nothing ran on the CPU
+                times = (each["wall (s)"] / each["wall (s)"].mean()).to_numpy()
+            axes.boxplot(
+                times,
+                positions=[row],
+                orientation="horizontal",
+                widths=0.6,
+                showfliers=False,
+                medianprops={"color": RED},
+                manage_ticks=False,
+            )
+            offsets = np.linspace(-0.2, 0.2, len(times))
+            axes.plot(times, row + offsets, ".", color=BLUE, markersize=4)
+        labels = [f"{workload}, {mode}, {device.upper()}" for (workload, mode, device), _ in groups]
+        axes.set_yticks(range(len(groups)), labels)
+        axes.set_ylim(len(groups) - 0.5, -0.5)
+        axes.set_xlabel("wall time of a run over the mean on the CPU")
+        axes.grid(axis="x")
+    return figure
+
+
+def _analyse(folder: Folder) -> Findings:
+    walls = wall_times(selection.timings(folder, "repeats"))
+    runs = folder.runs_frame()
+    wanted = runs[selection.is_timing(runs, "repeats")]
+    gaps = selection.gaps(wanted, walls.workload.unique(), "trained once alone")
+    if walls.empty:
+        return Findings(gaps=[*gaps, "it takes two equal runs"])
+    table = spread(walls)
+    return Findings(summary(table), draw(walls), walls, {"spread": table}, gaps)
+
+
+FIGURE = Figure(
+    id="M-var",
+    order=10,
+    title="Spread from run to run",
+    meaning="Wall times of whole training runs over their mean on the CPU, warm-up runs left out. "
+    "Points are runs; the box has the quartiles.",
+    paper="Minsky, Figure 4, a picture without numbers, of 200 runs after 10 for warm-up: runs on "
+    "the GPU vary too, but are consistently shorter than those on the CPU.",
+    analyse=_analyse,
+)

@@ -1,0 +1,52 @@
+import numpy as np
+from synthetic_folder import COST, LAYERS, folder, op, profile, result, run, runs_of
+
+from fathom.characterize.report.figures import cost
+
+PEAKS = {1: 1e11, 2: 2e11, 4: 4e11}
+
+
+def layer_work(*ops, **changes):
+    measured = folder([run(profile=profile(ops, **changes))])
+    return cost.layer_work(measured.layers(), measured.ops())
+
+
+def test_the_achieved_rate_is_set_against_the_matrix_product_on_as_many_threads():
+    runs = [run(), run(mode="infer", result=result(threads=2)), run("vgg", device="/gpu:0")]
+    table = cost.utilization(runs_of(*runs), PEAKS, "float32")
+    np.testing.assert_array_equal(table["achieved/peak"], [0.5, 1.0, np.nan])
+    assert table["FLOPs/example"].tolist() == [1000, 400, 1000]
+    assert cost.summary(table).endswith("on the same threads: autoenc 0.50.")
+
+
+def test_another_precision_than_that_of_the_matrix_product_has_no_peak():
+    table = cost.utilization(runs_of(run()), PEAKS, "bfloat16")
+    assert table["peak (FLOP/s)"].isna().all()
+
+
+def test_layers_have_their_work_traffic_and_time():
+    ops = [op("MatMul", [1.0, 1.0], "fc1"), op("MatMul", [1.0, 1.0], "fc1", "backward")]
+    table = layer_work(*ops)
+    assert table["parameters (bytes)"].tolist() == [440, 440]
+    assert table["activations (bytes/step)"].tolist() == [4 * 10 * 8] * 2
+    assert table["FLOPs/step"].tolist() == [2 * 8 * 100 * 2, 2 * 8 * 100 * 3]
+    assert table["time a step (s)"].tolist() == [2, 0]
+    np.testing.assert_array_equal(table["achieved (FLOP/s)"], [1600, np.nan])
+
+
+def test_a_layer_that_a_step_runs_forward_twice_has_the_work_of_both_passes():
+    layers = [layer | {"forward_passes": 2} for layer in LAYERS]
+    table = layer_work(op("MatMul", [1.0]), cost=COST | {"layers": layers})
+    assert table["FLOPs/step"].tolist() == [2 * 8 * 100 * 3, 2 * 8 * 100 * 4]
+
+
+def test_layers_have_the_work_of_the_batches_that_were_profiled():
+    table = layer_work(op("MatMul", [1.0, 1.0], "fc1"), work=np.array([1.0, 2.0]))
+    assert table["FLOPs/step"][0] == 1.5 * 2 * 8 * 100 * 2
+    assert table["activations (bytes/step)"][0] == 1.5 * 4 * 10 * 8
+
+
+def test_activations_are_half_as_large_in_bfloat16_and_weights_are_not():
+    table = layer_work(op("MatMul", [1.0]), precision="bfloat16")
+    assert table["parameters (bytes)"][0] == 440
+    assert table["activations (bytes/step)"][0] == 2 * 10 * 8

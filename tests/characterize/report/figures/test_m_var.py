@@ -1,0 +1,32 @@
+import numpy as np
+import pytest
+from synthetic_folder import folder, run, runs_of
+
+from fathom.characterize.report.figures import m_var
+
+
+def test_whole_runs_are_normalised_to_the_mean_on_the_cpu():
+    runs = [run(wall_s=seconds) for seconds in (9.0, 10.0, 11.0)]
+    runs += [run(device="/gpu:0", wall_s=seconds) for seconds in (4.0, 6.0)]
+    walls = m_var.wall_times(runs_of(*runs))
+    np.testing.assert_allclose(walls["over the CPU's mean"], [0.9, 1, 1.1, 0.4, 0.6])
+    assert walls.run.tolist() == [1, 2, 3, 1, 2]
+    assert m_var.spread(walls).variation[0] == pytest.approx(0.1)
+
+
+def test_what_ran_on_the_gpu_alone_is_drawn_over_its_own_mean():
+    runs = [run(device="/gpu:0", wall_s=seconds) for seconds in (9.0, 11.0)]
+    walls = m_var.wall_times(runs_of(*runs))
+    assert walls["over the CPU's mean"].isna().all()
+    points = m_var.draw(walls).axes[0].lines[-1]
+    np.testing.assert_allclose(points.get_xdata(), [0.9, 1.1])
+
+
+def test_a_run_that_was_not_repeated_has_no_spread():
+    assert m_var.wall_times(runs_of(run())).empty
+
+
+def test_warm_up_runs_and_profiles_are_no_timing_runs():
+    warmup = run("vgg", ("warmup",), repeat=-1, wall_s=100.0)
+    repeats = [run("vgg", ("repeats",), repeat=i, wall_s=10.0 + i) for i in (1, 2)]
+    assert len(m_var.FIGURE.analyse(folder([warmup, *repeats])).data) == 2

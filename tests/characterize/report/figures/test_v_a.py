@@ -1,0 +1,33 @@
+import numpy as np
+from legibility import labels_of
+from synthetic_folder import folder, op, paper_profile, profile, run, runs_of
+
+from fathom.characterize.report.figures import v_a
+
+
+def table_of(*profiles):
+    return v_a.outside_ops(runs_of(*(run(profile=each) for each in profiles)))
+
+
+def test_time_outside_ops_is_a_share_of_the_profiled_steps():
+    table = v_a.outside_ops(
+        runs_of(
+            run(profile=profile([op("MatMul", [1.0, 3.0])])),
+            run("vgg", profile=paper_profile("vgg")),
+        )
+    )
+    np.testing.assert_allclose(table["share outside ops"], 0.2)
+    np.testing.assert_allclose(table["profiler's overhead"], 0.1)
+    assert table.workload.tolist() == ["autoenc", "vgg"]
+    assert table.steps.tolist() == [2, 6]
+    assert {"20.0", "1-2 % (the paper)"} <= labels_of(v_a.draw(table))
+
+
+def test_without_unprofiled_steps_the_overhead_is_unknown():
+    table = table_of(profile([op("Add", [1.0])], unprofiled_step_seconds=np.array([])))
+    assert table["profiler's overhead"].isna().all()
+
+
+def test_the_profile_on_the_fewest_threads_is_the_one_analysed():
+    runs = [run("vgg", ("threads",), profile=paper_profile("vgg", threads=n)) for n in (4, 1)]
+    assert v_a.FIGURE.analyse(folder(runs)).data.threads.tolist() == [1]
