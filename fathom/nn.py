@@ -53,6 +53,7 @@ class Workload(abc.ABC):
         Hyperparameters: the dataclass of the workload's choices.
         example: what one example is, in the plural, for a person.
         default_xla: what XLA compiles unless the user chooses: see ``xla``; measured.
+        characterization: how ``fathom characterize`` measures the workload.
         evaluation_compiles: XLA has all kernels that ``build_evaluation`` needs.
         forward_only: inference without labels, loss and optimizer; set in the ``Fwd`` twins.
         hyperparameters: the workload's choices.
@@ -67,6 +68,7 @@ class Workload(abc.ABC):
     Hyperparameters: ClassVar[type[options.Hyperparameters]]
     example: ClassVar[str] = "examples"
     default_xla: ClassVar[str] = "off"
+    characterization: ClassVar[options.Characterization] = options.Characterization()
     evaluation_compiles: ClassVar[bool] = True
     forward_only: ClassVar[bool] = False
 

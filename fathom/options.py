@@ -177,6 +177,25 @@ class Hyperparameters:
 
 
 @dataclass(frozen=True)
+class Characterization:
+    """How ``fathom characterize`` measures a workload.
+
+    Attributes:
+        steps, quick_steps: of a timing; where steps take milliseconds there are more, so that the
+            clock can tell them apart.
+        quick_batch_size: of a quick characterization; None: the workload's own.
+        quick_setting, profile_setting: ``NAME=VALUE`` of a hyperparameter in all runs of a quick
+            characterization, and in profiles; None: as it is.
+    """
+
+    steps: int = 20
+    quick_steps: int = 8
+    quick_batch_size: int | None = None
+    quick_setting: str | None = None
+    profile_setting: str | None = None
+
+
+@dataclass(frozen=True)
 class Execution:
     """How a network is executed; the same for every workload.
 

@@ -11,7 +11,7 @@ from keras import layers
 
 from fathom.imagenet.classifier import Classifier, ClassifierHyperparameters
 from fathom.layers import Convolution2D, Dropout, LocalResponseNormalization
-from fathom.options import hyperparameter
+from fathom.options import Characterization, hyperparameter
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,7 @@ class AlexNet(Classifier):
     hyperparameters: AlexNetHyperparameters
     centre_square = True  # section 2: crops come out of the central 256 x 256
     default_steps = 20
+    characterization = Characterization(quick_batch_size=32)
     default_xla = "layers"  # the response normalisation
 
     def build_inference(self, images: keras.KerasTensor) -> keras.KerasTensor:

@@ -17,7 +17,7 @@ from fathom import nn
 from fathom.autoenc.mnist import Mnist
 from fathom.data.pipeline import DataLoader, Sampler, Tensors
 from fathom.layers import PRNGKey
-from fathom.options import Hyperparameters, hyperparameter
+from fathom.options import Characterization, Hyperparameters, hyperparameter
 from fathom.training import randomness
 from fathom.training.optimizers import BY_NAME, Optimizer
 
@@ -85,6 +85,7 @@ class Autoenc(nn.NeuralNetworkModel):
     hyperparameters: AutoencHyperparameters
     example = "images"
     default_steps = 600  # an epoch of MNIST
+    characterization = Characterization(steps=200, quick_steps=100)
 
     def load_data(self) -> None:
         """Reads MNIST; the pixels stay bytes, uint8 [n, 784], until they are part of a batch."""

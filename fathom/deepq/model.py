@@ -34,7 +34,7 @@ from fathom.deepq.emulator import (
 from fathom.deepq.replay import HISTORY, ReplayMemory
 from fathom.deepq.saving import SavedAgent
 from fathom.errors import FathomError
-from fathom.options import Hyperparameters, hyperparameter
+from fathom.options import Characterization, Hyperparameters, hyperparameter
 from fathom.results.cost import Cost
 from fathom.system.device import available_cores, computing_in
 from fathom.training.optimizers import Optimizer, RMSProp
@@ -148,6 +148,11 @@ class DeepQ(nn.NeuralNetworkModel):
     hyperparameters: DeepQHyperparameters
     example = "transitions"
     default_steps = 1000
+    characterization = Characterization(
+        steps=50,
+        quick_steps=20,
+        quick_setting="learning_starts=1000",  # it begins to learn when it has played a little
+    )
     scores: tuple[float, ...] = ()
 
     # ---------------------------------------------------------------- the games

@@ -27,6 +27,7 @@ from fathom.memnet.layers import (
     position_weights,
 )
 from fathom.memnet.restarts import RestartSchedule
+from fathom.options import Characterization
 from fathom.system.memory import require_free_memory
 from fathom.training.optimizers import GradientDescent, Optimizer
 
@@ -43,6 +44,11 @@ class MemNet(nn.NeuralNetworkModel):
     hyperparameters: MemNetHyperparameters
     example = "questions"
     default_xla = "step"
+    characterization = Characterization(
+        steps=280,
+        quick_steps=280,
+        profile_setting="linear_start=false",  # past the sixth of a training without softmax
+    )
 
     def load_data(self) -> None:
         """Reads the task."""

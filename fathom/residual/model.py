@@ -10,7 +10,7 @@ import keras
 from keras import layers
 
 from fathom.imagenet.classifier import Classifier, ClassifierHyperparameters
-from fathom.options import hyperparameter
+from fathom.options import Characterization, hyperparameter
 from fathom.residual.layers import IdentityShortcut, NormalizedConvolution2D
 
 BLOCKS = (3, 4, 6, 3)
@@ -61,6 +61,7 @@ class Residual(Classifier):
     Hyperparameters = ResidualHyperparameters
     hyperparameters: ResidualHyperparameters
     default_steps = 10
+    characterization = Characterization(quick_batch_size=8)
 
     def build_inference(self, images: keras.KerasTensor) -> keras.KerasTensor:
         """Returns the logits [batch, classes] of images [batch, size, size, 3] (section 3.3)."""

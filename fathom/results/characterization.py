@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import ConfigDict, Field, model_validator
 from typing_extensions import Self
 
-from fathom.options import Mode, Precision
+from fathom.options import Characterization, Mode, Precision
 from fathom.results.base import (
     Count,
     DeviceName,
@@ -44,6 +44,9 @@ class Probe(Document):
 
     schema_version: Literal[1] = Field(default=1, alias="schema", description="version")
     environment: Environment = Field(description="as in docs/results.md")
+    characterizations: dict[str, Characterization] = Field(
+        default={}, description="how the workloads want to be measured, by name"
+    )
     gpus: Count = Field(description="number of GPUs that TensorFlow sees")
     gemm_flops_per_second: Positive = Field(
         description="rate of a large matrix product on its threads, in floating-point "

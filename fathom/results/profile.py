@@ -146,11 +146,3 @@ class Profile(Document):
     def overhead(self) -> float:
         """How much longer the median step takes with the profiler on, as a share of it without."""
         return float(np.median(self.step_seconds) / np.median(self.unprofiled_step_seconds) - 1)
-
-    def seconds_by(self, *names: str) -> dict[tuple[str, ...], float]:
-        """Returns the mean op time of a step by some of the fields of ``OpTime``, largest first."""
-        totals: dict[tuple[str, ...], float] = {}
-        for op in self.ops:
-            key = tuple(getattr(op, name) for name in names)
-            totals[key] = totals.get(key, 0.0) + float(op.seconds.mean())
-        return dict(sorted(totals.items(), key=lambda item: -item[1]))

@@ -16,7 +16,7 @@ import tensorflow as tf
 from fathom import nn
 from fathom.data.pipeline import Tensors
 from fathom.layers import Dropout
-from fathom.options import Hyperparameters, hyperparameter
+from fathom.options import Characterization, Hyperparameters, hyperparameter
 from fathom.results import cost
 from fathom.speech import decoding, features
 from fathom.speech.input import Feed
@@ -69,6 +69,7 @@ class Speech(nn.NeuralNetworkModel):
     example = "utterances"
     evaluation_compiles = False  # XLA lacks kernels for decoding and edit distances
     default_steps = 12  # three epochs of the synthetic set
+    characterization = Characterization(quick_batch_size=2)
 
     def load_data(self) -> None:
         """Reads TIMIT and computes its features, or takes them from the cache."""

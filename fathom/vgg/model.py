@@ -11,7 +11,7 @@ from keras import layers
 
 from fathom.imagenet.classifier import Classifier, ClassifierHyperparameters
 from fathom.layers import Dropout
-from fathom.options import hyperparameter
+from fathom.options import Characterization, hyperparameter
 
 CONFIGURATION_E = ((1, 2), (2, 2), (4, 4), (8, 4), (8, 4))
 """For each block of table 1: its width over the first one's, and its number of convolutions."""
@@ -57,6 +57,7 @@ class VGG(Classifier):
     Hyperparameters = VGGHyperparameters
     hyperparameters: VGGHyperparameters
     default_steps = 5
+    characterization = Characterization(quick_batch_size=4)
 
     def build_inference(self, images: keras.KerasTensor) -> keras.KerasTensor:
         """Returns the logits [batch, classes] of images [batch, size, size, 3] (section 2.1)."""

@@ -2,10 +2,12 @@ import dataclasses
 
 import pytest
 
+from fathom import workloads
 from fathom.characterize.measure.plan import Request, plan, powers_of_two
+from fathom.options import Characterization, build
 
 REQUEST = Request(
-    workloads=["alexnet", "vgg"],
+    workloads=dict.fromkeys(["alexnet", "vgg"], Characterization()),
     modes=["train", "infer"],
     devices=["/cpu:0"],
     cores=3,
@@ -57,19 +59,21 @@ def test_a_run_of_several_sets_is_made_once():
 
 
 def test_cores_go_from_one_to_all():
-    assert [r.cores for r in runs("cores", workloads=["vgg"])] == [3, 1, 2]
-    assert [r.cores for r in runs("cores", workloads=["vgg"], quick=True, cores=8)] == [8, 1, 2, 4]
+    assert [r.cores for r in runs("cores", workloads={"vgg": Characterization()})] == [3, 1, 2]
+    assert [
+        r.cores for r in runs("cores", workloads={"vgg": Characterization()}, quick=True, cores=8)
+    ] == [8, 1, 2, 4]
 
 
 def test_repeats_follow_their_warm_up_in_turn():
     order = [(r.workload, r.repeat) for r in plan(REQUEST)[-6:]]
     assert order == [(w, n) for n in (-1, 1, 2) for w in ("alexnet", "vgg")]
-    assert [r.repeat for r in runs("warmup", workloads=["vgg"])] == [-1]
-    assert [r.repeat for r in runs("repeats", workloads=["vgg"])] == [1, 2]
+    assert [r.repeat for r in runs("warmup", workloads={"vgg": Characterization()})] == [-1]
+    assert [r.repeat for r in runs("repeats", workloads={"vgg": Characterization()})] == [1, 2]
 
 
 def test_without_warm_up_the_run_that_shows_the_mode_is_the_first_repeat():
-    repeats = runs("repeats", workloads=["vgg"], warmup_runs=0)
+    repeats = runs("repeats", workloads={"vgg": Characterization()}, warmup_runs=0)
     assert [(r.id, r.purpose) for r in repeats] == [
         ("vgg-train-cpu0-timing", ("modes", "cores", "repeats")),
         ("vgg-train-cpu0-timing-repeat1", ("repeats",)),
@@ -89,13 +93,14 @@ def test_a_gpu_alone_has_no_sets_about_cpus():
 
 
 def test_quick_takes_smaller_batches_and_fewer_steps_unless_told_otherwise():
-    (vgg,) = runs("modes", workloads=["vgg"], modes=["infer"], quick=True)
+    wanted = {"vgg": Characterization(quick_batch_size=4)}
+    (vgg,) = runs("modes", workloads=wanted, modes=["infer"], quick=True)
     assert vgg.batch_size == 4
     assert "--batch-size=4" in vgg.argv
-    (slow,) = runs("modes", workloads=["vgg"], modes=["infer"])
+    (slow,) = runs("modes", workloads=wanted, modes=["infer"])
     assert slow.batch_size is None
     assert not any(part.startswith("--batch-size") for part in slow.argv)
-    (told,) = runs("modes", workloads=["vgg"], modes=["infer"], quick=True, batch_size=3, steps=3)
+    (told,) = runs("modes", workloads=wanted, modes=["infer"], quick=True, batch_size=3, steps=3)
     assert {"--batch-size=3", "--steps=3"} <= set(told.argv)
 
 
@@ -112,24 +117,35 @@ def test_a_command_says_everything_that_was_chosen(kind):
     assert {"--infer", "--device=/cpu:0", "--precision=bfloat16", "--steps=20"} <= set(run.argv)
 
 
-def argv(purpose, **changes):
-    (run,) = runs(purpose, **{"modes": ["train"], "threads": [], "cores": 1, **changes})
+def argv(purpose, wanted, **changes):
+    changes |= {"modes": ["train"], "threads": [], "cores": 1, "workloads": {"memnet": wanted}}
+    (run,) = runs(purpose, **changes)
     return run.argv
 
 
-def test_workloads_whose_steps_are_short_are_timed_for_more_of_them():
-    assert "--steps=200" in argv("modes", workloads=["autoenc"])
-    assert "--steps=280" in argv("modes", workloads=["memnet"])
-    assert "--steps=20" in argv("modes", workloads=["vgg"])
-    assert "--steps=8" in argv("modes", workloads=["vgg"], quick=True)
-    assert "--steps=20" in argv("profile", workloads=["autoenc"])
+def test_a_workload_says_for_how_many_steps_it_is_timed():
+    many = Characterization(steps=200, quick_steps=100)
+    assert "--steps=200" in argv("modes", many)
+    assert "--steps=100" in argv("modes", many, quick=True)
+    assert "--steps=20" in argv("profile", many)
+    assert "--steps=20" in argv("modes", Characterization())
+    assert "--steps=8" in argv("modes", Characterization(), quick=True)
 
 
-def test_memnet_is_profiled_past_its_linear_start():
-    assert "--set=linear_start=false" in argv("profile", workloads=["memnet"])
-    assert "--set=linear_start=false" not in argv("modes", workloads=["memnet"])
+def test_a_workload_sets_hyperparameters_of_its_profiles_and_its_quick_runs():
+    set_both = Characterization(quick_setting="a=1", profile_setting="b=2")
+    sets = [
+        [part for part in argv(purpose, set_both, quick=quick) if part.startswith("--set")]
+        for purpose in ("modes", "profile")
+        for quick in (False, True)
+    ]
+    assert sets == [[], ["--set=a=1"], ["--set=b=2"], ["--set=b=2", "--set=a=1"]]
 
 
-def test_a_quick_deepq_plays_little_before_it_learns():
-    assert "--set=learning_starts=1000" in argv("modes", workloads=["deepq"], quick=True)
-    assert not any(part.startswith("--set") for part in argv("modes", workloads=["deepq"]))
+@pytest.mark.parametrize("name", workloads.CLASSES)
+def test_a_workloads_settings_are_hyperparameters_of_its_own(name):
+    workload = workloads.load(name)
+    wanted = workload.characterization
+    for setting in filter(None, (wanted.quick_setting, wanted.profile_setting)):
+        hyperparameter, _, value = setting.partition("=")
+        build(workload.Hyperparameters, {hyperparameter: value})

@@ -35,11 +35,13 @@ def _measure(chosen: Any) -> None:
     from fathom.system import device, environment
 
     threads = device.set_threads(chosen.threads)
-    for name in filter(None, chosen.workloads.split(",")):
+    classes = {name: workloads.load(name) for name in filter(None, chosen.workloads.split(","))}
+    for workload in classes.values():
         with contextlib.suppress(FathomError):  # each run of the workload will say what is wrong
-            locate(choose(workloads.load(name).datasets, None, None), None, 0)
+            locate(choose(workload.datasets, None, None), None, 0)
     Probe(
         environment=Environment(**environment.describe("/cpu:0", threads, chosen.precision, "off")),
+        characterizations={name: each.characterization for name, each in classes.items()},
         gpus=len(tf.config.list_physical_devices("GPU")),
         gemm_flops_per_second=device.gemm_rate("/cpu:0", chosen.precision),
     ).write(chosen.out)

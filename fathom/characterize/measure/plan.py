@@ -1,21 +1,12 @@
 """Which runs a characterization consists of."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from fathom.options import Mode, Precision
+from fathom.options import Characterization, Mode, Precision
 from fathom.results.characterization import Kind, Planned, Purpose
 
-QUICK_BATCH_SIZES = {"vgg": 4, "residual": 8, "alexnet": 32, "speech": 2}
 _PROFILE_STEPS, _QUICK_PROFILE_STEPS = 20, 6
-# Of a timing; where steps take milliseconds there are more, so that the clock can tell them apart.
-_STEPS = {"autoenc": 200, "deepq": 50, "memnet": 280}
-_QUICK_STEPS = {"autoenc": 100, "deepq": 20, "memnet": 280}
-_OTHER_STEPS, _OTHER_QUICK_STEPS = 20, 8
-# The linear start, without softmax, is a sixth of memnet's training: the profile shows the rest.
-_PROFILE_SETTINGS = {"memnet": "linear_start=false"}
-# A quick deepq begins to learn when it has played a little.
-_QUICK_SETTINGS = {"deepq": "learning_starts=1000"}
 
 
 @dataclass(frozen=True)
@@ -23,7 +14,8 @@ class Request:
     """What is to be measured.
 
     Attributes:
-        workloads, modes, devices: all their combinations; devices as TensorFlow names them.
+        workloads, modes, devices: all their combinations; the workloads by name with what their
+            classes say of how they want to be measured, the devices as TensorFlow names them.
         cores: that this machine has for us.
         threads: sizes of the pool inside an op for the profiles of training.
         steps: of each run; None: chosen by ``quick``.
@@ -33,7 +25,7 @@ class Request:
         quick: fewer steps, smaller batches of the heaviest networks, affinities in powers of two.
     """
 
-    workloads: Sequence[str]
+    workloads: Mapping[str, Characterization]
     modes: Sequence[Mode]
     devices: Sequence[str]
     cores: int
@@ -134,7 +126,7 @@ def _repeats(request: Request) -> list[Planned]:
     ]
 
 
-def _trained_on_cpu(request: Request) -> Sequence[str]:
+def _trained_on_cpu(request: Request) -> Collection[str]:
     """Returns the workloads of the sets that are about training on the CPU."""
     wanted = "train" in request.modes and "/cpu:0" in request.devices
     return request.workloads if wanted else ()
@@ -154,7 +146,7 @@ def _run(
 ) -> Planned:
     batch_size = request.batch_size
     if batch_size is None and request.quick:
-        batch_size = QUICK_BATCH_SIZES.get(workload)
+        batch_size = request.workloads[workload].quick_batch_size
     cores = cores or request.cores
     parts = [workload, mode, device.strip("/").replace(":", ""), kind]
     parts += [f"threads{threads}"] if threads else []
@@ -186,22 +178,17 @@ def _command(
     batch_size: int | None,
 ) -> tuple[str, ...]:
     """Returns the command, but for the file that it writes."""
-    timing = kind == "timing"
+    timing, quick, wanted = kind == "timing", request.quick, request.workloads[workload]
     if timing:
-        quick, full = _QUICK_STEPS, _STEPS
-        others = _OTHER_QUICK_STEPS if request.quick else _OTHER_STEPS
-        chosen = (quick if request.quick else full).get(workload, others)
+        steps = wanted.quick_steps if quick else wanted.steps
     else:
-        chosen = _QUICK_PROFILE_STEPS if request.quick else _PROFILE_STEPS
-    steps = request.steps or chosen
+        steps = _QUICK_PROFILE_STEPS if quick else _PROFILE_STEPS
     command = ["python", "-m"]
     command += [f"fathom.{workload}", "--quiet"] if timing else ["fathom", "profile", workload]
     command += [f"--{mode}", f"--device={device}", f"--precision={request.precision}"]
-    command += [f"--steps={steps}"]
+    command += [f"--steps={request.steps or steps}"]
     command += [f"--threads={threads}"] if threads else []
     command += [f"--batch-size={batch_size}"] if batch_size else []
-    if not timing and workload in _PROFILE_SETTINGS:
-        command += [f"--set={_PROFILE_SETTINGS[workload]}"]
-    if request.quick and workload in _QUICK_SETTINGS:
-        command += [f"--set={_QUICK_SETTINGS[workload]}"]
+    settings = (None if timing else wanted.profile_setting, wanted.quick_setting if quick else None)
+    command += [f"--set={setting}" for setting in settings if setting]
     return tuple(command)

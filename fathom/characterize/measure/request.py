@@ -10,7 +10,7 @@ from fathom import workloads
 from fathom.characterize.measure import folder
 from fathom.characterize.measure.plan import Request, powers_of_two
 from fathom.errors import FathomError
-from fathom.options import MODES
+from fathom.options import MODES, Characterization
 from fathom.results.characterization import Machine, Probe
 from fathom.results.records import Environment
 from fathom.system.processes import run_python
@@ -44,7 +44,7 @@ def measure_machine(chosen: argparse.Namespace, out: Path, screen: Console) -> R
     quick = (_QUICK_REPEATS, _QUICK_WARMUP_RUNS)
     repeats, warmup_runs = quick if chosen.quick else (_REPEATS, _WARMUP_RUNS)
     return Request(
-        workloads=names,
+        workloads={name: first.characterizations.get(name, Characterization()) for name in names},
         modes=chosen.modes or MODES,
         devices=devices,
         cores=cores,
