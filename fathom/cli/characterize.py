@@ -58,6 +58,8 @@ def _add_profile(parser: argparse.ArgumentParser) -> None:
     add_options(parser, "steps", default=20, help="steps to profile; default: %(default)s")
     add_options(parser, *MODEL_OPTIONS)
     add_options(parser, "out", help="write profile, tables and trace there")
+    # Of fathom characterize: profile.json and the raw trace alone, not what is derived from them.
+    parser.add_argument("--raw", action="store_true", help=argparse.SUPPRESS)
 
 
 def _add_characterize(parser: argparse.ArgumentParser) -> None:

@@ -42,7 +42,9 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
             seconds = step_seconds(model_class(chosen.device, options), chosen.steps)
             profile = profile.model_copy(update={"compiled_step_seconds": seconds})
         view.show(profile, screen)
-        if out:
+        if out and chosen.raw:
+            profile.write(out / files.PROFILE)
+        elif out:
             files.write(profile, place, out)
             screen.print(
                 f"written to {out}: profile.json, ops.csv, layers.csv; trace.json.gz opens in "

@@ -130,6 +130,15 @@ def test_the_command_writes_the_profile_its_tables_and_the_trace(folder):
     ).resolve()
 
 
+def test_a_characterization_has_what_it_keeps_alone_written(tmp_path):
+    options = ["--steps=1", "--batch-size=5", "--set=hidden_units=20", "--device=cpu", "--raw"]
+    with pytest.raises(SystemExit) as end:
+        main(["profile", "autoenc", *options, f"--out={tmp_path}"])
+    assert end.value.code == 0
+    files = sorted(path.name for path in tmp_path.iterdir())
+    assert files == ["profile.json", "trace.xplane.pb"]
+
+
 def test_the_trace_for_perfetto_has_named_tracks_of_nested_events(folder):
     with gzip.open(folder / "trace.json.gz") as file:
         events = json.load(file)["traceEvents"]

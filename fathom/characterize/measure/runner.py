@@ -14,6 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from fathom.characterize.measure import folder, plan, request
+from fathom.characterize.profile.files import PROFILE, TRACE
 from fathom.errors import FathomError
 from fathom.results.characterization import Planned, Run
 from fathom.results.profile import Profile
@@ -136,18 +137,19 @@ def make_run(planned: Planned, out: Path) -> Run:
     """Makes one run; a trace goes to ``traces/`` in ``out``, the rest is returned."""
     with tempfile.TemporaryDirectory() as temporary:
         output = Path(temporary)
-        file = output / ("result.json" if planned.kind == "timing" else "profile.json")
-        option = f"--json={file}" if planned.kind == "timing" else f"--out={output}"
+        file, options = output / "result.json", [f"--json={output / 'result.json'}"]
+        if planned.kind == "profile":
+            file, options = output / PROFILE, [f"--out={output}", "--raw"]
         with _only_cores(planned.cores):
             started = time.perf_counter()
-            reason = run_python([*planned.argv[1:], option], output / "log")
+            reason = run_python([*planned.argv[1:], *options], output / "log")
             wall_s = time.perf_counter() - started
         if reason is None and not file.exists():
             reason = "exit code 0, but it wrote no result"
         done = reason is None
         result = RunResult.read(file) if done and planned.kind == "timing" else None
         profile = Profile.read(file) if done and planned.kind == "profile" else None
-        trace = output / "trace.xplane.pb"
+        trace = output / TRACE
         if trace.exists():
             with atomic_write(out / "traces" / f"{planned.id}.xplane.pb") as whole:
                 shutil.copyfile(trace, whole)

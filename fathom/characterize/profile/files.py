@@ -9,6 +9,7 @@ from fathom.errors import FathomError
 from fathom.results.profile import PHASES, Profile
 from fathom.system.files import atomic_write
 
+PROFILE = "profile.json"
 TRACE = "trace.xplane.pb"
 _TENSORBOARD = Path("plugins", "profile", "fathom")  # where TensorBoard looks for traces
 
@@ -24,7 +25,7 @@ def write(profile: Profile, place: Callable[[str, str], tuple[str, str]], out: P
     Raises:
         FathomError: a file cannot be written.
     """
-    profile.write(out / "profile.json")
+    profile.write(out / PROFILE)
     ops = frames.profile_ops(profile)
     seconds = {name: f"{name}_seconds_a_step" for name in PHASES} | {"seconds": "seconds_a_step"}
     for name, table in (("ops", tables.op_types(ops)), ("layers", tables.layers(ops))):
