@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fathom.characterize import frames
-from fathom.characterize.profile import chrome, tables
+from fathom.characterize.profile import tables
 from fathom.errors import FathomError
 from fathom.results.profile import PHASES, Profile
 from fathom.system.files import atomic_write
@@ -25,6 +25,8 @@ def write(profile: Profile, place: Callable[[str, str], tuple[str, str]], out: P
     Raises:
         FathomError: a file cannot be written.
     """
+    from fathom.characterize.profile import chrome  # has TensorFlow imported
+
     profile.write(out / PROFILE)
     ops = frames.profile_ops(profile)
     seconds = {name: f"{name}_seconds_a_step" for name in PHASES} | {"seconds": "seconds_a_step"}
