@@ -119,7 +119,7 @@ class _HeldBatches:
         self._turns: list[tuple[Step, Batch, float]] = []
         self.work: list[float] = []
 
-        def keep(step: Step, batch: Batch) -> Any:
+        def keep(step: "Step", batch: "Batch") -> Any:
             value = step(*batch)
             self._turns.append((step, batch, model.work(*batch)))
             return value
