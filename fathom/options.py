@@ -166,7 +166,7 @@ class Hyperparameters:
         A rate that suits large batches is too high for small ones: the linear scaling rule, Goyal
         et al. 2017, "Accurate, Large Minibatch SGD", section 2.1.
         """
-        usual = {field.name: field.default for field in dataclasses.fields(self)}
+        usual: dict[str, Any] = {each.name: each.default for each in dataclasses.fields(self)}
         rate, share = usual.get("learning_rate"), self.batch_size / usual["batch_size"]
         if rate is None or rate != getattr(self, "learning_rate", None) or share >= 1:
             return "lower the learning rate, or look at the data"

@@ -19,7 +19,7 @@ def bytes_needed(
     """Returns the bytes that steps take beside parameters and optimizer slots.
 
     It is an estimate from below: temporary tensors inside operations are not counted, nor what
-    layers without parameters return.
+    layers without parameters return, and a dimension of any length counts as 1.
 
     Args:
         network: a built network.
@@ -29,19 +29,22 @@ def bytes_needed(
         trains: the steps train, which keeps every activation for the backward pass.
     """
     size = batch[0].shape[0]
-    inputs = (
-        blocks * steps_per_call * sum(math.prod(spec.shape) * spec.dtype.size for spec in batch)
-    )
+    inputs = blocks * steps_per_call * sum(_item_count(spec) * spec.dtype.size for spec in batch)
     layers = [layer for layer in cost.count(network).layers if layer.parameters]
     activations = [size * layer.activations * _item_bytes(network, layer.name) for layer in layers]
     if trains:
         gradient = max((layer.parameters for layer in layers), default=0) * tf.float32.size
         return inputs + sum(activations) + gradient
     outputs = sum(
-        size * math.prod(n or 1 for n in output.shape[1:]) * tf.as_dtype(output.dtype).size
+        size * _item_count(output) * tf.as_dtype(output.dtype).size
         for output in keras.tree.flatten(network.output)
     )
     return inputs + max(activations, default=0) + steps_per_call * outputs
+
+
+def _item_count(tensor: tf.TensorSpec | keras.KerasTensor) -> int:
+    """Returns the number of values; a dimension of any length counts as 1."""
+    return math.prod(length or 1 for length in tensor.shape)
 
 
 def _item_bytes(network: keras.Model, layer: str) -> int:

@@ -22,3 +22,11 @@ def test_inference_takes_the_largest_activation_and_the_outputs_of_a_block():
     assert (
         bytes_needed(network(), BATCH, 5, blocks=2, trains=False) == inputs + 4 * 10 * 100 + outputs
     )
+
+
+def test_a_dimension_of_any_length_counts_as_one():
+    inputs = keras.Input((None, 8))
+    any_length = keras.Model(inputs, keras.layers.Dense(4)(inputs))
+    batch = [tf.TensorSpec((10, None, 8), tf.float32)]
+    needed = 4 * 10 * 8 + 4 * 10 * 4 + 4 * 10 * 4
+    assert bytes_needed(any_length, batch, 1, blocks=1, trains=False) == needed
