@@ -1,7 +1,7 @@
 """AlexNet: Krizhevsky, Sutskever and Hinton 2012, "ImageNet Classification with Deep CNNs".
 
 Section numbers are those of the paper. The network is the paper's two towers: conv2, conv4 and
-conv5 see the maps of their own tower alone, which is a convolution of two groups.
+conv5 see only the maps of their own tower: a convolution with two groups.
 """
 
 from dataclasses import dataclass
@@ -18,19 +18,19 @@ from fathom.options import Characterization, hyperparameter
 class AlexNetHyperparameters(ClassifierHyperparameters):
     """The choices of the paper's sections 3 to 5."""
 
-    batch_size: int = hyperparameter(128, "a step", unit="images", source="section 5", minimum=1)
+    batch_size: int = hyperparameter(128, "per step", unit="images", source="section 5", minimum=1)
     image_size: int = hyperparameter(
         227,
-        "side of the input; smaller maps vanish before pool5",
+        "side of the input; with smaller ones the maps vanish before pool5",
         unit="pixels",
         source="the paper's 224 needs 227 to give its 55 x 55 map",
         minimum=67,
     )
     smallest_side: int = hyperparameter(
-        256, "the shorter side before cropping", unit="pixels", source="section 2"
+        256, "shorter side before cropping", unit="pixels", source="section 2"
     )
     largest_side: int = hyperparameter(
-        256, "the same: no scale augmentation", unit="pixels", source="section 2"
+        256, "as smallest_side: no scale augmentation", unit="pixels", source="section 2"
     )
     colour_shift: float = hyperparameter(
         0.1, "standard deviation of the PCA shift", source="section 4.1"
@@ -52,7 +52,7 @@ class AlexNet(Classifier):
     title = "AlexNet (Krizhevsky et al. 2012)"
     Hyperparameters = AlexNetHyperparameters
     hyperparameters: AlexNetHyperparameters
-    centre_square = True  # section 2: crops come out of the central 256 x 256
+    centre_square = True  # section 2: crops are taken from the central 256 x 256
     default_steps = 20
     characterization = Characterization(quick_batch_size=32)
     default_xla = "layers"  # the response normalisation

@@ -28,7 +28,9 @@ PIXELS = 28 * 28
 class AutoencHyperparameters(Hyperparameters):
     """The choices of the paper's section 5 and appendix C, or the reason where they differ."""
 
-    batch_size: int = hyperparameter(100, "M, a step", unit="images", source="section 5", minimum=1)
+    batch_size: int = hyperparameter(
+        100, "M, per step", unit="images", source="section 5", minimum=1
+    )
     hidden_units: int = hyperparameter(
         500, "of encoder and decoder", source="section 5, MNIST", minimum=1
     )
@@ -45,12 +47,12 @@ class AutoencHyperparameters(Hyperparameters):
         True, "draw each pixel from its grey value at each visit (dynamic binarization)"
     )
     steps_per_call: int = hyperparameter(
-        20, "steps that run in one call; changes no result", unit="steps", minimum=1
+        20, "steps per call; does not change results", unit="steps", minimum=1
     )
 
 
 class Outputs(NamedTuple):
-    """What the network returns, all float32."""
+    """The network's outputs, all float32."""
 
     logits: Any  # [batch, 784], of p(x = 1 | z)
     mean: Any  # [batch, latents], mu of q(z | x)
@@ -61,7 +63,7 @@ class Reparameterization(layers.Layer):
     """z = mu + sigma * epsilon, epsilon ~ N(0, I): the trick of section 2.4, equation 10.
 
     Args:
-        noise: fixes epsilon.
+        noise: PRNG key of epsilon.
         compiled: XLA compiles the layer.
     """
 
@@ -70,7 +72,7 @@ class Reparameterization(layers.Layer):
         self._noise, self._compiled = noise, compiled
 
     def call(self, mean: tf.Tensor, log_variance: tf.Tensor) -> tf.Tensor:
-        """Draws z [batch, latents] from q(z | x); one sample an image (L = 1)."""
+        """Draws z [batch, latents] from q(z | x), one sample per image (L = 1)."""
         epsilon = randomness.normal(tf.shape(mean), self._noise.tensor(), self._compiled)
         return mean + tf.exp(0.5 * log_variance) * tf.cast(epsilon, mean.dtype)
 
@@ -88,7 +90,7 @@ class Autoenc(nn.NeuralNetworkModel):
     characterization = Characterization(steps=200, quick_steps=100)
 
     def load_data(self) -> None:
-        """Reads MNIST; the pixels stay bytes, uint8 [n, 784], until they are part of a batch."""
+        """Reads MNIST; pixels stay uint8 [n, 784] until they are part of a batch."""
         self.mnist = self.dataset.load(self.source.directory)
         with tf.device("/cpu:0"):
             self._train_pixels = tf.constant(self.mnist.train_images.reshape(-1, PIXELS))
@@ -99,11 +101,11 @@ class Autoenc(nn.NeuralNetworkModel):
         return keras.Input((PIXELS,), name="x")
 
     def build_labels(self) -> tuple[()]:
-        """The autoencoder has no labels: it learns to return its input."""
+        """The autoencoder has no labels: it learns to reconstruct its input."""
         return ()
 
     def build_inference(self, x: keras.KerasTensor) -> Outputs:
-        """Encoder q(z | x) and decoder p(x | z), both of appendix C; sampling is part of it."""
+        """Encoder q(z | x) and decoder p(x | z) of appendix C, with sampling in between."""
         chosen = self.hyperparameters
         hidden = self._dense(chosen.hidden_units, "encoder_hidden", activation="tanh")(x)
         gaussian = self._dense(2 * chosen.latents, "encoder_gaussian")(hidden)
@@ -117,7 +119,7 @@ class Autoenc(nn.NeuralNetworkModel):
         return tf.reduce_mean(negative_elbo(x, outputs))
 
     def build_train(self) -> Optimizer:
-        """Adam or Adagrad (section 5). The prior decays the decoder's weights alone."""
+        """Adam or Adagrad (section 5). The prior decays only the decoder's weights."""
         chosen = self.hyperparameters
         return BY_NAME[chosen.optimizer](
             chosen.learning_rate,
@@ -144,7 +146,7 @@ class Autoenc(nn.NeuralNetworkModel):
 
     @property
     def steps_per_call(self) -> int:
-        """Steps that one call of the compiled step runs: many small ones, to call less often."""
+        """Steps per call of the compiled step: many, because they are small."""
         return self.hyperparameters.steps_per_call
 
     def training_batches(self, first_step: int) -> Iterator[Tensors]:
@@ -152,11 +154,11 @@ class Autoenc(nn.NeuralNetworkModel):
         return self._stream(self._train_pixels, first_step, shuffle=True)
 
     def inference_batches(self) -> Iterator[Tensors]:
-        """Returns an endless stream of test images, in turn."""
+        """Returns an endless stream of test images, cycling through them."""
         return self._stream(self._test_pixels, 0, shuffle=False)
 
     def evaluation_batches(self) -> Iterator[Tensors]:
-        """Returns the test images once, binarised always in the same way."""
+        """Returns the test images once, always binarized in the same way."""
         size = self.hyperparameters.batch_size
         for start in range(0, len(self._test_pixels), size):
             pixels = self._test_pixels[start : start + size]
@@ -173,7 +175,7 @@ class Autoenc(nn.NeuralNetworkModel):
         return DataLoader(order, load, first_step, steps_per_call=self.steps_per_call)
 
     def _observe(self, pixels: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Turns bytes [batch, 784] into what the Bernoulli decoder models."""
+        """Converts pixels uint8 [batch, 784] to what the Bernoulli decoder models."""
         grey = tf.cast(pixels, tf.float32) / 255
         if not self.hyperparameters.binarize:
             return grey
@@ -209,7 +211,7 @@ class Autoenc(nn.NeuralNetworkModel):
         return pictures.save(directory, chosen, self.decode(mean), self.decode(latents))
 
     def _first_test_images(self, count: int) -> np.ndarray:
-        """Returns the first test batches that hold so many images, or all: [n, 784]."""
+        """Returns whole test batches with at least ``count`` images, or all: [n, 784]."""
         images: list[np.ndarray] = []
         for batch in self.evaluation_batches():
             images.append(batch[0].numpy())

@@ -18,7 +18,7 @@ def save(
     """Writes two PNG files: reconstructions of test images, and samples from the prior.
 
     Args:
-        directory: where they go.
+        directory: of the files.
         images: [at most ``IMAGES``, 784], from 0 to 1.
         reconstructions: of these images, of the same shape.
         samples: [``SAMPLES``, 784], from 0 to 1.
@@ -46,7 +46,7 @@ def save(
 
 
 def _rows_of_ten(images: np.ndarray) -> np.ndarray:
-    """Returns images [n, 784] as [rows, 10, 784]; what is left of the last row stays blank."""
+    """Returns images [n, 784] as [rows, 10, 784]; the rest of the last row stays blank."""
     blank = np.zeros((-len(images) % _COLUMNS, images.shape[1]), images.dtype)
     return np.concatenate([images, blank]).reshape(-1, _COLUMNS, images.shape[1])
 

@@ -1,4 +1,4 @@
-"""The agent: it acts in the games, sees states, and remembers what happened."""
+"""The agent: it acts in the games, observes states and stores transitions."""
 
 import time
 from collections.abc import Callable
@@ -10,29 +10,29 @@ from fathom.deepq.emulator import SIDE, Environment, Turn
 from fathom.deepq.replay import HISTORY, ReplayMemory
 from fathom.errors import FathomError
 
-# Returns the Q-values of states, float [games, actions]; None: they are not known.
+# Returns the Q-values of states, float [games, actions]; None if they are unknown.
 QFunction = Callable[[np.ndarray], np.ndarray | None]
 
 
 class Outcome(NamedTuple):
-    """What the agent's actions led to."""
+    """The outcome of the agent's actions."""
 
     turn: Turn
     terminals: np.ndarray  # bool [games]: the episode ended
-    scores: list[float]  # of the games that are over
+    scores: list[float]  # of the games that ended
 
 
 class Player:
-    """Acts in one or several games and sees states: the last four frames of an episode.
+    """Acts in one or more games and observes states: the last four frames of an episode.
 
     Args:
         environment: the games.
-        q_function: gives the values of actions.
+        q_function: returns the values of actions.
         life_is_episode: a lost life ends the episode.
 
     Attributes:
-        state: uint8 [games, 84, 84, 4], the newest frame last; black before the episode began.
-        points: float64 [games]: scored so far in each game.
+        state: uint8 [games, 84, 84, 4], the newest frame last; black before the episode's start.
+        points: float64 [games], the current score of each game.
         seconds: time spent in the emulator and in acting.
     """
 
@@ -46,7 +46,7 @@ class Player:
         self.seconds = {"emulator": 0.0, "acting": 0.0}
 
     def begin(self) -> None:
-        """Begins new games."""
+        """Starts new games."""
         self.state[:] = 0
         self.state[..., -1] = self.environment.reset()
         self.points[:] = 0
@@ -64,7 +64,7 @@ class Player:
         return actions
 
     def act(self, actions: np.ndarray) -> Outcome:
-        """Does an action in each game.
+        """Takes an action in each game.
 
         Raises:
             FathomError: the environment failed.
@@ -89,16 +89,16 @@ class Player:
 
 
 class Agent:
-    """Plays by an epsilon-greedy policy and stores its experiences in the replay memory.
+    """Plays by an epsilon-greedy policy and stores transitions in the replay memory.
 
     Args:
         player: acts.
-        memory: where the transitions go.
+        memory: stores the transitions.
         epsilon: the probability of a random action, a function of the actions taken.
-        note_score: is told the score of each game that is over.
+        note_score: receives the score of each game that ends.
 
     Attributes:
-        actions_taken: in all games together, since the training began.
+        actions_taken: in all games together since the start of training.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Agent:
         rng: np.random.Generator,
         report: Callable[[int], None] = lambda done: None,
     ) -> None:
-        """Takes ``actions`` actions, or as many more as it takes for all games to take as many.
+        """Takes ``actions`` actions, rounded up to the same number in all games.
 
         Args:
             actions: how many, in all games together.
@@ -137,7 +137,7 @@ class Agent:
 
 
 def play_games(player: Player, number: int, epsilon: float, rng: np.random.Generator) -> list:
-    """Plays new games to their end; returns their scores, of the first ``number`` to end."""
+    """Plays new games; returns the scores of the first ``number`` that end."""
     player.begin()
     scores: list[float] = []
     while len(scores) < number:

@@ -1,4 +1,4 @@
-"""Atari games as the agent meets them, in the Arcade Learning Environment (Bellemare et al. 2013).
+"""Preprocessed Atari games in the Arcade Learning Environment (Bellemare et al. 2013).
 
 The preprocessing is that of Mnih et al. 2015, methods, "Preprocessing" and "Training details".
 """
@@ -13,46 +13,46 @@ from fathom.deepq.atari import import_ale
 from fathom.errors import FathomError
 
 SIDE = 84  # of a preprocessed frame
-ACTION_REPEAT = 4  # frames that an action lasts
-NOOP_STARTS = 30  # a game begins with 1 to this many frames without action
+ACTION_REPEAT = 4  # frames per action
+NOOP_STARTS = 30  # a game starts with 1 to this many no-op frames
 LONGEST_GAME = 108_000  # frames, 30 minutes of play: Gymnasium's limit
 
 
 class Turn(NamedTuple):
-    """What an action led to, in each game."""
+    """The outcome of an action in each game."""
 
     frames: np.ndarray  # uint8 [games, 84, 84]: the next frame, or the first of a new game
     rewards: np.ndarray  # float32 [games]: points, not clipped
     life_lost: np.ndarray  # bool [games]
-    game_over: np.ndarray  # bool [games]: a new game has begun
+    game_over: np.ndarray  # bool [games]: a new game has started
 
 
 class Environment(Protocol):
-    """One or several games that are played at once, each begun anew when it is over.
+    """One or more games played at once, each restarted when it ends.
 
     Attributes:
-        games: how many.
-        actions: those that can be chosen.
+        games: number of games.
+        actions: the available actions.
     """
 
     games: int
     actions: Any
 
     def reset(self) -> np.ndarray:
-        """Begins all games; returns their first frames, uint8 [games, 84, 84]."""
+        """Starts all games; returns their first frames, uint8 [games, 84, 84]."""
 
     def step(self, actions: np.ndarray) -> Turn:
-        """Does an action in each game; takes their indices, int [games]."""
+        """Takes an action in each game, by their indices, int [games]."""
 
     def save(self) -> bytes | None:
-        """Returns the state of the games and their random numbers; None: they cannot be saved."""
+        """Returns the state of the games and their generators; None if it cannot be saved."""
 
     def restore(self, state: bytes) -> None:
         """Restores a state that ``save`` returned."""
 
 
 class Game(Environment, Protocol):
-    """One game, which can be shown."""
+    """One game, whose screen can be shown."""
 
     def screen(self) -> np.ndarray:
         """Returns the screen in colour, uint8 [height, width, 3]."""
@@ -63,12 +63,12 @@ class Emulator:
 
     Args:
         rom: the game's file.
-        seed: fixes no-op starts and sticky actions.
-        sticky_actions: probability that a frame repeats the action of the frame before.
+        seed: of no-op starts and sticky actions.
+        sticky_actions: probability that a frame repeats the previous frame's action.
         noop_starts: see ``NOOP_STARTS``; 0: none.
 
     Attributes:
-        actions: the emulator's minimal set, those that have an effect in this game.
+        actions: the emulator's minimal set: those with an effect in this game.
 
     Raises:
         FathomError: ale-py is missing, or cannot play the ROM.
@@ -94,7 +94,7 @@ class Emulator:
         self._screens = np.empty((2, *self._ale.getScreenDims()), np.uint8)
 
     def reset(self) -> np.ndarray:
-        """Begins a game, with a number of no-ops that is a function of the seed and its number."""
+        """Starts a game, with a number of no-ops determined by the seed and the game's number."""
         self._ale.reset_game()
         if self._noop_starts:
             rng = np.random.default_rng([self._seed, self._begun])
@@ -108,7 +108,7 @@ class Emulator:
         return resize(self._screens[1])[None]
 
     def step(self, actions: np.ndarray) -> Turn:
-        """Repeats an action for four frames; what is seen is the maximum of the last two."""
+        """Repeats an action for four frames; observes the maximum of the last two."""
         action, reward, over = self.actions[actions[0]], 0, False
         for frame in range(ACTION_REPEAT):
             reward += self._ale.act(action)
@@ -127,7 +127,7 @@ class Emulator:
         return self._ale.getScreenRGB()
 
     def save(self) -> bytes:
-        """Returns the state of the emulator and its random numbers, for a game of this name."""
+        """Returns the state of the emulator and its generator, with the game's name."""
         counters = np.array([self._begun, self._lives], np.int64).tobytes()
         state = self._ale.cloneState(include_rng=True).__getstate__()
         return self._name.encode() + b"\0" + counters + state
@@ -148,14 +148,14 @@ class Emulator:
 
 
 class VectorEmulator:
-    """Several games at once, by ``ale_py.vector_env.AtariVectorEnv``.
+    """Several games at once, in ``ale_py.vector_env.AtariVectorEnv``.
 
     Args:
         rom: the game's file.
-        seed: fixes no-op starts and sticky actions.
+        seed: of no-op starts and sticky actions.
         sticky_actions: see ``Emulator``.
-        games: how many.
-        threads: threads that they share.
+        games: number of games.
+        threads: shared by the games.
         noop_starts: see ``NOOP_STARTS``; 0: none.
 
     Raises:
@@ -194,7 +194,7 @@ class VectorEmulator:
         self.actions = range(cast(Discrete, self._games.single_action_space).n)
 
     def reset(self) -> np.ndarray:
-        """Begins all games."""
+        """Starts all games."""
         frames, info = self._games.reset(seed=self._seeds)
         self._lives = info["lives"].copy()
         return frames[:, 0]
@@ -211,14 +211,14 @@ class VectorEmulator:
         )
 
     def save(self) -> None:
-        """Returns None: this emulator's state cannot be taken out."""
+        """Returns None: this emulator's state is not accessible."""
 
     def restore(self, state: bytes) -> None:
-        """Is never called: ``save`` returns no state."""
+        """Never called: ``save`` returns no state."""
 
 
 def check_playable(rom: Path) -> None:
-    """Raises FathomError for a ROM that the emulator refuses: it would end the process itself."""
+    """Raises FathomError for a ROM that the emulator refuses: it would kill the process."""
     if import_ale().ALEInterface.isSupportedROM(rom) is None:
         raise FathomError(
             f"{rom.stem} cannot be played: {rom} is damaged, or a game for two players alone"
@@ -226,9 +226,9 @@ def check_playable(rom: Path) -> None:
 
 
 def resize(screen: np.ndarray) -> np.ndarray:
-    """Averages a grey screen, uint8 [height, width], over areas: uint8 [84, 84].
+    """Resizes a grey screen, uint8 [height, width], by area averages to uint8 [84, 84].
 
-    The sums run in the order of OpenCV's ``INTER_AREA``, so that ties round as its do.
+    Sums have the order of OpenCV's ``INTER_AREA``, so that ties round alike.
     """
     rows, row_shares = _areas(screen.shape[0])
     columns, column_shares = _areas(screen.shape[1])
@@ -244,7 +244,7 @@ def resize(screen: np.ndarray) -> np.ndarray:
 
 @functools.cache
 def _areas(size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the pixels that each of 84 areas covers and their shares, [most pixels, 84] each."""
+    """Returns the pixels that each of 84 areas covers and their weights, [most pixels, 84] each."""
     length = size / SIDE
     covered = []
     for begin in np.arange(SIDE) * length:

@@ -1,8 +1,8 @@
 """Deep Q-learning: Mnih et al. 2015, "Human-level control through deep reinforcement learning".
 
-The network of Mnih et al. 2013, "Playing Atari with Deep Reinforcement Learning", can be chosen.
-Section names are those of the 2015 paper's methods, names of hyperparameters those of its extended
-data table 1; "the released code" is DeepMind's, of that paper.
+The network of Mnih et al. 2013, "Playing Atari with Deep Reinforcement Learning", is an option.
+Section names are those of the 2015 paper's methods; hyperparameters are named as in its extended
+data table 1. "The released code" is DeepMind's for that paper.
 """
 
 import dataclasses
@@ -44,7 +44,7 @@ NETWORKS = {  # (filters, kernel, stride) of each convolution; hidden units
     2015: (((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512),
 }
 HELD_OUT_STATES = 512
-# What the streams of random numbers are for.
+# Streams of random numbers.
 GAMES, FILLING, PLAYING, HELD_OUT, EVALUATION, PICTURES = range(6)
 
 
@@ -52,14 +52,19 @@ GAMES, FILLING, PLAYING, HELD_OUT, EVALUATION, PICTURES = range(6)
 class DeepQHyperparameters(Hyperparameters):
     """The choices of the 2015 paper's extended data table 1, or the reason where they differ."""
 
-    batch_size: int = hyperparameter(32, "a step", unit="transitions", source="table 1", minimum=1)
+    batch_size: int = hyperparameter(
+        32, "per step", unit="transitions", source="table 1", minimum=1
+    )
     game: str = hyperparameter("pong", "name of its ROM")
-    network: int = hyperparameter(2015, "the paper's year", choices=NETWORKS)
+    network: int = hyperparameter(2015, "year of the paper", choices=NETWORKS)
     replay_size: int = hyperparameter(
-        100_000, "memory", unit="frames", source="ours: the paper's 1,000,000 take 7 GB"
+        100_000,
+        "capacity of the memory",
+        unit="frames",
+        source="ours: the paper's 1,000,000 take 7 GB",
     )
     learning_starts: int = hyperparameter(
-        50_000, "in the memory, of random play", unit="frames", source="table 1", minimum=1
+        50_000, "of random play before learning", unit="frames", source="table 1", minimum=1
     )
     target_update: int = hyperparameter(
         10_000,
@@ -78,22 +83,22 @@ class DeepQHyperparameters(Hyperparameters):
     )
     min_squared_gradient: float = hyperparameter(0.01, "inside the root", source="table 1")
     initial_exploration: float = hyperparameter(
-        1.0, "epsilon at first", unit="probability", source="table 1", maximum=1
+        1.0, "initial epsilon", unit="probability", source="table 1", maximum=1
     )
     final_exploration: float = hyperparameter(
-        0.1, "epsilon at the end", unit="probability", source="table 1", maximum=1
+        0.1, "final epsilon", unit="probability", source="table 1", maximum=1
     )
     final_exploration_frame: int = hyperparameter(
-        1_000_000, "over which epsilon falls", unit="actions", source="table 1"
+        1_000_000, "over which epsilon decreases", unit="actions", source="table 1"
     )
     sticky_actions: float = hyperparameter(
         0.0,
-        "that the emulator repeats the last action",
+        "of repeating the last action",
         unit="probability",
         source="Machado et al. 2018 propose 0.25",
         maximum=1,
     )
-    life_is_episode: bool = hyperparameter(True, "in training, a lost life ends the episode")
+    life_is_episode: bool = hyperparameter(True, "a lost life ends the episode in training")
     environments: int = hyperparameter(1, "games played at once", unit="games", minimum=1)
     save_replay: bool = hyperparameter(False, "checkpoints hold the replay memory")
     evaluation_epsilon: float = hyperparameter(
@@ -119,23 +124,24 @@ class DeepQHyperparameters(Hyperparameters):
     def epsilon(self, actions: int) -> float:
         """Returns the probability of a random action after ``actions`` actions.
 
-        It falls linearly from the moment when learning starts.
+        It decreases linearly from the start of learning.
         """
         share = (actions - self.learning_starts) / max(1, self.final_exploration_frame)
         fall = self.initial_exploration - self.final_exploration
         return self.initial_exploration - fall * min(max(share, 0.0), 1.0)
 
     def frames_after(self, updates: np.ndarray) -> np.ndarray:
-        """Returns the frames that were played before so many parameter updates were done."""
+        """Returns the number of frames played before each number of updates."""
         return (self.learning_starts + updates * self.update_frequency) * ACTION_REPEAT
 
 
 class DeepQ(nn.NeuralNetworkModel):
-    """The deep Q-network, playing an Atari game.
+    """The deep Q-network on an Atari game.
 
     Its data are games and a replay memory. A training step is one update; before it the agent acts.
-    Acting steps go through the run's hook as learning steps do: they have one tensor, the state. In
-    a forward-only run a step gives the Q-values of ``batch_size`` games, which are played by them.
+    Acting steps go through the run's hook like learning steps; their batch is one tensor, the
+    state. In a forward-only run a step computes the Q-values by which ``batch_size`` games are
+    played.
 
     Attributes:
         scores: of the last evaluation's games.
@@ -158,28 +164,28 @@ class DeepQ(nn.NeuralNetworkModel):
     # ---------------------------------------------------------------- the games
 
     def build_game(self, stream: int) -> Game:
-        """Returns one game, its chance fixed by the stream."""
+        """Returns one game, its randomness determined by the stream."""
         return Emulator(*self._emulation(stream))
 
     def build_games(self, stream: int, number: int) -> Environment:
-        """Returns games that are played at once, their chance fixed by the stream."""
+        """Returns games played at once, their randomness determined by the stream."""
         if number == 1:
             return self.build_game(stream)
         threads = self.execution.threads or available_cores()
         return VectorEmulator(*self._emulation(stream), number, threads)
 
     def _emulation(self, stream: int) -> tuple[Path, int, float]:
-        """Returns ROM, seed and probability of sticky actions."""
+        """Returns the ROM, the seed and the probability of sticky actions."""
         rom = self.dataset.load(self.source.directory).rom(self.hyperparameters.game)
         return rom, int(self.rng(stream).integers(2**31)), self.hyperparameters.sticky_actions
 
     @functools.cached_property
     def actions(self) -> int:
-        """The number of actions that have an effect in the game."""
+        """Number of actions with an effect in the game."""
         return len(self.build_game(GAMES).actions)
 
     def load_data(self) -> None:
-        """Makes the games and, for training, the replay memory and the agent that fills it."""
+        """Creates the games and, for training, the replay memory and the agent that fills it."""
         chosen = self.hyperparameters
         if self.source.kind == "packaged":
             self.notes.append(f"game: {chosen.game}, with the ROM that comes with ale-py")
@@ -199,7 +205,7 @@ class DeepQ(nn.NeuralNetworkModel):
         self.sampling_seconds = 0.0
 
     def rng(self, *stream: int) -> np.random.Generator:
-        """Returns the random numbers of a stream, or of a step of it, fixed by the run's seed."""
+        """Returns the generator of a stream, or of a step of it, seeded by the run's seed."""
         return np.random.default_rng([self.execution.seed, *stream])
 
     # ---------------------------------------------------------------- the network
@@ -209,7 +215,7 @@ class DeepQ(nn.NeuralNetworkModel):
         return keras.Input((SIDE, SIDE, HISTORY), dtype="uint8", name="state")
 
     def build_labels(self) -> tuple[keras.KerasTensor, ...]:
-        """Returns the action taken, its clipped reward, the next state, and if it was the last."""
+        """Returns the action, its clipped reward, the next state, and whether it is terminal."""
         return (
             keras.Input((), dtype="int32", name="action"),
             keras.Input((), dtype="float32", name="reward"),
@@ -268,18 +274,18 @@ class DeepQ(nn.NeuralNetworkModel):
     # ---------------------------------------------------------------- acting
 
     def _q_function(self, state: np.ndarray) -> np.ndarray | None:
-        """Returns the Q-values of states by an acting step, which the user's hook may skip."""
+        """Returns the Q-values of states from an acting step, which the user's hook may skip."""
         q_values = self.runstep(self._act, (tf.convert_to_tensor(state.copy()),))
         return None if q_values is None else q_values.numpy()
 
     def infer_step(self, state: tf.Tensor) -> tf.Tensor:
-        """Returns the Q-values, and keeps them: the next states follow from them."""
+        """Returns the Q-values, and keeps them to determine the next states."""
         q_values = super().infer_step(state)
         self._last_q_values.assign(q_values)
         return q_values
 
     def inference_batches(self) -> Iterator[nn.Batch]:
-        """Returns the states of ``batch_size`` games, played by what the last step returned."""
+        """Returns the states of ``batch_size`` games, played by the last step's Q-values."""
         player = Player(self._environment, lambda state: self._last_q_values.numpy())
         rng = self.rng(PLAYING)
         player.begin()
@@ -288,7 +294,7 @@ class DeepQ(nn.NeuralNetworkModel):
             player.act(player.choose(self.hyperparameters.evaluation_epsilon, rng))
 
     def section_times(self) -> dict[str, float]:
-        """Returns the seconds of emulator, acting, sampling and learning."""
+        """Returns the seconds of the emulator, acting, sampling and learning."""
         if self.forward_only:
             return {}
         learning = self.sections.get("learning", 0.0) + sum(self.steps.seconds)
@@ -304,7 +310,7 @@ class DeepQ(nn.NeuralNetworkModel):
     ) -> tf.Tensor:
         """Returns the loss of a minibatch; its derivative is the TD error clipped to +-1.
 
-        The minibatch is summed, not averaged, as in the released code.
+        It is summed over the minibatch, not averaged, as in the released code.
         """
         action, reward, next_state, terminal = labels
         best = tf.reduce_max(
@@ -351,7 +357,7 @@ class DeepQ(nn.NeuralNetworkModel):
         if not agent.actions_taken:
             agent.player.begin()
         missing = chosen.learning_starts - len(agent.memory)
-        if missing > 0:  # at the beginning, and where the checkpoint did not hold the memory
+        if missing > 0:  # at the start, or if the checkpoint did not include the memory
             agent.play(
                 missing,
                 self.rng(FILLING, first_step),
@@ -393,7 +399,7 @@ class DeepQ(nn.NeuralNetworkModel):
             yield (tf.constant(self._held_out[start : start + size]),)
 
     def player(self, game: Game) -> Player:
-        """Returns a player of a game, by the network as it is."""
+        """Returns a player of a game that uses the current network."""
         return Player(game, lambda state: self._q_values(tf.convert_to_tensor(state)).numpy())
 
     def mean_q(self) -> float:
@@ -404,7 +410,7 @@ class DeepQ(nn.NeuralNetworkModel):
         """Plays games with epsilon 0.05 ("Evaluation procedure").
 
         Returns:
-            mean, standard deviation, least and largest of the scores, the number of games, and
+            mean, standard deviation, minimum and maximum of the scores, the number of games, and
             the mean Q-value of the best action in the held-out states.
         """
         chosen = self.hyperparameters
@@ -429,7 +435,7 @@ class DeepQ(nn.NeuralNetworkModel):
         return {"game": self.hyperparameters.game, "scores": list(self.scores)}
 
     def save_pictures(self, directory: Path) -> list[Path]:
-        """Writes a recording of a game, and the curve of score and mean Q-value against frames."""
+        """Writes a recording of a game, and curves of score and mean Q-value against frames."""
         from fathom.deepq import pictures  # Matplotlib is slow to import
 
         chosen, game = self.hyperparameters, self.build_game(PICTURES)
@@ -448,7 +454,7 @@ class DeepQ(nn.NeuralNetworkModel):
     # ---------------------------------------------------------------- checkpoints
 
     def state(self) -> dict[str, tf.Variable]:
-        """Returns the target network, the games as they stand, and the replay where asked."""
+        """Returns the target network, the current games and, if requested, the replay memory."""
         if self.forward_only:
             return {}
         self._saved = SavedAgent(self.agent, self.hyperparameters.save_replay)
@@ -458,11 +464,11 @@ class DeepQ(nn.NeuralNetworkModel):
         return variables
 
     def save_state(self) -> None:
-        """Copies the games to what is saved."""
+        """Copies the games to the variables that are saved."""
         self._saved.save()
 
     def restore_state(self) -> None:
-        """Restores the games; where the replay was not saved, further play fills it again."""
+        """Restores the games; a replay memory that was not saved is refilled by play."""
         if not self.forward_only:
             self._saved.restore()
 
@@ -473,6 +479,6 @@ class DeepQ(nn.NeuralNetworkModel):
 
 
 class DeepQFwd(DeepQ):
-    """The deep Q-network, playing only."""
+    """The deep Q-network, inference only."""
 
     forward_only = True

@@ -1,11 +1,11 @@
-"""Pictures of what the agent has learned."""
+"""A recording of a game, and curves of the training."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
-from PIL import Image  # Matplotlib needs it too
+from PIL import Image  # a dependency of Matplotlib
 
 from fathom.deepq.agent import Player
 from fathom.deepq.emulator import Game
@@ -13,19 +13,19 @@ from fathom.system.files import atomic_write
 
 _LONGEST_RECORDING = 900  # actions: a minute of play
 _MILLISECONDS = 2 * 67  # every second action is shown, and an action lasts 4 / 60 s
-_SCORES = 20  # games that the curve's mean is of
+_SCORES = 20  # games in the running mean
 
 
 def record(
     game: Game, player: Player, epsilon: float, rng: np.random.Generator
 ) -> list[np.ndarray]:
-    """Plays until the game is over; returns every second action's screen.
+    """Plays a game to its end; returns every second action's screen.
 
     Args:
         game: the game.
         player: plays it.
         epsilon: probability of a random action.
-        rng: draws these.
+        rng: of these.
     """
     player.begin()
     screens = []
@@ -61,13 +61,13 @@ def save_curve(
     history: Mapping[str, Sequence[tuple[int, float]]],
     frames_after: Callable[[np.ndarray], np.ndarray],
 ) -> None:
-    """Draws the scores of the training's games and the mean Q-value against frames, a PNG file.
+    """Draws the scores of training games and the mean Q-value against frames, as a PNG file.
 
     Args:
         path: of the file.
         title: of the figure.
-        history: (updates done, value) of each ``score`` and, where it was noted, of ``mean_q``.
-        frames_after: returns the frames played before so many updates.
+        history: (updates done, value) of each ``score`` and, if noted, of ``mean_q``.
+        frames_after: returns the number of frames played before numbers of updates.
 
     Raises:
         FathomError: the file cannot be written.

@@ -11,29 +11,29 @@ HISTORY = 4  # frames that make up a state
 
 
 class Minibatch(NamedTuple):
-    """Transitions, drawn from the memory."""
+    """Transitions sampled from the memory."""
 
     states: np.ndarray  # uint8 [batch, 84, 84, 4], the newest frame last
     actions: np.ndarray  # int32 [batch]
     rewards: np.ndarray  # float32 [batch]
-    next_states: np.ndarray  # uint8 [batch, 84, 84, 4]; of no meaning after a terminal state
+    next_states: np.ndarray  # uint8 [batch, 84, 84, 4]; undefined after a terminal state
     terminals: np.ndarray  # bool [batch]: the episode ended
 
 
 class ReplayMemory:
-    """The last transitions of one or several games, each frame stored once as bytes.
+    """The last transitions of one or more games, each frame stored once as bytes.
 
     Args:
-        size: frames in all; each game has an equal share.
-        games: number of games, which add transitions together.
+        size: total number of frames; each game has an equal share.
+        games: number of games, which add transitions at the same time.
         frame_shape: height and width of a frame.
-        copies: of the memory that will be kept, this one included.
+        copies: number of copies of the memory, including this one.
 
     Attributes:
-        added: transitions that each game ever added.
+        added: total number of transitions added by each game.
 
     Raises:
-        FathomError: the memory would not fit into what the machine has free.
+        FathomError: the machine's free memory is too small.
     """
 
     def __init__(
@@ -54,11 +54,11 @@ class ReplayMemory:
 
     @staticmethod
     def bytes_needed(size: int, frame_shape: tuple[int, int] = (SIDE, SIDE)) -> int:
-        """Returns the bytes that a memory of ``size`` frames takes."""
+        """Returns the bytes of a memory of ``size`` frames."""
         return size * (frame_shape[0] * frame_shape[1] + 3)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Returns all that the memory holds, by name."""
+        """Returns the memory's contents by name."""
         names = ("frames", "actions", "rewards", "terminals")
         return {name: getattr(self, name) for name in names}
 
@@ -69,11 +69,11 @@ class ReplayMemory:
     def add(
         self, frames: np.ndarray, actions: np.ndarray, rewards: np.ndarray, terminals: np.ndarray
     ) -> None:
-        """Adds a transition of each game, in place of the oldest where the memory is full.
+        """Adds a transition of each game; replaces the oldest if the memory is full.
 
         Args:
             frames: uint8 [games, 84, 84], the newest of each state.
-            actions: int [games], those taken in the state.
+            actions: int [games], taken in the state.
             rewards: [games], -1, 0 or 1.
             terminals: bool [games]: the action ended the episode.
         """
@@ -85,13 +85,13 @@ class ReplayMemory:
         self.added += 1
 
     def end_episodes(self) -> None:
-        """Makes each game's newest transition its episode's last: the next are of new games."""
+        """Marks each game's newest transition as its episode's last: new games follow."""
         if self.added:
             self.terminals[:, (self.added - 1) % self.length] = True
 
     def sample(self, batch_size: int, rng: np.random.Generator) -> Minibatch:
-        """Draws transitions uniformly, with replacement."""
-        # The newest transition still lacks its next frame; the oldest lack those before them.
+        """Samples transitions uniformly, with replacement."""
+        # The newest transition still lacks its next frame; the oldest lack earlier ones.
         oldest = self.added - self.length + HISTORY - 1 if self.added > self.length else 0
         moments = rng.integers(oldest, self.added - 1, batch_size)
         games = rng.integers(len(self.frames), size=batch_size)
@@ -106,18 +106,18 @@ class ReplayMemory:
         )
 
     def _states(self, games: np.ndarray, moments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the states of moments and those after them; frames of older episodes are black.
+        """Returns the states at moments and the next ones; frames of older episodes are black.
 
-        The frame after an episode's end stands in its last next state, which nothing asks for.
+        An episode's last next state contains the following frame, but is never used.
         """
         around = moments[:, None] + np.arange(1 - HISTORY, 2)
         slots, games = around % self.length, games[:, None]
         frames = self.frames[games, slots]
         ends = self.terminals[games, slots[:, : HISTORY - 1]]
-        # A frame is of an older episode if one ended with it or after it, before the moment.
+        # A frame belongs to an older episode if one ended at or after it, before the moment.
         older = np.flip(np.logical_or.accumulate(np.flip(ends, 1), 1), 1)
         frames[:, : HISTORY - 1][older | (around[:, : HISTORY - 1] < 0)] = 0
         states = np.empty((2, *frames[:, 0].shape, HISTORY), np.uint8)
-        for i in range(HISTORY):  # several times as fast as one transposition
+        for i in range(HISTORY):  # several times faster than one transposition
             states[0, ..., i], states[1, ..., i] = frames[:, i], frames[:, i + 1]
         return states[0], states[1]

@@ -1,19 +1,19 @@
-"""What a checkpoint holds of the games and the replay memory."""
+"""The games and the replay memory in checkpoints."""
 
 import numpy as np
 import tensorflow as tf
 
 from fathom.deepq.agent import Agent
 
-_GAME_BYTES = 65_536  # an emulator's state takes a quarter of that
+_GAME_BYTES = 65_536  # four times the size of an emulator's state
 
 
 class SavedAgent:
-    """Variables that an agent is copied to before a checkpoint is written, and back afterwards.
+    """Variables that an agent is copied to before saving and from after restoring.
 
     Args:
-        agent: whose games and counters are saved.
-        with_memory: the replay memory too, of which the variables are a second copy.
+        agent: its games and counters are saved.
+        with_memory: save the replay memory too, with a second copy in memory.
 
     Attributes:
         variables: by name.
@@ -48,9 +48,9 @@ class SavedAgent:
             variables[name].assign(array)
 
     def restore(self) -> None:
-        """Copies the variables to the agent; games that could not be saved begin anew.
+        """Copies the variables to the agent; games that could not be saved are restarted.
 
-        The replay memory then takes the old games as ended: new ones do not follow from them.
+        In the replay memory the old games then end: new ones do not follow from them.
 
         Raises:
             FathomError: the checkpoint is of another game.

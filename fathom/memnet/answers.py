@@ -1,4 +1,4 @@
-"""Answers a person can look at: the story, the attention hop by hop, the answer given."""
+"""Human-readable answers: the story, the attention of each hop, the answer."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +18,14 @@ _SENTENCES = 15  # of a story, the newest
 
 @dataclass(frozen=True)
 class Answer:
-    """One question and what the network made of it.
+    """One question and the network's answer.
 
     Attributes:
-        sentences: the newest of the story, the oldest of them first.
+        sentences: the story's newest sentences, in order.
         question: the question.
         given: the network's answer.
-        right: the right answer.
-        attention: float32 [sentences, hops], what each hop gave to each sentence.
+        right: the correct answer.
+        attention: float32 [sentences, hops], of each hop to each sentence.
     """
 
     sentences: tuple[str, ...]
@@ -60,13 +60,13 @@ def save(answers: list[Answer], directory: Path) -> list[Path]:
 
 
 def choose(babi: Babi, given: np.ndarray, attention: np.ndarray, seed: int) -> list[Answer]:
-    """Returns the answers to a few test questions, half of them wrong ones where there are any.
+    """Returns the answers to a few test questions, half of them wrong if there are any.
 
     Args:
-        babi: whose test questions were answered.
-        given: the words, int [questions].
+        babi: with the test questions.
+        given: the answers, int [questions].
         attention: of each hop, float32 [questions, memory, hops].
-        seed: fixes which of them are shown.
+        seed: of the selection.
     """
     order = np.random.default_rng(seed).permutation(len(babi.test))
     is_wrong = (given != babi.test.answer)[order]
@@ -95,7 +95,7 @@ def _text(words: np.ndarray, vocabulary: tuple[str, ...]) -> str:
 
 
 def _draw(answers: list[Answer]) -> "Figure":
-    """Returns a figure with the attention to each sentence, one panel a question."""
+    """Returns a figure with the attention to each sentence, one panel per question."""
     from matplotlib.figure import Figure  # slow to import
 
     heights = [len(answer.sentences) + 3 for answer in answers]

@@ -11,7 +11,7 @@ from fathom.memnet.noise import with_empty_memories
 
 
 def parts(questions: Questions, size: int) -> Iterator[tuple[np.ndarray, ...]]:
-    """Yields stories, questions and answers once, ``size`` at a time, the rest at the end."""
+    """Yields stories, questions and answers once, at most ``size`` at a time."""
     for start in range(0, len(questions), size):
         part = slice(start, start + size)
         yield questions.story[part], questions.question[part], questions.answer[part]
@@ -26,14 +26,14 @@ def epochs(
 ) -> Iterator[Tensors]:
     """Returns an endless stream of epochs, whose batches are stacked: [steps, batch, ...].
 
-    An epoch is loaded at once: of batches this small the loading itself would cost too much.
+    An epoch is loaded at once: loading such small batches one by one costs too much.
 
     Args:
         questions: the questions.
-        order: which of them make up each epoch.
-        steps: batches of an epoch.
+        order: sampler of the epochs.
+        steps: batches per epoch.
         first: the first epoch.
-        noise: share of empty memories for training; None for inference, without answers.
+        noise: share of empty memories in training; None for inference, without answers.
     """
     with tf.device("/cpu:0"):
         story, question = tf.constant(questions.story), tf.constant(questions.question)

@@ -13,8 +13,8 @@ def position_weights(words: int, dimensions: int) -> np.ndarray:
     """Returns l of the position encoding, float32 [words, dimensions] (section 4.1).
 
     l_kj = 2 ((1 - j/J) - (k/d) (1 - 2j/J)), with word j of J and dimension k of d counted from 1.
-    The 2 is not in the paper: it makes the weights 1 on average, those of a bag of words, as they
-    are in the code that the authors published. Without it some tasks are not learned.
+    The 2 is not in the paper: as in the authors' published code, it makes the mean weight 1, as for
+    a bag of words. Without it some tasks are not learned.
     """
     j = np.arange(1, words + 1)[:, None] / words
     k = np.arange(1, dimensions + 1)[None, :] / dimensions
@@ -22,13 +22,13 @@ def position_weights(words: int, dimensions: int) -> np.ndarray:
 
 
 class SentenceEmbedding(layers.Layer):
-    """An embedding matrix: m_i = sum_j l_j * A x_ij, element by element (section 4.1).
+    """An embedding matrix: m_i = sum_j l_j * A x_ij, elementwise (section 4.1).
 
-    The null word has no row in the matrix: its embedding is zero and stays zero.
+    The null word has no row in the matrix: its embedding stays zero.
 
     Args:
-        weights: l, float32 [words, d]; ones for a bag of words.
-        vocabulary: number of words, the null word included.
+        weights: l, float32 [words, d]; all 1 for a bag of words.
+        vocabulary: number of words, including the null word.
         initializer: of the matrix, [vocabulary - 1, d].
     """
 
@@ -45,7 +45,7 @@ class SentenceEmbedding(layers.Layer):
         self.matrix = self.add_weight(shape=shape, initializer=initializer, name="matrix")
 
     def rows(self) -> tf.Tensor:
-        """Returns the matrix with the null word's zeros as row 0, [vocabulary, d]."""
+        """Returns the matrix with zeros for the null word as row 0, [vocabulary, d]."""
         return tf.pad(tf.convert_to_tensor(self.matrix), [[1, 0], [0, 0]])
 
     def call(self, sentences: tf.Tensor) -> tf.Tensor:
@@ -54,7 +54,7 @@ class SentenceEmbedding(layers.Layer):
 
 
 class StoryEmbedding(layers.Layer):
-    """Embeds a story by several matrices at once, which is faster than one after another.
+    """Embeds a story with several matrices at once, which is faster than one after another.
 
     Args:
         embeddings: the matrices.
@@ -65,12 +65,12 @@ class StoryEmbedding(layers.Layer):
         self._embeddings = list(embeddings)
 
     def build(self, story_shape: tuple) -> None:
-        """Nothing is left to make: each matrix has its weights from the beginning."""
+        """Does nothing: each matrix already has its weights."""
         for embedding in self._embeddings:
             embedding.build(story_shape)
 
     def call(self, story: tf.Tensor) -> list[tf.Tensor]:
-        """Embeds story int32 [batch, memories, words]; returns [batch, memories, d] of each."""
+        """Embeds story int32 [batch, memories, words]; returns [batch, memories, d] for each."""
         rows = [tf.cast(e.rows(), self.compute_dtype) for e in self._embeddings]
         return _weighted_sums_of_rows(rows, story, self._embeddings[0].position_weights)
 
@@ -78,11 +78,10 @@ class StoryEmbedding(layers.Layer):
 def _weighted_sums_of_rows(
     matrices: Sequence[tf.Tensor], indices: tf.Tensor, weights: np.ndarray
 ) -> list[tf.Tensor]:
-    """Returns sum_j weights[j] * matrix[indices[..., j]], [..., d], of each matrix [rows, d].
+    """Returns sum_j weights[j] * matrix[indices[..., j]], [..., d], for each matrix [rows, d].
 
-    The gradient sums the rows of all matrices side by side, one word position after another.
-    TensorFlow's own writes out the gradient of each word first, which takes most of the time of a
-    training step.
+    The gradient sums the rows of all matrices together, by word position. TensorFlow's own writes
+    each word's gradient first, which takes most of a training step.
     """
     count, (rows, dimensions) = len(matrices), matrices[0].shape
 
@@ -107,7 +106,7 @@ def _weighted_sums_of_rows(
 
 
 class TemporalEncoding(layers.Layer):
-    """Adds T_A(i), row i of a matrix, to memory i, counted from the newest (section 4.1).
+    """Adds T_A(i), row i of a matrix, to memory i, counting from the newest (section 4.1).
 
     An empty memory stays zero.
 
@@ -120,13 +119,13 @@ class TemporalEncoding(layers.Layer):
         self._initializer = initializer
 
     def build(self, memories_shape: tuple, story_shape: tuple) -> None:
-        """Makes the matrix for memories [batch, memories, d]."""
+        """Creates the matrix for memories [batch, memories, d]."""
         self.matrix = self.add_weight(
             shape=memories_shape[1:], initializer=self._initializer, name="matrix"
         )
 
     def call(self, memories: tf.Tensor, story: tf.Tensor) -> tf.Tensor:
-        """Returns memories [batch, memories, d] of story int32 [batch, memories, words] in time."""
+        """Adds T_A to memories [batch, memories, d]; story is int32 [batch, memories, words]."""
         is_filled = tf.cast(tf.reduce_any(story > 0, -1, keepdims=True), memories.dtype)
         return memories + is_filled * tf.convert_to_tensor(self.matrix)
 
@@ -135,7 +134,7 @@ class Attention(layers.Layer):
     """p = Softmax(u^T m) (section 2.1, equation 1).
 
     Args:
-        linear: bool variable; while it is true the softmax is left out (linear start, section 5).
+        linear: bool variable; if true, the softmax is left out (linear start, section 5).
     """
 
     def __init__(self, linear: tf.Variable, **options: Any) -> None:
@@ -143,11 +142,11 @@ class Attention(layers.Layer):
         self._linear = linear
 
     def build(self, u_shape: tuple, memories_shape: tuple) -> None:
-        """Notes the multiply-accumulates of u [batch, d] with memories [batch, memories, d]."""
+        """Counts the multiply-accumulates of u [batch, d] with memories [batch, memories, d]."""
         self.macs = memories_shape[1] * memories_shape[2]
 
     def call(self, u: tf.Tensor, memories: tf.Tensor) -> tf.Tensor:
-        """Returns the weights [batch, memories] of the memories for the internal state u."""
+        """Returns the attention weights [batch, memories] for the internal state u."""
         match = tf.linalg.matvec(memories, u)
         return tf.where(self._linear, match, tf.nn.softmax(match))
 
@@ -156,7 +155,7 @@ class Response(layers.Layer):
     """o = sum_i p_i c_i (section 2.1, equation 2)."""
 
     def build(self, p_shape: tuple, outputs_shape: tuple) -> None:
-        """Notes the multiply-accumulates of p [batch, memories] with c [batch, memories, d]."""
+        """Counts the multiply-accumulates of p [batch, memories] with c [batch, memories, d]."""
         self.macs = outputs_shape[1] * outputs_shape[2]
 
     def call(self, p: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
@@ -176,9 +175,9 @@ class TiedAnswer(layers.Layer):
         self._embedding = embedding
 
     def build(self, u_shape: tuple) -> None:
-        """Notes the multiply-accumulates of u [batch, d] with the matrix."""
+        """Counts the multiply-accumulates of u [batch, d] with the matrix."""
         self.macs = self._embedding.matrix.shape[0] * self._embedding.matrix.shape[1]
 
     def call(self, u: tf.Tensor) -> tf.Tensor:
-        """Returns the logits of all words but the null word, [batch, vocabulary - 1]."""
+        """Returns the logits of all words except the null word, [batch, vocabulary - 1]."""
         return tf.matmul(u, tf.convert_to_tensor(self._embedding.matrix), transpose_b=True)

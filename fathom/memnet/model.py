@@ -31,7 +31,7 @@ from fathom.options import Characterization
 from fathom.system.memory import require_free_memory
 from fathom.training.optimizers import GradientDescent, Optimizer
 
-_AT_ONCE = 1_000  # questions that are answered together where none is learned from
+_AT_ONCE = 1_000  # questions per batch in evaluation
 
 
 class MemNet(nn.NeuralNetworkModel):
@@ -56,11 +56,11 @@ class MemNet(nn.NeuralNetworkModel):
         self.babi = self.dataset.load(
             self.source.directory, chosen.task, chosen.memory, chosen.joint_vocabulary
         )
-        if self.device.startswith("/cpu"):  # TensorFlow refuses what does not fit into a GPU's
+        if self.device.startswith("/cpu"):  # TensorFlow itself checks a GPU's memory
             require_free_memory(self._embedded_bytes(), "embedded stories", "set a smaller memory")
 
     def _embedded_bytes(self) -> int:
-        """Returns the bytes that the words of the most stories that are met at once take."""
+        """Returns the bytes of the embedded words of the largest batch of stories."""
         chosen = self.hyperparameters
         stories = chosen.batch_size
         if not self.forward_only:
@@ -70,7 +70,7 @@ class MemNet(nn.NeuralNetworkModel):
         return words * matrices * chosen.embedding * np.dtype(np.float32).itemsize
 
     def build(self) -> None:
-        """Builds the network, whose size depends on the data, and what the trainings share."""
+        """Builds the network, whose size depends on the data, and the restart schedule."""
         if not hasattr(self, "babi"):
             self.load_data()
         with tf.device(self.device):
@@ -117,7 +117,7 @@ class MemNet(nn.NeuralNetworkModel):
     def _build_layer_wise(
         self, story: keras.KerasTensor, question: keras.KerasTensor
     ) -> keras.KerasTensor:
-        """A and C are those of every hop, u^(k+1) = H u^k + o^k (the second type of tying)."""
+        """All hops share A and C, and u^(k+1) = H u^k + o^k (the second type of tying)."""
         memory, output = self._remember(story, [self._embedding(name) for name in "AC"])
         u = self._embedding("B")(question)
         linear_map = self._dense(self.hyperparameters.embedding, "H")
@@ -143,7 +143,7 @@ class MemNet(nn.NeuralNetworkModel):
     def _remember(
         self, story: keras.KerasTensor, matrices: list[SentenceEmbedding]
     ) -> list[keras.KerasTensor]:
-        """Returns the memory vectors [batch, memory, d] of each matrix."""
+        """Returns the memory vectors [batch, memory, d] for each matrix."""
         embedded = StoryEmbedding(matrices, name="story_embedding")(story)
         if not self.hyperparameters.temporal_encoding:
             return embedded
@@ -169,13 +169,13 @@ class MemNet(nn.NeuralNetworkModel):
         return tf.reduce_sum(cross_entropy(answer, logits))
 
     def build_train(self) -> Optimizer:
-        """Stochastic gradient descent without momentum, each matrix's gradient clipped."""
+        """Stochastic gradient descent without momentum; each matrix's gradient is clipped."""
         return GradientDescent(self._trainings.first_rate, clip_norm=self.hyperparameters.clip_norm)
 
     def build_evaluation(
         self, inputs: Any, answer: tf.Tensor, logits: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        """Returns each question's cross-entropy in nats, and 100 where the answer is wrong."""
+        """Returns each question's cross-entropy in nats, and 100 if the answer is wrong."""
         wrong = tf.argmax(logits, 1, tf.int32) + 1 != answer
         return {
             "cross_entropy": cross_entropy(answer, logits),
@@ -189,16 +189,16 @@ class MemNet(nn.NeuralNetworkModel):
 
     @property
     def default_steps(self) -> int:
-        """The steps of all trainings, of which the best is kept."""
+        """The steps of all trainings together."""
         return self.hyperparameters.restarts * self._trainings.epochs_each * self.steps_per_epoch
 
     @property
     def steps_per_call(self) -> int:
-        """Steps that one call of the compiled step runs: an epoch's."""
+        """Steps per call of the compiled step: an epoch."""
         return max(1, self.steps_per_epoch) if self.hyperparameters.epoch_per_call else 1
 
     def end_epoch(self, epoch: int) -> None:
-        """Goes on to the next phase of the training, or to the next training."""
+        """Starts the next phase of the training, or the next training, when due."""
         self._trainings.end_epoch(
             epoch,
             self.learning_rate,
@@ -208,19 +208,19 @@ class MemNet(nn.NeuralNetworkModel):
         )
 
     def state(self) -> dict[str, tf.Variable]:
-        """Returns what a checkpoint holds of the trainings so far."""
+        """Returns the state of the restart schedule."""
         return self._trainings.state()
 
     def restore_state(self) -> None:
-        """Takes up the best weights for inference."""
+        """Loads the best weights for inference."""
         if self.forward_only:
             self._trainings.take_best()
 
     def evaluate(self) -> dict[str, float]:
         """Returns the error in percent and the cross-entropy in nats of the test questions.
 
-        Of the best training so far, or of the first one while that goes on; for several tasks
-        together also the error of each.
+        Evaluates the best training so far, or the first until it ends. For several tasks together
+        the result includes the error of each.
         """
         with self._trainings.best_weights():
             metrics = super().evaluate()
@@ -232,7 +232,7 @@ class MemNet(nn.NeuralNetworkModel):
         return metrics
 
     def mean_loss(self, questions: Questions) -> float:
-        """Returns the mean cross-entropy of questions in nats, without noise in the memory."""
+        """Returns the mean cross-entropy of questions in nats, without random noise."""
         losses = [
             self._losses(answer, *inputs) for *inputs, answer in batches.parts(questions, _AT_ONCE)
         ]
@@ -242,7 +242,7 @@ class MemNet(nn.NeuralNetworkModel):
         """Answers questions.
 
         Returns:
-            the words int [n], and the attention of each hop, float32 [n, memory, hops].
+            the answers int [n], and the attention of each hop, float32 [n, memory, hops].
         """
         attention = [
             self.network.get_layer(f"p{k + 1}").output for k in range(self.hyperparameters.hops)
@@ -256,7 +256,7 @@ class MemNet(nn.NeuralNetworkModel):
         return np.concatenate(words), np.concatenate(weights)
 
     def save_pictures(self, directory: Path) -> list[Path]:
-        """Writes some test questions, the attention to their stories, and their answers."""
+        """Writes some test questions with their answers and the attention to their stories."""
         with self._trainings.best_weights():
             given, attention = self.answer(self.babi.test)
         chosen = answers.choose(self.babi, given, attention, self.execution.seed)
@@ -265,11 +265,11 @@ class MemNet(nn.NeuralNetworkModel):
     # ---------------------------------------------------------------- data
 
     def training_batches(self, first_step: int) -> Iterator[Tensors]:
-        """Returns the endless stream of training questions, with empty memories strewn in."""
+        """Returns the endless stream of training questions, with random empty memories."""
         return self._stream(self.babi.train, first_step, self.hyperparameters.random_noise)
 
     def inference_batches(self) -> Iterator[Tensors]:
-        """Returns an endless stream of test questions, in turn, without their answers."""
+        """Returns an endless stream of test questions without answers, cycling through them."""
         return self._stream(self.babi.test, 0, noise=None)
 
     def evaluation_batches(self) -> Iterator[Tensors]:
@@ -280,7 +280,7 @@ class MemNet(nn.NeuralNetworkModel):
     def _stream(
         self, questions: Questions, first_step: int, noise: float | None
     ) -> Iterator[Tensors]:
-        """Returns batches, or blocks of as many as an epoch has."""
+        """Returns batches, or blocks with an epoch of batches."""
         steps = max(1, self.steps_per_epoch)
         size = steps * self.hyperparameters.batch_size
         order = Sampler(len(questions), size, self.execution.seed, shuffle=noise is not None)
@@ -305,10 +305,10 @@ class MemNetFwd(MemNet):
 
 
 def cross_entropy(answer: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    """Returns -log of each right answer's probability, in nats, [batch].
+    """Returns -log of each correct answer's probability, in nats, [batch].
 
     Args:
-        answer: int32 [batch], words of the vocabulary, none of them the null word.
-        logits: float32 [batch, vocabulary - 1], of all words but the null word.
+        answer: int32 [batch], words of the vocabulary except the null word.
+        logits: float32 [batch, vocabulary - 1], of all words except the null word.
     """
     return tf.nn.sparse_softmax_cross_entropy_with_logits(answer - 1, logits)

@@ -8,16 +8,16 @@ import tensorflow as tf
 def with_empty_memories(
     story: tf.Tensor, lengths: tf.Tensor, share: float, seed: tf.Tensor
 ) -> tf.Tensor:
-    """Puts empty memories between the sentences of each story, at random places.
+    """Inserts empty memories at random between the sentences of each story.
 
     Their number is drawn from 0 to ``share`` of the story's sentences, rounded up. Older sentences
-    move back, and those that no longer find a place in memory are forgotten.
+    move back; those that no longer fit into the memory are dropped.
 
     Args:
         story: int32 [batch, memory, words], the newest sentence first, then null words.
         lengths: int32 [batch], sentences of each story.
-        share: of the sentences.
-        seed: int64 [2]; the same numbers are drawn from the same seed.
+        share: maximum, of the sentences.
+        seed: int64 [2]; the same seed gives the same noise.
 
     Returns:
         int32 [batch, memory, words].
@@ -29,7 +29,7 @@ def with_empty_memories(
     draws = tf.random.stateless_uniform([batch, 1 + most], seed)
     sentences = tf.cast(lengths, tf.float32)[:, None]
     count = tf.floor(draws[:, :1] * (tf.math.ceil(share * sentences) + 1))
-    before = tf.floor(draws[:, 1:] * (sentences + 1))  # the sentence that each is put before
+    before = tf.floor(draws[:, 1:] * (sentences + 1))  # the sentence that follows each
     before = tf.where(tf.range(most, dtype=tf.float32) < count, before, float(memory))
     in_front = before[:, None, :] <= tf.range(memory, dtype=tf.float32)[None, :, None]
     places = tf.range(memory) + tf.reduce_sum(tf.cast(in_front, tf.int32), -1)

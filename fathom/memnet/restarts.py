@@ -1,4 +1,4 @@
-"""Linear start, annealing and restarts: how the paper's trainings follow one another."""
+"""Linear start, annealing and restarts of the paper's trainings."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -12,20 +12,20 @@ MeanLoss = Callable[[], float]
 
 
 class RestartSchedule:
-    """Trains a network several times anew and keeps the weights of the lowest training loss.
+    """Trains a network several times and keeps the weights with the lowest training loss.
 
     A training begins with the linear start, in which the attention has no softmax, until the
-    validation loss stops falling. Then the learning rate is halved every so many epochs.
+    validation loss stops falling. Then the learning rate is halved at regular intervals.
 
     Args:
         chosen: the hyperparameters.
-        seed: fixes the weights with which each training but the first begins.
+        seed: of the initial weights of each training except the first.
 
     Attributes:
-        linear: bool variable, whether the softmax is left out now.
-        epochs_each: epochs of a training, the linear start's among them; what it leaves of them
-            goes to the training with softmax.
-        first_rate: the learning rate with which a training begins.
+        linear: bool variable, whether the softmax is currently left out.
+        epochs_each: epochs of a training, including the linear start; if that ends early, the rest
+            is trained with softmax.
+        first_rate: the initial learning rate of a training.
     """
 
     def __init__(self, chosen: MemNetHyperparameters, seed: int) -> None:
@@ -36,16 +36,16 @@ class RestartSchedule:
         self.linear = tf.Variable(chosen.linear_start, name="linear")
         self._linear_epochs = tf.Variable(0, dtype=tf.int64)
         self._lowest_validation_loss = tf.Variable(tf.float64.max, dtype=tf.float64)
-        self._lowest_at = tf.Variable(0, dtype=tf.int64)  # epochs of the training before it
+        self._lowest_at = tf.Variable(0, dtype=tf.int64)  # in epochs since the training's start
         self._best_loss = tf.Variable(tf.float64.max, dtype=tf.float64)
 
     def watch(self, weights: Sequence[tf.Variable]) -> None:
-        """Takes the network's weights, to keep the best of them."""
+        """Sets the weights whose best values are kept."""
         self._weights = list(weights)
         self._best = [tf.Variable(weight, trainable=False) for weight in self._weights]
 
     def state(self) -> dict[str, tf.Variable]:
-        """Returns what a checkpoint holds."""
+        """Returns the variables of a checkpoint."""
         return {
             "linear": self.linear,
             "linear_epochs": self._linear_epochs,
@@ -63,14 +63,14 @@ class RestartSchedule:
         training_loss: MeanLoss,
         note: Callable[[str, float], None],
     ) -> None:
-        """Ends the linear start, anneals the rate or begins the next training, where it is time.
+        """Ends the linear start, anneals the rate or begins the next training, when due.
 
         Args:
-            epoch: counted from 0 over all trainings.
+            epoch: counting from 0 over all trainings.
             rate: the optimizer's learning rate.
             validation_loss: computes the mean loss of the validation questions.
-            training_loss: computes that of the training questions.
-            note: takes what was computed, by name.
+            training_loss: likewise for the training questions.
+            note: receives the losses by name.
         """
         training, before = divmod(epoch, self.epochs_each)
         done = before + 1
@@ -92,7 +92,7 @@ class RestartSchedule:
                 self._begin(training + 1, rate)
 
     def _end_linear_start(self, loss: float, done: int, rate: tf.Variable) -> None:
-        """Inserts the softmax if the validation loss does not fall any more, or at the latest."""
+        """Inserts the softmax if the validation loss no longer falls, or at the limit of epochs."""
         if loss < self._lowest_validation_loss.numpy():
             self._lowest_validation_loss.assign(loss)
             self._lowest_at.assign(done)
@@ -109,7 +109,7 @@ class RestartSchedule:
             _assign(self._best, self._weights)
 
     def _begin(self, training: int, rate: tf.Variable) -> None:
-        """Draws new weights and goes back to the linear start."""
+        """Draws new weights and returns to the linear start."""
         rng = np.random.default_rng([self._seed, training])
         for weight in self._weights:
             weight.assign(rng.normal(0, self._chosen.initial_stddev, weight.shape))
@@ -120,14 +120,14 @@ class RestartSchedule:
         rate.assign(self.first_rate)
 
     def take_best(self) -> None:
-        """Gives the network, with softmax, the weights of the best training, if one has ended."""
+        """Loads the best training's weights, with softmax, if one has ended."""
         if self._best_loss.numpy() < tf.float64.max:
             _assign(self._weights, self._best)
             self.linear.assign(False)
 
     @contextlib.contextmanager
     def best_weights(self) -> Iterator[None]:
-        """Lends the network those weights."""
+        """Temporarily swaps in the best weights."""
         variables = [self.linear, *self._weights]
         now = [variable.numpy() for variable in variables]
         self.take_best()

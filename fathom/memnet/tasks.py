@@ -1,9 +1,9 @@
-"""Runs the workload on each bAbI task and prints its test errors beside the published ones.
+"""Runs the workload on each bAbI task and prints its test errors and the published ones.
 
     python -m fathom.memnet.tasks --data-dir DIR --out FOLDER
 
-Each task is a process of its own, whose result document is kept in the folder. A task that has one
-is not run again, so that an interrupted command goes on where it stopped.
+Each task runs in a separate process and leaves a result file in the folder. Tasks with a result are
+skipped, so that rerunning an interrupted command continues it.
 """
 
 import argparse
@@ -24,8 +24,8 @@ from fathom.system.processes import kill_children, run_python
 
 PROGRAM = "fathom.memnet.tasks"
 
-# Test errors in percent at 1,000 questions a task, tasks 1 to 20: a rerun of the code that the
-# paper's authors published, one network a task, 3 hops, position encoding, linear start, noise.
+# Test errors in percent with 1,000 questions per task, tasks 1 to 20: the authors' published code,
+# rerun; one network per task, 3 hops, position encoding, linear start, noise.
 PUBLISHED = (
     *(0.1, 8.2, 41.8, 4.4, 13.7, 7.9, 20.3, 11.7, 13.6, 9.7),
     *(0.7, 0.0, 0.3, 0.9, 0.0, 0.4, 51.0, 10.5, 81.4, 0.0),
@@ -33,7 +33,7 @@ PUBLISHED = (
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the tasks that the command line asks for."""
+    """Runs the tasks requested on the command line."""
     chosen = parser().parse_args(arguments)
     run_command(PROGRAM, lambda: run(chosen, console()))
 
@@ -41,22 +41,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def parser() -> Parser:
     """Returns the parser of the command line."""
     parser = Parser(prog=PROGRAM, description="Runs memnet on each bAbI task.")
-    add_options(parser, "out", required=True, help="folder for the result documents")
+    add_options(parser, "out", required=True, help="folder for the result files")
     text = "default: all twenty"
     parser.add_argument("--tasks", type=int, nargs="+", choices=TASKS, default=TASKS, help=text)
     add_options(parser, "data-dir", "seed", "set")
-    add_options(parser, "threads", default=1, help="threads of a task; default: %(default)s")
-    text = "tasks at once; default: %(default)s"
+    add_options(parser, "threads", default=1, help="threads per task; default: %(default)s")
+    text = "tasks in parallel; default: %(default)s"
     parser.add_argument("--workers", type=number(int, minimum=1), default=1, metavar="N", help=text)
     add_options(parser, "version")
     return parser
 
 
 def run(chosen: argparse.Namespace, screen: Console) -> None:
-    """Runs the tasks that have no result document yet, and prints the table of all of them.
+    """Runs the tasks without a result, and prints a table of all tasks.
 
     Raises:
-        FathomError: a task failed; the others were run.
+        FathomError: a task failed; the other tasks were run.
     """
     try:
         chosen.out.mkdir(parents=True, exist_ok=True)
@@ -67,7 +67,7 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
         ended = pool.map(lambda task: _run_task(task, chosen, screen), missing)
         try:
             failures = [failure for failure in ended if failure]
-        except BaseException:  # an interruption comes to this thread alone
+        except BaseException:  # only this thread is interrupted
             pool.shutdown(wait=False, cancel_futures=True)
             kill_children()
             raise
@@ -82,7 +82,7 @@ def _document(folder: Path, task: int) -> Path:
 
 
 def _read(folder: Path, task: int) -> RunResult | None:
-    """Returns a task's result; None where there is none or the run did not end."""
+    """Returns a task's result; None if there is none or the run is incomplete."""
     try:
         result = RunResult.read(_document(folder, task))
     except FathomError:
@@ -91,7 +91,7 @@ def _read(folder: Path, task: int) -> RunResult | None:
 
 
 def _run_task(task: int, chosen: argparse.Namespace, screen: Console) -> str | None:
-    """Runs a task in a process of its own; returns what went wrong, in one line, or None."""
+    """Runs a task in a separate process; returns its error in one line, or None."""
     document = _document(chosen.out, task)
     document.parent.mkdir(exist_ok=True)
     command = ["-m", "fathom.memnet", "--train", "--evaluate", "--quiet"]
@@ -106,7 +106,7 @@ def _run_task(task: int, chosen: argparse.Namespace, screen: Console) -> str | N
 
 
 def table(results: dict[int, RunResult]) -> Table:
-    """Returns the errors of tasks beside the published ones, and their means over these tasks."""
+    """Returns a table of the tasks' errors and the published ones, with means."""
     table = Table(box=SIMPLE)
     for title in ("task", "test error %", "published %", "best training loss", "seconds"):
         table.add_column(title, justify="right")

@@ -1,4 +1,4 @@
-"""The layers of residual networks that Keras does not have, or not in TensorFlow's fast kernels."""
+"""Layers of residual networks that Keras lacks, or does not run on TensorFlow's fast kernels."""
 
 import itertools
 import math
@@ -8,16 +8,16 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-_SMALL_SIDE = 7  # pixels: of images for which ``small_convolution`` was found to be the faster
+_SMALL_SIDE = 7  # pixels: largest image for which ``small_convolution`` was measured to be faster
 
 
 class BatchNormalization(keras.layers.Layer):
-    """Batch normalisation (Ioffe and Szegedy 2015) in TensorFlow's fused kernel.
+    """Batch normalisation (Ioffe and Szegedy 2015) by TensorFlow's fused kernel.
 
-    Keras' own layer is a dozen small operations.
+    Keras' own layer consists of a dozen small operations.
 
     Args:
-        momentum: share of the moving statistics that a training step keeps.
+        momentum: of the moving statistics.
         epsilon: added to the variance.
     """
 
@@ -27,7 +27,7 @@ class BatchNormalization(keras.layers.Layer):
         self._epsilon = epsilon
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
-        """Makes a scale, an offset and the moving statistics for each channel, all float32."""
+        """Creates a scale, an offset and the moving statistics for each channel, all float32."""
         vector = {"shape": input_shape[-1:], "dtype": "float32", "autocast": False}
         self.scale = self.add_weight(name="scale", initializer="ones", **vector)
         self.offset = self.add_weight(name="offset", initializer="zeros", **vector)
@@ -38,8 +38,8 @@ class BatchNormalization(keras.layers.Layer):
     def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Normalises [batch, height, width, channels].
 
-        With the batch's statistics when ``training``, and moves the moving ones towards them (the
-        variance unbiased); else with the moving statistics.
+        Training uses the batch's statistics and updates the moving ones (with the unbiased
+        variance); inference uses the moving statistics.
         """
         outputs, mean, variance, *_ = tf.raw_ops.FusedBatchNormV3(
             x=inputs,
@@ -57,28 +57,28 @@ class BatchNormalization(keras.layers.Layer):
         return outputs
 
     def linear(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the linear transform that inference is (Ioffe and Szegedy 2015, section 3.1).
+        """Returns inference as a linear transform (Ioffe and Szegedy 2015, section 3.1).
 
-        Its factor and its offset, float32 [channels].
+        The factor and the offset are float32 [channels].
         """
         factor = self.scale.value * tf.math.rsqrt(self.variance.value + self._epsilon)
         return factor, self.offset.value - self.mean.value * factor
 
 
 class NormalizedConvolution2D(keras.layers.Layer):
-    """A convolution and the batch normalisation right after it (He et al. 2015, section 3.4).
+    """A convolution followed by batch normalisation (He et al. 2015, section 3.4).
 
-    It has no biases: the normalisation would take them away again.
+    It has no biases: the normalisation would cancel them.
 
-    Zeros surround the input, ``size // 2`` on every side, as in Caffe and Torch; TensorFlow's own
-    padding is uneven where ``strides`` is 2. Inference makes the normalisation a part of the
-    filters and of a bias: TensorFlow by itself in float32 on a CPU, this layer otherwise.
+    The input is padded with ``size // 2`` zeros on every side, as in Caffe and Torch; TensorFlow's
+    own padding is uneven if ``strides`` is 2. Inference folds the normalisation into the filters
+    and a bias: TensorFlow does so itself in float32 on a CPU, this layer otherwise.
 
     Args:
         filters: channels of the output.
         size: side of a filter in pixels.
-        strides: distance of two filters in pixels.
-        kernel_initializer: draws the filters.
+        strides: in pixels.
+        kernel_initializer: of the filters.
         momentum, epsilon: as in ``BatchNormalization``.
     """
 
@@ -100,7 +100,7 @@ class NormalizedConvolution2D(keras.layers.Layer):
         )
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
-        """Makes the filters [size, size, channels, filters], float32, and the normalisation."""
+        """Creates the filters [size, size, channels, filters], float32, and the normalisation."""
         self.kernel = self.add_weight(
             name="kernel",
             shape=(self._size, self._size, input_shape[-1], self._filters),
@@ -136,7 +136,7 @@ class NormalizedConvolution2D(keras.layers.Layer):
             if small and inputs.dtype == tf.bfloat16 and "CPU" in self.kernel.value.device:
                 return small_convolution(inputs, kernel)
             return tf.nn.conv2d(inputs, kernel, self._strides, "SAME")
-        # conv2d can pad by itself, but its gradients then are not oneDNN's: 70 times slower in
+        # conv2d can pad by itself, but its gradients then do not use oneDNN: 70 times slower in
         # bfloat16.
         padded = tf.pad(inputs, [[0, 0], [edge, edge], [edge, edge], [0, 0]])
         return tf.nn.conv2d(padded, kernel, self._strides, "VALID")
@@ -144,13 +144,13 @@ class NormalizedConvolution2D(keras.layers.Layer):
 
 @tf.custom_gradient
 def small_convolution(inputs: tf.Tensor, kernel: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-    """Convolves at every pixel; the filters' gradient is a matrix product for each of their pixels.
+    """Convolves with stride 1; the filters' gradient is one matrix product per filter pixel.
 
-    Where filters are large and images small, oneDNN's own kernel for it takes twice as long in
-    bfloat16 (docs/performance.md).
+    For large filters and small images, oneDNN's own kernel takes twice as long in bfloat16
+    (docs/performance.md).
 
     Args:
-        inputs: [batch, height, width, channels]; zeros surround them.
+        inputs: [batch, height, width, channels], padded with zeros.
         kernel: [size, size, channels, filters], of odd size.
 
     Returns:
@@ -177,13 +177,13 @@ def small_convolution(inputs: tf.Tensor, kernel: tf.Tensor) -> tuple[tf.Tensor, 
 
 
 class IdentityShortcut(keras.layers.Layer):
-    """The shortcut of option A: the input itself, every ``strides``-th pixel of it.
+    """The shortcut of option A: every ``strides``-th pixel of the input.
 
-    The channels that the output has in addition are zero (He et al. 2015, section 3.3).
+    Additional channels of the output are zero (He et al. 2015, section 3.3).
 
     Args:
         filters: channels of the output.
-        strides: distance in pixels.
+        strides: in pixels.
     """
 
     def __init__(self, filters: int, strides: int, **options: Any) -> None:

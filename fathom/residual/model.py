@@ -17,25 +17,27 @@ BLOCKS = (3, 4, 6, 3)
 """Residual blocks in each of the stages conv2_x to conv5_x of table 1."""
 
 BATCH_NORM = {"momentum": 0.9, "epsilon": 1e-5}
-"""The paper gives none; these are the constants of Torch, in which its results were reproduced."""
+"""The paper gives none; these are Torch's, with which its results were reproduced."""
 
 
 @dataclass(frozen=True)
 class ResidualHyperparameters(ClassifierHyperparameters):
     """The choices of the paper's section 3."""
 
-    batch_size: int = hyperparameter(256, "a step", unit="images", source="section 3.4", minimum=1)
+    batch_size: int = hyperparameter(
+        256, "per step", unit="images", source="section 3.4", minimum=1
+    )
     image_size: int = hyperparameter(
         224,
-        "side of the input; of the smallest, conv5_x sees one pixel",
+        "side of the input; at the minimum conv5_x has one pixel",
         unit="pixels",
         source="section 3.4",
         minimum=32,
     )
     smallest_side: int = hyperparameter(
-        256, "the shorter side's length is drawn from here", unit="pixels", source="section 3.4"
+        256, "lower limit of the shorter side", unit="pixels", source="section 3.4"
     )
-    largest_side: int = hyperparameter(480, "to here", unit="pixels", source="section 3.4")
+    largest_side: int = hyperparameter(480, "upper limit", unit="pixels", source="section 3.4")
     colour_shift: float = hyperparameter(
         0.1, "standard deviation of AlexNet's PCA shift", source="section 3.4"
     )
@@ -44,7 +46,7 @@ class ResidualHyperparameters(ClassifierHyperparameters):
     )
     shortcut: str = hyperparameter(
         "projection",
-        "where the dimensions grow: option B, or option A, identity",
+        "where dimensions increase: option B, or option A (identity)",
         source="section 3.3",
         choices=("projection", "identity"),
     )
@@ -92,7 +94,7 @@ class Residual(Classifier):
     def _shortcut(
         self, name: str, x: keras.KerasTensor, filters: int, strides: int
     ) -> keras.KerasTensor:
-        """Returns ``x`` in the dimensions of a stage that begins (section 3.3)."""
+        """Returns ``x`` in the dimensions of the next stage (section 3.3)."""
         if self.hyperparameters.shortcut == "identity":
             return IdentityShortcut(filters, strides, name=name)(x)
         return self._normalized_convolution(name, x, filters, 1, strides)
@@ -100,7 +102,7 @@ class Residual(Classifier):
     def _normalized_convolution(
         self, name: str, x: keras.KerasTensor, filters: int, size: int, strides: int = 1
     ) -> keras.KerasTensor:
-        """Returns a convolution and the batch normalisation right after it (section 3.4)."""
+        """Returns a convolution followed by batch normalisation (section 3.4)."""
         return NormalizedConvolution2D(
             filters, size, strides, self._weights(), **BATCH_NORM, name=name
         )(x)

@@ -24,15 +24,15 @@ class Batch(NamedTuple):
     """Sentence pairs of one bucket, int32 tensors, padded at the end with ``<pad>``."""
 
     source: tf.Tensor  # [batch, bucket.source]
-    target: tf.Tensor  # [batch, bucket.target], <go> first: what the decoder reads
-    words: tf.Tensor  # [batch, bucket.target], <eos> last: what it should say
+    target: tf.Tensor  # [batch, bucket.target], <go> first: the decoder's input
+    words: tf.Tensor  # [batch, bucket.target], <eos> last: the decoder's expected output
 
 
 def parse(text: str) -> tuple[Bucket, ...]:
-    """Reads buckets from text such as ``5-10 10-15``, the smallest first.
+    """Parses buckets from text such as ``5-10 10-15``, the smallest first.
 
     Raises:
-        FathomError: the text cannot be read, or a bucket does not hold the one before.
+        FathomError: the text cannot be parsed, or the buckets do not grow.
     """
     try:
         buckets = [Bucket(*map(int, part.split("-"))) for part in text.split()]
@@ -49,7 +49,7 @@ def parse(text: str) -> tuple[Bucket, ...]:
 
 
 def assign(pairs: EncodedPairs, buckets: tuple[Bucket, ...]) -> np.ndarray:
-    """Returns each pair's smallest bucket by number, int [pairs]; -1 where it fits in none."""
+    """Returns the number of each pair's smallest bucket, int [pairs]; -1 if it fits in none."""
     chosen = np.full(len(pairs), -1)
     for number, bucket in reversed(list(enumerate(buckets))):
         fits = (pairs.source.lengths <= bucket.source) & (pairs.target.lengths < bucket.target)
@@ -64,26 +64,26 @@ def assign_by_source(pairs: EncodedPairs, buckets: tuple[Bucket, ...]) -> np.nda
 
 
 def bucket_of_source(length: int, buckets: tuple[Bucket, ...]) -> int:
-    """Returns the smallest bucket by number for a source sentence; the largest for longer ones."""
+    """Returns the number of a source sentence's smallest bucket; the largest for longer ones."""
     fitting = (i for i, bucket in enumerate(buckets) if length <= bucket.source)
     return next(fitting, len(buckets) - 1)
 
 
 @dataclass(frozen=True)
 class BucketSampler:
-    """Which pairs make up each batch: a function of the seed and the step alone.
+    """Determines the pairs of each batch from the seed and the step alone.
 
-    In each epoch the pairs of a bucket are shuffled and cut into batches; those that fill no batch
-    go into the next larger bucket. So each pair is met once an epoch, but for fewer than a batch.
-    The batches of all buckets are then shuffled.
+    In each epoch the pairs of a bucket are shuffled and split into batches; the remainder moves to
+    the next larger bucket. So each epoch has every pair once, except for less than a batch. The
+    batches of all buckets are then shuffled.
 
     Attributes:
         assigned: int [pairs], each pair's bucket; pairs with -1 are left out.
-        batch_size: pairs a batch.
-        seed: fixes the order.
+        batch_size: pairs per batch.
+        seed: of the order.
 
     Raises:
-        FathomError: there are fewer pairs than a batch has, or none.
+        FathomError: there are no pairs, or fewer than a batch.
     """
 
     assigned: np.ndarray
@@ -108,7 +108,7 @@ class BucketSampler:
         return np.count_nonzero(self.assigned >= 0) // self.batch_size
 
     def epoch(self, number: int) -> list[tuple[int, np.ndarray]]:
-        """Returns the batches of an epoch in order: each a bucket's number and its pairs."""
+        """Returns the batches of an epoch in order, each as a bucket's number and its pairs."""
         rng = np.random.default_rng([self.seed, number])
         batches = []
         left = np.zeros(0, np.int64)
@@ -121,7 +121,7 @@ class BucketSampler:
 
 
 def make_batch(pairs: EncodedPairs, chosen: np.ndarray, bucket: Bucket) -> Batch:
-    """Returns the chosen pairs, padded to the bucket's lengths; longer ones are cut off."""
+    """Returns the chosen pairs, padded or truncated to the bucket's lengths."""
     source = _padded(pairs.source, chosen, bucket.source)
     words = _padded(pairs.target, chosen, bucket.target)
     lengths = np.minimum(pairs.target.lengths[chosen], bucket.target - 1)
@@ -155,7 +155,7 @@ def training_batches(
 def batches_in_turn(
     pairs: EncodedPairs, assigned: np.ndarray, buckets: tuple[Bucket, ...], batch_size: int
 ) -> Iterator[tuple[np.ndarray, Batch]]:
-    """Returns each pair once, with its number, bucket by bucket; batches may be smaller."""
+    """Yields each pair once, with its number, bucket by bucket; batches may be smaller."""
     for number, bucket in enumerate(buckets):
         members = np.flatnonzero(assigned == number)
         for start in range(0, len(members), batch_size):

@@ -1,4 +1,4 @@
-"""Parallel text as numbers, kept in the cache so that a large corpus is read only once."""
+"""Parallel text as token ids, cached so that a large corpus is read only once."""
 
 import hashlib
 import json
@@ -16,16 +16,16 @@ from fathom.seq2seq.parallel import ParallelText
 from fathom.seq2seq.vocabulary import SPECIAL_SYMBOLS, Vocabulary, tokenize
 from fathom.system.files import atomic_write, cache_directory, make_cache_folder, sha256
 
-_VERSION = 2  # of what the cache holds; a new one makes it anew
+_VERSION = 2  # of the cache's contents; increment it to rebuild them
 _SIDES = ("source", "target")
 
 
 @dataclass(frozen=True)
 class Sentences:
-    """Sentences one after the other in one array.
+    """Sentences, concatenated in one array.
 
     Attributes:
-        ids: int32 [words of all sentences], numbers of the vocabulary.
+        ids: int32 [words of all sentences], token ids.
         lengths: int64 [sentences], in words.
     """
 
@@ -40,7 +40,7 @@ class Sentences:
 
 @dataclass(frozen=True)
 class EncodedPairs:
-    """Sentence pairs as numbers: as many ``source`` as ``target`` sentences."""
+    """Sentence pairs as token ids: as many ``source`` as ``target`` sentences."""
 
     source: Sentences
     target: Sentences
@@ -51,12 +51,12 @@ class EncodedPairs:
 
 @dataclass(frozen=True)
 class Settings:
-    """How text becomes numbers.
+    """How text is tokenized.
 
     Attributes:
-        source_size: words of the source vocabulary, special symbols included.
-        target_size: the same of the target vocabulary.
-        lowercase: all letters are made small.
+        source_size: size of the source vocabulary, including special symbols.
+        target_size: likewise for the target vocabulary.
+        lowercase: lowercase the text.
     """
 
     source_size: int
@@ -66,14 +66,14 @@ class Settings:
 
 @dataclass(frozen=True)
 class Corpus:
-    """The vocabularies of a training text and the text in their numbers.
+    """The vocabularies of a training text, and the text as token ids.
 
     Attributes:
         source: vocabulary of the source language.
         target: vocabulary of the target language.
         pairs: the training pairs.
-        blank: pairs that were left out, for a side of them is blank.
-        settings: how text becomes numbers.
+        blank: number of pairs left out because one side is blank.
+        settings: how text is tokenized.
     """
 
     source: Vocabulary
@@ -83,12 +83,12 @@ class Corpus:
     settings: Settings
 
     def encode(self, pairs: Iterable[tuple[str, str]]) -> EncodedPairs:
-        """Returns sentence pairs as numbers."""
+        """Returns sentence pairs as token ids."""
         return _encode(pairs, self.source, self.target, self.settings.lowercase)
 
 
 def load(texts: tuple[ParallelText, ...], settings: Settings) -> Corpus:
-    """Returns the corpus of the training texts, from the cache where it was built before.
+    """Returns the corpus of the training texts, from the cache if possible.
 
     Raises:
         FathomError: a text is unreadable or malformed, or the cache cannot be written.
@@ -103,7 +103,7 @@ def load(texts: tuple[ParallelText, ...], settings: Settings) -> Corpus:
 
 
 def _key(texts: tuple[ParallelText, ...], settings: Settings) -> str:
-    """Returns a digest of the files' bytes and of all that decides what becomes of them."""
+    """Returns a digest of the files' bytes and of everything that determines the corpus."""
     try:
         digests = [(sha256(text.source), sha256(text.target)) for text in texts]
     except OSError as error:
@@ -144,7 +144,7 @@ def _encode(
 
 
 def _read(path: Path, settings: Settings) -> Corpus | None:
-    """Returns the kept corpus; None where there is none, or none that can be read."""
+    """Returns the cached corpus; None if there is none, or it is unreadable."""
     try:
         with h5py.File(path) as file:
             source, target = (Vocabulary(file[f"{s}/words"].asstr()[:]) for s in _SIDES)

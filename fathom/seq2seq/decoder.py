@@ -17,25 +17,25 @@ from fathom.training.randomness import uniform
 
 
 class Annotations(NamedTuple):
-    """What the decoder attends to: the encoder's top states, Bahdanau's h_j."""
+    """The encoder's top states, Bahdanau's h_j, which the decoder attends to."""
 
     states: tf.Tensor  # [batch, source, units]
     keys: tf.Tensor  # [batch, source, units], U_a h_j, the same for every step
-    padding: tf.Tensor  # [batch, source], 0 for words and a large negative number for padding
+    padding: tf.Tensor  # [batch, source], 0 for words, a large negative number for padding
 
 
 class State(NamedTuple):
-    """What the decoder carries from step to step."""
+    """The decoder's state between steps."""
 
-    output: tf.Tensor  # [batch, units], what the next word is predicted from
+    output: tf.Tensor  # [batch, units], from which the next word is predicted
     hidden: tuple[tf.Tensor, ...]  # of each layer, [batch, units]
     memory: tuple[tf.Tensor, ...]  # of each layer, [batch, units]
 
 
 class Weights(NamedTuple):
-    """The decoder's weights in the dtype of the computation."""
+    """The decoder's weights, cast to the dtype of the computation."""
 
-    kernels: dict[str, tf.Tensor]  # of layer_1 and so on; W_a of the query, W_c of the combination
+    kernels: dict[str, tf.Tensor]  # of layer_1, ...; W_a of the query, W_c of the combination
     biases: dict[str, tf.Tensor]  # of the layers
     score: tf.Tensor | None  # v_a
 
@@ -43,24 +43,24 @@ class Weights(NamedTuple):
 class Decoder(layers.Layer):
     """The decoder: an LSTM stack with attention and input feeding, and the softmax over words.
 
-    A step reads the word before and the output before (input feeding: Luong et al. 2015, section
-    3.3), attends to the encoder's states by Bahdanau's additive score,
-    e_j = v_a . tanh(W_a s + U_a h_j), and makes its output of the top state s and the context c:
-    tanh(W_c [c; s]). Without attention the output is the top state.
+    A step reads the previous word and the previous output (input feeding: Luong et al. 2015,
+    section 3.3), attends to the encoder's states by Bahdanau's additive score, e_j = v_a . tanh(W_a
+    s + U_a h_j), and computes its output from the top state s and the context c: tanh(W_c [c; s]).
+    Without attention the output is the top state.
 
     Args:
         vocabulary: number of target words.
-        units: of each layer.
+        units: per layer.
         depth: number of layers.
         attention: attend to the encoder's states.
         dropout: probability of dropping a value between layers in training; 0: none.
         beam_size: hypotheses kept by ``translate``; 1: greedy.
-        new_initializer: returns an initializer, a new one for each variable.
-        noise: fixes what is dropped.
-        longest: maps the source length to the largest number of words that are decoded.
+        new_initializer: returns a new initializer for each variable.
+        noise: PRNG key of the dropout.
+        longest: maps the source length to the largest number of decoded words.
 
     Attributes:
-        steps_taken: int32 scalar: the steps of the newest free decoding.
+        steps_taken: int32 scalar: steps of the last free decoding.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Decoder(layers.Layer):
         self.steps_taken = tf.Variable(0, trainable=False, name="steps_taken")
 
     def build(self, *shapes: Any) -> None:
-        """Makes the weights."""
+        """Creates the weights."""
         units, gates = self._units, 4 * self._units
         self.embedding = self._weight("embedding", self._vocabulary, units)
         self.word_kernel = self._weight("word_kernel", units, gates)
@@ -120,19 +120,19 @@ class Decoder(layers.Layer):
         target: tf.Tensor | None = None,
         training: bool = False,
     ) -> tf.Tensor:
-        """Predicts the words after given ones, or decodes freely where none are given.
+        """Predicts the word after each given one (teacher forcing), or decodes freely.
 
         Args:
             source: int32 [batch, source], the source words, reversed.
             states: [source, batch, units], the encoder's top states.
             hidden: the encoder's last state in each layer, [batch, units].
             memory: the encoder's last memory in each layer, [batch, units].
-            target: int32 [batch, target], ``<go>`` and the words before; None: decode freely.
-            training: drop values.
+            target: int32 [batch, target], ``<go>`` and the previous words; None: decode freely.
+            training: apply dropout.
 
         Returns:
-            what the words are predicted from, [batch, target, units]; or else the words decoded,
-            int32 [batch, longest], padded after ``<eos>``.
+            what the words are predicted from, [batch, target, units]; or the decoded words, int32
+            [batch, longest], padded after ``<eos>``.
         """
         weights = self._read()
         annotations = self._annotate(source, states) if self._attention else None
@@ -145,8 +145,8 @@ class Decoder(layers.Layer):
         """Returns the softmax's logits of outputs [n, units], float32 [n, vocabulary].
 
         Args:
-            outputs: what ``call`` returns, flat.
-            bias: float32 [vocabulary], in place of the softmax's own.
+            outputs: of ``call``, flattened.
+            bias: float32 [vocabulary], replaces the softmax's own.
         """
         weights = tf.cast(self.softmax.value, outputs.dtype)
         products = tf.cast(tf.matmul(outputs, weights, transpose_b=True), tf.float32)
@@ -160,7 +160,7 @@ class Decoder(layers.Layer):
         memory: list[tf.Tensor],
         target: tf.Tensor,
     ) -> tf.Tensor:
-        """Returns the attention over source words, [target, batch, source], args as in ``call``."""
+        """Returns the attention over source words, [target, batch, source]; args as in ``call``."""
         weights, annotations = self._read(), self._annotate(source, states)
         state = State(tf.zeros_like(hidden[0]), tuple(hidden), tuple(memory))
         rows = []
@@ -175,8 +175,8 @@ class Decoder(layers.Layer):
 
         Args:
             lengths: of the source and of the target sentence.
-            predicted: words that the softmax is over.
-            hypotheses: of the target sentence that are decoded at once.
+            predicted: number of words in the softmax.
+            hypotheses: of the target sentence, decoded together.
         """
         source, target = lengths
         units = self._units
@@ -187,10 +187,10 @@ class Decoder(layers.Layer):
             keys = source * units * units
         return keys + hypotheses * target * (step + predicted * units)
 
-    # ---------------------------------------------------------------- inside
+    # ---------------------------------------------------------------- internals
 
     def _read(self) -> Weights:
-        """Reads the weights once, before a loop uses them in every step."""
+        """Reads the weights once, before the loop that uses them."""
         dtype, layers = self.compute_dtype, range(1, self._depth + 1)
         kernels = {f"layer_{i}": read(self.kernels[i - 1], dtype) for i in layers}
         biases = {f"layer_{i}": read(self.biases[i - 1], dtype) for i in layers}
@@ -209,7 +209,7 @@ class Decoder(layers.Layer):
         return tf.cast(tf.gather(self.embedding.value, words), self.compute_dtype)
 
     def _word_gates(self, embedded: tf.Tensor, weights: Weights) -> tf.Tensor:
-        """Returns the words' part of the first layer's gates, one product for all the words."""
+        """Returns the words' part of the first layer's gates, as one product for all words."""
         kernel = tf.cast(self.word_kernel, self.compute_dtype)
         return tf.tensordot(embedded, kernel, 1) + weights.biases["layer_1"]
 
@@ -247,7 +247,7 @@ class Decoder(layers.Layer):
         weights: Weights,
         training: bool,
     ) -> tf.Tensor:
-        """Runs over given words: [batch, target, units]."""
+        """Runs over given words; returns [batch, target, units]."""
         drops = training and self._dropout > 0
         embedded = self._embed(tf.transpose(target))
         steps = target.shape[1] or tf.shape(target)[1]
@@ -275,7 +275,7 @@ class Decoder(layers.Layer):
         return tf.transpose(outputs, (1, 0, 2))
 
     def _mask(self, shape: tf.Tensor, number: int) -> tf.Tensor:
-        """Returns zeros and 1 / (1 - dropout), at random."""
+        """Returns a dropout mask of zeros and 1 / (1 - dropout)."""
         seed = self._noise.tensor() + tf.constant([number, 0], tf.int64)
         kept = uniform(shape, seed) >= self._dropout
         return tf.cast(kept, self.compute_dtype) / (1 - self._dropout)
@@ -283,7 +283,7 @@ class Decoder(layers.Layer):
     def _decode(
         self, state: State, annotations: Annotations | None, weights: Weights, longest: int
     ) -> tf.Tensor:
-        """Feeds the decoder its own words: int32 [batch, longest]."""
+        """Feeds the decoder its own words; returns int32 [batch, longest]."""
         if self._beam_size > 1:
             state, annotations = tf.nest.map_structure(
                 lambda tensor: tf.repeat(tensor, self._beam_size, 0), (state, annotations)
@@ -305,7 +305,7 @@ class Decoder(layers.Layer):
 
 
 def _multiplication(weights: Weights, word_gates: tf.Tensor) -> Multiply:
-    """Returns what multiplies in one step by itself, the words' part of its gates being given."""
+    """Returns the multiplication of a single step, given the words' part of its gates."""
     added = weights.biases | {"layer_1": word_gates}
 
     def multiply(name: str, x: tf.Tensor) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""Decoding: from what a decoder predicts, word by word, to translations."""
+"""Greedy decoding and beam search."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,17 +7,17 @@ import tensorflow as tf
 
 from fathom.seq2seq.vocabulary import EOS, GO, PAD
 
-# Maps the words int32 [n] just read and the state before to the next word's logits, float32
-# [n, vocabulary], and the state after.
+# Maps the last words, int32 [n], and the state to the next word's logits, float32 [n, vocabulary],
+# and the next state.
 Step = Callable[[tf.Tensor, Any], tuple[tf.Tensor, Any]]
 
 
 def greedy(step: Step, state: Any, longest: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Takes the most probable word in each step; ends when every sentence has ended.
+    """Takes the most probable word in each step, until every sentence has ended.
 
     Args:
         step: one step of the decoder.
-        state: the decoder's first state, tensors [batch, ...].
+        state: the decoder's initial state, tensors [batch, ...].
         longest: the largest number of words.
 
     Returns:
@@ -44,20 +44,20 @@ def greedy(step: Step, state: Any, longest: int) -> tuple[tf.Tensor, tf.Tensor]:
 def beam_search(step: Step, state: Any, longest: int, size: int) -> tuple[tf.Tensor, tf.Tensor]:
     """Keeps the ``size`` most probable hypotheses of each sentence (Sutskever et al., 3.2).
 
-    Of the hypotheses left at the end, the one with the highest log probability a word is taken.
+    Returns the remaining hypothesis with the highest log probability per word.
 
     Args:
         step: one step of the decoder.
-        state: the decoder's first state, tensors [batch * size, ...], ``size`` equal rows each.
+        state: the decoder's initial state, tensors [batch * size, ...], ``size`` equal rows each.
         longest: the largest number of words.
-        size: hypotheses a sentence.
+        size: hypotheses per sentence.
 
     Returns:
         int32 [batch, longest], the words, ``<eos>`` and padding; and the number of steps taken.
     """
     batch = tf.shape(tf.nest.flatten(state)[0])[0] // size
     first = tf.range(batch)[:, None] * size  # row of each sentence's first hypothesis
-    scores = tf.tile([[0.0] + [-1e9] * (size - 1)], [batch, 1])  # all are equal at first: keep one
+    scores = tf.tile([[0.0] + [-1e9] * (size - 1)], [batch, 1])  # initially all are equal: keep one
     decoded = tf.fill([batch * size, longest], PAD)
 
     def more(time: tf.Tensor, words: tf.Tensor, *_: Any) -> tf.Tensor:
@@ -91,5 +91,5 @@ def beam_search(step: Step, state: Any, longest: int, size: int) -> tuple[tf.Ten
 
 
 def _put(decoded: tf.Tensor, words: tf.Tensor, time: tf.Tensor) -> tf.Tensor:
-    """Puts words [n] at a step of [n, longest], where all is padding so far."""
+    """Writes words [n] at a step of [n, longest], which is still padding there."""
     return decoded + words[:, None] * tf.one_hot(time, decoded.shape[1], dtype=tf.int32)

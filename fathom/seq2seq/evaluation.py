@@ -1,4 +1,4 @@
-"""How good translations are, and files to look at them."""
+"""BLEU, and translations and attention in human-readable form."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,22 +13,22 @@ PICTURED = 4  # sentences whose attention is drawn
 
 
 class Alignment(NamedTuple):
-    """A translated sentence and what its words attended to."""
+    """A translated sentence and its attention."""
 
     source: list[str]
     said: list[str]
-    attention: np.ndarray  # float32 [words said, source words]
+    attention: np.ndarray  # float32 [translated words, source words]
 
 
 def bleu(translations: list[str], references: list[str], lowercase: bool = False) -> float:
-    """Returns the corpus' BLEU in percent, by sacrebleu with its default tokenization (13a).
+    """Returns corpus BLEU in percent, by sacrebleu with its default tokenization (13a).
 
     Args:
-        translations: sentences as a person would write them, not tokens.
-        references: the right translations, as they stand in the file.
-        lowercase: compare without regard to case.
+        translations: detokenized sentences.
+        references: the reference translations, as in the file.
+        lowercase: ignore case.
     """
-    import sacrebleu  # takes a while
+    import sacrebleu  # slow to import
 
     stripped = [reference.strip() for reference in references]
     return sacrebleu.corpus_bleu(translations, [stripped], lowercase=lowercase).score
@@ -37,7 +37,7 @@ def bleu(translations: list[str], references: list[str], lowercase: bool = False
 def save_translations(
     path: Path, pairs: Iterable[tuple[str, str]], translations: Iterable[str]
 ) -> None:
-    """Writes (source, reference) pairs and the translations of the sources, as text.
+    """Writes (source, reference) pairs and translations as text.
 
     Raises:
         FathomError: the file cannot be written.
@@ -60,7 +60,7 @@ def save_attention(path: Path, alignments: Iterable[Alignment]) -> None:
     for (source, said, attention), axes in zip(
         alignments, figure.subplots(2, 2).flat, strict=False
     ):
-        if not said:  # Matplotlib warns about a picture without rows
+        if not said:  # Matplotlib warns about an image without rows
             continue
         axes.imshow(attention, cmap="gray", vmin=0, vmax=1)
         axes.set_xticks(range(len(source)), [without_joiner(word) for word in source], rotation=90)

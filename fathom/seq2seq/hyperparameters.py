@@ -1,4 +1,4 @@
-"""The choices that define the workload."""
+"""The hyperparameters of the workload."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +9,7 @@ from fathom.seq2seq.vocabulary import SPECIAL_SYMBOLS
 
 _SMALLEST_VOCABULARY = len(SPECIAL_SYMBOLS) + 1
 
-# What "size" stands for; options given beside it come first.
+# The values of "size"; explicitly given options take precedence.
 SIZES: dict[str, dict[str, Any]] = {
     "fathom": {},
     "sutskever": {
@@ -27,27 +27,25 @@ class Seq2SeqHyperparameters(Hyperparameters):
     """The size of Fathom's workload; Sutskever's own is ``size=sutskever``."""
 
     batch_size: int = hyperparameter(
-        64, "a step", unit="sentence pairs", source="Fathom", minimum=1
+        64, "per step", unit="sentence pairs", source="Fathom", minimum=1
     )
     size: str = hyperparameter(
-        "fathom", "the defaults of the next five: Fathom's, or section 3.4's", choices=SIZES
+        "fathom", "defaults of the next five: Fathom's or section 3.4's", choices=SIZES
     )
     layers: int = hyperparameter(
         3, "LSTM layers of the encoder, and of the decoder", source="Fathom", minimum=1
     )
-    units: int = hyperparameter(
-        256, "of each layer, and length of the word vectors", source="Fathom", minimum=1
-    )
+    units: int = hyperparameter(256, "of each layer and word vector", source="Fathom", minimum=1)
     source_vocabulary: int = hyperparameter(
         40_000,
-        "the special symbols included",
+        "including special symbols",
         unit="words",
         source="Fathom",
         minimum=_SMALLEST_VOCABULARY,
     )
     target_vocabulary: int = hyperparameter(
         40_000,
-        "the special symbols included",
+        "including special symbols",
         unit="words",
         source="Fathom",
         minimum=_SMALLEST_VOCABULARY,
@@ -55,11 +53,11 @@ class Seq2SeqHyperparameters(Hyperparameters):
     attention: bool = hyperparameter(True, "with input feeding", source="Bahdanau et al. 2015")
     buckets: str = hyperparameter(
         "5-10 10-15 20-25 40-50",
-        "lengths of the source, of the target with its <eos>",
+        "lengths of the source and of the target with its <eos>",
         unit="words",
     )
     samples: int = hyperparameter(
-        512, "of the sampled softmax in training; 0: the whole softmax", unit="words"
+        512, "of the sampled softmax in training; 0: full softmax", unit="words"
     )
     optimizer: str = hyperparameter(
         "sgd", "update rule", source="section 3.4", choices=("sgd", "adam")
@@ -68,20 +66,19 @@ class Seq2SeqHyperparameters(Hyperparameters):
         0.5, "of the optimizer", source="Fathom; section 3.4: 0.7"
     )
     learning_rate_decay: float = hyperparameter(
-        0.99, "factor where an epoch has not lowered the validation loss", above=0, maximum=1
+        0.99, "factor after an epoch without a lower validation loss", above=0, maximum=1
     )
-    # Section 3.4's 5 is of a sentence's gradient; here it is a word's, smaller by as many times as
-    # a sentence has words.
-    clip_norm: float = hyperparameter(5.0, "of all gradients together", source="section 3.4")
+    # Section 3.4 clips the gradient per sentence at 5; here it is per word, and so much smaller.
+    clip_norm: float = hyperparameter(5.0, "of the global gradient", source="section 3.4")
     initial_range: float = hyperparameter(
-        0.08, "weights and biases are uniform in +- this", source="section 3.4"
+        0.08, "weights and biases are uniform within +- this", source="section 3.4"
     )
     dropout: float = hyperparameter(
         0.0, "between layers, as Zaremba et al. 2014", source="ours", below=1
     )
     beam_size: int = hyperparameter(1, "in decoding; 1: greedy", unit="hypotheses", minimum=1)
-    source_language: str = hyperparameter("en", "the ending of the files")
-    target_language: str = hyperparameter("de", "the ending of the files; fr for the papers' task")
+    source_language: str = hyperparameter("en", "file extension")
+    target_language: str = hyperparameter("de", "file extension; fr for the papers' task")
     lowercase: bool = hyperparameter(False, "lowercase the text")
 
     def __post_init__(self) -> None:

@@ -1,8 +1,8 @@
 """The encoder's layers.
 
-Sequences are time-major inside, [time, batch, units]: each step is one contiguous block. The
-recurrences are loops in the graph: of any length and traced in a moment. docs/workloads/seq2seq.md
-compares them with unrolled cells and with the fused kernels.
+Sequences are time-major internally, [time, batch, units], so that each step is contiguous. The
+recurrences are loops in the graph, of any length and quick to trace. docs/workloads/seq2seq.md
+compares them with unrolled cells and fused kernels.
 """
 
 from collections.abc import Callable
@@ -23,8 +23,8 @@ def lstm_cell(gates: tf.Tensor, memory: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor
     """The LSTM of Graves 2013 without peepholes, as in Sutskever et al. 2014, section 3.4.
 
     Args:
-        gates: [batch, 4 units]: input, forget and output gate and candidate, before activation.
-        memory: [batch, units], the cell's.
+        gates: [batch, 4 units]: input, forget and output gates and candidate, before activation.
+        memory: [batch, units], the cell state.
 
     Returns:
         the new hidden state and the new memory, [batch, units].
@@ -35,7 +35,7 @@ def lstm_cell(gates: tf.Tensor, memory: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor
 
 
 class Embedding(layers.Layer):
-    """A vector for each word; its gradient is sparse.
+    """Word vectors with a sparse gradient.
 
     Args:
         vocabulary: number of words.
@@ -50,7 +50,7 @@ class Embedding(layers.Layer):
         self._shape, self._initializer = (vocabulary, units), initializer
 
     def build(self, input_shape: Shape | None = None) -> None:
-        """Makes the vectors."""
+        """Creates the vectors."""
         self.embedding = self.add_weight(
             shape=self._shape, initializer=self._initializer, name="embedding"
         )
@@ -61,7 +61,7 @@ class Embedding(layers.Layer):
         return keras.KerasTensor((time, batch, self._shape[1]), self.compute_dtype)
 
     def call(self, words: tf.Tensor) -> tf.Tensor:
-        """Looks words int32 [batch, time] up: [time, batch, units]."""
+        """Looks up words int32 [batch, time]; returns [time, batch, units]."""
         vectors = tf.gather(self.embedding.value, tf.transpose(words))
         return tf.cast(vectors, self.compute_dtype)
 
@@ -69,12 +69,12 @@ class Embedding(layers.Layer):
 class LSTM(layers.Layer):
     """One layer of the encoder.
 
-    The input half of the gates is one product over all time steps. Where a word is padding it is
-    set to zero, which keeps a state of zero at zero: leading padding changes nothing.
+    The input projection of the gates is one product over all time steps. It is set to zero for
+    padding, which keeps a zero state at zero: leading padding has no effect.
 
     Args:
         units: of the hidden state and of the memory.
-        new_initializer: returns an initializer, a new one for each variable.
+        new_initializer: returns a new initializer for each variable.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class LSTM(layers.Layer):
         self._units, self._new_initializer = units, new_initializer
 
     def build(self, inputs_shape: Shape, words_shape: Shape) -> None:
-        """Makes the weights."""
+        """Creates the weights."""
         inputs, gates = inputs_shape[-1], 4 * self._units
         new = self._new_initializer
         self.input_kernel = self.add_weight((inputs, gates), new(), name="input_kernel")
@@ -92,7 +92,7 @@ class LSTM(layers.Layer):
         self.bias = self.add_weight((gates,), new(), name="bias")
 
     def macs_of(self, steps: int) -> int:
-        """Returns the multiply-accumulates of a sequence of so many steps."""
+        """Returns the multiply-accumulates of a sequence."""
         return steps * 4 * self._units * (self.input_kernel.shape[0] + self._units)
 
     def compute_output_spec(
@@ -108,7 +108,7 @@ class LSTM(layers.Layer):
 
         Args:
             inputs: [time, batch, inputs].
-            words: int32 [batch, time], the words of the sequence: which of them are padding.
+            words: int32 [batch, time], to find the padding.
 
         Returns:
             the hidden states [time, batch, units], the last of them and the last memory.

@@ -42,13 +42,13 @@ class Seq2Seq(nn.NeuralNetworkModel):
     example = "sentences"
 
     def build_hyperparameters(self, values: Mapping[str, Any]) -> Seq2SeqHyperparameters:
-        """Returns the choices, those of ``size`` in place of the defaults."""
+        """Returns the hyperparameters, with the values of ``size`` as defaults."""
         return options.build(
             Seq2SeqHyperparameters, {**SIZES.get(str(values.get("size")), {}), **values}
         )
 
     def load_data(self) -> None:
-        """Reads the texts: the training text as numbers, the others as they are."""
+        """Reads the texts and tokenizes the training text."""
         chosen = self.hyperparameters
         self.buckets = buckets.parse(chosen.buckets)
         self.texts = self.dataset.load(
@@ -65,7 +65,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
         self.test = self.corpus.encode(self.test_pairs)
 
     def _left_out(self) -> dict[str, int]:
-        """Returns how many pairs the training leaves out, by the reason."""
+        """Returns the number of omitted training pairs by reason."""
         counts = {
             "pairs with a blank side": self.corpus.blank,
             "pairs longer than the largest bucket": int(np.sum(self._assigned < 0)),
@@ -73,7 +73,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
         return {reason: number for reason, number in counts.items() if number}
 
     def describe_data(self) -> dict[str, Any]:
-        """Returns the sizes of the text and of its vocabularies, and what was skipped."""
+        """Returns the sizes of the text and its vocabularies, and what was left out."""
         return {
             "training_pairs": len(self.corpus.pairs),
             "source_words": len(self.corpus.source),
@@ -84,7 +84,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
     # ---------------------------------------------------------------- network
 
     def build_inputs(self) -> Any:
-        """Returns source words and, in training, the target words that the decoder reads.
+        """Returns source words and, in training, the decoder's input words.
 
         Both int32 [batch, words], padded at the end.
         """
@@ -94,15 +94,15 @@ class Seq2Seq(nn.NeuralNetworkModel):
         return source, keras.Input((None,), dtype="int32", name="target")
 
     def build_labels(self) -> Any:
-        """Returns the target words that the decoder should say: int32 [batch, words]."""
+        """Returns the decoder's expected output words: int32 [batch, words]."""
         return () if self.forward_only else keras.Input((None,), dtype="int32", name="words")
 
     def build_inference(self, inputs: Any) -> keras.KerasTensor:
         """Encodes the reversed source sentence, and decodes it.
 
         Returns:
-            in training what the softmax predicts each word from, [batch, target, units]; in the
-            forward-only twin the translation, int32 [batch, target].
+            in training the decoder's outputs, [batch, target, units]; in the forward-only twin the
+            translation, int32 [batch, target].
         """
         chosen = self.hyperparameters
         source, *target = keras.tree.flatten(inputs)
@@ -125,7 +125,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
         return self._decoder(*encoded, *target)
 
     def _encode(self, source: keras.KerasTensor) -> list[Any]:
-        """Returns the reversed words, the top states, and each layer's last state and memory."""
+        """Returns the reversed words, the top states, and each layer's final state and memory."""
         chosen = self.hyperparameters
         # Reversed, so that the first words of both sentences are close (section 3.3).
         words = keras.ops.flip(source, 1)
@@ -151,12 +151,12 @@ class Seq2Seq(nn.NeuralNetworkModel):
         return keras.initializers.RandomUniform(-largest, largest, seed=self.new_seed())
 
     def _longest_translation(self, source_length: int) -> int:
-        """Returns the most words that a source sentence of a bucket is translated to."""
+        """Returns the maximum length of a translation, by the bucket of the source."""
         number = buckets.bucket_of_source(source_length, self.buckets)
         return self.buckets[number].target
 
     def build_loss(self, inputs: Any, words: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
-        """Returns the mean cross entropy of a word in nats, by the sampled softmax."""
+        """Returns the mean cross-entropy per word in nats, by the sampled softmax."""
         states = tf.reshape(outputs, [-1, self.hyperparameters.units])
         words = tf.reshape(words, [-1])
         if self.hyperparameters.samples:
@@ -187,11 +187,11 @@ class Seq2Seq(nn.NeuralNetworkModel):
     def build_evaluation(
         self, inputs: Any, words: tf.Tensor, outputs: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        """Returns each sentence's cross entropy by the whole softmax, in nats, and its words."""
+        """Returns each sentence's cross-entropy by the full softmax, in nats, and its length."""
 
         def of_step(step: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
             states, words = step
-            logits = self._decoder.logits(states)  # one step's at a time: they are many
+            logits = self._decoder.logits(states)  # of one step at a time, to save memory
             entropies = tf.nn.sparse_softmax_cross_entropy_with_logits(words, logits)
             return entropies * tf.cast(words != PAD, tf.float32)
 
@@ -206,12 +206,12 @@ class Seq2Seq(nn.NeuralNetworkModel):
         }
 
     def total_metrics(self, sums: dict[str, float], examples: int) -> dict[str, float]:
-        """Returns cross entropy (nats) and perplexity a word."""
+        """Returns cross-entropy (nats) and perplexity per word."""
         cross_entropy = sums["cross_entropy"] / sums["words"]
         return {"cross_entropy": cross_entropy, "perplexity": math.exp(cross_entropy)}
 
     def end_epoch(self, epoch: int) -> None:
-        """Lowers the learning rate where the validation loss has not fallen."""
+        """Lowers the learning rate if the validation loss has not fallen."""
         if len(self._validation):
             metrics = self.metrics_of(self._in_turn(self._validation))
             self.note("validation_perplexity", metrics["perplexity"])
@@ -219,7 +219,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
             self.note("learning_rate", float(self.learning_rate))
 
     def state(self) -> dict[str, tf.Variable]:
-        """Returns what the schedule of the learning rate remembers."""
+        """Returns the state of the learning-rate schedule."""
         if self.forward_only:
             return {}
         return {"plateau_best": self._plateau.best, "plateau_stalled": self._plateau.stalled}
@@ -235,7 +235,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
         return buckets.BucketSampler(assigned, self.hyperparameters.batch_size, self.execution.seed)
 
     def signatures(self) -> list[list[tf.TensorSpec]]:
-        """Returns one for each bucket: the step is compiled for fixed lengths."""
+        """Returns one signature per bucket: the step is compiled for fixed lengths."""
         size, names = self.hyperparameters.batch_size, ("source", "target", "words")
         return [
             [
@@ -252,14 +252,14 @@ class Seq2Seq(nn.NeuralNetworkModel):
         )
 
     def inference_batches(self) -> Iterator[tuple[tf.Tensor]]:
-        """Returns an endless stream of test sentences, or of training ones if there is no test."""
+        """Returns an endless stream of test sentences, or training ones without a test text."""
         pairs = self.test if len(self.test) else self.corpus.pairs
         order = self._order(buckets.assign_by_source(pairs, self.buckets))
         for batch in buckets.training_batches(pairs, order, self.buckets, 0):
             yield (batch.source,)
 
     def evaluation_batches(self) -> Iterator[buckets.Batch]:
-        """Returns the test pairs once; what is longer than the largest bucket is cut off."""
+        """Returns the test pairs once, truncated to the largest bucket."""
         return self._in_turn(self.test)
 
     def _in_turn(self, pairs: corpus.EncodedPairs) -> Iterator[buckets.Batch]:
@@ -276,7 +276,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
         return self._decoder(*self._encoder(source, training=False))
 
     def translate_pairs(self, pairs: corpus.EncodedPairs) -> np.ndarray:
-        """Translates the source side: int32 [pairs, words], padded after ``<eos>``."""
+        """Translates the source side; returns int32 [pairs, words], padded after ``<eos>``."""
         assigned = buckets.assign_by_source(pairs, self.buckets)
         words = np.full((len(pairs), self.buckets[-1].target), PAD, np.int32)
         decode = {
@@ -296,7 +296,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
         return words
 
     def attention(self, source: tf.Tensor, target: tf.Tensor) -> np.ndarray:
-        """Returns the attention that the decoder gives to source words as it reads the target's.
+        """Returns the decoder's attention to source words while it reads the target words.
 
         Args:
             source: int32 [batch, source].
@@ -307,10 +307,10 @@ class Seq2Seq(nn.NeuralNetworkModel):
         """
         encoded, states, hidden, memory = self._encoder(source, training=False)
         alignment = self._decoder.alignment(encoded, states, hidden, memory, target)
-        return tf.transpose(alignment, (1, 0, 2)).numpy()[:, :, ::-1]  # the encoder's are reversed
+        return tf.transpose(alignment, (1, 0, 2)).numpy()[:, :, ::-1]  # in source order
 
     def evaluate(self) -> dict[str, float]:
-        """Returns BLEU of the test text and, but in the forward-only twin, perplexity a word.
+        """Returns BLEU of the test text and, except in the forward-only twin, perplexity per word.
 
         Raises:
             FathomError: there is no test text.
@@ -325,7 +325,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
         return metrics | {"bleu": evaluation.bleu(said, references, lowercase)}
 
     def save_pictures(self, directory: Path) -> list[Path]:
-        """Writes the translations of the test text, and pictures of some sentences' attention."""
+        """Writes the translations of the test text, and a picture of the attention of some."""
         text, picture = (
             directory / f"seq2seq-{name}" for name in ("translations.txt", "attention.png")
         )
@@ -337,7 +337,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
         return [text, picture]
 
     def _alignments(self, count: int) -> Iterator[evaluation.Alignment]:
-        """Returns the first test sentences as they were translated, with their attention."""
+        """Yields the first test sentences' translations with their attention."""
         chosen = np.arange(min(count, len(self.test)))
         batch = buckets.make_batch(self.test, chosen, self.buckets[-1])
         read = np.concatenate([batch.target[:, :1], self.translations[chosen, :-1]], 1)
@@ -348,18 +348,18 @@ class Seq2Seq(nn.NeuralNetworkModel):
             yield evaluation.Alignment(source, said, attention[i, : len(said), : len(source)])
 
     def teardown(self) -> None:
-        """Lets go of what the base class holds, and of encoder and decoder."""
+        """Releases the resources of the base class, the encoder and the decoder."""
         super().teardown()
         self.release("_encoder", "_decoder")
 
     # ---------------------------------------------------------------- cost
 
     def cost(self) -> Cost:
-        """Returns the cost of a pair of the nominal bucket: the largest but one."""
+        """Returns the cost of a pair of the nominal bucket: the second largest."""
         return self._cost_of(buckets.parse(self.hyperparameters.buckets)[-2:][0])
 
     def _cost_of(self, bucket: buckets.Bucket) -> Cost:
-        """Returns the cost of a pair of these lengths: all of them count, padding too."""
+        """Returns the cost of a pair of these lengths, padding included."""
         chosen, counted = self.hyperparameters, count(self.network)
         samples = 0 if self.forward_only else chosen.samples
         predicted = samples + 1 if samples else chosen.target_vocabulary
@@ -385,7 +385,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
     def work(self, *batch: tf.Tensor) -> float:
         """Returns the work of a batch's bucket over that of the nominal bucket.
 
-        The forward-only twin decodes until every sentence has ended: its steps are counted.
+        The forward-only twin decodes until every sentence has ended, so its steps are counted.
         """
         length = batch[0].shape[1]
         bucket = self.buckets[buckets.bucket_of_source(length, self.buckets)]
@@ -395,6 +395,6 @@ class Seq2Seq(nn.NeuralNetworkModel):
 
 
 class Seq2SeqFwd(Seq2Seq):
-    """Translation, inference only: the decoder reads its own words."""
+    """Translation, inference only: the decoder reads its own output."""
 
     forward_only = True

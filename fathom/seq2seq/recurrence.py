@@ -1,4 +1,4 @@
-"""The loop over the words of a sequence, in which every step multiplies by the same matrices."""
+"""The loop over a sequence, in which every step multiplies by the same matrices."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,7 +10,7 @@ Multiply = Callable[[str, tf.Tensor], tf.Tensor]
 
 
 def read(variable: keras.Variable, dtype: str) -> tf.Tensor:
-    """Returns a variable's value: a tensor, also where its dtype is that already."""
+    """Returns a variable's value as a tensor of a dtype."""
     return tf.cast(tf.convert_to_tensor(variable.value), dtype)
 
 
@@ -23,21 +23,21 @@ def recur(
 ) -> tuple[tf.Tensor, Any]:
     """Runs a step for each word of a sequence.
 
-    The gradient of a kernel is one product over all steps, after the loop back through time.
-    TensorFlow's own has a product of few rows in every step, and adds it to the sum of the others.
+    The gradient of a kernel is one product over all steps, after backpropagation through time.
+    TensorFlow's own gradient accumulates a small product in every step.
 
     Args:
-        step: maps (multiply, number of the step, state, constants) to the state after it.
-            ``multiply(name, x)`` returns the product of x [batch, inputs] and a kernel with this
+        step: maps (multiply, number of the step, state, constants) to the next state.
+            ``multiply(name, x)`` returns the product of x [batch, inputs] and a kernel plus this
             step's part of ``added``; it is called once for each kernel.
         kernels: the matrices [inputs, outputs], by name.
         added: what is added to their products, [time, batch, outputs].
-        state: tensors before the first step.
-        constants: tensors that every step reads. Gradients flow to these, to ``kernels``, to
-            ``added`` and to ``state``, and to nothing else that a step may use.
+        state: initial tensors.
+        constants: tensors that every step reads. Gradients flow only to these, to ``kernels``, to
+            ``added`` and to ``state``.
 
     Returns:
-        the first tensor of the state after each step, [time, ...], and the last state.
+        the first tensor of the state after each step, [time, ...], and the final state.
     """
     others = (dict(added), state, constants)
 
@@ -69,7 +69,7 @@ def _loop(
     state: Any,
     constants: Any,
 ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
-    """Returns the outputs and the last state, flat, and what each kernel was multiplied by."""
+    """Returns the outputs and the final state, flattened, and each kernel's inputs."""
     first = tf.nest.flatten(state)[0]
     sequence = next(iter(added.values()))
     steps = sequence.shape[0] or tf.shape(sequence)[0]
@@ -101,9 +101,9 @@ def _loop(
 
 
 def _product(x: tf.Tensor, kernel: tf.Tensor, transpose: tf.Tensor) -> tf.Tensor:
-    """Returns x times a kernel; the gradient is that of x alone.
+    """Returns x times a kernel, with a gradient for x only.
 
-    oneDNN takes half as long again for a product with a matrix that it has to transpose.
+    oneDNN takes 1.5 times as long if it has to transpose the matrix.
     """
 
     @tf.custom_gradient
@@ -127,5 +127,5 @@ def steps_of(sequence: tf.Tensor) -> tf.TensorArray:
 
 
 def no_steps_yet(steps: int | tf.Tensor, dtype: tf.DType, shape: Any) -> tf.TensorArray:
-    """Returns an empty array of tensors of that shape for a loop to write to."""
+    """Returns an empty array of tensors of a shape for a loop to write to."""
     return tf.TensorArray(dtype, steps, element_shape=shape)

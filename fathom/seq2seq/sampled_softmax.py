@@ -12,17 +12,17 @@ from fathom.training.randomness import uniform
 
 
 def log_uniform_samples(count: int, vocabulary: int, seed: tf.Tensor) -> tf.Tensor:
-    """Draws words, the frequent ones more often: P(k) = log((k + 2) / (k + 1)) / log(V + 1).
+    """Samples words from P(k) = log((k + 2) / (k + 1)) / log(V + 1).
 
-    Words are numbered from the most frequent on (Zipf's law); one may be drawn several times.
+    Words are numbered by decreasing frequency (Zipf's law); samples may repeat.
 
     Args:
-        count: number of draws.
+        count: number of samples.
         vocabulary: V, the number of words.
         seed: int64 [2]; the same seed gives the same words.
 
     Returns:
-        int32 [count], each from 0 to V - 1, in rising order.
+        int32 [count], each from 0 to V - 1, sorted.
     """
     drawn = tf.exp(uniform([count], seed, tf.float64) * math.log(vocabulary + 1))
     drawn = tf.cast(drawn, tf.int32) - 1
@@ -30,7 +30,7 @@ def log_uniform_samples(count: int, vocabulary: int, seed: tf.Tensor) -> tf.Tens
 
 
 def log_chance(words: tf.Tensor, count: int, vocabulary: int) -> tf.Tensor:
-    """Returns the log of each word's chance to be drawn at least once: 1 - (1 - P)^count."""
+    """Returns the log of each word's probability of being sampled: 1 - (1 - P)^count."""
     k = tf.cast(words, tf.float32)
     probability = tf.math.log1p(1 / (k + 1)) / math.log(vocabulary + 1)
     return tf.math.log(-tf.math.expm1(count * tf.math.log1p(-probability)))
@@ -44,18 +44,18 @@ def sampled_cross_entropy(
     count: int,
     seed: tf.Tensor,
 ) -> tf.Tensor:
-    """Returns -log p(word) of a softmax over the word and the words drawn, in nats.
+    """Returns -log p(word) of a softmax over the word and the sampled words, in nats.
 
-    Each logit is lowered by the logarithm of the word's chance to be drawn. A word that is drawn
-    twice counts once, and one that is the right word itself is left out.
+    The log of a word's sampling probability is subtracted from its logit. Duplicates count once,
+    and samples equal to the correct word are left out.
 
     Args:
-        states: [n, units], what the words are predicted from.
-        words: int32 [n], the right words.
-        weights: float32 [V, units] of the whole softmax; its gradient is sparse.
+        states: [n, units], from which the words are predicted.
+        words: int32 [n], the correct words.
+        weights: float32 [V, units] of the full softmax; its gradient is sparse.
         biases: float32 [V].
-        count: number of draws, shared by all n.
-        seed: int64 [2], fixes what is drawn.
+        count: number of samples, shared by all n.
+        seed: int64 [2], of the samples.
 
     Returns:
         float32 [n].

@@ -1,4 +1,4 @@
-"""Words: how a sentence is cut into tokens and put together again, and the tokens' numbers."""
+"""Tokenization, detokenization and vocabularies."""
 
 import re
 from collections import Counter
@@ -9,16 +9,16 @@ import numpy as np
 SPECIAL_SYMBOLS = ("<pad>", "<go>", "<eos>", "<unk>")
 PAD, GO, EOS, UNK = range(len(SPECIAL_SYMBOLS))
 
-_JOINER = "￭"  # begins a token that no space parts from the one before
+_JOINER = "￭"  # starts a token that follows the previous one without a space
 _TOKEN = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")  # noqa: RUF001 - the apostrophe of real text
 
 
 def tokenize(sentence: str, lowercase: bool = False) -> list[str]:
-    """Cuts a sentence into words and single punctuation marks.
+    """Splits a sentence into words and single punctuation marks.
 
-    Hyphens and apostrophes between letters stay in the word. A token that follows another without
-    a space begins with a joiner, so that ``detokenize`` gives the sentence back, each run of
-    spaces made one.
+    Hyphens and apostrophes between letters stay in the word. A token that follows another without a
+    space starts with a joiner, so that ``detokenize`` restores the sentence, with each run of
+    spaces reduced to one.
     """
     sentence = sentence.lower() if lowercase else sentence
     tokens = []
@@ -30,12 +30,12 @@ def tokenize(sentence: str, lowercase: bool = False) -> list[str]:
 
 
 def without_joiner(token: str) -> str:
-    """Returns a token as it is written."""
+    """Returns a token without its joiner."""
     return token[1:] if len(token) > 1 and token[0] == _JOINER else token
 
 
 def detokenize(tokens: Iterable[str]) -> str:
-    """Puts a sentence together again."""
+    """Restores a sentence from its tokens."""
     sentence = ""
     for token in tokens:
         written = without_joiner(token)
@@ -44,10 +44,10 @@ def detokenize(tokens: Iterable[str]) -> str:
 
 
 class Vocabulary:
-    """The numbers of the most frequent words of a language; the others are ``<unk>``.
+    """The token ids of a language's most frequent words; other words are ``<unk>``.
 
-    The special symbols come first, then the words from the most frequent to the rarest: the order
-    that the log-uniform sampling of ``sampled_softmax`` counts on.
+    The special symbols come first, then the words by decreasing frequency, as the log-uniform
+    sampling of ``sampled_softmax`` expects.
 
     Args:
         words: the words in order, the special symbols first.
@@ -59,7 +59,7 @@ class Vocabulary:
 
     @classmethod
     def of(cls, counts: Counter[str], size: int) -> "Vocabulary":
-        """Returns the vocabulary of the ``size`` most frequent words, special symbols included."""
+        """Returns the vocabulary of the ``size`` most frequent words, including special symbols."""
         ranked = sorted(counts, key=lambda word: (-counts[word], word))
         return cls(SPECIAL_SYMBOLS + tuple(ranked[: size - len(SPECIAL_SYMBOLS)]))
 
@@ -67,17 +67,17 @@ class Vocabulary:
         return len(self.words)
 
     def ids(self, tokens: Iterable[str]) -> list[int]:
-        """Returns the number of each token."""
+        """Returns the id of each token."""
         return [self._ids.get(token, UNK) for token in tokens]
 
     def sentence(self, ids: np.ndarray) -> str:
-        """Returns the sentence of int [words] up to its ``<eos>``; ``<unk>`` is left out."""
+        """Returns the sentence for ids int [words] up to ``<eos>``, without ``<unk>``."""
         return detokenize(self.tokens(ids, leave_out=(PAD, GO, UNK)))
 
     def tokens(self, ids: np.ndarray, leave_out: Sequence[int] = (PAD, GO)) -> list[str]:
-        """Returns the tokens of int [words] up to the ``<eos>``.
+        """Returns the tokens for ids int [words] up to ``<eos>``.
 
-        A network may have more numbers than the text has words; the others are ``<unk>``.
+        A network may have more ids than the text has words; these are ``<unk>``.
         """
         ended = np.flatnonzero(np.asarray(ids) == EOS)
         kept = ids[: ended[0]] if len(ended) else ids

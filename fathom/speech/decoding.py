@@ -1,4 +1,4 @@
-"""From the network's outputs to phones, and how many of them are wrong."""
+"""CTC decoding and phone errors."""
 
 import tensorflow as tf
 
@@ -6,7 +6,7 @@ from fathom.speech.phones import folding
 
 
 def sparse(values: tf.Tensor, counts: tf.Tensor) -> tf.SparseTensor:
-    """Returns int32 [batch, most] of which ``counts`` [batch] hold as a sparse tensor."""
+    """Returns the first ``counts`` [batch] of values int32 [batch, most] as a sparse tensor."""
     where = tf.where(tf.sequence_mask(counts, tf.shape(values)[1]))
     shape = tf.shape(values, out_type=tf.int64)
     return tf.SparseTensor(where, tf.gather_nd(values, where), shape)
@@ -18,8 +18,8 @@ def decode(logits: tf.Tensor, lengths: tf.Tensor, beam_width: int) -> tf.SparseT
     Args:
         logits: float32 [batch, frames, 62], the blank last.
         lengths: int32 [batch], frames of each utterance.
-        beam_width: prefixes that are kept (Graves et al. 2006, section 3.2); 1: the most probable
-            label of each frame, repetitions merged and blanks dropped.
+        beam_width: number of prefixes kept (Graves et al. 2006, section 3.2); 1: the most probable
+            label of each frame, with repetitions merged and blanks dropped.
 
     Returns:
         int32 [batch, most phones].
@@ -33,14 +33,14 @@ def decode(logits: tf.Tensor, lengths: tf.Tensor, beam_width: int) -> tf.SparseT
 
 
 def errors(recognised: tf.SparseTensor, said: tf.SparseTensor) -> dict[str, tf.Tensor]:
-    """Counts errors: the fewest phones to insert, delete and substitute.
+    """Counts errors: the minimum number of insertions, deletions and substitutions.
 
     Args:
         recognised: int32 [batch, most phones].
         said: int32 [batch, most phones].
 
     Returns:
-        ``errors`` and ``phones``, those said, of 61 kinds, and ``folded_errors`` and
+        ``errors`` and the number of reference ``phones`` of 61 kinds, and ``folded_errors`` and
         ``folded_phones`` of 39; each float32 [batch].
     """
     folded = _fold(recognised), _fold(said)
@@ -58,6 +58,6 @@ def _count(labels: tf.SparseTensor) -> tf.Tensor:
 
 
 def _fold(labels: tf.SparseTensor) -> tf.SparseTensor:
-    """Maps phones to their classes, and takes the deleted one out."""
+    """Maps phones to their classes, without the deleted one."""
     classes = tf.gather(folding(), labels.values)
     return tf.sparse.retain(labels.with_values(classes), classes >= 0)

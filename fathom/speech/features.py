@@ -1,11 +1,11 @@
-"""Mel-frequency cepstra: what the network sees of a recording.
+"""Mel-frequency cepstra, the network's input.
 
 Graves, Fernandez, Gomez and Schmidhuber 2006, section 5.1: 12 cepstral coefficients of 26
 filter-bank channels and the logarithm of the energy, of windows of 10 ms every 5 ms, and the first
-derivatives of all: 26 values a frame. They used HTK and leave the rest open. Here the filter bank
+derivatives of all: 26 values a frame. They used HTK and do not give the rest. Here the filter bank
 sums the power spectrum of a 512-point transform, cepstra are not liftered, and the log energy is
-the window's own; HTK's defaults are magnitudes of a 256-point transform, liftered cepstra, and log
-energies relative to the utterance's largest.
+that of the window; HTK's defaults are magnitudes of a 256-point transform, liftered cepstra, and
+log energies relative to the utterance's largest.
 """
 
 import hashlib
@@ -30,22 +30,22 @@ from fathom.system.files import (
 
 @dataclass(frozen=True)
 class Settings:
-    """How features are computed. A change makes cached ones anew."""
+    """How features are computed. A change invalidates cached ones."""
 
-    rate: int = 16_000  # samples a second; others are resampled
+    rate: int = 16_000  # samples per second; other rates are resampled
     window: int = 160  # samples: 10 ms
     hop: int = 80  # samples: 5 ms
-    fft: int = 512  # samples, zeros after the window
+    fft: int = 512  # samples, zero-padded after the window
     channels: int = 26  # of the mel filter bank
     lowest: float = 0.0  # Hz, where the filter bank begins; it ends at half the rate
-    coefficients: int = 12  # cepstral ones, from the first on: the zeroth is left out
+    coefficients: int = 12  # cepstral, without the zeroth
     emphasis: float = 0.97  # HTK's PREEMCOEF
-    delta: int = 2  # frames on each side of a derivative's; HTK's DELTAWINDOW
-    floor: float = 1e-8  # of energies: about the rounding of 16-bit samples
+    delta: int = 2  # frames on each side of a derivative; HTK's DELTAWINDOW
+    floor: float = 1e-8  # of energies: about the rounding error of 16-bit samples
 
     @property
     def size(self) -> int:
-        """Number of values a frame."""
+        """Number of values per frame."""
         return 2 * (self.coefficients + 1)
 
     def frames(self, samples: int) -> int:
@@ -60,7 +60,7 @@ def compute(samples: tf.Tensor, settings: Settings = SETTINGS) -> tf.Tensor:
     """Computes the features of a recording.
 
     Args:
-        samples: float32 [n], from -1 to 1, at ``settings.rate``, one window at least.
+        samples: float32 [n], from -1 to 1, at ``settings.rate``, at least one window.
         settings: how.
 
     Returns:
@@ -68,7 +68,7 @@ def compute(samples: tf.Tensor, settings: Settings = SETTINGS) -> tf.Tensor:
     """
     frames = tf.signal.frame(samples, settings.window, settings.hop)
     energy = tf.reduce_sum(frames**2, axis=1, keepdims=True)
-    # HTK emphasises within each frame; the sample before the first is taken to be its equal.
+    # HTK emphasises within each frame, repeating its first sample.
     before = tf.concat([frames[:, :1], frames[:, :-1]], axis=1)
     emphasised = frames - settings.emphasis * before
     windowed = emphasised * tf.signal.hamming_window(settings.window, periodic=False)
@@ -87,7 +87,7 @@ def compute(samples: tf.Tensor, settings: Settings = SETTINGS) -> tf.Tensor:
 
 
 def _derivatives(values: tf.Tensor, reach: int) -> tf.Tensor:
-    """Returns the slope of a line through each frame and ``reach`` neighbours on each side.
+    """Returns the slope of a line fitted to each frame and ``reach`` neighbours on each side.
 
     At the ends the first and the last frame are repeated.
     """
@@ -104,13 +104,13 @@ def _derivatives(values: tf.Tensor, reach: int) -> tf.Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Recordings:
-    """The features of many files, one after the other.
+    """The features of many files, concatenated.
 
     Attributes:
         values: float32 [sum of frames, 26].
-        frames: int32 [files]; 0 for a file that cannot be used.
+        frames: int32 [files]; 0 for an unusable file.
         samples: int64 [files], before resampling.
-        reasons: why a file cannot be used, else empty.
+        reasons: why a file is unusable, else empty.
     """
 
     values: np.ndarray
@@ -120,10 +120,9 @@ class Recordings:
 
 
 def of_files(paths: Sequence[Path], settings: Settings = SETTINGS) -> Recordings:
-    """Returns the features of sound files, from the cache where they were computed before.
+    """Returns the features of sound files, from the cache if possible.
 
-    They are kept in an HDF5 file whose name is a digest of the settings and of all the files'
-    paths and bytes.
+    The cache is an HDF5 file named by a digest of the settings and of all files' paths and bytes.
 
     Raises:
         FathomError: the cache cannot be written.

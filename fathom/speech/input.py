@@ -1,4 +1,4 @@
-"""Batches of utterances of like lengths."""
+"""Batches of utterances of similar lengths."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,11 +12,11 @@ from fathom.speech.timit import Utterances
 
 @dataclass(frozen=True, eq=False)
 class OrderByLength(Sampler):
-    """Which utterances make up each batch: such as have about the same length.
+    """Determines the utterances of each batch, which have similar lengths.
 
-    In every epoch some utterances are drawn for its whole batches, sorted by length (those of one
-    length stay in the drawn order), cut into batches, and the batches are shuffled. In turn, the
-    utterances come sorted by length.
+    In every epoch the utterances of its whole batches are drawn at random, stably sorted by length
+    and split into batches, and the batches are shuffled. Without shuffling, utterances are sorted
+    by length.
 
     Attributes:
         lengths: int32 [size], in frames.
@@ -39,15 +39,15 @@ class OrderByLength(Sampler):
 
 
 class Feed:
-    """Streams of batches of one part of the data.
+    """Streams of batches of one split of the data.
 
     A batch is (features float32 [batch, frames, 26], frames int32 [batch], phones int32 [batch,
-    most phones], their numbers int32 [batch]), filled up with zeros after an utterance's end.
+    most phones], their numbers int32 [batch]), zero-padded after an utterance's end.
 
     Args:
         part: the utterances.
-        batch_size: utterances a batch.
-        seed: fixes the order.
+        batch_size: utterances per batch.
+        seed: of the order.
     """
 
     def __init__(self, part: Utterances, batch_size: int, seed: int) -> None:
@@ -66,17 +66,17 @@ class Feed:
         return DataLoader(self._order(shuffle=True), self.load, first_step)
 
     def in_turn(self) -> Iterator[Tensors]:
-        """Returns an endless stream of batches, the short utterances first."""
+        """Returns an endless stream of batches, the shortest utterances first."""
         return DataLoader(self._order(shuffle=False), self.load)
 
     def once(self) -> Iterator[Tensors]:
-        """Returns each utterance once, the short ones first; the last batch may be smaller."""
+        """Returns each utterance once, the shortest first; the last batch may be smaller."""
         by_length = np.argsort(self._part.frames, kind="stable")
         for start in range(0, len(by_length), self._batch_size):
             yield self.load(tf.constant(by_length[start : start + self._batch_size]))
 
     def load(self, indices: tf.Tensor, seeds: tf.Tensor | None = None) -> Tensors:
-        """Returns the batch of some utterances, int64 [batch]; nothing in it is random."""
+        """Returns the batch of some utterances, int64 [batch], without randomness."""
         features, phones = tf.gather(self._features, indices), tf.gather(self._phones, indices)
         lengths, counts = features.row_lengths(), phones.row_lengths()
         return (

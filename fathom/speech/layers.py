@@ -1,6 +1,6 @@
-"""The layers of Deep Speech; all of them keep time first: [frames, batch, ...].
+"""The layers of Deep Speech, all time-major: [frames, batch, ...].
 
-A layer that does the same for every frame is one matrix product over all frames of the batch.
+A layer that is the same for every frame is one matrix product over all frames of the batch.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ import tensorflow as tf
 
 
 class ContextWindow(keras.layers.Layer):
-    """Puts each frame between its neighbours; beyond an utterance's ends there are zeros.
+    """Concatenates each frame with its neighbours, zero-padded at an utterance's ends.
 
     Args:
         context: C, the number of neighbours on each side.
@@ -25,7 +25,7 @@ class ContextWindow(keras.layers.Layer):
         """Returns [frames, batch, (2 C + 1) * size] for features [batch, frames, size].
 
         Args:
-            features: whatever lies after an utterance's end is not looked at.
+            features: values after an utterance's end are ignored.
             lengths: int32 [batch], frames of each utterance.
         """
         count = tf.shape(features)[1]
@@ -36,12 +36,12 @@ class ContextWindow(keras.layers.Layer):
 
 
 class FrameLayer(keras.layers.Layer):
-    """A dense layer, g(W x + b), of every frame: one product over all frames.
+    """A dense layer, g(W x + b), for every frame: one product over all frames.
 
     Args:
-        units: its outputs.
+        units: number of outputs.
         clip: g is the clipped rectifier min(max(x, 0), clip); None: g(x) = x.
-        initializer: of W; b begins at 0.
+        initializer: of W; b starts at 0.
     """
 
     def __init__(self, units: int, clip: float | None, initializer: Any, **options: Any) -> None:
@@ -49,14 +49,14 @@ class FrameLayer(keras.layers.Layer):
         self._units, self._clip, self._initializer = units, clip, initializer
 
     def build(self, input_shape: tuple) -> None:
-        """Makes W and b."""
+        """Creates W and b."""
         shape = (input_shape[-1], self._units)
         self.kernel = self.add_weight(shape, self._initializer, name="kernel")
         self.bias = self.add_weight((self._units,), "zeros", name="bias")
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates a frame."""
+        """Multiply-accumulates per frame."""
         return self.kernel.shape[0] * self.kernel.shape[1]
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
@@ -70,14 +70,14 @@ def all_frames(inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tens
     kernel, bias = tf.convert_to_tensor(kernel), tf.convert_to_tensor(bias)
     rows = tf.reshape(inputs, [-1, inputs.shape[-1]])
     products = tf.matmul(rows, kernel)
-    # The CPU kernel for the gradient of bias_add sums in bfloat16: from 256 on, adding 1 is lost.
+    # The CPU kernel for the gradient of bias_add sums in bfloat16, where 256 + 1 is 256.
     in_bfloat16 = products.dtype == tf.bfloat16
     outputs = products + bias if in_bfloat16 else tf.nn.bias_add(products, bias)
     return tf.reshape(outputs, tf.concat([tf.shape(inputs)[:2], kernel.shape[1:]], 0))
 
 
 def clipped_relu(x: tf.Tensor, clip: float) -> tf.Tensor:
-    """Returns min(max(x, 0), clip): g of section 2. Its gradient needs its value alone."""
+    """Returns min(max(x, 0), clip): g of section 2. Its gradient needs only its value."""
 
     @tf.custom_gradient
     def clipped(x: tf.Tensor) -> tuple[tf.Tensor, Callable]:
@@ -88,21 +88,21 @@ def clipped_relu(x: tf.Tensor, clip: float) -> tf.Tensor:
 
 
 def _passes(y: tf.Tensor, clip: float) -> tf.Tensor:
-    """Tells where the clipped rectifier, whose value is y, has the slope 1; elsewhere it is 0."""
+    """Returns where the clipped rectifier with value y has slope 1; elsewhere it is 0."""
     return tf.logical_and(y > 0, y < clip)
 
 
 class BidirectionalRecurrent(keras.layers.Layer):
-    """Layer 4: one set of units forward in time, one backward, summed.
+    """Layer 4: the sum of units that run forward and backward in time.
 
     h_f(t) = g(W x(t) + V_f h_f(t - 1) + b), h_b(t) = g(W x(t) + V_b h_b(t + 1) + b), and the output
-    is h_f + h_b. The input half W x(t) + b, which both share, is one product over all frames. The
-    backward units begin at each utterance's own last frame.
+    is h_f + h_b. The shared input projection W x(t) + b is one product over all frames. The
+    backward units start at each utterance's last frame.
 
     Args:
-        units: of each direction.
+        units: per direction.
         clip: of the clipped rectifier g.
-        initializers: of W, V_f and V_b; b begins at 0.
+        initializers: of W, V_f and V_b; b starts at 0.
     """
 
     def __init__(self, units: int, clip: float, initializers: Sequence, **options: Any) -> None:
@@ -110,7 +110,7 @@ class BidirectionalRecurrent(keras.layers.Layer):
         self._units, self._clip, self._initializers = units, clip, initializers
 
     def build(self, input_shape: tuple, *_: Any) -> None:
-        """Makes W, b, V_f and V_b."""
+        """Creates W, b, V_f and V_b."""
         shape, square = (input_shape[-1], self._units), (self._units, self._units)
         of_input, of_forward, of_backward = self._initializers
         self.kernel = self.add_weight(shape, of_input, name="kernel")
@@ -120,7 +120,7 @@ class BidirectionalRecurrent(keras.layers.Layer):
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates a frame."""
+        """Multiply-accumulates per frame."""
         return (self.kernel.shape[0] + 2 * self._units) * self._units
 
     def call(self, inputs: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
@@ -145,19 +145,19 @@ def recurrence(
 ) -> tf.Tensor:
     """Returns h(t) = g(z(t) + V h(t - 1)), or with h(t + 1) when ``backward``.
 
-    One direction after the other keeps V in the processor's cache from frame to frame; both in
-    turn, or in one batched product, take longer (docs/workloads/speech.md).
+    Running one direction after the other keeps V in the cache between frames; interleaving them, or
+    one batched product, takes longer (docs/workloads/speech.md).
 
     Args:
         z: [frames, batch, units].
         kernel: V, [units, units].
         valid: [frames, batch, 1], 1 within an utterance and 0 after its end, where h is 0.
         clip: of the clipped rectifier g.
-        backward: begin with the last frame.
+        backward: start with the last frame.
 
     Returns:
-        [frames, batch, units]. The gradient of V is one product over all frames, after the loop
-        back through time.
+        [frames, batch, units]. The gradient of V is one product over all frames, after
+        backpropagation through time.
     """
 
     @tf.custom_gradient
@@ -172,7 +172,7 @@ def recurrence(
 
         def gradient(dh: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             passes = _passes(h, clip)
-            transposed = tf.transpose(kernel)  # once: products with it in the loop are the faster
+            transposed = tf.transpose(kernel)  # once: makes the loop's products faster
             dz = _through_time(
                 lambda t, after: tf.where(passes[t], dh[t] + tf.matmul(after, transposed), 0),
                 dh,
@@ -188,12 +188,12 @@ def recurrence(
 
 
 def _through_time(step: Callable, like: tf.Tensor, backward: bool) -> tf.Tensor:
-    """Returns state(t) = step(t, state before) for all frames, the first state being zero.
+    """Returns state(t) = step(t, previous state) for all frames; the initial state is zero.
 
     Args:
-        step: maps a frame's number and the state before, [batch, units], to its state.
-        like: a tensor of the shape and type of the result, [frames, batch, units].
-        backward: begin with the last frame.
+        step: maps a frame's number and the previous state, [batch, units], to its state.
+        like: a tensor with the result's shape and dtype, [frames, batch, units].
+        backward: start with the last frame.
     """
     count = tf.shape(like)[0]
     states = tf.TensorArray(like.dtype, count, element_shape=like.shape[1:])

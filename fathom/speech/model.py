@@ -1,7 +1,7 @@
 """Deep Speech: Hannun et al. 2014, "Deep Speech: Scaling up end-to-end speech recognition".
 
 Section numbers are those of the paper (arXiv:1412.5567). As in Fathom, it recognises the phones of
-TIMIT in place of the letters of English.
+TIMIT instead of English letters.
 """
 
 from collections.abc import Iterator
@@ -25,14 +25,14 @@ from fathom.speech.phones import BLANK
 from fathom.speech.timit import Timit
 from fathom.training.optimizers import Momentum, Optimizer
 
-NOMINAL_FRAMES = 300  # for which work is stated: 1.5 s of speech
+NOMINAL_FRAMES = 300  # of the stated cost: 1.5 s of speech
 
 
 @dataclass(frozen=True)
 class SpeechHyperparameters(Hyperparameters):
     """The choices of the paper, or the reason where they differ."""
 
-    batch_size: int = hyperparameter(16, "a step", unit="utterances", source="ours", minimum=1)
+    batch_size: int = hyperparameter(16, "per step", unit="utterances", source="ours", minimum=1)
     units: int = hyperparameter(2048, "of each hidden layer", source="section 5.1", minimum=1)
     context: int = hyperparameter(
         9, "C, on each side", unit="frames", source="section 2: one of {5, 7, 9}"
@@ -48,13 +48,13 @@ class SpeechHyperparameters(Hyperparameters):
     )
     momentum: float = hyperparameter(0.99, "Nesterov's", source="section 2")
     annealing: float = hyperparameter(
-        1.0, "factor of the rate after each epoch", source="ours: section 2 gives no number"
+        1.0,
+        "factor of the learning rate after each epoch",
+        source="ours: section 2 gives no number",
     )
-    gradient_norm: float = hyperparameter(
-        10.0, "the largest, of all gradients taken together", source="ours"
-    )
+    gradient_norm: float = hyperparameter(10.0, "largest global gradient norm", source="ours")
     beam_width: int = hyperparameter(
-        1, "of decoding; 1: the most probable phone of each frame", source="ours", minimum=1
+        1, "in decoding; 1: most probable phone of each frame", source="ours", minimum=1
     )
 
 
@@ -72,7 +72,7 @@ class Speech(nn.NeuralNetworkModel):
     characterization = Characterization(quick_batch_size=2)
 
     def load_data(self) -> None:
-        """Reads TIMIT and computes its features, or takes them from the cache."""
+        """Reads TIMIT and computes its features, or loads them from the cache."""
         self.timit = self.dataset.load(self.source.directory)
         size, seed = self.hyperparameters.batch_size, self.execution.seed
         self._train_feed = Feed(self.timit.train, size, seed)
@@ -86,7 +86,7 @@ class Speech(nn.NeuralNetworkModel):
         )
 
     def build_labels(self) -> tuple[keras.KerasTensor, keras.KerasTensor]:
-        """Returns phones, int32 [batch, most phones], and how many each utterance has."""
+        """Returns phones, int32 [batch, most phones], and their number per utterance."""
         return keras.Input((None,), name="phones", dtype="int32"), keras.Input(
             (), name="phone_counts", dtype="int32"
         )
@@ -109,7 +109,7 @@ class Speech(nn.NeuralNetworkModel):
         return keras.ops.transpose(logits, (1, 0, 2))
 
     def build_loss(self, inputs: Any, labels: Any, logits: tf.Tensor) -> tf.Tensor:
-        """Returns the connectionist temporal classification loss, nats an utterance."""
+        """Returns the connectionist temporal classification loss, nats per utterance."""
         return tf.reduce_mean(self._ctc(inputs, labels, logits))
 
     def build_train(self) -> Optimizer:
@@ -127,7 +127,7 @@ class Speech(nn.NeuralNetworkModel):
         self.learning_rate.assign(self.learning_rate * self.hyperparameters.annealing)
 
     def build_evaluation(self, inputs: Any, labels: Any, logits: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns each utterance's loss, and its errors and references in 39 classes and in 61."""
+        """Returns each utterance's loss, errors and reference phones, in 39 and in 61 classes."""
         recognised = decoding.decode(logits, inputs[1], self.hyperparameters.beam_width)
         return {
             "loss": self._ctc(inputs, labels, logits),
@@ -135,7 +135,7 @@ class Speech(nn.NeuralNetworkModel):
         }
 
     def total_metrics(self, sums: dict[str, float], examples: int) -> dict[str, float]:
-        """Returns error rates of the whole test data: all errors over all reference phones."""
+        """Returns error rates over all test data: all errors over all reference phones."""
         return {
             "loss": sums["loss"] / examples,
             "phone_error_rate": sums["folded_errors"] / max(sums["folded_phones"], 1),
@@ -150,19 +150,19 @@ class Speech(nn.NeuralNetworkModel):
         return self._train_feed.steps_per_epoch
 
     def training_batches(self, first_step: int) -> Iterator[Tensors]:
-        """Returns the endless stream of batches of like lengths from ``first_step`` on."""
+        """Returns the endless stream of batches of similar lengths from ``first_step`` on."""
         return self._train_feed.shuffled(first_step)
 
     def inference_batches(self) -> Iterator[Tensors]:
-        """Returns an endless stream of test utterances without labels, the short ones first."""
+        """Returns an endless stream of test utterances without labels, the shortest first."""
         return (batch[:2] for batch in self.test_feed.in_turn())
 
     def evaluation_batches(self) -> Iterator[Tensors]:
-        """Returns the test utterances once, the short ones first."""
+        """Returns the test utterances once, the shortest first."""
         return self.test_feed.once()
 
     def describe_data(self) -> dict[str, Any]:
-        """Returns the utterances that were left out, with their reasons."""
+        """Returns the numbers of utterances, and the skipped ones with their reasons."""
         return {
             "train_utterances": len(self.timit.train),
             "test_utterances": len(self.timit.test),
@@ -172,23 +172,23 @@ class Speech(nn.NeuralNetworkModel):
     # ---------------------------------------------------------------- cost
 
     def cost(self) -> cost.Cost:
-        """Returns parameters and the work of an utterance of 300 frames."""
+        """Returns the cost of an utterance of 300 frames."""
         return cost.count(self.network, NOMINAL_FRAMES)
 
     def work(self, features: tf.Tensor, *_: tf.Tensor) -> float:
-        """Returns the frames of a batch, padding included, over the nominal ones."""
+        """Returns a batch's frames, including padding, over the nominal number."""
         return features.shape[1] / NOMINAL_FRAMES
 
     # ---------------------------------------------------------------- network
 
     def _weights(self, gain: float) -> keras.initializers.Initializer:
-        """Returns N(0, gain / inputs); gain 2 keeps the size of what a rectifier passes on."""
+        """Returns N(0, gain / inputs); gain 2 preserves the variance through a rectifier."""
         return keras.initializers.VarianceScaling(
             gain, "fan_in", "untruncated_normal", seed=self.new_seed()
         )
 
     def _feed_forward(self, h: keras.KerasTensor, number: int) -> keras.KerasTensor:
-        """Returns g(W h + b) with some values dropped (section 2.1)."""
+        """Returns g(W h + b) with dropout (section 2.1)."""
         chosen = self.hyperparameters
         layer = FrameLayer(chosen.units, chosen.clip, self._weights(2.0), name=f"layer{number}")
         dropout = Dropout(chosen.dropout, self.new_noise(), name=f"dropout{number}")
@@ -197,7 +197,7 @@ class Speech(nn.NeuralNetworkModel):
     def _ctc(self, inputs: Any, labels: Any, logits: tf.Tensor) -> tf.Tensor:
         """Returns the loss of each utterance (Graves et al. 2006), nats, [batch]."""
         lengths = inputs[1]
-        if self.xla == "step":  # the kernel is none that XLA has
+        if self.xla == "step":  # XLA lacks a CTC kernel
             return tf.nn.ctc_loss(
                 labels[0], logits, labels[1], lengths, logits_time_major=False, blank_index=BLANK
             )
@@ -205,7 +205,7 @@ class Speech(nn.NeuralNetworkModel):
         return tf.compat.v1.nn.ctc_loss(said, logits, lengths, time_major=False)
 
     def save_pictures(self, directory: Path) -> list[Path]:
-        """Writes a picture of a test utterance: what the network saw, and what it recognised."""
+        """Writes a picture of a test utterance: its features and the recognised phones."""
         from fathom.speech import pictures  # Matplotlib is slow to import
 
         test = self.timit.test

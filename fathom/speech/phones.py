@@ -8,9 +8,9 @@ _NAMES = """
 """
 PHONES = tuple(_NAMES.split())
 INDEX = {phone: index for index, phone in enumerate(PHONES)}
-BLANK = len(PHONES)  # the last output of the network: no phone
+BLANK = len(PHONES)  # the network's last output: no phone
 
-# Lee and Hon 1989, table 3: the classes of more than one phone; q is in none of them.
+# Lee and Hon 1989, table 3: the classes with several phones; q is in none of them.
 SILENCE = "sil"
 _CLASSES = {
     "aa": "aa ao",

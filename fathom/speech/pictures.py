@@ -1,4 +1,4 @@
-"""A picture of a test utterance: what the network saw, and what it recognised."""
+"""A picture of a test utterance: its features and the recognised phones."""
 
 import itertools
 from pathlib import Path
@@ -26,7 +26,7 @@ def save(figure: Figure, directory: Path) -> Path:
 def draw(
     name: str, x: np.ndarray, probabilities: np.ndarray, said: np.ndarray, recognised: np.ndarray
 ) -> Figure:
-    """Draws an utterance: its features over the probabilities of the phones.
+    """Draws an utterance: its features above the probabilities of the phones.
 
     Args:
         name: of the utterance.
@@ -62,7 +62,7 @@ def draw(
 
 
 def _peaks(probabilities: np.ndarray) -> list[tuple[int, int]]:
-    """Returns (frame, phone) where each run of frames with the same likeliest phone is surest."""
+    """Returns (frame, phone) at the peak of each run of frames with the same likeliest phone."""
     best = probabilities.argmax(axis=1)
     edges = np.flatnonzero(np.diff(best, prepend=-1, append=-1))
     peaks = []

@@ -14,29 +14,31 @@ from fathom.layers import Dropout
 from fathom.options import Characterization, hyperparameter
 
 CONFIGURATION_E = ((1, 2), (2, 2), (4, 4), (8, 4), (8, 4))
-"""For each block of table 1: its width over the first one's, and its number of convolutions."""
+"""For each block of table 1: its width relative to the first, and its number of convolutions."""
 
 
 @dataclass(frozen=True)
 class VGGHyperparameters(ClassifierHyperparameters):
     """The choices of the paper's sections 2 to 4."""
 
-    batch_size: int = hyperparameter(256, "a step", unit="images", source="section 3.1", minimum=1)
+    batch_size: int = hyperparameter(
+        256, "per step", unit="images", source="section 3.1", minimum=1
+    )
     image_size: int = hyperparameter(
         224,
-        "side of the input; smaller maps vanish before the last pooling",
+        "side of the input; with smaller ones the maps vanish before pool5",
         unit="pixels",
         source="section 2.1",
         minimum=32,
     )
     smallest_side: int = hyperparameter(
-        256, "the training scale S is drawn from here", unit="pixels", source="section 3.1"
+        256, "lower limit of the training scale S", unit="pixels", source="section 3.1"
     )
     largest_side: int = hyperparameter(
-        512, "to here: multi-scale training", unit="pixels", source="section 3.1"
+        512, "upper limit of S: multi-scale training", unit="pixels", source="section 3.1"
     )
     evaluation_side: int = hyperparameter(
-        384, "the test scale Q, the mean of S's ends", unit="pixels", source="section 4.1"
+        384, "test scale Q, the midpoint of S's range", unit="pixels", source="section 4.1"
     )
     colour_shift: float = hyperparameter(
         0.1, "standard deviation of AlexNet's PCA shift", source="section 3.1"
@@ -90,7 +92,7 @@ class VGG(Classifier):
         )
 
     def _weights(self) -> keras.initializers.Initializer:
-        """Returns Glorot & Bengio's initialisation, which needs no pre-training (section 3.1)."""
+        """Returns the Glorot initialisation, which needs no pre-training (section 3.1)."""
         return keras.initializers.GlorotUniform(seed=self.new_seed())
 
 
