@@ -1,7 +1,7 @@
 """The memory that a run needs at least, known from its network before most of it is allocated."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import keras
 import tensorflow as tf
@@ -29,19 +29,23 @@ def bytes_needed(
         trains: the steps train, which keeps every activation for the backward pass.
     """
     size = batch[0].shape[0]
-    inputs = (
-        blocks * steps_per_call * sum(math.prod(spec.shape) * spec.dtype.size for spec in batch)
-    )
+    a_batch = sum(_known_size(spec.shape) * spec.dtype.size for spec in batch)
+    inputs = blocks * steps_per_call * a_batch
     layers = [layer for layer in cost.count(network).layers if layer.parameters]
     activations = [size * layer.activations * _item_bytes(network, layer.name) for layer in layers]
     if trains:
         gradient = max((layer.parameters for layer in layers), default=0) * tf.float32.size
         return inputs + sum(activations) + gradient
     outputs = sum(
-        size * math.prod(n or 1 for n in output.shape[1:]) * tf.as_dtype(output.dtype).size
+        size * _known_size(output.shape[1:]) * tf.as_dtype(output.dtype).size
         for output in keras.tree.flatten(network.output)
     )
     return inputs + max(activations, default=0) + steps_per_call * outputs
+
+
+def _known_size(shape: Iterable[int | None]) -> int:
+    """Returns the product of the dimensions that do not vary from batch to batch."""
+    return math.prod(n or 1 for n in shape)
 
 
 def _item_bytes(network: keras.Model, layer: str) -> int:
