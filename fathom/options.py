@@ -19,6 +19,7 @@ Value = TypeVar("Value", bool, int, float, str)
 
 Mode = Literal["train", "infer"]
 DeviceKind = Literal["cpu", "gpu"]
+Origin = Literal["given", "environment", "fetched", "packaged", "synthetic"]  # of data
 Compiled = Literal["step", "layers", "off"]  # by XLA: the whole step, some layers of it, nothing
 Precision = Literal["float32", "bfloat16", "float16"]
 
@@ -166,7 +167,7 @@ class Hyperparameters:
         A rate that suits large batches is too high for small ones: the linear scaling rule, Goyal
         et al. 2017, "Accurate, Large Minibatch SGD", section 2.1.
         """
-        usual = {field.name: field.default for field in dataclasses.fields(self)}
+        usual: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(self)}
         rate, share = usual.get("learning_rate"), self.batch_size / usual["batch_size"]
         if rate is None or rate != getattr(self, "learning_rate", None) or share >= 1:
             return "lower the learning rate, or look at the data"
