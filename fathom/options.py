@@ -19,6 +19,7 @@ Value = TypeVar("Value", bool, int, float, str)
 
 Mode = Literal["train", "infer"]
 DeviceKind = Literal["cpu", "gpu"]
+Origin = Literal["given", "environment", "fetched", "packaged", "synthetic"]  # of data
 Compiled = Literal["step", "layers", "off"]  # by XLA: the whole step, some layers of it, nothing
 Precision = Literal["float32", "bfloat16", "float16"]
 

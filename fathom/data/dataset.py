@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from fathom.errors import FathomError
-from fathom.options import unknown_option
+from fathom.options import Origin, unknown_option
 from fathom.system.files import (
     atomic_directory,
     cache_directory,
@@ -140,7 +140,7 @@ class DataSource:
     """
 
     directory: Path
-    kind: str
+    kind: Origin
     reason: str = ""
 
     def __str__(self) -> str:

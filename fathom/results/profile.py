@@ -126,7 +126,7 @@ class Profile(Document):
             raise ValueError("the lists of its profile differ in their steps")
         return self
 
-    @computed_field(description="how many steps were profiled")  # type: ignore[prop-decorator]
+    @computed_field(description="how many steps were profiled")
     @property
     def steps(self) -> int:
         """How many steps were profiled."""

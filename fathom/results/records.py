@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from fathom.options import Compiled, Mode, Precision
+from fathom.options import Compiled, Mode, Origin, Precision
 from fathom.results.base import (
     Count,
     DeviceName,
@@ -24,7 +24,7 @@ class Data(OpenRecord):
 
     name: str = Field(description="name of the data set")
     directory: str = Field(default="", description="its folder")
-    kind: Literal["given", "environment", "fetched", "packaged", "synthetic"] = Field(
+    kind: Origin = Field(
         description="`given` (`--data-dir`), `environment` (`$FATHOM_DATA_DIR`), `fetched`, "
         "`packaged` (with an installed library, as the games with ale-py) or `synthetic`"
     )

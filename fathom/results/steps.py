@@ -120,7 +120,7 @@ class Steps(Record):
     def _numbers(self) -> np.ndarray:
         return counted_steps(self.warmup, self.first_of_shape)
 
-    @computed_field(  # type: ignore[prop-decorator]
+    @computed_field(
         return_type=float | None,
         description="median time of the counted steps, in seconds: of those after the warm-up but "
         "for the first of each shape (unless none is left); `null` when there are none",
@@ -130,7 +130,7 @@ class Steps(Record):
         """Median time of the counted steps, in seconds; NaN when there are none."""
         return float(np.median(self.counted)) if len(self.counted) else float("nan")
 
-    @computed_field(  # type: ignore[prop-decorator]
+    @computed_field(
         description="5, 25, 50, 75 and 95 % quantiles of their times, in seconds; `null` where all "
         "of them ran in one call"
     )
@@ -142,7 +142,7 @@ class Steps(Record):
         values = np.quantile(self.counted, list(_QUANTILES.values())).tolist()
         return dict(zip(_QUANTILES, values, strict=True))
 
-    @computed_field(description="interquartile range over median; `null` likewise")  # type: ignore[prop-decorator]
+    @computed_field(description="interquartile range over median; `null` likewise")
     @property
     def spread(self) -> float | None:
         """Interquartile range of the counted times over their median; None likewise."""
@@ -151,7 +151,7 @@ class Steps(Record):
             return None
         return (quantiles["75%"] - quantiles["25%"]) / quantiles["50%"]
 
-    @computed_field(  # type: ignore[prop-decorator]
+    @computed_field(
         return_type=float | None,
         description="median rate of the same steps, in batches of the stated cost a second",
     )

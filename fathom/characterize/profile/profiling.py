@@ -5,23 +5,24 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
+from fathom.characterize.profile import files, xplane
+from fathom.characterize.profile.attribution import Attribution, add_up
+from fathom.characterize.profile.xplane import OpEvent
 from fathom.errors import FathomError
+from fathom.nn import NeuralNetworkModel
 from fathom.results.profile import GpuTime, Layer, LayerCosts, Profile
-
-if TYPE_CHECKING:
-    from fathom.characterize.profile.xplane import OpEvent
-    from fathom.nn import NeuralNetworkModel
-    from fathom.training.compilation import Batch, Step
+from fathom.training.compilation import Batch, Step
 
 _BATCHES = 4  # held in memory and met in turn
 
 
 def profile_model(
-    model: "NeuralNetworkModel", steps: int, directory: Path
+    model: NeuralNetworkModel, steps: int, directory: Path
 ) -> tuple[Profile, Callable[[str, str], tuple[str, str]]]:
     """Profiles a model that is set up.
 
@@ -46,9 +47,6 @@ def profile_model(
             f"a call of this {model.name} runs {model.steps_per_call} steps, which a trace cannot "
             "tell apart: set it up with one step a call"
         )
-    from fathom.characterize.profile import files, xplane
-    from fathom.characterize.profile.attribution import Attribution, add_up
-
     with xplane.profiling():
         held = _HeldBatches(model)
     path = directory / files.TRACE
@@ -80,7 +78,7 @@ def profile_model(
     return profile, attribution.place
 
 
-def require_equal_ops(steps: Sequence[Sequence["OpEvent"]], period: int) -> None:
+def require_equal_ops(steps: Sequence[Sequence[OpEvent]], period: int) -> None:
     """Refuses a trace that lacks ops: steps on equal batches must have run equal ops.
 
     Args:
@@ -101,7 +99,7 @@ def require_equal_ops(steps: Sequence[Sequence["OpEvent"]], period: int) -> None
             )
 
 
-def single_steps(model_class: type["NeuralNetworkModel"]) -> type["NeuralNetworkModel"]:
+def single_steps(model_class: type[NeuralNetworkModel]) -> type[NeuralNetworkModel]:
     """Returns the class with one step a call: a trace tells the steps apart by their calls."""
     return type(model_class.__name__, (model_class,), {"steps_per_call": 1})
 
@@ -114,7 +112,7 @@ class _HeldBatches:
         environment, cost: those of the run; the cost with that of each layer.
     """
 
-    def __init__(self, model: "NeuralNetworkModel") -> None:
+    def __init__(self, model: NeuralNetworkModel) -> None:
         self._device = model.device
         self._turns: list[tuple[Step, Batch, float]] = []
         self.work: list[float] = []
@@ -131,8 +129,6 @@ class _HeldBatches:
 
     def step(self) -> None:
         """Runs the step on the next batch, and waits for its end."""
-        import tensorflow as tf
-
         compiled, batch, work = self._turns[len(self.work) % len(self._turns)]
         self.work.append(work)
         compiled(*batch)
@@ -140,7 +136,7 @@ class _HeldBatches:
             tf.test.experimental.sync_devices()
 
 
-def step_seconds(model: "NeuralNetworkModel", steps: int) -> np.ndarray:
+def step_seconds(model: NeuralNetworkModel, steps: int) -> np.ndarray:
     """Returns the times of some steps of a model that is not yet set up, after a warm-up."""
     model.setup()
     warmup = max(_BATCHES, model.steps_per_call)  # the first call is slow
