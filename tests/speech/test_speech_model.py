@@ -168,9 +168,9 @@ def test_what_was_left_out_is_part_of_the_result(tmp_path):
     model = SpeechFwd("/cpu:0", {**SMALL, "batch_size": 1, "data_dir": str(tmp_path)})
     model.setup()
     described = model.run(n_steps=1).data
-    assert described["train_utterances"] == 1
-    assert described["test_utterances"] == 2
-    assert list(described["skipped"]) == ["train/dr1/fabc0/sx0"]
+    assert described.train_utterances == 1
+    assert described.test_utterances == 2
+    assert list(described.skipped) == ["train/dr1/fabc0/sx0"]
 
 
 def test_a_set_without_test_utterances_cannot_be_evaluated(tmp_path):
