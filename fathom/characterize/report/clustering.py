@@ -43,7 +43,7 @@ def cluster(vectors: np.ndarray, distance: Distance = cosine_distance) -> list[M
     Returns:
         The n - 1 merges in order.
     """
-    members = {number: (number,) for number in range(len(vectors))}
+    members: dict[int, tuple[int, ...]] = {i: (i,) for i in range(len(vectors))}
     merges: list[Merge] = []
     while len(members) > 1:
         centroids = {number: vectors[list(each)].mean(axis=0) for number, each in members.items()}

@@ -63,7 +63,7 @@ def _show(content: pd.DataFrame, title: str, screen: Console) -> None:
         return
     table = rich.table.Table(box=None, header_style="bold", title=title, title_justify="left")
     for name in content:
-        table.add_column(name, justify="right" if is_number(content[name]) else "left")
+        table.add_column(str(name), justify="right" if is_number(content[name]) else "left")
     for row in content.itertuples(index=False):
         table.add_row(*map(shown, row))
     screen.print(table)

@@ -131,8 +131,9 @@ def _compare_profiles(first: Folder, second: Folder) -> tuple[pd.DataFrame, list
         if unlike:
             refused.append(f"{workload} profile: {unlike}")
         else:
-            folders = zip((first, second), sides, strict=True)
-            changes += _share_changes(workload, *(_by_step(f, side.run) for f, side in folders))
+            ours = _by_step(first, of_a.run[workload])
+            theirs = _by_step(second, of_b.run[workload])
+            changes += _share_changes(workload, ours, theirs)
     return pd.DataFrame(changes), refused
 
 

@@ -18,7 +18,7 @@ BLACK, ORANGE, SKY, GREEN, GREY, BLUE, RED, PURPLE = PALETTE = (
 MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*", "<", ">", "p", "h", "d", "8", "H", "+")
 _MORE_COLOURS = ("#882255", "#999933", "#332288", "#117733", "#AA4499", "#661100", "#44AA99")
 HATCHES = ("", "////", "....", "\\\\\\\\", "xxxx", "----", "++++", "oooo")
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.spines.top": False,
@@ -61,7 +61,7 @@ def panels(names: Sequence[str], columns: int, width: float, height: float) -> t
     return figure, list(axes[: len(names)])
 
 
-def look_of(workload: str) -> dict[str, str]:
+def look_of(workload: str) -> dict[str, Any]:
     """Returns colour and marker of a workload's curve, the same in every figure.
 
     The papers' eight have their own, and so have the next workloads of ``fathom.workloads``; one

@@ -70,7 +70,7 @@ def draw(ranks: pd.DataFrame) -> "matplotlib.figure.Figure":
             axes.plot(
                 curve["rank"],
                 100 * curve["cumulative share"],
-                **look_of(workload),
+                **look_of(str(workload)),
                 markersize=4,
                 linewidth=1,
                 label=f"{workload} ({to_90[workload]} to 90 %)",

@@ -162,7 +162,7 @@ def draw(percent: pd.DataFrame, distance: pd.DataFrame) -> "matplotlib.figure.Fi
         figure = new_figure(3 + 0.34 * len(percent.columns), 3.2 + 0.32 * sum(rows))
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=rows)
         labels = [
-            name if np.isnan(value) else f"{name}   {value:.3f}"
+            str(name) if np.isnan(value) else f"{name}   {value:.3f}"
             for name, value in distance["cosine distance"].items()
         ]
         _draw_heat_map(above, percent.to_numpy(), labels)

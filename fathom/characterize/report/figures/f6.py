@@ -78,7 +78,9 @@ def _role(ops: pd.DataFrame) -> str:
 
 def summary(table: pd.DataFrame) -> str:
     """Says for each workload what more threads do."""
-    return " ".join(_sentence(*group) for group in table.groupby("workload", sort=False))
+    return " ".join(
+        _sentence(str(workload), each) for workload, each in table.groupby("workload", sort=False)
+    )
 
 
 def _sentence(workload: str, table: pd.DataFrame) -> str:

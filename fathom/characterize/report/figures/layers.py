@@ -41,7 +41,8 @@ def layer_times(ops: pd.DataFrame) -> pd.DataFrame:
         ``workload``, ``layer or role``, mean time a step in each of ``PHASES``, ``share`` of the
         time in ops, from 0 to 1.
     """
-    names = {"layer": _LAYER, **dict(zip(PHASES, _COLUMNS, strict=True))}
+    names = {"layer": _LAYER}
+    names |= zip(PHASES, _COLUMNS, strict=True)
     return tables.layers(ops).rename(columns=names)
 
 
@@ -57,7 +58,7 @@ def phases(times: pd.DataFrame) -> pd.DataFrame:
 
 def summary(table: pd.DataFrame) -> str:
     """Says in a sentence what the phases show."""
-    least = table.loc[table["has a layer or role"].idxmin()]
+    least = table.iloc[table["has a layer or role"].argmin()]
     return (
         f"At least {least['has a layer or role']:.1%} of the time in ops has a layer or a stated "
         f"role (the least in {least.workload})."

@@ -50,7 +50,7 @@ def draw(table: pd.DataFrame) -> "matplotlib.figure.Figure":
         axes = figure.subplots()
         axes.axhline(1, color=GREY, linewidth=0.8, linestyle="--")
         for workload, each in table.groupby("workload", sort=False):
-            look = look_of(workload)
+            look = look_of(str(workload))
             axes.plot(each.cores, each.efficiency, **look, linewidth=1, label=workload)
         axes.set_xticks(sorted(table.cores.unique()))
         axes.set(xlabel="cores", ylabel="speed-up over cores")

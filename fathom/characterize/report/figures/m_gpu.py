@@ -49,7 +49,7 @@ def summary(table: pd.DataFrame, measured: bool) -> str:
         return "Nothing was measured on a GPU: the figures are the paper's."
     if table[_KERNELS].isna().all():
         return "The GPU ran no kernels."
-    best = table.loc[table[_KERNELS].idxmax()]
+    best = table.iloc[table[_KERNELS].argmax()]
     return (
         f"{best.workload} uses the GPU best: its kernels take {best[_KERNELS]:.2f} of the time of "
         "its API calls."

@@ -55,7 +55,7 @@ def spread(walls: pd.DataFrame) -> pd.DataFrame:
 
 def summary(table: pd.DataFrame) -> str:
     """Says in a sentence what the spread shows."""
-    most = table.loc[table.variation.idxmax()]
+    most = table.iloc[table.variation.argmax()]
     return (
         f"The coefficient of variation of whole runs is at most {most.variation:.1%} "
         f"({most.workload}, {most['mode']}, {most.device})."
@@ -84,7 +84,9 @@ def draw(walls: pd.DataFrame) -> "matplotlib.figure.Figure":
             )
             offsets = np.linspace(-0.2, 0.2, len(times))
             axes.plot(times, row + offsets, ".", color=BLUE, markersize=4)
-        labels = [f"{workload}, {mode}, {device.upper()}" for (workload, mode, device), _ in groups]
+        labels = [
+            f"{workload}, {mode}, {str(device).upper()}" for (workload, mode, device), _ in groups
+        ]
         axes.set_yticks(range(len(groups)), labels)
         axes.set_ylim(len(groups) - 0.5, -0.5)
         axes.set_xlabel("wall time of a run over the mean on the CPU")

@@ -36,7 +36,7 @@ def summary(table: pd.DataFrame) -> str:
     share = table["share outside ops"]
     return (
         f"{(share < 0.02).sum()} of {len(table)} workloads spend under 2 % of a step outside ops; "
-        f"the most is {share.max():.1%}, in {table.workload[share.idxmax()]}."
+        f"the most is {share.max():.1%}, in {table.workload.iloc[share.argmax()]}."
     )
 
 
