@@ -5,18 +5,13 @@ The classes are imported when they are first named: ``from fathom import AlexNet
 
 import lazy_loader
 
+from fathom import workloads
+
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "alexnet": ["AlexNet", "AlexNetFwd"],
-        "autoenc": ["Autoenc", "AutoencFwd"],
-        "deepq": ["DeepQ", "DeepQFwd"],
         "errors": ["FathomError"],
-        "memnet": ["MemNet", "MemNetFwd"],
         "nn": ["NeuralNetworkModel"],
-        "residual": ["Residual", "ResidualFwd"],
-        "seq2seq": ["Seq2Seq", "Seq2SeqFwd"],
-        "speech": ["Speech", "SpeechFwd"],
-        "vgg": ["VGG", "VGGFwd"],
+        **{module: [name, f"{name}Fwd"] for module, name in workloads.CLASSES.items()},
     },
 )

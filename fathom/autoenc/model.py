@@ -36,7 +36,7 @@ class AutoencHyperparameters(Hyperparameters):
     )
     latents: int = hyperparameter(20, "dimensions of z", source="one of figure 2's", minimum=1)
     optimizer: str = hyperparameter(
-        "adam", "update rule", source="Fathom's; section 5: adagrad", choices=("adam", "adagrad")
+        "adam", "update rule", source="Fathom's; section 5: adagrad", choices=tuple(BY_NAME)
     )
     learning_rate: float = hyperparameter(1e-3, "of the optimizer", source="Adam's default")
     initial_stddev: float = hyperparameter(0.01, "of all weights", source="section 5")

@@ -6,6 +6,7 @@ from typing import Any
 from fathom.options import Hyperparameters, hyperparameter
 from fathom.seq2seq import buckets
 from fathom.seq2seq.vocabulary import SPECIAL_SYMBOLS
+from fathom.training.optimizers import BY_NAME
 
 _SMALLEST_VOCABULARY = len(SPECIAL_SYMBOLS) + 1
 
@@ -60,7 +61,7 @@ class Seq2SeqHyperparameters(Hyperparameters):
         512, "of the sampled softmax in training; 0: full softmax", unit="words"
     )
     optimizer: str = hyperparameter(
-        "sgd", "update rule", source="section 3.4", choices=("sgd", "adam")
+        "sgd", "update rule", source="section 3.4", choices=tuple(BY_NAME)
     )
     learning_rate: float = hyperparameter(
         0.5, "of the optimizer", source="Fathom; section 3.4: 0.7"
