@@ -1,4 +1,4 @@
-"""The one exception type for what a user can put right."""
+"""The exception type for errors that a user can fix."""
 
 import re
 
@@ -9,7 +9,7 @@ _NODES = (
 
 
 class FathomError(Exception):
-    """A user's mistake or an unusable input: one line that says what was wrong and what to do.
+    """A user error or unusable input, in one line that states the problem and the remedy.
 
     The command line prints the message without a traceback and exits with code 2.
     """

@@ -1,4 +1,4 @@
-"""Keras layers for kernels that only TensorFlow has, and randomness that a resumed run repeats."""
+"""Shared Keras layers around TensorFlow kernels, and reproducible random numbers for layers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from fathom.training.randomness import uniform
 
 
 class PRNGKey:
-    """The seed of one layer's random numbers: a function of the run's seed and the step alone.
+    """The key of one layer's random numbers, determined by the run's seed and the step alone.
 
     Args:
         seed: differs from layer to layer.
@@ -29,14 +29,14 @@ class PRNGKey:
 class Convolution2D(keras.layers.Conv2D):
     """``keras.layers.Conv2D`` whose groups are one ``tf.nn.conv2d``.
 
-    Keras compiles a grouped convolution with XLA on the CPU, which the op-by-op graph cannot show.
+    Keras compiles a grouped convolution with XLA on the CPU, which hides its ops in a profile.
     """
 
     def convolution_op(self, inputs: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
         """Convolves [batch, height, width, channels] with [h, w, channels / groups, filters]."""
         if inputs.dtype != tf.float16 or self.groups == 1:
             return tf.nn.conv2d(inputs, kernel, self.strides, self.padding.upper())
-        # The CPU's float16 kernel for the filter's gradient knows no groups.
+        # The CPU's float16 kernel for the filter's gradient does not support groups.
         groups = zip(
             tf.split(inputs, self.groups, 3), tf.split(kernel, self.groups, 3), strict=True
         )
@@ -50,11 +50,11 @@ class LocalResponseNormalization(keras.layers.Layer):
     b_i = a_i / (k + alpha * sum of a_j^2 over the n channels around i)^beta, with beta = 3/4.
 
     Args:
-        n: channels in the sum, an odd number.
+        n: number of channels in the sum, odd.
         k: additive constant.
         alpha: factor of the sum; not divided by n.
-        compiled: run the formula as a kernel that XLA compiles; else TensorFlow's LRN kernels,
-            which take several times as long on a CPU (docs/performance.md).
+        compiled: compile the formula with XLA; otherwise use TensorFlow's LRN kernels, which are
+            several times slower on a CPU (docs/performance.md).
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class LocalResponseNormalization(keras.layers.Layer):
 
 
 def _compiled_normalization(x: tf.Tensor, n: int, k: float, alpha: float) -> tf.Tensor:
-    """Returns the normalised float32 tensor; forward and backward are one compiled kernel each."""
+    """Returns the normalised float32 tensor; forward and backward are compiled kernels."""
 
     def window_sum(values: tf.Tensor) -> tf.Tensor:
         channels = values.shape[-1]
@@ -107,7 +107,7 @@ class Dropout(keras.layers.Layer):
 
     Args:
         rate: probability that a value is set to zero.
-        noise: fixes which values.
+        noise: PRNG key of the dropped values.
     """
 
     def __init__(self, rate: float, noise: PRNGKey, **options: Any) -> None:
@@ -116,7 +116,7 @@ class Dropout(keras.layers.Layer):
         self._noise = noise
 
     def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Drops values of a tensor of any shape when ``training``."""
+        """Drops values of a tensor of any shape in training."""
         if not training or self._rate == 0:
             return inputs
         kept = uniform(tf.shape(inputs), self._noise.tensor()) >= self._rate

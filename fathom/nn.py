@@ -1,7 +1,7 @@
-"""The standard model interface: what a workload defines, and what a script calls.
+"""The model interface: what a workload defines, and what a script calls.
 
 A workload is a subclass of ``NeuralNetworkModel``. It defines its data, inputs, network, loss and
-update rule, as ``Workload`` lists them; the base class builds, compiles, runs and evaluates them:
+update rule, as listed in ``Workload``; the base class builds, compiles, runs and evaluates them:
 
     model = AlexNet(device="/cpu:0", init_options={"batch_size": 32})
     model.setup()
@@ -44,22 +44,22 @@ from fathom.training.runner import Loop, Progress, Runner, RunStep, default_runs
 
 
 class Workload(abc.ABC):
-    """What a workload must define and what it may; ``NeuralNetworkModel`` does the rest.
+    """What a workload must and may define; ``NeuralNetworkModel`` does the rest.
 
     Attributes:
-        name: short name, the one of the package.
-        title: name of the network and its paper, for a person.
-        datasets: the data sets that it can be run on; the first is the default.
-        Hyperparameters: the dataclass of the workload's choices.
-        example: what one example is, in the plural, for a person.
-        default_xla: what XLA compiles unless the user chooses: see ``xla``; measured.
+        name: short name, that of the package.
+        title: human-readable name of the network and its paper.
+        datasets: the supported data sets; the first is the default.
+        Hyperparameters: the dataclass of the workload's hyperparameters.
+        example: human-readable name of the examples, in the plural.
+        default_xla: measured default of ``xla``.
         characterization: how ``fathom characterize`` measures the workload.
         evaluation_compiles: XLA has all kernels that ``build_evaluation`` needs.
         forward_only: inference without labels, loss and optimizer; set in the ``Fwd`` twins.
-        hyperparameters: the workload's choices.
-        network: the functional Keras model, once it is built.
-        inputs, labels: its symbolic inputs, and the symbolic labels.
-        learning_rate: the optimizer's, a float32 scalar for schedules to assign to.
+        hyperparameters: their values.
+        network: the functional Keras model, after ``build``.
+        inputs, labels: symbolic inputs and labels.
+        learning_rate: the optimizer's, a float32 scalar that schedules assign to.
     """
 
     name: ClassVar[str]
@@ -90,11 +90,11 @@ class Workload(abc.ABC):
 
     @abc.abstractmethod
     def build_inputs(self) -> Any:
-        """Returns the network's Keras inputs, the batch dimension None: a tensor or a nest."""
+        """Returns the network's Keras inputs with batch dimension None: a tensor or a nest."""
 
     @abc.abstractmethod
     def build_labels(self) -> Any:
-        """Returns Keras inputs for the labels; an empty tuple where there are none."""
+        """Returns Keras inputs for the labels; an empty tuple if there are none."""
 
     @abc.abstractmethod
     def build_inference(self, inputs: Any) -> Any:
@@ -102,7 +102,7 @@ class Workload(abc.ABC):
 
     @abc.abstractmethod
     def build_loss(self, inputs: Any, labels: Any, outputs: Any) -> tf.Tensor:
-        """Returns the loss of a batch, a float32 scalar; the arguments are real tensors."""
+        """Returns the loss of a batch, a float32 scalar; the arguments are not symbolic."""
 
     @abc.abstractmethod
     def build_train(self) -> Optimizer:
@@ -110,7 +110,7 @@ class Workload(abc.ABC):
 
     @abc.abstractmethod
     def build_evaluation(self, inputs: Any, labels: Any, outputs: Any) -> dict[str, tf.Tensor]:
-        """Returns the metrics of each example by name, float32 [batch]; real tensors."""
+        """Returns the metrics of each example by name, float32 [batch]; arguments not symbolic."""
 
     @abc.abstractmethod
     def training_batches(self, first_step: int) -> Iterator[Batch]:
@@ -122,7 +122,7 @@ class Workload(abc.ABC):
 
     @abc.abstractmethod
     def evaluation_batches(self) -> Iterator[Batch]:
-        """Returns one pass over the test data: (inputs..., labels...), the last may be smaller."""
+        """Returns one pass over the test data: (inputs..., labels...); the last may be smaller."""
 
     @property
     @abc.abstractmethod
@@ -133,25 +133,25 @@ class Workload(abc.ABC):
 
     @property
     def default_steps(self) -> int:
-        """Steps of a run that is told no number; a subclass may set an attribute instead."""
+        """Default number of steps; a subclass may set an attribute instead."""
         return 100
 
     def build_hyperparameters(self, values: Mapping[str, Any]) -> options.Hyperparameters:
-        """Returns the workload's choices, the given ones in place of the defaults."""
+        """Returns the hyperparameters; given values replace the defaults."""
         return options.build(self.Hyperparameters, values)
 
     @property
     def steps_per_call(self) -> int:
-        """Steps that one call of the compiled step runs, one after another.
+        """Steps that one call of the compiled step runs in sequence.
 
-        Above 1, the streams of training and inference yield blocks: so many batches stacked, the
-        first of them a multiple of this number; ``runstep`` sees a block and the losses [steps],
-        or the outputs [steps, batch, ...], 0 for those of its steps that did not run.
+        Above 1, training and inference streams yield blocks of as many stacked batches, the first
+        of which is a multiple of this number. ``runstep`` then receives a block, and the step
+        returns losses [steps] or outputs [steps, batch, ...], with 0 for steps that did not run.
         """
         return 1
 
     def signatures(self) -> list[list[tf.TensorSpec]]:
-        """Returns the shapes of batch that the step is compiled for; the largest comes last."""
+        """Returns the batch shapes that the step is compiled for, the largest last."""
         declared = keras.tree.flatten(self.inputs)
         if not self.forward_only:
             declared = declared + keras.tree.flatten(self.labels)
@@ -159,74 +159,74 @@ class Workload(abc.ABC):
         return [[tf.TensorSpec((size, *t.shape[1:]), t.dtype, t.name) for t in declared]]
 
     def work(self, *batch: tf.Tensor) -> float:
-        """Returns the work of a batch that ran, in multiples of ``batch_size`` times ``cost()``."""
+        """Returns the work of a completed batch, in units of ``batch_size`` times ``cost()``."""
         return 1.0
 
     def evaluation_outputs(self, inputs: Any) -> Any:
-        """Returns the outputs that are evaluated for real inputs: the network's."""
+        """Returns the outputs to evaluate; by default the network's."""
         return self.network(inputs, training=False)
 
     def total_metrics(self, sums: dict[str, float], examples: int) -> dict[str, float]:
-        """Returns the metrics of the test data from their sums over its examples: means."""
+        """Returns the metrics of the test data from sums over examples; by default means."""
         return {name: total / examples for name, total in sums.items()}
 
     def state(self) -> dict[str, tf.Variable]:
-        """Returns what a checkpoint holds beside the network, the optimizer and the counters."""
+        """Returns what a checkpoint holds besides the network, the optimizer and the counters."""
         return {}
 
     def save_state(self) -> None:
-        """Called before a checkpoint is written: brings the variables of ``state`` up to date."""
+        """Called before a checkpoint is written: updates the variables of ``state``."""
 
     def restore_state(self) -> None:
-        """Called after a checkpoint was restored: reads the variables of ``state``."""
+        """Called after a checkpoint is restored: reads the variables of ``state``."""
 
     def change_learning_rate(self, before: float, now: float) -> None:
-        """Called where a resumed training is told another learning rate than it had.
+        """Called if the learning rate option of a resumed run has changed.
 
-        The optimizer's changes in proportion: it stays lowered as far as a schedule had lowered it.
+        Scales the optimizer's rate in proportion, to keep the effect of a schedule so far.
         """
         rate = self.learning_rate
         rate.assign(rate * (now / before) if before else now)
 
     def end_step(self, number: int) -> None:
-        """Called after each training step, counted from 0."""
+        """Called after each training step, counting from 0."""
 
     def end_epoch(self, epoch: int) -> None:
-        """Called after the last step of each epoch, counted from 0; schedules live here."""
+        """Called after the last step of each epoch, counting from 0; for schedules."""
 
     def section_times(self) -> dict[str, float]:
-        """Returns seconds of further parts of the runs so far, by name, after each run."""
+        """Returns the seconds of additional sections of all runs so far, by name."""
         return {}
 
     def describe_data(self) -> dict[str, Any]:
-        """Returns what a result should say about the data, beside its place and kind."""
+        """Returns what a result reports about the data, besides its directory and kind."""
         return {}
 
     def save_pictures(self, directory: Path) -> list[Path]:
-        """Writes pictures of what the network has learned; returns their paths."""
+        """Writes pictures of the network's results; returns their paths."""
         return []
 
 
 class NeuralNetworkModel(Workload):
-    """Builds, trains, runs and evaluates what a workload defines.
+    """Builds, trains, runs and evaluates a workload.
 
     Args:
-        device: ``/cpu:0``, ``/gpu:0``, or as on the command line; None: the GPU if there is one.
-        init_options: hyperparameters of the workload and fields of ``options.Execution``, by name.
+        device: ``/cpu:0``, ``/gpu:0``, or as on the command line; None: a GPU if available.
+        init_options: hyperparameters and fields of ``options.Execution``, by name.
 
     Attributes:
         execution: how the network is executed.
         device: TensorFlow's name of the device.
-        threads: threads inside an operation.
-        notes: what a person should be told when the run begins, such as what was restored.
+        threads: intra-op threads.
+        notes: messages for the user at the start of a run, such as the restored checkpoint.
         runstep: the hook of the current run.
-        progress: is told how the current run proceeds.
-        history: curves that the workload noted: name to a list of (steps done, value).
-        sections: seconds that each part of the model's life took so far, by name.
-        steps: the record of the newest run, also of one that ended early.
+        progress: receives the current run's progress.
+        history: curves noted by the workload: lists of (steps done, value) by name.
+        sections: seconds spent so far in each section, by name.
+        steps: the record of the last run, even if it ended early.
 
     Raises:
-        FathomError: an unknown option, a value out of range, or no such device.
+        FathomError: an unknown option, a value out of range, or an unavailable device.
     """
 
     def __init__(
@@ -252,27 +252,27 @@ class NeuralNetworkModel(Workload):
 
     @functools.cached_property
     def dataset(self) -> type[DataSet]:
-        """The data set that the model reads, one of ``datasets``."""
+        """The model's data set, one of ``datasets``."""
         return choose(self.datasets, self.execution.dataset, self.execution.data_dir)
 
     @property
     def source(self) -> DataSource:
-        """Where the data comes from; the synthetic set is made on first use."""
+        """The source of the data; the synthetic set is created on first use."""
         if self._source is None:
             self._source = locate(self.dataset, self.execution.data_dir, self.execution.seed)
         return self._source
 
     @property
     def xla(self) -> str:
-        """What XLA compiles: the whole ``step``, some ``layers`` of it, or nothing (``off``)."""
+        """What XLA compiles: the whole ``step``, some ``layers``, or nothing (``off``)."""
         return {None: self.default_xla, True: "step", False: "off"}[self.execution.xla]
 
     def new_seed(self) -> int:
-        """Returns a seed for one more random part of the network, fixed by the run's seed."""
+        """Returns a seed for the next random part of the network, derived from the run's seed."""
         return int(self._seeds.integers(2**31))
 
     def new_noise(self) -> PRNGKey:
-        """Returns the PRNG key of one more layer."""
+        """Returns the PRNG key of the next layer."""
         return PRNGKey(self.new_seed(), self._noise_step)
 
     def build(self) -> None:
@@ -297,8 +297,8 @@ class NeuralNetworkModel(Workload):
         return optimizer
 
     def _require_memory(self) -> None:
-        """Raises FathomError where the steps would not fit into the memory of the machine."""
-        if self.device != "/cpu:0":  # a GPU's allocator raises an error of its own
+        """Raises FathomError if the steps do not fit into the machine's memory."""
+        if self.device != "/cpu:0":  # a GPU's allocator raises its own error
             return
         needed = footprint.bytes_needed(
             self.network,
@@ -349,7 +349,7 @@ class NeuralNetworkModel(Workload):
         self.sections |= {"load": loaded - started, "setup": time.perf_counter() - loaded}
 
     def compile(self) -> None:
-        """Compiles the step and the evaluation; a subclass adds what else it runs."""
+        """Compiles the step and the evaluation; a subclass may compile more."""
         with tf.device(self.device):
             self._compiled = CompiledStep(
                 self.infer_step if self.forward_only else self.train_step,
@@ -365,12 +365,12 @@ class NeuralNetworkModel(Workload):
         )
 
     def teardown(self) -> None:
-        """Releases the network, the optimizer and what was compiled; ``setup`` starts again."""
+        """Releases the network, the optimizer and compiled functions; ``setup`` may follow."""
         self.release("_network", "_inputs", "_labels", "_optimizer")
         self.release("_compiled", "_evaluate", "_runner")
 
     def release(self, *names: str) -> None:
-        """Deletes attributes that ``setup`` made, where they exist, to free what they hold."""
+        """Deletes attributes created by ``setup``, if they exist, to free their memory."""
         for name in names:
             vars(self).pop(name, None)
 
@@ -394,7 +394,7 @@ class NeuralNetworkModel(Workload):
 
     @property
     def labels(self) -> Any:
-        """The symbolic labels; an empty tuple where the workload has none."""
+        """The symbolic labels; an empty tuple if there are none."""
         self._check_built()
         return self._labels
 
@@ -411,7 +411,7 @@ class NeuralNetworkModel(Workload):
 
     @property
     def learning_rate(self) -> tf.Variable:
-        """The optimizer's learning rate, a float32 scalar for schedules to assign to.
+        """The optimizer's learning rate, a float32 scalar that schedules assign to.
 
         Raises:
             FathomError: the model is forward-only or not built.
@@ -422,9 +422,9 @@ class NeuralNetworkModel(Workload):
 
     @property
     def train(self) -> Any:
-        """The compiled training step, a ``ConcreteFunction`` or one for each shape of batch.
+        """The compiled training step, a ``ConcreteFunction`` or one for each batch shape.
 
-        Where ``steps_per_call`` is more than 1, it takes a block of batches.
+        If ``steps_per_call`` is above 1, it takes a block of batches.
         """
         return None if self.forward_only else self._compiled_step().call
 
@@ -438,24 +438,24 @@ class NeuralNetworkModel(Workload):
         return self._compiled_step().single.graph
 
     def cost(self) -> cost.Cost:
-        """Returns parameters and multiply-accumulates, counted from the architecture."""
+        """Returns numbers of parameters and multiply-accumulates, counted from the architecture."""
         return cost.count(self.network)
 
     @property
     def steps_done(self) -> int:
-        """Training steps since the beginning of the training, resumed ones included."""
+        """Training steps since the start of training, including those before resuming."""
         self._check_built()
         return int(self._steps_done)
 
     @property
     def saved_at(self) -> int:
-        """After which training step the newest checkpoint was written or restored; 0: none was."""
+        """Training step of the last checkpoint written or restored; 0 if there is none."""
         return self._runner.saved_at
 
     # ---------------------------------------------------------------- running
 
     def note(self, name: str, value: float) -> None:
-        """Adds a point to one of the curves of ``history``, at the steps done by now."""
+        """Adds a point to a curve in ``history``, at the current step."""
         self.history.setdefault(name, []).append((self.steps_done, value))
 
     def run(
@@ -473,9 +473,9 @@ class NeuralNetworkModel(Workload):
                 calls ``step(*batch)`` and returns what it returns. May time it, trace it, or skip
                 it and return None.
             n_steps: number of steps; None: ``default_steps``.
-            warmup: how many of them, the first ones, the statistics leave out; None: a fifth of
-                them, five at most.
-            progress: is told of each step.
+            warmup: number of initial steps that the statistics leave out; None: a fifth of the
+                steps, at most five.
+            progress: receives each step.
 
         Returns:
             the record of the run.
@@ -507,7 +507,7 @@ class NeuralNetworkModel(Workload):
         return self.record()
 
     def record(self) -> RunResult:
-        """Returns the record of the newest run, also of one that ended early."""
+        """Returns the record of the last run, even if it ended early."""
         self.steps.drop_unfinished()
         counted = self.cost()
         macs = counted.forward_macs if self.forward_only else counted.training_macs
@@ -545,7 +545,7 @@ class NeuralNetworkModel(Workload):
         )
 
     def _throughput(self, flops: int) -> records.Throughput:
-        """Returns the speed of the newest run, of so many operations an example."""
+        """Returns the speed of the last run, given the FLOPs per example."""
         if not self.steps.measurements:
             return records.Throughput(example=self.example, flops_per_second=None)
         batch_size = self.hyperparameters.batch_size
@@ -568,14 +568,14 @@ class NeuralNetworkModel(Workload):
         """Returns the metrics of some batches: means over their examples.
 
         Args:
-            batches: of (inputs..., labels...), as those of ``evaluation_batches``.
+            batches: of (inputs..., labels...), as from ``evaluation_batches``.
 
         Raises:
             FathomError: there are none, or they cannot be read.
         """
         self._compiled_step()
         trained_noise = int(self._noise_step)
-        self._noise_step.assign(2**40)  # no training step's random numbers are drawn again
+        self._noise_step.assign(2**40)  # not the random numbers of any training step
         sums: dict[str, float] = {}
         examples = 0
         for batch in batches:
@@ -590,7 +590,7 @@ class NeuralNetworkModel(Workload):
         return self.total_metrics(sums, examples) | {"examples": examples}
 
     def require_test_data(self) -> None:
-        """Raises FathomError where ``evaluate`` would find no test data, before steps are spent."""
+        """Raises FathomError before a run if there is no test data to evaluate on."""
         if next(iter(self.evaluation_batches()), None) is None:
             raise self._no_test_data()
 
@@ -625,7 +625,7 @@ class NeuralNetworkModel(Workload):
         return self.build_evaluation(inputs, labels, outputs)
 
     def _split(self, batch: Batch) -> tuple[Any, Any]:
-        """Packs a flat batch as the inputs and the labels were declared."""
+        """Packs a flat batch into the structures of the inputs and the labels."""
         n_inputs = len(keras.tree.flatten(self._inputs))
         inputs = keras.tree.pack_sequence_as(self._inputs, list(batch[:n_inputs]))
         labels = batch[n_inputs:]
@@ -643,10 +643,10 @@ class NeuralNetworkModel(Workload):
     # ---------------------------------------------------------------- checkpoints
 
     def _open_checkpoints(self, directory: Path, resume: bool) -> Checkpoints | None:
-        """Opens the folder; a resumed training and a forward-only model take the newest state.
+        """Opens the folder; a resumed run or a forward-only model loads the newest checkpoint.
 
         Returns:
-            what the training writes to; None in a forward-only model.
+            the checkpoints of the training run; None in a forward-only model.
         """
         settings = dataclasses.asdict(self.hyperparameters)
         settings |= {"seed": self.execution.seed, "precision": self.execution.precision}
@@ -661,13 +661,13 @@ class NeuralNetworkModel(Workload):
             if "learning_rate" in restored.changes and not self.forward_only:
                 self.change_learning_rate(*restored.changes["learning_rate"])
         elif resume:
-            self.notes.append(f"nothing to resume in {directory}: starting from the beginning")
+            self.notes.append(f"nothing to resume in {directory}: starting from scratch")
         else:
             checkpoints.refuse_other_training()
         return None if self.forward_only else checkpoints
 
     def _saved_variables(self) -> dict[str, tf.Variable]:
-        """Returns all that a resumed run needs, by name."""
+        """Returns all variables that a resumed run needs, by name."""
         variables = {v.path.replace("/", "-"): v.value for v in self.network.variables}
         variables |= {"steps_done": self._steps_done, "noise_step": self._noise_step}
         if not self.forward_only:
@@ -677,13 +677,13 @@ class NeuralNetworkModel(Workload):
 
 
 def _as_int(name: str, number: Any) -> int:
-    """Returns a whole number, NumPy's too, as Python's; raises FathomError where it is none."""
+    """Returns a Python or NumPy integer as an int; raises FathomError for anything else."""
     if not isinstance(number, numbers.Integral):
         raise FathomError(f"{name} must be a whole number, not {number!r}")
     return int(number)
 
 
 def _as_float32(tensor: keras.KerasTensor) -> keras.KerasTensor:
-    """Returns the outputs of a computation of lower precision in float32, and integers as is."""
+    """Casts floating-point outputs to float32; returns integers unchanged."""
     is_float = keras.backend.is_float_dtype(tensor.dtype)
     return keras.ops.cast(tensor, "float32") if is_float else tensor

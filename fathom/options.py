@@ -1,4 +1,4 @@
-"""What can be chosen for a run, by name, in Python and on the command line."""
+"""The options of a run, by name, in Python and on the command line."""
 
 import dataclasses
 import difflib
@@ -20,16 +20,16 @@ Value = TypeVar("Value", bool, int, float, str)
 Mode = Literal["train", "infer"]
 DeviceKind = Literal["cpu", "gpu"]
 Origin = Literal["given", "environment", "fetched", "packaged", "synthetic"]  # of data
-Compiled = Literal["step", "layers", "off"]  # by XLA: the whole step, some layers of it, nothing
+Compiled = Literal["step", "layers", "off"]  # by XLA: the whole step, some layers, or nothing
 Precision = Literal["float32", "bfloat16", "float16"]
 
 
 @dataclass(frozen=True)
 class PrecisionTraits:
-    """What a precision of the computation means; parameters stay float32.
+    """The properties of a precision; parameters are always float32.
 
     Attributes:
-        value_bytes: size of a value of the computation.
+        value_bytes: size of a computed value.
         policy: Keras' dtype policy.
         scales_loss: gradients underflow without a loss scale.
     """
@@ -46,17 +46,17 @@ PRECISIONS: dict[str, PrecisionTraits] = {
 }
 MODES: tuple[Mode, ...] = get_args(Mode)
 DEVICE_KINDS: tuple[DeviceKind, ...] = get_args(DeviceKind)
-CHECKPOINT_EVERY = 100  # steps; one more checkpoint is written at the end
-MAX_THREADS = 1024  # TensorFlow takes seconds to start some thousands, and crashes on more
-_LARGEST = 2**31 - 1  # whole number: sizes are int32 in TensorFlow's shapes
+CHECKPOINT_EVERY = 100  # steps; another checkpoint is written at the end
+MAX_THREADS = 1024  # TensorFlow takes seconds to start thousands, and crashes with more
+_LARGEST = 2**31 - 1  # largest integer: TensorFlow's shapes are int32
 
-_LIMITS = {  # of a number, by name: what it must satisfy, as a sign and in words
+_LIMITS = {  # of a number, by name: the comparison, its sign and its words
     "minimum": (operator.ge, ">=", "at least"),
     "above": (operator.gt, ">", "more than"),
     "maximum": (operator.le, "<=", "at most"),
     "below": (operator.lt, "<", "less than"),
 }
-_ACCEPTED: dict[type, Any] = {  # numbers of NumPy, too, and paths as text
+_ACCEPTED: dict[type, Any] = {  # also NumPy's numbers, and paths as text
     bool: bool,
     int: numbers.Integral,
     float: numbers.Real,
@@ -67,12 +67,12 @@ _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: 
 
 @dataclass(frozen=True)
 class Allowed:
-    """The values that an option may have.
+    """The allowed values of an option.
 
     Attributes:
-        minimum, above, maximum, below: limits of a number, which must be finite; ``above`` takes
-            the place of ``minimum``.
-        choices: the only values, if any are given.
+        minimum, above, maximum, below: limits of a number, which must be finite; ``above`` replaces
+            ``minimum``.
+        choices: the only allowed values, if given.
     """
 
     minimum: float = 0
@@ -82,7 +82,7 @@ class Allowed:
     choices: tuple[Any, ...] = ()
 
     def check(self, value: Any) -> None:
-        """Raises ValueError, with what the value must be, where it is not allowed."""
+        """Raises ValueError, which states the allowed values, if the value is not allowed."""
         if self.choices and value not in self.choices:
             choices, value = ", ".join(map(str, self.choices)), " ".join(str(value).split())
             raise ValueError(f"must be one of {choices}, not {value}")
@@ -98,7 +98,7 @@ class Allowed:
                 raise ValueError(f"must {expected}, not {value}")
 
     def describe(self, kind: type) -> str:
-        """Returns in a few words which values of a type are allowed."""
+        """Returns a short description of the allowed values of a type."""
         if self.choices:
             return ", ".join(map(str, self.choices))
         if kind in (bool, str):
@@ -107,7 +107,7 @@ class Allowed:
         return f"{_KINDS[kind].removeprefix('a ')} {', '.join(signs)}"
 
     def _limits(self) -> dict[str, float]:
-        """Returns the limits of a number that are given, by name."""
+        """Returns the given limits of a number by name."""
         limits = {name: getattr(self, name) for name in _LIMITS}
         if self.above is not None:
             del limits["minimum"]
@@ -126,18 +126,18 @@ def hyperparameter(
     below: float | None = None,
     choices: Collection[Value] = (),
 ) -> Value:
-    """Declares a hyperparameter: a field of a dataclass, with what a user should know of it.
+    """Declares a hyperparameter: a documented field of a dataclass.
 
     Args:
         default: the paper's value, or ours.
-        about: what it is.
+        about: short description.
         unit: of the value.
-        source: where the default comes from, such as a section of the paper.
-        minimum: the least value of a number.
-        above: the value must be more than this; it takes the place of ``minimum``.
+        source: of the default, such as a section of the paper.
+        minimum: the smallest value of a number.
+        above: the value must exceed this; replaces ``minimum``.
         maximum: the largest value.
         below: the value must be less than this.
-        choices: the only values.
+        choices: the only allowed values.
     """
     allowed = Allowed(minimum, above, maximum, below, tuple(choices))
     texts = {"about": about, "unit": unit, "source": source}
@@ -146,13 +146,13 @@ def hyperparameter(
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """The choices that define a workload; each workload's subclass adds its paper's.
+    """The hyperparameters of a workload; each workload's subclass adds those of its paper.
 
     Raises:
         FathomError: a value is out of range.
     """
 
-    batch_size: int  # examples a step
+    batch_size: int  # examples per step
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -204,12 +204,12 @@ class Execution:
         FathomError: a value is out of range.
     """
 
-    seed: int = 0  # fixes initialisation, data order, augmentation, noise and synthetic data
-    dataset: str | None = None  # name of one of the workload's; None: the first that is there
+    seed: int = 0  # of initialisation, shuffling, augmentation, noise and synthetic data
+    dataset: str | None = None  # one of the workload's, by name; None: the first available
     data_dir: str | None = None  # the data set's folder; None: see fathom.data.find
-    precision: str = "float32"  # of the computation; parameters stay float32
-    xla: bool | None = None  # compile the step, or nothing; None: the workload's measured choice
-    threads: int | None = None  # intra-op threads; None: one a core
+    precision: str = "float32"  # of the computation; parameters are always float32
+    xla: bool | None = None  # compile the step or nothing; None: the workload's default
+    threads: int | None = None  # intra-op threads; None: one per core
 
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
@@ -224,15 +224,15 @@ class Execution:
 
 @dataclass(frozen=True)
 class Setup:
-    """What ``setup`` can be told.
+    """The options of ``setup``.
 
     Raises:
-        FathomError: a value is out of range, or there is no folder for the checkpoints.
+        FathomError: a value is out of range, or no checkpoint folder is given.
     """
 
-    checkpoint_dir: str | None = None  # where checkpoints are kept; None: none are written
+    checkpoint_dir: str | None = None  # folder of the checkpoints; None: write none
     checkpoint_every: int | None = None  # steps between checkpoints; None: CHECKPOINT_EVERY
-    resume: bool = False  # continue from the newest checkpoint, if there is one
+    resume: bool = False  # continue from the newest checkpoint, if any
 
     def __post_init__(self) -> None:
         if self.checkpoint_dir is None:
@@ -247,7 +247,7 @@ class Setup:
 
 
 def parse_device(name: str) -> tuple[str, int]:
-    """Returns kind (``cpu`` or ``gpu``) and number of a device: ``gpu:1``, ``/cpu:0`` and so on.
+    """Returns the kind (``cpu`` or ``gpu``) and number of a device such as ``gpu:1`` or ``/cpu:0``.
 
     Raises:
         FathomError: not a device name.
@@ -260,12 +260,12 @@ def parse_device(name: str) -> tuple[str, int]:
 
 
 def field_names(*option_types: type) -> list[str]:
-    """Returns the names of all fields of the dataclasses, in their order."""
+    """Returns the names of all fields of the dataclasses, in order."""
     return [field.name for kind in option_types for field in dataclasses.fields(kind)]
 
 
 def unknown_option(kind: str, name: str, known: Iterable[str]) -> FathomError:
-    """Returns the error for a name that is none of ``known``, with the nearest suggested."""
+    """Returns the error for a name not in ``known``; it suggests the nearest one."""
     known = list(known)
     near = difflib.get_close_matches(name, known, 1)
     suggestion = f"did you mean {near[0]}? " if near else ""
@@ -273,10 +273,10 @@ def unknown_option(kind: str, name: str, known: Iterable[str]) -> FathomError:
 
 
 def build(option_type: type[Options], values: Mapping[str, Any] | None) -> Options:
-    """Builds a dataclass from values by name, text values converted to the fields' types.
+    """Builds a dataclass from values by name; converts text to the fields' types.
 
     Raises:
-        FathomError: an unknown name, or a value of another type.
+        FathomError: an unknown name, or a value of the wrong type.
     """
     (values,) = sort(values, option_type)
     hints = get_type_hints(option_type)
@@ -290,10 +290,10 @@ def build(option_type: type[Options], values: Mapping[str, Any] | None) -> Optio
 
 
 def sort(values: Mapping[str, Any] | None, *option_types: type) -> list[dict[str, Any]]:
-    """Splits values by name, if there are any, into those of each dataclass.
+    """Splits values by name into those of each dataclass.
 
     Raises:
-        FathomError: not a mapping, or a name is a field of none of them.
+        FathomError: not a mapping, or a name is not a field of any.
     """
     values = {} if values is None else values
     if not isinstance(values, Mapping):
@@ -311,10 +311,10 @@ def sort(values: Mapping[str, Any] | None, *option_types: type) -> list[dict[str
 
 
 def convert(value: Any, hint: Any) -> Any:
-    """Returns ``value`` as the hinted type: bool, int, float or str, perhaps ``| None``.
+    """Returns ``value`` as the hinted type: bool, int, float or str, optionally ``| None``.
 
     Raises:
-        ValueError: it is of another type; the message says what it must be.
+        ValueError: it has the wrong type; the message states the right one.
     """
     kinds = getattr(hint, "__args__", (hint,))
     if value is None and type(None) in kinds:
@@ -339,5 +339,5 @@ def convert(value: Any, hint: Any) -> Any:
 
 
 def _shown(value: object) -> str:
-    """Returns a value for a message, in one line that is not too long."""
+    """Returns a value for a message, in one short line."""
     return " ".join(reprlib.repr(value).split())

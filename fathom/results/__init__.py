@@ -1,1 +1,1 @@
-"""Results of runs and profiles, and work that is counted from the architecture."""
+"""Results of runs and profiles, and FLOP and MAC counts from the architecture."""

@@ -1,4 +1,4 @@
-"""What all result files have in common: their number types, reading, writing and complaints."""
+"""The base of all result files: number types, reading, writing and error messages."""
 
 import json
 import re
@@ -24,10 +24,10 @@ from fathom.errors import FathomError
 from fathom.options import DEVICE_KINDS
 from fathom.system.files import atomic_write
 
-_LONGEST = 60  # characters of a wrong value that a message shows
+_LONGEST = 60  # characters of an invalid value in a message
 _NANOSECOND_DIGITS = 9
 
-# No measurement is as large as 1e100, and its square is still a number; NumPy holds 64 bits.
+# No measurement exceeds 1e100, whose square is still finite; NumPy integers have 64 bits.
 Number = Annotated[float, Field(gt=-1e100, lt=1e100)]
 NotNegative = Annotated[float, Field(ge=0, lt=1e100)]
 Positive = Annotated[float, Field(gt=0, lt=1e100)]
@@ -39,7 +39,7 @@ DeviceName = Annotated[str, Field(pattern=f"^/({'|'.join(DEVICE_KINDS)}):[0-9]+$
 
 @dataclass(frozen=True)
 class _Array:
-    """Makes a field a float64 array that is a list of ``item`` in the file."""
+    """Declares a float64 array that is a list of ``item`` in the file."""
 
     item: Any
     min_length: int = 0
@@ -64,7 +64,7 @@ NonemptyPositiveArray = Annotated[np.ndarray, _Array(Positive, min_length=1)]
 
 
 class Record(BaseModel):
-    """A part of a result file. Values are not converted, and unknown fields are left out."""
+    """A part of a result file. Values are not converted, and unknown fields are ignored."""
 
     model_config = ConfigDict(
         strict=True,
@@ -74,12 +74,12 @@ class Record(BaseModel):
     )
 
     def to_plain(self) -> dict[str, Any]:
-        """Returns the fields by their names in the file as plain data, fit for strict JSON."""
+        """Returns the fields by their names in the file, as plain data for strict JSON."""
         return _json_safe(self.model_dump(by_alias=True))
 
 
 class OpenRecord(Record):
-    """A part that workloads add fields of their own to; a field that is None is not written."""
+    """A part to which workloads add their own fields; None is not written."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -94,7 +94,7 @@ class OpenRecord(Record):
 
 
 class Document(Record):
-    """All of a result file; a subclass's first field is the version of its schema."""
+    """A whole result file; a subclass's first field is its schema version."""
 
     indent: ClassVar[int | None] = None  # of the file
 
@@ -103,7 +103,7 @@ class Document(Record):
         return json.dumps(self.to_plain(), indent=self.indent) + "\n"
 
     def write(self, path: Path) -> None:
-        """Writes the document, whole or not at all.
+        """Writes the document atomically.
 
         Raises:
             FathomError: the file cannot be written.
@@ -116,7 +116,7 @@ class Document(Record):
         """Reads a file.
 
         Raises:
-            FathomError: it cannot be read, is damaged, or of another schema version.
+            FathomError: it cannot be read, is damaged, or has another schema version.
         """
         try:
             text = path.read_bytes()
@@ -126,10 +126,10 @@ class Document(Record):
 
     @classmethod
     def parse(cls, text: str | bytes, source: str) -> Self:
-        """Reads JSON; ``source`` is where it comes from, for messages.
+        """Parses JSON; ``source`` names its origin in messages.
 
         Raises:
-            FathomError: it is damaged, or of another schema version.
+            FathomError: it is damaged, or has another schema version.
         """
         try:
             document = cls.model_validate_json(text)
@@ -141,18 +141,18 @@ class Document(Record):
 
 
 def damaged(source: str, complaint: str) -> FathomError:
-    """Returns the error of a file that is not what Fathom wrote."""
+    """Returns the error for a damaged file."""
     return FathomError(f"{source} is damaged ({complaint}): delete it and measure again")
 
 
 def shown(value: Any) -> str:
-    """Returns a value in one line of JSON, cut short."""
+    """Returns a value as one line of JSON, truncated."""
     text = json.dumps(value, default=str)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def _refusal(source: str, errors: list[ErrorDetails]) -> FathomError:
-    """Returns the error of a file that is no such document: another schema comes before all."""
+    """Returns the error for an invalid file; a wrong schema version takes precedence."""
     for error in errors:
         if error["loc"][-1:] == ("schema",):
             where, found = _field(error["loc"]), shown(error["input"])
@@ -164,7 +164,7 @@ def _refusal(source: str, errors: list[ErrorDetails]) -> FathomError:
 
 
 def _complaint(error: ErrorDetails) -> str:
-    """Says which field is wrong, and what is."""
+    """Returns which field is invalid and why."""
     where, found = _field(error["loc"]), shown(error["input"])
     kind, limits = error["type"], error.get("ctx", {})
     if kind == "missing":
@@ -181,7 +181,7 @@ def _complaint(error: ErrorDetails) -> str:
 
 
 def _wanted(kind: str, limits: dict[str, Any]) -> str:
-    """Says in words what a kind of pydantic's errors asks of a value."""
+    """Returns the expected value for a kind of pydantic error, in words."""
     words = {
         "bool_type": "true or false",
         "dict_type": "an object",
@@ -206,7 +206,7 @@ def _wanted(kind: str, limits: dict[str, Any]) -> str:
 
 
 def _field(path: Iterable[str | int]) -> str:
-    """Returns where a field stands, such as ``ops[3].phase``."""
+    """Returns the path of a field, such as ``ops[3].phase``."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -229,7 +229,7 @@ def _rounded(numbers: np.ndarray) -> list[float]:
 
 
 def _json_safe(value: Any) -> Any:
-    """Replaces what JSON has no word for: NaN and infinities by null, NumPy's numbers by plain."""
+    """Replaces NaN and infinities, which JSON cannot represent, by null; converts NumPy numbers."""
     if isinstance(value, dict):
         return {key: _json_safe(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

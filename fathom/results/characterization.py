@@ -1,4 +1,4 @@
-"""A characterization: the machine, and the runs that were planned and made on it."""
+"""A characterization: the machine, and the runs planned and made on it."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -35,12 +35,12 @@ class Machine(Document):
     environment: Environment = Field(description="as in docs/results.md")
     gemm_flops_per_second: dict[Threads, Positive] = Field(
         description="rate of a large matrix product in floating-point operations a second, by "
-        "the number of threads, as a text"
+        "the number of threads, as text"
     )
 
 
 class Probe(Document):
-    """What a process that looked at the machine found."""
+    """The results of the probing process."""
 
     schema_version: Literal[1] = Field(default=1, alias="schema", description="version")
     environment: Environment = Field(description="as in docs/results.md")
@@ -55,28 +55,30 @@ class Probe(Document):
 
 
 class Planned(Record):
-    """One run that is to be made."""
+    """One planned run."""
 
     model_config = ConfigDict(frozen=True)
 
-    id: str = Field(description="name of its file, unique in the folder")
-    kind: Kind = Field(description="`timing`, or `profile`, whose times carry the profiler's cost")
+    id: str = Field(description="name of its file, unique in the directory")
+    kind: Kind = Field(
+        description="`timing`, or `profile`, whose times include the profiler's overhead"
+    )
     purpose: tuple[Purpose, ...] = Field(description="the sets of runs that it belongs to")
     workload: str = Field(description="name of the workload")
     mode: Mode = Field(description="`train` or `infer`")
     device: DeviceName = Field(description="as TensorFlow names it")
     threads: PositiveCount | None = Field(
-        description="of the pool inside an op; `null`: TensorFlow's default, one a core"
+        description="intra-op threads; `null`: TensorFlow's default, one per core"
     )
-    cores: PositiveCount = Field(description="how many cores the process is allowed")
+    cores: PositiveCount = Field(description="number of cores that the process may use")
     repeat: Integer = Field(
-        description="0, or its number among equal runs; below 0 it is a warm-up run"
+        description="0, or its number among equal runs; negative for a warm-up run"
     )
     precision: Precision = Field(description="of the computation")
     batch_size: PositiveCount | None = Field(
-        description="examples a step; `null`: the workload's own"
+        description="examples per step; `null`: the workload's default"
     )
-    argv: tuple[str, ...] = Field(description="the command, but for the file that it wrote")
+    argv: tuple[str, ...] = Field(description="the command, without the file that it wrote")
 
     def __str__(self) -> str:
         threads = {None: "", 1: ", 1 thread"}.get(self.threads, f", {self.threads} threads")
@@ -88,7 +90,7 @@ class Planned(Record):
 
 
 class Run(Document, Planned):
-    """One run of one workload in a process of its own, done or failed."""
+    """One run of one workload in a separate process, done or failed."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -101,19 +103,19 @@ class Run(Document, Planned):
         description="seconds from the start to the end of the process, measured from outside"
     )
     result: RunResult | None = Field(
-        description="of a timing that is done (docs/results.md), else `null`"
+        description="of a timing that is `done` (docs/results.md), else `null`"
     )
-    profile: Profile | None = Field(description="of a profile run that is done, else `null`")
+    profile: Profile | None = Field(description="of a profile that is `done`, else `null`")
 
     @property
     def environment(self) -> Environment | None:
-        """The environment that the run saw; None where it failed."""
+        """The environment of the run; None if it failed."""
         made = self.result or self.profile
         return made.environment if made else None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        """Refuses fields that contradict each other."""
+        """Refuses contradictory fields."""
         if self.status == "failed":
             if self.reason is None or self.result or self.profile:
                 raise ValueError("a failed run has a reason, no result and no profile")

@@ -12,7 +12,7 @@ import keras
 
 @dataclass(frozen=True)
 class LayerCost:
-    """What one layer costs for one example.
+    """The cost of one layer for one example.
 
     Attributes:
         name: the layer's name in the network.
@@ -21,10 +21,10 @@ class LayerCost:
         parameters: number of trainable values.
         macs: multiply-accumulates of the forward pass.
         activations: number of output values.
-        reads_input: no layer before it has trainable variables, so that training computes no
-            gradient for what it reads.
-        forward_passes: how often a training step runs the layer forward, those of a copy of the
-            network included.
+        reads_input: no earlier layer has trainable variables, so that training computes no gradient
+            of its input.
+        forward_passes: forward passes of the layer in a training step, including those of a copy of
+            the network.
     """
 
     name: str
@@ -40,15 +40,15 @@ class LayerCost:
     def training_macs(self) -> int:
         """Multiply-accumulates of the layer's forward and backward passes in a training step.
 
-        The backward pass has two products for each one of the forward pass: the gradient of the
-        weights and, but for layers that read the network's input, the gradient of what they read.
+        The backward pass has two products for each of the forward pass: the gradient of the weights
+        and, except for layers that read the network's input, the gradient of the layer's input.
         """
         return (self.forward_passes + (1 if self.reads_input else 2)) * self.macs
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a network costs for one example."""
+    """The cost of a network for one example."""
 
     layers: tuple[LayerCost, ...]
     parameters: int  # trainable values
@@ -69,7 +69,7 @@ def count(network: keras.Model, length: int = 1) -> Cost:
 
     Args:
         network: the network.
-        length: what stands for each dimension that is of any length.
+        length: replaces each dimension of unknown length.
     """
     reading_input = _reading_input(network)
     layers = []
@@ -94,10 +94,10 @@ def count(network: keras.Model, length: int = 1) -> Cost:
 
 
 def _reading_input(network: keras.Model) -> set[str]:
-    """Returns the names of the layers and operations that no trainable variable comes before."""
+    """Returns the names of the layers and operations without trainable variables before them."""
     names = set()
-    untrained = {id(tensor) for tensor in network.inputs}  # tensors before every such variable
-    for operation in network.operations:  # in the order in which they run
+    untrained = {id(tensor) for tensor in network.inputs}  # tensors before all such variables
+    for operation in network.operations:  # in execution order
         if isinstance(operation, keras.layers.InputLayer):
             continue
         if all(id(tensor) in untrained for tensor in keras.tree.flatten(operation.input)):
@@ -112,9 +112,9 @@ def _size(variables: list[keras.Variable]) -> int:
 
 
 def _macs(layer: keras.Layer, input_shape: tuple, output_shape: tuple, length: int) -> int:
-    """Returns a layer's multiply-accumulates; a layer of ours that has some says so itself.
+    """Returns a layer's multiply-accumulates; custom layers report their own.
 
-    Its ``macs`` are those of an example, or of one unit of length where the length is unknown.
+    Their ``macs`` are per example, or per unit of length if the length is unknown.
     """
     if isinstance(layer, keras.layers.Conv2D):
         kernel = math.prod(layer.kernel_size) * input_shape[-1] // layer.groups

@@ -1,6 +1,6 @@
-"""Writes what the typed records say into the documentation: ``python -m fathom.results.document``.
+"""Generates documentation from the typed records: ``python -m fathom.results.document``.
 
-The JSON Schemas of the files go to ``docs/schemas``; the tables of fields go into the pages of
+JSON Schemas of the files are written to ``docs/schemas``, tables of fields into the pages of
 ``docs``, between ``<!-- fields of NAME -->`` and ``<!-- end -->``.
 """
 
@@ -22,14 +22,14 @@ _TABLE = re.compile(r"(?<=<!-- fields of )(\w+)( -->\n).*?(?=<!-- end -->)", re.
 
 
 def documents(docs: Path) -> dict[Path, str]:
-    """Returns what each generated schema, and each page with tables of fields, has to hold."""
+    """Returns the contents of each generated schema and each page with tables of fields."""
     pages = {docs / name: _with_tables((docs / name).read_text()) for name in _PAGES}
     schemas = {docs / "schemas" / f"{name}.json": _schema(name) for name in _DOCUMENTS}
     return pages | schemas
 
 
 def _with_tables(page: str) -> str:
-    """Returns a page with its tables of fields made anew."""
+    """Returns a page with its tables of fields regenerated."""
     return _TABLE.sub(lambda match: f"{match[1]}{match[2]}{_table(match[1])}", page)
 
 
@@ -41,7 +41,7 @@ def _table(name: str) -> str:
         if isinstance(kind, type) and issubclass(kind, Record)
     }
     rows = "".join(f"| `{field}` | {words} |\n" for field, words in _fields(kinds[name]).items())
-    return f"\n| key | what it holds |\n|---|---|\n{rows}\n"  # Markdown wants the empty lines
+    return f"\n| key | description |\n|---|---|\n{rows}\n"  # Markdown needs the empty lines
 
 
 def _fields(kind: type[Record]) -> dict[str, str]:
@@ -56,7 +56,7 @@ def _schema(name: str) -> str:
 
 
 def main() -> None:
-    """Writes all of it into the checkout's ``docs``."""
+    """Writes everything to the checkout's ``docs``."""
     for path, text in documents(Path("docs")).items():
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)

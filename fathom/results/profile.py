@@ -1,4 +1,4 @@
-"""The profile of one workload: where its steps' time went."""
+"""The op profile of one workload."""
 
 from typing import Literal, get_args
 
@@ -39,11 +39,11 @@ class OpTime(Record):
     phase: Phase = Field(description="`forward`, `backward`, `optimizer` or `other`")
     on: DeviceKind = Field(description="`cpu` or `gpu`")
     seconds: SecondsArray = Field(description="self time in each step, in seconds")
-    count: NotNegative = Field(description="occurrences a step, on average")
+    count: NotNegative = Field(description="average occurrences per step")
 
 
 class GpuTime(Record):
-    """What a GPU and its driver did in all profiled steps together."""
+    """The time of a GPU and its driver, in all profiled steps together."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -52,37 +52,37 @@ class GpuTime(Record):
         description="time of calls to the driver and the runtime on the host, in seconds"
     )
     memcpy_seconds: NotNegative = Field(
-        description="time of copies to, from and on the GPU, in seconds"
+        description="time of copies to, from and within the GPU, in seconds"
     )
 
 
 class Layer(Record):
-    """What one layer costs for one example; ``cost.LayerCost`` counts it."""
+    """The cost of one layer for one example, as in ``cost.LayerCost``."""
 
     name: str = Field(description="its name in the network")
     kind: str = Field(description="its class")
     output_shape: tuple[Count, ...] = Field(
-        default=(), description="of its first output, without the batch"
+        default=(), description="of its first output, without the batch dimension"
     )
     parameters: Count = Field(description="number of trainable values")
     macs: Count = Field(description="multiply-accumulates of the forward pass")
     activations: Count = Field(description="number of output values")
     reads_input: bool = Field(
-        description="no layer before it has weights: no gradient of what it reads is computed"
+        description="no earlier layer has weights, so that no gradient of its input is computed"
     )
     forward_passes: PositiveCount = Field(
-        default=1, description="how often a training step runs it forward"
-    )  # profiles of before have one forward pass alone
+        default=1, description="forward passes in a training step"
+    )  # older profiles have one forward pass
 
 
 class LayerCosts(Cost):
-    """Cost of a network, and of each of its layers."""
+    """The cost of a network and of each of its layers."""
 
     layers: list[Layer] = Field(description="in the network's order")
 
 
 class Profile(Document):
-    """The op profile of some steps of one workload; docs/characterization.md has the choices."""
+    """The op profile of some steps of one workload; see docs/characterization.md."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -91,29 +91,29 @@ class Profile(Document):
     )
     workload: str = Field(description="name of the workload")
     mode: Mode = Field(description="`train` or `infer`")
-    batch_size: PositiveCount = Field(description="examples a step")
-    threads: PositiveCount = Field(description="number of threads inside an op")
+    batch_size: PositiveCount = Field(description="examples per step")
+    threads: PositiveCount = Field(description="intra-op threads")
     device: DeviceName = Field(description="as TensorFlow names it")
     precision: Precision = Field(description="of the computation")
     step_seconds: NonemptyPositiveArray = Field(
         description="time of each step with the profiler on, in seconds"
     )
     unprofiled_step_seconds: PositiveArray = Field(
-        description="times of steps without it in the same process, in seconds"
+        description="times of steps without the profiler in the same process, in seconds"
     )
     compiled_step_seconds: PositiveArray = Field(
-        description="times of steps compiled by XLA in seconds, where that is the workload's "
-        "default; else empty: a profile is of the ops one by one"
+        description="times of steps compiled by XLA, in seconds, if that is the workload's "
+        "default, else empty; the profile itself is op by op"
     )
     outside_seconds: SecondsArray = Field(
-        description="time of each step in which no op ran, in seconds"
+        description="time in each step without any op running, in seconds"
     )
     work: SecondsArray = Field(
-        description="work of each step's batch, over that of a batch of the stated cost: "
+        description="work of each step's batch, relative to that of a batch of the stated cost: "
         "batches may differ in length"
     )
     ops: tuple[OpTime, ...] = Field(
-        description="by type, layer, phase and device, the heaviest first"
+        description="by type, layer, phase and device, in decreasing order of time"
     )
     gpu: GpuTime | None = Field(description="of the whole trace; `null` without a GPU")
     cost: LayerCosts = Field(description="counted work of the network and its layers")
@@ -126,10 +126,10 @@ class Profile(Document):
             raise ValueError("the lists of its profile differ in their steps")
         return self
 
-    @computed_field(description="how many steps were profiled")
+    @computed_field(description="number of profiled steps")
     @property
     def steps(self) -> int:
-        """How many steps were profiled."""
+        """Number of profiled steps."""
         return len(self.step_seconds)
 
     @property
@@ -139,10 +139,10 @@ class Profile(Document):
 
     @property
     def outside_share(self) -> float:
-        """The share of the steps' time in which no op ran, from 0 to 1."""
+        """The share of the steps' time without any op running, from 0 to 1."""
         return float(self.outside_seconds.sum() / self.step_seconds.sum())
 
     @property
     def overhead(self) -> float:
-        """How much longer the median step takes with the profiler on, as a share of it without."""
+        """The profiler's relative overhead on the median step."""
         return float(np.median(self.step_seconds) / np.median(self.unprofiled_step_seconds) - 1)

@@ -20,7 +20,7 @@ from fathom.results.steps import Steps
 
 
 class Data(OpenRecord):
-    """The data set of a run; a workload adds what it has to say, such as numbers of examples."""
+    """The data set of a run; workloads add their own fields, such as numbers of examples."""
 
     name: str = Field(description="name of the data set")
     directory: str = Field(default="", description="its folder")
@@ -30,15 +30,15 @@ class Data(OpenRecord):
     )
     skipped: dict[str, str] | None = Field(
         default=None,
-        description="each damaged file that was left out, and what is wrong with it; absent "
-        "where the workload does not skip any",
+        description="each damaged file that was left out, with the reason; absent "
+        "if the workload never skips files",
     )
 
 
 class UsedHyperparameters(OpenRecord):
     """Every field of the workload's dataclass of hyperparameters, as used."""
 
-    batch_size: PositiveCount = Field(description="examples a step")
+    batch_size: PositiveCount = Field(description="examples per step")
 
 
 class Environment(Record):
@@ -46,7 +46,7 @@ class Environment(Record):
 
     cpu_model: str = Field(description="name of the processor")
     cpu_flags: list[str] = Field(
-        default_factory=list, description="those of its instruction sets that matter for speed"
+        default_factory=list, description="its instruction sets that affect speed"
     )
     cores_available: PositiveCount = Field(description="number of cores that the process may use")
     memory_bytes: Count = Field(description="memory of the machine, in bytes")
@@ -66,21 +66,21 @@ class Environment(Record):
     )
     gpu: str | None = Field(description="name of the GPU; `null` for a run on the CPU")
     device: DeviceName = Field(description="as TensorFlow names it")
-    threads: PositiveCount = Field(description="number of threads inside an operation")
+    threads: PositiveCount = Field(description="intra-op threads")
     precision: Precision = Field(description="of the computation")
     xla: Compiled = Field(
-        description="what XLA compiled: the whole `step`, `layers` of it, nothing (`off`)"
+        description="what XLA compiled: the whole `step`, some `layers`, or nothing (`off`)"
     )
     git_commit: str | None = Field(
-        default=None, description="commit of a checkout of Fathom, else `null`"
+        default=None, description="commit of Fathom's checkout, else `null`"
     )
     command: str = Field(default="", description="the command line")
 
 
 class Sections(OpenRecord):
-    """Time of the parts of a run in seconds, after the Minsky paper.
+    """Times of the sections of a run in seconds, as in the Minsky paper.
 
-    deepq adds parts of `run`: `emulator`, `acting`, `sampling` and `learning`.
+    deepq adds sections of `run`: `emulator`, `acting`, `sampling` and `learning`.
     """
 
     __pydantic_extra__: dict[str, NotNegative]
@@ -88,32 +88,35 @@ class Sections(OpenRecord):
     import_: NotNegative | None = Field(
         default=None,
         alias="import",
-        description="import of Fathom and TensorFlow, in seconds; the command line only",
+        description="import of Fathom and TensorFlow, in seconds; only on the command line",
     )
-    init: NotNegative = Field(description="options, in seconds")
-    load: NotNegative = Field(description="data, in seconds")
-    setup: NotNegative = Field(description="network, tracing, compiling, in seconds")
-    run: NotNegative = Field(description="the steps and their input, in seconds")
+    init: NotNegative = Field(description="processing of options, in seconds")
+    load: NotNegative = Field(description="loading of data, in seconds")
+    setup: NotNegative = Field(
+        description="building, tracing and compiling the network, in seconds"
+    )
+    run: NotNegative = Field(description="steps and their input, in seconds")
     evaluate: NotNegative | None = Field(
         default=None, description="evaluation, in seconds; with `--evaluate`"
     )
     wall: NotNegative | None = Field(
-        default=None, description="age of the process when the result was written, in seconds"
+        default=None, description="age of the process at the time of writing, in seconds"
     )
 
 
 class Throughput(Record):
-    """How fast the steps were."""
+    """The speed of the steps."""
 
-    example: str = Field(default="example", description="what an example is")
+    example: str = Field(default="example", description="name of an example")
     examples_per_second: NotNegative | None = Field(
-        default=None, description="examples a second at the median step"
+        default=None, description="examples per second at the median step time"
     )
     examples_per_second_with_input: NotNegative | None = Field(
-        default=None, description="examples a second at the mean step and the wait for its batch"
+        default=None,
+        description="examples per second at the mean step time plus the wait for its batch",
     )
     flops_per_second: NotNegative | None = Field(
-        description="floating-point operations a second, median rate"
+        description="floating-point operations per second, median rate"
     )
 
 
@@ -122,41 +125,43 @@ class Cost(Record):
 
     parameters: Count = Field(description="number of trainable values")
     forward_macs_per_example: Count = Field(
-        description="multiply-accumulates of an example's forward pass"
+        description="multiply-accumulates of the forward pass per example"
     )
     forward_flops_per_example: Count = Field(
-        description="floating-point operations of the same: twice the MACs"
+        description="floating-point operations of the same: twice the multiply-accumulates"
     )
     training_flops_per_example: Count = Field(
-        description="floating-point operations of an example's forward and backward pass; "
-        "deepq's target network too"
+        description="floating-point operations of the forward and backward pass per example; "
+        "including deepq's target network"
     )
 
 
 class Memory(Record):
-    """The peak of the memory that the run took."""
+    """The peak memory of the run."""
 
-    peak_resident_bytes: Count | None = Field(default=None, description="of the process, in bytes")
+    peak_resident_bytes: Count | None = Field(
+        default=None, description="resident memory of the process, in bytes"
+    )
     peak_gpu_bytes: Count | None = Field(
-        default=None, description="of TensorFlow's allocations on the GPU, in bytes"
+        default=None, description="TensorFlow's allocations on the GPU, in bytes"
     )
 
 
 class Metrics(OpenRecord):
-    """The evaluation's means over the test data, and the curves noted on the way."""
+    """The evaluation's means over the test data, and the curves noted during the run."""
 
     examples: Count | None = Field(
-        default=None, description="number of examples of the evaluation; absent without one"
+        default=None, description="number of evaluated examples; absent without evaluation"
     )
     history: dict[str, list[tuple[Integer, Number | None]]] | None = Field(
         default=None,
-        description="curves by name, each a list of (steps done, value), such as a validation "
-        "error and the `learning_rate` that was set by it; absent without any",
+        description="curves by name, each a list of (steps done, value), such as the validation "
+        "error and the `learning_rate`; absent if there are none",
     )
 
 
 class RunResult(Document):
-    """What a run did, where, with what, how fast and how well."""
+    """The result of a run."""
 
     indent: ClassVar[int | None] = 1
 
@@ -169,16 +174,16 @@ class RunResult(Document):
     hyperparameters: UsedHyperparameters = Field(description="as used")
     seed: Integer = Field(default=0, description="the run's seed")
     environment: Environment = Field(description="machine and software")
-    sections: Sections = Field(description="time of the parts of the run")
-    steps: Steps = Field(description="every step, and statistics of them")
+    sections: Sections = Field(description="times of the sections of the run")
+    steps: Steps = Field(description="every step, and statistics")
     throughput: Throughput = Field(description="speed")
-    cost: Cost = Field(description="counted work of the network")
+    cost: Cost = Field(description="size and work of the network")
     memory: Memory = Field(default_factory=Memory, description="peak memory")
     metrics: Metrics = Field(
-        default_factory=Metrics, description="what an evaluation and the run noted"
+        default_factory=Metrics, description="metrics of the evaluation and curves of the run"
     )
     ended: str = Field(
         default="complete",
-        description="`complete`; or `interrupted`, or the error that ended the run early: the "
-        "document then has the steps that were done",
+        description="`complete`, `interrupted`, or the error that ended the run early; the "
+        "document then has the steps completed so far",
     )

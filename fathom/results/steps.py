@@ -1,4 +1,4 @@
-"""The steps of a run: what was recorded of each, and their statistics."""
+"""The steps of a run and their statistics."""
 
 import math
 from collections.abc import Sequence
@@ -17,18 +17,18 @@ _LISTS = ("seconds", "input_wait", "loss", "work", "first_of_shape", "call")
 class Steps(Record):
     """Every step of a run, in order.
 
-    The statistics are computed from the lists whenever they are asked for; a file whose statistics
-    are not those of its lists is refused.
+    The statistics are computed from the lists; a file whose statistics do not match its lists is
+    refused.
     """
 
     first: Count = Field(
-        description="number of the first step, counted from 0 since the training began: not 0 "
+        description="number of the first step, counting from 0 at the start of training: not 0 "
         "in a resumed run"
     )
-    warmup: Count = Field(description="how many of the first steps the statistics leave out")
+    warmup: Count = Field(description="number of initial steps that the statistics leave out")
     seconds: list[NotNegative] = Field(
         default_factory=list,
-        description="time of each step in seconds, warm-up included, input excluded; on a GPU "
+        description="time of each step in seconds, including warm-up, excluding input; on a GPU "
         "until the device is idle",
     )
     input_wait: list[NotNegative] = Field(
@@ -37,29 +37,29 @@ class Steps(Record):
     loss: list[Number | None] = Field(
         default_factory=list,
         description="loss of each training step, before its update; `null` for an inference "
-        "step or one that the hook skipped",
+        "step or one skipped by the hook",
     )
     work: list[NotNegative] = Field(
         default_factory=list,
-        description="work of each step's batch over that of `batch_size` examples of the cost "
-        "stated under `cost`: 1, but where batches vary in length",
+        description="work of each step's batch relative to `batch_size` examples of the cost "
+        "stated under `cost`: 1 unless batches vary in length",
     )
     first_of_shape: list[bool] = Field(
         default_factory=list,
-        description="whether the step was the first of one of several shapes of batch "
-        "(seq2seq's buckets): TensorFlow optimises its graph in it, and the statistics leave "
+        description="whether the step was the first with one of several batch shapes "
+        "(seq2seq's buckets), in which TensorFlow optimises its graph; the statistics leave "
         "it out too",
     )
     call: list[Count] = Field(
         default_factory=list,
-        description="where in these lists the call of the compiled step began that the step "
-        "was part of: steps of one call were timed together and share its time equally",
+        description="index in these lists of the first step of the call of the compiled step "
+        "that ran this step: steps of one call were timed together and share its time equally",
     )
 
     @model_validator(mode="wrap")
     @classmethod
     def _check(cls, data: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
-        """Fills in the lists that older files lack; refuses lists and statistics that disagree."""
+        """Adds lists missing from older files; refuses inconsistent lists and statistics."""
         steps = validate(data)
         if isinstance(data, Steps):
             return steps
@@ -84,12 +84,12 @@ class Steps(Record):
         work: float,
         first_of_shape: bool,
     ) -> None:
-        """Records the steps of one call, which share its times equally.
+        """Records the steps of one call, which share its time equally.
 
         Args:
-            losses: one a step.
+            losses: one per step.
             seconds: of the whole call, input excluded.
-            input_wait: seconds that the call waited for its batches.
+            input_wait: seconds spent waiting for batches.
             work: of each step.
             first_of_shape: see above.
         """
@@ -102,18 +102,18 @@ class Steps(Record):
         self.call.extend([call] * count)
 
     def drop_unfinished(self) -> None:
-        """Drops the call that an interruption left half recorded."""
+        """Drops a call that was only partly recorded because of an interruption."""
         for values in (self.seconds, self.input_wait, self.loss, self.work, self.first_of_shape):
             del values[len(self.call) :]  # ``add_call`` extends this one last
 
     @property
     def counted(self) -> np.ndarray:
-        """Times of the steps that the statistics are of, float64, in seconds."""
+        """Times of the steps in the statistics, float64, in seconds."""
         return np.array(self.seconds)[self._numbers]
 
     @property
     def measurements(self) -> int:
-        """How many times the counted steps come from: the calls that were timed."""
+        """Number of independent timings of the counted steps: one per call."""
         return len({self.call[i] for i in self._numbers})
 
     @property
@@ -122,16 +122,16 @@ class Steps(Record):
 
     @computed_field(
         return_type=float | None,
-        description="median time of the counted steps, in seconds: of those after the warm-up but "
-        "for the first of each shape (unless none is left); `null` when there are none",
+        description="median time of the counted steps, in seconds: those after the warm-up except "
+        "the first of each shape (unless none is left); `null` if there are none",
     )
     @property
     def median(self) -> float:
-        """Median time of the counted steps, in seconds; NaN when there are none."""
+        """Median time of the counted steps, in seconds; NaN if there are none."""
         return float(np.median(self.counted)) if len(self.counted) else float("nan")
 
     @computed_field(
-        description="5, 25, 50, 75 and 95 % quantiles of their times, in seconds; `null` where all "
+        description="5, 25, 50, 75 and 95 % quantiles of their times, in seconds; `null` if all "
         "of them ran in one call"
     )
     @property
@@ -153,26 +153,26 @@ class Steps(Record):
 
     @computed_field(
         return_type=float | None,
-        description="median rate of the same steps, in batches of the stated cost a second",
+        description="median rate of the same steps, in batches of the stated cost per second",
     )
     @property
     def work_per_second(self) -> float:
-        """Median rate of the counted steps, in batches of the stated cost a second; or NaN."""
+        """Median rate of the counted steps, in batches of the stated cost per second; or NaN."""
         with np.errstate(divide="ignore"):
             rates = np.array(self.work)[self._numbers] / self.counted
         return float(np.median(rates)) if len(rates) else float("nan")
 
     @property
     def mean_with_input(self) -> float:
-        """Mean time of a counted step and the wait for its batch, in seconds; NaN without any."""
+        """Mean time of a counted step and the wait for its batch, in seconds; NaN if none."""
         waits = np.array(self.input_wait)[self._numbers]
         return float((self.counted + waits).mean()) if len(waits) else float("nan")
 
 
 def counted_steps(warmup: int, first_of_shape: Sequence[bool]) -> np.ndarray:
-    """Returns the numbers of the steps that a run's statistics are of, int64.
+    """Returns the numbers of the steps in a run's statistics, int64.
 
-    Those after the warm-up but for the first of each shape, unless that would leave none.
+    Those after the warm-up except the first of each shape, unless none would be left.
     """
     after = np.arange(len(first_of_shape)) >= warmup
     counted = after & ~np.array(first_of_shape, bool)
@@ -180,7 +180,7 @@ def counted_steps(warmup: int, first_of_shape: Sequence[bool]) -> np.ndarray:
 
 
 def _close(written: Any, computed: Any) -> bool:
-    """Whether a statistic of a file is the computed one; there is none where that is NaN."""
+    """Returns whether a statistic in a file matches the computed one; None matches NaN."""
     if isinstance(computed, dict):
         same_names = isinstance(written, dict) and written.keys() == computed.keys()
         return same_names and all(_close(written[name], computed[name]) for name in computed)

@@ -1,1 +1,1 @@
-"""The training loop and what belongs to it: checkpoints, optimizers, schedules, randomness."""
+"""The training loop: runner, checkpoints, optimizers, schedules, random numbers."""

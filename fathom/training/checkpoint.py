@@ -1,4 +1,4 @@
-"""Checkpoints: written whole, the newest few kept, refused where they do not fit."""
+"""Checkpoints: written atomically, the newest few kept, mismatches refused."""
 
 import contextlib
 import json
@@ -17,18 +17,18 @@ from fathom.system.lock import lock_folder
 
 _KEPT = 3
 _DESCRIPTION = "fathom.json"
-_STATE = "checkpoint"  # names the newest for tf.train.latest_checkpoint; never read here
+_STATE = "checkpoint"  # for tf.train.latest_checkpoint; never read here
 _GLOB_CHARACTERS = set("*?[]\\")
 _LEFTOVERS = ("ckpt-*_temp", "ckpt-*.tempstate*", f".{_DESCRIPTION}.*.tmp", f".{_STATE}.*.tmp")
 
 
 @dataclass
 class Restored:
-    """What was restored.
+    """The outcome of restoring a checkpoint.
 
     Attributes:
-        changes: the settings that have changed since it was written, by name: before and now.
-        notes: lines for the user: which checkpoint it was, damaged newer ones, changed settings.
+        changes: settings changed since it was written, by name: old and new value.
+        notes: messages for the user: the checkpoint, damaged newer ones, changed settings.
     """
 
     changes: dict[str, tuple[Any, Any]]
@@ -36,16 +36,15 @@ class Restored:
 
 
 class Checkpoints:
-    """The checkpoints of one training, in one folder.
+    """The checkpoints of one training run, in one folder.
 
-    Reading needs nothing more; before anything is written, ``open_for_writing`` must be called.
+    Call ``open_for_writing`` before writing; reading does not need it.
 
     Args:
-        directory: where they are kept.
+        directory: of the checkpoints.
         workload: name of the workload; checkpoints of another workload are refused.
-        settings: the options of the training, kept beside the checkpoints, to say what differs on
-            resuming.
-        variables: what is saved, by name.
+        settings: the options of the run, stored with the checkpoints to report changes on resuming.
+        variables: to save, by name.
     """
 
     def __init__(
@@ -63,17 +62,17 @@ class Checkpoints:
 
     @property
     def latest(self) -> Path | None:
-        """Path of the newest checkpoint, without its file endings; None where there is none.
+        """Path of the newest checkpoint, without file extensions; None if there is none.
 
-        Once a checkpoint was restored or written, it is that one.
+        After restoring or writing a checkpoint, it is that one.
         """
         return None if self._latest is None else self._prefix(self._latest)
 
     def open_for_writing(self) -> None:
-        """Makes the folder, locks it, tries to write, and removes what killed runs left.
+        """Creates and locks the folder, tests writing, and removes leftovers of killed runs.
 
         Raises:
-            FathomError: it cannot be made or written, or another process is writing to it.
+            FathomError: it cannot be created or written, or another process uses it.
         """
         try:
             str(self._directory).encode()
@@ -92,7 +91,7 @@ class Checkpoints:
             ) from error
 
     def save(self, step: int) -> None:
-        """Writes a checkpoint of the state after ``step`` steps.
+        """Writes a checkpoint after ``step`` steps.
 
         Raises:
             FathomError: a value is not finite, or the files cannot be written; older checkpoints
@@ -119,10 +118,10 @@ class Checkpoints:
             ) from error
 
     def restore(self) -> Restored:
-        """Restores the newest checkpoint that is not damaged.
+        """Restores the newest intact checkpoint.
 
         Raises:
-            FathomError: there is none, or it is of another workload or shape.
+            FathomError: there is none, or it belongs to another workload or network.
         """
         if self._latest is None:
             raise FathomError(f"nothing to restore: {self._directory} holds no checkpoint")
@@ -132,7 +131,7 @@ class Checkpoints:
         for step in sorted(self._steps(), reverse=True):
             try:
                 self._read(step, ", ".join(changed))
-            except tf.errors.ResourceExhaustedError:  # no fault of the checkpoint
+            except tf.errors.ResourceExhaustedError:  # not the checkpoint's fault
                 raise
             except (tf.errors.OpError, ValueError, RuntimeError, IndexError) as error:
                 damaged[f"ckpt-{step}"] = cause(error)
@@ -152,7 +151,7 @@ class Checkpoints:
         )
 
     def refuse_other_training(self) -> None:
-        """Raises FathomError where the folder already holds checkpoints, so that none is lost."""
+        """Raises FathomError if the folder already has checkpoints, so that none is lost."""
         if self._latest is not None:
             raise FathomError(
                 f"{self._directory} already holds checkpoints: continue with --resume, or use "
@@ -163,7 +162,7 @@ class Checkpoints:
         return self._directory / f"ckpt-{step}"
 
     def _steps(self) -> list[int]:
-        """Returns after which steps the checkpoints in the folder were written, in order."""
+        """Returns the steps of the checkpoints in the folder, in order."""
         numbers = [path.stem[5:] for path in self._directory.glob("ckpt-*.index")]
         return sorted(int(number) for number in numbers if number.isdecimal())
 
@@ -175,10 +174,10 @@ class Checkpoints:
                 path.unlink()
 
     def _remove_older(self, newest: int) -> None:
-        """Keeps the newest few, and names them in the file that TensorFlow looks into.
+        """Keeps the newest few, and lists them in TensorFlow's checkpoint state file.
 
-        Damaged checkpoints of later steps do not count: a training that was resumed before them
-        would otherwise remove its own.
+        Damaged checkpoints of later steps do not count: otherwise a run resumed before them would
+        remove its own.
         """
         steps = [step for step in self._steps() if step <= newest]
         lines = [f'model_checkpoint_path: "ckpt-{newest}"']
@@ -186,15 +185,15 @@ class Checkpoints:
         with atomic_write(self._directory / _STATE) as temporary:
             temporary.write_text("\n".join(lines) + "\n")
         for step in steps[:-_KEPT]:
-            self._prefix(step).with_suffix(".index").unlink()  # first: without it there is none
+            self._prefix(step).with_suffix(".index").unlink()  # first: invalidates the rest
             for path in self._directory.glob(f"ckpt-{step}.data-*"):
                 path.unlink()
 
     def _changes(self) -> dict[str, tuple[Any, Any]]:
-        """Returns the settings that have changed since the checkpoints were written.
+        """Returns the settings changed since the checkpoints were written: old and new values.
 
         Raises:
-            FathomError: the checkpoints are of another workload, or their description is damaged.
+            FathomError: the checkpoints are of another workload, or their settings are damaged.
         """
         path, now = self._directory / _DESCRIPTION, self._settings
         try:
@@ -214,10 +213,10 @@ class Checkpoints:
         return {k: (before[k], now[k]) for k in now if k in before and before[k] != now[k]}
 
     def _read(self, step: int, changed: str) -> None:
-        """Assigns the values of a checkpoint to the variables.
+        """Loads the values of a checkpoint into the variables.
 
         Raises:
-            FathomError: it holds other variables than the network.
+            FathomError: its variables are not those of the network.
             tf.errors.OpError, ValueError, RuntimeError, IndexError: it is damaged.
         """
         with _without_glob_characters(self._directory) as directory:
@@ -227,7 +226,7 @@ class Checkpoints:
                 variable.assign(reader.get_tensor(_key(name)))
 
     def _check_shapes(self, shapes: dict[str, list[int]], step: int, changed: str) -> None:
-        """Raises FathomError where the checkpoint holds other variables than the network."""
+        """Raises FathomError if the checkpoint's variables are not those of the network."""
         why = f"; changed since then: {changed}" if changed else ""
         for name, variable in self._variables.items():
             shape = shapes.get(_key(name))
@@ -243,18 +242,18 @@ class Checkpoints:
 
 
 def _described(changes: dict[str, tuple[Any, Any]]) -> list[str]:
-    """Returns each changed setting in words."""
+    """Returns a description of each changed setting."""
     return [f"{name} {before} -> {now}" for name, (before, now) in changes.items()]
 
 
 def _key(name: str) -> str:
-    """Returns what ``tf.train.Checkpoint`` calls a variable in its files."""
+    """Returns the key of a variable in the files of ``tf.train.Checkpoint``."""
     return f"variables/{name.replace('/', '.S')}/.ATTRIBUTES/VARIABLE_VALUE"
 
 
 @contextlib.contextmanager
 def _without_glob_characters(directory: Path) -> Iterator[Path]:
-    """Yields a path that TensorFlow can read: it takes ``run[1]`` for a pattern, a link is none."""
+    """Yields the directory, or a link to it if TensorFlow would expand its name as a pattern."""
     if not _GLOB_CHARACTERS.intersection(str(directory)):
         yield directory
         return

@@ -1,4 +1,4 @@
-"""A workload's step, compiled for its shapes of batch, one step or several a call."""
+"""A workload's step, compiled for its batch shapes, with one or more steps per call."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,20 +11,20 @@ Signature = Sequence[tf.TensorSpec]
 
 
 class CompiledStep:
-    """A step, traced for each shape of batch, and the call that runs it.
+    """A step, traced for each batch shape, and the call that runs it.
 
     Args:
         step: takes the tensors of one batch.
-        signatures: the shapes of batch, the largest last.
-        steps_per_call: steps that a call runs, one after another; above 1 a call takes a block:
-            so many batches stacked, each tensor [steps, batch, ...].
+        signatures: the batch shapes, the largest last.
+        steps_per_call: steps that a call runs in sequence; above 1 a call takes a block of stacked
+            batches, each tensor [steps, batch, ...].
         xla: XLA compiles the whole call.
 
     Attributes:
         single: one step, a ``ConcreteFunction`` or a ``StepByShape``; its ``graph`` is that of the
             largest shape.
-        unseen_shapes: where there are several shapes of batch, those that have not run yet.
-        call: what is called; ``single`` itself unless a call runs several steps.
+        unseen_shapes: if there are several batch shapes, those that have not run yet.
+        call: the function to call; ``single`` itself unless a call runs several steps.
     """
 
     def __init__(
@@ -42,11 +42,11 @@ class CompiledStep:
             self.call = _trace(lambda *block: self._span.run(self.single, *block), blocks, xla)
 
     def choose(self, begin: int, end: int) -> None:
-        """Has the next calls run the steps of a block from ``begin`` to before ``end``."""
+        """Selects the steps ``begin`` to ``end - 1`` of a block for the next calls."""
         self._span.set(begin, end)
 
     def note_shape(self, batch: Batch) -> bool:
-        """Notes a batch's shape; returns whether it is the first of one of several shapes.
+        """Records a batch's shape; returns whether it is the first of one of several shapes.
 
         TensorFlow optimises the graph of a shape when it first runs.
         """
@@ -57,10 +57,10 @@ class CompiledStep:
 
 
 class StepByShape:
-    """A step that was traced for several shapes of batch, and picks the one that fits.
+    """A step traced for several batch shapes, which selects the matching one.
 
     Args:
-        traced: ``ConcreteFunction``s by the shapes of their arguments.
+        traced: ``ConcreteFunction``s by their argument shapes.
 
     Attributes:
         graph, structured_outputs: those of the last one, the largest.
@@ -77,27 +77,27 @@ class StepByShape:
 
 
 class Span:
-    """Which steps of a block of batches a call runs: from ``begin`` to before ``end``."""
+    """The steps of a block of batches that a call runs: ``begin`` to ``end - 1``."""
 
     def __init__(self) -> None:
         self._current = (0, 0)
         self._variable = tf.Variable([0, 0], dtype=tf.int32, name="span")
 
     def set(self, begin: int, end: int) -> None:
-        """Chooses the steps of the next calls."""
+        """Selects the steps of the next calls."""
         if (begin, end) != self._current:
             self._current = (begin, end)
             self._variable.assign([begin, end])
 
     def run(self, step: Any, *block: tf.Tensor) -> Any:
-        """Runs steps one after another, in the graph that is being traced.
+        """Runs steps in sequence, within the graph being traced.
 
         Args:
             step: one step, as traced.
             block: the batches, stacked: each tensor [steps, batch, ...].
 
         Returns:
-            what the steps returned, stacked: [steps, ...]; 0 for the steps outside the span.
+            the steps' results, stacked: [steps, ...]; 0 for steps outside the span.
         """
         begin, end = tf.unstack(self._variable.read_value())
 
@@ -116,7 +116,7 @@ class Span:
 
 
 def _trace(step: Step, signatures: Sequence[Signature], xla: bool) -> Any:
-    """Traces a step for each signature: a ``ConcreteFunction``, or a ``StepByShape`` of several."""
+    """Traces a step for each signature; returns a ``ConcreteFunction`` or a ``StepByShape``."""
     function = tf.function(step, autograph=False, jit_compile=xla)
     traced = {
         _shapes(signature): function.get_concrete_function(*signature) for signature in signatures

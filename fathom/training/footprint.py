@@ -1,4 +1,4 @@
-"""The memory that a run needs at least, known from its network before most of it is allocated."""
+"""The minimum memory of a run, estimated from its network before most of it is allocated."""
 
 import math
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ def bytes_needed(
     blocks: int,
     trains: bool,
 ) -> int:
-    """Returns the bytes that steps take beside parameters and optimizer slots.
+    """Returns the bytes that steps need in addition to parameters and optimizer slots.
 
     It is an estimate from below: temporary tensors inside operations are not counted, nor what
     layers without parameters return, and a dimension of any length counts as 1.
@@ -24,9 +24,9 @@ def bytes_needed(
     Args:
         network: a built network.
         batch: shapes and dtypes of a batch.
-        steps_per_call: batches of a block.
-        blocks: how many blocks are in memory at once.
-        trains: the steps train, which keeps every activation for the backward pass.
+        steps_per_call: batches per block.
+        blocks: number of blocks in memory at once.
+        trains: training steps, which keep every activation for the backward pass.
     """
     size = batch[0].shape[0]
     inputs = blocks * steps_per_call * sum(_item_count(spec) * spec.dtype.size for spec in batch)

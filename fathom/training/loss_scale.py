@@ -1,4 +1,4 @@
-"""The dynamic loss scale that training in float16 needs."""
+"""Dynamic loss scaling for training in float16."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -12,7 +12,7 @@ class LossScale(tf.Module):
     """A dynamic loss scale for float16: Micikevicius et al. 2018, section 3.2.
 
     Attributes:
-        value: float32 scalar: what the loss is multiplied by.
+        value: float32 scalar: the factor of the loss.
         good_steps: int32 scalar: steps with finite gradients since the scale last changed.
     """
 
@@ -26,14 +26,14 @@ class LossScale(tf.Module):
     def guard(
         self, gradients: Sequence[Gradient], update: Callable[[list[Gradient]], None]
     ) -> None:
-        """Divides gradients by the scale and updates with them, if all of them are finite.
+        """Divides gradients by the scale and applies them if all are finite.
 
-        The scale is doubled after 2,000 good steps in a row. A step whose gradients are not finite
-        updates nothing and halves the scale, down to 1.
+        The scale is doubled after 2,000 consecutive good steps. A step with non-finite gradients is
+        skipped and halves the scale, down to 1.
 
         Args:
             gradients: of the scaled loss.
-            update: is given the gradients of the loss itself.
+            update: receives the unscaled gradients.
         """
         unscaled = [_times(gradient, 1 / self.value) for gradient in gradients]
         finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(_values(g))) for g in unscaled])

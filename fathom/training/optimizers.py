@@ -1,8 +1,8 @@
 """The papers' update rules, on TensorFlow's fused kernels.
 
-One kernel updates one variable, so that optimisation keeps op types of its own in a profile
-(``ResourceApply...``), and a step over many parameters passes once over memory. They work on Keras
-variables and on ``tf.Variable``, inside a ``tf.function``, also with ``jit_compile=True``.
+One kernel updates one variable, so that optimisation has its own op types in a profile
+(``ResourceApply...``), and an update passes over memory only once. They work on Keras variables and
+on ``tf.Variable``, inside a ``tf.function``, also with ``jit_compile=True``.
 """
 
 import abc
@@ -22,22 +22,22 @@ kernels = tf.raw_ops
 
 
 def is_weight_matrix(variable: Variable) -> bool:
-    """Tells whether a variable is a kernel (rank 2 or more), not a bias or a scale."""
+    """Returns whether a variable is a kernel (rank 2 or more), not a bias or a scale."""
     return len(variable.shape) >= 2
 
 
 class Optimizer(tf.Module, abc.ABC):
     """An update rule with its state.
 
-    ``tf.train.Checkpoint(optimizer=optimizer)`` saves and restores all state bit by bit. A sparse
-    gradient (``tf.IndexedSlices``) updates only its rows: their slots too, all others stay as they
-    are. XLA compiles none of the sparse kernels but that of ``GradientDescent``; with any other
-    rule give it ``tf.convert_to_tensor(gradient)``.
+    ``tf.train.Checkpoint(optimizer=optimizer)`` saves and restores all state exactly. A sparse
+    gradient (``tf.IndexedSlices``) updates only its rows and their slots. XLA compiles only the
+    sparse kernel of ``GradientDescent``; with any other rule pass
+    ``tf.convert_to_tensor(gradient)``.
 
     Attributes:
         learning_rate: float32 scalar ``tf.Variable``; assign to it to change the rate.
-        slots: name of a slot to its variables, one for each trained variable, in order.
-        loss_scale: None; give it a ``LossScale`` before tracing to train in float16.
+        slots: the variables of each slot by name, one for each trained variable, in order.
+        loss_scale: None; set it to a ``LossScale`` before tracing to train in float16.
     """
 
     _slot_names: tuple[str, ...] = ()
@@ -55,12 +55,12 @@ class Optimizer(tf.Module, abc.ABC):
         """Sets the rule's constants.
 
         Args:
-            learning_rate: the rate at the start.
+            learning_rate: the initial rate.
             weight_decay: L2 coefficient; ``weight_decay * w`` is added to the clipped gradient,
                 which makes a sparse gradient dense.
             clip_norm: the largest L2 norm of one variable's gradient; longer ones are scaled down.
-            global_clip_norm: the largest L2 norm of all gradients taken together.
-            decayed: tells for which variables weight decay holds.
+            global_clip_norm: the largest global L2 norm of all gradients.
+            decayed: selects the variables with weight decay.
 
         Raises:
             ValueError: both clip norms are given.
@@ -80,7 +80,7 @@ class Optimizer(tf.Module, abc.ABC):
         self._built_for: tuple[weakref.ref, ...] = ()
 
     def build(self, variables: Sequence[Variable]) -> None:
-        """Makes the slots, all zero, each on its variable's device. Call it once, before tracing.
+        """Creates the slots, zero, each on its variable's device. Call it once, before tracing.
 
         Args:
             variables: the trained variables, Keras' or TensorFlow's.
@@ -90,15 +90,15 @@ class Optimizer(tf.Module, abc.ABC):
         self.slots = {name: [_zeros_like(t, name) for t in targets] for name in self._slot_names}
 
     def scale(self, loss: tf.Tensor) -> tf.Tensor:
-        """Returns the float32 loss to differentiate: times the loss scale where there is one."""
+        """Returns the float32 loss to differentiate, times the loss scale if there is one."""
         return loss if self.loss_scale is None else loss * self.loss_scale.value
 
     def apply(self, gradients: Sequence[Gradient], variables: Sequence[Variable]) -> None:
-        """Updates the variables, as part of the graph that is being traced.
+        """Updates the variables, within the graph being traced.
 
         Args:
-            gradients: one for each variable, of its shape and dtype; of the scaled loss where
-                there is a loss scale.
+            gradients: one for each variable, with its shape and dtype; of the scaled loss if there
+                is a loss scale.
             variables: those that the optimizer was built for, in the same order.
 
         Raises:
@@ -136,20 +136,20 @@ class Optimizer(tf.Module, abc.ABC):
         return list(gradients)
 
     def _step_size(self) -> tf.Tensor:
-        """Returns this step's float32 rate; called once a step."""
+        """Returns this step's float32 rate; called once per step."""
         return self.learning_rate.read_value()
 
     def _add_weight_decay(
         self, target: tf.Variable, gradient: Gradient, rate: tf.Tensor, slots: Slots
     ) -> tf.Tensor:
-        """Returns the gradient that ``_update`` is to take, for weight decay to have its effect."""
+        """Applies weight decay; returns the gradient for ``_update``."""
         return tf.convert_to_tensor(gradient) + self._weight_decay * target
 
     @abc.abstractmethod
     def _update(
         self, target: tf.Variable, gradient: Gradient, rate: tf.Tensor, slots: Slots
     ) -> None:
-        """Updates one variable by one fused kernel."""
+        """Updates one variable with one fused kernel."""
 
 
 class GradientDescent(Optimizer):
@@ -171,7 +171,7 @@ class GradientDescent(Optimizer):
 class Momentum(Optimizer):
     """``v <- mu v - lr g; w <- w + v``: Krizhevsky et al. 2012, section 5.
 
-    With ``nesterov`` the weights kept are those that look ahead: ``w <- w + mu v - lr g``, with the
+    With ``nesterov`` the stored weights are the look-ahead ones: ``w <- w + mu v - lr g``, with the
     new ``v`` (Sutskever et al. 2013, section 2, as rewritten by Bengio et al. 2013, section 3.5).
     """
 
@@ -186,9 +186,9 @@ class Momentum(Optimizer):
     def _add_weight_decay(
         self, target: tf.Variable, gradient: Gradient, rate: tf.Tensor, slots: Slots
     ) -> tf.Tensor:
-        """Takes ``lr d w / mu`` from the velocity: the update multiplies it by ``mu``.
+        """Subtracts ``lr d w / mu`` from the velocity, which the update multiplies by ``mu``.
 
-        That passes over memory once and needs none, where ``g + d w`` takes two more tensors.
+        This needs one pass over memory and no temporaries; ``g + d w`` would need two tensors.
         """
         if self._nesterov or not self._momentum:
             return super()._add_weight_decay(target, gradient, rate, slots)
@@ -240,9 +240,9 @@ class Adagrad(Optimizer):
 class Adam(Optimizer):
     """``w <- w - lr_t m / (sqrt(v) + epsilon)``: Kingma & Ba 2015.
 
-    In the paper's shorter order of section 2, so ``epsilon`` is its epsilon-hat: it is added
-    outside the root and is not corrected for bias. There is no sparse kernel: a sparse gradient is
-    made dense, and the moments of all rows decay.
+    In the reordered form of the paper's section 2, where ``epsilon`` is epsilon-hat: added outside
+    the root, without bias correction. There is no sparse kernel: a sparse gradient is made dense,
+    and the moments of all rows decay.
     """
 
     _slot_names = ("mean", "square")
@@ -271,7 +271,7 @@ class Adam(Optimizer):
             var=target.handle,
             m=slots["mean"].handle,
             v=slots["square"].handle,
-            beta1_power=0.0,  # the rate is corrected for bias already, in float64
+            beta1_power=0.0,  # the rate already has the bias correction, in float64
             beta2_power=0.0,
             lr=rate,
             beta1=self._beta_1,
@@ -285,7 +285,7 @@ class RMSProp(Optimizer):
     """``s <- d s + (1-d) g^2; u <- mu u + lr g / sqrt(s + epsilon); w <- w - u``.
 
     Tieleman & Hinton 2012, lecture 6.5. ``epsilon`` is inside the root. With ``centered`` the
-    square of the running mean of ``g`` is taken from ``s`` under the root (Graves 2013, equations
+    square of the running mean of ``g`` is subtracted from ``s`` in the root (Graves 2013, equations
     38-45), as in Mnih et al. 2015.
     """
 
@@ -325,7 +325,7 @@ class RMSProp(Optimizer):
 
 
 BY_NAME: dict[str, type[Optimizer]] = {"sgd": GradientDescent, "adagrad": Adagrad, "adam": Adam}
-"""The rules that a hyperparameter can name; each needs a learning rate alone."""
+"""Update rules by the names in hyperparameters; each needs only a learning rate."""
 
 
 def _run(
@@ -335,7 +335,7 @@ def _run(
     gradient: Gradient,
     **arguments: Any,
 ) -> None:
-    """Runs the kernel that fits the gradient."""
+    """Runs the kernel for the kind of gradient."""
     if isinstance(gradient, tf.IndexedSlices):
         sparse(var=target.handle, grad=gradient.values, indices=gradient.indices, **arguments)
     else:

@@ -1,7 +1,7 @@
-"""Random numbers that are a function of a seed alone, the same with XLA as without.
+"""Random numbers determined by a seed alone, the same with and without XLA.
 
-TensorFlow's kernels and XLA draw the same bits, by Philox, but make other floating-point numbers of
-them. So what a compiled step draws comes from here and not from ``tf.random.stateless_uniform``.
+TensorFlow's kernels and XLA generate the same bits (Philox), but convert them to different
+floating-point numbers. So compiled steps use these functions, not ``tf.random.stateless_uniform``.
 """
 
 import math
@@ -20,13 +20,13 @@ def bits(shape: Shape, seed: tf.Tensor) -> tf.Tensor:
         seed: int64 [2]; the same seed gives the same bits.
 
     Returns:
-        uint32, each of its 2^32 values as likely.
+        uint32, uniform over all 2^32 values.
     """
     return tf.random.stateless_uniform(shape, seed, None, None, tf.uint32, alg="philox")
 
 
 def uniform(shape: Shape, seed: tf.Tensor, dtype: tf.DType = tf.float32) -> tf.Tensor:
-    """Returns numbers that are distributed evenly from 0 to below 1.
+    """Returns uniform random numbers in [0, 1).
 
     Args:
         shape: of the result.
@@ -36,7 +36,7 @@ def uniform(shape: Shape, seed: tf.Tensor, dtype: tf.DType = tf.float32) -> tf.T
     drawn = bits(shape, seed)
     if dtype == tf.float64:
         return tf.cast(drawn, dtype) * 2**-32
-    # A float32 holds 24 bits: all 32 would be rounded up to 1 now and then.
+    # A float32 holds 24 bits: using all 32 would sometimes round up to 1.
     return tf.cast(tf.bitwise.right_shift(drawn, tf.constant(8, tf.uint32)), tf.float32) * 2**-24
 
 
@@ -46,11 +46,12 @@ def normal(shape: Shape, seed: tf.Tensor, compiled: bool = False) -> tf.Tensor:
     Args:
         shape: of the result.
         seed: int64 [2]; the same seed gives the same numbers.
-        compiled: XLA compiles the graph: its own formula is another than that of TensorFlow's
-            kernel, which is written out here instead. Else the kernel, the op that a profile shows.
+        compiled: XLA compiles the graph. Its formula differs from that of TensorFlow's kernel,
+            which is therefore written out here. Otherwise the kernel is used, as one op in a
+            profile.
 
     Returns:
-        float32; compiled or not, they differ by rounding alone.
+        float32; compiled or not, the numbers differ only by rounding.
     """
     if not compiled:
         return tf.random.stateless_normal(shape, seed, alg="philox")

@@ -1,4 +1,4 @@
-"""The loop that every run shares: calls the step, times it, checks its losses, follows it up."""
+"""The loop of every run: calls and times the step, checks losses, saves checkpoints."""
 
 import contextlib
 import math
@@ -20,55 +20,55 @@ RunStep = Callable[[Step, Batch], Any]
 
 
 def default_runstep(step: Step, batch: Batch) -> Any:
-    """Runs one step: the hook that a user's own ``runstep`` takes the place of."""
+    """Runs one step: the default of the ``runstep`` hook."""
     return step(*batch)
 
 
 class Progress:
-    """Is told how a run proceeds and shows nothing."""
+    """Receives a run's progress; this base class ignores it."""
 
     @contextlib.contextmanager
     def running(self, first: int, n_steps: int, batch_size: int) -> Iterator[None]:
-        """Surrounds the steps ``first`` to ``first + n_steps - 1``."""
+        """Wraps the steps ``first`` to ``first + n_steps - 1``."""
         yield
 
     def preparing(self, what: str, done: int, total: int) -> None:
-        """Is called between steps during long work, such as filling a replay memory."""
+        """Called between steps during long work, such as filling a replay memory."""
 
     def step(self, number: int, loss: float | None, seconds: float) -> None:
-        """Is called after each call of the step with its last step's number, loss and time."""
+        """Called after each call of the step with its last step's number, loss and time."""
 
 
 class Hooks(Protocol):
-    """What a runner asks of the workload that it runs; ``nn.Workload`` says what each does."""
+    """The hooks of a workload that a runner calls; ``nn.Workload`` documents them."""
 
     @property
     def steps_done(self) -> int:
-        """Training steps that ran; fewer than were called where ``runstep`` skipped some."""
+        """Training steps that ran, without those that ``runstep`` skipped."""
 
     def work(self, *batch: tf.Tensor) -> float:
         """Returns a batch's work over that of a batch of the stated cost."""
 
     def end_step(self, number: int) -> None:
-        """Is called after each training step."""
+        """Called after each training step."""
 
     def end_epoch(self, epoch: int) -> None:
-        """Is called after the last step of each epoch."""
+        """Called after the last step of each epoch."""
 
     def save_state(self) -> None:
-        """Is called before a checkpoint is written."""
+        """Called before a checkpoint is written."""
 
 
 @dataclass(frozen=True)
 class Loop:
-    """The constants of a loop, known once a model is set up.
+    """The constants of a loop, known after a model's setup.
 
     Attributes:
-        trains: the steps train; else they infer: no losses, epochs or checkpoints.
-        on_gpu: the end of a step on the device must be waited for.
-        batch_size: examples a step.
-        steps_per_call: steps that a call of the compiled step runs.
-        steps_per_epoch: training steps in an epoch.
+        trains: training steps; otherwise inference, without losses, epochs or checkpoints.
+        on_gpu: a step must be synchronized with the device.
+        batch_size: examples per step.
+        steps_per_call: steps per call of the compiled step.
+        steps_per_epoch: training steps per epoch.
         checkpoint_every: training steps between checkpoints.
         remedy: what to try where the training diverges.
     """
@@ -89,11 +89,11 @@ class Runner:
         step: the step.
         loop: the constants of the loop.
         hooks: the workload.
-        checkpoints: where they are written; None: nowhere.
-        saved_at: after which training step the newest checkpoint was written; 0: there is none.
+        checkpoints: None: write none.
+        saved_at: training step of the newest checkpoint; 0 if there is none.
 
     Attributes:
-        saved_at: likewise, kept up to date.
+        saved_at: as above, kept up to date.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Runner:
     ) -> None:
         self._step, self._loop, self._hooks = step, loop, hooks
         self._checkpoints, self.saved_at = checkpoints, saved_at
-        self._unsaved = False  # a step was begun that no checkpoint holds
+        self._unsaved = False  # a step has begun since the last checkpoint
 
     def run(
         self,
@@ -116,21 +116,21 @@ class Runner:
         runstep: RunStep,
         progress: Progress,
     ) -> None:
-        """Runs ``n_steps`` steps, those of the warm-up in calls of their own.
+        """Runs ``n_steps`` steps, with separate calls for the warm-up.
 
-        Where checkpoints are written, the first SIGINT or SIGTERM ends the run after the call of
-        the step that it came in, a checkpoint is written, and then the signal is delivered.
+        If checkpoints are written, the first SIGINT or SIGTERM ends the run after the current call;
+        a checkpoint is written, and then the signal is delivered.
 
         Args:
-            batches: from step ``steps.first`` on; blocks of them where a call runs several steps.
-            n_steps: how many.
-            steps: where each step is recorded.
+            batches: from step ``steps.first`` on; blocks of batches if a call runs several steps.
+            n_steps: number of steps.
+            steps: records each step.
             runstep: called with (step, batch) for each call.
-            progress: is told of each call.
+            progress: receives each call.
 
         Raises:
-            FathomError: a loss is not finite, ``runstep`` returned something else than losses, or
-                a checkpoint cannot be written.
+            FathomError: a loss is not finite, ``runstep`` did not return losses, or a checkpoint
+                cannot be written.
         """
         number, batch = steps.first, None
         end = number + n_steps
@@ -147,7 +147,7 @@ class Runner:
             self._save()
 
     def _steps_in_call(self, number: int, stop: int) -> int:
-        """Returns how many steps the next call runs: none beyond an epoch's end or a checkpoint."""
+        """Returns the length of the next call, which ends at an epoch's end or a checkpoint."""
         ends = [stop, _next_multiple(number, self._loop.steps_per_call)]
         if self._loop.trains:
             ends.append(_next_multiple(number, self._loop.steps_per_epoch))
@@ -164,9 +164,9 @@ class Runner:
         steps: Steps,
         runstep: RunStep,
     ) -> Batch:
-        """Runs, times and records one call of ``count`` steps; returns the batch or block it took.
+        """Runs, times and records one call of ``count`` steps; returns its batch or block.
 
-        A block that a call left unfinished is taken again by the next one.
+        The next call continues an unfinished block.
         """
         begin = number % self._loop.steps_per_call
         before_input = time.perf_counter()
@@ -189,7 +189,7 @@ class Runner:
         return batch
 
     def _losses(self, value: Any, begin: int, count: int) -> list[float | None]:
-        """Returns the losses of a call's steps from what ``runstep`` returned; None: no loss."""
+        """Returns the losses of a call's steps from the result of ``runstep``; None: no loss."""
         if not self._loop.trains or value is None:
             return [None] * count
         losses = np.reshape(value, -1)
@@ -201,7 +201,7 @@ class Runner:
         return losses[begin : begin + count].tolist()
 
     def _follow_up(self, number: int, count: int) -> None:
-        """Does what comes after ``count`` training steps, the first of them ``number``."""
+        """Calls hooks and saves checkpoints after ``count`` training steps from ``number`` on."""
         for i in range(number, number + count):
             self._hooks.end_step(i)
         done = number + count
@@ -228,5 +228,5 @@ class Runner:
 
 
 def _next_multiple(number: int, divisor: int) -> int:
-    """Returns the least multiple of ``divisor`` above ``number``."""
+    """Returns the smallest multiple of ``divisor`` above ``number``."""
     return (number // divisor + 1) * divisor

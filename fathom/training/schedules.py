@@ -1,4 +1,4 @@
-"""Schedules of the learning rate."""
+"""Learning-rate schedules."""
 
 import tensorflow as tf
 
@@ -6,20 +6,20 @@ import tensorflow as tf
 class Plateau(tf.Module):
     """Lowers the learning rate when a monitored value stops falling.
 
-    A checkpoint keeps its state.
+    Its state is part of a checkpoint.
 
     Attributes:
-        best: float64 scalar: the lowest value seen; the largest number before any was.
-        stalled: int64 scalar: checks since then, or since the rate was last lowered.
+        best: float64 scalar: the lowest value so far; initially the largest float.
+        stalled: int64 scalar: number of values since then or since the rate was lowered.
     """
 
     def __init__(self, learning_rate: tf.Variable, factor: float, patience: int = 1) -> None:
-        """Watches over a rate.
+        """Schedules a rate.
 
         Args:
-            learning_rate: an optimizer's.
-            factor: what the rate is divided by.
-            patience: the number of checks in a row without a new lowest value that lowers it.
+            learning_rate: of an optimizer.
+            factor: divisor of the rate.
+            patience: number of consecutive values without a new minimum that lowers the rate.
         """
         super().__init__()
         self._learning_rate, self._factor, self._patience = learning_rate, factor, patience
@@ -27,7 +27,7 @@ class Plateau(tf.Module):
         self.stalled = tf.Variable(0, dtype=tf.int64, trainable=False, name="stalled")
 
     def update(self, value: float) -> bool:
-        """Notes a new value; returns whether that lowered the rate. NaN is no improvement."""
+        """Records a new value; returns whether it lowered the rate. NaN is not an improvement."""
         if value < self.best.numpy():
             self.best.assign(value)
             self.stalled.assign(0)

@@ -240,7 +240,7 @@ def test_resuming_starts_from_the_beginning_where_there_is_nothing_to_resume(cap
     arguments = [*SMALL, "--steps=3", f"--checkpoint-dir={tmp_path / 'run'}", "--resume"]
     assert run(run_workload, "autoenc", arguments) == 0
     printed = capsys.readouterr().out
-    assert f"nothing to resume in {tmp_path / 'run'}: starting from the beginning\n" in printed
+    assert f"nothing to resume in {tmp_path / 'run'}: starting from scratch\n" in printed
     assert "step 3/3" in printed
 
 
