@@ -1,4 +1,4 @@
-"""``python -m fathom``: the commands about all workloads. ``fathom`` does the same."""
+"""``python -m fathom``, also installed as ``fathom``: the commands for all workloads."""
 
 import argparse
 import contextlib
@@ -40,7 +40,7 @@ def _parser() -> Parser:
     parser = Parser(prog="fathom", description="Fathom: eight reference deep-learning workloads.")
     add_options(parser, "version")
     commands = parser.add_subparsers(required=True, metavar="command")
-    listing = commands.add_parser("list", help="show the workloads and where their data comes from")
+    listing = commands.add_parser("list", help="list the workloads and the source of their data")
     listing.set_defaults(command=lambda _: _list())
     run = commands.add_parser(
         "run", help="run a workload: fathom run NAME is python -m fathom.NAME"
@@ -48,11 +48,11 @@ def _parser() -> Parser:
     run.add_argument("workload", choices=workloads.CLASSES)
     data = commands.add_parser("data", help="list, fetch, synthesize, verify or convert data sets")
     actions = data.add_subparsers(required=True, metavar="action")
-    _add_action(actions, "list", "show the data sets and where each would come from now", None)
-    _add_action(actions, "fetch", "download a data set and verify it", "where it goes")
-    _add_action(actions, "synthesize", "write the synthetic data set", "where it goes")
+    _add_action(actions, "list", "list the data sets and the current source of each", None)
+    _add_action(actions, "fetch", "download a data set and verify it", "target folder")
+    _add_action(actions, "synthesize", "write the synthetic data set", "target folder")
     _add_action(actions, "verify", "check a data set's files", "the data set's folder")
-    _add_action(actions, "convert", "write a data set in another form", "the data set's folder")
+    _add_action(actions, "convert", "convert a data set to another format", "the data set's folder")
     add_commands(commands)
     return parser
 
@@ -68,11 +68,11 @@ def _add_action(
     if name == "synthesize":
         add_options(action, "seed")
     if name == "verify":
-        action.add_argument("--all", action="store_true", help="read all; default: a sample")
+        action.add_argument("--all", action="store_true", help="read everything; default: a sample")
         add_options(action, "set", help="source_language, target_language or background_class")
     if name == "convert":
-        action.add_argument("--to", metavar="FORM", required=True, help="the new form: tfrecord")
-        add_options(action, "out", required=True, help="the new folder")
+        action.add_argument("--to", metavar="FORM", required=True, help="new format: tfrecord")
+        add_options(action, "out", required=True, help="new folder")
         action.add_argument(
             "--shards", type=number(int, minimum=1), metavar="N", help="training shards"
         )
@@ -107,7 +107,7 @@ def _list() -> None:
 
 @contextlib.contextmanager
 def _scratch_cache() -> Iterator[None]:
-    """Keeps out of the user's cache what a network is built from: memnet's size is its data's."""
+    """Uses a temporary cache for building networks whose size depends on the data (memnet)."""
     before = os.environ.get("FATHOM_CACHE_DIR")
     with tempfile.TemporaryDirectory() as scratch:
         os.environ["FATHOM_CACHE_DIR"] = scratch

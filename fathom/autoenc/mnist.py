@@ -20,7 +20,7 @@ from fathom.system.memory import require_free_memory
 SIDE = 28
 CLASSES = 10
 _PIECE_BYTES = 1 << 16
-_LARGEST_RATIO = 1032  # of what deflate can unpack to what it reads
+_LARGEST_RATIO = 1032  # maximum compression ratio of deflate
 
 _MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
@@ -32,8 +32,8 @@ _SHA256_SUMS = """
 8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6  t10k-images-idx3-ubyte.gz
 f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6  t10k-labels-idx1-ubyte.gz
 """
-# Of the unpacked files, by the attributes of Mnist that hold them: also true of copies that were
-# unpacked or compressed anew.
+# Of the unpacked files, by attribute of Mnist: also valid for copies that were unpacked or
+# recompressed.
 _CONTENT_SHA256 = {
     "train_images": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
     "train_labels": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
@@ -76,14 +76,14 @@ class Mnist(DataSet):
 
         Raises:
             FathomError: a file is missing, unreadable or malformed, or images and labels do not
-                belong together; the message names the file.
+                match; the message names the file.
         """
         folder = _folder(directory)
         return cls(*_load_split(folder, "train"), *_load_split(folder, "t10k"))
 
     @classmethod
     def verify(cls, directory: Path, options: Any, everything: bool) -> str:
-        """Reads all images and labels, and compares them with those that were released."""
+        """Reads all images and labels, and compares them with the released ones."""
         mnist = cls.load(directory)
         for name, expected in _CONTENT_SHA256.items():
             digest = hashlib.sha256(_idx_bytes(getattr(mnist, name))).hexdigest()
@@ -98,7 +98,7 @@ class Mnist(DataSet):
     def synthesize(
         cls, directory: Path, seed: int, train_size: int = 2_000, test_size: int = 500
     ) -> None:
-        """Writes digits that are drawn with a randomly deformed pen, in MNIST's own format."""
+        """Writes digits drawn with randomly deformed pen strokes, in MNIST's own format."""
         rng = np.random.default_rng(seed)
         for split, size in (("train", train_size), ("t10k", test_size)):
             labels = rng.integers(CLASSES, size=size, dtype=np.uint8)
@@ -107,7 +107,7 @@ class Mnist(DataSet):
 
 
 def _folder(directory: Path) -> Path:
-    """Returns the folder with the files: this one, or where torchvision puts them."""
+    """Returns the folder with the files: this one, or torchvision's below it."""
     for folder in (directory / "raw", directory / "MNIST" / "raw"):
         if any(folder.glob("t*-ubyte*")):
             return folder
@@ -115,7 +115,7 @@ def _folder(directory: Path) -> Path:
 
 
 def _load_split(directory: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the images and the labels of one split, which belong together."""
+    """Returns the images and matching labels of one split."""
     images_path = _present(directory, f"{split}-images", "idx3-ubyte")
     labels_path = _present(directory, f"{split}-labels", "idx1-ubyte")
     images, labels = read_idx(images_path), read_idx(labels_path)
@@ -139,7 +139,7 @@ def _load_split(directory: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _present(directory: Path, name: str, kind: str) -> Path:
-    """Returns a file under one of the names that are in use, the compressed one first."""
+    """Returns a file under one of its usual names, preferably compressed."""
     usual = directory / f"{name}-{kind}.gz"
     for path in (
         usual,
@@ -156,7 +156,7 @@ def _present(directory: Path, name: str, kind: str) -> Path:
 
 
 def read_idx(path: Path) -> np.ndarray:
-    """Reads an IDX file of unsigned bytes, gzip-compressed or plain; its content decides which.
+    """Reads an IDX file of unsigned bytes, gzip-compressed or plain, detected by its content.
 
     The format is a magic number (two zero bytes, the element type, the number of dimensions), one
     big-endian uint32 for each dimension, then the elements, the last dimension varying fastest.
@@ -190,7 +190,7 @@ def read_idx(path: Path) -> np.ndarray:
 
 
 def _read_header(stream: gzip.GzipFile | io.BufferedReader, path: Path) -> tuple[int, ...]:
-    """Reads up to where the elements begin; returns their shape."""
+    """Reads the header; returns the shape of the elements."""
     magic = stream.read(4)
     if len(magic) < 4 or magic[:2] != b"\0\0":
         raise FathomError(
@@ -219,7 +219,7 @@ def _product(shape: tuple[int, ...]) -> str:
 
 
 def _read_up_to(limit: int, stream: gzip.GzipFile | io.BufferedReader) -> bytes:
-    """Returns at most so many bytes; takes no more memory than there are."""
+    """Returns at most ``limit`` bytes, without allocating more memory than needed."""
     pieces = []
     while limit and (piece := stream.read(min(limit, _PIECE_BYTES))):
         pieces.append(piece)
@@ -231,7 +231,7 @@ def write_idx(path: Path, array: np.ndarray) -> None:
     """Writes an IDX file; the same array gives the same bytes.
 
     Args:
-        path: the file; compressed where its name ends in ``.gz``.
+        path: the file; compressed if its name ends in ``.gz``.
         array: uint8, of one to three dimensions.
 
     Raises:
@@ -253,8 +253,8 @@ def _idx_bytes(array: np.ndarray) -> bytes:
     return header + array.tobytes()
 
 
-# A digit is one stroke of a pen: the control points "xy" of a quadratic B-spline on a grid of
-# 10 x 10, y downwards. A repeated point makes a corner, or an end.
+# A digit is one pen stroke: the control points "xy" of a quadratic B-spline on a 10 x 10 grid, y
+# downwards. A repeated point makes a corner or an end.
 _STROKES = [
     [[int(point[0]), int(point[1])] for point in stroke.split()]
     for stroke in (
@@ -273,7 +273,7 @@ _STROKES = [
 
 
 def draw_digits(labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draws one digit a label, each with its own shake, size, slant, turn, place and pen.
+    """Draws one digit per label, each with random distortion, size, slant, rotation, place and pen.
 
     Args:
         labels: uint8 [n], each from 0 to 9.
@@ -283,7 +283,7 @@ def draw_digits(labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         uint8 [n, 28, 28], 0 is background and 255 ink.
     """
     images = np.empty((len(labels), SIDE, SIDE), np.uint8)
-    for start in range(0, len(labels), 100):  # few enough to stay in the processor's cache
+    for start in range(0, len(labels), 100):  # few enough to stay in the cache
         block = slice(start, start + 100)
         count = len(labels[block])
         radius = rng.uniform(0.7, 1.5, (count, 1, 1))  # pixels
@@ -306,7 +306,7 @@ def _pen_paths(labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def _place(paths: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Sizes, slants, turns and shifts each path: float [n, points, 2], x and y in pixels."""
+    """Scales, slants, rotates and shifts each path: float [n, points, 2], x and y in pixels."""
     count = len(paths)
     width, height = rng.uniform(4.5, 8, count), rng.uniform(8, 10, count)
     slant, turn = rng.normal(0.15, 0.2, count), rng.normal(0, 0.1, count)
@@ -318,7 +318,7 @@ def _place(paths: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def _distances(paths: np.ndarray) -> np.ndarray:
-    """Returns how far each pixel's centre is from the path: float [n, 28, 28], in pixels."""
+    """Returns the distance of each pixel's centre from the path: float [n, 28, 28], in pixels."""
     pixel_y, pixel_x = np.mgrid[:SIDE, :SIDE].astype(np.float32)
     corners = paths.astype(np.float32)[..., None, None]  # [n, points, 2, 1, 1]
     nearest = np.full((len(paths), SIDE, SIDE), np.inf, np.float32)

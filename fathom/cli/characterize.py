@@ -1,6 +1,6 @@
 """The command lines of ``fathom profile``, ``characterize``, ``report`` and ``compare``.
 
-What a command does is imported when it runs, so that ``--help`` does not wait.
+Commands import their code when they run, so that ``--help`` is fast.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def add_commands(commands: Any) -> None:
     report.add_argument("directory", type=Path, metavar="DIR", help=text)
     add_options(report, "out", help="default: DIR/report")
     compare = _command(
-        commands, "compare", "characterize.report.compare", "set two measurements side by side"
+        commands, "compare", "characterize.report.compare", "compare two measurements"
     )
     compare.add_argument("first", type=Path, metavar="A", help="results directory")
     compare.add_argument("second", type=Path, metavar="B", help="another")
@@ -57,8 +57,8 @@ def _add_profile(parser: argparse.ArgumentParser) -> None:
     add_mode(parser)
     add_options(parser, "steps", default=20, help="steps to profile; default: %(default)s")
     add_options(parser, *MODEL_OPTIONS)
-    add_options(parser, "out", help="write profile, tables and trace there")
-    # Of fathom characterize: profile.json and the raw trace alone, not what is derived from them.
+    add_options(parser, "out", help="write profile, tables and trace to this folder")
+    # For fathom characterize: write only profile.json and the raw trace.
     parser.add_argument("--raw", action="store_true", help=argparse.SUPPRESS)
 
 
@@ -67,18 +67,18 @@ def _add_characterize(parser: argparse.ArgumentParser) -> None:
     add_options(parser, "workloads", "modes")
     text = "cpu, gpu or both; default: the CPU, and a GPU if any"
     add("--devices", type=names("device", DEVICE_KINDS), metavar="A,B", help=text)
-    text = "threads inside an operation, to profile training with; default: 1, 2, 4, ... cores"
+    text = "intra-op thread counts for training profiles; default: 1, 2, 4, ... cores"
     add_options(parser, "threads", type=checked(numbers), metavar="1,2,...", help=text)
-    add_options(parser, "steps", help="steps of a run; default: 20")
+    add_options(parser, "steps", help="steps per run; default: 20")
     count = number(int)
-    add("--repeats", type=count, metavar="N", help="whole runs of each training; default: 200")
+    add("--repeats", type=count, metavar="N", help="whole training runs per workload; default: 200")
     add("--warmup-runs", type=count, metavar="N", help="whole runs before those; default: 10")
     add_options(parser, "batch-size", "precision")
     text = "start no new runs after MINUTES"
     add("--budget", type=number(float, above=0), metavar="MINUTES", help=text)
     text = (
-        "few steps, 2 repeats, small batches of the heavy networks: under 20 minutes on two cores"
+        "few steps, 2 repeats, small batches for the large networks: under 20 minutes on two cores"
     )
     add("--quick", action="store_true", help=text)
-    text = "the folder; what it has already is not measured again; default: %(default)s"
+    text = "results directory; runs that it already has are not repeated; default: %(default)s"
     add_options(parser, "out", default=Path("characterization"), help=text)

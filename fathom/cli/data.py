@@ -20,7 +20,7 @@ def datasets() -> dict[str, type[DataSet]]:
 
 
 def run(chosen: argparse.Namespace, screen: Console) -> None:
-    """Carries out the action that was chosen on the command line.
+    """Runs the action chosen on the command line.
 
     Raises:
         FathomError: no such data set, or the action failed.
@@ -71,11 +71,11 @@ class _Bar:
         self._progress.update(self._task, total=self.total or None, advance=n)
 
     def reset(self) -> None:
-        """Begins at 0 again."""
+        """Restarts at 0."""
         self._progress.reset(self._task)
 
     def close(self) -> None:
-        """Leaves the line to the next file."""
+        """Removes the bar."""
         self.reset()
 
 
@@ -91,7 +91,7 @@ def _synthesize(dataset: type[DataSet], chosen: argparse.Namespace, screen: Cons
         raise FathomError("synthesize needs --data-dir, the new folder to write")
     if chosen.data_dir.exists():
         raise FathomError(f"{chosen.data_dir} is already there: give a new folder")
-    seed = options.Execution(seed=chosen.seed).seed  # which a run's data could have
+    seed = options.Execution(seed=chosen.seed).seed  # checked as for a run
     with atomic_directory(chosen.data_dir) as temporary:
         dataset.synthesize(temporary, seed)
     screen.print(f"synthetic {dataset.title}, seed {seed}, is in {chosen.data_dir}")

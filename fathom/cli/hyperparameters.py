@@ -9,9 +9,9 @@ from fathom.options import Hyperparameters
 
 
 def table(kind: type[Hyperparameters]) -> Table:
-    """Returns a row for each hyperparameter: default, allowed values, unit, what it is, source."""
+    """Returns a row for each hyperparameter: default, allowed values, unit, meaning, source."""
     shown = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for title in ("name", "default", "allowed", "unit", "what it is", "source"):
+    for title in ("name", "default", "allowed", "unit", "meaning", "source"):
         shown.add_column(title, overflow="fold")
     hints = get_type_hints(kind)
     for field in dataclasses.fields(kind):

@@ -1,4 +1,4 @@
-"""The parser of every command line, and the options that several commands share."""
+"""The parser of all command lines, and the options shared by several commands."""
 
 import argparse
 import importlib.metadata
@@ -42,7 +42,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def checked(convert: Callable[[str], Converted]) -> Callable[[str], Converted]:
-    """Returns ``convert`` as a type of argparse, which shows the messages of its errors."""
+    """Wraps ``convert`` as an argparse type whose error messages are shown."""
 
     def checked_type(text: str) -> Converted:
         try:
@@ -54,7 +54,7 @@ def checked(convert: Callable[[str], Converted]) -> Callable[[str], Converted]:
 
 
 def number(kind: type, **limits: Any) -> Callable[[str], Any]:
-    """Returns the argparse type of a number within limits, which are those of ``Allowed``."""
+    """Returns the argparse type of a number with limits as in ``Allowed``."""
     allowed = Allowed(**limits)
 
     def convert_number(text: str) -> Any:
@@ -66,7 +66,7 @@ def number(kind: type, **limits: Any) -> Callable[[str], Any]:
 
 
 def numbers(text: str) -> list[int]:
-    """Returns the different thread counts of a list with commas between them, in order."""
+    """Parses a comma-separated list of thread counts; returns them sorted, without duplicates."""
     texts = text.split(",")
     if not all(each.isdecimal() and 1 <= int(each) <= MAX_THREADS for each in texts):
         raise ValueError(f"must be whole numbers from 1 to {MAX_THREADS}, as 1,2,4; not {text}")
@@ -74,7 +74,7 @@ def numbers(text: str) -> list[int]:
 
 
 def names(kind: str, known: Iterable[str]) -> Callable[[str], list[str]]:
-    """Returns the argparse type of a list of known names with commas between them."""
+    """Returns the argparse type of a comma-separated list of known names."""
 
     def convert_names(text: str) -> list[str]:
         for name in text.split(","):
@@ -102,7 +102,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "workloads": {
         "type": names("workload", workloads.CLASSES),
         "metavar": "A,B",
-        "help": "which; default: all",
+        "help": "default: all",
     },
     "modes": {
         "type": names("mode", MODES),
@@ -113,17 +113,17 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "batch-size": {
         "type": number(int, minimum=1),
         "metavar": "B",
-        "help": "examples a step; default: the paper's",
+        "help": "examples per step; default: the paper's",
     },
     "device": {
         "type": checked(_device),
         "metavar": "D",
-        "help": "cpu, gpu or gpu:N; default: the GPU if there is one",
+        "help": "cpu, gpu or gpu:N; default: a GPU if available",
     },
     "threads": {
         "type": number(int, minimum=1, maximum=MAX_THREADS),
         "metavar": "N",
-        "help": "threads inside an operation; default: all cores",
+        "help": "intra-op threads; default: one per core",
     },
     "precision": {
         "choices": list(PRECISIONS),
@@ -132,9 +132,9 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     },
     "xla": {
         "action": argparse.BooleanOptionalAction,
-        "help": "compile the whole step with XLA, or nothing; default: what measured best",
+        "help": "compile the whole step with XLA, or nothing; default: the workload's fastest",
     },
-    "dataset": {"metavar": "NAME", "help": "which, where a workload has several data sets"},
+    "dataset": {"metavar": "NAME", "help": "data set, for workloads with several"},
     "data-dir": {"metavar": "DIR", "help": "the data set; default: $FATHOM_DATA_DIR, or synthetic"},
     "seed": {
         "type": number(int),
@@ -148,7 +148,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "metavar": "NAME=VALUE",
         "help": "set a hyperparameter; python -m fathom.WORKLOAD --set help lists them",
     },
-    "checkpoint-dir": {"metavar": "DIR", "help": "where checkpoints are kept"},
+    "checkpoint-dir": {"metavar": "DIR", "help": "folder of the checkpoints"},
     "checkpoint-every": {
         "type": number(int, minimum=1),
         "metavar": "N",
@@ -157,14 +157,14 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "json": {"type": Path, "metavar": "FILE", "help": "write the result as JSON; - prints it"},
     "out": {"type": checked(user_path), "metavar": "DIR"},
 }
-"""What argparse should know of each option, by name; a command can replace parts of it."""
+"""The argparse arguments of each shared option by name; a command can override them."""
 
 
 MODEL_OPTIONS = (
     *("batch-size", "device", "threads", "precision"),
     *("dataset", "data-dir", "seed", "set"),
 )
-"""Those of every command that builds a model in its own process."""
+"""The options of all commands that build a model in their own process."""
 
 
 def add_options(parser: argparse.ArgumentParser, *options: str, **changes: Any) -> None:
@@ -172,8 +172,8 @@ def add_options(parser: argparse.ArgumentParser, *options: str, **changes: Any) 
 
     Args:
         parser: of the command.
-        options: their names, as on the command line without the dashes.
-        changes: what is otherwise in this command, such as ``default`` or ``help``.
+        options: their names without the dashes.
+        changes: overrides for this command, such as ``default`` or ``help``.
     """
     for name in options:
         parser.add_argument(f"--{name}", **{**_OPTIONS[name], **changes})
@@ -192,7 +192,7 @@ def init_options(
     """Returns a model's options: each ``--set``, the batch size, and those of ``Execution``.
 
     Raises:
-        FathomError: a ``--set`` that is not an assignment, or not of a hyperparameter.
+        FathomError: a ``--set`` is not an assignment, or not of a hyperparameter.
     """
     execution = field_names(Execution)
     values: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""``fathom profile``: where the time of one workload's steps goes."""
+"""``fathom profile``: shows where the time of one workload's steps goes."""
 
 import argparse
 import tempfile
@@ -13,10 +13,10 @@ from fathom.errors import FathomError
 
 
 def run(chosen: argparse.Namespace, screen: Console) -> None:
-    """Runs the command as its command line says.
+    """Runs the command with its parsed arguments.
 
     Raises:
-        FathomError: a bad option, unusable data, or a folder that cannot be written.
+        FathomError: an invalid option, unusable data, or a folder that cannot be written.
     """
     out = _output(chosen.out) if chosen.out else None
     import_tensorflow()
@@ -53,7 +53,7 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
 
 
 def _output(out: Path) -> Path:
-    """Makes the folder before any time is spent on what would go there."""
+    """Creates the output folder, before time is spent on measuring."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -21,11 +21,11 @@ _SECONDS_BETWEEN_LINES = 5.0
 
 
 class Bar(Progress):
-    """A progress bar with loss, examples a second and the time left.
+    """A progress bar with loss, examples per second and remaining time.
 
     Args:
-        console: where it is drawn.
-        example: what an example is, in the plural.
+        console: to draw on.
+        example: name of the examples, in the plural.
     """
 
     def __init__(self, console: Console, example: str) -> None:
@@ -70,8 +70,8 @@ class Lines(Progress):
     """A plain line every few seconds and at the last step, for logs, pipes and dumb terminals.
 
     Args:
-        console: where they are printed.
-        example: what an example is, in the plural.
+        console: to print on.
+        example: name of the examples, in the plural.
     """
 
     def __init__(self, console: Console, example: str) -> None:
@@ -105,6 +105,6 @@ class Lines(Progress):
 
 
 def state_of(loss: float | None, rate: float, example: str) -> str:
-    """Returns a step's loss and speed in words."""
+    """Returns a step's loss and speed as text."""
     speed = f"{rate:,.0f} {example}/s" if rate >= 100 else f"{rate:.3g} {example}/s"
     return speed if loss is None else f"loss {loss:.4g}  {speed}"

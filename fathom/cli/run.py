@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 _STANDARD_OUTPUT = Path("-")
-_MIN_FLOPS_TO_ESTIMATE = 1e12  # a step: the time of smaller ones is not announced
+_MIN_FLOPS_TO_ESTIMATE = 1e12  # per step: smaller steps get no time estimate
 _MIN_SECONDS_TO_ANNOUNCE = 10.0
 
 
 def run_workload(name: str, arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs a workload as its command line says, and exits."""
+    """Runs a workload with its command-line arguments, and exits."""
     program = f"fathom.{name}"
     run_command(program, lambda: _run(name, workload_parser(name, program).parse_args(arguments)))
 
@@ -39,12 +39,10 @@ def workload_parser(name: str, program: str) -> Parser:
     parser = Parser(prog=program, description=f"Runs Fathom's {name} workload.")
     count = number(int)
     add_mode(parser)
-    text = "end after step N of the training, or N steps of inference"
+    text = "end after training step N, or after N inference steps"
     add_options(parser, "steps", type=number(int), help=text)
-    parser.add_argument(
-        "--epochs", type=count, metavar="N", help="end after pass N over the training data"
-    )
-    text = "leave the first N steps out of the statistics; default: a fifth, 5 at most"
+    parser.add_argument("--epochs", type=count, metavar="N", help="end after training epoch N")
+    text = "leave the first N steps out of the statistics; default: a fifth, at most 5"
     parser.add_argument("--warmup", type=count, metavar="N", help=text)
     add_options(parser, *MODEL_OPTIONS, "xla")
     text = "evaluate on the test data at the end"
@@ -53,7 +51,7 @@ def workload_parser(name: str, program: str) -> Parser:
     text = "continue from the newest checkpoint, if any"
     parser.add_argument("--resume", action="store_true", help=text)
     add_options(parser, "json")
-    parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    parser.add_argument("--quiet", action="store_true", help="print only errors")
     add_options(parser, "version")
     return parser
 
@@ -80,7 +78,7 @@ def _run(name: str, chosen: argparse.Namespace) -> None:
 
 
 def _run_steps(model: "NeuralNetworkModel", chosen: argparse.Namespace, screen: Console) -> None:
-    """Runs, evaluates and writes the result, also that of a run that ends early."""
+    """Runs, evaluates and writes the result, even if the run ends early."""
     n_steps = _steps_to_run(model, chosen)
     if not chosen.quiet:
         _print_start(model, n_steps, screen)
@@ -117,8 +115,8 @@ def _where_to_resume(model: "NeuralNetworkModel") -> str:
 def _errors_explained() -> Iterator[None]:
     """Converts out-of-memory errors of NumPy and TensorFlow to a FathomError.
 
-    TensorFlow may turn a ``KeyboardInterrupt`` within it into another error or ignore it: after a
-    signal, it is raised here.
+    TensorFlow may convert or swallow a ``KeyboardInterrupt`` inside it; after a signal, it is
+    raised here.
     """
     import tensorflow as tf
 
@@ -138,7 +136,7 @@ def _errors_explained() -> Iterator[None]:
 
 
 def _check(chosen: argparse.Namespace) -> None:
-    """Refuses what cannot work before TensorFlow is loaded, so that no run is lost at its end."""
+    """Refuses invalid arguments before TensorFlow is loaded, so that no run fails at its end."""
     if chosen.steps is not None and chosen.epochs is not None:
         raise FathomError("--steps and --epochs exclude each other")
     if chosen.infer and chosen.epochs is not None:
@@ -156,7 +154,7 @@ def _setup_options(chosen: argparse.Namespace) -> dict[str, Any]:
 
 
 def _check_writable(result: Path | None) -> None:
-    """Creates and deletes a file beside the result, its name as long as the temporary one's."""
+    """Creates and deletes a file next to the result, with a name as long as the temporary one."""
     folder, name = (result.absolute().parent, result.name) if result else (Path.cwd(), "")
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{name}.", suffix=".tmp"):
@@ -171,7 +169,7 @@ def _check_writable(result: Path | None) -> None:
 
 
 def _steps_to_run(model: "NeuralNetworkModel", chosen: argparse.Namespace) -> int:
-    """Returns how many steps are left: ``--steps`` and ``--epochs`` count resumed ones too."""
+    """Returns the number of remaining steps: ``--steps`` and ``--epochs`` include resumed ones."""
     steps = model.default_steps if chosen.steps is None else chosen.steps
     if chosen.epochs is not None:
         steps = chosen.epochs * model.steps_per_epoch
@@ -210,7 +208,7 @@ def _in_words(number: int) -> str:
 
 
 def _time_ahead(model: "NeuralNetworkModel") -> str:
-    """Returns an estimate of the time of a step, for the first line, where steps are slow."""
+    """Returns an estimate of the step time if steps are slow."""
     from fathom.system.device import gemm_rate
 
     cost, batch_size = model.cost(), model.hyperparameters.batch_size
@@ -276,8 +274,8 @@ def _evaluate(
 ) -> None:
     """Evaluates, records and prints the metrics, and writes the workload's pictures."""
     if chosen.json != _STANDARD_OUTPUT:
-        with contextlib.suppress(FathomError):  # the same failure is reported at the end
-            _write(result, chosen.json)  # in case the process ends in the evaluation
+        with contextlib.suppress(FathomError):  # the same error is reported at the end
+            _write(result, chosen.json)  # in case the evaluation is killed
     started = time.perf_counter()
     metrics = model.evaluate()
     result.metrics = result.metrics.model_copy(update=metrics)

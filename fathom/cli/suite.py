@@ -1,4 +1,4 @@
-"""Runs every workload, training and inference, each in a fresh process: ``./runtest.sh``."""
+"""Runs every workload, training and inference, each in a new process: ``./runtest.sh``."""
 
 import argparse
 import sys
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs the suite and exits: 0 when every run succeeded, 1 when one failed, 2 for bad usage."""
+    """Runs the suite and exits: 0 if every run succeeded, 1 if any failed, 2 for usage errors."""
     parser = Parser(prog="runtest.sh", description="Runs the workloads, training and inference.")
     add_options(parser, "workloads", "device")
-    add_options(parser, "steps", default=10, help="steps of a run; default: %(default)s")
+    add_options(parser, "steps", default=10, help="steps per run; default: %(default)s")
     add_options(parser, "batch-size")
-    text = "profile the runs too, and name their heaviest ops"
+    text = "also profile the runs, and list their most expensive ops"
     parser.add_argument("--profile", action="store_true", help=text)
     add_options(parser, "out", help="default: results/<date and time>")
     add_options(parser, "version")
@@ -67,7 +67,7 @@ def _run(chosen: argparse.Namespace) -> None:
 def _run_one(
     name: str, mode: str, chosen: argparse.Namespace, out: Path, screen: Console
 ) -> "RunResult | str":
-    """Runs one workload; returns its result, or the error in one line."""
+    """Runs one workload; returns its result, or a one-line error."""
     from fathom.results.records import RunResult
 
     new = out / f".{name}-{mode}.json"  # keeps an earlier result until this run succeeds
@@ -82,7 +82,7 @@ def _run_one(
 def _profile_one(
     name: str, mode: str, chosen: argparse.Namespace, out: Path, screen: Console
 ) -> "Profile | str":
-    """Profiles one workload; returns its profile, or the error in one line."""
+    """Profiles one workload; returns its profile, or a one-line error."""
     from fathom.results.profile import Profile
 
     folder = out / f"{name}-{mode}-profile"
@@ -94,9 +94,9 @@ def _profile_one(
 def _execute(
     command: list[str], chosen: argparse.Namespace, log: Path, screen: Console
 ) -> str | None:
-    """Runs a command with the chosen options; returns the error, if any, in one line.
+    """Runs a command with the chosen options; returns a one-line error, if any.
 
-    Meanwhile a terminal shows the last line of the log.
+    Meanwhile a terminal shows the log's last line.
     """
     command = [*command, f"--steps={chosen.steps}"]
     command += [f"--device={chosen.device}"] if chosen.device else []
@@ -140,7 +140,12 @@ def _print_profiles(profiles: list[tuple[str, str, "Profile | str"]], screen: Co
     from fathom.characterize.profile import tables
 
     table = Table(box=None, header_style="bold")
-    for title in ("workload", "mode", "heaviest op types, by the paper's names", "outside ops"):
+    for title in (
+        "workload",
+        "mode",
+        "most expensive op types, by the paper's names",
+        "outside ops",
+    ):
         table.add_column(title)
     for name, mode, profile in profiles:
         if isinstance(profile, str):

@@ -1,4 +1,4 @@
-"""The terminal side of every command: one-line errors, tables, no chatter from TensorFlow."""
+"""The terminal output of all commands: one-line errors, tables, no log noise from TensorFlow."""
 
 import contextlib
 import importlib
@@ -20,17 +20,17 @@ from fathom.errors import FathomError
 from fathom.system.memory import require_address_space
 
 INTERRUPTED = 130  # exit code, 128 + SIGINT as in shells
-_WIDTH_OF_FILES = 160  # columns of what is not printed to a terminal
+_WIDTH_OF_FILES = 160  # columns of output that is not to a terminal
 
 stop_signals: list[int] = []  # received by the command: SIGINT, or a cluster's SIGTERM
 
 
 class Screen(Console):
-    """A console on which a failed print ends no training.
+    """A console whose output errors do not stop a training run.
 
     Attributes:
         failure: the first error of printing in this process; ``run_command`` reports it.
-        ends_with_reader: the command has no other output: it ends when nobody reads on.
+        ends_with_reader: the command has no other output and ends when the reader does.
     """
 
     failure: ClassVar[OSError | None] = None
@@ -39,7 +39,7 @@ class Screen(Console):
     def print(self, *objects: Any, **options: Any) -> None:
         """Prints; after an error such as a full disk, further output is dropped.
 
-        A table whose figures do not fit into the terminal's width is printed a line a cell.
+        A table too wide for the terminal is printed with one line per cell.
         """
         table = objects[0] if objects and isinstance(objects[0], Table) else None
         if table and table.__rich_measure__(self, self.options).minimum > self.width:
@@ -53,7 +53,7 @@ class Screen(Console):
             self.quiet = True
 
     def on_broken_pipe(self) -> None:
-        """Raises the BrokenPipeError that is being handled, where rich would exit."""
+        """Re-raises the BrokenPipeError, for which rich would exit."""
         raise
 
 
@@ -67,7 +67,7 @@ def console(*, stderr: bool = False) -> Screen:
 
 
 def _lines_of(table: Table) -> Iterator[str]:
-    """Yields a line for each cell of a table, and an empty one after each row."""
+    """Yields one line per cell of a table, and an empty one after each row."""
     for row in zip(*(column.cells for column in table.columns), strict=True):
         for column, cell in zip(table.columns, row, strict=True):
             yield f"{column.header}: {cell}"
@@ -75,11 +75,11 @@ def _lines_of(table: Table) -> Iterator[str]:
 
 
 def run_command(name: str, command: Callable[[], None]) -> NoReturn:
-    """Runs a command and exits with 0, or with another code after one line that says why.
+    """Runs a command and exits with 0, or prints a one-line error and exits with another code.
 
     Args:
-        name: of the command; the line starts with it.
-        command: does it. The arguments of a ``KeyboardInterrupt`` that it raises are printed.
+        name: of the command, at the start of the line.
+        command: the function. The arguments of a ``KeyboardInterrupt`` that it raises are printed.
     """
     _open_streams()
     stop_signals.clear()
@@ -104,15 +104,15 @@ def run_command(name: str, command: Callable[[], None]) -> NoReturn:
     if Screen.failure:
         code = code or 1
         _discard_output()
-        if not isinstance(Screen.failure, BrokenPipeError):  # as of head, which needs no message
+        if not isinstance(Screen.failure, BrokenPipeError):  # such as from head: no message needed
             _complain(f"{name}: error: cannot print: {Screen.failure.strerror}")
     sys.exit(code)
 
 
 def _open_streams() -> None:
-    """Opens the standard streams that the caller closed, and has them print any character."""
+    """Opens standard streams that the caller closed, and makes them print any character."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # else the next file would get its number
+        if getattr(sys, name) is None:  # otherwise the next file gets its number
             setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -120,7 +120,7 @@ def _open_streams() -> None:
 
 
 def _complain(line: str) -> None:
-    """Prints a line on standard error, if it can be printed."""
+    """Prints a line to standard error, if possible."""
     with contextlib.suppress(OSError):
         print(line, file=sys.stderr, flush=True)
 
@@ -131,18 +131,18 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _discard_output() -> None:
-    """Drops what is still to be printed, so that Python's exit does not fail on it."""
+    """Discards pending output, so that Python does not fail on it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def import_tensorflow() -> float:
-    """Imports TensorFlow without what it prints meanwhile; returns the seconds that it took.
+    """Imports TensorFlow without its output; returns the time in seconds.
 
-    Its C++ side writes to standard error before any log level counts. What it wrote is shown if
-    the import fails.
+    Its C++ code writes to standard error before log levels apply. This output is shown if the
+    import fails.
 
     Raises:
-        FathomError: the process may not take the address space that TensorFlow's libraries need.
+        FathomError: the address-space limit is too low for TensorFlow's libraries.
     """
     require_address_space()
     started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""The protocol of a data set, and data-set resolution: which one a run reads, and from where."""
+"""The data-set interface, and data-set resolution: which one a run reads, and from where."""
 
 import abc
 import contextlib
@@ -19,12 +19,12 @@ from fathom.system.files import (
 )
 
 Report = Callable[[int, int], None]
-"""Called with the examples that are done, and their number in all."""
+"""Called with the number of examples done and their total number."""
 
 Conversion = Callable[[Path, Path, int | None, Report], None]
-"""Writes the data set of a folder in another form: (source, target, shards, report).
+"""Writes a folder's data set in another format: (source, target, shards, report).
 
-``target`` is a new folder. ``shards`` is the number of files; None: a good one.
+``target`` is a new folder. ``shards`` is the number of files; None: the default.
 """
 
 
@@ -35,7 +35,7 @@ class RemoteFile:
     Attributes:
         name: path below the data set's folder, with forward slashes.
         sha256: hexadecimal digest of the file's bytes.
-        urls: addresses that serve the file, tried in order.
+        urls: of the file, tried in order.
     """
 
     name: str
@@ -45,26 +45,26 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a reader of a data set can be told; a data set that has choices adds them."""
+    """The options of a data set's reader; subclasses add fields."""
 
 
 class DataSet(abc.ABC):
-    """A data set: what it is, where it comes from, how it is laid out, read and imitated.
+    """A data set: its description, origin, layout, reader and synthesis.
 
-    A subclass says so in its class attributes and defines two class methods. ``load`` reads a
-    folder in the data set's own format; ``synthesize`` writes such a folder, so that synthetic
-    data is read by the loader of real data.
+    A subclass sets the class attributes and defines two class methods. ``load`` reads a folder in
+    the data set's own format; ``synthesize`` writes such a folder, so that synthetic data is read
+    by the loader of real data.
 
     Attributes:
         name: short name: the folder below ``$FATHOM_DATA_DIR`` and the name on the command line.
-        title: what it is, for a person.
+        title: human-readable name.
         licence: the licence as the source states it.
-        home_page: where the data set's makers describe it.
-        layout: the expected files below the folder, in one line, for messages and documents.
-        synthesis: version of what ``synthesize`` writes; a new one makes cached sets anew.
-        files: what ``fathom data fetch`` gets; empty where it has to be got by hand.
+        home_page: of its authors.
+        layout: the expected files below the folder, in one line, for messages and documentation.
+        synthesis: version of ``synthesize``; increment it to rebuild cached sets.
+        files: downloaded by ``fathom data fetch``; empty if there is no download.
         nested: another folder below ``$FATHOM_DATA_DIR`` that may hold it.
-        Options: the dataclass of what ``verify`` can be told.
+        Options: the dataclass of the options of ``verify``.
     """
 
     name: ClassVar[str]
@@ -89,54 +89,54 @@ class DataSet(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def synthesize(cls, directory: Path, seed: int) -> None:
-        """Writes a small learnable imitation, a function of ``seed`` alone, into ``directory``."""
+        """Writes a small learnable imitation, determined by ``seed`` alone, to ``directory``."""
 
     @classmethod
     def recognizes(cls, directory: Path) -> bool:
-        """Says whether a folder holds this data set, among those that a workload can read."""
+        """Returns whether a folder holds this data set, among those that a workload can read."""
         return True
 
     @classmethod
     @abc.abstractmethod
     def verify(cls, directory: Path, options: Any, everything: bool) -> str:
-        """Reads what training reads.
+        """Reads the data that training reads.
 
         Args:
             directory: the data set's folder.
             options: an object of the data set's ``Options``.
-            everything: read all of a large data set; else a sample.
+            everything: read all of a large data set, otherwise a sample.
 
         Returns:
-            what was read and found right, in words.
+            a description of the verified data.
 
         Raises:
-            FathomError: something that training would read is missing, damaged or altered.
+            FathomError: data that training reads is missing, damaged or altered.
         """
 
     @classmethod
     def conversions(cls) -> Mapping[str, Conversion]:
-        """Returns the forms that the data set can be converted to, by name."""
+        """Returns the formats that the data set can be converted to, by name."""
         return {}
 
     @classmethod
     def packaged(cls) -> Path | None:
-        """Returns the folder in which an installed library brings the whole set; None: none does.
+        """Returns the folder of the set in an installed library; None if there is none.
 
-        Such a set is used where the user gives no other, in place of an imitation.
+        Such a set is used instead of an imitation unless the user gives another.
         """
         return None
 
 
 @dataclass(frozen=True)
 class DataSource:
-    """Where a run's data comes from.
+    """The source of a run's data.
 
     Attributes:
-        directory: the folder that the loader reads.
+        directory: read by the loader.
         kind: ``"given"`` (``--data-dir``), ``"environment"`` (``$FATHOM_DATA_DIR``),
             ``"fetched"`` (``fathom data fetch``, all files), ``"packaged"`` (with a library) or
             ``"synthetic"``.
-        reason: of synthetic data, why there is no other; what to do about it.
+        reason: for synthetic data, why there is no other, with the remedy.
     """
 
     directory: Path
@@ -157,12 +157,12 @@ class DataSource:
 def choose(
     datasets: Sequence[type[DataSet]], name: str | None, data_dir: str | Path | None
 ) -> type[DataSet]:
-    """Returns which of a workload's data sets a run reads.
+    """Returns the data set that a run reads.
 
     Args:
-        datasets: those that the workload can read.
-        name: the one that the user names; None: the first that the folders hold, else the first.
-        data_dir: the folder that the user names.
+        datasets: supported by the workload.
+        name: given by the user; None: the first found in the folders, else the first.
+        data_dir: given by the user.
 
     Raises:
         FathomError: no data set of this name, or as ``find``.
@@ -190,12 +190,12 @@ def _environment_directory(dataset: type[DataSet]) -> Path | None:
 
 
 def fetched_directory(dataset: type[DataSet]) -> Path:
-    """Returns where ``fathom data fetch`` puts a data set that is given no other place."""
+    """Returns the default folder of ``fathom data fetch``."""
     return _environment_directory(dataset) or cache_directory() / "data" / dataset.name
 
 
 def _is_folder(path: Path) -> bool:
-    """Says whether a folder is there; one that may not be read is an error, not an absence."""
+    """Returns whether a folder exists; an unreadable one is an error."""
     with contextlib.suppress(PermissionError):
         if not path.is_dir():
             return False
@@ -205,10 +205,10 @@ def _is_folder(path: Path) -> bool:
 
 
 def find(dataset: type[DataSet], data_dir: str | Path | None, seed: int) -> DataSource:
-    """Says where a run's data would come from now; makes nothing.
+    """Returns the current source of a run's data, without creating it.
 
-    The order: ``data_dir``, ``$FATHOM_DATA_DIR/<name>``, what was fetched, what an installed
-    library brings, the synthetic set.
+    The order: ``data_dir``, ``$FATHOM_DATA_DIR/<name>``, fetched data, an installed library, the
+    synthetic set.
 
     Raises:
         FathomError: ``data_dir`` or ``$FATHOM_DATA_DIR`` is not a folder, or a folder cannot be
@@ -245,7 +245,7 @@ def find(dataset: type[DataSet], data_dir: str | Path | None, seed: int) -> Data
 
 
 def locate(dataset: type[DataSet], data_dir: str | Path | None, seed: int) -> DataSource:
-    """Finds a run's data as ``find`` does, and writes the synthetic set on its first use.
+    """Finds a run's data like ``find``, and writes the synthetic set on first use.
 
     Raises:
         FathomError: ``data_dir`` or ``$FATHOM_DATA_DIR`` is not a folder, a folder cannot be read,

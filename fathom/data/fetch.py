@@ -1,4 +1,4 @@
-"""Downloading data sets by pooch: checked against their SHA-256, and whole or not at all."""
+"""Atomic downloads of data sets with pooch, verified by their SHA-256."""
 
 from pathlib import Path
 from typing import Protocol
@@ -6,15 +6,15 @@ from typing import Protocol
 from fathom.data.dataset import DataSet, RemoteFile
 from fathom.errors import FathomError
 
-TIMEOUT_S = 10.0  # to connect, and between two pieces of an answer
+TIMEOUT_S = 10.0  # to connect, and between chunks of a response
 _CHUNK_BYTES = 1 << 16
 
 
 class ProgressBar(Protocol):
-    """What pooch tells of a download.
+    """The progress bar that pooch updates.
 
     Attributes:
-        total: bytes in all; 0 where the server does not say.
+        total: bytes; 0 if unknown.
     """
 
     total: int
@@ -23,23 +23,23 @@ class ProgressBar(Protocol):
         """Adds ``n`` bytes."""
 
     def reset(self) -> None:
-        """Begins at 0 again."""
+        """Restarts at 0."""
 
     def close(self) -> None:
         """Called after the last byte."""
 
 
 def fetch(dataset: type[DataSet], directory: Path, bar: ProgressBar | None = None) -> None:
-    """Downloads the files of a data set that ``directory`` lacks, or has with other bytes.
+    """Downloads the files of a data set that are missing or different in ``directory``.
 
     Args:
         dataset: the data set, whose ``files`` are downloaded.
-        directory: where the files go; made if need be.
+        directory: of the files; created if necessary.
         bar: shows the progress of each file.
 
     Raises:
-        FathomError: the data set has to be got by hand, a file cannot be had from any of its
-            addresses, or ``directory`` cannot be written.
+        FathomError: the data set has no download, a file is not available at any of its URLs, or
+            ``directory`` cannot be written.
     """
     if not dataset.files:
         raise FathomError(
@@ -51,7 +51,7 @@ def fetch(dataset: type[DataSet], directory: Path, bar: ProgressBar | None = Non
 
 
 def _fetch_file(file: RemoteFile, directory: Path, bar: ProgressBar | None) -> None:
-    """Tries a file's addresses in turn until one gives the right bytes."""
+    """Tries a file's URLs in order until one gives the right bytes."""
     import pooch
     import requests
 

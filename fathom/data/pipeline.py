@@ -1,6 +1,6 @@
-"""Batches whose content is a function of the seed and the step alone.
+"""Batches determined by the seed and the step alone.
 
-A resumed run therefore meets the very batches that an uninterrupted one would have met.
+A resumed run therefore has the same batches as an uninterrupted one.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,24 +14,24 @@ from fathom.training.randomness import bits
 Tensors = tuple[tf.Tensor, ...]
 LoadBatch = Callable[[tf.Tensor, tf.Tensor], Tensors]
 
-PREFETCHED = 2  # batches, or blocks of them, that are ready before they are asked for
-_ROUNDS = 8  # of the cipher: with TensorFlow's 4 or with 6, neighbours stay neighbours too often
+PREFETCHED = 2  # batches, or blocks of batches
+_ROUNDS = 8  # of the cipher: with 4 (TensorFlow) or 6, neighbours stay neighbours too often
 
 
 def shuffled(positions: tf.Tensor, size: int, seed: int, epoch: tf.Tensor) -> tf.Tensor:
-    """Returns what stands at some positions of an epoch's permutation of 0 to ``size - 1``.
+    """Returns the values at some positions of an epoch's permutation of 0 to ``size - 1``.
 
-    ``tf.random.experimental.index_shuffle`` will not do: it reads the low 8 or 16 bits of seed and
-    epoch alone, so that the orders come again after 256 epochs. Here all their bits decide.
+    ``tf.random.experimental.index_shuffle`` uses only the low 8 or 16 bits of seed and epoch, so
+    that its permutations repeat after 256 epochs. This function uses all bits.
 
     Args:
         positions: int64, scalar or [n], each from 0 to ``size - 1``.
         size: of the permutation.
-        seed: fixes the permutations.
-        epoch: int64 scalar; each has a permutation of its own.
+        seed: of the permutations.
+        epoch: int64 scalar; each has its own permutation.
 
     Returns:
-        int64, of the shape of ``positions``.
+        int64, with the shape of ``positions``.
     """
     return tf.raw_ops.RandomIndexShuffle(
         index=positions,
@@ -43,16 +43,16 @@ def shuffled(positions: tf.Tensor, size: int, seed: int, epoch: tf.Tensor) -> tf
 
 @dataclass(frozen=True)
 class Sampler:
-    """Which examples make up each batch.
+    """Determines the examples of each batch.
 
-    Shuffled, each example occurs at most once in every epoch; the ``size % batch_size`` examples
-    that fill no batch differ from epoch to epoch. In turn, batches go round and round.
+    With shuffling, each example occurs at most once per epoch; the ``size % batch_size`` examples
+    left out vary between epochs. Without, batches cycle through the examples in order.
 
     Attributes:
         size: number of examples.
-        batch_size: examples a batch.
-        seed: fixes the order.
-        shuffle: draw a new permutation for each epoch; else take the examples in turn.
+        batch_size: examples per batch.
+        seed: of the order.
+        shuffle: use a new permutation for each epoch; otherwise the examples in order.
 
     Raises:
         FathomError: there are no examples, or too few for a shuffled batch.
@@ -83,7 +83,7 @@ class Sampler:
         """Returns the examples of one batch.
 
         Args:
-            step: int64 scalar, counted from 0 across epochs.
+            step: int64 scalar, counting from 0 across epochs.
 
         Returns:
             int64 [batch_size], each from 0 to ``size - 1``.
@@ -96,10 +96,10 @@ class Sampler:
         return shuffled(positions, self.size, self.seed, epoch)
 
     def seeds(self, step: tf.Tensor) -> tf.Tensor:
-        """Returns one seed an example, for augmentation.
+        """Returns one seed per example, for augmentation.
 
         Args:
-            step: int64 scalar, counted from 0 across epochs.
+            step: int64 scalar, counting from 0 across epochs.
 
         Returns:
             int64 [batch_size, 2] for the ``tf.random.stateless_*`` functions.
@@ -109,18 +109,18 @@ class Sampler:
 
 
 class DataLoader(Iterator[Tensors]):
-    """An endless stream of batches, loaded in parallel ahead of their use.
+    """An endless stream of batches, loaded in parallel and prefetched.
 
     Args:
-        order: which examples make up each batch.
+        order: the sampler.
         load: maps (indices int64 [batch], seeds int64 [batch, 2]) to a batch, in TensorFlow
             operations.
         first_step: the step of the first batch.
-        workers: how many batches are loaded at once.
-        steps_per_call: above 1: so many batches are stacked, and the first block is the one that
-            holds ``first_step``.
+        workers: number of batches loaded in parallel.
+        steps_per_call: if above 1, batches are stacked into blocks of this size; the first block
+            contains ``first_step``.
         recover: called with (indices, seeds) of a batch that failed to load; returns the batch
-            with its bad examples replaced, or raises FathomError. Without it, failure is final.
+            with its damaged examples replaced, or raises FathomError. Without it, failure is final.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class DataLoader(Iterator[Tensors]):
         options = tf.data.Options()
         options.threading.private_threadpool_size = workers
         options.deterministic = True
-        options.autotune.enabled = False  # there is nothing to tune, and it can end 20 s late
+        options.autotune.enabled = False  # nothing to tune, and it can delay the end by 20 s
         first_step -= first_step % steps_per_call
         stream = tf.data.Dataset.range(first_step, tf.int64.max).map(
             lambda step: load(order.indices(step), order.seeds(step)), workers

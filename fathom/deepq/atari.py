@@ -11,7 +11,7 @@ from fathom.errors import FathomError
 from fathom.options import unknown_option
 from fathom.system.files import require_regular
 
-_TWO_PLAYERS = ("combat", "joust", "maze_craze", "warlords")  # come with ale-py, which refuses them
+_TWO_PLAYERS = ("combat", "joust", "maze_craze", "warlords")  # part of ale-py, which refuses them
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Atari(DataSet):
     """The games' ROMs.
 
     Attributes:
-        roms: name of a game, in snake case, to its file.
+        roms: files by name of the game, in snake case.
     """
 
     name = "atari"
@@ -44,7 +44,7 @@ class Atari(DataSet):
 
     @classmethod
     def verify(cls, directory: Path, options: Any, everything: bool) -> str:
-        """Asks the emulator for each ROM that it can play: it knows them by their bytes."""
+        """Checks that the emulator recognizes each playable ROM by its bytes."""
         atari = cls.load(directory)
         supported = import_ale().ALEInterface.isSupportedROM
         playable = [game for game in atari.roms if game not in _TWO_PLAYERS]
@@ -55,13 +55,13 @@ class Atari(DataSet):
 
     @classmethod
     def packaged(cls) -> Path | None:
-        """Returns the folder of the ROMs that come with ale-py; None where it is not installed."""
+        """Returns the folder of ale-py's ROMs; None if it is not installed."""
         package = importlib.util.find_spec("ale_py")
         return Path(package.origin).parent / "roms" if package and package.origin else None
 
     @classmethod
     def synthesize(cls, directory: Path, seed: int) -> None:
-        """Refuses: a game cannot be imitated.
+        """Refuses: games cannot be synthesized.
 
         Raises:
             FathomError: always.
@@ -82,7 +82,7 @@ class Atari(DataSet):
 
 
 def import_ale() -> ModuleType:
-    """Returns the module ``ale_py``, told to print nothing but errors.
+    """Returns the module ``ale_py``, configured to print only errors.
 
     Raises:
         FathomError: it is not installed.

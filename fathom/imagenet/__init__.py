@@ -1,4 +1,4 @@
-"""The ImageNet data set, its input pipeline, and what its three classifiers share."""
+"""The ImageNet data set, its input pipeline, and the base of its three classifiers."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""What the three ImageNet networks share: data, augmentation, loss, schedule and evaluation."""
+"""The base of the three ImageNet networks: data, augmentation, loss, schedule, evaluation."""
 
 import math
 from collections.abc import Iterator
@@ -20,42 +20,38 @@ from fathom.system import device
 from fathom.training.optimizers import Momentum
 from fathom.training.schedules import Plateau
 
-_STEPS_BETWEEN_CHECKS = 1000  # at least: fewer steps cannot show that the validation error stalls
+_STEPS_BETWEEN_CHECKS = 1000  # at least: in fewer steps the validation error may stall by chance
 
 
 @dataclass(frozen=True)
 class ClassifierHyperparameters(Hyperparameters):
-    """The choices that every ImageNet classifier has."""
+    """The hyperparameters of all ImageNet classifiers."""
 
     learning_rate: float = hyperparameter(0.01, "of the optimizer")
     momentum: float = hyperparameter(0.9, "of the optimizer")
     weight_decay: float = hyperparameter(5e-4, "of kernels; not of biases and normalization")
     classes: int = hyperparameter(1000, "outputs of the network", minimum=2)
     image_size: int = hyperparameter(224, "side of the network's input", unit="pixels")
-    smallest_side: int = hyperparameter(
-        256, "the shorter side's length is drawn from here", unit="pixels"
-    )
-    largest_side: int = hyperparameter(256, "to here, both included", unit="pixels")
+    smallest_side: int = hyperparameter(256, "lower limit of the shorter side", unit="pixels")
+    largest_side: int = hyperparameter(256, "upper limit of it, inclusive", unit="pixels")
     colour_shift: float = hyperparameter(
         0.1, "standard deviation of the PCA shift", source="AlexNet, section 4.1"
     )
     augment: bool = hyperparameter(
-        True, "random scale, crop, mirror and colour; else the centre crop alone"
+        True, "random scale, crop, mirror and colour; false: centre crop"
     )
     views: int = hyperparameter(
-        1, "crops that an evaluation averages: the centre, or all of AlexNet's", choices=(1, 10)
+        1, "crops averaged in evaluation: the centre, or AlexNet's ten", choices=(1, 10)
     )
     evaluation_side: int = hyperparameter(
-        256, "the shorter side before an evaluation's crops", unit="pixels"
+        256, "shorter side before cropping in evaluation", unit="pixels"
     )
     evaluate_on: str = hyperparameter(
-        "validation", "images of the evaluation", choices=("validation", "train")
+        "validation", "split of the evaluation", choices=("validation", "train")
     )
-    strict: bool = hyperparameter(False, "an unreadable image is an error, not skipped")
-    keep_classes: str = hyperparameter("", "use these classes alone: WordNet ids between commas")
-    background_class: bool = hyperparameter(
-        True, "labels of TFRecords count from 1, as in the usual shards"
-    )
+    strict: bool = hyperparameter(False, "unreadable images are errors, not skipped")
+    keep_classes: str = hyperparameter("", "use only these classes: comma-separated WordNet ids")
+    background_class: bool = hyperparameter(True, "labels in TFRecords count from 1, as is usual")
     patience: int = hyperparameter(
         3, "validations without improvement before the rate is divided by 10", minimum=1
     )
@@ -67,7 +63,7 @@ class ClassifierHyperparameters(Hyperparameters):
         self._require_at_least("smallest_side", "largest_side")
 
     def _require_at_least(self, smaller: str, larger: str) -> None:
-        """Raises FathomError where the second field is less than the first."""
+        """Raises FathomError if the second field is less than the first."""
         if getattr(self, larger) < getattr(self, smaller):
             raise FathomError(
                 f"{larger} must be at least {getattr(self, smaller)}, the {smaller}, not "
@@ -76,10 +72,10 @@ class ClassifierHyperparameters(Hyperparameters):
 
 
 class Classifier(nn.NeuralNetworkModel):
-    """A network that tells the class of an image.
+    """A network that classifies images.
 
     Attributes:
-        centre_square: training crops come out of the scaled image's central square alone.
+        centre_square: take training crops only from the scaled image's central square.
     """
 
     datasets = (ImageNet,)
@@ -88,11 +84,10 @@ class Classifier(nn.NeuralNetworkModel):
     centre_square = False
 
     def load_data(self) -> None:
-        """Finds the images and their labels; they are read while the network runs.
+        """Finds the images and their labels, which are read during the run.
 
         Raises:
-            FathomError: unusable data, an unknown class, or more classes than the network has
-                outputs.
+            FathomError: unusable data, an unknown class, or more classes than outputs.
         """
         chosen = self.hyperparameters
         self.images = self.dataset.load(
@@ -108,7 +103,7 @@ class Classifier(nn.NeuralNetworkModel):
             )
 
     def build_inputs(self) -> keras.KerasTensor:
-        """Returns the images: float32 [batch, size, size, 3], RGB from 0 to 255 less the mean."""
+        """Returns the images: float32 [batch, size, size, 3], RGB from 0 to 255 minus the mean."""
         size = self.hyperparameters.image_size
         return keras.Input((size, size, 3), name="images")
 
@@ -121,16 +116,16 @@ class Classifier(nn.NeuralNetworkModel):
         return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
 
     def build_train(self) -> Momentum:
-        """Stochastic gradient descent with momentum and weight decay, as all three papers have."""
+        """Stochastic gradient descent with momentum and weight decay, as in all three papers."""
         chosen = self.hyperparameters
         return Momentum(chosen.learning_rate, chosen.momentum, weight_decay=chosen.weight_decay)
 
     def evaluation_outputs(self, images: tf.Tensor) -> tf.Tensor:
-        """Returns log probabilities [batch, classes], of the mean over views [batch, views, ...].
+        """Returns log probabilities [batch, classes], averaged over views [batch, views, ...].
 
         Averaging the predictions over ten crops is AlexNet's section 4.1.
         """
-        views = tf.shape(images)[1]  # one for the schedule, whatever is chosen for others
+        views = tf.shape(images)[1]  # one for the schedule, regardless of the option
         logits = self.network(tf.reshape(images, [-1, *images.shape[2:]]), training=False)
         log_probabilities = tf.reshape(tf.nn.log_softmax(logits), [-1, views, logits.shape[-1]])
         total = tf.reduce_logsumexp(log_probabilities, axis=1)
@@ -150,7 +145,7 @@ class Classifier(nn.NeuralNetworkModel):
     # ---------------------------------------------------------------- schedule
 
     def build(self) -> None:
-        """Builds the network, and what watches over the learning rate in training."""
+        """Builds the network and, in training, the learning-rate schedule."""
         super().build()
         if not self.forward_only:
             self._plateau = Plateau(
@@ -164,9 +159,9 @@ class Classifier(nn.NeuralNetworkModel):
         return {"plateau-best": self._plateau.best, "plateau-stalled": self._plateau.stalled}
 
     def end_epoch(self, epoch: int) -> None:
-        """Divides the rate by 10 when the validation error has stopped falling, and notes both.
+        """Divides the rate by 10 if the validation error has stopped falling, and notes both.
 
-        Nothing is done without validation images, or before enough steps since the last look.
+        Does nothing without validation images, or too soon after the last check.
         """
         epochs_between = math.ceil(_STEPS_BETWEEN_CHECKS / self.steps_per_epoch)
         if self.images.validation is not None and (epoch + 1) % epochs_between == 0:
@@ -178,8 +173,8 @@ class Classifier(nn.NeuralNetworkModel):
     def validation_error(self) -> float:
         """Returns the top-1 error of the validation images' centre crops.
 
-        One view is enough for the schedule, and the papers look at the validation images, whatever
-        ``views`` and ``evaluate_on`` say of the evaluation that a person asks for.
+        The schedule uses one view of the validation images, as the papers do, regardless of
+        ``views`` and ``evaluate_on``, which are for the user's evaluation.
 
         Raises:
             FathomError: there are none, or they cannot be read.
@@ -198,7 +193,7 @@ class Classifier(nn.NeuralNetworkModel):
         return self._stream("train", first_step, augment=self.hyperparameters.augment)
 
     def inference_batches(self) -> Iterator[Tensors]:
-        """Returns an endless stream of images in turn, each the centre crop."""
+        """Returns an endless stream of centre crops, cycling through the images."""
         split = "train" if self.images.validation is None else "validation"
         return ((images,) for images, _ in self._stream(split, 0, augment=False, shuffle=False))
 
@@ -268,19 +263,19 @@ class Classifier(nn.NeuralNetworkModel):
 
 
 def classes_before(labels: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
-    """Returns how many classes come before the right one, as ``argmax`` and ``top_k`` order them.
+    """Returns the number of classes before the correct one, ordered as by ``top_k``.
 
-    Equal scores, which are common in bfloat16, come in the order of their classes. A right class
-    whose score is not a number comes last.
+    Equal scores, which are common in bfloat16, are in the order of their classes. A correct class
+    with score NaN is last.
 
     Args:
-        labels: int32 [batch], the right classes.
+        labels: int32 [batch], the correct classes.
         scores: float [batch, classes].
 
     Returns:
         int32 [batch], from 0 to ``classes``.
     """
     of_label = tf.gather(scores, labels, axis=1, batch_dims=1)[:, None]
-    later = tf.range(tf.shape(scores)[1])[None] >= labels[:, None]  # itself among them
+    later = tf.range(tf.shape(scores)[1])[None] >= labels[:, None]  # including itself
     behind = (scores < of_label) | ((scores == of_label) & later)
     return tf.reduce_sum(tf.cast(~behind, tf.int32), axis=1)

@@ -1,4 +1,4 @@
-"""From a tree of image files to TFRecord shards: a few large files, read fast from any disk."""
+"""Conversion of a tree of image files to TFRecord shards, which read fast from any disk."""
 
 import hashlib
 import os
@@ -14,14 +14,14 @@ from fathom.errors import FathomError
 from fathom.imagenet.tree import FileImages
 from fathom.system.files import atomic_write, read_file
 
-_IMAGES_PER_SHARD = 1251  # by which the full training set makes the usual 1024 shards
+_IMAGES_PER_SHARD = 1251  # gives the usual 1024 shards for the full training set
 _SEED = 0  # of the order of the images
-_PLAN = "plan.sha256"  # tells whether an unfinished conversion is the same one
+_PLAN = "plan.sha256"  # identifies an unfinished conversion
 
 
 @dataclass(frozen=True)
 class Shard:
-    """What one shard holds.
+    """The contents of one shard.
 
     Attributes:
         name: the file's name.
@@ -41,23 +41,23 @@ def write_shards(
 ) -> None:
     """Writes the images of a JPEG tree as TFRecord shards.
 
-    A record has ``image/encoded``, the file's bytes as they are; ``image/class/label``, the label
-    counted from 1; ``image/class/synset``, the class's WordNet id; and ``image/filename``. Images
-    are shuffled, always alike, so that every shard mixes the classes. The shards grow in
-    ``<target>.part``, which is renamed when all is done; an interrupted conversion continues after
-    its last whole shard.
+    A record has ``image/encoded``, the file's bytes; ``image/class/label``, the label counting from
+    1; ``image/class/synset``, the class's WordNet id; and ``image/filename``. Images are shuffled
+    with a fixed seed, so that every shard mixes the classes. The shards are written to
+    ``<target>.part``, which is renamed at the end; an interrupted conversion continues after its
+    last complete shard.
 
     Args:
         splits: the images of ``train`` and ``validation``, or of one of them.
         class_names: the classes' WordNet ids in label order.
-        target: the new folder; it must not be there yet.
-        shards: number of training shards, of which the validation images get an eighth; None: one
-            for about 1251 training images.
-        report: called with the images written so far and their number in all.
+        target: the new folder; must not exist.
+        shards: number of training shards; there are an eighth as many validation shards. None: one
+            per 1251 training images.
+        report: called with the number of images written and their total number.
 
     Raises:
-        FathomError: too many shards, an image cannot be read, ``target`` is there already, or
-            cannot be written.
+        FathomError: too many shards, an image cannot be read, or ``target`` exists or cannot be
+            written.
     """
     if target.exists():
         raise FathomError(f"{target} is already there: give a new folder")
@@ -87,7 +87,7 @@ def default_shards(size: int) -> int:
 
 
 def _plan(splits: Mapping[str, FileImages], shards: int | None) -> Iterator[Shard]:
-    """Says what goes into each shard."""
+    """Yields the contents of each shard."""
     if shards is None:
         shards = default_shards(splits["train"].size) if "train" in splits else 1
     for split, images in splits.items():
@@ -102,7 +102,7 @@ def _plan(splits: Mapping[str, FileImages], shards: int | None) -> Iterator[Shar
 
 
 def _open_part(part: Path, plan: list[Shard]) -> None:
-    """Makes the folder of an unfinished conversion, or finds that of the same one."""
+    """Creates the folder of an unfinished conversion, or checks that it is of the same one."""
     digest = hashlib.sha256(repr(plan).encode("utf-8", "surrogateescape")).hexdigest()
     try:
         part.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The classes of validation images that lie in one folder, as three sources have them."""
+"""The classes of validation images in a single folder, from one of three sources."""
 
 import re
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ _SOLUTION = re.compile(r"ILSVRC2012_val_(\d{8}),(n\d{8})\b.*")
 
 
 def find_file(places: Iterable[Path], name: str) -> Path | None:
-    """Returns the file of this name in the first of the folders that has one."""
+    """Returns the file of this name in the first folder that has it."""
     return next((place / name for place in places if (place / name).is_file()), None)
 
 
@@ -27,10 +27,10 @@ def read(places: Iterable[Path]) -> tuple[Path, dict[int, str]] | None:
     """Reads the ground truth: a list of WordNet ids, Kaggle's table, or the devkit's two files.
 
     Args:
-        places: the folders that may hold it.
+        places: the folders to search.
 
     Returns:
-        The file; the WordNet id of each image by its number. None where there is no such file.
+        The file, and the WordNet id of each image by its number; None if there is no such file.
 
     Raises:
         FathomError: a file is malformed.
@@ -47,7 +47,7 @@ def read(places: Iterable[Path]) -> tuple[Path, dict[int, str]] | None:
 
 
 def _read_solution(path: Path) -> dict[int, str]:
-    """Reads lines of an image's name and, behind a comma, its class and the boxes of objects."""
+    """Reads lines of an image's name and, after a comma, its class and bounding boxes."""
     wnids = {}
     for number, line in enumerate(read_lines(path)[1:], 2):
         match = _SOLUTION.fullmatch(line.strip())
@@ -58,7 +58,7 @@ def _read_solution(path: Path) -> dict[int, str]:
 
 
 def _read_ground_truth(path: Path, wnid_of: dict[int, str], meta: Path) -> dict[int, str]:
-    """Reads the devkit's list of ILSVRC2012_IDs, one an image."""
+    """Reads the devkit's list of ILSVRC2012_IDs, one per image."""
     wnids = {}
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip().isdecimal() or int(line) not in wnid_of:

@@ -20,12 +20,12 @@ from fathom.system.device import available_cores
 
 CLASSES = 1000
 _KAGGLE = Path("ILSVRC/Data/CLS-LOC")
-_SAMPLE = 1000  # images of each split that are verified by default
+_SAMPLE = 1000  # images of each split to verify by default
 _SHARD = re.compile(r"(train|validation)-\d{5}-of-(\d{5})")
 
 
 class Images(Protocol):
-    """The images of one split, each within reach by its number.
+    """The images of one split, accessible by number.
 
     Attributes:
         size: number of images.
@@ -56,7 +56,7 @@ class Images(Protocol):
 
 @dataclass(frozen=True)
 class Numbering(Reading):
-    """How TFRecord shards number the classes."""
+    """The numbering of classes in TFRecord shards."""
 
     background_class: bool = True  # from 1, and 0 is the background; else from 0
 
@@ -65,12 +65,12 @@ class ImageNet(DataSet):
     """ILSVRC-2012: 1,281,167 training and 50,000 validation photographs of 1000 classes.
 
     Attributes:
-        train: the training images, or None where the folder has none.
-        validation: the validation images, or None where the folder has none.
+        train: the training images, or None if there are none.
+        validation: the validation images, or None if there are none.
         class_names: the classes' WordNet ids in label order; empty where unknown.
-        strict: whether a damaged image is an error; else it is skipped.
-        skipped: the damaged images met so far: name and what is wrong.
-        missing_truth: of a folder with validation images but not their classes, what it lacks.
+        strict: whether damaged images are errors; otherwise they are skipped.
+        skipped: the damaged images found so far, with reasons.
+        missing_truth: what is missing if there are validation images without classes.
     """
 
     name = "imagenet"
@@ -100,27 +100,27 @@ class ImageNet(DataSet):
 
     @property
     def classes(self) -> int:
-        """Number of classes in use: those known by name, else the challenge's 1000."""
+        """Number of classes: those known by name, otherwise the challenge's 1000."""
         return len(self.class_names) or CLASSES
 
     @classmethod
     def load(
         cls, directory: Path, *, background_class: bool = True, strict: bool = False
     ) -> "ImageNet":
-        """Finds the images in ``directory``; reads none of them yet.
+        """Finds the images in ``directory`` without reading them.
 
-        A label is a class's place in ``synsets.txt`` or Kaggle's ``LOC_synset_mapping.txt`` where
-        the folder has one, else in the sorted order of the class folders of ``train/``. TFRecord
-        shards carry their labels.
+        A label is a class's index in ``synsets.txt`` or Kaggle's ``LOC_synset_mapping.txt`` if
+        present, otherwise in the sorted class folders of ``train/``. TFRecord shards carry their
+        labels.
 
         Args:
             directory: laid out as ``layout`` says; either split may be missing.
-            background_class: the TFRecord shards number the classes from 1 and call 0 the
-                background, as the usual ones do; else from 0.
-            strict: make a damaged image an error rather than skip it.
+            background_class: the TFRecord shards number the classes from 1, with 0 for the
+                background, as is usual; otherwise from 0.
+            strict: treat damaged images as errors instead of skipping them.
 
         Raises:
-            FathomError: no known layout, no images, or files that contradict each other.
+            FathomError: unknown layout, no images, or contradictory files.
         """
         directory = Path(directory)
         try:
@@ -145,13 +145,13 @@ class ImageNet(DataSet):
 
         Args:
             directory: an existing folder.
-            seed: fixes every byte.
+            seed: determines every byte.
         """
         synthetic.write_tree(directory, seed)
 
     @classmethod
     def verify(cls, directory: Path, options: Numbering, everything: bool) -> str:
-        """Decodes the images, or some that are evenly spread over each split."""
+        """Decodes the images, or an evenly spaced sample of each split."""
         data = cls.load(directory, background_class=options.background_class)
         counts = []
         for name, images in (("training", data.train), ("validation", data.validation)):
@@ -164,14 +164,14 @@ class ImageNet(DataSet):
 
     @classmethod
     def conversions(cls) -> Mapping[str, Conversion]:
-        """Returns that of a tree to TFRecord shards."""
+        """Returns the conversion of a tree to TFRecord shards."""
         return {"tfrecord": convert}
 
 
 def convert(
     source: Path, target: Path, shards: int | None = None, report: Report | None = None
 ) -> None:
-    """Writes a JPEG tree as TFRecord shards, which ``ImageNet.load`` reads back the same.
+    """Writes a JPEG tree as TFRecord shards, which ``ImageNet.load`` reads identically.
 
     Args:
         source: the tree, laid out as ``ImageNet.layout`` says.
@@ -193,14 +193,14 @@ def convert(
 
 
 def check_images(images: Images, indices: np.ndarray) -> None:
-    """Reads and decodes images whole.
+    """Reads and fully decodes images.
 
     Args:
         images: a split.
-        indices: int64 [n], which of them.
+        indices: int64 [n], of the images.
 
     Raises:
-        FathomError: one is damaged, or its label is not one of the challenge's; it is named.
+        FathomError: an image is damaged, or its label is out of range.
     """
 
     def read(index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -222,7 +222,7 @@ def check_images(images: Images, indices: np.ndarray) -> None:
 
 
 def _root(directory: Path) -> Path:
-    """Returns the folder with the splits: the one that was given, or Kaggle's below it."""
+    """Returns the folder with the splits: the given one, or Kaggle's below it."""
     for below in (_KAGGLE, _KAGGLE.relative_to("ILSVRC")):
         if (directory / below).is_dir():
             return directory / below
@@ -230,7 +230,7 @@ def _root(directory: Path) -> Path:
 
 
 def _places(root: Path) -> list[Path]:
-    """Returns the folders that may hold what is told about the images."""
+    """Returns the folders that may hold metadata."""
     places = [root, root / "val", root / "ILSVRC2012_devkit_t12" / "data"]
     whole = root.absolute()
     return [*places, whole.parents[2]] if whole.parts[-3:] == _KAGGLE.parts else places
@@ -244,10 +244,10 @@ def _class_names(root: Path) -> tuple[str, ...]:
 
 
 def _find_shards(directory: Path) -> dict[str, list[Path]]:
-    """Returns the TFRecord shards of each split, in order; {} where there are none.
+    """Returns the TFRecord shards of each split, in order; {} if there are none.
 
     Raises:
-        FathomError: a split has not just the shards that their names count.
+        FathomError: the shards of a split do not match the number in their names.
     """
     shards: dict[str, list[Path]] = {}
     for folder in (directory, directory / "train", directory / "validation"):
@@ -260,7 +260,7 @@ def _find_shards(directory: Path) -> dict[str, list[Path]]:
 
 
 def _require_whole(split: str, shards: list[Path]) -> None:
-    """Raises FathomError where a shard is missing, or shards of another set are among them."""
+    """Raises FathomError if shards are missing or belong to different sets."""
     folder, count = shards[0].parent, shards[0].name.rpartition("-")[2]
     names = {path.name for path in shards}
     for number in range(int(count)):

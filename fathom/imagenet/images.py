@@ -1,9 +1,8 @@
-"""From an encoded photograph to a network's input, as the ImageNet papers prepare it.
+"""Decoding, augmentation and cropping of photographs, as in the ImageNet papers.
 
-Everything here is made of TensorFlow operations and random by an explicit seed. JPEG is decoded
-with its window cut out at once; files that are PNG whatever their name are decoded whole. EXIF
-orientation is ignored, as it was when the published networks were trained. Grayscale and CMYK
-become RGB.
+Everything here uses TensorFlow operations and explicit seeds. Only the window of a JPEG is decoded;
+PNG files, regardless of their name, are decoded whole. EXIF orientation is ignored, as in training
+the published networks. Grayscale and CMYK are converted to RGB.
 """
 
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ MEAN_RGB = (123.68, 116.779, 103.939)
 """The training set's mean of each channel from 0 to 255: VGG, section 2.1; its models' values."""
 
 # Principal components of the training set's RGB values, for AlexNet, section 4.1. The paper does
-# not print them; these are the figures that Torch's ResNet training code made common.
+# not print them; these values are from Torch's ResNet training code and commonly used.
 _EIGENVALUES = (0.2175 * 255, 0.0188 * 255, 0.0045 * 255)
 _EIGENVECTORS = (
     (-0.5675, 0.7192, 0.4009),
@@ -25,18 +24,18 @@ _EIGENVECTORS = (
 
 @dataclass(frozen=True)
 class Augmentation:
-    """How training images are cut out and varied.
+    """Cropping and augmentation of training images.
 
     Attributes:
         crop: side of the result in pixels.
-        shorter_side: least and greatest length S to which an image's shorter side is scaled, drawn
+        shorter_side: minimum and maximum length S to which an image's shorter side is scaled, drawn
             uniformly (VGG, section 3.1; ResNet, section 3.4). At least ``crop``.
-        centre_square: crop from the central S x S square (AlexNet, section 2) rather than from
-            anywhere in the image.
+        centre_square: crop from the central S x S square (AlexNet, section 2) instead of the whole
+            image.
         colour_shift: standard deviation of the shifts along the principal components of RGB
             (AlexNet, section 4.1, where it is 0.1); 0 for none.
-        augment: draw the scale, place, mirroring and colour at random; else take the centre of the
-            image at the least scale, unchanged.
+        augment: draw scale, position, mirroring and colour at random; otherwise use the unchanged
+            centre of the image at the minimum scale.
     """
 
     crop: int
@@ -71,8 +70,8 @@ def decode(encoded: tf.Tensor) -> tf.Tensor:
 def decode_window(encoded: tf.Tensor, origin: tf.Tensor, sides: tf.Tensor) -> tf.Tensor:
     """Decodes a rectangle of an image.
 
-    As in decoding the whole and cutting, but for the colour of the outermost columns where a JPEG
-    keeps colour at half the resolution: their neighbours outside the window are not seen.
+    Equals decoding the whole and cropping, except for the colour of the outermost columns of a JPEG
+    with chroma subsampling, which lack their neighbours outside the window.
 
     Args:
         encoded: string scalar, a JPEG or PNG file.
@@ -101,23 +100,23 @@ def decode_window(encoded: tf.Tensor, origin: tf.Tensor, sides: tf.Tensor) -> tf
 
 
 def training_image(encoded: tf.Tensor, seed: tf.Tensor, how: Augmentation) -> tf.Tensor:
-    """Cuts a network's input from an image: scaled, cropped, mirrored, colour shifted, centred.
+    """Returns a network's input from an image: scaled, cropped, mirrored, colour shifted, centred.
 
-    The papers scale the image, then crop. Here the crop's window is laid in the original pixels
-    and only the window is decoded and scaled. The results differ little: the window is a whole
-    number of original pixels, so that it may be off by half of one, and the outermost pixels of
-    the crop do not see their neighbours outside it. Scaling is bilinear without a low-pass filter.
+    The papers scale the image, then crop. Here the crop's window is chosen in the original image,
+    and only it is decoded and scaled. The results differ slightly: the window is rounded to
+    original pixels, so that it may be off by half of one, and the outermost pixels of the crop lack
+    their outer neighbours. Scaling is bilinear without a low-pass filter.
 
     Args:
         encoded: string scalar, a JPEG or PNG file.
         seed: int64 [2].
-        how: the crop and its random variation.
+        how: cropping and augmentation.
 
     Returns:
-        float32 [crop, crop, 3], RGB on a scale of 0 to 255 less ``MEAN_RGB``.
+        float32 [crop, crop, 3], RGB on a scale of 0 to 255 minus ``MEAN_RGB``.
 
     Raises:
-        tf.errors.InvalidArgumentError: the file is no image or is damaged.
+        tf.errors.InvalidArgumentError: the file is not an image or is damaged.
     """
     image_size = image_sides(encoded)
     shortest = tf.reduce_min(image_size)
@@ -142,7 +141,7 @@ def training_image(encoded: tf.Tensor, seed: tf.Tensor, how: Augmentation) -> tf
 
 
 def evaluation_image(encoded: tf.Tensor, *, crop: int, shorter_side: int, views: int) -> tf.Tensor:
-    """Cuts the views that a network is tested on from an image's central square.
+    """Returns the test views from an image's central square.
 
     Args:
         encoded: string scalar, a JPEG or PNG file.
@@ -152,10 +151,10 @@ def evaluation_image(encoded: tf.Tensor, *, crop: int, shorter_side: int, views:
             (AlexNet, section 4.1), of the central S x S square.
 
     Returns:
-        float32 [views, crop, crop, 3], RGB on a scale of 0 to 255 less ``MEAN_RGB``.
+        float32 [views, crop, crop, 3], RGB on a scale of 0 to 255 minus ``MEAN_RGB``.
 
     Raises:
-        tf.errors.InvalidArgumentError: the file is no image or is damaged.
+        tf.errors.InvalidArgumentError: the file is not an image or is damaged.
     """
     image_size = image_sides(encoded)
     shortest = tf.reduce_min(image_size)
@@ -171,26 +170,26 @@ def evaluation_image(encoded: tf.Tensor, *, crop: int, shorter_side: int, views:
 
 
 def _whole_number(uniform: tf.Tensor, count: tf.Tensor | int) -> tf.Tensor:
-    """Turns draws from [0, 1) into whole numbers from 0 to ``count - 1`` (int32)."""
+    """Converts uniform numbers in [0, 1) to integers from 0 to ``count - 1`` (int32)."""
     return tf.cast(uniform * tf.cast(count, tf.float32), tf.int32)
 
 
 def _resize(pixels: tf.Tensor, side: int) -> tf.Tensor:
     """Returns uint8 [height, width, 3] scaled to float32 [side, side, 3]."""
-    # Bilinear scaling is faster from floating point, the cast included.
+    # Bilinear scaling is faster from floating point, including the cast.
     return tf.image.resize(tf.cast(pixels, tf.float32), [side, side])
 
 
 def _add_colour(image: tf.Tensor, colour: tf.Tensor) -> tf.Tensor:
     """Returns float32 [side, side, 3] with ``colour``, float32 [3], added to each pixel."""
     side = image.shape[0]
-    # To broadcast three numbers takes four times as long as to broadcast a row of them.
+    # Broadcasting three numbers takes four times as long as broadcasting a row.
     rows = tf.reshape(image, [side, side * 3]) + tf.tile(colour, [side])
     return tf.reshape(rows, [side, side, 3])
 
 
 def _colour_offset(seed: tf.Tensor, deviation: float) -> tf.Tensor:
-    """Returns what AlexNet's colour augmentation adds to every pixel (section 4.1), float32 [3]."""
+    """Returns the offset of AlexNet's colour augmentation (section 4.1), float32 [3]."""
     other_seed = tf.random.experimental.stateless_fold_in(seed, 1)
     weights = tf.random.stateless_normal([3], other_seed, stddev=deviation)
     return tf.linalg.matvec(tf.constant(_EIGENVECTORS), weights * tf.constant(_EIGENVALUES))

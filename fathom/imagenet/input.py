@@ -1,7 +1,7 @@
 """Batches of ImageNet images, loaded while the network computes.
 
-A damaged image costs its own batch only: that batch is loaded once more image by image, the bad
-one is named on stderr, and another takes its place (in training) or it is left out (in evaluation).
+A batch with a damaged image is loaded again image by image. The damaged one is reported on stderr
+and replaced (in training) or left out (in evaluation).
 """
 
 import itertools
@@ -29,21 +29,20 @@ def training_batches(
     first_step: int = 0,
     workers: int = 1,
 ) -> DataLoader:
-    """Streams training batches; batch t is a function of the images, the order and t alone.
+    """Streams training batches; batch t is determined by the images, the sampler and t alone.
 
     Args:
-        data: keeps count of the damaged images.
+        data: records the damaged images.
         split: its images.
-        order: which of them make up each batch; ``order.size`` is ``split.size``.
-        augmentation: how they are cut and varied.
+        order: the sampler; ``order.size`` is ``split.size``.
+        augmentation: cropping and augmentation.
         first_step: the step of the first batch.
-        workers: how many batches are loaded at once, a core each.
+        workers: number of batches loaded in parallel, on one core each.
 
     Returns:
-        Batches of (images float32 [batch, crop, crop, 3], labels int32 [batch]). A damaged image
-        gives its place to another, drawn by its seed. Reading raises FathomError where an image is
-        damaged and ``data.strict`` is set, where 20 in a row are damaged, and where a label is not
-        one of the challenge's.
+        Batches of (images float32 [batch, crop, crop, 3], labels int32 [batch]). A damaged image is
+        replaced by another, drawn by its seed. Reading raises FathomError if an image is damaged
+        and ``data.strict`` is set, if 20 in a row are damaged, or if a label is out of range.
     """
     loader = _Loader(
         data,
@@ -64,16 +63,16 @@ def evaluation_batches(
     views: int,
     workers: int = 1,
 ) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
-    """Goes through a whole split once, in order; the last batch may be smaller.
+    """Streams a whole split once, in order; the last batch may be smaller.
 
     Args:
-        data: keeps count of the damaged images.
+        data: records the damaged images.
         split: its images.
-        batch_size: images a batch.
+        batch_size: images per batch.
         crop: side of a view in pixels.
         shorter_side: length to which an image's shorter side is scaled; at least ``crop``.
         views: views of each image, 1 or 10; see ``evaluation_image``.
-        workers: how many batches are loaded at once, a core each.
+        workers: number of batches loaded in parallel, on one core each.
 
     Returns:
         Batches of (images float32 [batch, views, crop, crop, 3], labels int32 [batch]). Damaged
@@ -94,7 +93,7 @@ def evaluation_batches(
 
 
 class _InTurn(Sampler):
-    """Every example once, in turn, the last batch as large as what is left for it."""
+    """Every example once, in order; the last batch may be smaller."""
 
     def indices(self, step: tf.Tensor) -> tf.Tensor:
         start = tf.minimum(step * self.batch_size, self.size)
@@ -109,9 +108,9 @@ class _Loader:
     """Loads batches from one split.
 
     Attributes:
-        data: keeps count of the damaged images.
+        data: records the damaged images.
         split: its images.
-        prepare: makes a network's input of (an encoded image, a seed int64 [2]).
+        prepare: maps (an encoded image, a seed int64 [2]) to a network's input.
         shape: shape of that input.
     """
 
@@ -121,7 +120,7 @@ class _Loader:
     shape: tuple[int, ...]
 
     def load(self, indices: tf.Tensor, seeds: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Loads a batch in graph operations; it fails where one of its images does."""
+        """Loads a batch in graph operations; fails if any of its images fails."""
 
         def load_one(example: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
             index, seed = example
@@ -132,24 +131,24 @@ class _Loader:
         return tf.map_fn(
             load_one,
             (indices, seeds),
-            parallel_iterations=1,  # the batches run in parallel; measured no faster with both
+            parallel_iterations=1,  # batches run in parallel; both were measured to be no faster
             fn_output_signature=(tf.TensorSpec(self.shape), tf.TensorSpec([], tf.int32)),
         )
 
     def load_replacing(self, indices: tf.Tensor, seeds: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Loads a batch that failed; its bad images give their places to others."""
+        """Loads a batch that failed, replacing its damaged images."""
         return self._stack(
             self._load_one_of(self._candidates(index, seed), seed)
             for index, seed in zip(indices, seeds, strict=True)
         )
 
     def load_leaving_out(self, indices: tf.Tensor, seeds: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Loads a batch that failed, without its bad images."""
+        """Loads a batch that failed, without its damaged images."""
         examples = (self._try(*example) for example in zip(indices, seeds, strict=True))
         return self._stack(example for example in examples if example)
 
     def _candidates(self, index: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Returns an example and those that stand in for it in turn, int64 [tries]."""
+        """Returns an example and its replacements in order, int64 [tries]."""
         others = tf.random.stateless_uniform(
             [_TRIES - 1],
             tf.random.experimental.stateless_fold_in(seed, 2),
@@ -169,7 +168,7 @@ class _Loader:
         )
 
     def _try(self, index: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor] | None:
-        """Loads one example eagerly; notes a bad one and returns None."""
+        """Loads one example eagerly; records a damaged one and returns None."""
         with tf.device("/cpu:0"):
             try:
                 encoded, label = self.split.read(index)

@@ -1,4 +1,4 @@
-"""Some of ImageNet's classes, as a data set of their own."""
+"""Subsets of ImageNet's classes."""
 
 from collections.abc import Sequence
 
@@ -10,11 +10,11 @@ from fathom.imagenet.ilsvrc import ImageNet, Images
 
 
 class SomeImages:
-    """Some of a split's images, with labels of their own.
+    """Some of a split's images, with new labels.
 
     Args:
         images: the split.
-        indices: the numbers of those kept in it, int64 [size].
+        indices: of the images in the split, int64 [size].
         labels: the label of each, int32 [size].
 
     Attributes:
@@ -38,22 +38,22 @@ class SomeImages:
         return self._labels.numpy()
 
     def describe(self, index: int) -> str:
-        """Names one image for a message, as the whole split would."""
+        """Names one image for a message, as in the whole split."""
         return self._images.describe(int(self._indices[index]))
 
 
 def keep_classes(data: ImageNet, kept: Sequence[str]) -> ImageNet:
-    """Returns the images of some classes; their labels are the classes' places in ``kept``.
+    """Returns the images of some classes, labelled by the classes' indices in ``kept``.
 
-    TFRecord shards are read once from start to end for their labels.
+    TFRecord shards are read once completely for their labels.
 
     Args:
-        data: the whole set, its classes known by name.
+        data: the whole set, with known class names.
         kept: WordNet ids of the classes.
 
     Raises:
-        FathomError: a class is given twice, is unknown or has no images, the classes' names are
-            not known, or a label is none of theirs.
+        FathomError: a class is given twice, is unknown or has no images, the class names are
+            unknown, or a label is out of range.
     """
     if not data.class_names:
         raise FathomError(
@@ -80,7 +80,7 @@ def keep_classes(data: ImageNet, kept: Sequence[str]) -> ImageNet:
 
 
 def _relabelled(images: Images, new_label: np.ndarray) -> SomeImages | None:
-    """Returns the images whose new label is not -1; None where there are none."""
+    """Returns the images whose new label is not -1; None if there are none."""
     labels = images.labels()
     wrong = np.flatnonzero((labels < 0) | (labels >= len(new_label)))
     if len(wrong):

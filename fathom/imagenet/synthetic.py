@@ -1,8 +1,8 @@
 """A small imitation of ImageNet: ten classes of drawn patterns in a tree of JPEG files.
 
-Every image has its own size, scale, phase, colours, light and grain. Two classes share each of five
-palettes: colour alone cannot tell more than every second image, the pattern decides. No class
-changes when its image is mirrored.
+Every image has its own size, scale, phase, colours, brightness and grain. Two classes share each of
+five palettes, so that colour alone classifies at most half of the images. Mirroring an image does
+not change its class.
 """
 
 import colorsys
@@ -37,7 +37,7 @@ def write_tree(directory: Path, seed: int) -> None:
 
     Args:
         directory: an existing folder.
-        seed: fixes every byte.
+        seed: determines every byte.
     """
     for split, (folder, count) in enumerate(IMAGES_PER_CLASS.items()):
         for label, wnid in enumerate(WNIDS):
@@ -53,7 +53,7 @@ def draw(label: int, rng: np.random.Generator) -> np.ndarray:
 
     Args:
         label: 0 to 9.
-        rng: decides everything else.
+        rng: source of all variation.
 
     Returns:
         uint8 [height, width, 3], RGB, the longer side about 350 and the shorter about 300 pixels.
@@ -72,7 +72,7 @@ def draw(label: int, rng: np.random.Generator) -> np.ndarray:
     light = 1 + rng.uniform(-0.3, 0.3) * x + rng.uniform(-0.3, 0.3) * y
     grain = rng.integers(-4, 5, (height, width), np.int8)
     image = np.empty((height, width, 3), np.uint8)
-    for channel in range(3):  # much faster than all three at once
+    for channel in range(3):  # much faster than all three together
         shade = outside[channel] + mask * (inside - outside)[channel]
         image[..., channel] = np.clip(shade * light + grain, 0, 255)
     return image
@@ -89,7 +89,7 @@ def _wave(phase: np.ndarray) -> np.ndarray:
 
 
 def _stripes(x: np.ndarray, y: np.ndarray, angle: float, rng: np.random.Generator) -> np.ndarray:
-    """Draws stripes whose normal is at ``angle`` (radians) to the horizontal, give or take."""
+    """Draws stripes whose normal is at about ``angle`` (radians) to the horizontal."""
     angle += rng.uniform(-0.15, 0.15)
     along = x * np.float32(np.cos(angle)) + y * np.float32(np.sin(angle))
     return _wave(along * rng.uniform(5, 10) + rng.random())

@@ -1,8 +1,8 @@
 """The bAbI tasks (Weston et al., 2015): short stories with questions about them.
 
-A file holds stories one after another. A line is a number, which begins at 1 in each story, and a
-statement, or a question with its answer and the numbers of the statements that support it, which
-are set apart by tabs:
+A file is a sequence of stories. A line is a number, which starts at 1 in each story, and a
+statement, or a question with its answer and the numbers of the supporting statements, separated by
+tabs:
 
     1 Mary moved to the bathroom.
     2 John went to the hallway.
@@ -25,7 +25,7 @@ from fathom.system.files import read_file
 from fathom.system.memory import require_free_memory
 
 TASKS = range(1, 21)
-JOINT = 0  # in place of a task's number: all tasks together
+JOINT = 0  # instead of a task's number: all tasks together
 HELD_OUT = 0.1  # of the training questions, for validation; paper, section 4.2
 
 Words = tuple[str, ...]
@@ -35,10 +35,10 @@ class Question(NamedTuple):
     """A question of a file.
 
     Attributes:
-        story: the statements before it, the oldest first, each a tuple of words.
+        story: the previous statements, the oldest first, each a tuple of words.
         question: its words.
-        answer: the right answer, one word; answers joined by commas are one word.
-        supporting: positions in ``story`` of the statements that the answer follows from.
+        answer: the correct answer, one word; answers joined by commas are one word.
+        supporting: indices in ``story`` of the supporting statements.
     """
 
     story: tuple[Words, ...]
@@ -49,11 +49,11 @@ class Question(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Questions:
-    """Questions as numbers; a word is its place in the vocabulary, 0 is the null word.
+    """Questions as word indices in the vocabulary; 0 is the null word.
 
     Attributes:
         story: int32 [n, memory, words]; the newest statement first, then null words.
-        lengths: int32 [n], statements in the story; those that are kept in memory.
+        lengths: int32 [n], statements of the story kept in memory.
         question: int32 [n, words].
         answer: int32 [n], each at least 1.
         task: int32 [n].
@@ -74,12 +74,12 @@ class Babi(DataSet):
     """One task, or all of them together, in memory.
 
     Attributes:
-        train: the training questions but for those held out.
-        validation: those of the validation file where there is one, else the last tenth of each
+        train: the training questions without those held out.
+        validation: those of the validation file if there is one, otherwise the last tenth of each
             task's training questions.
         test: the test questions.
-        vocabulary: the words in alphabetical order behind the null word, "".
-        tasks: the tasks that were read.
+        vocabulary: the null word, "", and the words in alphabetical order.
+        tasks: the tasks read.
     """
 
     name = "babi"
@@ -101,15 +101,15 @@ class Babi(DataSet):
         """Reads a task.
 
         Args:
-            directory: a language's folder (``en-10k``, say), ``tasks_1-20_v1-2`` or the folder
-                above it; of several languages ``en`` is read.
+            directory: a language's folder (such as ``en-10k``), ``tasks_1-20_v1-2`` or its parent;
+                of several languages ``en`` is read.
             task: its number, or ``JOINT``.
-            memory: statements of a story that are kept, the newest.
-            joint_vocabulary: number the words of all tasks, not of those read alone.
+            memory: number of newest statements of a story to keep.
+            joint_vocabulary: use the words of all tasks, not only of those read.
 
         Raises:
-            FathomError: the task or one of its files is not there, a file is malformed (the message
-                names the file and the line), or the stories would not fit into memory.
+            FathomError: the task or one of its files is missing, a file is malformed (the message
+                names the file and the line), or the stories do not fit into memory.
         """
         folder = _language_folder(directory)
         present = [number for number in TASKS if _file(folder, number, "train")]
@@ -140,7 +140,7 @@ class Babi(DataSet):
 
     @classmethod
     def verify(cls, directory: Path, options: Any, everything: bool) -> str:
-        """Reads the files of all tasks that are there."""
+        """Reads the files of all available tasks."""
         folder = _language_folder(directory)
         present = [task for task in TASKS if _file(folder, task, "train")]
         questions = sum(len(half) for task in present for half in _read_task(folder, task))
@@ -161,7 +161,7 @@ class Babi(DataSet):
 
 
 def _language_folder(directory: Path) -> Path:
-    """Returns the folder with the tasks' files in or below the folder that was given."""
+    """Returns the folder with the tasks' files in or below the given folder."""
     if any(directory.glob("qa*.txt")):
         return directory
     found = {
@@ -214,7 +214,7 @@ def read_questions(path: Path) -> list[Question]:
             if text:
                 story = story.next(text)
                 questions += story.asked
-        except ValueError as error:  # a UnicodeDecodeError is one too
+        except ValueError as error:  # including UnicodeDecodeError
             what = "is not UTF-8" if isinstance(error, UnicodeDecodeError) else error
             raise FathomError(f"{path}, line {number}: {what}") from error
     if not questions:
@@ -228,7 +228,7 @@ class _Story:
 
     Attributes:
         number: of the line, in the story.
-        statements: the statements so far by the numbers of their lines.
+        statements: the statements so far by line number.
         asked: the question of this line; empty for a statement.
     """
 
@@ -237,10 +237,10 @@ class _Story:
     asked: tuple[Question, ...] = ()
 
     def next(self, line: str) -> "_Story":
-        """Returns the story with one more line, or the one that this line begins.
+        """Returns the story with one more line, or a new one that starts with it.
 
         Raises:
-            ValueError: the line is malformed; says how.
+            ValueError: the line is malformed.
         """
         number, statements = self._place(line)
         _, _, text = line.partition(" ")
@@ -255,7 +255,7 @@ class _Story:
         return _Story(number, statements, (asked._replace(story=story),))
 
     def _place(self, line: str) -> tuple[int, tuple[tuple[int, Words], ...]]:
-        """Returns the line's number and the statements of its story before it."""
+        """Returns the line's number and the previous statements of its story."""
         digits = line.partition(" ")[0]
         if not (digits.isascii() and digits.isdigit()):
             raise ValueError(f"expected a number, a space and a sentence, not {line[:40]!r}")
@@ -307,7 +307,7 @@ def _longest(questions: Iterable[Question]) -> int:
 def _encode(
     questions: Sequence[Question], task: int, numbers: dict[str, int], memory: int, width: int
 ) -> Questions:
-    """Turns a task's questions into numbers."""
+    """Encodes a task's questions as word indices."""
     count = len(questions)
     encoded = Questions(
         np.zeros((count, memory, width), np.int32),

@@ -4,7 +4,7 @@ from fathom.seq2seq.parallel import ParallelTexts
 
 
 class Multi30k(ParallelTexts):
-    """The texts under the names that they are released with, which many texts have."""
+    """The texts under their original names, which many other texts use too."""
 
     name = "multi30k"
     title = "Multi30k parallel text"

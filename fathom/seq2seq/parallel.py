@@ -1,4 +1,4 @@
-"""Parallel text: pairs of files of which line n of the one translates line n of the other."""
+"""Parallel text: pairs of files that are translations of each other, line by line."""
 
 import gzip
 import re
@@ -16,31 +16,31 @@ from fathom.errors import FathomError
 from fathom.seq2seq.synthetic import sentence_pair
 from fathom.system.files import atomic_write, open_file
 
-# Names without the language's ending, in the order of preference.
+# Names without the language's extension, in order of preference.
 VALIDATION = ("val", "newstest2013", "newstest2012")
 TEST = ("test_2016_flickr", "newstest2015", "newstest2014", "newsdiscusstest2015")
 
-_LONGEST_LINE = 1 << 20  # bytes; a sentence has hundreds
-_LARGEST_RATIO = 100  # of an unpacked text to its gzip file, which is 3 to 5
-_UNCHECKED_BYTES = 1 << 26  # up to which a text may be as repetitive as it likes
-_SAMPLE = 100_000  # lines of each text that are verified by default
+_LONGEST_LINE = 1 << 20  # bytes; sentences have hundreds
+_LARGEST_RATIO = 100  # of an unpacked text to its gzip file, usually 3 to 5
+_UNCHECKED_BYTES = 1 << 26  # up to which the ratio is not checked
+_SAMPLE = 100_000  # lines of each text to verify by default
 _FORM = r"(?:\.(?:tok|lc|norm|true|clean))+"  # what preprocessing adds to a name
 
 
 @dataclass
 class ParallelText:
-    """Two files of which line n of the one translates line n of the other.
+    """Two files that are translations of each other, line by line.
 
-    Iterating reads them, and yields (source sentence, target sentence).
+    Iterating reads them and yields (source sentence, target sentence).
 
     Attributes:
         source: the file of the source language, plain or gzip-compressed.
         target: the file of the target language.
-        blank: pairs that the last pass left out, for a side of them is blank.
+        blank: number of pairs left out in the last pass because one side is blank.
 
     Raises:
-        FathomError: while iterating: a file cannot be read, is not UTF-8, is of another length
-            than the other one, or has no sentences; the message names the file and the line.
+        FathomError: while iterating: a file cannot be read, is not UTF-8, has no sentences, or the
+            files differ in length; the message names the file and the line.
     """
 
     source: Path
@@ -69,10 +69,10 @@ class ParallelText:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """Yields a file's lines, split at line feeds alone.
+    """Yields a file's lines, split only at line feeds.
 
-    A byte order mark at the start is left out. A NUL byte is read as a space: no word that is kept
-    in HDF5 can have one.
+    A byte order mark at the start is skipped. NUL bytes, which HDF5 cannot store in words, are read
+    as spaces.
     """
     number = unpacked = 0
     with open_file(path) as file:
@@ -99,7 +99,7 @@ def _lines(path: Path) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Languages(Reading):
-    """The endings of the files of two languages."""
+    """The file extensions of two languages."""
 
     source_language: str = "en"
     target_language: str = "de"
@@ -107,15 +107,15 @@ class Languages(Reading):
 
 @dataclass(frozen=True)
 class ParallelTexts(DataSet):
-    """The parallel texts of one pair of languages: what the data sets of translation share.
+    """The parallel texts of one pair of languages: the base of the translation data sets.
 
     Attributes:
-        TRAINING: names of the training texts without the language's ending; "{pair}" is both
+        TRAINING: names of the training texts without the language's extension; "{pair}" is both
             languages. The names of the other texts are ``VALIDATION`` and ``TEST``.
-        SYNTHETIC: names under which training, validation and test text are synthesized.
+        SYNTHETIC: names of the synthesized training, validation and test texts.
         training: one or more corpora.
-        validation: a text that the learning rate is decided on; None if there is none.
-        test: the text that is translated in the end; None if there is none.
+        validation: the text for the learning-rate schedule; None if there is none.
+        test: the text to translate in the evaluation; None if there is none.
     """
 
     TRAINING: ClassVar[tuple[str, ...]]
@@ -128,19 +128,19 @@ class ParallelTexts(DataSet):
 
     @classmethod
     def recognizes(cls, directory: Path) -> bool:
-        """Says whether a training text of any language is in the folder, or one folder below."""
+        """Returns whether the folder, or one level below, has a training text of any language."""
         patterns = [f"{name.replace('{pair}', '*')}.*" for name in cls.TRAINING]
         return any(any(folder.glob(p)) for folder in _folders(directory) for p in patterns)
 
     @classmethod
     def load(cls, directory: Path, source: str = "en", target: str = "de") -> "ParallelTexts":
-        """Finds the texts of a pair of languages, in the folder or in one folder below it.
+        """Finds the texts of a pair of languages, in the folder or one level below.
 
-        They are read where they are iterated.
+        They are read when iterated.
 
         Raises:
-            FathomError: there is no training text of these languages, or a text is there in only
-                one language.
+            FathomError: there is no training text of these languages, or a text has only one
+                language.
         """
         for folder in _folders(directory):
             training = _present(folder, cls.TRAINING, source, target)
@@ -164,14 +164,14 @@ class ParallelTexts(DataSet):
         return f"{pairs:,} sentence pairs of {languages} can be read{sample}"
 
     def texts(self) -> list[ParallelText]:
-        """Returns training, validation and test texts, those that are there."""
+        """Returns the available training, validation and test texts."""
         return [text for text in (*self.training, self.validation, self.test) if text]
 
     @classmethod
     def synthesize(
         cls, directory: Path, seed: int, train_size: int = 4_000, test_size: int = 200
     ) -> None:
-        """Writes sentences of an artificial pair of languages."""
+        """Writes sentences of a synthetic pair of languages."""
         rng = np.random.default_rng(seed)
         sizes = (train_size, test_size, test_size)
         for name, size in zip(cls.SYNTHETIC, sizes, strict=True):
@@ -181,16 +181,15 @@ class ParallelTexts(DataSet):
 
 
 def _folders(directory: Path) -> list[Path]:
-    """Returns the folder and those just below it."""
+    """Returns the folder and its subfolders."""
     return [directory, *sorted(path for path in directory.iterdir() if path.is_dir())]
 
 
 def _present(folder: Path, names: tuple[str, ...], source: str, target: str) -> list[ParallelText]:
-    """Returns those of the texts whose two files are there.
+    """Returns the texts that have both files.
 
     Raises:
-        FathomError: a text is there in one of the languages, and in no other language at all, or
-            in several tokenized forms.
+        FathomError: a text exists in only one language, or in several tokenized forms.
     """
     found = []
     for name in names:
@@ -214,7 +213,7 @@ def _existing_form(folder: Path, stem: str, source: str, target: str) -> str:
     """Returns the stem of a text's files, or its only form such as ``train.lc.tok``.
 
     Raises:
-        FathomError: it is there in several forms.
+        FathomError: it exists in several forms.
     """
     if any(_either(folder / f"{stem}.{language}") for language in (source, target)):
         return stem
@@ -228,14 +227,14 @@ def _existing_form(folder: Path, stem: str, source: str, target: str) -> str:
 
 
 def _languages(folder: Path, stem: str) -> set[str]:
-    """Returns the languages in which a text is there."""
+    """Returns the languages of a text."""
     names = (path.name.removesuffix(".gz") for path in folder.glob(f"{stem}.*"))
     endings = (name.removeprefix(f"{stem}.") for name in names)
     return {ending for ending in endings if "." not in ending}
 
 
 def _either(plain: Path) -> Path | None:
-    """Returns the file, or else its compressed twin, or None."""
+    """Returns the file, its compressed version, or None."""
     twin = plain.with_name(f"{plain.name}.gz")
     return next((path for path in (plain, twin) if path.exists()), None)
 

@@ -1,4 +1,4 @@
-"""An artificial pair of languages that can be learned exactly.
+"""A synthetic pair of languages that can be learned exactly.
 
 The source has English word order: article, adjectives, noun, verb, object, place. The target
 translates word by word, but puts its verb last and its adjectives after the noun, and its article
@@ -7,7 +7,7 @@ agrees with the noun's gender.
 
 import numpy as np
 
-# Nouns with their translation and its gender, by which the article is chosen.
+# Nouns with their translation and its gender, which determines the article.
 _NOUNS = {
     "dog": ("hunto", 0),
     "cat": ("kati", 1),

@@ -4,7 +4,7 @@ from fathom.seq2seq.parallel import ParallelTexts
 
 
 class Wmt(ParallelTexts):
-    """The texts under the names that they are released with."""
+    """The texts under their original names."""
 
     name = "wmt"
     title = "WMT-15 parallel text"

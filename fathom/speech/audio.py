@@ -1,4 +1,4 @@
-"""Sound files: NIST SPHERE, as the LDC's TIMIT has them, and RIFF WAVE; 16-bit PCM, one channel."""
+"""Audio files: NIST SPHERE, as in the LDC's TIMIT, and RIFF WAVE; 16-bit PCM, one channel."""
 
 import io
 import math
@@ -22,14 +22,14 @@ class Audio:
 
     Attributes:
         samples: int16 [n].
-        rate: samples a second.
+        rate: samples per second.
     """
 
     samples: np.ndarray
     rate: int
 
     def resampled(self, rate: int) -> np.ndarray:
-        """Returns float32 samples, from -1 to 1, at another rate: a polyphase filter of SciPy's."""
+        """Returns float32 samples, from -1 to 1, resampled by SciPy's polyphase filter."""
         samples = self.samples.astype(np.float32) / 32768
         if rate == self.rate:
             return samples
@@ -38,15 +38,14 @@ class Audio:
 
 
 def decode(content: bytes, path: Path) -> Audio:
-    """Reads the bytes of a SPHERE or RIFF file; the content decides which.
+    """Decodes a SPHERE or RIFF file, detected by its content.
 
     Args:
         content: the file's bytes.
         path: the file, for messages.
 
     Raises:
-        FathomError: it is neither, is cut off, or holds something else than 16-bit PCM samples of
-            one channel; the message says what.
+        FathomError: it is neither, is truncated, or is not 16-bit PCM with one channel.
     """
     if content.startswith(_SPHERE_MAGIC) and b"shorten" in content[:1024]:
         raise FathomError(f"{path} is compressed by shorten: decompress it with sph2pipe")
@@ -72,7 +71,7 @@ def decode(content: bytes, path: Path) -> Audio:
 
 
 def _is_cut_off(content: bytes, samples: int) -> bool:
-    """Says whether the header promises more than there is, which libsndfile passes over."""
+    """Returns whether there is less data than the header states, which libsndfile ignores."""
     if content.startswith(_SPHERE_MAGIC):
         count = re.search(rb"\nsample_count -i (\d{1,15})\s", content[:65536])
         return count is not None and int(count[1]) > samples
@@ -85,7 +84,7 @@ def write_riff(path: Path, samples: np.ndarray, rate: int) -> None:
     Args:
         path: the file.
         samples: int16 [n].
-        rate: samples a second.
+        rate: samples per second.
 
     Raises:
         FathomError: the file cannot be written.

@@ -1,8 +1,8 @@
 """A small imitation of TIMIT: sentences of a few words, spoken by a simple formant synthesizer.
 
-A voice is a sum of harmonics whose strength follows three formants; hiss and bursts are noise in a
-band. Formants glide from phone to phone, and speakers differ in pitch, length of the vocal tract
-and pace. The speakers of the test part are others than those of the training part, as in TIMIT.
+A voice is a sum of harmonics whose amplitudes follow three formants; fricatives and bursts are
+band-limited noise. Formants glide between phones, and speakers differ in pitch, vocal tract length
+and pace. As in TIMIT, no speaker is in both splits.
 """
 
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ import numpy as np
 
 from fathom.speech.audio import write_riff
 
-RATE = 16_000  # samples a second
+RATE = 16_000  # samples per second
 SPEAKERS = {"train": 8, "test": 4}
 UTTERANCES = {"train": 8, "test": 4}  # of each speaker
-_FRAME = 80  # samples between the points at which the voice is described
+_FRAME = 80  # samples between updates of the voice's parameters
 
 # The words of TIMIT's two SA sentences, in its phones.
 WORDS = {

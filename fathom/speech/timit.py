@@ -1,4 +1,4 @@
-"""TIMIT (Garofolo et al. 1993): read speech with its phones, in the tree of the LDC."""
+"""TIMIT (Garofolo et al. 1993): read speech with its phones, in the LDC's folder tree."""
 
 import itertools
 import os
@@ -16,17 +16,17 @@ from fathom.speech import features, phones
 from fathom.speech.audio import decode
 from fathom.system.files import read_file
 
-PAST_THE_END = 16  # samples by which the last phone may end after the audio
+PAST_THE_END = 16  # samples that the last phone may exceed the audio by
 _NLTK_SPEAKER = re.compile(r"dr([1-8])-[fm][a-z]{3}\d")
 
 
 @dataclass(frozen=True, eq=False)
 class Utterances:
-    """Utterances in memory, one after the other.
+    """Utterances in memory, concatenated.
 
     Attributes:
         names: path of each below the data set's folder, without its suffix.
-        features: float32 [sum of frames, 26], of mean 0 and variance 1 in the training part.
+        features: float32 [sum of frames, 26], with mean 0 and variance 1 in the training split.
         frames: int32 [n], of each utterance.
         labels: int32 [sum of label_lengths], each from 0 to 60, an index of ``phones.PHONES``.
         label_lengths: int32 [n].
@@ -44,14 +44,14 @@ class Utterances:
 
 @dataclass(frozen=True, eq=False)
 class Timit(DataSet):
-    """The two parts of TIMIT without the SA sentences, which every speaker reads.
+    """The two splits of TIMIT without the SA sentences, which every speaker reads.
 
     Attributes:
-        train: the training part.
-        test: the test part.
-        mean: float32 [26], of the training part's features.
+        train: the training split.
+        test: the test split.
+        mean: float32 [26], of the training split's features.
         deviation: float32 [26], their standard deviation.
-        skipped: utterance to the reason why it was left out.
+        skipped: reasons by skipped utterance.
     """
 
     name = "timit"
@@ -71,10 +71,10 @@ class Timit(DataSet):
 
     @classmethod
     def load(cls, directory: Path) -> "Timit":
-        """Reads both parts; an utterance that cannot be used is left out and named.
+        """Reads both splits; unusable utterances are skipped and reported.
 
         Raises:
-            FathomError: there is no tree, or none of the training part's utterances can be used.
+            FathomError: there is no tree, or no usable training utterance.
         """
         root, parts = find_parts(directory)
         skipped: dict[str, str] = {}
@@ -92,7 +92,7 @@ class Timit(DataSet):
 
     @classmethod
     def verify(cls, directory: Path, options: Any, everything: bool) -> str:
-        """Reads every utterance; one that training would leave out is an error."""
+        """Reads every utterance; one that training would skip is an error."""
         root, parts = find_parts(directory)
         if not parts["train"]:
             raise FathomError(f"{root} has no training utterance; expected {cls.layout}")
@@ -106,21 +106,21 @@ class Timit(DataSet):
 
     @classmethod
     def synthesize(cls, directory: Path, seed: int) -> None:
-        """Writes a tree of imitated speech: see ``fathom.speech.synthetic``."""
+        """Writes a tree of synthetic speech: see ``fathom.speech.synthetic``."""
         from fathom.speech import synthetic
 
         synthetic.write_tree(directory, seed)
 
 
 def find_parts(directory: Path) -> tuple[Path, dict[str, list[Path]]]:
-    """Finds the sound files of both parts.
+    """Finds the audio files of both splits.
 
-    The tree with ``train`` and ``test`` is the folder that was given, or up to two below it. NLTK's
-    sample has a folder for each of 16 speakers, ``dr1-fvmh0``, and no parts: here the speakers of
-    the dialect regions 7 and 8 are the test part.
+    The tree with ``train`` and ``test`` is the given folder, or up to two levels below. NLTK's
+    sample has a folder for each of 16 speakers, ``dr1-fvmh0``, and no splits: the speakers of
+    dialect regions 7 and 8 are then the test split.
 
     Returns:
-        the folder of the tree; the sound files of ``train`` and of ``test``.
+        the folder of the tree; the audio files of ``train`` and of ``test``.
 
     Raises:
         FathomError: there is no such folder.
@@ -145,10 +145,10 @@ def find_parts(directory: Path) -> tuple[Path, dict[str, list[Path]]]:
 
 
 def find_audio(part: Path) -> Iterator[Path]:
-    """Yields the sound files of a part in order, one a sentence, without the SA sentences.
+    """Yields the audio files of a split in order, one per sentence, without the SA sentences.
 
-    A sentence's sound is ``<sentence>.wav`` (SPHERE or RIFF) or ``<sentence>.wav.wav`` (RIFF beside
-    SPHERE, as some conversions have it), in upper or lower case.
+    A sentence's audio is ``<sentence>.wav`` (SPHERE or RIFF) or ``<sentence>.wav.wav`` (RIFF next
+    to SPHERE, as in some conversions), in upper or lower case.
     """
     for folder, folders, files in os.walk(part):
         folders.sort()
@@ -168,7 +168,7 @@ def sentence(name: str) -> str:
 
 
 def _load_part(root: Path, paths: list[Path], skipped: dict[str, str]) -> Utterances:
-    """Reads one part; adds to ``skipped``."""
+    """Reads one split; adds to ``skipped``."""
     recordings = features.of_files(paths)
     ends = np.cumsum(recordings.frames)
     names, kept, frames, labels = [], [], [], []
@@ -197,21 +197,20 @@ def _load_part(root: Path, paths: list[Path], skipped: dict[str, str]) -> Uttera
 
 
 def read_transcription(audio: Path, samples: int) -> list[int]:
-    """Reads the phones beside a sound file: lines of first sample, end and phone.
+    """Reads the transcription of an audio file: lines of first sample, end and phone.
 
     Args:
-        audio: the sound file.
+        audio: the audio file.
         samples: its length.
 
     Returns:
         indices of ``phones.PHONES``.
 
     Raises:
-        FathomError: there is no such file, or a line is not as it should be; the message has its
-            number.
+        FathomError: there is no such file, or a line is malformed; the message has its number.
     """
     path = _beside(audio, "phn")
-    text = read_file(path).decode("utf-8-sig", errors="replace")  # all that counts is ASCII
+    text = read_file(path).decode("utf-8-sig", errors="replace")  # everything relevant is ASCII
     labels, last = [], 0
     for number, line in enumerate(text.splitlines(), 1):
         parts = line.split()
@@ -240,7 +239,7 @@ def read_transcription(audio: Path, samples: int) -> list[int]:
 
 
 def _beside(audio: Path, suffix: str) -> Path:
-    """Returns the file of the same sentence with another suffix, in the case that it has."""
+    """Returns the file of the same sentence with another suffix, in upper or lower case."""
     stem = audio.name.partition(".")[0]
     for name in (f"{stem}.{suffix.upper()}", f"{stem}.{suffix}"):
         if audio.with_name(name).exists():
@@ -249,7 +248,7 @@ def _beside(audio: Path, suffix: str) -> Path:
 
 
 def _check_alignable(audio: Path, labels: list[int], frames: int) -> None:
-    """CTC needs a frame a label, and a blank between two that are equal."""
+    """CTC needs one frame per label, and a blank between equal labels."""
     needed = len(labels) + sum(a == b for a, b in itertools.pairwise(labels))
     if needed > frames:
         raise FathomError(

@@ -1,1 +1,1 @@
-"""The machine under a run: devices, memory, processes, files, and what a result says of them."""
+"""The machine of a run: devices, memory, processes, files and their description in results."""

@@ -13,15 +13,15 @@ from fathom.errors import FathomError
 from fathom.options import PRECISIONS, parse_device
 
 _GEMM_SIZE = 2048
-_GEMM_PRODUCTS = 6  # timed; the fastest counts
+_GEMM_PRODUCTS = 6  # timed; the fastest is used
 
 
 def select_device(name: str | None) -> str:
     """Returns TensorFlow's name of a device.
 
     Args:
-        name: ``cpu``, ``gpu``, ``gpu:N``, or TensorFlow's ``/cpu:0``; None for the first GPU where
-            there is one and the CPU otherwise.
+        name: ``cpu``, ``gpu``, ``gpu:N``, or TensorFlow's ``/cpu:0``; None for the first GPU if
+            available, otherwise the CPU.
 
     Raises:
         FathomError: not a device name, or no such device on this machine.
@@ -50,10 +50,10 @@ def set_threads(threads: int | None) -> int:
     """Sets TensorFlow's thread pools and returns the number of intra-op threads in use.
 
     Operations run one after another, each on all threads: with two inter-op threads small workloads
-    lose more to the hand-over than they gain (docs/performance.md).
+    lose more to synchronization than they gain (docs/performance.md).
 
     Args:
-        threads: threads inside an operation; None for one a core.
+        threads: intra-op threads; None for one per core.
 
     Raises:
         FathomError: TensorFlow already runs with another number of threads.
@@ -74,11 +74,11 @@ def set_threads(threads: int | None) -> int:
 
 
 def keep_freed_memory() -> None:
-    """Tells glibc's allocator to keep large freed blocks instead of returning them.
+    """Configures glibc's allocator to keep large freed blocks instead of returning them.
 
-    Each step frees and allocates its activations. If they went back to the kernel, each of their
-    pages would fault again (measured in docs/performance.md). Other C libraries are left as they
-    are.
+    Each step frees and allocates its activations. If they were returned to the kernel, each of
+    their pages would fault again (measured in docs/performance.md). Other C libraries are not
+    changed.
     """
     trim_threshold, mmap_max = -1, -4  # M_TRIM_THRESHOLD and M_MMAP_MAX of malloc.h
     with contextlib.suppress(OSError, AttributeError):
@@ -88,7 +88,7 @@ def keep_freed_memory() -> None:
 
 
 def gemm_rate(device: str, precision: str) -> float:
-    """Returns the best rate of a large matrix product of TensorFlow's on a device, in FLOP/s."""
+    """Returns the best rate of TensorFlow's large matrix product on a device, in FLOP/s."""
     with tf.device(device):
         shape = [_GEMM_SIZE, _GEMM_SIZE]
         a, b = (tf.cast(tf.random.stateless_uniform(shape, [0, i]), precision) for i in (1, 2))
@@ -105,7 +105,7 @@ def gemm_rate(device: str, precision: str) -> float:
 
 @contextlib.contextmanager
 def computing_in(precision: str) -> Iterator[None]:
-    """Makes Keras layers built inside the block compute in ``precision``, with float32 weights."""
+    """Makes Keras layers built in the block compute in ``precision``, with float32 weights."""
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(PRECISIONS[precision].policy)
     try:

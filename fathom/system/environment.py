@@ -67,7 +67,7 @@ def process_age() -> float:
 
 
 def _cpu() -> tuple[str, list[str]]:
-    """Returns the CPU's model name and the instruction sets among ``_CPU_FLAGS`` that it has."""
+    """Returns the CPU's model name and its instruction sets among ``_CPU_FLAGS``."""
     information = Path("/proc/cpuinfo")
     if not information.exists():
         return platform.processor(), []

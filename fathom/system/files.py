@@ -15,7 +15,7 @@ import platformdirs
 
 from fathom.errors import FathomError
 
-_LEFTOVER_AFTER_S = 24 * 3600  # no process takes so long to write a temporary folder
+_LEFTOVER_AFTER_S = 24 * 3600  # longer than writing any temporary folder takes
 
 
 def cache_directory() -> Path:
@@ -25,7 +25,7 @@ def cache_directory() -> Path:
 
 
 def user_path(text: str | Path) -> Path:
-    """Returns the path of a data or checkpoint folder that a user wrote, ``~`` expanded.
+    """Returns the path of a data or checkpoint folder given by a user, with ``~`` expanded.
 
     Raises:
         FathomError: there is no such home folder, or TensorFlow cannot open files of that name.
@@ -44,14 +44,14 @@ def user_path(text: str | Path) -> Path:
 
 
 def make_cache_folder(folder: Path, otherwise: str = "") -> None:
-    """Makes a folder of the cache.
+    """Creates a folder of the cache.
 
     Args:
-        folder: the folder, which may exist.
-        otherwise: what else the user can do, for the message.
+        folder: may already exist.
+        otherwise: another remedy, for the message.
 
     Raises:
-        FathomError: the folder cannot be made or written; the message says what to do.
+        FathomError: the folder cannot be created or written.
     """
     reason = None
     try:
@@ -69,10 +69,10 @@ def make_cache_folder(folder: Path, otherwise: str = "") -> None:
 
 @contextlib.contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Yields a temporary path beside ``path`` that is renamed to it when the block succeeds.
+    """Yields a temporary path next to ``path`` that is renamed to it when the block succeeds.
 
-    A symbolic link stays, and the file that it leads to is replaced. Where ``path`` is a pipe or a
-    device, which a file must not replace, ``path`` itself is yielded.
+    A symbolic link is kept, and its target replaced. If ``path`` is a pipe or a device, which must
+    not be replaced, ``path`` itself is yielded.
 
     Raises:
         FathomError: the file cannot be written (no such folder, no permission, disk full).
@@ -98,7 +98,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
 def atomic_directory(path: Path) -> Iterator[Path]:
     """Yields a temporary folder that is renamed to ``path`` when the block succeeds.
 
-    Where another process finished the same folder first, its work is kept and ours dropped.
+    If another process completes the same folder first, its version is kept.
 
     Raises:
         FathomError: the folder cannot be written (no permission, disk full).
@@ -123,7 +123,7 @@ def atomic_directory(path: Path) -> Iterator[Path]:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Removes what killed processes left of ``atomic_directory`` in a folder of the cache."""
+    """Removes leftovers of ``atomic_directory`` in killed processes from a cache folder."""
     for path in folder.glob(".*"):
         with contextlib.suppress(OSError):
             if path.is_dir() and time.time() - path.stat().st_mtime > _LEFTOVER_AFTER_S:
@@ -131,10 +131,10 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def require_regular(path: Path) -> None:
-    """Refuses what is not a regular file: a pipe could block forever.
+    """Refuses anything but a regular file: a pipe could block forever.
 
     Raises:
-        FathomError: it is something else, or cannot be looked at.
+        FathomError: it is something else or inaccessible.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
@@ -144,7 +144,7 @@ def require_regular(path: Path) -> None:
 
 
 def open_file(path: Path) -> io.BufferedReader:
-    """Opens a file of data for reading.
+    """Opens a data file for reading.
 
     Raises:
         FathomError: it cannot be opened, or is not a regular file.
@@ -157,7 +157,7 @@ def open_file(path: Path) -> io.BufferedReader:
 
 
 def read_file(path: Path) -> bytes:
-    """Returns the bytes of a file of data.
+    """Returns the bytes of a data file.
 
     Raises:
         FathomError: it cannot be read, or is not a regular file.

@@ -1,4 +1,4 @@
-"""Folders that one process at a time writes to."""
+"""Exclusive locks of folders."""
 
 import fcntl
 import os
@@ -9,17 +9,17 @@ from fathom.errors import FathomError
 
 
 class FolderLock:
-    """Keeps other processes from writing to a folder while this object exists.
+    """Prevents other processes from writing to a folder while this object exists.
 
-    The kernel releases the lock when the process ends, however it ends. A file system that has no
-    locks is written without.
+    The kernel releases the lock when the process ends in any way. On a file system without locks
+    there is no protection.
 
     Args:
-        folder: an existing folder; a file ``.lock`` is made in it.
+        folder: an existing folder; a file ``.lock`` is created in it.
 
     Raises:
         FathomError: another process holds the lock.
-        OSError: the file cannot be made.
+        OSError: the file cannot be created.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -39,11 +39,11 @@ _held: "weakref.WeakValueDictionary[Path, FolderLock]" = weakref.WeakValueDictio
 
 
 def lock_folder(folder: Path) -> FolderLock:
-    """Returns this process's lock of a folder, for as long as it is kept.
+    """Returns this process's lock of a folder, held while the object is referenced.
 
     Raises:
         FathomError: another process holds the lock.
-        OSError: the lock's file cannot be made.
+        OSError: the lock file cannot be created.
     """
     path = folder.resolve()
     lock = _held.get(path)

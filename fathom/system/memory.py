@@ -1,4 +1,4 @@
-"""Refuses what does not fit into memory, before it is allocated."""
+"""Checks of free memory before large allocations."""
 
 import contextlib
 import resource
@@ -9,23 +9,23 @@ import psutil
 
 from fathom.errors import FathomError
 
-_TENSORFLOW_ADDRESSES = 2560 * 2**20  # bytes: with fewer it crashes while it starts
-_CGROUPS = (  # of version 2, then of version 1: controllers, folder, files of limit and use
+_TENSORFLOW_ADDRESSES = 2560 * 2**20  # bytes: with less it crashes on start
+_CGROUPS = (  # version 2, then version 1: controllers, folder, files of limit and usage
     ("", Path("/sys/fs/cgroup"), "memory.max", "memory.current"),
     ("memory", Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.usage_in_bytes"),
 )
 
 
 def require_free_memory(needed: int, what: str, remedy: str) -> None:
-    """Refuses what would not fit into memory, where the system would end the process.
+    """Refuses an allocation that exceeds free memory, for which the system would kill the process.
 
     Args:
         needed: bytes.
-        what: what would take them, for the message.
-        remedy: what the user can do.
+        what: to be allocated, for the message.
+        remedy: for the message.
 
     Raises:
-        FathomError: less is free.
+        FathomError: less memory is free.
     """
     free, where = min(_free_memory())
     if needed > free:
@@ -50,7 +50,7 @@ def require_address_space() -> None:
 
 
 def _free_memory() -> Iterator[tuple[int, str]]:
-    """Yields the bytes that each limit leaves free, and which limit it is, for a message."""
+    """Yields the free bytes under each limit, and the limit's name for a message."""
     yield psutil.virtual_memory().available + psutil.swap_memory().free, ""
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit != resource.RLIM_INFINITY:
@@ -61,7 +61,7 @@ def _free_memory() -> Iterator[tuple[int, str]]:
 
 
 def _free_in_cgroups(process: Path = Path("/proc/self/cgroup")) -> Iterator[int]:
-    """Yields what the limit of the process's control group and of each one above it leaves free."""
+    """Yields the free bytes under the limits of the process's control group and its ancestors."""
     lines = process.read_text().splitlines() if process.exists() else []
     for _, controllers, path in (line.split(":", 2) for line in lines):
         for controller, root, limit, used in _CGROUPS:
@@ -69,12 +69,12 @@ def _free_in_cgroups(process: Path = Path("/proc/self/cgroup")) -> Iterator[int]
                 continue
             group = root / path.strip("/")
             while group.is_relative_to(root):
-                with contextlib.suppress(OSError, ValueError):  # no such file; "max" is no limit
+                with contextlib.suppress(OSError, ValueError):  # no such file; "max" means no limit
                     yield int((group / limit).read_text()) - _unreclaimable(group, used)
                 group = group.parent
 
 
 def _unreclaimable(group: Path, used: str) -> int:
-    """Returns the bytes that a control group uses, without the file cache that can be dropped."""
+    """Returns the bytes used by a control group, without its reclaimable file cache."""
     statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
     return int((group / used).read_text()) - int(statistics["inactive_file"])

@@ -1,4 +1,4 @@
-"""Child processes, which do not outlive their parent."""
+"""Child processes that do not outlive their parent."""
 
 import contextlib
 import ctypes
@@ -22,11 +22,11 @@ def run_python(
 
     Args:
         arguments: of ``python``.
-        log: file for all that the process prints.
-        watch: called each second with the last line that was printed.
+        log: file for the process's output.
+        watch: called each second with the last line of output.
 
     Returns:
-        What went wrong, in one line; None after exit code 0.
+        A one-line error; None after exit code 0.
     """
     command = [sys.executable, "-u", *arguments]  # unbuffered: an error is the log's last line
     with (
@@ -51,26 +51,26 @@ def run_python(
 
 
 def failure(code: int, log: Path) -> str | None:
-    """Returns in one line how a process failed; None where its exit code is 0."""
+    """Returns a one-line error for a process's exit code; None for 0."""
     if code < 0:
         return f"killed by signal {-code} ({signal.strsignal(-code)})"
     return f"exit code {code}: {_last_line(log) or 'it printed nothing'}" if code else None
 
 
 def kill_children() -> None:
-    """Kills all child processes, so that threads that wait for them end."""
+    """Kills all child processes, so that threads waiting for them end."""
     for child in psutil.Process().children():
         with contextlib.suppress(psutil.NoSuchProcess):
             child.kill()
 
 
 def _last_line(log: Path) -> str:
-    """Returns what was printed last; empty where nothing was."""
+    """Returns the last line of output; empty if there is none."""
     return (log.read_text(errors="replace").strip().splitlines() or [""])[-1]
 
 
 def _end_with_parent() -> None:
-    """Has Linux kill this process when its parent ends; does nothing on other systems.
+    """Makes Linux kill this process when its parent ends; does nothing on other systems.
 
     Called in the child, between fork and exec.
     """

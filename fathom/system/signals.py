@@ -11,14 +11,14 @@ from types import FrameType
 def held_back(worth_it: Callable[[], bool]) -> Iterator[list[int]]:
     """Holds back the first SIGINT or SIGTERM, and delivers it at the end of the block.
 
-    A second one is delivered at once, and so is the first while it is not worth holding back. An
-    ignored signal stays ignored; outside the main thread, which alone gets signals, none is held.
+    A second one is delivered at once, and so is the first if it is not worth holding back. Ignored
+    signals stay ignored. Outside the main thread, which alone receives signals, this does nothing.
 
     Args:
-        worth_it: says whether there is something to be saved.
+        worth_it: returns whether there is state to save.
 
     Yields:
-        the signals held back so far: the block should end early when there is one.
+        the signals held back so far; the block should end early if there is one.
     """
     held: list[int] = []
     if threading.current_thread() is not threading.main_thread():
