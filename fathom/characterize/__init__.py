@@ -1,6 +1,6 @@
 """Measures runs and analyses them: where a step's time goes.
 
-``Folder`` gives measurements as pandas frames; ``report.figures`` has an analysis a module.
+``Folder`` gives measurements as pandas frames; ``report.figures`` has one module per analysis.
 docs/characterization.md explains both.
 """
 

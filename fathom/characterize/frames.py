@@ -1,6 +1,6 @@
-"""Profiles and runs as tidy pandas frames: one row an observation.
+"""Profiles and runs as tidy pandas frames: one row per observation.
 
-Everything that analyses measurements reads them here. docs/characterization.md lists the columns.
+All analyses read measurements from here. docs/characterization.md lists the columns.
 """
 
 from collections.abc import Iterable, Sequence
@@ -55,11 +55,11 @@ _INTEGERS = (
 
 
 def profile_ops(profile: Profile, run: str = "") -> pd.DataFrame:
-    """Returns one row an op type, layer, phase, device and step of a profile.
+    """Returns one row per op type, layer, phase, device and step of a profile.
 
     Args:
         profile: of one workload.
-        run: the id of the run that made it.
+        run: id of its run.
     """
     ops = pd.DataFrame(
         {
@@ -82,23 +82,23 @@ def profile_ops(profile: Profile, run: str = "") -> pd.DataFrame:
 
 
 def ops(runs: Iterable[Run]) -> pd.DataFrame:
-    """Returns one row an op type, layer, phase, device and step of the profiles of runs."""
+    """Returns one row per op type, layer, phase, device and step of the runs' profiles."""
     return _joined([profile_ops(r.profile, r.id) for r in runs if r.profile], _OP_COLUMNS)
 
 
 def steps(runs: Iterable[Run]) -> pd.DataFrame:
-    """Returns one row a step of the timing runs."""
+    """Returns one row per step of the timing runs."""
     return _joined([_steps(run.result, run.id) for run in runs if run.result], _STEP_COLUMNS)
 
 
 def layers(runs: Iterable[Run]) -> pd.DataFrame:
-    """Returns one row a layer of the networks that were profiled."""
+    """Returns one row per layer of the profiled networks."""
     rows = [row for run in runs if run.profile for row in _layers(run.profile, run.id)]
     return pd.DataFrame(rows, columns=list(_LAYER_COLUMNS))
 
 
 def runs(all_runs: Iterable[Run]) -> pd.DataFrame:
-    """Returns one row a run, failed ones too; what a run does not have is missing."""
+    """Returns one row per run, including failed ones, with missing values where necessary."""
     frame = pd.DataFrame([_run(run) for run in all_runs], columns=list(_RUN_COLUMNS))
     return frame.astype(dict.fromkeys(_INTEGERS, "Int64"))
 
@@ -116,7 +116,7 @@ def _run(run: Run) -> dict[str, Any]:
 
 
 def _timing(result: RunResult) -> dict[str, Any]:
-    """Returns the columns of a run that come from its result."""
+    """Returns the columns of a run from its result."""
     cost, hyperparameters, data = result.cost, result.hyperparameters, result.data
     flops = {"train": cost.training_flops_per_example, "infer": cost.forward_flops_per_example}
     return {
@@ -138,7 +138,7 @@ def _timing(result: RunResult) -> dict[str, Any]:
 
 
 def _profile(profile: Profile) -> dict[str, Any]:
-    """Returns the columns of a run that come from its profile."""
+    """Returns the columns of a run from its profile."""
     return {
         "threads": profile.threads,
         "precision": profile.precision,

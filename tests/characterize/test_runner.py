@@ -219,7 +219,7 @@ def test_more_threads_than_cores_are_allowed_and_said(tmp_path, capsys):
 @pytest.mark.usefixtures("two_cores")
 @pytest.mark.parametrize(
     ("option", "reason"),
-    [("--devices=gpu", "device gpu is not there"), ("--devices=tpu", "unknown device 'tpu'")],
+    [("--devices=gpu", "device gpu is not available"), ("--devices=tpu", "unknown device 'tpu'")],
 )
 def test_a_device_that_is_not_there_is_one_line(tmp_path, capsys, option, reason):
     assert characterize(tmp_path / "out", "--workloads=autoenc", option) == 2
@@ -295,4 +295,4 @@ def test_an_interruption_says_how_to_go_on(tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr(runner, "_make", interrupt)
     assert characterize(tmp_path / "out", "--workloads=autoenc") == 130
-    assert "interrupted; the same command goes on" in capsys.readouterr().err
+    assert "interrupted; rerun the command to continue" in capsys.readouterr().err

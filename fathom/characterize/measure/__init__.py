@@ -1,1 +1,1 @@
-"""Measuring many runs, each in a process of its own, into one folder."""
+"""Measuring many runs, each in a separate process, into one results directory."""

@@ -1,4 +1,4 @@
-"""The folder of a characterization: what ``characterize`` writes and the analyses read."""
+"""The results directory that ``characterize`` writes and the analyses read."""
 
 import functools
 from collections.abc import Mapping
@@ -26,8 +26,8 @@ class Folder:
 
     Attributes:
         path: the folder.
-        machine: what it is, and how fast.
-        runs: in the order of their ids.
+        machine: its description and speed.
+        runs: sorted by id.
     """
 
     path: Path
@@ -39,7 +39,7 @@ class Folder:
         """Reads a folder.
 
         Raises:
-            FathomError: it is empty, half written, of another schema version, or of two machines.
+            FathomError: it is empty, incomplete, of another schema version, or of two machines.
         """
         machine = read_machine(path)
         if machine is None:
@@ -51,23 +51,23 @@ class Folder:
         return cls(path, machine, runs)
 
     def select(self, purpose: str) -> list[Run]:
-        """Returns the runs of one set that are done."""
+        """Returns the completed runs of one set."""
         return [run for run in self.runs if purpose in run.purpose and run.status == "done"]
 
     def ops(self) -> pd.DataFrame:
-        """Returns one row an op type, layer, phase, device and step of the profiles."""
+        """Returns one row per op type, layer, phase, device and step of the profiles."""
         return self._ops.copy()
 
     def steps(self) -> pd.DataFrame:
-        """Returns one row a step of the timing runs."""
+        """Returns one row per step of the timing runs."""
         return frames.steps(self.runs)
 
     def layers(self) -> pd.DataFrame:
-        """Returns one row a layer of the networks that were profiled."""
+        """Returns one row per layer of the profiled networks."""
         return frames.layers(self.runs)
 
     def runs_frame(self) -> pd.DataFrame:
-        """Returns one row a run, failed ones too."""
+        """Returns one row per run, including failed ones."""
         return self._runs.copy()
 
     @functools.cached_property
@@ -80,7 +80,7 @@ class Folder:
 
 
 def read_machine(path: Path) -> Machine | None:
-    """Returns ``machine.json``; None where there is none.
+    """Returns ``machine.json``; None if there is none.
 
     Raises:
         FathomError: it cannot be read, is damaged or of another schema.
@@ -99,7 +99,7 @@ def read_runs(path: Path) -> dict[str, Run]:
 
 
 def write_run(run: Run, path: Path) -> None:
-    """Writes ``runs/<id>.json`` of a folder, whole or not at all.
+    """Writes ``runs/<id>.json`` of a folder atomically.
 
     Raises:
         FathomError: the file cannot be written.
@@ -108,7 +108,7 @@ def write_run(run: Run, path: Path) -> None:
 
 
 def refuse_other_machine(ours: Environment, theirs: Environment, source: str) -> None:
-    """Raises FathomError where an environment is not of the folder's machine and software."""
+    """Raises FathomError if an environment is not of the folder's machine and software."""
     differs = [n for n in _SAME_IN_ONE_FOLDER if getattr(theirs, n) != getattr(ours, n)]
     if theirs.cores_available > ours.cores_available:
         differs.append("cores_available")
@@ -117,7 +117,7 @@ def refuse_other_machine(ours: Environment, theirs: Environment, source: str) ->
 
 
 def _check_same_machine(machine: Machine, runs: Mapping[str, Run]) -> None:
-    """Raises FathomError where runs, by their files, are not all of this machine and its cores."""
+    """Raises FathomError if any run is of another machine or number of cores."""
     gpus: dict[str, str | None] = {}
     for source, run in runs.items():
         environment = run.environment

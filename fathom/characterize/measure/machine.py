@@ -1,7 +1,7 @@
-"""What is known of a machine before the runs: ``python -m fathom.characterize.measure.machine``.
+"""Probes a machine before the runs: ``python -m fathom.characterize.measure.machine``.
 
-A process of its own, because TensorFlow's thread pools are of one size in a process, and because
-the data sets should be there before the first run is timed.
+This is a separate process, because TensorFlow's thread pools have a fixed size per process, and
+because the data sets should exist before the first run is timed.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from fathom.errors import FathomError
 
 
 def main() -> None:
-    """Measures the machine with one number of threads, and makes synthetic data sets."""
+    """Measures the machine with one number of threads, and creates synthetic data sets."""
     parser = Parser(prog="fathom.characterize.measure.machine")
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--precision", required=True)
@@ -37,7 +37,7 @@ def _measure(chosen: Any) -> None:
     threads = device.set_threads(chosen.threads)
     classes = {name: workloads.load(name) for name in filter(None, chosen.workloads.split(","))}
     for workload in classes.values():
-        with contextlib.suppress(FathomError):  # each run of the workload will say what is wrong
+        with contextlib.suppress(FathomError):  # each run of the workload will report the error
             locate(choose(workload.datasets, None, None), None, 0)
     Probe(
         environment=Environment(**environment.describe("/cpu:0", threads, chosen.precision, "off")),

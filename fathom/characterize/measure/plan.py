@@ -1,4 +1,4 @@
-"""Which runs a characterization consists of."""
+"""The plan of a characterization's runs."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,18 +11,18 @@ _PROFILE_STEPS, _QUICK_PROFILE_STEPS = 20, 6
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be measured.
+    """The requested measurements.
 
     Attributes:
-        workloads, modes, devices: all their combinations; the workloads by name with what their
-            classes say of how they want to be measured, the devices as TensorFlow names them.
-        cores: that this machine has for us.
-        threads: sizes of the pool inside an op for the profiles of training.
-        steps: of each run; None: chosen by ``quick``.
-        repeats: whole runs of each training, for their spread.
-        warmup_runs: whole runs before them that do not count.
-        precision, batch_size: of all runs; None: each workload's own batch, or that of ``quick``.
-        quick: fewer steps, smaller batches of the heaviest networks, affinities in powers of two.
+        workloads, modes, devices: all their combinations; the workloads by name with their classes'
+            measurement settings, the devices as TensorFlow names them.
+        cores: number of available cores.
+        threads: intra-op thread counts for training profiles.
+        steps: per run; None: determined by ``quick``.
+        repeats: whole training runs per workload, to measure their spread.
+        warmup_runs: whole runs before them, not counted.
+        precision, batch_size: of all runs; None: each workload's default, or that of ``quick``.
+        quick: fewer steps, smaller batches for the largest networks, core counts in powers of two.
     """
 
     workloads: Mapping[str, Characterization]
@@ -44,11 +44,11 @@ def powers_of_two(most: int) -> list[int]:
 
 
 def plan(request: Request) -> list[Planned]:
-    """Returns all runs, in the order in which they are made.
+    """Returns all runs in execution order.
 
-    First every workload is met once in every mode, then come profiles, threads, cores and at last
-    the repeats, so that a characterization that was cut short is broad rather than deep. A run
-    that belongs to several sets is made once.
+    First every workload runs once in every mode, then come profiles, threads, cores and finally
+    repeats, so that an interrupted characterization is broad rather than deep. A run that belongs
+    to several sets is made once.
     """
     runs: dict[str, Planned] = {}
     for run in [
@@ -65,7 +65,7 @@ def plan(request: Request) -> list[Planned]:
 
 
 def _modes(request: Request) -> list[Planned]:
-    """Each workload in each mode on each device, with the thread pools at their defaults."""
+    """Each workload in each mode on each device, with default thread pools."""
     return [
         _run(request, "timing", "modes", workload, mode, device)
         for workload in request.workloads
@@ -75,7 +75,7 @@ def _modes(request: Request) -> list[Planned]:
 
 
 def _profiles(request: Request) -> list[Planned]:
-    """The op profiles: at one thread on the CPU, with the default pools on a GPU."""
+    """The op profiles: with one thread on the CPU, with default thread pools on a GPU."""
     return [
         _run(
             *(request, "profile", "profile", workload, mode, device),
@@ -88,7 +88,7 @@ def _profiles(request: Request) -> list[Planned]:
 
 
 def _threads(request: Request) -> list[Planned]:
-    """Profiles of training with pools of several sizes."""
+    """Training profiles with several numbers of threads."""
     return [
         _run(request, "profile", "threads", workload, "train", "/cpu:0", threads=threads)
         for workload in _trained_on_cpu(request)
@@ -97,7 +97,7 @@ def _threads(request: Request) -> list[Planned]:
 
 
 def _cores(request: Request) -> list[Planned]:
-    """Training on the first cores alone, from one to all."""
+    """Training on only the first cores, from one to all."""
     sizes = powers_of_two(request.cores) if request.quick else range(1, request.cores + 1)
     return [
         _run(request, "timing", "cores", workload, "train", "/cpu:0", cores=cores)
@@ -107,9 +107,9 @@ def _cores(request: Request) -> list[Planned]:
 
 
 def _repeats(request: Request) -> list[Planned]:
-    """Training as a whole, again and again, the workloads in turn.
+    """Repeated whole training runs, alternating between workloads.
 
-    Without warm-up the run that shows the mode is the first of the repeats.
+    Without warm-up the run of ``_modes`` is the first of the repeats.
     """
     if "train" not in request.modes or not request.repeats:
         return []
@@ -127,7 +127,7 @@ def _repeats(request: Request) -> list[Planned]:
 
 
 def _trained_on_cpu(request: Request) -> Collection[str]:
-    """Returns the workloads of the sets that are about training on the CPU."""
+    """Returns the workloads of the sets that train on the CPU."""
     wanted = "train" in request.modes and "/cpu:0" in request.devices
     return request.workloads if wanted else ()
 
@@ -177,7 +177,7 @@ def _command(
     threads: int | None,
     batch_size: int | None,
 ) -> tuple[str, ...]:
-    """Returns the command, but for the file that it writes."""
+    """Returns the command, without its output file."""
     timing, quick, wanted = kind == "timing", request.quick, request.workloads[workload]
     if timing:
         steps = wanted.quick_steps if quick else wanted.steps

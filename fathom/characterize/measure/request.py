@@ -1,4 +1,4 @@
-"""What ``fathom characterize`` is asked for, and on which machine."""
+"""The request of ``fathom characterize``, and its machine."""
 
 import argparse
 import tempfile
@@ -16,14 +16,14 @@ from fathom.results.records import Environment
 from fathom.system.processes import run_python
 
 _QUICK_REPEATS, _QUICK_WARMUP_RUNS = 2, 0
-_REPEATS, _WARMUP_RUNS = 200, 10  # those of the Minsky paper
+_REPEATS, _WARMUP_RUNS = 200, 10  # as in the Minsky paper
 
 
 def measure_machine(chosen: argparse.Namespace, out: Path, screen: Console) -> Request:
-    """Measures the machine, writes ``machine.json``, and returns what is to be measured on it.
+    """Measures the machine, writes ``machine.json``, and returns the request.
 
     Raises:
-        FathomError: the folder is another machine's, or a device is not there.
+        FathomError: the folder is of another machine, or a device is not available.
     """
     screen.print("measuring the machine and preparing data")
     names = chosen.workloads or list(workloads.CLASSES)
@@ -59,7 +59,7 @@ def measure_machine(chosen: argparse.Namespace, out: Path, screen: Console) -> R
 
 
 def measure_again(out: Path, request: Request, screen: Console) -> None:
-    """Times the matrix products once more: the best rate is the one that nothing disturbed."""
+    """Times the matrix products again and keeps the maximum, which other load affects least."""
     screen.print("measuring the machine once more")
     known = folder.read_machine(out)
     if known is None:
@@ -72,7 +72,7 @@ def measure_again(out: Path, request: Request, screen: Console) -> None:
 
 
 def _refuse_other_folder(known: Environment, here: Environment, out: Path) -> None:
-    """Raises FathomError where a folder's runs would not be like those to be made here."""
+    """Raises FathomError if a folder's runs are not comparable to those to be made here."""
     folder.refuse_other_machine(known, here, "this machine")
     for name, unit in (("precision", ""), ("cores_available", " cores")):
         if getattr(here, name) != getattr(known, name):
@@ -89,7 +89,7 @@ def _write_machine(out: Path, environment: Environment, rates: dict[str, float])
 
 
 def _machine(threads: int, precision: str, prepare: list[str]) -> Probe:
-    """Runs ``fathom.characterize.measure.machine`` and returns what it found."""
+    """Runs ``fathom.characterize.measure.machine`` and returns its results."""
     with tempfile.TemporaryDirectory() as temporary:
         out = Path(temporary) / "machine.json"
         command = ["-m", "fathom.characterize.measure.machine", f"--out={out}"]
@@ -102,12 +102,12 @@ def _machine(threads: int, precision: str, prepare: list[str]) -> Probe:
 
 
 def _devices(wanted: list[str] | None, gpus: int) -> list[str]:
-    """Returns the devices as TensorFlow names them; default: the CPU, and a GPU if there is one."""
+    """Returns the devices as TensorFlow names them; default: the CPU, and a GPU if any."""
     if wanted is None:
         return ["/cpu:0"] + ["/gpu:0"] * (gpus > 0)
     if "gpu" in wanted and not gpus:
         raise FathomError(
-            "device gpu is not there: TensorFlow sees no GPU on this machine; use --devices cpu"
+            "device gpu is not available: TensorFlow sees no GPU on this machine; use --devices cpu"
             " or install fathom-workloads[gpu]"
         )
     return [f"/{name}:0" for name in wanted]

@@ -1,4 +1,4 @@
-"""Makes the runs of a characterization, each in a fresh process: ``fathom characterize``."""
+"""Makes the runs of a characterization, each in a new process: ``fathom characterize``."""
 
 import argparse
 import contextlib
@@ -24,10 +24,10 @@ from fathom.system.processes import run_python
 
 
 def run(chosen: argparse.Namespace, screen: Console) -> None:
-    """Runs ``fathom characterize`` as its command line says; exits with 1 where a run failed.
+    """Runs ``fathom characterize`` with its parsed arguments; exits with 1 if a run failed.
 
     Raises:
-        FathomError: a bad option, no such device, or a folder of another machine or request.
+        FathomError: an invalid option or device, or a folder of another machine or request.
     """
     out = _output(chosen.out)
     with _exclusive_lock(out):
@@ -37,7 +37,7 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     for each in failed:
         screen.print(f"failed: {each.id}: {each.reason}")
     if skipped:
-        screen.print(f"the budget is spent, {skipped} runs are left: the same command goes on")
+        screen.print(f"time budget exhausted, {skipped} runs left: rerun the command to continue")
     screen.print(f"the analyses: python -m fathom report {out}")
     if failed:
         sys.exit(1)
@@ -46,7 +46,7 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
 def _measure(
     chosen: argparse.Namespace, out: Path, screen: Console
 ) -> tuple[Sequence[Planned], int]:
-    """Makes the runs that are left; returns all that were planned, and how many were skipped."""
+    """Makes the remaining runs; returns all completed runs and the number skipped."""
     try:
         wanted = request.measure_machine(chosen, out, screen)
         planned = plan.plan(wanted)
@@ -57,17 +57,17 @@ def _measure(
         if left:
             request.measure_again(out, wanted, screen)
     except KeyboardInterrupt as stop:
-        stop.args = ("the same command goes on with what is left",)
+        stop.args = ("rerun the command to continue",)
         raise
     return planned, skipped
 
 
 @contextlib.contextmanager
 def _exclusive_lock(out: Path) -> Iterator[None]:
-    """Keeps other processes from measuring into the folder, and beside us.
+    """Prevents other processes from measuring into the same folder, and at the same time.
 
     Raises:
-        FathomError: one does already.
+        FathomError: another process already does.
     """
     with (out / ".lock").open("w") as lock:
         try:
@@ -87,10 +87,10 @@ def _output(out: Path) -> Path:
 
 
 def _done_before(planned: Sequence[Planned], out: Path) -> dict[str, Run]:
-    """Returns the runs that the folder has, after noting purposes that are new.
+    """Returns the runs already in the folder, after adding new purposes to them.
 
     Raises:
-        FathomError: one of them is damaged, or was made with other settings.
+        FathomError: a run is damaged, or was made with other settings.
     """
     before = folder.read_runs(out)
     for each in planned:
@@ -116,7 +116,7 @@ def _make(
     out: Path,
     screen: Console,
 ) -> int:
-    """Makes the runs and writes each as soon as it is done; returns how many the budget left."""
+    """Makes the runs and writes each when done; returns the number skipped for the budget."""
     started = time.perf_counter()
     done = [run for run in before.values() if run.status == "done"]
     for number, planned in enumerate(left):
@@ -134,7 +134,7 @@ def _make(
 
 
 def make_run(planned: Planned, out: Path) -> Run:
-    """Makes one run; a trace goes to ``traces/`` in ``out``, the rest is returned."""
+    """Makes and returns one run; writes its trace to ``traces/`` in ``out``."""
     with tempfile.TemporaryDirectory() as temporary:
         output = Path(temporary)
         file, options = output / "result.json", [f"--json={output / 'result.json'}"]
@@ -165,7 +165,7 @@ def make_run(planned: Planned, out: Path) -> Run:
 
 @contextlib.contextmanager
 def _only_cores(cores: int) -> Iterator[None]:
-    """Restricts the processes started inside the block to the first of the available cores."""
+    """Restricts processes started in the block to the first of the available cores."""
     if not hasattr(os, "sched_getaffinity"):
         yield
         return
@@ -178,7 +178,7 @@ def _only_cores(cores: int) -> Iterator[None]:
 
 
 def _time_left(left: Sequence[Planned], done: Sequence[Run]) -> str:
-    """Estimates how long the runs will take from those that are most alike."""
+    """Estimates the remaining time from the most similar completed runs."""
     if not left:
         return "nothing left"
     if not done:

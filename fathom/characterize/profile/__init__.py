@@ -1,1 +1,1 @@
-"""Where the time of one workload's steps goes: traces, op types, layers, profiles."""
+"""Op profiles of one workload: traces, op types, layers."""

@@ -1,9 +1,9 @@
-"""Which layer, and which phase of a step, an op of a profile belongs to.
+"""Attributes ops of a profile to layers and phases.
 
-An op's name tells its layer: Keras runs each layer in a scope of its name, and a gradient's name
-repeats the scope of the op that it differentiates. Ops between and around the layers have no scope,
-so the traced graph tells the rest: it holds the ops in the order in which the step made them, the
-forward pass, the loss, the gradients, the update.
+An op's name identifies its layer: Keras runs each layer in a name scope, and a gradient's name
+repeats the scope of the op that it differentiates. Ops between and around the layers have no scope.
+They are attributed by the traced graph, which holds the ops in creation order: the forward pass,
+the loss, the gradients, the update.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from fathom.training.optimizers import Optimizer
 _GRADIENT = "gradient_tape/"
 _COUNTER = re.compile(r"_\d+$")
 _FUSED = re.compile(r"Fused(Conv2D|DepthwiseConv2d|BatchMatMul|MatMul|BatchNorm)")
-_FUSED_OPS = 8  # the most that a fused op stands for
+_FUSED_OPS = 8  # maximum number of ops that a fused op replaces
 _REWRITTEN = re.compile(r"(ArithmeticOptimizer/[A-Za-z]+_|ConstantFolding/)")
 
 Place = tuple[str, str]  # layer or role, phase
@@ -32,7 +32,7 @@ Place = tuple[str, str]  # layer or role, phase
 
 @contextlib.contextmanager
 def scoped_gradients() -> Iterator[None]:
-    """Makes steps that are traced inside the block name all gradients after their layers.
+    """Makes steps traced in the block name all gradients after their layers.
 
     TensorFlow runs its own gradients in the scope ``gradient_tape/`` and that of the op which they
     differentiate, but those of ``tf.custom_gradient`` in none. Only the names change.
@@ -108,7 +108,7 @@ class Attribution:
         return layer, "backward" if _GRADIENT in name else "forward"
 
     def _fused_kernel(self, name: str, kernel: str) -> str:
-        """Returns the nearest op before this one, itself included, that has the kernel's type."""
+        """Returns the nearest op up to and including this one that has the kernel's type."""
         nearest = [self._operations[name]]
         for _ in range(_FUSED_OPS):
             for op in nearest:
@@ -136,7 +136,7 @@ class Attribution:
         self._place_updates(operations[last_gradient + 1 :], captures)
 
     def _place_updates(self, operations: list[Any], captures: dict[str, str]) -> None:
-        """Ascribes the ops that serve the update of one layer's variables alone to that layer."""
+        """Attributes ops used only to update one layer's variables to that layer."""
         served: dict[str, set[str]] = {}
         for op in reversed(operations):
             layers = {captures[t.op.name] for t in op.inputs if t.op.name in captures}
@@ -151,22 +151,22 @@ class Attribution:
         return self._network in map(self._base, name.split("/")[:-1])
 
     def _layer(self, name: str) -> str | None:
-        """Returns the outermost layer in whose scope an op is, or ``network`` between layers."""
+        """Returns the outermost layer whose scope contains an op, or ``network`` between layers."""
         for part in name.split("/")[:-1]:
             if self._base(part) in self._layers:
                 return self._base(part)
         return "network" if self._in_network(name) else None
 
     def _base(self, part: str) -> str:
-        """Returns a scope without the number that tells a layer's calls apart."""
+        """Returns a scope without the number that distinguishes a layer's calls."""
         base = _COUNTER.sub("", part)
         return base if base in self._layers or part not in self._layers else part
 
     def _served_layer(self, op: Any) -> str | None:
-        """Returns the layer that an op without scope in the backward pass works for.
+        """Returns the layer of an op without scope in the backward pass.
 
-        A sum of gradients belongs to one of the layers whose gradients it adds; the gradient of a
-        function that was not scoped belongs to the layer that read the same values.
+        A sum of gradients belongs to one of the layers whose gradients it adds; the gradient of an
+        unscoped function belongs to the layer that read the same values.
         """
         if op.name.startswith(_GRADIENT):
             return None
@@ -180,7 +180,7 @@ class Attribution:
         return self._places.get(op.name, (None, None))[1]
 
     def _commonest(self, ops: Iterable[Any]) -> str | None:
-        """Returns the layer of most of these ops, roles left out."""
+        """Returns the most frequent layer of these ops, ignoring roles."""
         placed = Counter(self._places[op.name][0] for op in ops)
         layers = [layer for layer, _ in placed.most_common() if layer in self._layers]
         return layers[0] if layers else None
@@ -189,11 +189,11 @@ class Attribution:
 def add_up(
     steps: Sequence[Sequence[OpEvent]], place: Callable[[str, str], tuple[str, str]]
 ) -> tuple[OpTime, ...]:
-    """Adds op events up by type, layer, phase and device, the heaviest first.
+    """Sums op events by type, layer, phase and device, in decreasing order of time.
 
     Args:
         steps: the events of each step.
-        place: returns layer and phase of the op of a name and type; see ``Attribution.place``.
+        place: maps an op's name and type to its layer and phase; see ``Attribution.place``.
     """
     seconds: dict[tuple[str, ...], np.ndarray] = {}
     counts: dict[tuple[str, ...], int] = {}
@@ -214,7 +214,7 @@ def add_up(
 def _layers_of_captures(
     graph: Any, network: keras.Model, optimizer: Optimizer | None
 ) -> dict[str, str]:
-    """Returns the layers of variables, and of their slots, by the names of the placeholders."""
+    """Returns the layers of variables and their slots by placeholder name."""
     layers = {
         id(variable.value.handle): layer.name
         for layer in network.layers

@@ -1,4 +1,4 @@
-"""A trace in Chrome's trace event format, which Perfetto opens."""
+"""Traces in Chrome's trace event format, for Perfetto."""
 
 import gzip
 import json
@@ -9,7 +9,7 @@ from typing import Any
 from fathom.characterize.profile import ops, xplane
 from fathom.system.files import atomic_write
 
-_MICROSECONDS = 1e-6  # a picosecond, in microseconds: the format's unit
+_MICROSECONDS = 1e-6  # per picosecond; the format's unit is microseconds
 
 
 def write(trace: Path, place: Callable[[str, str], tuple[str, str]], path: Path) -> None:
@@ -18,12 +18,12 @@ def write(trace: Path, place: Callable[[str, str], tuple[str, str]], path: Path)
     Each thread and each GPU stream is a track; ops have their type, class, layer and phase.
 
     Args:
-        trace: what ``xplane.record`` wrote.
-        place: returns layer and phase of the op of a name and type.
+        trace: written by ``xplane.record``.
+        place: maps an op's name and type to its layer and phase.
         path: the new file, ``.json.gz``.
 
     Raises:
-        FathomError: the trace cannot be read, or the file not be written.
+        FathomError: the trace cannot be read, or the file cannot be written.
     """
     space = xplane.parse(trace)
     events = [
@@ -43,7 +43,7 @@ def _plane_events(plane: Any, process: int, place: Any) -> Iterator[dict[str, An
     for thread, line in enumerate(lines, 1):
         yield _name("thread_name", line.display_name or line.name, process, thread)
         for event in sorted(line.events, key=lambda event: (event.offset_ps, -event.duration_ps)):
-            if event.duration_ps:  # the others are counters and marks of the runtime
+            if event.duration_ps:  # the others are the runtime's counters and markers
                 start = line.timestamp_ns * 1000 + event.offset_ps
                 yield {
                     "ph": "X",
@@ -56,7 +56,7 @@ def _plane_events(plane: Any, process: int, place: Any) -> Iterator[dict[str, An
 
 
 def _label(plane: Any, event: Any, place: Any) -> dict[str, Any]:
-    """Returns what Perfetto shows of an event: an op by its type, the rest by its own name."""
+    """Returns an event's label in Perfetto: an op's type, otherwise the event's name."""
     op = xplane.op_of(plane, event)
     if op is None:
         return {"name": plane.event_metadata[event.metadata_id].name}

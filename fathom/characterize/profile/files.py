@@ -15,17 +15,17 @@ _TENSORBOARD = Path("plugins", "profile", "fathom")  # where TensorBoard looks f
 
 
 def write(profile: Profile, place: Callable[[str, str], tuple[str, str]], out: Path) -> None:
-    """Writes profile.json, ops.csv, layers.csv and trace.json.gz beside the trace.
+    """Writes profile.json, ops.csv, layers.csv and trace.json.gz next to the trace.
 
     Args:
-        profile: what was measured.
-        place: returns layer and phase of the op of a name and type.
+        profile: to write.
+        place: maps an op's name and type to its layer and phase.
         out: the folder, with the trace in it.
 
     Raises:
         FathomError: a file cannot be written.
     """
-    from fathom.characterize.profile import chrome  # has TensorFlow imported
+    from fathom.characterize.profile import chrome  # imports TensorFlow
 
     profile.write(out / PROFILE)
     ops = frames.profile_ops(profile)
@@ -39,7 +39,7 @@ def write(profile: Profile, place: Callable[[str, str], tuple[str, str]], out: P
 
 
 def _show_to_tensorboard(out: Path) -> None:
-    """Puts a link to the trace where ``tensorboard --logdir`` looks for it."""
+    """Links the trace to where ``tensorboard --logdir`` looks for it."""
     link = out / _TENSORBOARD / TRACE
     try:
         link.parent.mkdir(parents=True, exist_ok=True)

@@ -1,10 +1,10 @@
-"""One table from the types of today's ops to the types and classes of the Fathom paper's figure 3.
+"""Maps today's op types to the types and classes of the Fathom paper's figure 3.
 
 TensorFlow has renamed, versioned and fused its ops since the paper: ``AddV2`` is its ``Add``,
-oneDNN's ``_MklNativeFusedConv2D`` its ``Conv2D``. A fused op goes to the heavier of its parts: a
-convolution or a matrix product with its bias and activation is a convolution or a matrix product.
-A type that the paper does not name keeps its own name without version and library; its class is
-ours. A type that this table does not know keeps its name as it is and has no class.
+oneDNN's ``_MklNativeFusedConv2D`` its ``Conv2D``. A fused op counts as its most expensive part: a
+convolution or a matrix product with bias and activation is a convolution or a matrix product. A
+type that the paper does not name keeps its name without version and library, in a class of our
+choice. A type missing from this table keeps its raw name and has no class.
 """
 
 import re
@@ -30,7 +30,7 @@ PAPER_TYPES = (
     *("Transpose", "Tile", "Select", "Pad", "Reshape", "Shape"),
 )
 
-# Types by class: first the paper's, then those that it does not name.
+# Types by class: first the paper's, then the others.
 _TYPES_OF_CLASS = {
     "A": """
         Add Sub Mul Div Pow
@@ -72,7 +72,7 @@ _TYPES_OF_CLASS = {
         """,
 }
 
-# Types whose name has changed by more than a prefix or a version.
+# Types whose names differ by more than a prefix or a version.
 _RENAMED = {
     "RealDiv": "Div",
     "Inv": "Reciprocal",
@@ -80,7 +80,7 @@ _RENAMED = {
     "FusedBatchMatMul": "MatMul",
     "FusedMatMul": "MatMul",
     "Einsum": "MatMul",
-    "BlockLSTM": "MatMul",  # its four products and the elementwise rest, in one kernel
+    "BlockLSTM": "MatMul",  # four products and elementwise ops in one kernel
     "BlockLSTMGrad": "MatMul",
     "LSTMBlockCell": "MatMul",
     "LSTMBlockCellGrad": "MatMul",
@@ -124,7 +124,7 @@ _RENAMED = {
     "SparseApplyMomentum": "ApplyMomentum",
     "SparseApplyKerasMomentum": "ApplyMomentum",
     "SparseApplyAdagrad": "ApplyAdagrad",
-    "BroadcastTo": "Tile",  # the paper's TensorFlow knew no other way to repeat a tensor
+    "BroadcastTo": "Tile",  # the only way to repeat a tensor in the paper's TensorFlow
     "MirrorPad": "Pad",
     "ShapeN": "Shape",
     "VariableShape": "Shape",
@@ -144,7 +144,7 @@ _VERSION = re.compile(r"V\d+$")
 
 
 def paper_type(raw: str) -> str:
-    """Returns the paper's name for the type of an op, or the op's own where it has none.
+    """Returns the paper's name for an op type, or the type's own if there is none.
 
     Args:
         raw: the type as TensorFlow's profiler names it, such as ``_MklNativeFusedConv2D``.

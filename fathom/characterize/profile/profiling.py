@@ -18,29 +18,29 @@ from fathom.nn import NeuralNetworkModel
 from fathom.results.profile import GpuTime, Layer, LayerCosts, Profile
 from fathom.training.compilation import Batch, Step
 
-_BATCHES = 4  # held in memory and met in turn
+_BATCHES = 4  # held in memory and cycled
 
 
 def profile_model(
     model: NeuralNetworkModel, steps: int, directory: Path
 ) -> tuple[Profile, Callable[[str, str], tuple[str, str]]]:
-    """Profiles a model that is set up.
+    """Profiles a model after its setup.
 
     A few real batches are fetched first, while the first steps warm up; then the input pipeline is
-    released, so that it takes no time from the steps, and the batches are cycled. All steps are
-    traced until the profile is taken, so that it has every op; steps without the profiler follow.
+    released, so that it takes no time from the steps, and the batches are cycled. All steps up to
+    the end of the profile are traced, so that it has every op; steps without the profiler follow.
 
     Args:
-        model: one whose calls run one step, which XLA does not compile whole.
-        steps: how many are timed, and how many are profiled.
-        directory: where the trace goes.
+        model: with one step per call, not compiled as a whole by XLA.
+        steps: number of timed steps, and of profiled steps.
+        directory: of the trace.
 
     Returns:
-        the profile, and what tells layer and phase of an op by its name and type.
+        the profile, and the function that maps an op's name and type to its layer and phase.
 
     Raises:
-        FathomError: a call runs several steps, the profiler is in use already, the trace cannot be
-            written, or it is incomplete.
+        FathomError: a call runs several steps, the profiler is already in use, or the trace is
+            incomplete or cannot be written.
     """
     if model.steps_per_call > 1:
         raise FathomError(
@@ -79,14 +79,14 @@ def profile_model(
 
 
 def require_equal_ops(steps: Sequence[Sequence[OpEvent]], period: int) -> None:
-    """Refuses a trace that lacks ops: steps on equal batches must have run equal ops.
+    """Refuses an incomplete trace: steps on the same batch must have the same ops.
 
     Args:
         steps: the ops of each step.
-        period: after how many steps a batch comes again.
+        period: number of steps after which batches repeat.
 
     Raises:
-        FathomError: a step has other ops than the step on the same batch before it.
+        FathomError: a step's ops differ from those of the previous step on the same batch.
     """
     counts = [Counter((op.name, op.op_type) for op in ops) for ops in steps]
     for number, (before, now) in enumerate(zip(counts, counts[period:], strict=False), period):
@@ -100,16 +100,16 @@ def require_equal_ops(steps: Sequence[Sequence[OpEvent]], period: int) -> None:
 
 
 def single_steps(model_class: type[NeuralNetworkModel]) -> type[NeuralNetworkModel]:
-    """Returns the class with one step a call: a trace tells the steps apart by their calls."""
+    """Returns the class with one step per call: a trace separates steps by calls."""
     return type(model_class.__name__, (model_class,), {"steps_per_call": 1})
 
 
 class _HeldBatches:
-    """A few batches of a model, which warmed it up and are met again in turn.
+    """A few batches of a model, used to warm it up and then cycled.
 
     Attributes:
-        work: of the batch of each step so far, over that of a batch of the stated cost.
-        environment, cost: those of the run; the cost with that of each layer.
+        work: of each step's batch so far, relative to a batch of the stated cost.
+        environment, cost: of the run; the cost includes each layer's.
     """
 
     def __init__(self, model: NeuralNetworkModel) -> None:
@@ -128,7 +128,7 @@ class _HeldBatches:
         self.cost = LayerCosts(**dict(result.cost), layers=layers)
 
     def step(self) -> None:
-        """Runs the step on the next batch, and waits for its end."""
+        """Runs the step on the next batch and waits for it."""
         compiled, batch, work = self._turns[len(self.work) % len(self._turns)]
         self.work.append(work)
         compiled(*batch)
@@ -137,7 +137,7 @@ class _HeldBatches:
 
 
 def step_seconds(model: NeuralNetworkModel, steps: int) -> np.ndarray:
-    """Returns the times of some steps of a model that is not yet set up, after a warm-up."""
+    """Sets up a model and returns the times of some steps after a warm-up."""
     model.setup()
     warmup = max(_BATCHES, model.steps_per_call)  # the first call is slow
     steps = max(steps, model.steps_per_call)
@@ -147,7 +147,7 @@ def step_seconds(model: NeuralNetworkModel, steps: int) -> np.ndarray:
 
 
 def _seconds(function: Callable[[], object]) -> float:
-    """Returns how long one call takes."""
+    """Returns the time of one call."""
     start = time.perf_counter()
     function()
     return time.perf_counter() - start

@@ -1,4 +1,4 @@
-"""Op times added up: by the paper's op types and by layer."""
+"""Op times by the paper's op types and by layer."""
 
 import pandas as pd
 
@@ -6,16 +6,16 @@ from fathom.results.profile import PHASES
 
 
 def op_types(ops: pd.DataFrame) -> pd.DataFrame:
-    """Returns the op types of each workload, the heaviest first.
+    """Returns the op types of each workload, in decreasing order of time.
 
     Args:
-        ops: one profile a workload, as ``frames.profile_ops`` has it.
+        ops: one profile per workload, from ``frames.profile_ops``.
 
     Returns:
-        ``workload``; ``type`` and ``class``, the paper's; ``kernels``, the types that TensorFlow's
-        profiler names, the heaviest first; ``seconds``, mean self time a step; ``share`` of the
-        time of all ops and ``cumulative_share``, with all heavier types, from 0 to 1; ``count``,
-        occurrences a step.
+        ``workload``; ``type`` and ``class``, the paper's; ``kernels``, the types named by
+        TensorFlow's profiler, in decreasing order of time; ``seconds``, mean self time per step;
+        ``share`` of the time of all ops and ``cumulative_share``, from 0 to 1; ``count``,
+        occurrences per step.
     """
     keys = ["workload", "type"]
     table = ops.groupby(keys).agg({"class": "first", "seconds": "sum", "count": "sum"})
@@ -32,7 +32,7 @@ def op_types(ops: pd.DataFrame) -> pd.DataFrame:
 
 
 def heaviest(ops: pd.DataFrame, column: str) -> list[str]:
-    """Returns the values of a column, those of the most time first."""
+    """Returns the values of a column in decreasing order of time."""
     seconds = ops.groupby(column).seconds.sum()
     return list(seconds.sort_values(ascending=False, kind="stable").index)
 
@@ -41,7 +41,7 @@ def shares(ops: pd.DataFrame) -> pd.DataFrame:
     """Returns the share of each op type in the time of all ops, from 0 to 1.
 
     Returns:
-        a row a workload, a column a type; 0 for a type that a workload has not.
+        one row per workload, one column per type; 0 for missing types.
     """
     table = op_types(ops)
     wide = table.pivot(index="workload", columns="type", values="share").fillna(0.0)
@@ -49,14 +49,14 @@ def shares(ops: pd.DataFrame) -> pd.DataFrame:
 
 
 def layers(ops: pd.DataFrame) -> pd.DataFrame:
-    """Returns the layers and roles of each workload, the heaviest first.
+    """Returns the layers and roles of each workload, in decreasing order of time.
 
     Args:
-        ops: one profile a workload, as ``frames.profile_ops`` has it.
+        ops: one profile per workload, from ``frames.profile_ops``.
 
     Returns:
-        ``workload``, ``layer``; mean self time a step in each of ``PHASES``, in seconds; ``share``
-        of the time of all ops, from 0 to 1.
+        ``workload``, ``layer``; mean self time per step in each of ``PHASES``, in seconds;
+        ``share`` of the time of all ops, from 0 to 1.
     """
     steps = ops.groupby("workload").step.nunique()
     table = ops.pivot_table("seconds", ["workload", "layer"], "phase", "sum", fill_value=0.0)
@@ -68,7 +68,7 @@ def layers(ops: pd.DataFrame) -> pd.DataFrame:
 
 
 def _in_order(table: pd.DataFrame, ops: pd.DataFrame) -> pd.DataFrame:
-    """Sorts a table's workloads as they stand in the op times, and keeps the order of the rest."""
+    """Sorts a table's workloads as in the op times; keeps the order of other columns."""
     place = {workload: i for i, workload in enumerate(ops.workload.unique())}
     by_place = table.sort_values("workload", key=lambda names: names.map(place), kind="stable")
     return by_place.reset_index(drop=True)

@@ -1,4 +1,4 @@
-"""What ``fathom profile`` prints."""
+"""The output of ``fathom profile``."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from fathom.characterize import frames
 from fathom.characterize.profile import ops, tables
 from fathom.results.profile import PHASES, Profile
 
-_SHOWN_SHARE = 0.99  # of the op time: what is left has one row
+_SHOWN_SHARE = 0.99  # of the op time: the rest has one row
 _MOST_ROWS = 20
 
 
@@ -56,7 +56,7 @@ def _show_steps(profile: Profile, frame: pd.DataFrame, screen: Console) -> None:
 
 
 def _op_table(rows: pd.DataFrame) -> Table:
-    """Returns the op types, the heaviest first, those of the last percent in one row."""
+    """Returns the op types in decreasing order of time, the last percent in one row."""
     numbers = ["ms/step", "share", "total", "calls/step"]
     table = _table("op types", ["type", "class"], numbers, ["kernels"])
     shown, rest = _split(rows)
@@ -78,7 +78,7 @@ def _op_table(rows: pd.DataFrame) -> Table:
 
 
 def _layer_table(rows: pd.DataFrame) -> Table:
-    """Returns the layers, the heaviest first, those of the last percent in one row."""
+    """Returns the layers in decreasing order of time, the last percent in one row."""
     phases = [phase for phase in PHASES if rows[phase].any()]
     table = _table("layers", ["layer"], [*(f"{phase} ms" for phase in phases), "share"])
     shown, rest = _split(rows)
@@ -100,7 +100,7 @@ def _table(
 
 
 def _split(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Splits rows, the heaviest first, into those that are shown one by one and the others."""
+    """Splits sorted rows into those shown individually and the others."""
     enough = int(np.searchsorted(rows.share.cumsum(), _SHOWN_SHARE)) + 1
     shown = min(enough, _MOST_ROWS, len(rows))
     return rows[:shown], rows[shown:]

@@ -1,11 +1,10 @@
-"""What ran when, op by op, read from a trace of TensorFlow's profiler.
+"""Reads op events from traces of TensorFlow's profiler.
 
-The executor notes each op that it runs as an event ``layer/scope/name:OpType`` on the line of the
-thread that ran it; asynchronous ops, such as calls of functions that XLA has compiled, as an event
+The executor records each op as an event ``layer/scope/name:OpType`` on the line of its thread;
+asynchronous ops, such as calls of functions compiled by XLA, as an event
 ``ExecutorState::ProcessAsync::Start`` whose statistics have the name and the type. A compiled
-function's type here is its Python name, which its kernels' statistics give. A GPU's plane has a
-line for each of its streams; a kernel's statistics name the op that launched it. Other events are
-the runtime's own.
+function's type is its Python name, from its kernels' statistics. A GPU's plane has a line for each
+stream; a kernel's statistics name the op that launched it. Other events are the runtime's.
 """
 
 import contextlib
@@ -35,15 +34,15 @@ _PICOSECOND = 1e-12
 
 @dataclass(frozen=True)
 class OpEvent:
-    """One execution of one op by one thread, or one kernel of it on one GPU stream.
+    """One execution of one op on one thread, or one of its kernels on one GPU stream.
 
     Attributes:
         name: the op's name with its scopes, ``layer/scope/name``.
         op_type: the type of the kernel that ran, as TensorFlow calls it.
         start_s: seconds since the first event of the trace.
         duration_s: seconds from start to end.
-        self_s: ``duration_s`` without the ops that ran on the same line meanwhile, inside this one.
-        line: the plane and the thread or stream.
+        self_s: ``duration_s`` without ops nested in this one on the same line.
+        line: plane and thread or stream.
     """
 
     name: str
@@ -66,14 +65,13 @@ class OpEvent:
 
 @dataclass(frozen=True)
 class Trace:
-    """What a profiler saw.
+    """The contents of a trace.
 
     Attributes:
-        ops: executions of ops on the host's threads and the GPUs' streams.
+        ops: on the host's threads and the GPUs' streams.
         steps: (start, end) of each marked step, in seconds since the first event of the trace.
-        gpu_seconds: time in the marked steps of GPU kernels (``kernel``), of copies by GPUs
-            (``memcpy``) and of the host's calls to the GPU's driver (``api``); None where no GPU
-            was traced.
+        gpu_seconds: time in the marked steps of GPU kernels (``kernel``), GPU copies (``memcpy``)
+            and the host's driver calls (``api``); None if no GPU was traced.
     """
 
     ops: tuple[OpEvent, ...]
@@ -81,39 +79,39 @@ class Trace:
     gpu_seconds: dict[str, float] | None
 
     def ops_by_step(self) -> list[list[OpEvent]]:
-        """Returns the ops that began within each step, each op once, with its own time.
+        """Returns the ops that started within each step, each once, with its own time.
 
-        An op that launched GPU kernels stands for the launch alone; its kernels follow by
-        themselves. It is left out, so that an op counts with the time of its kernels.
+        The host event of an op that launched GPU kernels covers only the launch. It is left out, so
+        that the op's time is that of its kernels.
         """
         launched = {op.name for op in self.ops if op.on_gpu}
         counted = [op for op in self.ops if op.on_gpu or op.name not in launched]
         return [[op for op in counted if start <= op.start_s < end] for start, end in self.steps]
 
     def outside_seconds(self) -> list[float]:
-        """Returns the time of each step in which no op was running anywhere."""
+        """Returns the time in each step without any op running."""
         ops = sorted(self.ops, key=lambda op: op.start_s)
         return [end - start - _covered(ops, start, end) for start, end in self.steps]
 
     @property
     def outside_share(self) -> float:
-        """The share of the steps' time in which no op was running, from 0 to 1."""
+        """The share of the steps' time without any op running, from 0 to 1."""
         return sum(self.outside_seconds()) / sum(end - start for start, end in self.steps)
 
 
 @contextlib.contextmanager
 def profiling(save_to: Path | None = None) -> Iterator[None]:
-    """Has TensorFlow's profiler on inside the block.
+    """Runs TensorFlow's profiler in the block.
 
-    The executor stops tracing an op that it has rated cheap, and it rates ops only in executions
-    that are not traced: after some 90 of them, cheap ops are gone from every later trace. So the
-    profiler must be on from the first execution of a step to the last one that is to be read.
+    The executor stops tracing ops that it classifies as cheap, which it does only during untraced
+    executions: after about 90 of them, cheap ops are missing from all later traces. So the profiler
+    must run from the first execution of a step to the last one of interest.
 
     Args:
-        save_to: where the trace is written; None: it is thrown away.
+        save_to: file for the trace; None: discard it.
 
     Raises:
-        FathomError: the profiler is in use already, or the trace cannot be written.
+        FathomError: the profiler is already in use, or the trace cannot be written.
     """
     options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=3)
     with tempfile.TemporaryDirectory() as temporary:
@@ -134,15 +132,15 @@ def profiling(save_to: Path | None = None) -> Iterator[None]:
 def record(step: Callable[[], object], n_steps: int, path: Path) -> None:
     """Traces some steps and marks each of them.
 
-    One more step comes before them, without a mark: the profiler starts up in it.
+    They follow one unmarked step, in which the profiler starts up.
 
     Args:
-        step: runs one step and waits for its end; executed inside ``profiling`` alone until now.
-        n_steps: how many are marked.
-        path: where the trace goes.
+        step: runs one step and waits for it; so far executed only inside ``profiling``.
+        n_steps: number of marked steps.
+        path: of the trace.
 
     Raises:
-        FathomError: the profiler is in use already, or the trace cannot be written.
+        FathomError: the profiler is already in use, or the trace cannot be written.
     """
     with profiling(path):
         step()
@@ -163,7 +161,7 @@ def read(path: Path) -> Trace:
     """Reads a trace.
 
     Raises:
-        FathomError: the file cannot be read or is not a whole trace.
+        FathomError: the file cannot be read or is not a complete trace.
     """
     lines = [
         (plane, line)
@@ -184,10 +182,10 @@ def read(path: Path) -> Trace:
 
 
 def parse(path: Path) -> Any:
-    """Returns the ``XSpace`` that a trace file holds.
+    """Returns the ``XSpace`` of a trace file.
 
     Raises:
-        FathomError: the file cannot be read or is not a whole trace.
+        FathomError: the file cannot be read or is not a complete trace.
     """
     space = xplane_pb2.XSpace()
     try:
@@ -202,9 +200,9 @@ def parse(path: Path) -> Any:
 
 
 def is_timed(plane: Any, line: Any) -> bool:
-    """Says whether a line is a thread of the host or a stream of a GPU.
+    """Returns whether a line is a host thread or a GPU stream.
 
-    A GPU's plane may have further lines that say the same again, by steps or by ops.
+    A GPU's plane may have other lines that repeat the same events by step or by op.
     """
     if plane.name.startswith("/device:GPU"):
         return line.name.startswith("Stream")
@@ -212,7 +210,7 @@ def is_timed(plane: Any, line: Any) -> bool:
 
 
 def op_of(plane: Any, event: Any) -> tuple[str, str] | None:
-    """Returns the name and type of the op that an event stands for; None where it is no op."""
+    """Returns the name and type of an event's op; None if it is not an op."""
     label = plane.event_metadata[event.metadata_id].name
     if label == _ASYNC_EVENT:
         return _statistic(plane, event, "name"), _statistic(plane, event, "kernel_type")
@@ -223,7 +221,7 @@ def op_of(plane: Any, event: Any) -> tuple[str, str] | None:
 
 
 def _start(line: Any, event: Any) -> int:
-    """Returns when an event began, in integer picoseconds: a float would lose the last digits."""
+    """Returns an event's start in integer picoseconds: a float would lose the last digits."""
     return line.timestamp_ns * 1000 + event.offset_ps
 
 
@@ -248,7 +246,7 @@ def _op_events(plane: Any, line: Any, origin: int) -> Iterator[OpEvent]:
 
 
 def _self_times(events: list[Any]) -> list[int]:
-    """Returns the time of each event without those inside it; sorted by start, longest first."""
+    """Returns the time of each event without nested ones; events sorted by start, longest first."""
     self_ps = [event.duration_ps for event in events]
     around: list[int] = []  # the events that enclose the current one, outermost first
     for i, event in enumerate(events):
@@ -262,11 +260,11 @@ def _self_times(events: list[Any]) -> list[int]:
 
 
 def _compiled_function(plane: Any, events: list[Any], op: Any) -> str | None:
-    """Returns the name of the function that XLA compiled, where ``op`` called one.
+    """Returns the name of the XLA-compiled function that ``op`` called, if any.
 
     Args:
-        plane: that of the op.
-        events: all of the op's line, by their start.
+        plane: of the op.
+        events: all events of the op's line, sorted by start.
         op: the op's event.
     """
     if plane.event_metadata[op.metadata_id].name != _ASYNC_EVENT:
@@ -281,7 +279,7 @@ def _compiled_function(plane: Any, events: list[Any], op: Any) -> str | None:
 
 
 def _step_marks(plane: Any, line: Any) -> Iterator[tuple[int, int]]:
-    """Yields the start and the end of each step, in picoseconds."""
+    """Yields the start and end of each step, in picoseconds."""
     for event in line.events:
         if plane.event_metadata[event.metadata_id].name == _STEP_EVENT:
             start = _start(line, event)
@@ -291,7 +289,7 @@ def _step_marks(plane: Any, line: Any) -> Iterator[tuple[int, int]]:
 def _gpu_seconds(
     lines: Iterable[tuple[Any, Any]], steps: list[tuple[int, int]]
 ) -> dict[str, float]:
-    """Adds up what GPUs and their driver began in the steps; a call inside another counts once."""
+    """Sums the GPU and driver events that started in the steps; nested calls count once."""
     seconds = {"kernel": 0.0, "memcpy": 0.0, "api": 0.0}
     for plane, line in lines:
         named = [
@@ -311,7 +309,7 @@ def _gpu_seconds(
 
 
 def _statistic(plane: Any, event: Any, name: str) -> str:
-    """Returns a statistic of an event that is a text; empty where it has none such."""
+    """Returns a text statistic of an event; empty if it has none."""
     for stat in event.stats:
         if plane.stat_metadata[stat.metadata_id].name == name:
             return stat.str_value or plane.stat_metadata[stat.ref_value].name
@@ -319,7 +317,7 @@ def _statistic(plane: Any, event: Any, name: str) -> str:
 
 
 def _covered(ops: Iterable[OpEvent], start: float, end: float) -> float:
-    """Returns for how many seconds between start and end at least one op ran; ops by start."""
+    """Returns the seconds between start and end with any op running; ops sorted by start."""
     covered, reached = 0.0, start
     for op in ops:
         if op.end_s > reached and op.start_s < end:
