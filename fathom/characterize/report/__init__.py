@@ -1,1 +1,1 @@
-"""From the result files of a folder to figures, tables, comparisons and one page."""
+"""Figures, tables, comparisons and a report page from result files."""

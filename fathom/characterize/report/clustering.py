@@ -1,4 +1,4 @@
-"""Cosine distance and centroid linkage, as section V.C of the Fathom paper has them."""
+"""Cosine distance and centroid linkage, as in section V.C of the Fathom paper."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,17 +9,17 @@ Distance = Callable[[np.ndarray, np.ndarray], float]
 
 
 def cosine_distance(a: np.ndarray, b: np.ndarray) -> float:
-    """Returns 1 - a.b / (|a||b|) of two vectors of the same length; NaN if one has no length."""
+    """Returns 1 - a.b / (|a||b|) of two vectors of the same size; NaN if one is zero."""
     lengths = float(np.linalg.norm(a) * np.linalg.norm(b))
     return max(0.0, 1 - float(np.dot(a, b)) / lengths) if lengths else np.nan
 
 
 @dataclass(frozen=True)
 class Merge:
-    """Two clusters that became one.
+    """The merge of two clusters.
 
     Attributes:
-        first: number of a cluster: below n a vector, from n on the merge ``first - n``.
+        first: number of a cluster: below n a vector, otherwise the merge ``first - n``.
         second: number of the other, larger than ``first``.
         distance: distance of their centroids.
         members: the vectors in the new cluster, ascending.
@@ -32,9 +32,9 @@ class Merge:
 
 
 def cluster(vectors: np.ndarray, distance: Distance = cosine_distance) -> list[Merge]:
-    """Merges the two closest clusters until one is left: centroid linkage.
+    """Merges the two closest clusters until one is left (centroid linkage).
 
-    The centroid of a cluster is the mean of all its vectors; of equal distances the first counts.
+    The centroid of a cluster is the mean of all its vectors; ties go to the first pair.
 
     Args:
         vectors: float [n, dimensions].
@@ -57,6 +57,6 @@ def cluster(vectors: np.ndarray, distance: Distance = cosine_distance) -> list[M
 
 
 def linkage(merges: Sequence[Merge]) -> np.ndarray:
-    """Returns the merges as SciPy writes them, float64 [n - 1, 4], to draw a dendrogram."""
+    """Returns the merges in SciPy's format, float64 [n - 1, 4], to draw a dendrogram."""
     rows = [[m.first, m.second, m.distance, len(m.members)] for m in merges]
     return np.array(rows, np.float64).reshape(-1, 4)

@@ -1,4 +1,4 @@
-"""``fathom compare``: two folders of ``fathom characterize`` side by side."""
+"""``fathom compare``: compares two results directories of ``fathom characterize``."""
 
 import argparse
 
@@ -13,10 +13,10 @@ from fathom.errors import FathomError
 
 
 def run(chosen: argparse.Namespace, screen: Console) -> None:
-    """Runs ``fathom compare`` as its command line says.
+    """Runs ``fathom compare`` with its parsed arguments.
 
     Raises:
-        FathomError: a folder cannot be read, or the two have nothing to compare.
+        FathomError: a folder cannot be read, or there is nothing to compare.
     """
     first, second = Folder.read(chosen.first), Folder.read(chosen.second)
     comparison = compare(first, second)
@@ -25,14 +25,14 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     _show(comparison.ratios, "median step times and the 95 % interval of their ratio", screen)
     if len(comparison.ratios) and comparison.ratios["noise from"].str.contains("one run").any():
         screen.print(
-            "Where one run is all there is, the noise from run to run is not in the interval: "
-            "characterize with --repeats has it."
+            "Intervals from a single run do not include the variation from run to run: "
+            "use characterize with --repeats."
         )
     _show(comparison.shares, "op types' shares of the time in ops, training", screen)
     if len(comparison.shares):
         screen.print(
-            "Each share comes from one profile a side, taken in one process: the noise from run to "
-            "run is not in its interval."
+            "Each share comes from one profile per side, taken in one process: its interval does "
+            "not include the variation from run to run."
         )
     for sentence in comparison.refused:
         screen.print(f"not compared: {sentence}")
@@ -44,7 +44,7 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
 
 
 def _environments(first: Folder, second: Folder) -> pd.DataFrame:
-    """Returns the fields of the two environments that differ, but for the commands."""
+    """Returns the fields in which the two environments differ, without the commands."""
     a, b = (folder.machine.environment.to_plain() for folder in (first, second))
     for folder, environment in ((first, a), (second, b)):
         rates = folder.machine.gemm_flops_per_second.items()

@@ -1,4 +1,4 @@
-"""Two characterizations side by side: which differences are larger than the noise."""
+"""Compares two characterizations: which differences exceed the noise."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,18 +18,18 @@ _CASE = ["workload", "mode", "on"]
 
 @dataclass(frozen=True)
 class Comparison:
-    """What of two folders A and B can be compared, and what cannot and why.
+    """The comparison of two folders A and B, with the reasons for what cannot be compared.
 
     Attributes:
-        ratios: a row a workload, mode and device (``cpu`` or ``gpu``): the median step times (of
-            several runs, their geometric mean), their ratio ``B/A``, ``from`` and ``to``, the
-            limits of its 95 % interval, missing with too few steps; ``noise from``, what the
-            interval is made from, several runs a side or the calls of one (steps that run in one
-            call are measured together); ``B is``, the verdict.
-        shares: a row a workload and op type: its share of the time in ops in percent, the
+        ratios: one row per workload, mode and device (``cpu`` or ``gpu``): the median step times
+            (of several runs, their geometric mean), their ratio ``B/A``, ``from`` and ``to``, the
+            limits of its 95 % interval, missing with too few steps; ``noise from``, the basis of
+            the interval, several runs per side or the calls of one (steps of one call are measured
+            together); ``B is``, the verdict.
+        shares: one row per workload and op type: its share of the time in ops in percent, the
             difference, ``from`` and ``to``, the limits of its 95 % interval over the profiled
             steps; ``B has``, the verdict.
-        refused: a sentence for each workload and mode whose runs or profiles are not compared.
+        refused: one sentence per workload and mode whose runs or profiles are not compared.
     """
 
     ratios: pd.DataFrame
@@ -38,16 +38,16 @@ class Comparison:
 
 
 def compare(first: Folder, second: Folder) -> Comparison:
-    """Compares what two folders have in common, like with like: default threads, all cores."""
+    """Compares the matching runs of two folders, with default threads and all cores."""
     ratios, refused = _compare_steps(_counted(first), _counted(second))
     shares, refused_profiles = _compare_profiles(first, second)
     return Comparison(ratios, shares, (*refused, *refused_profiles))
 
 
 def _counted(folder: Folder) -> dict[tuple[str, ...], pd.DataFrame]:
-    """Returns the counted steps of the timings by workload, mode and device, with their settings.
+    """Returns the counted steps of the timings and their settings by workload, mode and device.
 
-    The runs that show the mode come before the repeats.
+    The runs of the set ``modes`` come before the repeats.
     """
     sets = [selection.timings(folder, purpose) for purpose in ("modes", "repeats")]
     runs = pd.concat(sets).drop_duplicates("run")[["run", "on", "settings"]]
@@ -76,7 +76,7 @@ def _compare_steps(
 
 
 def _unlike(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
-    """Returns in what the settings differ, so that the step times mean different things."""
+    """Returns the differences in settings that make step times incomparable."""
     return ", ".join(
         f"{name} {first.get(name)} against {second.get(name)}"
         for name in dict.fromkeys([*first, *second])
@@ -85,7 +85,7 @@ def _unlike(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
 
 
 def _ratio(case: tuple[str, ...], first: pd.DataFrame, second: pd.DataFrame) -> dict[str, Any]:
-    """Compares runs where both sides have several, else the first run of each side."""
+    """Compares runs if both sides have several, otherwise the first run of each side."""
     several = first.run.nunique() > 1 and second.run.nunique() > 1
     a, b, low, high, basis = (_of_runs if several else _of_calls)(first, second)
     return {
@@ -111,13 +111,13 @@ def _of_runs(first: pd.DataFrame, second: pd.DataFrame) -> tuple[float, float, f
 def _of_calls(first: pd.DataFrame, second: pd.DataFrame) -> tuple[float, float, float, float, str]:
     """Compares the medians of the first runs, by the Hodges-Lehmann interval of the calls' logs.
 
-    Of steps that run in one call each has the same time, the mean: they are one measurement.
+    Steps of one call all have its mean time: they are one measurement.
     """
     one_each = [side[side.run == side.run.iloc[0]] for side in (first, second)]
     a, b = (side.seconds.median() for side in one_each)
     calls = [side.drop_duplicates("call").seconds.to_numpy() for side in one_each]
     low, high = np.exp(shift(*map(np.log, calls)))
-    # The median of many steps is not quite that of their blocks: the ratio may be just outside.
+    # The median of many steps differs slightly from that of their blocks: the ratio may be outside.
     low, high = float(np.minimum(low, b / a)), float(np.maximum(high, b / a))
     return a, b, low, high, f"{len(calls[0])} and {len(calls[1])} calls of one run"
 
@@ -138,14 +138,14 @@ def _compare_profiles(first: Folder, second: Folder) -> tuple[pd.DataFrame, list
 
 
 def _profiles(folder: Folder) -> pd.DataFrame:
-    """Returns one profile a workload, also where its ops took no time: it is refused by name."""
+    """Returns one profile per workload, including those without op time, to refuse them by name."""
     runs = folder.runs_frame()
     empty = runs[selection.is_profile(runs) & (runs.op_s == 0)]
     return pd.concat([selection.profiles(folder), empty]).drop_duplicates("workload")
 
 
 def _unlike_profiles(first: pd.Series | None, second: pd.Series | None) -> str:
-    """Returns why the shares of two profiles cannot be compared; None: there is no profile."""
+    """Returns why the shares of two profiles cannot be compared; None is a missing profile."""
     if first is None or second is None:
         return f"only in {'B' if first is None else 'A'}"
     empty = [name for name, each in (("A", first), ("B", second)) if not each.op_s]
@@ -158,7 +158,7 @@ def _unlike_profiles(first: pd.Series | None, second: pd.Series | None) -> str:
 
 
 def _by_step(folder: Folder, run: str) -> pd.DataFrame:
-    """Returns a profile's time by op type and step, the heaviest first."""
+    """Returns a profile's time by op type and step, in decreasing order of time."""
     ops = folder.ops()
     table = ops[ops.run == run].pivot_table("seconds", "type", "step", "sum")
     return table.loc[table.sum(axis=1).sort_values(ascending=False, kind="stable").index]
@@ -192,7 +192,7 @@ def _share_changes(workload: str, a: pd.DataFrame, b: pd.DataFrame) -> list[dict
 
 
 def _verdict(low: float, high: float, equal: float, words: Sequence[str]) -> str:
-    """Says whether a difference is larger than the noise."""
+    """Returns whether a difference exceeds the noise, in words."""
     if np.isnan(low):
         return "unknown: too few steps"
     if high < equal:

@@ -1,4 +1,4 @@
-"""What a figure of the report is: an analysis of a folder, with its words and its drawing."""
+"""The interface of a report figure: an analysis of a folder, with text and drawing."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Findings:
-    """What an analysis found in a folder.
+    """The results of an analysis of a folder.
 
     Attributes:
-        summary: in a sentence; ``""`` where nothing could be analysed.
-        plot: None where there is nothing to draw.
-        data: what the plot is drawn from.
-        tables: other tables, by a name for their file.
-        gaps: what is missing and why, a sentence each.
+        summary: one sentence; ``""`` if nothing could be analysed.
+        plot: None if there is nothing to draw.
+        data: of the plot.
+        tables: other tables by file name.
+        gaps: what is missing and why, one sentence each.
     """
 
     summary: str = ""
@@ -33,14 +33,14 @@ class Findings:
 
 @dataclass(frozen=True)
 class Figure:
-    """One analysis as the report shows it: ``FIGURE`` of a module of the package ``figures``.
+    """One analysis in the report: ``FIGURE`` of a module of the package ``figures``.
 
     Attributes:
         id: short name, as in ``F1``.
-        order: its place in the report.
-        title: what is shown.
-        meaning: how it is defined.
-        paper: where the papers have it, and what they found.
+        order: its position in the report.
+        title: of the figure.
+        meaning: its definition.
+        paper: the corresponding figure and findings of the papers.
         analyse: computes and draws it for a folder.
     """
 

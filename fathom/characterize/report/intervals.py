@@ -1,7 +1,7 @@
-"""95 % confidence intervals from the steps of one run: they are few, and neighbours are alike.
+"""95 % confidence intervals from the steps of one run, which are few and autocorrelated.
 
-Consecutive steps are put together into at most ten blocks, which resemble each other less than
-steps do. The intervals are of what the same run would have given with other steps.
+Consecutive steps are grouped into at most ten blocks, which are less correlated than steps. The
+intervals are for what the same run would have given with other steps.
 """
 
 from collections.abc import Callable
@@ -11,14 +11,14 @@ import numpy as np
 import scipy.stats
 
 CONFIDENCE = 0.95
-FEWEST_STEPS = 5  # from which an interval means something
+FEWEST_STEPS = 5  # for a meaningful interval
 _MOST_BLOCKS = 10
 _UPPER_TAIL = (1 + CONFIDENCE) / 2
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Statistics of some steps and how well they are known.
+    """Statistics of some steps and their uncertainty.
 
     Attributes:
         value: the statistics of all steps, float64 [...].
@@ -37,10 +37,10 @@ class Estimate:
 
 
 def jackknife(by_step: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray]) -> Estimate:
-    """Estimates smooth statistics of sums over steps by leaving out one block of steps at a time.
+    """Estimates smooth statistics of sums over steps, leaving out one block of steps at a time.
 
     Args:
-        by_step: what is summed, float64 [values, steps].
+        by_step: the summands, float64 [values, steps].
         statistic: of each column of sums, float64 [values, columns] -> float64 [..., columns].
     """
     steps = by_step.shape[1]
@@ -52,8 +52,8 @@ def jackknife(by_step: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray]
     blocks = _blocks(steps)
     sums = np.stack([by_step[:, block].sum(axis=1) for block in blocks], axis=1)
     without = statistic(total - sums)
-    # For n equal blocks the weights are the textbook's (n - 1) / n. The last blocks may be one
-    # step smaller: then these make the variance of a mean exact.
+    # For n equal blocks the weights are the textbook's (n - 1) / n. If the last blocks are one step
+    # smaller, these weights make the variance of a mean exact.
     sizes = np.array([len(block) for block in blocks])
     weights = (steps / sizes - 1) / len(blocks)
     variance = (weights * (without - value[..., np.newaxis]) ** 2).sum(axis=-1)
@@ -61,7 +61,7 @@ def jackknife(by_step: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray]
 
 
 def difference(first: Estimate, second: Estimate) -> Estimate:
-    """Returns second less first, of independent steps; degrees of freedom: Welch-Satterthwaite."""
+    """Returns second minus first, for independent steps, with Welch-Satterthwaite freedom."""
     variance = first.variance + second.variance
     parts = first.variance**2 / first.freedom + second.variance**2 / second.freedom
     fewest = np.asarray(np.minimum(first.freedom, second.freedom))  # where nothing varies
@@ -70,17 +70,17 @@ def difference(first: Estimate, second: Estimate) -> Estimate:
 
 
 def shift(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
-    """Returns the Hodges-Lehmann confidence interval of how much larger the second values are.
+    """Returns the Hodges-Lehmann confidence interval of the shift from first to second values.
 
-    It needs no normal distribution: its limits are the k-th smallest and the k-th largest of the
-    differences of all pairs. The pairs are of medians of blocks; up to ten steps are a block each.
+    It assumes no normal distribution: its limits are the k-th smallest and the k-th largest of the
+    differences of all pairs of block medians. With up to ten steps, each is a block.
 
     Args:
-        first: a value a step, float64 [steps].
-        second: the same, float64 [any other number of steps].
+        first: one value per step, float64 [steps].
+        second: likewise, float64 [any number of steps].
 
     Returns:
-        Lower and upper limit; NaN with too few steps on a side.
+        Lower and upper limit; NaN if either side has too few steps.
     """
     if min(len(first), len(second)) < FEWEST_STEPS:
         return np.nan, np.nan
@@ -93,7 +93,7 @@ def shift(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
 def _outermost_pair(first: int, second: int) -> int:
     """Returns k of the Hodges-Lehmann interval by the Mann-Whitney test's normal approximation.
 
-    From 5 to 10 blocks a side it never leaves out more than the exact distribution allows.
+    For 5 to 10 blocks per side it is never narrower than the exact distribution allows.
     """
     pairs = first * second
     deviation = np.sqrt(pairs * (first + second + 1) / 12)
@@ -105,5 +105,5 @@ def _block_medians(values: np.ndarray) -> np.ndarray:
 
 
 def _blocks(steps: int) -> list[np.ndarray]:
-    """Returns the step numbers of each block, int64; sizes differ by one at most."""
+    """Returns the step numbers of each block, int64; sizes differ by at most one."""
     return np.array_split(np.arange(steps), min(steps, _MOST_BLOCKS))

@@ -1,4 +1,4 @@
-"""The report as one page of HTML that needs nothing else: pictures and style are in it."""
+"""The report as one self-contained HTML page."""
 
 import base64
 from collections.abc import Iterable
@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-_MOST_ROWS = 60  # of a table on the page; the CSV has them all
-_NOTHING = 1e-12  # rounding errors of what is zero
+_MOST_ROWS = 60  # of a table on the page; the CSV has all rows
+_NOTHING = 1e-12  # rounding errors of zero
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #111; max-width: 68rem; margin: 2rem auto;
        padding: 0 1rem; }
@@ -70,19 +70,19 @@ def paragraph(text: str, kind: str = "") -> str:
 
 
 def links(files: Iterable[str]) -> str:
-    """Returns links to files beside the page."""
+    """Returns links to files next to the page."""
     each = (f'<a href="{escape(name)}">{escape(name)}</a>' for name in files)
     return f"<p>Files: {', '.join(each)}</p>"
 
 
 def picture(svg: bytes, description: str) -> str:
-    """Returns a picture that is part of the page."""
+    """Returns a picture embedded in the page."""
     data = base64.b64encode(svg).decode()
     return f'<img src="data:image/svg+xml;base64,{data}" alt="{escape(description)}">'
 
 
 def table(content: pd.DataFrame, caption: str = "") -> str:
-    """Returns a table; of a long one the first rows."""
+    """Returns a table, or the first rows of a long one."""
     kinds = [' class="number"' if is_number(content[name]) else "" for name in content]
     head = _row("th", content.columns, kinds)
     rows = "\n".join(
@@ -101,12 +101,12 @@ def _row(tag: str, cells: Iterable[str], kinds: Iterable[str]) -> str:
 
 
 def is_number(column: pd.Series) -> bool:
-    """Tells whether a column holds numbers, which stand to the right."""
+    """Returns whether a column holds numbers, which are right-aligned."""
     return is_numeric_dtype(column) and not is_bool_dtype(column)
 
 
 def shown(value: Any) -> str:
-    """Returns a cell as a person reads it: three digits or more, a dash for what is not there."""
+    """Returns a cell as human-readable text: at least three digits, a dash for missing values."""
     if pd.isna(value):
         return "-"
     if isinstance(value, bool):

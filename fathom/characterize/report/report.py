@@ -1,4 +1,4 @@
-"""``fathom report``: figures, tables and one page from the result files of a folder, alone."""
+"""``fathom report``: figures, tables and one page from the result files of a folder."""
 
 import argparse
 import io
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 PAGE = "report.html"
 _FOLDERS = ("figures", "tables")
-_OF_A_PROCESS = ("command", "device", "threads", "xla", "gpu")  # of the one that probed the machine
+_OF_A_PROCESS = ("command", "device", "threads", "xla", "gpu")  # of the probing process
 
 Found = Mapping[Figure, Findings]
 
 
 def run(chosen: argparse.Namespace, screen: Console) -> None:
-    """Runs ``fathom report`` as its command line says.
+    """Runs ``fathom report`` with its parsed arguments.
 
     Raises:
         FathomError: the folder cannot be read, or the report cannot be written.
@@ -45,10 +45,10 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
 def write(folder: Folder, out: Path) -> Found:
     """Writes the page, the figures as PNG, SVG and CSV, and the tables as CSV.
 
-    What an earlier report wrote there is replaced, also where nothing can be drawn any more.
+    Files of an earlier report are replaced, or removed if there is nothing to draw any more.
 
     Returns:
-        what each figure found.
+        the findings of each figure.
 
     Raises:
         FathomError: a file cannot be written.
@@ -70,7 +70,7 @@ def write(folder: Folder, out: Path) -> Found:
 
 
 def _clear(out: Path) -> None:
-    """Makes the report's folders, and removes from them what an earlier report's page links to."""
+    """Creates the report's folders, and removes files linked from an earlier report's page."""
     try:
         for name in _FOLDERS:
             (out / name).mkdir(parents=True, exist_ok=True)
@@ -150,7 +150,7 @@ def _words(value: object) -> str:
 
 
 def _runs(folder: Folder) -> pd.DataFrame:
-    """Returns one row a workload, mode and device."""
+    """Returns one row per workload, mode and device."""
     runs = selection.in_order(folder.runs_frame())
     done = runs.status == "done"
     runs = runs.assign(
@@ -167,7 +167,7 @@ def _runs(folder: Folder) -> pd.DataFrame:
 
 
 def _values(column: pd.Series) -> str:
-    """Returns what stands in a column, each value once."""
+    """Returns the distinct values of a column as text."""
     return " ".join(map(str, sorted(column.dropna().unique())))
 
 

@@ -1,4 +1,4 @@
-"""Which runs of a folder an analysis is made from, and why a workload is missing from it."""
+"""Selection of a folder's runs for analyses, and reasons for missing workloads."""
 
 import functools
 from collections.abc import Iterable
@@ -13,12 +13,12 @@ from fathom.characterize.report import published
 
 @functools.cache
 def order() -> tuple[str, ...]:
-    """Returns the workloads as the papers' figures have them, then the others of this version."""
+    """Returns the workloads in the order of the papers' figures, then this version's others."""
     return tuple(dict.fromkeys([*published.breakdown().index, *workloads.CLASSES]))
 
 
 def in_order(frame: pd.DataFrame) -> pd.DataFrame:
-    """Sorts rows by workload in that order, unknown ones last; else they stay as they are."""
+    """Stably sorts rows by workload in that order, unknown ones last."""
     place = {workload: i for i, workload in enumerate(order())}
     return frame.sort_values(
         "workload", key=lambda names: names.map(place).fillna(len(place)), kind="stable"
@@ -26,30 +26,30 @@ def in_order(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def is_profile(runs: pd.DataFrame, on: str = "cpu") -> pd.Series:
-    """Tells which runs are profiles of training on a CPU or a GPU."""
+    """Returns which runs are profiles of training on a CPU or a GPU."""
     return (runs.kind == "profile") & (runs["mode"] == "train") & (runs.on == on)
 
 
 def is_timing(runs: pd.DataFrame, purpose: str) -> pd.Series:
-    """Tells which runs are timings of one set, one of those in docs/characterization.md."""
+    """Returns which runs are timings of one set in docs/characterization.md."""
     return (runs.kind == "timing") & runs.purpose.map(lambda purposes: purpose in purposes)
 
 
 def profiles(folder: Folder, on: str = "cpu") -> pd.DataFrame:
-    """Returns the runs that profiled training, those on the fewest threads first."""
+    """Returns the training profiles, those with the fewest threads first."""
     runs = folder.runs_frame()
-    there = runs[is_profile(runs, on) & (runs.op_s > 0)]  # without op time, there are no shares
+    there = runs[is_profile(runs, on) & (runs.op_s > 0)]  # no shares without op time
     return in_order(there.sort_values("threads", kind="stable"))
 
 
 def timings(folder: Folder, purpose: str) -> pd.DataFrame:
-    """Returns the timing runs of one set that are done."""
+    """Returns the completed timing runs of one set."""
     runs = folder.runs_frame()
     return in_order(runs[is_timing(runs, purpose) & (runs.status == "done")])
 
 
 def ops_of(folder: Folder, runs: pd.DataFrame) -> pd.DataFrame:
-    """Returns the op times of these runs, in their order."""
+    """Returns the op times of some runs, in order."""
     ops = folder.ops()
     place = {run: i for i, run in enumerate(runs.run)}
     there = ops[ops.run.isin(place)]
@@ -57,10 +57,10 @@ def ops_of(folder: Folder, runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def training_ops(folder: Folder) -> tuple[pd.DataFrame, list[str]]:
-    """Returns the op times of each workload's training on the CPU, on the fewest threads.
+    """Returns the op times of each workload's training on the CPU with the fewest threads.
 
     Returns:
-        rows of ``Folder.ops``, and sentences on what is missing.
+        rows of ``Folder.ops``, and sentences about missing data.
     """
     runs = profiles(folder).drop_duplicates("workload")
     all_runs = folder.runs_frame()
@@ -70,7 +70,7 @@ def training_ops(folder: Folder) -> tuple[pd.DataFrame, list[str]]:
 
 
 def uncompiled(folder: Folder) -> str:
-    """Says which profiles are of another step than the workload runs by itself."""
+    """Returns a note on workloads whose default step, unlike the profiled one, is compiled."""
     runs = profiles(folder).drop_duplicates("workload").dropna(subset="compiled_s")
     return "".join(
         f" {run.workload} runs a step that XLA compiles whole: {1e3 * run.compiled_s:.2f} ms; the "
@@ -80,12 +80,12 @@ def uncompiled(folder: Folder) -> str:
 
 
 def gaps(wanted: pd.DataFrame, there: Iterable[str], too_few: str = "") -> list[str]:
-    """Says what an analysis lacks, and why: failed runs, workloads measured too little or not.
+    """Returns what an analysis lacks, with reasons: failed, insufficient or missing runs.
 
     Args:
-        wanted: the runs that it is made from, failed ones too.
-        there: the workloads that the analysis has.
-        too_few: says of a workload what its runs lack where they do not suffice.
+        wanted: the runs for the analysis, including failed ones.
+        there: the workloads in the analysis.
+        too_few: the reason for workloads with insufficient runs.
     """
     failed = wanted[wanted.status == "failed"]
     explained = {*there, *failed.workload}

@@ -1,4 +1,4 @@
-"""How every figure looks: colours for the colour-blind, shapes beside colours, sizes for print."""
+"""The style of all figures: colour-blind safe colours, distinct markers, sizes for print."""
 
 import contextlib
 import math
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.figure import Figure
 
-# Okabe and Ito's palette; its yellow, too light for a line on white, gave way to a grey.
+# The Okabe-Ito palette, with grey instead of yellow, which is too light on white.
 BLACK, ORANGE, SKY, GREEN, GREY, BLUE, RED, PURPLE = PALETTE = (
     *("#000000", "#E69F00", "#56B4E9", "#009E73", "#888888", "#0072B2", "#D55E00", "#CC79A7"),
 )
@@ -34,7 +34,7 @@ _STYLE: dict[Any, Any] = {
 
 @contextlib.contextmanager
 def style() -> Iterator[None]:
-    """Makes figures that are drawn inside the block look alike."""
+    """Applies the common style to figures drawn in the block."""
     import matplotlib
 
     with matplotlib.rc_context(_STYLE):
@@ -42,14 +42,14 @@ def style() -> Iterator[None]:
 
 
 def new_figure(width: float, height: float) -> "Figure":
-    """Returns an empty figure of this size in inches; it belongs to no window."""
+    """Returns an empty figure of this size in inches, without a window."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), dpi=110, layout="constrained")
 
 
 def panels(names: Sequence[str], columns: int, width: float, height: float) -> tuple[Any, list]:
-    """Returns a figure and one titled panel a name, ``columns`` in a row, sizes in inches each."""
+    """Returns a figure and one titled panel per name, ``columns`` per row; panel size in inches."""
     columns = min(columns, len(names))
     rows = math.ceil(len(names) / columns)
     figure = new_figure(columns * width, rows * height)
@@ -62,10 +62,10 @@ def panels(names: Sequence[str], columns: int, width: float, height: float) -> t
 
 
 def look_of(workload: str) -> dict[str, Any]:
-    """Returns colour and marker of a workload's curve, the same in every figure.
+    """Returns the colour and marker of a workload, the same in every figure.
 
-    The papers' eight have their own, and so have the next workloads of ``fathom.workloads``; one
-    that it does not know looks like the one after them.
+    The papers' eight and further workloads of ``fathom.workloads`` have their own; an unknown one
+    gets the next style after these.
     """
     known, colours = selection.order(), (*PALETTE, *_MORE_COLOURS)
     i = known.index(workload) if workload in known else len(known)
@@ -73,7 +73,7 @@ def look_of(workload: str) -> dict[str, Any]:
 
 
 def legend_above(figure: "Figure", columns: int) -> None:
-    """Puts one legend over the whole figure, of what its axes label, each label once."""
+    """Adds one legend above the whole figure, with each label of its axes once."""
     labelled: dict[str, Artist] = {}
     for each in figure.axes:
         for handle, label in zip(*each.get_legend_handles_labels(), strict=True):
@@ -84,5 +84,5 @@ def legend_above(figure: "Figure", columns: int) -> None:
 
 
 def shortened(text: str, length: int) -> str:
-    """Returns a text cut to a length, with an ellipsis where something is missing."""
+    """Returns a text truncated to a length, with an ellipsis."""
     return text if len(text) <= length else text[: length - 1] + "…"

@@ -1,4 +1,4 @@
-"""The figures of the report: each module here is one, found without being listed."""
+"""The figures of the report: one per module, found automatically."""
 
 import importlib
 import pkgutil

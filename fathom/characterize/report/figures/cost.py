@@ -1,4 +1,4 @@
-"""Work and traffic counted from the architecture, and the speed at which it is done: our own."""
+"""Work and traffic counted from the architecture, and utilization: our own analysis."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -27,18 +27,17 @@ _WEIGHT_BYTES = 4  # weights stay float32 in mixed precision
 
 
 def utilization(runs: pd.DataFrame, peaks: Mapping[int, float], precision: str) -> pd.DataFrame:
-    """Sets the work of each workload and mode in relation to its time.
+    """Relates the work of each workload and mode to its time.
 
     Args:
-        runs: timings that are done, as ``Folder.runs_frame`` has them; of equal ones the first
-            counts.
+        runs: completed timings, from ``Folder.runs_frame``; of equal ones the first is used.
         peaks: rate of a large matrix product on the CPU by threads, in FLOP/s.
-        precision: that of the product; runs in another or on a GPU have no peak.
+        precision: of the product; runs in another one or on a GPU have no peak.
 
     Returns:
-        a row a workload, mode and device: parameters; multiply-accumulates of an example's forward
-        pass; floating-point operations of an example in this mode; achieved rate at the median
-        step, peak and their ratio, missing where the peak was not measured.
+        one row per workload, mode and device: parameters; multiply-accumulates of the forward pass
+        per example; floating-point operations per example in this mode; achieved rate at the median
+        step, peak and their ratio (utilization), missing if the peak was not measured.
     """
     counted = runs.dropna(subset="flops_per_second")
     first = counted.drop_duplicates(["workload", "mode", "device"])
@@ -61,17 +60,17 @@ def utilization(runs: pd.DataFrame, peaks: Mapping[int, float], precision: str) 
 
 
 def layer_work(layers: pd.DataFrame, ops: pd.DataFrame) -> pd.DataFrame:
-    """Sets each layer's counted work and traffic beside its time, for training profiles.
+    """Relates each layer's counted work and traffic to its time, for training profiles.
 
     Args:
-        layers: of ``Folder.layers``, one profile a workload.
-        ops: the op times of the same profiles, as ``Folder.ops`` has them.
+        layers: from ``Folder.layers``, one profile per workload.
+        ops: the op times of the same profiles, from ``Folder.ops``.
 
     Returns:
-        a row a layer: bytes of its trainable values, and of its output for a whole batch (in
-        proportion to their work where batches differ in length); multiply-accumulates of an
-        example's forward pass; floating-point operations of a training step, forward and backward;
-        mean time of its ops in a step, 0 where none was seen; achieved rate.
+        one row per layer: bytes of its trainable values, and of its output for a whole batch
+        (scaled by work if batches differ in length); multiply-accumulates of the forward pass per
+        example; floating-point operations of a training step, forward and backward; mean time of
+        its ops per step, 0 if there are none; achieved rate.
     """
     keys = ["workload", "layer"]
     seconds = ops.groupby(keys).seconds.sum().div(ops.groupby("workload").step.nunique(), level=0)
@@ -91,14 +90,14 @@ def layer_work(layers: pd.DataFrame, ops: pd.DataFrame) -> pd.DataFrame:
             "activations (bytes/step)": output_bytes.round().astype(int),
             "forward MACs/example": layers.macs,
             "FLOPs/step": flops.round().astype(int),
-            "time a step (s)": time,
+            "time per step (s)": time,
             "achieved (FLOP/s)": rate,
         }
     )
 
 
 def summary(table: pd.DataFrame) -> str:
-    """Says in a sentence what the utilization shows."""
+    """Summarizes the utilization in a sentence."""
     known = table[(table["mode"] == "train") & table["achieved/peak"].notna()]
     shares = zip(known.workload, known["achieved/peak"], strict=True)
     training = ", ".join(f"{workload} {share:.2f}" for workload, share in shares)
@@ -155,8 +154,8 @@ FIGURE = Figure(
     id="cost",
     order=13,
     title="Work and traffic",
-    meaning="MACs of convolutions and matrix products of one example's forward pass, counted from "
-    "the architecture; FLOPs are twice as many, for training with the backward pass. Achieved "
+    meaning="MACs of convolutions and matrix products in the forward pass per example, counted "
+    "from the architecture; FLOPs are twice the MACs, including the backward pass in training. Achieved "
     "FLOP/s at the median step, over those of a 2048 x 2048 x 2048 matrix product on as many "
     "threads. By layer: bytes of parameters, and of the output for a batch, and the rate in the "
     "profile.",

@@ -15,17 +15,17 @@ from fathom.characterize.report.style import MARKERS, PALETTE, panels, style
 if TYPE_CHECKING:
     import matplotlib.figure
 
-_DRIFT_LEVEL = 0.01  # significance below which a drift is taken for one
-_DRIFT_SIZE = 0.05  # change over the profiled steps above which a drift matters
+_DRIFT_LEVEL = 0.01  # significance level of a drift
+_DRIFT_SIZE = 0.05  # smallest relevant change over the profiled steps
 _FEWEST_FOR_DRIFT = 6  # steps: five in perfect order have p = 2 / 5! = 0.017
 
 
 def follow(ops: pd.DataFrame, heaviest: int = 5) -> pd.DataFrame:
-    """Follows the heaviest op types of each workload over the profiled steps.
+    """Follows the most expensive op types of each workload over the profiled steps.
 
     Args:
-        ops: one profile a workload, as ``frames.profile_ops`` has it.
-        heaviest: how many types of each.
+        ops: one profile per workload, from ``frames.profile_ops``.
+        heaviest: number of types per workload.
 
     Returns:
         ``workload``, ``op type``, ``step``, ``time (s)``.
@@ -38,7 +38,7 @@ def follow(ops: pd.DataFrame, heaviest: int = 5) -> pd.DataFrame:
 
 
 def statistics(followed: pd.DataFrame) -> pd.DataFrame:
-    """Returns how much each op type that ``follow`` returned varies and drifts, one row each."""
+    """Returns variation and drift of each op type from ``follow``, one row each."""
     groups = followed.groupby(["workload", "op type"], sort=False)["time (s)"]
     return pd.DataFrame(
         {"workload": workload, "op type": op_type, **_statistics(seconds.to_numpy())}
@@ -50,8 +50,8 @@ def _statistics(seconds: np.ndarray) -> dict[str, object]:
     """Returns the statistics of one op type's time in each step, float64 [steps].
 
     Variation is standard deviation over mean; drift the change from the first to the last step over
-    the median, by the slope of Theil and Sen, its p value that of Mann and Kendall's rank test.
-    ``drifts``: whether the time changes, significantly and by more than 5 %; None: too few steps.
+    the median by the Theil-Sen slope, with the p value of the Mann-Kendall test. ``drifts``:
+    whether the time changes, significantly and by more than 5 %; None: too few steps.
     """
     steps, mean = len(seconds), float(seconds.mean())
     variation = drift = p_value = np.nan
@@ -72,7 +72,7 @@ def _statistics(seconds: np.ndarray) -> dict[str, object]:
 
 
 def summary(table: pd.DataFrame) -> str:
-    """Says in a sentence what the statistics show."""
+    """Summarizes the statistics in a sentence."""
     drifting = table[table.drifts == True]  # noqa: E712 - of True, False and None
     untold = sorted(table.workload[table.drifts.isna()].unique())
     pairs = zip(drifting.workload, drifting["op type"], strict=True)
@@ -91,7 +91,7 @@ def summary(table: pd.DataFrame) -> str:
 
 
 def draw(followed: pd.DataFrame) -> "matplotlib.figure.Figure":
-    """Draws the time of each op type that ``follow`` returned, as multiples of its mean."""
+    """Draws the time of each op type from ``follow`` over its mean."""
     names = list(followed.workload.unique())
     variation = statistics(followed).set_index(["workload", "op type"]).variation
     with style():
@@ -136,8 +136,8 @@ FIGURE = Figure(
     id="F1",
     order=1,
     title="Op times are stationary",
-    meaning="The time of each workload's five heaviest op types in every profiled step, over its "
-    "mean. Variation is standard deviation over mean. Drift is the change from the first to the "
+    meaning="The time of each workload's five most expensive op types in every profiled step, over "
+    "its mean. Variation is standard deviation over mean. Drift is the change from the first to the "
     "last step over the median (Theil-Sen slope), its p value from the Mann-Kendall test; a type "
     "drifts if p < 0.01 and the change is above 5 %. Where batches differ in length, the times do "
     "too.",

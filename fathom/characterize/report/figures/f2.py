@@ -17,10 +17,10 @@ _RANKS = 25  # drawn
 
 
 def curves(ops: pd.DataFrame) -> pd.DataFrame:
-    """Returns the op types of each workload by share, the heaviest first.
+    """Returns the op types of each workload by decreasing share.
 
     Args:
-        ops: one profile a workload, as ``frames.profile_ops`` has it.
+        ops: one profile per workload, from ``frames.profile_ops``.
 
     Returns:
         ``workload``, ``rank`` from 1, ``op type``, ``share`` and ``cumulative share`` of the time
@@ -39,7 +39,7 @@ def curves(ops: pd.DataFrame) -> pd.DataFrame:
 
 
 def counts(ranks: pd.DataFrame) -> pd.DataFrame:
-    """Returns how many op types of ``curves`` make up 90 and 99 % of each workload's time."""
+    """Returns the number of op types that make up 90 and 99 % of each workload's time."""
     first = ranks[ranks["rank"] == 1].set_index("workload")
     workloads = ranks.groupby("workload", sort=False)
     table = pd.DataFrame({"op types": workloads.size()})
@@ -51,14 +51,14 @@ def counts(ranks: pd.DataFrame) -> pd.DataFrame:
 
 
 def summary(table: pd.DataFrame) -> str:
-    """Says in a sentence what the counts show."""
+    """Summarizes the counts in a sentence."""
     least, most = table["types to 90 %"].min(), table["types to 90 %"].max()
     span = f"{least}" if least == most else f"{least} to {most}"
     return f"{span} op types make up 90 % of the time in ops."
 
 
 def draw(ranks: pd.DataFrame) -> "matplotlib.figure.Figure":
-    """Draws the cumulative share of the op types of ``curves``, one curve a workload."""
+    """Draws the cumulative share of the op types of ``curves``, one curve per workload."""
     to_90 = counts(ranks).set_index("workload")["types to 90 %"]
     with style():
         figure = new_figure(6.5, 4)
@@ -76,7 +76,7 @@ def draw(ranks: pd.DataFrame) -> "matplotlib.figure.Figure":
                 label=f"{workload} ({to_90[workload]} to 90 %)",
             )
         axes.set(
-            xlabel="op types, the heaviest first",
+            xlabel="op types by decreasing time",
             ylabel="cumulative share of time in ops (%)",
             ylim=(0, 102),
             xlim=(0.5, _RANKS + 0.5),

@@ -1,4 +1,4 @@
-"""Figure 3 of the Fathom paper: the share of time by op type, beside the paper's own table."""
+"""Figure 3 of the Fathom paper: the share of time by op type, and the paper's own table."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     import matplotlib.figure
 
 _VISIBLE = 1.0  # percent from which an op type has a column, as in the paper
-_FAR = 0.1  # cosine distance to the paper's row from which the report says op by op why
+_FAR = 0.1  # cosine distance to the paper's row from which the report lists each op's part
 _DARKEST = 60  # percent
-_WHITE_TEXT = 40  # percent from which the number in a cell is white
+_WHITE_TEXT = 40  # percent from which a cell's number is white
 
 
 def heat_map(ops: pd.DataFrame) -> pd.DataFrame:
     """Puts the op types' shares into the paper's columns, in percent of the time in ops.
 
     Args:
-        ops: one profile a workload, as ``frames.profile_ops`` has it.
+        ops: one profile per workload, from ``frames.profile_ops``.
 
     Returns:
-        a row a workload; the columns are the paper's in its order, then ours above 1 % that it has
-        not, by class.
+        one row per workload; the columns are the paper's in its order, then our others above 1 %,
+        by class.
     """
     percent, paper = 100 * tables.shares(ops), published.breakdown()
     extra = percent.columns[percent.max() >= _VISIBLE].difference(paper.columns)
@@ -42,12 +42,12 @@ def heat_map(ops: pd.DataFrame) -> pd.DataFrame:
 
 
 def distances(ops: pd.DataFrame) -> pd.DataFrame:
-    """Returns how far each workload's shares, of all types, are from the paper's row.
+    """Returns the distance of each workload's shares, of all types, to the paper's row.
 
     Returns:
-        a row a workload: ``cosine distance``, and ``from`` and ``to``, the limits of its 95 %
-        interval over the profiled steps. Missing where the paper has no such workload; the limits
-        also with too few steps.
+        one row per workload: ``cosine distance``, and ``from`` and ``to``, the limits of its 95 %
+        interval over the profiled steps. Missing if the paper has no such workload; the limits also
+        with too few steps.
     """
     paper = published.breakdown()
     rows = {
@@ -72,7 +72,7 @@ def _distance(ops: pd.DataFrame, paper: pd.Series) -> list[float]:
 
 
 def table(percent: pd.DataFrame, distance: pd.DataFrame) -> pd.DataFrame:
-    """Returns one row a workload, ours and the paper's after each other."""
+    """Returns our row and the paper's for each workload."""
     ours = percent.assign(others=100 - percent.sum(axis=1)).join(distance)
     theirs = published.breakdown().reindex(columns=percent.columns, fill_value=0.0)
     theirs = theirs.assign(others=100 - theirs.sum(axis=1)).reindex(columns=ours.columns)
@@ -92,14 +92,14 @@ def classes(ops: pd.DataFrame) -> pd.DataFrame:
 
 
 def differences(ops: pd.DataFrame, heaviest: int = 10) -> pd.DataFrame:
-    """Splits the distance of a workload's row to the paper's by op type, the largest part first.
+    """Splits a workload's distance to the paper's row by op type, in decreasing order.
 
-    With both rows scaled to length 1 the cosine distance is half the squared length of their
-    difference, so that each op type has its part in it; all parts add up to 1.
+    With both rows scaled to length 1, the cosine distance is half the squared length of their
+    difference, which is a sum over op types; the parts add up to 1.
 
     Args:
-        ops: of one profile of a workload that the paper has.
-        heaviest: how many types.
+        ops: of one profile of a workload in the paper.
+        heaviest: number of types.
     """
     (workload,) = ops.workload.unique()
     ours, paper = tables.op_types(ops).set_index("type"), published.breakdown().loc[workload]
@@ -133,7 +133,7 @@ def differences(ops: pd.DataFrame, heaviest: int = 10) -> pd.DataFrame:
 
 
 def _reason(op_type: str, measured: float, paper: float, count: float) -> str:
-    """Says what the profile itself shows of why the shares differ."""
+    """Returns why the shares differ, as far as the profile shows."""
     if not count:
         return "no such op runs in this step"
     if not paper:
@@ -143,7 +143,7 @@ def _reason(op_type: str, measured: float, paper: float, count: float) -> str:
 
 
 def summary(distance: pd.DataFrame) -> str:
-    """Says in a sentence how far the rows are from the paper's."""
+    """Summarizes the distances to the paper's rows in a sentence."""
     known = [
         f"{workload} {value:.3f}" + ("" if np.isnan(low) else f" ({low:.3f} to {high:.3f})")
         for workload, value, low, high in distance.dropna(subset="cosine distance").itertuples()
@@ -192,7 +192,7 @@ def _draw_heat_map(
 
 
 def _mark_classes(axes: "matplotlib.axes.Axes", classes: Sequence[str]) -> None:
-    """Writes the class over each group of columns, and a line between groups in both heat maps."""
+    """Writes the class above each group of columns, and draws lines between groups."""
     starts = [i for i in range(len(classes)) if i == 0 or classes[i] != classes[i - 1]]
     for start, end in zip(starts, [*starts[1:], len(classes)], strict=True):
         axes.annotate(
@@ -221,12 +221,12 @@ def _analyse(folder: Folder) -> Findings:
 
 
 def _other_batches(folder: Folder) -> str:
-    """Says which profiles are of another batch size than the workload's own."""
+    """Returns a note on profiles whose batch size is not the workload's default."""
     runs = folder.runs_frame()
     other = runs[selection.is_profile(runs)].dropna(subset="chosen_batch_size")
     sizes = other.drop_duplicates("workload", keep="last").set_index("workload").chosen_batch_size
     said = ", ".join(f"{workload} {size}" for workload, size in sizes.items())
-    return f" Not the workload's own batch size, on which shares depend: {said}." if said else ""
+    return f" Shares depend on the batch size; not the workload's default: {said}." if said else ""
 
 
 FIGURE = Figure(
@@ -234,10 +234,10 @@ FIGURE = Figure(
     order=3,
     title="Share of time by op type",
     meaning="Percent of the time in ops, under the paper's names. The paper's columns come first, "
-    "in its order, then types above 1 % that it has not; the letters are its classes. The cosine "
-    "distance counts all types, those without a column too; its interval is what other steps of "
-    "the same run might have given, wide on a busy machine.",
-    paper="Fathom, Figure 3: below ours. It has types above 1 % only, measured on a 4 GHz Skylake "
+    "in its order, then other types above 1 %; the letters are its classes. The cosine "
+    "distance includes types without a column; its interval is what other steps of "
+    "the same run might have given, and is wide on a busy machine.",
+    paper="Fathom, Figure 3: below ours. It has only types above 1 %, measured on a 4 GHz Skylake "
     "i7-6700K with TensorFlow 0.8.",
     analyse=_analyse,
 )

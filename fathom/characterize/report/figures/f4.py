@@ -1,4 +1,4 @@
-"""Figure 4 of the Fathom paper: how alike the workloads are."""
+"""Figure 4 of the Fathom paper: similarity of the workloads."""
 
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ def distances(shares: pd.DataFrame) -> pd.DataFrame:
     """Returns the cosine distance of each pair of workloads.
 
     Args:
-        shares: a row a workload, a column an op type.
+        shares: one row per workload, one column per op type.
     """
     rows = shares.to_numpy()
     pairs = [[cosine_distance(a, b) for b in rows] for a in rows]
@@ -28,7 +28,7 @@ def distances(shares: pd.DataFrame) -> pd.DataFrame:
 
 
 def merges(shares: pd.DataFrame) -> pd.DataFrame:
-    """Returns the hierarchy of the workloads, one row a merge, the closest first."""
+    """Returns the hierarchy of the workloads, one row per merge, in order."""
     names = shares.index
     return pd.DataFrame(
         {
@@ -41,7 +41,7 @@ def merges(shares: pd.DataFrame) -> pd.DataFrame:
 
 
 def summary(hierarchy: pd.DataFrame) -> str:
-    """Says in a sentence what the merges show."""
+    """Summarizes the merges in a sentence."""
     first, last = hierarchy.iloc[0], hierarchy.iloc[-1]
     return (
         f"{first['workloads together'].replace(' ', ' and ')} are closest, at "
@@ -51,7 +51,7 @@ def summary(hierarchy: pd.DataFrame) -> str:
 
 
 def draw(shares: pd.DataFrame) -> "matplotlib.figure.Figure":
-    """Draws our dendrogram beside the one from the paper's Figure 3, distance on the x axis."""
+    """Draws our dendrogram and that of the paper's Figure 3, with distance on the x axis."""
     paper = published.breakdown()
     with style():
         figure = new_figure(9, 1.2 + 0.32 * max(len(shares), len(paper)))
@@ -80,7 +80,7 @@ def _dendrogram(axes: "matplotlib.axes.Axes", shares: pd.DataFrame, title: str) 
 def _analyse(folder: Folder) -> Findings:
     ops, gaps = selection.training_ops(folder)
     if ops.workload.nunique() < 2:
-        return Findings(gaps=[*gaps, "it takes two workloads"])
+        return Findings(gaps=[*gaps, "at least two workloads are needed"])
     shares, paper = tables.shares(ops), published.breakdown()
     hierarchy = merges(shares)
     others = {
@@ -95,10 +95,10 @@ FIGURE = Figure(
     id="F4",
     order=4,
     title="Similarity of the workloads",
-    meaning="The rows of the heat map as vectors, with all their types; cosine distance; the two "
+    meaning="The rows of the heat map as vectors of all types; cosine distance; the two "
     "closest clusters merge and the mean of all their rows replaces them (centroid linkage). A "
-    "merge may be closer than the one before it: a centroid can lie nearer to a third cluster "
-    "than its parts did.",
+    "merge may be closer than the previous one: a centroid can be nearer to a third cluster "
+    "than its parts were.",
     paper="Fathom, Figure 4, a picture without numbers, recomputed here from the numbers of its "
     "Figure 3 by the same routine: the convolutional networks merge first, and seq2seq with "
     "memnet joins speech with autoenc at about 0.4.",

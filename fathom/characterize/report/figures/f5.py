@@ -24,16 +24,15 @@ _CASES = (("train", "cpu"), ("infer", "cpu"), ("train", "gpu"), ("infer", "gpu")
 
 
 def step_times(runs: pd.DataFrame) -> pd.DataFrame:
-    """Sorts the step times of timing runs into the four cases; of equal runs the first counts.
+    """Groups the step times of timing runs into the four cases; of equal runs the first is used.
 
     Args:
-        runs: timings that are done, as ``Folder.runs_frame`` has them.
+        runs: completed timings, from ``Folder.runs_frame``.
 
     Returns:
-        four rows a workload: ``workload``, ``mode``, ``device`` (``cpu`` or ``gpu``),
-        ``batch size``; ``median step (s)``, of a batch of the stated cost where batches vary in
-        length; ``over CPU training``, the same over that of training on the CPU. Missing where it
-        was not measured.
+        four rows per workload: ``workload``, ``mode``, ``device`` (``cpu`` or ``gpu``), ``batch
+        size``; ``median step (s)``, of a batch of the stated cost if batches vary in length; ``over
+        CPU training``, relative to training on the CPU. Missing if not measured.
     """
     keys = ["workload", "mode", "on"]
     first = runs.dropna(subset="median_s").drop_duplicates(keys)
@@ -54,7 +53,7 @@ def step_times(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def summary(times: pd.DataFrame) -> str:
-    """Says in a sentence what the step times show."""
+    """Summarizes the step times in a sentence."""
     inference = times[(times["mode"] == "infer") & (times.device == "cpu")]
     ratios = 1 / inference.set_index("workload")["over CPU training"].dropna()
     known = ", ".join(f"{workload} {ratio:.1f}" for workload, ratio in ratios.items())
@@ -123,8 +122,8 @@ FIGURE = Figure(
     id="F5",
     order=5,
     title="Training and inference, CPU and GPU",
-    meaning="Median step time, input excluded, over that of training on the CPU; thread pools at "
-    "their defaults. A step is one batch; the table has the batch sizes.",
+    meaning="Median step time, excluding input, relative to training on the CPU; default thread "
+    "pools. A step is one batch; the table has the batch sizes.",
     paper="Fathom, Figure 5, a picture without numbers: inference is variably faster than "
     "training; convolutional networks pay a slightly higher cost for training.",
     analyse=_analyse,

@@ -1,4 +1,4 @@
-"""Figure 6 of the Fathom paper: what parallelism inside ops does to each op type."""
+"""Figure 6 of the Fathom paper: the effect of intra-op parallelism on each op type."""
 
 from typing import TYPE_CHECKING
 
@@ -20,23 +20,23 @@ from fathom.characterize.report.style import (
 if TYPE_CHECKING:
     import matplotlib.figure
 
-_HEAVIEST = 7  # op types shown of a workload
+_HEAVIEST = 7  # op types shown per workload
 _LAYERS_NAMED = 3
 
 
 def scaling(ops: pd.DataFrame) -> pd.DataFrame:
-    """Compares the heaviest op types of each workload over the threads inside an op.
+    """Compares the most expensive op types of each workload by the number of threads.
 
-    Those are shown that have the largest share of the time on any number of threads, the heaviest
-    on the fewest threads first; so that a type is there which emerges with more of them.
+    The types shown have the largest share of the time at any number of threads, so that types that
+    emerge with more threads are included; they are sorted by their time with the fewest threads.
 
     Args:
-        ops: profiles as ``Folder.ops`` has them, one a workload and number of threads; a workload
-            with one number of threads alone is left out.
+        ops: profiles from ``Folder.ops``, one per workload and number of threads; workloads with a
+            single number of threads are left out.
 
     Returns:
         ``workload``; ``op type``; ``role``, the layers that take most of its time; ``threads``;
-        ``time a step (s)``, the mean; ``share of time in ops``, from 0 to 1.
+        ``time per step (s)``, the mean; ``share of time in ops``, from 0 to 1.
     """
     groups = [each for _, each in ops.groupby("workload", sort=False)]
     several = [_scaling(each) for each in groups if each.threads.nunique() > 1]
@@ -61,7 +61,7 @@ def _scaling(ops: pd.DataFrame) -> pd.DataFrame:
             "op type": op_type,
             "role": roles[op_type],
             "threads": threads,
-            "time a step (s)": seconds.loc[op_type, threads],
+            "time per step (s)": seconds.loc[op_type, threads],
             "share of time in ops": shares.loc[op_type, threads],
         }
         for op_type in order.index
@@ -70,14 +70,14 @@ def _scaling(ops: pd.DataFrame) -> pd.DataFrame:
 
 
 def _role(ops: pd.DataFrame) -> str:
-    """Returns the layers that take most of a type's time, the heaviest first."""
+    """Returns the layers that take most of a type's time, in decreasing order."""
     layers = tables.heaviest(ops, "layer")
     more = ", ..." if len(layers) > _LAYERS_NAMED else ""
     return ", ".join(layers[:_LAYERS_NAMED]) + more
 
 
 def summary(table: pd.DataFrame) -> str:
-    """Says for each workload what more threads do."""
+    """Summarizes the effect of more threads for each workload."""
     return " ".join(
         _sentence(str(workload), each) for workload, each in table.groupby("workload", sort=False)
     )
@@ -87,7 +87,7 @@ def _sentence(workload: str, table: pd.DataFrame) -> str:
     few, many = table.threads.min(), table.threads.max()
     ends = table.pivot(index="op type", columns="threads")
     heaviest = table["op type"].iloc[0]
-    seconds, shares = ends["time a step (s)"], ends["share of time in ops"]
+    seconds, shares = ends["time per step (s)"], ends["share of time in ops"]
     with np.errstate(divide="ignore"):
         gained = seconds.loc[heaviest, few] / seconds.loc[heaviest, many]
     grown = (shares[many] - shares[few])[table["op type"].unique()].idxmax()
@@ -99,7 +99,7 @@ def _sentence(workload: str, table: pd.DataFrame) -> str:
 
 
 def draw(table: pd.DataFrame) -> "matplotlib.figure.Figure":
-    """Draws the absolute time of each op type by threads, with the layers that it serves."""
+    """Draws the absolute time of each op type by threads, with the layers that use it."""
     import matplotlib
 
     numbers = sorted(table.threads.unique())
@@ -116,7 +116,7 @@ def draw(table: pd.DataFrame) -> "matplotlib.figure.Figure":
                 look = numbers.index(threads)
                 panel.barh(
                     rows + (j - (mine.threads.nunique() - 1) / 2) * height,
-                    1e3 * each["time a step (s)"],
+                    1e3 * each["time per step (s)"],
                     height=height,
                     color=colours[look],
                     edgecolor="white",
@@ -130,7 +130,7 @@ def draw(table: pd.DataFrame) -> "matplotlib.figure.Figure":
             panel.set_yticks(rows, labels, fontsize=7.5)
             panel.invert_yaxis()
             panel.grid(axis="x")
-        figure.supxlabel("time a step (ms)", fontsize=9)
+        figure.supxlabel("time per step (ms)", fontsize=9)
         legend_above(figure, columns=8)
     return figure
 
@@ -139,19 +139,19 @@ def _analyse(folder: Folder) -> Findings:
     profiles = selection.profiles(folder).drop_duplicates(["workload", "threads"])
     table = scaling(selection.ops_of(folder, profiles))
     runs = folder.runs_frame()
-    one = "profiled with one number of threads alone"
+    one = "profiled with a single number of threads"
     gaps = selection.gaps(runs[selection.is_profile(runs)], table.workload.unique(), one)
     if table.empty:
-        return Findings(gaps=[*gaps, "it takes profiles with two numbers of threads"])
+        return Findings(gaps=[*gaps, "profiles with at least two numbers of threads are needed"])
     return Findings(summary(table), draw(table), table, gaps=gaps)
 
 
 FIGURE = Figure(
     id="F6",
     order=6,
-    title="Parallelism inside ops",
-    meaning="Mean time a step of the heaviest op types, by the threads of the pool inside an op. "
-    "Under each type stand the layers in which it takes most time.",
+    title="Intra-op parallelism",
+    meaning="Mean time per step of the most expensive op types, by the number of intra-op threads. "
+    "Below each type are the layers in which it takes most of its time.",
     paper="Fathom, Figure 6, pictures of deepq, seq2seq and memnet without numbers: types that "
     "scale diminish and others emerge; deepq's optimizer rises to about 7 % at 8 threads.",
     analyse=_analyse,

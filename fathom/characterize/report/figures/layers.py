@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     import matplotlib.axes
     import matplotlib.figure
 
-_SHOWN = 9  # layers a workload; the others are one bar
+_SHOWN = 9  # layers per workload; the others are one bar
 _LAYER = "layer or role"
 _COLUMNS = [f"{phase} (s)" for phase in PHASES]
 
 
 def layer_times(ops: pd.DataFrame) -> pd.DataFrame:
-    """Returns the time of each workload's layers and roles, the heaviest first.
+    """Returns the time of each workload's layers and roles, in decreasing order.
 
     Args:
-        ops: one profile a workload, as ``frames.profile_ops`` has it.
+        ops: one profile per workload, from ``frames.profile_ops``.
 
     Returns:
-        ``workload``, ``layer or role``, mean time a step in each of ``PHASES``, ``share`` of the
+        ``workload``, ``layer or role``, mean time per step in each of ``PHASES``, ``share`` of the
         time in ops, from 0 to 1.
     """
     names = {"layer": _LAYER}
@@ -47,7 +47,7 @@ def layer_times(ops: pd.DataFrame) -> pd.DataFrame:
 
 
 def phases(times: pd.DataFrame) -> pd.DataFrame:
-    """Returns one row a workload: the share of each phase, and of what has a layer or a role."""
+    """Returns one row per workload: the share of each phase, and of time with a layer or role."""
     seconds = times.groupby("workload", sort=False)[_COLUMNS].sum()
     table = seconds.div(seconds.sum(axis=1), axis=0).set_axis(list(PHASES), axis=1)
     known = times[_COLUMNS].where(~times[_LAYER].isin(["", "unknown"]), 0.0)
@@ -57,7 +57,7 @@ def phases(times: pd.DataFrame) -> pd.DataFrame:
 
 
 def summary(table: pd.DataFrame) -> str:
-    """Says in a sentence what the phases show."""
+    """Summarizes the phases in a sentence."""
     least = table.iloc[table["has a layer or role"].argmin()]
     return (
         f"At least {least['has a layer or role']:.1%} of the time in ops has a layer or a stated "
@@ -66,19 +66,19 @@ def summary(table: pd.DataFrame) -> str:
 
 
 def draw(times: pd.DataFrame) -> "matplotlib.figure.Figure":
-    """Draws the time of each workload's heaviest layers, stacked by phase."""
+    """Draws the time of each workload's most expensive layers, stacked by phase."""
     names = list(times.workload.unique())
     with style():
         figure, axes = panels(names, columns=2, width=4.6, height=2.7)
         for name, panel in zip(names, axes, strict=True):
             _draw_layers(panel, times[times.workload == name])
-        figure.supxlabel("time a step (ms)", fontsize=9)
+        figure.supxlabel("time per step (ms)", fontsize=9)
         legend_above(figure, columns=len(PHASES))
     return figure
 
 
 def _draw_layers(panel: "matplotlib.axes.Axes", times: pd.DataFrame) -> None:
-    """Draws one workload's layers, the heaviest at the top, the others as one bar."""
+    """Draws one workload's layers, the most expensive at the top, the others as one bar."""
     shown, others = times[:_SHOWN], times[_SHOWN:]
     labels = [shortened(name or "without name", 24) for name in shown[_LAYER]]
     milliseconds = 1e3 * shown[_COLUMNS].to_numpy()
@@ -117,8 +117,8 @@ FIGURE = Figure(
     id="layers",
     order=12,
     title="Where in the model the time goes",
-    meaning="The same op times by layer, or role where an op belongs to none: input, network "
-    "(between layers), loss, optimizer. Forward pass, backward pass and optimizer apart.",
+    meaning="The same op times by layer, or by role for ops outside layers: input, network "
+    "(between layers), loss, optimizer. Forward pass, backward pass and optimizer are separate.",
     paper="layers are named only in passing; this analysis is our own.",
     analyse=_analyse,
 )

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def efficiency(runs: pd.DataFrame) -> pd.DataFrame:
-    """Compares the step times of runs that were allowed different numbers of cores.
+    """Compares the step times of runs with different numbers of cores.
 
     Args:
-        runs: timings that are done, as ``Folder.runs_frame`` has them; a workload without a run on
-            one core, or with that alone, is left out. Of equal runs the median counts.
+        runs: completed timings, from ``Folder.runs_frame``; workloads without runs on one core and
+            on more are left out. Of equal runs the median is used.
 
     Returns:
         ``workload``, ``cores``, ``median step (s)``, ``speed-up`` over one core, ``efficiency``,
@@ -37,7 +37,7 @@ def efficiency(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def summary(table: pd.DataFrame) -> str:
-    """Says in a sentence what the efficiencies show."""
+    """Summarizes the efficiencies in a sentence."""
     last = table.drop_duplicates("workload", keep="last")
     ends = [f"{row.workload} {row.efficiency:.2f} at {row.cores}" for row in last.itertuples()]
     return f"Efficiency on the most cores measured: {', '.join(ends)}."
@@ -66,7 +66,7 @@ def _analyse(folder: Folder) -> Findings:
     wanted, one = runs[selection.is_timing(runs, "cores")], "not timed on one core and on more"
     gaps = selection.gaps(wanted, table.workload.unique(), one)
     if table.empty:
-        return Findings(gaps=[*gaps, "it takes runs on one core and on more"])
+        return Findings(gaps=[*gaps, "runs on one core and on more are needed"])
     return Findings(summary(table), draw(table), table, gaps=gaps)
 
 
@@ -75,7 +75,7 @@ FIGURE = Figure(
     order=9,
     title="Parallel efficiency",
     meaning="Speed-up of the median training step over the cores used. CPU affinity restricts the "
-    "cores, the thread pools are at their defaults.",
+    "cores; thread pools have default sizes.",
     paper="Minsky, Figure 2, a picture without numbers, for 1 to 20 cores: AlexNet, residual and "
     "VGG scale relatively well, autoenc and memnet do not.",
     analyse=_analyse,

@@ -1,4 +1,4 @@
-"""Table 1 of the Minsky paper: how well kernels use the GPU."""
+"""Table 1 of the Minsky paper: GPU utilization by kernels."""
 
 from typing import TYPE_CHECKING
 
@@ -17,16 +17,16 @@ _KERNELS, _COPIES = "kernels / API calls", "copies / kernels"
 
 
 def gpu_use(profiles: pd.DataFrame) -> pd.DataFrame:
-    """Sets kernels, API calls and copies of training profiles on a GPU beside the paper's.
+    """Compares kernels, API calls and copies of training profiles on a GPU with the paper's.
 
     Args:
-        profiles: runs that profiled, one a workload, as ``Folder.runs_frame`` has them; those
-            without a GPU are left out.
+        profiles: profile runs, one per workload, from ``Folder.runs_frame``; those without a GPU
+            are left out.
 
     Returns:
-        a row a workload that was measured here or in the paper: ``workload``; time in kernels over
-        time in API calls; time in copies over time in kernels, from 0 to 1; the same of the paper.
-        Missing where nothing was measured, or no kernel ran.
+        one row per workload measured here or in the paper: ``workload``; time in kernels over time
+        in API calls; time in copies over time in kernels, from 0 to 1; the same of the paper.
+        Missing if nothing was measured, or no kernel ran.
     """
     times = profiles.dropna(subset="kernel_s").set_index("workload")
     paper = published.gpu_efficiency()
@@ -44,7 +44,7 @@ def gpu_use(profiles: pd.DataFrame) -> pd.DataFrame:
 
 
 def summary(table: pd.DataFrame, measured: bool) -> str:
-    """Says in a sentence what the ratios show."""
+    """Summarizes the ratios in a sentence."""
     if not measured:
         return "Nothing was measured on a GPU: the figures are the paper's."
     if table[_KERNELS].isna().all():
@@ -57,7 +57,7 @@ def summary(table: pd.DataFrame, measured: bool) -> str:
 
 
 def draw(table: pd.DataFrame, measured: bool) -> "matplotlib.figure.Figure":
-    """Draws the two ratios of each workload beside the paper's, or the paper's alone."""
+    """Draws the two ratios of each workload and of the paper, or only the paper's."""
     rows = np.arange(len(table))
     titles = {_KERNELS: "kernel time over API call time", _COPIES: "copy time over kernel time"}
     with style():
@@ -94,6 +94,6 @@ FIGURE = Figure(
     title="GPU efficiency",
     meaning="Time in kernels over time in calls to the driver and the runtime, and time in copies "
     "over time in kernels, from the device planes of training profiles on a GPU.",
-    paper="Minsky, Table 1, one P100: beside ours, or alone without a GPU; speech is not in it.",
+    paper="Minsky, Table 1, one P100: next to ours, or alone without a GPU; without speech.",
     analyse=_analyse,
 )

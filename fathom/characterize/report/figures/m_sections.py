@@ -29,16 +29,16 @@ _SECTIONS = ["init", "setup", "run", "main", "wall"]  # the paper's
 def section_times(runs: pd.DataFrame) -> pd.DataFrame:
     """Returns the paper's sections of training runs over the wall time on the CPU.
 
-    ``init`` is construction and the loading of the data, ``main`` everything but the start of the
-    interpreter and of the framework, ``wall`` measured from outside the process.
+    ``init`` is construction and data loading, ``main`` everything except the start of the
+    interpreter and of the framework, ``wall`` is measured from outside the process.
 
     Args:
-        runs: timings that are done, as ``Folder.runs_frame`` has them; of equal runs the first
-            counts, and a workload without one on the CPU is left out.
+        runs: completed timings, from ``Folder.runs_frame``; of equal runs the first is used, and
+            workloads without one on the CPU are left out.
 
     Returns:
-        a row a workload and device, ours and the paper's after each other: ``workload``,
-        ``device``; an unnamed column, ``measured`` or ``paper``; the sections; ``wall (s)``, ours.
+        our row and the paper's for each workload and device: ``workload``, ``device``; an unnamed
+        column, ``measured`` or ``paper``; the sections; ``wall (s)``, ours.
     """
     first = runs[runs["mode"] == "train"].drop_duplicates(["workload", "on"])
     on_cpu = first[first.on == "cpu"].set_index("workload").wall_s
@@ -66,7 +66,7 @@ def section_times(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def summary(table: pd.DataFrame) -> str:
-    """Says in a sentence what the sections show."""
+    """Summarizes the sections in a sentence."""
     ours = table[(table[""] == "measured") & (table.device == "cpu")].set_index("workload")
     starts = [f"{workload} {1 - share:.0%}" for workload, share in ours.main.items()]
     return (
@@ -76,7 +76,7 @@ def summary(table: pd.DataFrame) -> str:
 
 
 def draw(table: pd.DataFrame) -> "matplotlib.figure.Figure":
-    """Draws the sections of each run as stacked bars, the paper's under ours."""
+    """Draws the sections of each run as stacked bars, the paper's below ours."""
     labels = [
         "the paper" if source == "paper" else f"{workload}, {device.upper()}"
         for workload, device, source in zip(table.workload, table.device, table[""], strict=True)
@@ -125,9 +125,9 @@ FIGURE = Figure(
     id="M-sections",
     order=8,
     title="Sections of a run",
-    meaning="Times of a training run over its wall time on the CPU. init is construction and the "
-    "loading of the data; main is all but the start of Python and TensorFlow; wall is measured "
-    "from outside the process. How much of it the steps take depends on their number.",
+    meaning="Times of a training run over its wall time on the CPU. init is construction and "
+    "data loading; main is everything except the start of Python and TensorFlow; wall is measured "
+    "from outside the process. The share of the steps depends on their number.",
     paper="Minsky, Table 2: under ours, from IBM POWER8 and P100 with TensorFlow 1.0; speech was "
     "not measured.",
     analyse=_analyse,

@@ -1,4 +1,4 @@
-"""Figure 4 of the Minsky paper: the spread of whole runs, warm-up runs left out."""
+"""Figure 4 of the Minsky paper: the spread of whole runs, without warm-up runs."""
 
 from typing import TYPE_CHECKING
 
@@ -17,10 +17,10 @@ _CASE = ["workload", "mode", "device"]
 
 
 def wall_times(runs: pd.DataFrame) -> pd.DataFrame:
-    """Returns the wall times of equal runs; what ran once is left out.
+    """Returns the wall times of equal runs, if there are at least two.
 
     Args:
-        runs: timings that are done, as ``Folder.runs_frame`` has them, without warm-up runs.
+        runs: completed timings, from ``Folder.runs_frame``, without warm-up runs.
 
     Returns:
         ``workload``, ``mode``, ``device`` (``cpu`` or ``gpu``), ``run`` from 1, ``wall (s)`` from
@@ -38,7 +38,7 @@ def wall_times(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def spread(walls: pd.DataFrame) -> pd.DataFrame:
-    """Returns one row a workload, mode and device; variation is standard deviation over mean."""
+    """Returns one row per workload, mode and device; variation is standard deviation over mean."""
     seconds = walls.groupby(_CASE, sort=False)["wall (s)"]
     table = pd.DataFrame(
         {
@@ -54,7 +54,7 @@ def spread(walls: pd.DataFrame) -> pd.DataFrame:
 
 
 def summary(table: pd.DataFrame) -> str:
-    """Says in a sentence what the spread shows."""
+    """Summarizes the spread in a sentence."""
     most = table.iloc[table.variation.argmax()]
     return (
         f"The coefficient of variation of whole runs is at most {most.variation:.1%} "
@@ -63,7 +63,7 @@ def summary(table: pd.DataFrame) -> str:
 
 
 def draw(walls: pd.DataFrame) -> "matplotlib.figure.Figure":
-    """Draws each whole run as a point over the mean on the CPU, and the quartiles as a box."""
+    """Draws each whole run as a point relative to the mean on the CPU, and quartiles as a box."""
     groups = list(walls.groupby(_CASE, sort=False))
     with style():
         figure = new_figure(6.5, 1 + 0.35 * len(groups))
@@ -98,9 +98,9 @@ def _analyse(folder: Folder) -> Findings:
     walls = wall_times(selection.timings(folder, "repeats"))
     runs = folder.runs_frame()
     wanted = runs[selection.is_timing(runs, "repeats")]
-    gaps = selection.gaps(wanted, walls.workload.unique(), "trained once alone")
+    gaps = selection.gaps(wanted, walls.workload.unique(), "trained only once")
     if walls.empty:
-        return Findings(gaps=[*gaps, "it takes two equal runs"])
+        return Findings(gaps=[*gaps, "at least two equal runs are needed"])
     table = spread(walls)
     return Findings(summary(table), draw(walls), walls, {"spread": table}, gaps)
 

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def outside_ops(profiles: pd.DataFrame) -> pd.DataFrame:
-    """Returns the share of each workload's steps outside ops, and what the profiler costs.
+    """Returns the share of each workload's steps outside ops, and the profiler's overhead.
 
     Args:
-        profiles: runs that profiled, one a workload, as ``Folder.runs_frame`` has them.
+        profiles: profile runs, one per workload, from ``Folder.runs_frame``.
     """
     return pd.DataFrame(
         {
@@ -32,7 +32,7 @@ def outside_ops(profiles: pd.DataFrame) -> pd.DataFrame:
 
 
 def summary(table: pd.DataFrame) -> str:
-    """Says in a sentence what the shares show."""
+    """Summarizes the shares in a sentence."""
     share = table["share outside ops"]
     return (
         f"{(share < 0.02).sum()} of {len(table)} workloads spend under 2 % of a step outside ops; "
@@ -73,7 +73,7 @@ FIGURE = Figure(
     title="Time outside ops",
     meaning="The share of the profiled steps in which no op runs on any thread. The profiler's "
     "overhead is the median step with it over the median without it in the same process; the "
-    "other times of this report are taken without it, but for those by op type.",
+    "other times of this report are measured without it, except those by op type.",
     paper="Fathom, section V.A: typically less than 1-2 % of the runtime is spent outside of ops.",
     analyse=_analyse,
 )

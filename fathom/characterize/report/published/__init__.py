@@ -1,4 +1,4 @@
-"""What the Fathom and Minsky papers published, as numbers; published/README.md has the sources."""
+"""Published numbers of the Fathom and Minsky papers; published/README.md has the sources."""
 
 import importlib.resources
 
@@ -9,14 +9,14 @@ def breakdown() -> pd.DataFrame:
     """Returns Figure 3 of the Fathom paper: percent of the execution time.
 
     Returns:
-        a row a workload, a column an op type, both in the paper's order; 0 also stands for shares
-        under 1 %.
+        one row per workload, one column per op type, both in the paper's order; 0 also stands for
+        shares under 1 %.
     """
     return _read("fig3_op_type_percent.csv").set_index("workload").astype(float)
 
 
 def gpu_efficiency() -> pd.DataFrame:
-    """Returns Table 1 of the Minsky paper by workload, on one P100; speech is not in it.
+    """Returns Table 1 of the Minsky paper by workload, on one P100, without speech.
 
     Returns:
         ``kernels_over_api``, time in kernels over time in API calls; ``memcpy_share``, time in
@@ -28,11 +28,11 @@ def gpu_efficiency() -> pd.DataFrame:
 
 
 def sections() -> pd.DataFrame:
-    """Returns Table 2 of the Minsky paper by workload and device; speech is not in it.
+    """Returns Table 2 of the Minsky paper by workload and device, without speech.
 
     Returns:
         the times of ``init``, ``setup``, ``run``, ``main`` and ``wall`` over the workload's wall
-        time on the CPU alone. The devices are ``cpu`` and ``gpu``, which is CPU and GPU together.
+        time on the CPU alone. The devices are ``cpu`` and ``gpu`` (CPU and GPU together).
     """
     table = _read("minsky_table2_sections.csv").replace({"device": {"cpu+gpu": "gpu"}})
     return table.set_index(["workload", "device"])

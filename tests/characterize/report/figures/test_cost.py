@@ -30,7 +30,7 @@ def test_layers_have_their_work_traffic_and_time():
     assert table["parameters (bytes)"].tolist() == [440, 440]
     assert table["activations (bytes/step)"].tolist() == [4 * 10 * 8] * 2
     assert table["FLOPs/step"].tolist() == [2 * 8 * 100 * 2, 2 * 8 * 100 * 3]
-    assert table["time a step (s)"].tolist() == [2, 0]
+    assert table["time per step (s)"].tolist() == [2, 0]
     np.testing.assert_array_equal(table["achieved (FLOP/s)"], [1600, np.nan])
 
 

@@ -12,7 +12,7 @@ def test_op_times_are_compared_over_threads_with_the_layers_they_serve():
     assert table.threads.tolist() == [1, 2, 1, 2]
     assert table["op type"].tolist() == ["MatMul", "MatMul", "Add", "Add"]
     assert table.role.tolist() == ["fc1, fc2", "fc1, fc2", "fc1", "fc1"]
-    np.testing.assert_array_equal(table["time a step (s)"], [6, 3, 1, 1])
+    np.testing.assert_array_equal(table["time per step (s)"], [6, 3, 1, 1])
     np.testing.assert_allclose(table["share of time in ops"], [6 / 7, 3 / 4, 1 / 7, 1 / 4])
     found = f6.summary(table)
     assert "MatMul becomes 2.00 times as fast" in found
@@ -25,7 +25,7 @@ def test_a_type_that_emerges_with_more_threads_is_shown():
     four = [op(name, [2.0]) for name in names] + [op("Transpose", [9.0])]
     table = f6.scaling(ops_of(profile(one), profile(four, threads=4)))
     assert table["op type"].iloc[-1] == "Transpose"
-    assert table["time a step (s)"].tolist()[-2:] == [1, 9]
+    assert table["time per step (s)"].tolist()[-2:] == [1, 9]
 
 
 def test_a_type_that_takes_no_time_on_few_threads_does_not_break_the_summary():
