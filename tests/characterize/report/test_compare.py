@@ -201,7 +201,7 @@ def test_the_command_shows_ratios_shares_and_what_differs_of_the_machines(tmp_pa
     assert "python" in shown
     assert "3.13" in shown
     assert shown.count("within the noise") == 2
-    assert "the noise from run to run is not in the interval" in shown
+    assert "a single run do not include the variation from run to run" in shown
     assert "Each share comes from one profile a side, taken in one process" in shown
 
 

@@ -155,10 +155,10 @@ FIGURE = Figure(
     order=13,
     title="Work and traffic",
     meaning="MACs of convolutions and matrix products in the forward pass per example, counted "
-    "from the architecture; FLOPs are twice the MACs, including the backward pass in training. Achieved "
-    "FLOP/s at the median step, over those of a 2048 x 2048 x 2048 matrix product on as many "
-    "threads. By layer: bytes of parameters, and of the output for a batch, and the rate in the "
-    "profile.",
+    "from the architecture; FLOPs are twice the MACs, including the backward pass in training. "
+    "Achieved FLOP/s at the median step, over those of a 2048 x 2048 x 2048 matrix product on as "
+    "many threads. By layer: bytes of parameters, and of the output for a batch, and the rate in "
+    "the profile.",
     paper="no such figure; this analysis is our own.",
     analyse=_analyse,
 )

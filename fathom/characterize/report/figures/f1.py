@@ -136,11 +136,11 @@ FIGURE = Figure(
     id="F1",
     order=1,
     title="Op times are stationary",
-    meaning="The time of each workload's five most expensive op types in every profiled step, over "
-    "its mean. Variation is standard deviation over mean. Drift is the change from the first to the "
-    "last step over the median (Theil-Sen slope), its p value from the Mann-Kendall test; a type "
-    "drifts if p < 0.01 and the change is above 5 %. Where batches differ in length, the times do "
-    "too.",
+    meaning="The time of each workload's five most expensive op types in every profiled step, "
+    "over its mean. Variation is standard deviation over mean. Drift is the change from the "
+    "first to the last step over the median (Theil-Sen slope), its p value from the Mann-Kendall "
+    "test; a type drifts if p < 0.01 and the change is above 5 %. Where batches differ in "
+    "length, the times do too.",
     paper="Fathom, Figure 1, a picture without numbers: the execution time of ops is stationary "
     "and has low variance.",
     analyse=_analyse,

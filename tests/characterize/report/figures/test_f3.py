@@ -109,4 +109,4 @@ def test_a_profile_far_from_the_paper_is_explained_op_by_op():
 
 def test_a_batch_size_that_is_not_the_workloads_own_is_said():
     findings = f3.FIGURE.analyse(folder([run("vgg", profile=paper_profile("vgg"), batch_size=4)]))
-    assert findings.summary.endswith("own batch size, on which shares depend: vgg 4.")
+    assert findings.summary.endswith("not the workload's default: vgg 4.")
