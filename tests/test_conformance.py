@@ -370,7 +370,7 @@ def test_a_loss_that_is_not_a_number_stops_the_run_and_keeps_the_last_checkpoint
         ({"learning_rate": float("nan")}, "learning_rate must be a finite number"),
         ({"precision": "float8"}, "float8"),
         ({"seed": -1}, "seed"),
-        ({"batch_size": 10**6}, "larger than the data"),
+        ({"batch_size": 10**6}, "larger than the data|are free: use a smaller --batch-size"),
         ({"data_dir": "/no/such/folder"}, "/no/such/folder is not a folder"),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
