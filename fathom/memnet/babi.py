@@ -121,19 +121,19 @@ class Babi(DataSet):
         if not present:
             raise FathomError(f"{folder} has no task: bAbI is expected as {cls.layout}")
         tasks = present if task == JOINT else [task]
-        halves = {number: _read_task(folder, number) for number in tasks}
-        named = halves
+        splits = {number: _read_task(folder, number) for number in tasks}
+        named = splits
         if joint_vocabulary and task != JOINT:
             named = {number: _read_task(folder, number) for number in present}
-        vocabulary = ("", *_words(q for task in named.values() for half in task for q in half))
+        vocabulary = ("", *_words(q for task in named.values() for split in task for q in split))
         numbers = {word: number for number, word in enumerate(vocabulary)}
-        width = max(_longest(half) for task in halves.values() for half in task)
-        count = sum(len(half) for task in halves.values() for half in task)
+        width = max(_longest(split) for task in splits.values() for split in task)
+        count = sum(len(split) for task in splits.values() for split in task)
         needed = count * memory * width * np.dtype(np.int32).itemsize
         require_free_memory(needed, f"{count} stories", "set a smaller memory")
         encoded = [
-            _concatenate([_encode(halves[n][half], n, numbers, memory, width) for n in tasks])
-            for half in range(3)
+            _concatenate([_encode(splits[n][split], n, numbers, memory, width) for n in tasks])
+            for split in range(3)
         ]
         train, validation, test = encoded
         return cls(train, validation, test, vocabulary, tuple(tasks))
@@ -143,7 +143,7 @@ class Babi(DataSet):
         """Reads the files of all available tasks."""
         folder = _language_folder(directory)
         present = [task for task in TASKS if _file(folder, task, "train")]
-        questions = sum(len(half) for task in present for half in _read_task(folder, task))
+        questions = sum(len(split) for task in present for split in _read_task(folder, task))
         return f"{len(present)} tasks in {folder.name}, {questions:,} questions, can be read"
 
     @classmethod
@@ -155,9 +155,9 @@ class Babi(DataSet):
         folder = directory / "tasks_1-20_v1-2" / "en"
         folder.mkdir(parents=True)
         for name, write in stories.TASKS.items():
-            for half, size in (("train", train_size), ("test", test_size)):
+            for split, size in (("train", train_size), ("test", test_size)):
                 text = stories.many(write, size, rng)
-                (folder / f"{name}_{half}.txt").write_text(text, encoding="utf-8")
+                (folder / f"{name}_{split}.txt").write_text(text, encoding="utf-8")
 
 
 def _language_folder(directory: Path) -> Path:
@@ -176,9 +176,9 @@ def _language_folder(directory: Path) -> Path:
     return languages[0]
 
 
-def _file(folder: Path, task: int, half: str) -> Path | None:
-    """Returns the file of a half (train, valid or test) of a task, or None."""
-    return next(iter(sorted(folder.glob(f"qa{task}_*{half}.txt"))), None)
+def _file(folder: Path, task: int, split: str) -> Path | None:
+    """Returns a task's file of a split (train, valid or test), or None."""
+    return next(iter(sorted(folder.glob(f"qa{task}_*{split}.txt"))), None)
 
 
 def _read_task(folder: Path, task: int) -> tuple[list[Question], list[Question], list[Question]]:

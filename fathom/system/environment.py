@@ -87,7 +87,7 @@ def _gpu(device: str) -> str | None:
 
 
 def _git_commit() -> str | None:
-    """Returns the commit of the checkout that Fathom runs from; None for an installed package."""
+    """Returns the commit of Fathom's checkout; None for an installed package."""
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None

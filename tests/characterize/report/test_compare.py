@@ -202,7 +202,7 @@ def test_the_command_shows_ratios_shares_and_what_differs_of_the_machines(tmp_pa
     assert "3.13" in shown
     assert shown.count("within the noise") == 2
     assert "a single run do not include the variation from run to run" in shown
-    assert "Each share comes from one profile a side, taken in one process" in shown
+    assert "Each share comes from one profile per side, taken in one process" in shown
 
 
 def test_the_command_names_a_workload_whose_ops_took_no_time(tmp_path, capsys):
