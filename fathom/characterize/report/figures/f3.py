@@ -67,7 +67,7 @@ def _distance(ops: pd.DataFrame, paper: pd.Series) -> list[float]:
     def to_paper(ours: np.ndarray) -> np.ndarray:
         return 1 - theirs @ ours / (np.linalg.norm(theirs) * np.linalg.norm(ours, axis=0))
 
-    interval = np.maximum(0, jackknife(by_step.to_numpy(), to_paper).interval())
+    interval = np.clip(jackknife(by_step.to_numpy(), to_paper).interval(), 0, 1)
     return [cosine_distance(by_step.sum(axis=1).to_numpy(), theirs), *interval.tolist()]
 
 

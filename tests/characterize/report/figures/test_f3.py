@@ -59,6 +59,11 @@ def test_the_interval_of_a_distance_ends_at_0():
     assert low == 0 < high
 
 
+def test_the_interval_of_a_distance_ends_at_1():
+    value, _, high = distance(op("Foo", [1.0, 9.0] * 3), op("MatMul", [9.0, 0.1] * 3))
+    assert value < high == 1
+
+
 def test_a_workload_that_the_paper_has_not_has_no_distance():
     ops = ops_of(profile([op("MatMul", [1.0])], "transformer"))
     assert f3.distances(ops).isna().all(axis=None)
