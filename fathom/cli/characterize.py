@@ -34,11 +34,11 @@ def add_commands(commands: Any) -> None:
     text = "results directory of fathom characterize"
     report.add_argument("directory", type=Path, metavar="DIR", help=text)
     add_options(report, "out", help="default: DIR/report")
-    compare = _command(
-        commands, "compare", "characterize.report.compare", "compare two measurements"
-    )
-    compare.add_argument("first", type=Path, metavar="A", help="results directory")
-    compare.add_argument("second", type=Path, metavar="B", help="another")
+    compare = _command(commands, "compare", "characterize.report.compare", "compare measurements")
+    text = "results directory that the others are compared with"
+    compare.add_argument("base", type=Path, metavar="A", help=text)
+    text = "results directories"
+    compare.add_argument("others", type=Path, nargs="+", metavar="B", help=text)
 
 
 def _command(commands: Any, name: str, module: str, text: str) -> argparse.ArgumentParser:

@@ -73,7 +73,7 @@ def read_and_analyse(path, known):
         return
     known.add(content)
     report.write(folder, path / "report")
-    chosen = mock.Mock(first=path, second=path)
+    chosen = mock.Mock(base=path, others=[path])
     with mock.patch.object(Folder, "read", return_value=folder):
         compare.run(chosen, mock.Mock(spec=Console))
 

@@ -1,13 +1,14 @@
-"""``fathom compare``: compares two results directories of ``fathom characterize``."""
+"""``fathom compare``: compares results directories of ``fathom characterize``."""
 
 import argparse
+import shlex
 
 import pandas as pd
 import rich.table
 from rich.console import Console
 
 from fathom.characterize.measure.folder import Folder
-from fathom.characterize.report.comparison import compare
+from fathom.characterize.report.comparison import LABELS, compare
 from fathom.characterize.report.page import is_number, shown
 from fathom.errors import FathomError
 
@@ -18,44 +19,50 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     Raises:
         FathomError: a folder cannot be read, or there is nothing to compare.
     """
-    first, second = Folder.read(chosen.first), Folder.read(chosen.second)
-    comparison = compare(first, second)
-    screen.print(f"A: {chosen.first}\nB: {chosen.second}")
-    _show(_environments(first, second), "what differs", screen)
+    paths = [chosen.base, *chosen.others]
+    if len(paths) > len(LABELS):
+        raise FathomError(f"{len(paths)} folders are too many: compare at most {len(LABELS)}")
+    folders = dict(zip(LABELS, map(Folder.read, paths), strict=False))
+    base, *others = folders.values()
+    comparison = compare(base, others)
+    for label, path in zip(folders, paths, strict=True):
+        screen.print(f"{label}: {path}")
+    _show(_environments(folders), "what differs", screen)
     _show(comparison.ratios, "median step times and the 95 % interval of their ratio", screen)
-    if len(comparison.ratios) and comparison.ratios["noise from"].str.contains("one run").any():
+    if len(comparison.ratios) and comparison.ratios.verdict.isna().any():
         screen.print(
-            "Intervals from a single run do not include the variation from run to run: "
-            "use characterize with --repeats."
+            "No verdict with a single run on either side: the noise from run to run is unknown. "
+            f"`python -m fathom characterize --repeats 3 --out {shlex.quote(str(chosen.base))}`, "
+            "with the options that the folder was measured with, and likewise for the other "
+            "folders, repeats training; inference cannot be repeated yet."
         )
     _show(comparison.shares, "op types' shares of the time in ops, training", screen)
     if len(comparison.shares):
         screen.print(
-            "Each share comes from one profile per side, taken in one process: its interval does "
-            "not include the variation from run to run."
+            "No verdict on shares: each is from one profile, and profiles cannot be repeated yet."
         )
     for sentence in comparison.refused:
         screen.print(f"not compared: {sentence}")
-    if not (len(comparison.ratios) or len(comparison.shares)):
+    if comparison.ratios.empty and comparison.shares.empty:
         raise FathomError(
-            f"{chosen.first} and {chosen.second} have no like runs: measure the same workloads with"
-            " the same batch sizes"
+            f"{', '.join(map(str, paths))} have no like runs: measure the same workloads with the "
+            "same batch sizes"
         )
 
 
-def _environments(first: Folder, second: Folder) -> pd.DataFrame:
-    """Returns the fields in which the two environments differ, without the commands."""
-    a, b = (folder.machine.environment.to_plain() for folder in (first, second))
-    for folder, environment in ((first, a), (second, b)):
-        rates = folder.machine.gemm_flops_per_second.items()
-        products = ", ".join(f"{float(rate) / 1e9:.0f} on {threads}" for threads, rate in rates)
-        environment["matrix product (GFLOP/s on threads)"] = products
-    names = [name for name in dict.fromkeys([*a, *b]) if name != "command"]
-    return pd.DataFrame(
-        {"": name, "A": str(a.get(name)), "B": str(b.get(name))}
-        for name in names
-        if a.get(name) != b.get(name)
-    )
+def _environments(folders: dict[str, Folder]) -> pd.DataFrame:
+    """Returns the fields in which the environments differ, without the commands."""
+    environments = {label: _environment(folder) for label, folder in folders.items()}
+    table = pd.DataFrame(environments).drop("command").rename_axis("").reset_index()
+    return table[table[list(folders)].nunique(axis=1, dropna=False) > 1]
+
+
+def _environment(folder: Folder) -> dict[str, str]:
+    rates = folder.machine.gemm_flops_per_second.items()
+    products = ", ".join(f"{float(rate) / 1e9:.0f} on {threads}" for threads, rate in rates)
+    environment = folder.machine.environment.to_plain()
+    environment["matrix product (GFLOP/s on threads)"] = products
+    return {name: str(value) for name, value in environment.items()}
 
 
 def _show(content: pd.DataFrame, title: str, screen: Console) -> None:

@@ -1,34 +1,34 @@
-"""Compares two characterizations: which differences exceed the noise."""
+"""Compares characterizations: what differs, and which differences exceed the noise."""
 
+import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import scipy.stats
 
 from fathom.characterize.measure.folder import Folder
 from fathom.characterize.report import selection
-from fathom.characterize.report.intervals import CONFIDENCE, difference, jackknife, shift
+from fathom.characterize.report.intervals import CONFIDENCE, holm, welch
 
+LABELS = string.ascii_uppercase  # of the folders; the first one is the base
 _SMALLEST_SHARE = 0.01  # op types below it on both sides are not compared
 _CASE = ["workload", "mode", "on"]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The comparison of two folders A and B, with the reasons for what cannot be compared.
+    """The comparison of folders B, C, ... with A, with the reasons for what cannot be compared.
 
     Attributes:
-        ratios: one row per workload, mode and device (``cpu`` or ``gpu``): the median step times
-            (of several runs, their geometric mean), their ratio ``B/A``, ``from`` and ``to``, the
-            limits of its 95 % interval, missing with too few steps; ``noise from``, the basis of
-            the interval, several runs per side or the calls of one (steps of one call are measured
-            together); ``B is``, the verdict.
-        shares: one row per workload and op type: its share of the time in ops in percent, the
-            difference, ``from`` and ``to``, the limits of its 95 % interval over the profiled
-            steps; ``B has``, the verdict.
+        ratios: one row per workload, mode, device (``cpu`` or ``gpu``) and folder: the geometric
+            means of the runs' median step times, their ratio ``over A``, ``from`` and ``to``, the
+            limits of its 95 % interval between runs; ``runs`` of A and of the folder; ``p``, with
+            Holm's correction over all rows; ``verdict``. With a single run on either side there is
+            no interval, p value or verdict.
+        shares: one row per workload, op type and folder: its share of the time in ops in percent
+            and the difference, without a verdict, because each is from one profile.
         refused: one sentence per workload and mode whose runs or profiles are not compared.
     """
 
@@ -37,11 +37,47 @@ class Comparison:
     refused: tuple[str, ...]
 
 
-def compare(first: Folder, second: Folder) -> Comparison:
-    """Compares the matching runs of two folders, with default threads and all cores."""
-    ratios, refused = _compare_steps(_counted(first), _counted(second))
-    shares, refused_profiles = _compare_profiles(first, second)
-    return Comparison(ratios, shares, (*refused, *refused_profiles))
+def compare(base: Folder, others: Sequence[Folder]) -> Comparison:
+    """Compares the matching runs of folders, with default threads and all cores."""
+    ratios, shares, refused = [], [], []
+    steps_of_base, profiles_of_base = _counted(base), _profiles(base)
+    for label, folder in zip(LABELS[1:], others, strict=False):
+        rows, unlike_steps = _compare_steps(label, steps_of_base, _counted(folder))
+        changes, unlike_profiles = _compare_profiles(label, profiles_of_base, _profiles(folder))
+        ratios += rows
+        shares += changes
+        refused += [f"A and {label}: {each}" for each in (*unlike_steps, *unlike_profiles)]
+    return Comparison(
+        _with_verdicts(_side_by_side(ratios, ["workload", "mode", "device"])),
+        _side_by_side(shares, ["workload", "op type"]),
+        tuple(refused),
+    )
+
+
+def _side_by_side(rows: list[dict[str, Any]], case: list[str]) -> pd.DataFrame:
+    """Groups the rows by case and keeps their order otherwise."""
+    frame = pd.DataFrame(rows)
+    if frame.empty:
+        return frame
+    order = frame.groupby(case, sort=False).ngroup()
+    return frame.iloc[order.argsort(kind="stable")].reset_index(drop=True)
+
+
+def _with_verdicts(ratios: pd.DataFrame) -> pd.DataFrame:
+    if ratios.empty:
+        return ratios
+    p_values = holm(ratios.p.to_numpy())
+    verdicts = list(map(_verdict, ratios["over A"], p_values))
+    return ratios.assign(p=p_values, verdict=pd.Series(verdicts, dtype=object))
+
+
+def _verdict(ratio: float, p_value: float) -> str | None:
+    """Returns whether a ratio differs from 1, in words; None if the noise is unknown."""
+    if np.isnan(p_value):
+        return None
+    if p_value >= 1 - CONFIDENCE:
+        return "within the noise"
+    return "slower" if ratio > 1 else "faster"
 
 
 def _counted(folder: Folder) -> dict[tuple[str, ...], pd.DataFrame]:
@@ -57,8 +93,10 @@ def _counted(folder: Folder) -> dict[tuple[str, ...], pd.DataFrame]:
 
 
 def _compare_steps(
-    first: Mapping[tuple[str, ...], pd.DataFrame], second: Mapping[tuple[str, ...], pd.DataFrame]
-) -> tuple[pd.DataFrame, list[str]]:
+    label: str,
+    first: Mapping[tuple[str, ...], pd.DataFrame],
+    second: Mapping[tuple[str, ...], pd.DataFrame],
+) -> tuple[list[dict[str, Any]], list[str]]:
     ratios, refused = [], []
     for case in dict.fromkeys([*first, *second]):
         if case not in first or case not in second:
@@ -68,11 +106,11 @@ def _compare_steps(
         if unlike:
             refused.append(f"{' '.join(case)}: {unlike}")
         else:
-            ratios.append(_ratio(case, a, b))
+            ratios.append(_ratio(label, case, a, b))
     for case in [*first, *second]:
         if (case in first) != (case in second):
-            refused.append(f"{' '.join(case)}: only in {'A' if case in first else 'B'}")
-    return pd.DataFrame(ratios), refused
+            refused.append(f"{' '.join(case)}: only in {'A' if case in first else label}")
+    return ratios, refused
 
 
 def _unlike(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
@@ -84,71 +122,75 @@ def _unlike(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
     )
 
 
-def _ratio(case: tuple[str, ...], first: pd.DataFrame, second: pd.DataFrame) -> dict[str, Any]:
-    """Compares runs if both sides have several, otherwise the first run of each side."""
-    several = first.run.nunique() > 1 and second.run.nunique() > 1
-    a, b, low, high, basis = (_of_runs if several else _of_calls)(first, second)
+def _ratio(
+    label: str, case: tuple[str, ...], first: pd.DataFrame, second: pd.DataFrame
+) -> dict[str, Any]:
+    """Compares the runs' medians: the steps of a run do not show the noise between runs."""
+    a, b = (np.log(side.groupby("run").seconds.median().to_numpy()) for side in (first, second))
+    low, high, p_value = welch(a, b)
     return {
         **dict(zip(("workload", "mode", "device"), case, strict=True)),
-        "A (ms)": 1e3 * a,
-        "B (ms)": 1e3 * b,
-        "B/A": b / a,
-        "from": low,
-        "to": high,
-        "noise from": basis,
-        "B is": _verdict(low, high, 1.0, ("faster", "slower")),
+        "folder": label,
+        "A (ms)": 1e3 * np.exp(a.mean()),
+        "its (ms)": 1e3 * np.exp(b.mean()),
+        "over A": np.exp(b.mean() - a.mean()),
+        "from": np.exp(low),
+        "to": np.exp(high),
+        "runs": f"{len(a)} and {len(b)}",
+        "p": p_value,
     }
 
 
-def _of_runs(first: pd.DataFrame, second: pd.DataFrame) -> tuple[float, float, float, float, str]:
-    """Compares the geometric means of the runs' medians, by Welch's test of their logarithms."""
-    a, b = (np.log(side.groupby("run").seconds.median()) for side in (first, second))
-    limits = scipy.stats.ttest_ind(b, a, equal_var=False).confidence_interval(CONFIDENCE)
-    low, high = float(np.exp(limits.low)), float(np.exp(limits.high))
-    return np.exp(a.mean()), np.exp(b.mean()), low, high, f"{len(a)} and {len(b)} runs"
+@dataclass(frozen=True)
+class _Profiles:
+    """One profile per workload of a folder.
 
-
-def _of_calls(first: pd.DataFrame, second: pd.DataFrame) -> tuple[float, float, float, float, str]:
-    """Compares the medians of the first runs, by the Hodges-Lehmann interval of the calls' logs.
-
-    Steps of one call all have its mean time: they are one measurement.
+    Attributes:
+        runs: by workload.
+        ops: of all profiles of the folder.
     """
-    one_each = [side[side.run == side.run.iloc[0]] for side in (first, second)]
-    a, b = (side.seconds.median() for side in one_each)
-    calls = [side.drop_duplicates("call").seconds.to_numpy() for side in one_each]
-    low, high = np.exp(shift(*map(np.log, calls)))
-    # The median of many steps differs slightly from that of their blocks: the ratio may be outside.
-    low, high = float(np.minimum(low, b / a)), float(np.maximum(high, b / a))
-    return a, b, low, high, f"{len(calls[0])} and {len(calls[1])} calls of one run"
+
+    runs: pd.DataFrame
+    ops: pd.DataFrame
+
+    def shares(self, workload: str) -> pd.Series:
+        """Returns each op type's share of the time in ops, in decreasing order."""
+        ops = self.ops[self.ops.run == self.runs.run[workload]]
+        seconds = ops.groupby("type").seconds.sum().sort_values(ascending=False, kind="stable")
+        return seconds / seconds.sum()
 
 
-def _compare_profiles(first: Folder, second: Folder) -> tuple[pd.DataFrame, list[str]]:
-    of_a, of_b = (_profiles(folder).set_index("workload") for folder in (first, second))
+def _profiles(folder: Folder) -> _Profiles:
+    """Returns one profile a workload, also where its ops took no time: it is refused by name."""
+    runs = folder.runs_frame()
+    empty = runs[selection.is_profile(runs) & (runs.op_s == 0)]
+    chosen = pd.concat([selection.profiles(folder), empty]).drop_duplicates("workload")
+    return _Profiles(chosen.set_index("workload"), folder.ops())
+
+
+def _compare_profiles(
+    label: str, first: _Profiles, second: _Profiles
+) -> tuple[list[dict[str, Any]], list[str]]:
     changes, refused = [], []
-    for workload in dict.fromkeys([*of_a.index, *of_b.index]):
-        sides = [of.loc[workload] if workload in of.index else None for of in (of_a, of_b)]
-        unlike = _unlike_profiles(*sides)
+    for workload in dict.fromkeys([*first.runs.index, *second.runs.index]):
+        sides = [
+            each.runs.loc[workload] if workload in each.runs.index else None
+            for each in (first, second)
+        ]
+        unlike = _unlike_profiles(label, *sides)
         if unlike:
             refused.append(f"{workload} profile: {unlike}")
         else:
-            ours = _by_step(first, of_a.run[workload])
-            theirs = _by_step(second, of_b.run[workload])
-            changes += _share_changes(workload, ours, theirs)
-    return pd.DataFrame(changes), refused
+            both = (each.shares(workload) for each in (first, second))
+            changes += _share_changes(label, workload, *both)
+    return changes, refused
 
 
-def _profiles(folder: Folder) -> pd.DataFrame:
-    """Returns one profile per workload, including those without op time, to refuse them by name."""
-    runs = folder.runs_frame()
-    empty = runs[selection.is_profile(runs) & (runs.op_s == 0)]
-    return pd.concat([selection.profiles(folder), empty]).drop_duplicates("workload")
-
-
-def _unlike_profiles(first: pd.Series | None, second: pd.Series | None) -> str:
-    """Returns why the shares of two profiles cannot be compared; None is a missing profile."""
+def _unlike_profiles(label: str, first: pd.Series | None, second: pd.Series | None) -> str:
+    """Returns why the shares of two profiles cannot be compared; None: there is no profile."""
     if first is None or second is None:
-        return f"only in {'B' if first is None else 'A'}"
-    empty = [name for name, each in (("A", first), ("B", second)) if not each.op_s]
+        return f"only in {label if first is None else 'A'}"
+    empty = [name for name, each in (("A", first), (label, second)) if not each.op_s]
     if empty:
         return f"ops took no time in {' and '.join(empty)}"
     a, b = ((each.batch_size, each.threads) for each in (first, second))
@@ -157,44 +199,21 @@ def _unlike_profiles(first: pd.Series | None, second: pd.Series | None) -> str:
     return ""
 
 
-def _by_step(folder: Folder, run: str) -> pd.DataFrame:
-    """Returns a profile's time by op type and step, in decreasing order of time."""
-    ops = folder.ops()
-    table = ops[ops.run == run].pivot_table("seconds", "type", "step", "sum")
-    return table.loc[table.sum(axis=1).sort_values(ascending=False, kind="stable").index]
-
-
-def _share_changes(workload: str, a: pd.DataFrame, b: pd.DataFrame) -> list[dict[str, Any]]:
-    op_types = list(dict.fromkeys([*a.index, *b.index]))
-    before, after = (
-        jackknife(
-            seconds.reindex(op_types, fill_value=0.0).to_numpy(), lambda sums: sums / sums.sum(0)
-        )
-        for seconds in (a, b)
-    )
-    limits = difference(before, after).interval()
+def _share_changes(
+    label: str, workload: str, first: pd.Series, second: pd.Series
+) -> list[dict[str, Any]]:
+    op_types = dict.fromkeys([*first.index, *second.index])
     return [
         {
             "workload": workload,
             "op type": op_type,
-            "A (%)": 100 * first,
-            "B (%)": 100 * second,
-            "B - A": 100 * (second - first),
-            "from": 100 * low,
-            "to": 100 * high,
-            "B has": _verdict(low, high, 0.0, ("less", "more")),
+            "folder": label,
+            "A (%)": 100 * a,
+            "its (%)": 100 * b,
+            "less A": 100 * (b - a),
         }
-        for op_type, first, second, (low, high) in zip(
-            op_types, before.value, after.value, limits, strict=True
+        for op_type, a, b in (
+            (name, first.get(name, 0.0), second.get(name, 0.0)) for name in op_types
         )
-        if max(first, second) >= _SMALLEST_SHARE
+        if max(a, b) >= _SMALLEST_SHARE
     ]
-
-
-def _verdict(low: float, high: float, equal: float, words: Sequence[str]) -> str:
-    """Returns whether a difference exceeds the noise, in words."""
-    if np.isnan(low):
-        return "unknown: too few steps"
-    if high < equal:
-        return words[0]
-    return words[1] if low > equal else "within the noise"

@@ -1,9 +1,11 @@
-"""95 % confidence intervals from the steps of one run, which are few and autocorrelated.
+"""95 % confidence intervals and tests, from several processes or from the steps of one.
 
-Consecutive steps are grouped into at most ten blocks, which are less correlated than steps. The
-intervals are for what the same run would have given with other steps.
+Processes of the same program differ by more than their steps show, so that only several processes
+per side can show a difference. Intervals from one process are for what it would have given with
+other steps. These are autocorrelated, so consecutive steps are grouped into at most ten blocks.
 """
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -60,48 +62,37 @@ def jackknife(by_step: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray]
     return Estimate(value, variance, np.full_like(value, len(blocks) - 1))
 
 
-def difference(first: Estimate, second: Estimate) -> Estimate:
-    """Returns second minus first, for independent steps, with Welch-Satterthwaite freedom."""
-    variance = first.variance + second.variance
-    parts = first.variance**2 / first.freedom + second.variance**2 / second.freedom
-    fewest = np.asarray(np.minimum(first.freedom, second.freedom))  # where nothing varies
-    freedom = np.divide(variance**2, parts, out=fewest, where=parts > 0)
-    return Estimate(second.value - first.value, variance, freedom)
-
-
-def shift(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
-    """Returns the Hodges-Lehmann confidence interval of the shift from first to second values.
-
-    It assumes no normal distribution: its limits are the k-th smallest and the k-th largest of the
-    differences of all pairs of block medians. With up to ten steps, each is a block.
+def welch(first: np.ndarray, second: np.ndarray) -> tuple[float, float, float]:
+    """Compares the means of two sides by Welch's test.
 
     Args:
-        first: one value per step, float64 [steps].
-        second: likewise, float64 [any number of steps].
+        first: one value per process, float64 [processes].
+        second: likewise, float64 [any number of processes].
 
     Returns:
-        Lower and upper limit; NaN if either side has too few steps.
+        Lower and upper limit of second minus first, and the p value for equal means; NaN if either
+        side has one process.
     """
-    if min(len(first), len(second)) < FEWEST_STEPS:
-        return np.nan, np.nan
-    a, b = _block_medians(first), _block_medians(second)
-    differences = np.sort(np.subtract.outer(b, a), axis=None)
-    k = _outermost_pair(len(a), len(b))
-    return float(differences[k - 1]), float(differences[-k])
+    if min(len(first), len(second)) < 2:
+        return np.nan, np.nan, np.nan
+    with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # where nothing varies
+        test = scipy.stats.ttest_ind(second, first, equal_var=False)
+        low, high = test.confidence_interval(CONFIDENCE)
+    return float(low), float(high), float(np.nan_to_num(test.pvalue, nan=1.0))
 
 
-def _outermost_pair(first: int, second: int) -> int:
-    """Returns k of the Hodges-Lehmann interval by the Mann-Whitney test's normal approximation.
+def holm(p_values: np.ndarray) -> np.ndarray:
+    """Returns p values with Holm's correction for multiple tests.
 
-    For 5 to 10 blocks per side it is never narrower than the exact distribution allows.
+    Args:
+        p_values: one per test, float64 [tests]; NaN for none.
     """
-    pairs = first * second
-    deviation = np.sqrt(pairs * (first + second + 1) / 12)
-    return int(pairs / 2 + 0.5 - scipy.stats.norm.ppf(_UPPER_TAIL) * deviation)
-
-
-def _block_medians(values: np.ndarray) -> np.ndarray:
-    return np.array([np.median(values[block]) for block in _blocks(len(values))])
+    order = np.argsort(p_values)[: np.count_nonzero(~np.isnan(p_values))]  # NaN are last
+    adjusted = np.full(len(p_values), np.nan)
+    steps_down = p_values[order] * np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(1, np.maximum.accumulate(steps_down))
+    return adjusted
 
 
 def _blocks(steps: int) -> list[np.ndarray]:

@@ -2,6 +2,7 @@ import argparse
 import itertools
 
 import numpy as np
+import pandas as pd
 import pytest
 import synthetic_folder
 from rich.console import Console
@@ -24,8 +25,8 @@ def around(seconds, noise=0.01, steps=30, seed=0):
     return seconds * np.random.default_rng(seed).normal(1, noise, steps)
 
 
-def compared(first, second):
-    return comparison.compare(folder(first), folder(second))
+def compared(first, *others):
+    return comparison.compare(folder(first), [folder(each) for each in others])
 
 
 def the_ratio(first, second):
@@ -34,48 +35,76 @@ def the_ratio(first, second):
     return row
 
 
-def compared_profiles(first, second):
+def compared_profiles(*sides):
     """Compares folders of these profiles alone."""
-    return compared(
-        *([run(each.workload, profile=each) for each in side] for side in (first, second))
+    return compared(*([run(each.workload, profile=each) for each in side] for side in sides))
+
+
+def command(tmp_path, *sides, machine=MACHINE):
+    """Runs the command on folders of these runs, the last one of another machine."""
+    machines = [MACHINE] * (len(sides) - 1) + [machine]
+    base, *others = (
+        synthetic_folder.write(tmp_path / f"folder{i}", *each)
+        for i, each in enumerate(zip(sides, machines, strict=True))
     )
+    compare.run(argparse.Namespace(base=base, others=others), Console(width=200, soft_wrap=True))
 
 
-def command(tmp_path, first, second, machine=MACHINE):
-    folders = {"first": (first, MACHINE), "second": (second, machine)}
-    chosen = argparse.Namespace(
-        **{
-            name: synthetic_folder.write(tmp_path / name, runs, its_machine)
-            for name, (runs, its_machine) in folders.items()
-        }
+def same_program(generator, processes, workloads=8, noise=0.03):
+    """Runs of one program in processes that differ by some noise, and their steps by less."""
+    return [
+        steps_of(np.exp(generator.normal(0, noise)) * generator.normal(1, 0.005, 10), f"w{i}")
+        for i in range(workloads)
+        for _ in range(processes)
+    ]
+
+
+def test_one_run_a_side_gives_no_verdict():
+    generator = np.random.default_rng(0)
+    for _ in range(5):
+        ratios = compared(same_program(generator, 1), same_program(generator, 1)).ratios
+        assert ratios.verdict.isna().all()
+        assert ratios[["from", "to", "p"]].isna().all(axis=None)
+        assert ratios["over A"].between(0.8, 1.25).all()
+        assert set(ratios.runs) == {"1 and 1"}
+
+
+@pytest.mark.parametrize("processes", [(1, 3), (3, 1)])
+def test_one_run_on_either_side_gives_no_verdict(processes):
+    generator = np.random.default_rng(0)
+    first, second = (same_program(generator, n, workloads=1) for n in processes)
+    ratio = the_ratio(first, second)
+    assert ratio["verdict"] is None
+    assert ratio["runs"] == f"{processes[0]} and {processes[1]}"
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_with_several_runs_a_side_few_verdicts_are_false(processes):
+    generator = np.random.default_rng(processes)
+    verdicts = pd.concat(
+        compared(*(same_program(generator, processes) for _ in "AB")).ratios.verdict
+        for _ in range(40)
     )
-    compare.run(chosen, Console(width=200))
+    assert len(verdicts) == 8 * 40
+    assert set(verdicts) <= {"within the noise", "faster", "slower"}
+    assert (verdicts != "within the noise").mean() <= 0.05
 
 
-def test_a_ratio_far_from_1_is_larger_than_the_noise():
-    ratio = the_ratio([steps_of(around(0.2))], [steps_of(around(0.1, seed=1))])
-    assert ratio["B/A"] == pytest.approx(0.5, rel=0.02)
-    assert ratio["from"] < ratio["B/A"] < ratio["to"] < 0.52
-    assert ratio["B is"] == "faster"
-    assert ratio["noise from"] == "30 and 30 calls of one run"
-
-
-def test_the_same_measurement_is_within_the_noise():
-    steps = [steps_of(around(0.2, 0.1))]
-    ratio = the_ratio(steps, steps)
-    assert ratio["B/A"] == 1
-    assert ratio["from"] < 1 < ratio["to"]
-    assert ratio["B is"] == "within the noise"
+def test_a_large_difference_is_told_from_noise():
+    generator = np.random.default_rng(0)
+    both = [same_program(generator, 3) for _ in "AB"]
+    for side, seconds in zip(both, (1.0, 1.5), strict=True):
+        side += [steps_of([seconds * noise] * 5, "other") for noise in (0.97, 1.0, 1.03)]
+    ratios = compared(*both).ratios.set_index("workload")
+    assert ratios.verdict["other"] == "slower"
+    assert 1 < ratios["from"]["other"] < 1.5 < ratios["to"]["other"]
+    assert set(ratios.verdict.drop("other")) == {"within the noise"}
 
 
 def test_repeated_runs_that_differ_among_themselves_hide_a_small_difference():
     first = [steps_of(around(seconds)) for seconds in (0.9, 1.0, 1.1)]
     second = [steps_of(around(seconds)) for seconds in (1.0, 1.1, 1.2)]
-    ratio = the_ratio(first, second)
-    assert ratio["noise from"] == "3 and 3 runs"
-    assert ratio["B is"] == "within the noise"
-    # From the steps of one run alone, the difference would look certain.
-    assert the_ratio(first[:1], second[:1])["B is"] == "slower"
+    assert the_ratio(first, second)["verdict"] == "within the noise"
 
 
 def test_the_interval_of_repeated_runs_is_welchs():
@@ -90,70 +119,66 @@ def test_the_interval_of_repeated_runs_is_welchs():
     centre = logs_b.mean() - logs_a.mean()
     assert 3 < freedom < 4
     assert half_widths[0] < np.log(ratio["to"]) - centre < half_widths[1]
-    assert ratio["B/A"] == pytest.approx(np.exp(centre))
+    assert ratio["over A"] == pytest.approx(np.exp(centre))
 
 
-def test_with_few_steps_the_noise_is_unknown():
-    ratio = the_ratio([steps_of([0.1] * 4)], [steps_of([0.2] * 4)])
-    assert np.isnan(ratio["from"])
-    assert ratio["B is"] == "unknown: too few steps"
-
-
-def test_steps_that_run_in_one_call_are_one_measurement():
-    calls = around(0.1, 0.1, 6), around(0.1, 0.1, 8, seed=1)
-    in_blocks = [
-        steps_of(
-            np.repeat(seconds, 20).tolist(),
-            call=[0, *np.repeat(1 + 20 * np.arange(len(seconds)), 20).tolist()],
-        )
-        for seconds in calls
+def test_a_folder_is_like_itself():
+    runs = synthetic_folder.suite(["vgg"])
+    ratio = compared(runs, runs).ratios.set_index("mode").loc["train"]
+    assert ratio[["over A", "runs", "p", "verdict"]].tolist() == [
+        *(1, "4 and 4", 1, "within the noise")
     ]
-    ratio = the_ratio(in_blocks[:1], in_blocks[1:])
-    of_calls = the_ratio(*([steps_of(seconds)] for seconds in calls))
-    assert (ratio["from"], ratio["to"]) == (of_calls["from"], of_calls["to"])
-    assert ratio["noise from"] == "6 and 8 calls of one run"
 
 
-@pytest.mark.parametrize("steps", [7, 15, 50])
-def test_a_ratio_lies_in_its_interval(steps):
-    generator = np.random.default_rng(steps)
-    sides = [
-        [steps_of(generator.exponential(size=steps), workload=f"w{i}") for i in range(100)]
-        for _ in "AB"
-    ]
+def test_one_table_has_all_folders_with_the_first_as_the_base():
+    sides = [[steps_of([x] * 5, name) for name in ("speech", "vgg")] for x in (1.0, 2.0, 3.0)]
     ratios = compared(*sides).ratios
-    assert len(ratios) == 100
-    assert ratios["B/A"].between(ratios["from"], ratios["to"]).all()
+    assert ratios[["workload", "folder", "over A"]].to_numpy().tolist() == [
+        ["speech", "B", pytest.approx(2)],
+        ["speech", "C", pytest.approx(3)],
+        ["vgg", "B", pytest.approx(2)],
+        ["vgg", "C", pytest.approx(3)],
+    ]
+    profiles = [[profile([op("Add", [1.0]), op("Mul", [x])])] for x in (1.0, 3.0, 9.0)]
+    shares = compared_profiles(*profiles).shares
+    assert shares[["op type", "folder", "less A"]].to_numpy().tolist() == [
+        ["Add", "B", pytest.approx(-25)],
+        ["Add", "C", pytest.approx(-40)],
+        ["Mul", "B", pytest.approx(25)],
+        ["Mul", "C", pytest.approx(40)],
+    ]
 
 
-def test_where_a_side_has_one_run_the_first_of_the_other_side_is_compared_with_it():
-    one, others = steps_of(around(1.0)), [steps_of(around(seconds)) for seconds in (1.2, 5.0)]
-    assert the_ratio([one], others) == the_ratio([one], others[:1])
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_the_interval_from_steps_has_the_true_ratio(seed):
-    first, second = around(1.0, 0.1, 200, seed), around(1.3, 0.1, 200, seed + 100)
-    ratio = the_ratio([steps_of(first)], [steps_of(second)])
-    assert ratio["from"] < 1.3 < ratio["to"]
+def test_all_rows_of_the_table_count_in_holms_correction():
+    base, other = ([steps_of([x * noise] * 5) for noise in (0.97, 1, 1.03)] for x in (1, 1.09))
+    alone, together = compared(base, other).ratios, compared(base, other, other, other).ratios
+    assert alone.verdict.tolist() == ["slower"]
+    assert together.verdict.tolist() == ["within the noise"] * 3
+    np.testing.assert_allclose(together.p, 3 * alone.p[0])
 
 
 def test_different_batch_sizes_are_not_compared():
     both = compared([steps_of([1.0])], [steps_of([1.0], batch_size=16)])
     assert both.ratios.empty
-    assert both.refused == ("autoenc train cpu: batch_size 8 against 16",)
+    assert both.refused == ("A and B: autoenc train cpu: batch_size 8 against 16",)
 
 
 def test_what_only_one_folder_has_is_named():
     both = compared([run("vgg")], [run("vgg", mode="infer")])
-    assert both.refused == ("vgg train cpu: only in A", "vgg infer cpu: only in B")
+    assert both.refused == (
+        "A and B: vgg train cpu: only in A",
+        "A and B: vgg infer cpu: only in B",
+    )
 
 
 def test_a_workload_that_only_one_folder_profiled_is_named():
     profiles = [profile([op("Add", [1.0] * 5)], name) for name in ("vgg", "speech")]
     both = compared_profiles(profiles[:1], profiles[1:])
     assert both.shares.empty
-    assert both.refused == ("vgg profile: only in A", "speech profile: only in B")
+    assert both.refused == (
+        "A and B: vgg profile: only in A",
+        "A and B: speech profile: only in B",
+    )
 
 
 def test_a_workload_whose_ops_took_no_time_is_named():
@@ -161,65 +186,71 @@ def test_a_workload_whose_ops_took_no_time_is_named():
     for first, second, where in ((some, none, "B"), (none, some, "A"), (none, none, "A and B")):
         both = compared_profiles([first], [second])
         assert both.shares.empty
-        assert both.refused == (f"autoenc profile: ops took no time in {where}",)
+        assert both.refused == (f"A and B: autoenc profile: ops took no time in {where}",)
 
 
-def test_with_few_steps_a_changes_noise_is_unknown():
-    few, enough = (profile([op("Add", [1.0] * steps)]) for steps in (4, 5))
-    (change,) = compared_profiles([few], [enough]).shares.to_dict("records")
-    assert np.isnan([change["from"], change["to"]]).all()
-    assert change["B has"] == "unknown: too few steps"
-
-
-def test_a_share_that_moved_is_told_from_noise():
-    steady = around(1.0, 0.01)
-    first = profile([op("MatMul", steady), op("Add", 1 - 0.5 * steady)])
-    second = profile([op("MatMul", steady), op("Add", 3 * steady), op("Pow", 1e-3 * steady)])
+def test_shares_differ_without_a_verdict():
+    first = profile([op("MatMul", [1.0] * 5), op("Add", [0.5] * 5)])
+    second = profile([op("MatMul", [1.0]), op("Add", [3.0]), op("Pow", [1e-3])])
     changes = compared_profiles([first], [second]).shares.set_index("op type")
+    assert list(changes) == ["workload", "folder", "A (%)", "its (%)", "less A"]
     assert set(changes.index) == {"MatMul", "Add"}  # Pow is under 1 % on both sides
-    add = changes.loc["Add"]
-    assert add["B - A"] == pytest.approx(75 - 100 / 3, abs=1)
-    assert add["from"] < add["B - A"] < add["to"]
-    assert changes["B has"].to_dict() == {"Add": "more", "MatMul": "less"}
-    same = compared_profiles([first], [first]).shares
-    assert set(same["B has"]) == {"within the noise"}
+    assert changes["less A"]["Add"] == pytest.approx(75 - 100 / 3, abs=0.1)
 
 
 def test_profiles_on_different_threads_are_not_compared():
     first, second = (profile([op("Add", [1.0] * 5)], threads=threads) for threads in (1, 2))
     both = compared_profiles([first], [second])
     assert both.shares.empty
-    assert both.refused == ("autoenc profile: batch 8 on 1 threads against batch 8 on 2",)
+    assert both.refused == ("A and B: autoenc profile: batch 8 on 1 threads against batch 8 on 2",)
 
 
 def test_the_command_shows_ratios_shares_and_what_differs_of_the_machines(tmp_path, capsys):
     other = MACHINE.environment.model_copy(update={"python": "3.13"})
     machine = MACHINE.model_copy(update={"environment": other})
     runs = [run(), run(profile=profile([op("Add", [1.0] * 5)]))]
-    command(tmp_path, runs, runs, machine)
+    command(tmp_path, runs, runs, machine=machine)
     shown = capsys.readouterr().out
     assert "python" in shown
     assert "3.13" in shown
-    assert shown.count("within the noise") == 2
-    assert "a single run do not include the variation from run to run" in shown
-    assert "Each share comes from one profile per side, taken in one process" in shown
+    assert shown.count("No verdict with a single run on either side") == 1
+    again = f"python -m fathom characterize --repeats 3 --out {tmp_path}/folder0"
+    assert again in shown
+    assert "inference cannot be repeated yet" in shown
+    assert "profiles cannot be repeated yet" in shown
+    for verdict in ("faster", "slower", "within the noise"):
+        assert verdict not in shown
 
 
 def test_the_command_names_a_workload_whose_ops_took_no_time(tmp_path, capsys):
     runs = [[run(), run(profile=profile([op("Add", [time] * 5)]))] for time in (1.0, 0.0)]
     command(tmp_path, *runs)
     shown = capsys.readouterr().out
-    assert "not compared: autoenc profile: ops took no time in B" in shown
-    assert "Each share comes from" not in shown
+    assert "not compared: A and B: autoenc profile: ops took no time in B" in shown
+    assert "No verdict on shares" not in shown
 
 
 def test_two_folders_without_like_runs_are_refused(tmp_path, capsys):
     with pytest.raises(FathomError, match="no like runs"):
         command(tmp_path, [run("vgg")], [run("speech")])
-    assert "not compared: vgg train cpu: only in A" in capsys.readouterr().out
+    assert "not compared: A and B: vgg train cpu: only in A" in capsys.readouterr().out
 
 
-def test_warm_up_runs_are_not_compared(tmp_path, capsys):
+def test_warm_up_runs_are_not_compared():
     warmup = run(purpose=("warmup",), repeat=-1)
-    command(tmp_path, [run(), warmup], [run(), run(purpose=("repeats",), repeat=1)])
-    assert "9 and 9 calls of one run" in capsys.readouterr().out
+    ratio = the_ratio([run(), warmup], [run(), run(purpose=("repeats",), repeat=1)])
+    assert ratio["runs"] == "1 and 2"
+
+
+def test_the_command_compares_several_folders(tmp_path, capsys):
+    runs = [[run(repeat=repeat) for repeat in (0, 1)]] * 3
+    command(tmp_path, *runs)
+    shown = capsys.readouterr().out
+    assert f"C: {tmp_path}/folder2" in shown
+    assert shown.count("within the noise") == 2
+    assert "No verdict" not in shown
+
+
+def test_more_folders_than_letters_are_refused(tmp_path):
+    with pytest.raises(FathomError, match="27 folders are too many: compare at most 26"):
+        compare.run(argparse.Namespace(base=tmp_path, others=[tmp_path] * 26), Console())
