@@ -241,6 +241,7 @@ class NeuralNetworkModel(Workload):
         self.threads = set_threads(self.execution.threads)  # before TensorFlow computes anything
         self.device = select_device(device)
         self.steps = Steps(first=0, warmup=0)
+        self.processor = records.Processor()
         self.notes: list[str] = []
         self.runstep: RunStep = default_runstep
         self.progress = Progress()
@@ -495,12 +496,15 @@ class NeuralNetworkModel(Workload):
         self.runstep, self.progress = runstep or default_runstep, progress or Progress()
         first = 0 if self.forward_only else self.steps_done
         self.steps = Steps(first=first, warmup=warmup)
+        self.processor = records.Processor()
         started = time.perf_counter()
         try:
             batches = (
                 self.inference_batches() if self.forward_only else self.training_batches(first)
             )
-            self._runner.run(batches, n_steps, self.steps, self.runstep, self.progress)
+            self._runner.run(
+                batches, n_steps, self.steps, self.processor, self.runstep, self.progress
+            )
         finally:
             self.sections["run"] = time.perf_counter() - started
             self.sections |= self.section_times()
@@ -541,6 +545,7 @@ class NeuralNetworkModel(Workload):
                 training_flops_per_example=2 * counted.training_macs,
             ),
             memory=records.Memory(**environment.peak_memory(self.device)),
+            processor=self.processor,
             metrics=records.Metrics(history=history or None),
         )
 

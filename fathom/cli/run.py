@@ -248,6 +248,11 @@ def _print_summary(result: "RunResult", screen: Console) -> None:
     peak = result.memory.peak_resident_bytes
     if peak is not None:
         screen.print(f"memory: peak {peak / 2**30:.2f} GiB")
+    if result.disturbed:
+        screen.print(
+            f"other processes took the processor: the steps had it {result.cpu_share:.0%} of their "
+            f"time, with {result.processor.involuntary_switches:,} involuntary context switches"
+        )
 
 
 def _write(result: "RunResult", path: Path | None) -> None:

@@ -18,6 +18,9 @@ from fathom.results.base import (
 )
 from fathom.results.steps import Steps
 
+_UNDISTURBED = 0.95  # least CPU time over wall time of an undisturbed thread
+_SHORTEST_EVIDENCE = 1.0  # seconds of steps: many clock ticks of the CPU time
+
 
 class Data(OpenRecord):
     """The data set of a run; workloads add their own fields, such as numbers of examples."""
@@ -147,6 +150,25 @@ class Memory(Record):
     )
 
 
+class Processor(Record):
+    """Use of the processor by the steps: evidence of disturbance by other processes."""
+
+    cpu_seconds: NotNegative | None = Field(
+        default=None,
+        description="CPU time of the process, all threads, during all steps, input excluded, in "
+        "seconds",
+    )
+    involuntary_switches: Count | None = Field(
+        default=None,
+        description="involuntary context switches of its threads during the steps",
+    )
+
+    def add(self, before: tuple[float, int], after: tuple[float, int]) -> None:
+        """Adds one call of the step, from CPU seconds and switches before and after it."""
+        self.cpu_seconds = (self.cpu_seconds or 0.0) + max(0.0, after[0] - before[0])
+        self.involuntary_switches = (self.involuntary_switches or 0) + after[1] - before[1]
+
+
 class Metrics(OpenRecord):
     """The evaluation's means over the test data, and the curves noted during the run."""
 
@@ -179,6 +201,9 @@ class RunResult(Document):
     throughput: Throughput = Field(description="speed")
     cost: Cost = Field(description="size and work of the network")
     memory: Memory = Field(default_factory=Memory, description="peak memory")
+    processor: Processor = Field(
+        default_factory=Processor, description="use of the processor by the steps"
+    )
     metrics: Metrics = Field(
         default_factory=Metrics, description="metrics of the evaluation and curves of the run"
     )
@@ -187,3 +212,21 @@ class RunResult(Document):
         description="`complete`, `interrupted`, or the error that ended the run early; the "
         "document then has the steps completed so far",
     )
+
+    @property
+    def cpu_share(self) -> float | None:
+        """CPU time of the steps over their time: 0.97 to 1 for an undisturbed single thread.
+
+        None where it is no evidence: for several threads, which wait for each other, for a GPU, for
+        which the CPU waits, and for steps that take less than a second in total.
+        """
+        seconds, used = sum(self.steps.seconds), self.processor.cpu_seconds
+        alone = self.environment.threads == 1 and not self.environment.gpu
+        if used is None or not alone or seconds < _SHORTEST_EVIDENCE:
+            return None
+        return used / seconds
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether other processes took the processor from the steps."""
+        return self.cpu_share is not None and self.cpu_share < _UNDISTURBED

@@ -61,6 +61,12 @@ def peak_memory(device: str) -> dict[str, int | None]:
     }
 
 
+def cpu_use() -> tuple[float, int]:
+    """Returns this process's CPU seconds of all threads, and its involuntary context switches."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime, usage.ru_nivcsw
+
+
 def process_age() -> float:
     """Returns the seconds since this process started."""
     return time.time() - psutil.Process().create_time()

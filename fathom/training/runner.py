@@ -11,7 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from fathom.errors import FathomError
+from fathom.results.records import Processor
 from fathom.results.steps import Steps
+from fathom.system.environment import cpu_use
 from fathom.system.signals import held_back
 from fathom.training.checkpoint import Checkpoints
 from fathom.training.compilation import Batch, CompiledStep, Step
@@ -113,6 +115,7 @@ class Runner:
         batches: Iterator[Batch],
         n_steps: int,
         steps: Steps,
+        processor: Processor,
         runstep: RunStep,
         progress: Progress,
     ) -> None:
@@ -125,6 +128,7 @@ class Runner:
             batches: from step ``steps.first`` on; blocks of batches if a call runs several steps.
             n_steps: number of steps.
             steps: records each step.
+            processor: sums the CPU time of all steps.
             runstep: called with (step, batch) for each call.
             progress: receives each call.
 
@@ -139,7 +143,7 @@ class Runner:
                 while number < end and not stops:
                     warm = number >= steps.first + steps.warmup
                     count = self._steps_in_call(number, end if warm else steps.first + steps.warmup)
-                    batch = self._call(number, count, batches, batch, steps, runstep)
+                    batch = self._call(number, count, batches, batch, steps, processor, runstep)
                     number += count
                     if self._loop.trains:
                         self._follow_up(number - count, count)
@@ -162,6 +166,7 @@ class Runner:
         batches: Iterator[Batch],
         batch: Batch | None,
         steps: Steps,
+        processor: Processor,
         runstep: RunStep,
     ) -> Batch:
         """Runs, times and records one call of ``count`` steps; returns its batch or block.
@@ -175,6 +180,7 @@ class Runner:
         if self._loop.steps_per_call > 1:
             self._step.choose(begin, begin + count)
         first_of_shape = bool(self._step.unseen_shapes) and self._step.note_shape(batch)
+        used_before = cpu_use()
         before_step = time.perf_counter()
         self._unsaved = self._checkpoints is not None
         value = runstep(self._step.call, batch)
@@ -182,6 +188,7 @@ class Runner:
             tf.test.experimental.sync_devices()
         losses = self._losses(value, begin, count)
         seconds, wait = time.perf_counter() - before_step, before_step - before_input
+        processor.add(used_before, cpu_use())
         steps.add_call(losses, seconds, wait, self._hooks.work(*batch), first_of_shape)
         for i, loss in enumerate(losses):
             if loss is not None and not math.isfinite(loss):

@@ -125,8 +125,8 @@ def steps(seconds, work=1.0, call=()):
     ).to_plain()
 
 
-def result(seconds=0.1, mode="train", batch_size=8, **environment):
-    """A result document of ten steps that all take about as long."""
+def result(seconds=0.1, mode="train", batch_size=8, cpu_seconds=None, **environment):
+    """A result document of ten steps that all take about as long, together of this CPU time."""
     return {
         "schema": 1,
         "workload": "autoenc",
@@ -145,6 +145,7 @@ def result(seconds=0.1, mode="train", batch_size=8, **environment):
         },
         "cost": dict(COST),
         "memory": {"peak_resident_bytes": 2**30, "peak_gpu_bytes": None},
+        "processor": {"cpu_seconds": cpu_seconds, "involuntary_switches": 7},
         "metrics": {},
     }
 

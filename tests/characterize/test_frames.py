@@ -1,7 +1,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from synthetic_folder import folder, op, paper_profile, profile, run, runs_of
+from synthetic_folder import folder, op, paper_profile, profile, result, run, runs_of
 
 from fathom.characterize import frames
 from fathom.characterize.profile import tables
@@ -38,6 +38,13 @@ def test_a_step_of_a_timing_is_a_row_and_says_whether_it_counts():
     assert steps.workload.unique().tolist() == ["autoenc"]
     assert steps.counted.tolist() == [False] + [True] * 9
     assert steps.seconds[steps.counted].median() == pytest.approx(0.1)
+
+
+def test_a_run_whose_one_thread_lacked_the_processor_is_disturbed():
+    runs = runs_of(*(run(result=result(0.2, cpu_seconds=s, threads=1)) for s in (1.0, 2.0, None)))
+    assert runs.disturbed.tolist() == [True, False, False]
+    assert runs.cpu_share.tolist()[:2] == [pytest.approx(0.5, abs=0.01), pytest.approx(1, abs=0.01)]
+    assert runs.involuntary_switches.tolist() == [7, 7, 7]
 
 
 def test_a_run_is_a_row_with_what_it_measured():

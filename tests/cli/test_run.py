@@ -14,6 +14,7 @@ from commands import SMALL, fail, run
 from fathom import Autoenc
 from fathom.cli import run as run_module
 from fathom.cli.run import run_workload
+from fathom.results.records import RunResult
 from fathom.system import device
 
 SINGLY = "--set=steps_per_call=1"
@@ -91,6 +92,14 @@ def test_steps_of_a_single_call_are_said_to_be_one_measurement(capsys):
     printed = capsys.readouterr().out
     assert " ms, one measurement (4 warm-up steps left out)" in printed
     assert "spread" not in printed
+
+
+@pytest.mark.parametrize("share", [0.5, 0.97])
+def test_a_run_that_other_processes_disturbed_says_so(capsys, monkeypatch, share):
+    monkeypatch.setattr(RunResult, "cpu_share", share)
+    assert run(run_workload, "autoenc", [*SMALL, "--steps=2"]) == 0
+    said = "other processes took the processor: the steps had it 50% of their time, with "
+    assert (said in capsys.readouterr().out) == (share == 0.5)
 
 
 def test_an_evaluation_that_fails_does_not_lose_the_run(capsys, tmp_path, monkeypatch):

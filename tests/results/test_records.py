@@ -108,12 +108,38 @@ def test_fields_that_a_schema_does_not_know_are_allowed(document):
     RunResult.parse(json.dumps(document | {"new": [1]}), "result.json")
 
 
+def test_a_file_from_before_cpu_time_was_recorded_is_read(document):
+    assert document.pop("processor")["cpu_seconds"] > 0
+    assert RunResult.parse(json.dumps(document), "a.json").processor.cpu_seconds is None
+
+
 def test_lists_that_older_files_lack_are_filled_in(document):
     older = copy.deepcopy(document)
     for name in ("work", "first_of_shape", "quantiles", "spread"):
         del older["steps"][name]
     again = RunResult.parse(json.dumps(older), "result.json")
     assert again.steps.to_plain() == document["steps"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "share"),
+    [
+        ({}, 0.5),
+        ({"threads": 2}, None),  # they wait for each other
+        ({"gpu": "a GPU", "device": "/gpu:0"}, None),  # the CPU waits for it
+        ({"seconds": 0.2}, None),  # together 0.8 s: too short
+        ({"cpu_seconds": None}, None),  # of an older file
+        ({"cpu_seconds": 1.92}, 0.96),
+    ],
+)
+def test_cpu_time_is_evidence_for_one_thread_on_a_cpu(document, changes, share):
+    values = {"seconds": 0.5, "cpu_seconds": 1.0, "threads": 1} | changes
+    result = RunResult.parse(json.dumps(document), "a.json")
+    result.steps.seconds = [values.pop("seconds")] * 4
+    result.processor.cpu_seconds = values.pop("cpu_seconds")
+    result.environment = result.environment.model_copy(update=values)
+    assert result.cpu_share == share
+    assert result.disturbed == (share == 0.5)
 
 
 @pytest.mark.parametrize("threads", ["0", "two", "-1", ""])

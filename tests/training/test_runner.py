@@ -5,7 +5,9 @@ import pytest
 import tensorflow as tf
 
 from fathom import FathomError
+from fathom.results.records import Processor
 from fathom.results.steps import Steps
+from fathom.training import runner as runner_module
 from fathom.training.compilation import CompiledStep
 from fathom.training.runner import Loop, Progress, Runner, default_runstep
 
@@ -75,7 +77,7 @@ def batches(first=0, steps_per_call=1):
 
 def test_steps_are_recorded_and_followed_up_in_order():
     hooks, checkpoints, steps = Hooks(), Checkpoints(), Steps(first=0, warmup=2)
-    runner(hooks, checkpoints).run(batches(), 5, steps, default_runstep, Progress())
+    runner(hooks, checkpoints).run(batches(), 5, steps, Processor(), default_runstep, Progress())
     assert steps.loss == [0.0, 1.0, 2.0, 3.0, 4.0]
     assert steps.work == [2.0] * 5
     assert checkpoints.saved == [3, 5]
@@ -86,7 +88,9 @@ def test_steps_are_recorded_and_followed_up_in_order():
 @pytest.mark.parametrize("first", [0, 3, 7])
 def test_blocks_give_the_losses_of_single_steps(first):
     steps, hooks = Steps(first=first, warmup=1), Hooks()
-    runner(hooks, steps_per_call=5).run(batches(first, 5), 9, steps, default_runstep, Progress())
+    runner(hooks, steps_per_call=5).run(
+        batches(first, 5), 9, steps, Processor(), default_runstep, Progress()
+    )
     assert steps.loss == [float(i) for i in range(first, first + 9)]
     assert [number for kind, number in hooks.told if kind == "epoch"] == [
         i // 4 for i in range(first, first + 9) if i % 4 == 3
@@ -96,14 +100,24 @@ def test_blocks_give_the_losses_of_single_steps(first):
 def test_a_call_never_crosses_the_warm_up_an_epoch_or_a_checkpoint():
     steps = Steps(first=0, warmup=2)
     runner(Hooks(), Checkpoints(), steps_per_call=5).run(
-        batches(0, 5), 10, steps, default_runstep, Progress()
+        batches(0, 5), 10, steps, Processor(), default_runstep, Progress()
     )
     assert sorted(set(steps.call)) == [0, 2, 3, 4, 5, 6, 8, 9]
 
 
+def test_the_cpu_time_of_the_steps_is_added_up_without_that_of_their_input(monkeypatch):
+    used = iter([(10.0, 3), (11.0, 4), (20.0, 9), (22.5, 9)])
+    monkeypatch.setattr(runner_module, "cpu_use", lambda: next(used))
+    processor = Processor()
+    runner(Hooks()).run(
+        batches(), 2, Steps(first=0, warmup=0), processor, default_runstep, Progress()
+    )
+    assert (processor.cpu_seconds, processor.involuntary_switches) == (3.5, 1)
+
+
 def test_inference_has_no_losses_epochs_or_checkpoints():
     hooks, steps = Hooks(), Steps(first=0, warmup=0)
-    runner(hooks, trains=False).run(batches(), 6, steps, default_runstep, Progress())
+    runner(hooks, trains=False).run(batches(), 6, steps, Processor(), default_runstep, Progress())
     assert steps.loss == [None] * 6
     assert hooks.told == []
 
@@ -111,7 +125,7 @@ def test_inference_has_no_losses_epochs_or_checkpoints():
 def test_one_loss_for_a_block_is_refused():
     with pytest.raises(FathomError, match="runstep returned 1 losses for a call of 5 steps"):
         runner(Hooks(), steps_per_call=5).run(
-            *(batches(0, 5), 5, Steps(first=0, warmup=0)),
+            *(batches(0, 5), 5, Steps(first=0, warmup=0), Processor()),
             lambda step, batch: float(tf.reduce_mean(step(*batch))),
             Progress(),
         )
@@ -121,7 +135,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_names_the_last_checkpoint():
     values = iter([(tf.constant([1.0, 1.0]),), (tf.constant([float("inf"), 0.0]),)])
     with pytest.raises(FathomError, match=r"loss of step 1 is inf.*somewhere/ckpt-2"):
         runner(Hooks(), Checkpoints()).run(
-            values, 3, Steps(first=0, warmup=0), default_runstep, Progress()
+            values, 3, Steps(first=0, warmup=0), Processor(), default_runstep, Progress()
         )
 
 
@@ -137,7 +151,9 @@ def test_progress_is_told_of_each_call():
         def step(self, number, loss, seconds):
             told.append((number, loss))
 
-    runner(Hooks()).run(batches(6), 2, Steps(first=6, warmup=0), default_runstep, Told())
+    runner(Hooks()).run(
+        batches(6), 2, Steps(first=6, warmup=0), Processor(), default_runstep, Told()
+    )
     assert told == [(6, 2, 2), (6, 6.0), (7, 7.0)]
 
 
@@ -149,6 +165,6 @@ def test_a_checkpoint_is_named_by_the_steps_that_ran_where_some_were_skipped():
 
     checkpoints = Checkpoints()
     runner(Skipping(), checkpoints).run(
-        batches(), 8, Steps(first=0, warmup=0), lambda *_: None, Progress()
+        batches(), 8, Steps(first=0, warmup=0), Processor(), lambda *_: None, Progress()
     )
     assert checkpoints.saved == [1, 3, 4]

@@ -24,9 +24,10 @@ class Comparison:
     Attributes:
         ratios: one row per workload, mode, device (``cpu`` or ``gpu``) and folder: the geometric
             means of the runs' median step times, their ratio ``over A``, ``from`` and ``to``, the
-            limits of its 95 % interval between runs; ``runs`` of A and of the folder; ``p``, with
-            Holm's correction over all rows; ``verdict``. With a single run on either side there is
-            no interval, p value or verdict.
+            limits of its 95 % interval between runs; the number of ``runs`` of A and of the folder,
+            and of those that other processes disturbed; ``p``, with Holm's correction over all
+            rows; ``verdict``. With a single run on either side there is no interval, p value or
+            verdict.
         shares: one row per workload, op type and folder: its share of the time in ops in percent
             and the difference, without a verdict, because each is from one profile.
         refused: one sentence per workload and mode whose runs or profiles are not compared.
@@ -86,7 +87,7 @@ def _counted(folder: Folder) -> dict[tuple[str, ...], pd.DataFrame]:
     The runs of the set ``modes`` come before the repeats.
     """
     sets = [selection.timings(folder, purpose) for purpose in ("modes", "repeats")]
-    runs = pd.concat(sets).drop_duplicates("run")[["run", "on", "settings"]]
+    runs = pd.concat(sets).drop_duplicates("run")[["run", "on", "settings", "disturbed"]]
     steps = folder.steps()
     counted = runs.merge(steps[steps.counted.astype(bool)], on="run")
     return dict(list(counted.groupby(_CASE, sort=False)))
@@ -136,9 +137,16 @@ def _ratio(
         "over A": np.exp(b.mean() - a.mean()),
         "from": np.exp(low),
         "to": np.exp(high),
-        "runs": f"{len(a)} and {len(b)}",
+        "runs": f"{_runs(first)} and {_runs(second)}",
         "p": p_value,
     }
+
+
+def _runs(steps: pd.DataFrame) -> str:
+    """Returns the number of runs, and of those that other processes disturbed."""
+    disturbed = steps.groupby("run").disturbed.any()
+    marked = f" ({disturbed.sum()} disturbed)" if disturbed.any() else ""
+    return f"{len(disturbed)}{marked}"
 
 
 @dataclass(frozen=True)

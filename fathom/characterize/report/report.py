@@ -89,6 +89,10 @@ def _page(parts: list[str], found: Found, about: Mapping[str, pd.DataFrame]) -> 
         page.heading("machine", "The machine, and what was run"),
         page.table(about["machine"]),
         page.table(about["runs"], "runs"),
+        page.paragraph(
+            "Disturbed: timing runs on one thread whose steps had the processor for less than "
+            "95 % of their time, because other processes took it."
+        ),
         *parts,
         page.heading("unmapped", "Op types without a class"),
         page.table(about["op_types_without_a_class"])
@@ -157,10 +161,11 @@ def _runs(folder: Folder) -> pd.DataFrame:
         timing=runs.kind == "timing",
         profile=runs.kind == "profile",
         failed=runs.status == "failed",
+        disturbed=runs.disturbed.eq(True),
         batch_size=runs.batch_size.where(done),
     )
     groups = runs.groupby(["workload", "mode", "device"], sort=False)
-    counts = groups[["timing", "profile", "failed"]].sum()
+    counts = groups[["timing", "profile", "failed", "disturbed"]].sum()
     values = groups[["precision", "batch_size", "data", "xla"]].agg(_values)
     names = {"timing": "timing runs", "profile": "profiles", "batch_size": "batch size"}
     return counts.join(values).reset_index().rename(columns=names | {"xla": "XLA"})

@@ -242,6 +242,11 @@ def test_warm_up_runs_are_not_compared():
     assert ratio["runs"] == "1 and 2"
 
 
+def test_runs_that_other_processes_disturbed_are_marked():
+    alone, beside = (run(result=result(0.2, cpu_seconds=s, threads=1)) for s in (2.0, 1.0))
+    assert the_ratio([alone], [beside])["runs"] == "1 and 1 (1 disturbed)"
+
+
 def test_the_command_compares_several_folders(tmp_path, capsys):
     runs = [[run(repeat=repeat) for repeat in (0, 1)]] * 3
     command(tmp_path, *runs)

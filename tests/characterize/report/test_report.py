@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 from unittest import mock
 
 import numpy as np
+import pandas as pd
 import pytest
 import synthetic_folder
 from rich.console import Console
@@ -29,6 +30,14 @@ def write_report(path, runs):
 def quick(monkeypatch):
     """Writes empty pictures, where a test is of words and numbers."""
     monkeypatch.setattr(report, "_rendered", lambda plot, form: b"<svg/>")
+
+
+def test_disturbed_runs_are_counted_in_the_table_of_runs(tmp_path, quick):
+    results = [synthetic_folder.result(0.2, cpu_seconds=s, threads=1) for s in (1.0, 2.0)]
+    runs = [run(repeat=i, result=each) for i, each in enumerate(results)]
+    out = write_report(tmp_path, runs)
+    (row,) = pd.read_csv(out / "tables" / "runs.csv").to_dict("records")
+    assert (row["timing runs"], row["disturbed"]) == (2, 1)
 
 
 class Page(HTMLParser):
