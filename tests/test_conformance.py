@@ -19,11 +19,9 @@ from descriptors import WORKLOADS
 
 from fathom import FathomError
 from fathom.cli.run import run_workload
+from fathom.results.records import RunResult
 
-RESULT_KEYS = [
-    *("schema", "workload", "mode", "data", "hyperparameters", "seed", "environment", "sections"),
-    *("steps", "throughput", "cost", "memory", "metrics", "ended"),
-]
+RESULT_KEYS = [field.alias or name for name, field in RunResult.model_fields.items()]
 
 every_workload = pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: w.name)
 BFLOAT16 = {"precision": "bfloat16"}

@@ -1,6 +1,7 @@
 """The parser of all command lines, and the options shared by several commands."""
 
 import argparse
+import contextlib
 import importlib.metadata
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -39,6 +40,10 @@ class Parser(argparse.ArgumentParser):
         """Prints the message in one line and exits with code 2."""
         message = message.removeprefix("argument ").replace(": must ", " must ", 1)
         self.exit(USER_ERROR, f"{self.prog}: error: {message}; --help lists the options\n")
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        with contextlib.suppress(OSError):  # Python 3.10's fails where the file is full or closed
+            super()._print_message(message, file)
 
 
 def checked(convert: Callable[[str], Converted]) -> Callable[[str], Converted]:

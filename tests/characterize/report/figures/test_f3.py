@@ -26,7 +26,7 @@ def test_types_above_1_percent_get_a_column_after_the_papers():
     )
     percent = f3.heat_map(ops)
     assert list(percent.columns[22:]) == ["Concat", "Foo"]
-    assert percent.sum(axis=None) == pytest.approx(99.5)
+    assert percent.to_numpy().sum() == pytest.approx(99.5)
     distance = f3.distances(ops)
     measured, paper = f3.table(percent, distance).to_dict("records")
     assert measured["others"] == pytest.approx(0.5)
