@@ -17,7 +17,7 @@ import numbers
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import keras
 import numpy as np
@@ -26,9 +26,12 @@ import tensorflow as tf
 from fathom import options
 from fathom.data import DataSet, DataSource, choose, locate
 from fathom.data.pipeline import PREFETCHED
+from fathom.description.attribution import scoped_gradients
+from fathom.description.step import operations
 from fathom.errors import FathomError
 from fathom.layers import PRNGKey
 from fathom.results import cost, records
+from fathom.results.description import Description
 from fathom.results.records import RunResult
 from fathom.results.steps import Steps
 from fathom.system import environment
@@ -157,6 +160,16 @@ class Workload(abc.ABC):
             declared = declared + keras.tree.flatten(self.labels)
         size = self.hyperparameters.batch_size
         return [[tf.TensorSpec((size, *t.shape[1:]), t.dtype, t.name) for t in declared]]
+
+    def signature_of_length(self, length: int | None) -> list[tf.TensorSpec]:
+        """Returns the batch shapes for examples of one length; None: the length that ``cost`` has.
+
+        Raises:
+            FathomError: there is no such length.
+        """
+        if length is not None:
+            raise FathomError(f"the {self.example} of {self.name} have no length to choose")
+        return self.signatures()[-1]
 
     def work(self, *batch: tf.Tensor) -> float:
         """Returns the work of a completed batch, in units of ``batch_size`` times ``cost()``."""
@@ -441,6 +454,29 @@ class NeuralNetworkModel(Workload):
     def cost(self) -> cost.Cost:
         """Returns numbers of parameters and multiply-accumulates, counted from the architecture."""
         return cost.count(self.network)
+
+    def describe(self, length: int | None = None) -> Description:
+        """Returns the operations of one step, from its traced graph; needs ``build``, no data.
+
+        Args:
+            length: of the examples, where they have one; None: that of ``cost``.
+
+        Raises:
+            FathomError: the model is not built, or there is no such length.
+        """
+        network, signature = self.network, self.signature_of_length(length)
+        step = self.infer_step if self.forward_only else self.train_step
+        with tf.device(self.device), scoped_gradients():
+            traced = tf.function(step, autograph=False).get_concrete_function(*signature)
+        return Description(
+            workload=self.name,
+            mode="infer" if self.forward_only else "train",
+            batch_size=self.hyperparameters.batch_size,
+            precision=cast(options.Precision, self.execution.precision),
+            inputs={spec.name: tuple(spec.shape) for spec in signature},
+            parameters=self.cost().parameters,
+            operations=operations(traced.graph, network, self.optimizer),
+        )
 
     @property
     def steps_done(self) -> int:

@@ -15,8 +15,8 @@ from fathom import workloads
 
 ROOT = Path(fathom.__file__).parent
 ROOMS = (  # from the lowest to the highest
-    *("errors", "options", "system", "results", "training", "data", "layers", "nn", "imagenet"),
-    *("<workload>", "workloads", "characterize", "cli", "<command>"),
+    *("errors", "options", "system", "results", "training", "description", "data", "layers", "nn"),
+    *("imagenet", "<workload>", "workloads", "characterize", "cli", "<command>"),
 )
 
 

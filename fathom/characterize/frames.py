@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fathom.characterize.profile.ops import op_class, paper_type
+from fathom.description.ops import op_class, paper_type
 from fathom.results.characterization import Run
 from fathom.results.profile import Profile
 from fathom.results.records import RunResult

@@ -17,6 +17,7 @@ from fathom.options import DEVICE_KINDS
 def add_commands(commands: Any) -> None:
     """Adds the commands to the subparsers of ``python -m fathom``."""
     _add_profile(_command(commands, "profile", "cli.profile", "show where a workload's time goes"))
+    _add_describe(_command(commands, "describe", "cli.describe", "list the work of a step"))
     _add_characterize(
         _command(
             commands,
@@ -60,6 +61,16 @@ def _add_profile(parser: argparse.ArgumentParser) -> None:
     add_options(parser, "out", help="write profile, tables and trace to this folder")
     # For fathom characterize: write only profile.json and the raw trace.
     parser.add_argument("--raw", action="store_true", help=argparse.SUPPRESS)
+
+
+def _add_describe(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("workload", choices=workloads.CLASSES)
+    add_mode(parser)
+    add_options(parser, "batch-size", "precision", "dataset", "set")
+    text = "length of the examples, for workloads where it varies: frames, or words of the source"
+    parser.add_argument("--length", type=number(int, minimum=1), metavar="N", help=text)
+    add_options(parser, "json", help="write the description as JSON; - prints it")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write one line per operation")
 
 
 def _add_characterize(parser: argparse.ArgumentParser) -> None:

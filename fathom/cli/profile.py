@@ -21,8 +21,8 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     out = _output(chosen.out) if chosen.out else None
     import_tensorflow()
     from fathom.characterize.profile import files, view
-    from fathom.characterize.profile.attribution import scoped_gradients
     from fathom.characterize.profile.profiling import profile_model, single_steps, step_seconds
+    from fathom.description.attribution import scoped_gradients
 
     model_class = workloads.load(chosen.workload, forward_only=chosen.infer)
     options = init_options(chosen, model_class.Hyperparameters)

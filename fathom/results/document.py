@@ -8,13 +8,14 @@ import json
 import re
 from pathlib import Path
 
-from fathom.results import characterization, profile, records, steps
+from fathom.results import characterization, description, profile, records, steps
 from fathom.results.base import Document, Record
 
-_PAGES = ("results.md", "characterization.md")
+_PAGES = ("results.md", "characterization.md", "accelerators.md")
 _DOCUMENTS: dict[str, type[Document]] = {
     "result": records.RunResult,
     "profile": profile.Profile,
+    "description": description.Description,
     "machine": characterization.Machine,
     "run": characterization.Run,
 }
@@ -36,7 +37,7 @@ def _with_tables(page: str) -> str:
 def _table(name: str) -> str:
     kinds = {
         kind.__name__: kind
-        for module in (records, steps, profile, characterization)
+        for module in (records, steps, profile, characterization, description)
         for kind in vars(module).values()
         if isinstance(kind, type) and issubclass(kind, Record)
     }

@@ -6,6 +6,7 @@ and Translate". Section numbers are those of Sutskever et al. unless another pap
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ from fathom.errors import FathomError
 from fathom.layers import Dropout
 from fathom.results.cost import Cost, count
 from fathom.seq2seq import buckets, corpus, evaluation
+from fathom.seq2seq.buckets import Batch, Bucket
 from fathom.seq2seq.decoder import Decoder
 from fathom.seq2seq.hyperparameters import SIZES, Seq2SeqHyperparameters
 from fathom.seq2seq.layers import LSTM, Embedding
@@ -50,7 +52,6 @@ class Seq2Seq(nn.NeuralNetworkModel):
     def load_data(self) -> None:
         """Reads the texts and tokenizes the training text."""
         chosen = self.hyperparameters
-        self.buckets = buckets.parse(chosen.buckets)
         self.texts = self.dataset.load(
             self.source.directory, chosen.source_language, chosen.target_language
         )
@@ -234,18 +235,35 @@ class Seq2Seq(nn.NeuralNetworkModel):
     def _order(self, assigned: np.ndarray) -> buckets.BucketSampler:
         return buckets.BucketSampler(assigned, self.hyperparameters.batch_size, self.execution.seed)
 
+    @functools.cached_property
+    def buckets(self) -> tuple[Bucket, ...]:
+        """The lengths that batches are padded to, the smallest first."""
+        return buckets.parse(self.hyperparameters.buckets)
+
     def signatures(self) -> list[list[tf.TensorSpec]]:
         """Returns one signature per bucket: the step is compiled for fixed lengths."""
-        size, names = self.hyperparameters.batch_size, ("source", "target", "words")
-        return [
-            [
-                tf.TensorSpec((size, length), tf.int32, name)
-                for name, length in zip(names, (source, target, target), strict=True)
-            ][: 1 if self.forward_only else 3]
-            for source, target in self.buckets
-        ]
+        return [self._signature(bucket) for bucket in self.buckets]
 
-    def training_batches(self, first_step: int) -> Iterator[buckets.Batch]:
+    def _signature(self, bucket: Bucket) -> list[tf.TensorSpec]:
+        lengths = {"source": bucket.source, "target": bucket.target, "words": bucket.target}
+        size = self.hyperparameters.batch_size
+        specs = [tf.TensorSpec((size, n), tf.int32, name) for name, n in lengths.items()]
+        return specs[:1] if self.forward_only else specs
+
+    def signature_of_length(self, length: int | None) -> list[tf.TensorSpec]:
+        """Returns the batch shapes of the smallest bucket for sources of ``length`` words.
+
+        Raises:
+            FathomError: no bucket holds them.
+        """
+        if length is None:
+            return self._signature(self._nominal_bucket)
+        for bucket in self.buckets:
+            if bucket.source >= length:
+                return self._signature(bucket)
+        raise FathomError(f"no bucket of {self.hyperparameters.buckets} holds {length} words")
+
+    def training_batches(self, first_step: int) -> Iterator[Batch]:
         """Returns the endless stream of training pairs from ``first_step`` on."""
         return buckets.training_batches(
             self.corpus.pairs, self._order(self._assigned), self.buckets, first_step
@@ -258,11 +276,11 @@ class Seq2Seq(nn.NeuralNetworkModel):
         for batch in buckets.training_batches(pairs, order, self.buckets, 0):
             yield (batch.source,)
 
-    def evaluation_batches(self) -> Iterator[buckets.Batch]:
+    def evaluation_batches(self) -> Iterator[Batch]:
         """Returns the test pairs once, truncated to the largest bucket."""
         return self._in_turn(self.test)
 
-    def _in_turn(self, pairs: corpus.EncodedPairs) -> Iterator[buckets.Batch]:
+    def _in_turn(self, pairs: corpus.EncodedPairs) -> Iterator[Batch]:
         assigned = buckets.assign(pairs, self.buckets)
         assigned[assigned < 0] = len(self.buckets) - 1
         size = self.hyperparameters.batch_size
@@ -356,9 +374,13 @@ class Seq2Seq(nn.NeuralNetworkModel):
 
     def cost(self) -> Cost:
         """Returns the cost of a pair of the nominal bucket: the second largest."""
-        return self._cost_of(buckets.parse(self.hyperparameters.buckets)[-2:][0])
+        return self._cost_of(self._nominal_bucket)
 
-    def _cost_of(self, bucket: buckets.Bucket) -> Cost:
+    @property
+    def _nominal_bucket(self) -> Bucket:
+        return self.buckets[-2:][0]
+
+    def _cost_of(self, bucket: Bucket) -> Cost:
         """Returns the cost of a pair of these lengths, padding included."""
         chosen, counted = self.hyperparameters, count(self.network)
         samples = 0 if self.forward_only else chosen.samples

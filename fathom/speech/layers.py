@@ -73,7 +73,7 @@ def all_frames(inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tens
     # The CPU kernel for the gradient of bias_add sums in bfloat16, where 256 + 1 is 256.
     in_bfloat16 = products.dtype == tf.bfloat16
     outputs = products + bias if in_bfloat16 else tf.nn.bias_add(products, bias)
-    return tf.reshape(outputs, tf.concat([tf.shape(inputs)[:2], kernel.shape[1:]], 0))
+    return tf.reshape(outputs, (*keras.ops.shape(inputs)[:2], kernel.shape[1]))
 
 
 def clipped_relu(x: tf.Tensor, clip: float) -> tf.Tensor:
@@ -195,7 +195,7 @@ def _through_time(step: Callable, like: tf.Tensor, backward: bool) -> tf.Tensor:
         like: a tensor with the result's shape and dtype, [frames, batch, units].
         backward: start with the last frame.
     """
-    count = tf.shape(like)[0]
+    count = keras.ops.shape(like)[0]
     states = tf.TensorArray(like.dtype, count, element_shape=like.shape[1:])
 
     def body(done: tf.Tensor, state: tf.Tensor, states: tf.TensorArray) -> tuple:

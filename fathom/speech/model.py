@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from fathom import nn
 from fathom.data.pipeline import Tensors
+from fathom.errors import FathomError
 from fathom.layers import Dropout
 from fathom.options import Characterization, Hyperparameters, hyperparameter
 from fathom.results import cost
@@ -26,6 +27,7 @@ from fathom.speech.timit import Timit
 from fathom.training.optimizers import Momentum, Optimizer
 
 NOMINAL_FRAMES = 300  # of the stated cost: 1.5 s of speech
+_FRAMES_PER_PHONE = 10  # in a description of the work
 
 
 @dataclass(frozen=True)
@@ -174,6 +176,25 @@ class Speech(nn.NeuralNetworkModel):
     def cost(self) -> cost.Cost:
         """Returns the cost of an utterance of 300 frames."""
         return cost.count(self.network, NOMINAL_FRAMES)
+
+    def signature_of_length(self, length: int | None) -> list[tf.TensorSpec]:
+        """Returns the batch shapes for utterances of ``length`` frames, with a phone in every ten.
+
+        Raises:
+            FathomError: there are no utterances of this length.
+        """
+        if length is not None and length < 1:
+            raise FathomError(f"an utterance has at least one frame, not {length}")
+        frames = NOMINAL_FRAMES if length is None else length
+        lengths = {"features": frames, "phones": -(-frames // _FRAMES_PER_PHONE)}
+        return [
+            tf.TensorSpec(
+                [lengths[spec.name] if size is None else size for size in spec.shape],
+                spec.dtype,
+                spec.name,
+            )
+            for spec in self.signatures()[0]
+        ]
 
     def work(self, features: tf.Tensor, *_: tf.Tensor) -> float:
         """Returns a batch's frames, including padding, over the nominal number."""

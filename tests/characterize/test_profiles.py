@@ -6,7 +6,7 @@ from synthetic_folder import COST, ENVIRONMENT, op
 
 from fathom.characterize import frames
 from fathom.characterize.profile import tables
-from fathom.characterize.profile.attribution import add_up
+from fathom.characterize.profile.profiling import add_up
 from fathom.characterize.profile.xplane import OpEvent
 from fathom.errors import FathomError
 from fathom.results.profile import GpuTime, Profile

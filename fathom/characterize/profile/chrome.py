@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from fathom.characterize.profile import ops, xplane
+from fathom.characterize.profile import xplane
+from fathom.description import ops
 from fathom.system.files import atomic_write
 
 _MICROSECONDS = 1e-6  # per picosecond; the format's unit is microseconds

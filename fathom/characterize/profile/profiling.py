@@ -11,11 +11,11 @@ import numpy as np
 import tensorflow as tf
 
 from fathom.characterize.profile import files, xplane
-from fathom.characterize.profile.attribution import Attribution, add_up
 from fathom.characterize.profile.xplane import OpEvent
+from fathom.description.attribution import Attribution
 from fathom.errors import FathomError
 from fathom.nn import NeuralNetworkModel
-from fathom.results.profile import GpuTime, Layer, LayerCosts, Profile
+from fathom.results.profile import GpuTime, Layer, LayerCosts, OpTime, Profile
 from fathom.training.compilation import Batch, Step
 
 _BATCHES = 4  # held in memory and cycled
@@ -97,6 +97,31 @@ def require_equal_ops(steps: Sequence[Sequence[OpEvent]], period: int) -> None:
                 f"{number - period}, on the same batch, {before.total():,}; they differ in "
                 f"{different[0]} ({different[1]}); profile again"
             )
+
+
+def add_up(
+    steps: Sequence[Sequence[OpEvent]], place: Callable[[str, str], tuple[str, str]]
+) -> tuple[OpTime, ...]:
+    """Sums op events by type, layer, phase and device, in decreasing order of time.
+
+    Args:
+        steps: the events of each step.
+        place: maps an op's name and type to its layer and phase; see ``Attribution.place``.
+    """
+    seconds: dict[tuple[str, ...], np.ndarray] = {}
+    counts: dict[tuple[str, ...], int] = {}
+    for number, events in enumerate(steps):
+        for event in events:
+            place_of_op = place(event.name, event.op_type)
+            key = (event.op_type, *place_of_op, "gpu" if event.on_gpu else "cpu")
+            seconds.setdefault(key, np.zeros(len(steps)))[number] += event.self_s
+            counts[key] = counts.get(key, 0) + 1
+    names = ("type", "layer", "phase", "on", "seconds", "count")
+    ops = (
+        dict(zip(names, (*key, each, counts[key] / len(steps)), strict=True))
+        for key, each in seconds.items()
+    )
+    return tuple(sorted(map(OpTime.model_validate, ops), key=lambda op: -op.seconds.sum()))
 
 
 def single_steps(model_class: type[NeuralNetworkModel]) -> type[NeuralNetworkModel]:

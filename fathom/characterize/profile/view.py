@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 from fathom.characterize import frames
-from fathom.characterize.profile import ops, tables
+from fathom.characterize.profile import tables
+from fathom.description import ops
 from fathom.results.profile import PHASES, Profile
 
 _SHOWN_SHARE = 0.99  # of the op time: the rest has one row

@@ -1,7 +1,7 @@
 import numpy as np
 
-from fathom.characterize.profile import ops
 from fathom.characterize.report import published
+from fathom.description import ops
 
 
 def test_each_row_of_figure_3_sums_to_between_90_and_100_percent():

@@ -8,12 +8,12 @@ import pandas as pd
 
 from fathom.characterize.measure.folder import Folder
 from fathom.characterize.profile import tables
-from fathom.characterize.profile.ops import CLASSES, op_class
 from fathom.characterize.report import published, selection
 from fathom.characterize.report.clustering import cosine_distance
 from fathom.characterize.report.figure import Figure, Findings
 from fathom.characterize.report.intervals import jackknife
 from fathom.characterize.report.style import new_figure, style
+from fathom.description.ops import CLASSES, op_class
 
 if TYPE_CHECKING:
     import matplotlib.axes

@@ -10,15 +10,12 @@ import contextlib
 import functools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
-from fathom.characterize.profile.xplane import OpEvent
-from fathom.results.profile import OpTime
 from fathom.training.optimizers import Optimizer
 
 _GRADIENT = "gradient_tape/"
@@ -184,31 +181,6 @@ class Attribution:
         placed = Counter(self._places[op.name][0] for op in ops)
         layers = [layer for layer, _ in placed.most_common() if layer in self._layers]
         return layers[0] if layers else None
-
-
-def add_up(
-    steps: Sequence[Sequence[OpEvent]], place: Callable[[str, str], tuple[str, str]]
-) -> tuple[OpTime, ...]:
-    """Sums op events by type, layer, phase and device, in decreasing order of time.
-
-    Args:
-        steps: the events of each step.
-        place: maps an op's name and type to its layer and phase; see ``Attribution.place``.
-    """
-    seconds: dict[tuple[str, ...], np.ndarray] = {}
-    counts: dict[tuple[str, ...], int] = {}
-    for number, events in enumerate(steps):
-        for event in events:
-            place_of_op = place(event.name, event.op_type)
-            key = (event.op_type, *place_of_op, "gpu" if event.on_gpu else "cpu")
-            seconds.setdefault(key, np.zeros(len(steps)))[number] += event.self_s
-            counts[key] = counts.get(key, 0) + 1
-    names = ("type", "layer", "phase", "on", "seconds", "count")
-    ops = (
-        dict(zip(names, (*key, each, counts[key] / len(steps)), strict=True))
-        for key, each in seconds.items()
-    )
-    return tuple(sorted(map(OpTime.model_validate, ops), key=lambda op: -op.seconds.sum()))
 
 
 def _layers_of_captures(

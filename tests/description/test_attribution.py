@@ -2,7 +2,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from fathom.characterize.profile.attribution import Attribution, scoped_gradients
+from fathom.description.attribution import Attribution, scoped_gradients
 from fathom.training.optimizers import Momentum
 
 

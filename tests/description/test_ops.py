@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from fathom.characterize.profile import ops
 from fathom.characterize.report import published
+from fathom.description import ops
 
 PUBLISHED = Path(published.__file__).parent
 

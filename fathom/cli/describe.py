@@ -1,0 +1,71 @@
+"""``fathom describe``: lists the work of one step of a workload, without running it."""
+
+import argparse
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import cast
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+from fathom import workloads
+from fathom.cli.parser import init_options
+from fathom.cli.terminal import console, import_tensorflow
+from fathom.results.description import Description
+from fathom.system.files import atomic_write
+
+_STANDARD_OUTPUT = Path("-")
+_SUMS = ["macs", "flops", "input_bytes", "weight_bytes", "output_bytes"]
+
+
+def run(chosen: argparse.Namespace, screen: Console) -> None:
+    """Runs the command with its parsed arguments.
+
+    Raises:
+        FathomError: an invalid option, or a file that cannot be written.
+    """
+    import_tensorflow()
+    model_class = workloads.load(chosen.workload, forward_only=chosen.infer)
+    model = model_class("/cpu:0", init_options(chosen, model_class.Hyperparameters))
+    model.build()
+    description = model.describe(chosen.length)
+    if chosen.csv:
+        with atomic_write(chosen.csv) as path:
+            description.frame().to_csv(path, index=False)
+    if chosen.json == _STANDARD_OUTPUT:
+        sys.stdout.write(description.to_json())
+        screen = console(stderr=True)
+    elif chosen.json:
+        description.write(chosen.json)
+    _show(description, screen)
+    for file in (chosen.json, chosen.csv):
+        if file and file != _STANDARD_OUTPUT:
+            screen.print(f"written: {file}")
+
+
+def _show(description: Description, screen: Console) -> None:
+    """Prints the totals, and the sums by phase and kind."""
+    shapes = ", ".join(f"{name} {list(shape)}" for name, shape in description.inputs.items())
+    screen.print(
+        f"{description.workload}, {description.mode}, batch size {description.batch_size}, "
+        f"{description.precision}: {shapes}"
+    )
+    table = Table(box=None, header_style="bold")
+    for title in ("phase", "kind"):
+        table.add_column(title)
+    for title in ("operations", "GMACs", "other GFLOPs", "MB read", "MB of weights", "MB written"):
+        table.add_column(title, justify="right")
+    groups = description.frame().groupby(["phase", "kind"], sort=False)
+    for (phase, kind), rows in cast("Iterable[tuple[tuple[str, str], pd.DataFrame]]", groups):
+        macs, flops, *read = rows[_SUMS].sum()
+        work = (f"{macs / 1e9:,.3f}", f"{flops / 1e9:,.3f}")
+        table.add_row(phase, kind, f"{len(rows):,}", *work, *(f"{n / 1e6:,.2f}" for n in read))
+    screen.print(table)
+    intensity = description.total_flops / max(1, description.traffic_bytes)
+    screen.print(
+        f"{len(description.operations):,} operations, {description.macs / 1e9:,.3f} GMACs, "
+        f"{description.total_flops / 1e9:,.3f} GFLOPs, {description.traffic_bytes / 1e9:,.3f} GB "
+        f"if none reuses another's data: {intensity:.2f} FLOPs per byte"
+    )

@@ -1,0 +1,1 @@
+"""Describes the work of a step: its operations, their bounds, arithmetic and traffic."""

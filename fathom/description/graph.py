@@ -1,0 +1,174 @@
+"""Walks a traced step: its operations in order, those of loops with their iterations."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import tensorflow as tf
+
+from fathom.errors import FathomError
+
+_LOOPS = ("While", "StatelessWhile")
+_CALLS = {
+    "PartitionedCall": "f",
+    "StatefulPartitionedCall": "f",
+    "If": "then_branch",  # the usual case: a skipped update is the other one
+    "StatelessIf": "then_branch",
+}
+_OF_SHAPES = ("StridedSlice", "AddV2", "Sub", "Mul", "Minimum", "Maximum", "FloorDiv")
+_SAME_VALUE = ("Identity", "ReadVariableOp", "Cast", "Reshape", "StopGradient", "Squeeze")
+
+
+class Scope:
+    """A graph and the values that its arguments stand for.
+
+    Args:
+        graph: of the step, or of a function that it calls.
+        arguments: where the graph is a function's: the value of each argument in ``parent``, or
+            None if it changes from one iteration to the next.
+        parent: the scope of the call.
+        prefix: put before the names of operations.
+        repeats: how often the graph runs per step.
+    """
+
+    def __init__(
+        self,
+        graph: Any,
+        arguments: Sequence[tf.Tensor | None] = (),
+        parent: "Scope | None" = None,
+        prefix: str = "",
+        repeats: int = 1,
+    ) -> None:
+        self.graph, self.parent, self.prefix, self.repeats = graph, parent, prefix, repeats
+        placeholders = [tensor.name for tensor in graph.inputs]
+        self._arguments = dict(zip(placeholders, arguments, strict=bool(parent)))
+
+    def origin(self, tensor: tf.Tensor) -> tuple[tf.Tensor, "Scope"]:
+        """Follows a value through views, casts, reads and calls to the tensor that it comes from.
+
+        Returns:
+            that tensor, and the scope that it is in.
+        """
+        while True:
+            if tensor.op.type in _SAME_VALUE:
+                tensor = tensor.op.inputs[0]
+            elif self.parent and (outer := self._arguments.get(tensor.name)) is not None:
+                return self.parent.origin(outer)
+            else:
+                return tensor, self
+
+    def constant(self, tensor: tf.Tensor) -> np.ndarray | None:
+        """Returns the value of a tensor that follows from shapes and constants, else None."""
+        value = tf.get_static_value(tensor)
+        if value is not None:
+            return np.asarray(value)
+        source, scope = self.origin(tensor)
+        op = source.op
+        if op.type in _LOOPS and source.value_index == 0:  # its counter, when it is done
+            return np.asarray(scope.iterations(op))
+        if op.type in _OF_SHAPES:
+            inputs = [scope.constant(tensor) for tensor in op.inputs]
+            return None if any(each is None for each in inputs) else _compute(op, inputs)
+        value = tf.get_static_value(source)
+        return None if value is None else np.asarray(value)
+
+    def iterations(self, loop: tf.Operation) -> int:
+        """Returns how often a loop's body runs: at most, if it may end early.
+
+        Raises:
+            FathomError: the number does not follow from shapes and constants.
+        """
+        condition = Scope(_function(loop, "cond").graph, loop.inputs, self)
+        limits = []
+        for op in condition.graph.get_operations():
+            if op.type == "Less" and op.outputs[0].shape.rank == 0:
+                first, last = (condition.constant(tensor) for tensor in op.inputs)
+                if first is not None and last is not None:
+                    limits.append(int(last - first))
+        if not limits:
+            raise FathomError(f"the number of iterations of {loop.name} is not known beforehand")
+        return max(0, min(limits))
+
+    def calls(self, op: tf.Operation) -> "Scope | None":
+        """Returns the scope of the function that an operation calls; None if it calls none."""
+        if op.type in _LOOPS:
+            body = _function(op, "body").graph
+            arguments = [
+                value if _unchanged(argument, result) else None
+                for value, argument, result in zip(
+                    op.inputs, body.inputs, body.outputs, strict=True
+                )
+            ]
+            repeats = self.repeats * self.iterations(op)
+            return Scope(body, arguments, self, f"{self.prefix}{op.name}/body/", repeats)
+        if op.type in _CALLS:
+            called = _function(op, _CALLS[op.type]).graph
+            given = op.inputs[1:] if op.type.endswith("If") else op.inputs
+            return Scope(called, given, self, f"{self.prefix}{op.name}/", self.repeats)
+        return None
+
+
+@dataclass(frozen=True)
+class Node:
+    """An operation of a step and the scope that it runs in."""
+
+    op: tf.Operation
+    scope: Scope
+
+    @property
+    def name(self) -> str:
+        """Name in the step, with those of the calls and loops around it."""
+        return self.scope.prefix + cast(str, self.op.name)
+
+    @property
+    def in_loop(self) -> bool:
+        """Whether it is in the body of a loop."""
+        return "/body/" in f"/{self.scope.prefix}"
+
+
+def walk(scope: Scope) -> Iterator[Node]:
+    """Yields the operations that contribute to a step, in the order of the graph."""
+    needed = _needed(scope.graph)
+    for op in scope.graph.get_operations():
+        if op.name not in needed:
+            continue
+        called = scope.calls(op)
+        if called is None:
+            yield Node(op, scope)
+        elif called.repeats:
+            yield from walk(called)
+
+
+def _needed(graph: Any) -> set[str]:
+    """Returns the names of the operations that lead to a result or change a variable."""
+    left = [tensor.op for tensor in graph.outputs]
+    left += [
+        op for op in graph.get_operations() if op.op_def.is_stateful and op.type != "Placeholder"
+    ]
+    needed: set[str] = set()
+    while left:
+        op = left.pop()
+        if op.name not in needed:
+            needed.add(op.name)
+            left += [tensor.op for tensor in op.inputs] + list(op.control_inputs)
+    return needed
+
+
+def _function(op: tf.Operation, attribute: str) -> Any:
+    # TensorFlow has no public way from a call to the function's graph with its shapes.
+    return op.graph._get_function(op.get_attr(attribute).name)
+
+
+def _compute(op: tf.Operation, inputs: list[np.ndarray | None]) -> np.ndarray:
+    """Runs one operation on known values."""
+    names = [argument.name for argument in op.op_def.input_arg]
+    masks = {each.name: op.get_attr(each.name) for each in op.op_def.attr if each.type == "int"}
+    return getattr(tf.raw_ops, op.type)(**dict(zip(names, inputs, strict=True)), **masks).numpy()
+
+
+def _unchanged(argument: tf.Tensor, result: tf.Tensor) -> bool:
+    """Says whether a loop passes an argument on to the next iteration as it is."""
+    while result.op.type == "Identity":
+        result = result.op.inputs[0]
+    return result is argument

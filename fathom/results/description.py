@@ -1,0 +1,121 @@
+"""A description of the work of one step, independent of any machine."""
+
+from typing import Literal
+
+import pandas as pd
+from pydantic import ConfigDict, Field, computed_field
+
+from fathom.options import Mode, Precision
+from fathom.results.base import Count, Document, PositiveCount, Record
+
+Kind = Literal[
+    "convolution",
+    "matrix product",
+    "recurrent product",
+    "look-up",
+    "sparse product",
+    "reduction",
+    "elementwise",
+    "data movement",
+]
+StepPhase = Literal["forward", "input gradient", "weight gradient", "update", "other"]
+
+PRODUCTS: tuple[Kind, ...] = (
+    "convolution",
+    "matrix product",
+    "recurrent product",
+    "sparse product",
+)
+"""The kinds whose work is counted in multiply-accumulates."""
+
+
+class Operation(Record):
+    """One operation of a step. Work and bytes are those of all its executions in the step."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str = Field(description="name in the traced graph; operations of loops under the loop's")
+    type: str = Field(description="TensorFlow's op type")
+    layer: str = Field(description="the network's layer, or a role, as in a profile")
+    phase: StepPhase = Field(
+        description="`forward`, `input gradient`, `weight gradient`, `update` or `other`"
+    )
+    kind: Kind = Field(description="kind of computation; `recurrent product`: one inside a loop")
+    dtype: str = Field(description="type of the result's elements")
+    bounds: dict[str, Count] = Field(
+        description="the loop bounds that define it: of a convolution N M C R S P Q, `stride_h`, "
+        "`stride_w`, the paddings, `dilation_h`, `dilation_w` and `groups`; of a product `batch` M "
+        "N K; of a look-up `rows`, `width` and `indices`; of a sparse product M N K and "
+        "`nonzeros`; of the others `elements`"
+    )
+    repeats: PositiveCount = Field(
+        description="executions per step: the iterations of the loops around it; 1 outside loops"
+    )
+    macs: Count = Field(description="multiply-accumulates")
+    flops: Count = Field(
+        description="floating-point operations other than multiply-accumulates: one for each "
+        "element of an elementwise operation's result and of a reduction's input"
+    )
+    input_bytes: Count = Field(description="bytes read, without weights")
+    weight_bytes: Count = Field(description="bytes of weights read, once for each execution")
+    output_bytes: Count = Field(description="bytes written")
+
+    @property
+    def total_flops(self) -> int:
+        """All floating-point operations, two for each multiply-accumulate."""
+        return 2 * self.macs + self.flops
+
+    @property
+    def traffic_bytes(self) -> int:
+        """Bytes read and written, weights as often as they are read."""
+        return self.input_bytes + self.weight_bytes + self.output_bytes
+
+    @property
+    def working_set_bytes(self) -> int:
+        """Distinct bytes: weights count once."""
+        return self.input_bytes + self.weight_bytes // self.repeats + self.output_bytes
+
+
+class Description(Document):
+    """The operations of one step, in the order of the traced graph; see docs/describe.md."""
+
+    model_config = ConfigDict(frozen=True)
+
+    schema_version: Literal[1] = Field(
+        default=1, alias="schema", description="version of this description"
+    )
+    workload: str = Field(description="name of the workload")
+    mode: Mode = Field(description="`train` or `infer`")
+    batch_size: PositiveCount = Field(description="examples per step")
+    precision: Precision = Field(description="of the computation")
+    inputs: dict[str, tuple[PositiveCount, ...]] = Field(
+        description="shapes of the step's inputs and labels, by name"
+    )
+    parameters: Count = Field(description="number of trainable values")
+    operations: tuple[Operation, ...] = Field(
+        description="those that compute or move data; views, shapes and constants are left out"
+    )
+
+    @computed_field(description="multiply-accumulates of the step")
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of the step."""
+        return sum(operation.macs for operation in self.operations)
+
+    @computed_field(description="floating-point operations of the step, two for each MAC")
+    @property
+    def total_flops(self) -> int:
+        """All floating-point operations of the step."""
+        return sum(operation.total_flops for operation in self.operations)
+
+    @computed_field(description="bytes read and written by all operations, without any reuse")
+    @property
+    def traffic_bytes(self) -> int:
+        """Bytes read and written by all operations, as if none reused another's data."""
+        return sum(operation.traffic_bytes for operation in self.operations)
+
+    def frame(self) -> pd.DataFrame:
+        """Returns one row per operation; the bounds are columns, empty where there are none."""
+        plain = pd.DataFrame([row.model_dump(exclude={"bounds"}) for row in self.operations])
+        bounds = pd.DataFrame([row.bounds for row in self.operations]).astype("Int64")
+        return plain.join(bounds)
