@@ -17,7 +17,13 @@ from fathom.options import DEVICE_KINDS
 def add_commands(commands: Any) -> None:
     """Adds the commands to the subparsers of ``python -m fathom``."""
     _add_profile(_command(commands, "profile", "cli.profile", "show where a workload's time goes"))
-    _add_describe(_command(commands, "describe", "cli.describe", "list the work of a step"))
+    describe = _command(commands, "describe", "cli.describe", "list the work of a step")
+    _add_work(describe)
+    add_options(describe, "precision")
+    add_options(describe, "json", help="write the description as JSON; - prints it")
+    describe.add_argument("--csv", type=Path, metavar="FILE", help="write one line per operation")
+    for name, text in _MACHINE_COMMANDS.items():
+        _add_machine(_command(commands, name, "cli.accelerators", text, name), name)
     _add_characterize(
         _command(
             commands,
@@ -42,11 +48,13 @@ def add_commands(commands: Any) -> None:
     compare.add_argument("others", type=Path, nargs="+", metavar="B", help=text)
 
 
-def _command(commands: Any, name: str, module: str, text: str) -> argparse.ArgumentParser:
-    """Adds a command that calls the module's ``run``."""
+def _command(
+    commands: Any, name: str, module: str, text: str, function: str = "run"
+) -> argparse.ArgumentParser:
+    """Adds a command that calls a function of the module."""
 
     def command(chosen: argparse.Namespace) -> None:
-        importlib.import_module(f"fathom.{module}").run(chosen, console())
+        getattr(importlib.import_module(f"fathom.{module}"), function)(chosen, console())
 
     parser = commands.add_parser(name, help=text)
     parser.set_defaults(command=command)
@@ -63,14 +71,41 @@ def _add_profile(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--raw", action="store_true", help=argparse.SUPPRESS)
 
 
-def _add_describe(parser: argparse.ArgumentParser) -> None:
+_MACHINE_COMMANDS = {
+    "roofline": "bound a workload's operations on a machine, without running anything",
+    "explore": "find the best tilings of a workload's convolutions on an accelerator",
+    "scale": "predict time, rate and energy on several nodes of a machine",
+}
+
+
+def _add_work(parser: argparse.ArgumentParser) -> None:
+    """Adds the options that choose the step to describe."""
     parser.add_argument("workload", choices=workloads.CLASSES)
     add_mode(parser)
-    add_options(parser, "batch-size", "precision", "dataset", "set")
+    add_options(parser, "batch-size", "dataset", "set")
     text = "length of the examples, for workloads where it varies: frames, or words of the source"
     parser.add_argument("--length", type=number(int, minimum=1), metavar="N", help=text)
-    add_options(parser, "json", help="write the description as JSON; - prints it")
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="write one line per operation")
+
+
+def _add_machine(parser: argparse.ArgumentParser, command: str) -> None:
+    _add_work(parser)
+    add = parser.add_argument
+    text = "a machine's name, as in docs/accelerators.md, or a JSON file that describes one"
+    add("--machine", required=True, metavar="NAME|FILE", help=text)
+    add("--description", type=Path, metavar="FILE", help="of fathom describe, instead of tracing")
+    if command != "explore":
+        text = "type of number, one of the machine's; default: float32"
+        add("--precision", metavar="TYPE", help=text)
+    if command == "scale":
+        text = "numbers of nodes; default: %(default)s"
+        add("--nodes", type=checked(numbers), default=[1, 9, 64], metavar="1,9,...", help=text)
+        text = "what the nodes share: the examples (data) or each layer (model); default: data"
+        add("--parallelism", choices=("data", "model"), default="data", help=text)
+        text = "share of the computation that can hide communication; default: 0"
+        add("--overlap", type=number(float, minimum=0, maximum=1), default=0.0, help=text)
+    add("--csv", type=Path, metavar="FILE", help="write the table")
+    if command != "scale":
+        add("--svg", type=Path, metavar="FILE", help="draw it under the machine's roofs")
 
 
 def _add_characterize(parser: argparse.ArgumentParser) -> None:

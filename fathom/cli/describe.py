@@ -26,11 +26,7 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     Raises:
         FathomError: an invalid option, or a file that cannot be written.
     """
-    import_tensorflow()
-    model_class = workloads.load(chosen.workload, forward_only=chosen.infer)
-    model = model_class("/cpu:0", init_options(chosen, model_class.Hyperparameters))
-    model.build()
-    description = model.describe(chosen.length)
+    description = describe(chosen)
     if chosen.csv:
         with atomic_write(chosen.csv) as path:
             description.frame().to_csv(path, index=False)
@@ -43,6 +39,19 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     for file in (chosen.json, chosen.csv):
         if file and file != _STANDARD_OUTPUT:
             screen.print(f"written: {file}")
+
+
+def describe(chosen: argparse.Namespace) -> Description:
+    """Builds the chosen workload, and returns the description of its step.
+
+    Raises:
+        FathomError: an invalid option.
+    """
+    import_tensorflow()
+    model_class = workloads.load(chosen.workload, forward_only=chosen.infer)
+    model = model_class("/cpu:0", init_options(chosen, model_class.Hyperparameters))
+    model.build()
+    return model.describe(chosen.length)
 
 
 def _show(description: Description, screen: Console) -> None:

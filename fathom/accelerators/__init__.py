@@ -1,0 +1,1 @@
+"""Models of machines: the roofline, tilings of accelerators, scaling over nodes."""

@@ -1,0 +1,108 @@
+"""Descriptions of machines: one JSON file each, every number with its source."""
+
+from importlib import resources
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ConfigDict, Field, model_validator
+from typing_extensions import Self
+
+from fathom.errors import FathomError
+from fathom.options import unknown_option
+from fathom.results.base import Count, Document, NotNegative, Positive, PositiveCount, Record
+
+_FOLDER = resources.files(__package__) / "machines"
+
+
+class Array(Record):
+    """A spatial array of multipliers, whose tiles ``tiling`` explores."""
+
+    model_config = ConfigDict(frozen=True)
+
+    elements: PositiveCount = Field(description="processing elements: multiply-accumulates a cycle")
+    clock_hz: Positive = Field(description="clock frequency")
+    pipeline_depth: Count = Field(description="cycles until the first result of a tile")
+    word_bytes: PositiveCount = Field(description="bytes of a value on chip and in memory")
+
+
+class Machine(Document):
+    """A machine, or one node of several.
+
+    Only rates and bandwidth are needed for a roofline; a model that needs another field refuses a
+    machine without it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    indent = 2
+
+    schema_version: Literal[1] = Field(
+        default=1, alias="schema", description="version of this description"
+    )
+    title: str = Field(description="full name")
+    flops: dict[str, Positive] = Field(
+        min_length=1, description="peak FLOP/s by type of number, such as `float32`"
+    )
+    bandwidth: Positive = Field(description="of the memory, in bytes per second")
+    on_chip_bytes: Positive | None = Field(default=None, description="memory on the chip")
+    area_mm2: Positive | None = Field(default=None, description="area of the die, in mm^2")
+    power_w: Positive | None = Field(default=None, description="power under load, in watts")
+    idle_share: NotNegative = Field(
+        default=1.0, le=1, description="share of the power that is drawn while waiting"
+    )
+    link_bandwidth: Positive | None = Field(
+        default=None, description="to other nodes, in bytes per second and direction"
+    )
+    link_power_w: NotNegative = Field(
+        default=0.0, description="further power of a node that is one of several, in watts"
+    )
+    utilization: Positive = Field(
+        default=1.0, le=1, description="share of the peak that convolutions and products reach"
+    )
+    array: Array | None = Field(default=None, description="of accelerators whose tiles are chosen")
+    sources: dict[str, str] = Field(description="where each of the other fields is from")
+
+    @model_validator(mode="after")
+    def _check_sources(self) -> Self:
+        given = self.model_fields_set - {"schema_version", "title", "sources"}
+        if missing := sorted(given - self.sources.keys()):
+            raise ValueError(f"{missing[0]} has no source")
+        return self
+
+    def peak(self, precision: str) -> float:
+        """Returns the peak FLOP/s for a type of number.
+
+        Raises:
+            FathomError: the machine has no rate for it.
+        """
+        if precision not in self.flops:
+            rates = ", ".join(self.flops)
+            raise FathomError(f"{self.title} has no rate for {precision}; it has {rates}")
+        return self.flops[precision]
+
+    def ridge(self, precision: str) -> float:
+        """Returns the FLOPs per byte above which the computation is the limit."""
+        return self.peak(precision) / self.bandwidth
+
+    def require(self, *fields: str) -> None:
+        """Raises FathomError if the machine lacks one of the fields."""
+        for field in fields:
+            if getattr(self, field) is None:
+                raise FathomError(f"the description of {self.title} has no {field}")
+
+
+def names() -> list[str]:
+    """Returns the names of the machines that come with the suite."""
+    return sorted(Path(file.name).stem for file in _FOLDER.iterdir() if file.name.endswith(".json"))
+
+
+def load(name: str) -> Machine:
+    """Returns the machine of a name, or of a file.
+
+    Raises:
+        FathomError: there is none, or the file is damaged.
+    """
+    if name in names():
+        return Machine.parse((_FOLDER / f"{name}.json").read_bytes(), name)
+    if name.endswith(".json") or "/" in name:
+        return Machine.read(Path(name))
+    raise unknown_option("machine", name, names())

@@ -1,0 +1,188 @@
+"""``fathom roofline``, ``explore`` and ``scale``: a workload on machines that need not exist."""
+
+import argparse
+from pathlib import Path
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+from fathom.accelerators import machine as machines
+from fathom.accelerators import roofline as model
+from fathom.accelerators import scaling, tiling
+from fathom.accelerators.machine import Machine
+from fathom.cli.describe import describe
+from fathom.errors import FathomError
+from fathom.results.description import Description
+from fathom.system.files import atomic_write
+
+_SHOWN = 15  # operations
+
+
+def roofline(chosen: argparse.Namespace, screen: Console) -> None:
+    """Prints the layers and the longest operations with their bounds.
+
+    Raises:
+        FathomError: an invalid option, machine or description.
+    """
+    machine, description = _chosen(chosen)
+    precision = chosen.precision or description.precision
+    operations = model.table(description, machine, chosen.precision)
+    _head(description, screen, f"on {machine.title}, {precision}")
+    screen.print(
+        f"{machine.peak(precision) / 1e9:,.0f} GFLOP/s and {machine.bandwidth / 1e9:,.1f} GB/s: "
+        f"below {machine.ridge(precision):.1f} FLOPs per byte, the memory is the limit"
+    )
+    longest = operations.nlargest(_SHOWN, "seconds")
+    screen.print(_bounds(model.layers(operations).nlargest(_SHOWN, "seconds"), ["layer"]))
+    screen.print(_bounds(longest, ["name", "phase"]))
+    by_memory = operations[operations.bound == model.MEMORY].seconds.sum()
+    total = operations.seconds.sum()
+    screen.print(
+        f"at least {_time(total)} a step, {description.batch_size / total:,.0f} examples/s; "
+        f"{by_memory / total:.0%} of it bound by the memory"
+    )
+    _write(operations, chosen.csv, screen)
+    if chosen.svg:
+        from fathom.accelerators.figures import draw_roofline
+
+        draw_roofline(operations, machine, precision, chosen.svg)
+        screen.print(f"written: {chosen.svg}")
+
+
+def explore(chosen: argparse.Namespace, screen: Console) -> None:
+    """Prints each layer's best tiling, and its best under the unrolling best for all.
+
+    Raises:
+        FathomError: an invalid option, machine or description, or no legal tiling.
+    """
+    machine, description = _chosen(chosen)
+    layers, left = tiling.convolutions(description)
+    found = tiling.explore(layers, machine)
+    _head(description, screen, f"on {machine.title}")
+    columns = ["layer", "design", "times", "tm", "tn", "tr", "tc", "cycles"]
+    table = _table([*columns, "GFLOP/s", "GB/s", "on chip, KiB"], text=2)
+    for row in found.to_dict("records"):
+        rate = row["intensity"] * row["traffic_bytes"] / row["seconds"]
+        table.add_row(
+            *(row["layer"], row["design"]),
+            *(f"{row[name]:,}" for name in columns[2:]),
+            f"{rate / 1e9:,.1f}",
+            f"{row['traffic_bytes'] / row['seconds'] / 1e9:,.2f}",
+            f"{row['on_chip_bytes'] / 1024:,.0f}",
+        )
+    screen.print(table)
+    flops = 2 * sum(layer.times * layer.macs for layer in layers)
+    for design, rows in found.groupby("design", sort=False):
+        total = (rows.times * rows.seconds).sum()
+        tiles = f" (Tm {rows.tm.max()}, Tn {rows.tn.max()})" if design == "common" else ""
+        screen.print(f"{design}{tiles}: {_time(total)} a step, {flops / total / 1e9:,.1f} GFLOP/s")
+    if left:
+        screen.print(
+            f"left out: {len(left):,} operations with {sum(row.macs for row in left):,} MACs that "
+            "are no forward convolution or product"
+        )
+    _write(found, chosen.csv, screen)
+    if chosen.svg:
+        from fathom.accelerators.figures import draw_designs
+
+        longest = max(layers, key=lambda layer: layer.times * layer.macs)
+        designs = tiling.designs(longest.shape, machine)
+        draw_designs(designs, longest.name, machine, chosen.svg)
+        screen.print(f"written: {chosen.svg}: {len(designs):,} designs of {longest.name}")
+
+
+def scale(chosen: argparse.Namespace, screen: Console) -> None:
+    """Prints time, rate and efficiency by number of nodes.
+
+    Raises:
+        FathomError: an invalid option, machine or description.
+    """
+    machine, description = _chosen(chosen)
+    steps = scaling.scale(
+        description,
+        machine,
+        chosen.nodes,
+        chosen.parallelism,
+        chosen.overlap,
+        chosen.precision,
+    )
+    found = scaling.table(steps)
+    _head(description, screen, f"on {machine.title}, {chosen.parallelism} parallel")
+    titles = ["nodes", "step", "communication", "GFLOP/s", "GFLOP/s/mm2", "GFLOP/s/W", "efficiency"]
+    table = _table(titles, text=0)
+    for row in found.to_dict("records"):
+        table.add_row(
+            f"{row['nodes']:,}",
+            _time(row["seconds"]),
+            f"{row['communication_seconds'] / row['seconds']:.1%}",
+            f"{row['rate'] / 1e9:,.0f}",
+            _or_unknown(row["rate_per_mm2"]),
+            _or_unknown(row["operations_per_watt"]),
+            f"{row['efficiency']:.1%}",
+        )
+    screen.print(table)
+    gradients = scaling.gradient_bytes(description)
+    if description.mode == "train":
+        screen.print(
+            f"{description.total_flops / gradients:,.0f} FLOPs per byte of gradients "
+            f"({2 * description.macs / gradients:,.0f} of multiply-accumulates alone)"
+        )
+    _write(found, chosen.csv, screen)
+
+
+def _chosen(chosen: argparse.Namespace) -> tuple[Machine, Description]:
+    machine = machines.load(chosen.machine)
+    if chosen.description is None:
+        traced = argparse.Namespace(**{**vars(chosen), "precision": None})  # bytes are scaled
+        return machine, describe(traced)
+    description = Description.read(chosen.description)
+    if description.workload != chosen.workload:
+        raise FathomError(f"{chosen.description} describes {description.workload}")
+    return machine, description
+
+
+def _head(description: Description, screen: Console, text: str) -> None:
+    screen.print(
+        f"{description.workload}, {description.mode}, batch size {description.batch_size}, {text}"
+    )
+
+
+def _table(titles: list[str], text: int) -> Table:
+    """Returns a table whose columns hold numbers, except for the first ones."""
+    table = Table(box=None, header_style="bold")
+    for number, title in enumerate(titles):
+        table.add_column(title, justify="left" if number < text else "right")
+    return table
+
+
+def _bounds(rows: pd.DataFrame, names: list[str]) -> Table:
+    table = _table([*names, "bound", "GFLOPs", "MB", "FLOPs/byte", "at least"], text=len(names) + 1)
+    for row in rows.to_dict("records"):
+        table.add_row(
+            *(row[name] for name in names),
+            row["bound"],
+            f"{row['flops'] / 1e9:,.3f}",
+            f"{row['bytes'] / 1e6:,.2f}",
+            f"{row['intensity']:,.2f}",
+            _time(row["seconds"]),
+        )
+    return table
+
+
+def _time(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} us"
+
+
+def _or_unknown(rate: float) -> str:
+    return "unknown" if pd.isna(rate) else f"{rate / 1e9:,.2f}"
+
+
+def _write(frame: pd.DataFrame, path: Path | None, screen: Console) -> None:
+    if path:
+        with atomic_write(path) as temporary:
+            frame.to_csv(temporary, index=False)
+        screen.print(f"written: {path}")
