@@ -44,6 +44,7 @@ _RUN_COLUMNS = (
     *("data", "settings", "xla", "parameters", "forward_macs", "flops", "median_s"),
     *("work_per_second", "examples_per_second", "flops_per_second"),
     *(f"{name}_s" for name in _SECTIONS),
+    *("peak_resident_bytes", "peak_gpu_bytes"),
     *("cpu_share", "involuntary_switches", "disturbed"),
     # of a profile
     *("profiled_steps", "step_s", "unprofiled_s", "compiled_s", "op_s", "outside_share"),
@@ -52,6 +53,7 @@ _RUN_COLUMNS = (
 _INTEGERS = (
     *("threads", "cores", "repeat", "batch_size", "chosen_batch_size", "profiled_steps"),
     *("parameters", "forward_macs", "flops", "involuntary_switches"),
+    *("peak_resident_bytes", "peak_gpu_bytes"),
 )
 
 
@@ -135,6 +137,8 @@ def _timing(result: RunResult) -> dict[str, Any]:
         "examples_per_second": result.throughput.examples_per_second,
         "flops_per_second": result.throughput.flops_per_second,
         **{f"{name}_s": getattr(result.sections, name) or 0.0 for name in _SECTIONS},
+        "peak_resident_bytes": result.memory.peak_resident_bytes,
+        "peak_gpu_bytes": result.memory.peak_gpu_bytes,
         "cpu_share": result.cpu_share,
         "involuntary_switches": result.processor.involuntary_switches,
         "disturbed": result.disturbed,

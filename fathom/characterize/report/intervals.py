@@ -8,6 +8,7 @@ other steps. These are autocorrelated, so consecutive steps are grouped into at 
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.stats
@@ -60,6 +61,22 @@ def jackknife(by_step: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray]
     weights = (steps / sizes - 1) / len(blocks)
     variance = (weights * (without - value[..., np.newaxis]) ** 2).sum(axis=-1)
     return Estimate(value, variance, np.full_like(value, len(blocks) - 1))
+
+
+def of_median(values: np.ndarray) -> tuple[float, float]:
+    """Returns the order statistics' interval of a median, from blocks of consecutive values.
+
+    Args:
+        values: of one process, in order, float64 [values].
+
+    Returns:
+        Lower and upper limit at 95 % or a little more; NaN with less than six values.
+    """
+    if len(values) == 0:
+        return np.nan, np.nan
+    medians = [np.median(values[block]) for block in _blocks(len(values))]
+    limits: Any = scipy.stats.quantile_test(medians, p=0.5).confidence_interval(CONFIDENCE)
+    return float(limits.low), float(limits.high)
 
 
 def welch(first: np.ndarray, second: np.ndarray) -> tuple[float, float, float]:

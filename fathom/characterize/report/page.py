@@ -3,39 +3,17 @@
 import base64
 from collections.abc import Iterable
 from html import escape
+from numbers import Integral
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-_MOST_ROWS = 60  # of a table on the page; the CSV has all rows
+_MOST_ROWS, _MOST_COLUMNS = 60, 16  # of a table that is open, and printed
 _NOTHING = 1e-12  # rounding errors of zero
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #111; max-width: 68rem; margin: 2rem auto;
-       padding: 0 1rem; }
-h1, h2, h3 { line-height: 1.2; }
-h2 { margin-top: 2.5rem; border-top: 1px solid #bbb; padding-top: 1rem; }
-nav a { margin-right: 1rem; white-space: nowrap; }
-img { max-width: 100%; height: auto; display: block; margin: 1rem 0; }
-p.finding { font-weight: 600; }
-p.gap { border-left: 4px solid #D55E00; padding-left: .6rem; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-size: 13px; margin: .5rem 0; }
-th, td { padding: .15rem .6rem; text-align: left; vertical-align: top; }
-th { border-bottom: 1px solid #111; }
-tr:nth-child(even) td { background: #f4f4f4; }
-td { max-width: 20rem; overflow-wrap: break-word; }
-.number { text-align: right; }
-td.number { font-variant-numeric: tabular-nums; white-space: nowrap; }
-@media print {
-  body { max-width: none; margin: 0; font-size: 11px; }
-  nav { display: none; }
-  img, tr { break-inside: avoid; }
-  h2, h3 { break-after: avoid; }
-  table { font-size: 9px; }
-  .scroll { overflow: visible; }
-}
-"""
+_HERE = Path(__file__).parent
+_STYLE, _SCRIPT = ((_HERE / name).read_text() for name in ("page.css", "page.js"))
 
 
 def page(title: str, parts: Iterable[str]) -> str:
@@ -49,7 +27,8 @@ def page(title: str, parts: Iterable[str]) -> str:
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width">\n'
         f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
-        f"<h1>{escape(title)}</h1>\n" + "\n".join(parts) + "\n</body>\n</html>\n"
+        f"<h1>{escape(title)}</h1>\n" + "\n".join(parts) + f"\n<script>\n{_SCRIPT}</script>\n"
+        "</body>\n</html>\n"
     )
 
 
@@ -75,29 +54,31 @@ def links(files: Iterable[str]) -> str:
     return f"<p>Files: {', '.join(each)}</p>"
 
 
-def picture(svg: bytes, description: str) -> str:
-    """Returns a picture embedded in the page."""
-    data = base64.b64encode(svg).decode()
-    return f'<img src="data:image/svg+xml;base64,{data}" alt="{escape(description)}">'
+def download(content: bytes, name: str, text: str) -> str:
+    """Returns a link that saves a JSON file, which is embedded in the page."""
+    data = base64.b64encode(content).decode()
+    link = f'download="{escape(name)}" href="data:application/json;base64,{data}"'
+    return f"<p><a {link}>{escape(text)}</a></p>"
 
 
-def table(content: pd.DataFrame, caption: str = "") -> str:
-    """Returns a table, or the first rows of a long one."""
+def table(content: pd.DataFrame, caption: str) -> str:
+    """Returns a table that can be sorted and folded; a large one is folded, and not printed."""
     kinds = [' class="number"' if is_number(content[name]) else "" for name in content]
-    head = _row("th", content.columns, kinds)
-    rows = "\n".join(
-        _row("td", map(shown, row), kinds)
-        for row in content.head(_MOST_ROWS).itertuples(index=False)
+    names = zip(content, kinds, strict=True)
+    head = "".join(f"<th{kind}><button>{escape(str(name))}</button></th>" for name, kind in names)
+    rows = "\n".join(_row(map(shown, row), kinds) for row in content.itertuples(index=False))
+    is_small = len(content) <= _MOST_ROWS and len(content.columns) <= _MOST_COLUMNS
+    folding = " open" if is_small else ""
+    return (
+        f"<details{folding}><summary>{escape(caption)} ({len(content)} rows)</summary>"
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n'
+        f"<tbody>{rows}</tbody></table></div></details>"
     )
-    more = len(content) - _MOST_ROWS
-    rest = paragraph(f"{more} more rows are in the file.") if more > 0 else ""
-    title = f"<h3>{escape(caption)}</h3>" if caption else ""
-    return f'{title}<div class="scroll"><table>{head}\n{rows}</table></div>{rest}'
 
 
-def _row(tag: str, cells: Iterable[str], kinds: Iterable[str]) -> str:
+def _row(cells: Iterable[str], kinds: Iterable[str]) -> str:
     each = zip(cells, kinds, strict=True)
-    return f"<tr>{''.join(f'<{tag}{kind}>{escape(cell)}</{tag}>' for cell, kind in each)}</tr>"
+    return f"<tr>{''.join(f'<td{kind}>{escape(cell)}</td>' for cell, kind in each)}</tr>"
 
 
 def is_number(column: pd.Series) -> bool:
@@ -114,4 +95,4 @@ def shown(value: Any) -> str:
     if isinstance(value, float):
         value = value if abs(value) > _NOTHING else 0.0
         return f"{value:,.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.3g}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, Integral) else str(value)

@@ -1,26 +1,23 @@
 """``fathom report``: figures, tables and one page from the result files of a folder."""
 
 import argparse
-import io
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+import numpy as np
 import pandas as pd
 from rich.console import Console
 
 from fathom.characterize.measure.folder import Folder
-from fathom.characterize.report import figures, page, selection
+from fathom.characterize.report import figures, page, picture, selection
 from fathom.characterize.report.figure import Figure, Findings
-from fathom.characterize.report.style import style
 from fathom.errors import FathomError
 from fathom.system.files import atomic_write
 
-if TYPE_CHECKING:
-    import matplotlib.figure
-
-PAGE = "report.html"
+PAGE, EXPORT = "report.html", "report.json"
 _FOLDERS = ("figures", "tables")
 _OF_A_PROCESS = ("command", "device", "threads", "xla", "gpu")  # of the probing process
 
@@ -63,10 +60,37 @@ def write(folder: Folder, out: Path) -> Found:
     }
     for name, table in about.items():
         _write_csv(out / "tables" / f"{name}.csv", table)
+    export = _export(found, about)
+    _write(out / EXPORT, export)
     parts = [_part(figure, findings, out) for figure, findings in found.items()]
-    html = page.page("Fathom: characterization", _page(parts, found, about))
+    everything = page.download(export, EXPORT, "Everything on this page as JSON")
+    html = page.page("Fathom: characterization", [everything, *_page(parts, found, about)])
     _write(out / PAGE, html.encode())
     return found
+
+
+def _export(found: Found, about: Mapping[str, pd.DataFrame]) -> bytes:
+    """Returns all words and numbers of the report as JSON."""
+    document = {
+        **{name: _rows(table) for name, table in about.items()},
+        "figures": {
+            figure.id: {
+                **{name: getattr(figure, name) for name in ("title", "meaning", "paper")},
+                "summary": findings.summary,
+                "gaps": list(findings.gaps),
+                "data": _rows(findings.data) if findings.data is not None else [],
+                "tables": {name: _rows(table) for name, table in findings.tables.items()},
+            }
+            for figure, findings in found.items()
+        },
+    }
+    return json.dumps(document, indent=1, allow_nan=False).encode()
+
+
+def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Returns the rows of a table as JSON has them: ``null`` for missing and infinite values."""
+    plain = table.replace([np.inf, -np.inf], np.nan).astype(object)
+    return plain.where(plain.notna(), None).to_dict("records")
 
 
 def _clear(out: Path) -> None:
@@ -87,15 +111,15 @@ def _page(parts: list[str], found: Found, about: Mapping[str, pd.DataFrame]) -> 
     return [
         page.contents(anchors),
         page.heading("machine", "The machine, and what was run"),
-        page.table(about["machine"]),
-        page.table(about["runs"], "runs"),
+        page.table(about["machine"], "machine"),
+        page.table(about["runs"], "what was run"),
         page.paragraph(
             "Disturbed: timing runs on one thread whose steps had the processor for less than "
             "95 % of their time, because other processes took it."
         ),
         *parts,
         page.heading("unmapped", "Op types without a class"),
-        page.table(about["op_types_without_a_class"])
+        page.table(about["op_types_without_a_class"], "op types")
         if len(about["op_types_without_a_class"])
         else page.paragraph("Every op type that was seen has a class."),
         page.heading("missing", "What was not measured, and why"),
@@ -109,17 +133,21 @@ def _part(figure: Figure, findings: Findings, out: Path) -> str:
     parts += [page.paragraph(figure.meaning), page.paragraph(f"The papers: {figure.paper}")]
     parts += [page.paragraph(findings.summary, "finding")] if findings.summary else []
     parts += [page.paragraph(f"Missing: {gap}", "gap") for gap in findings.gaps]
+    tables = {
+        f"tables/{figure.stem}_{name}.csv": (name.replace("_", " "), table)
+        for name, table in findings.tables.items()
+    }
     if findings.plot is not None and findings.data is not None:
-        svg = _rendered(findings.plot, "svg")
+        svg, html = picture.drawn(findings.plot, figure.stem, figure.title)
         _write(out / "figures" / f"{figure.stem}.svg", svg)
-        _write(out / "figures" / f"{figure.stem}.png", _rendered(findings.plot, "png"))
-        _write_csv(out / "figures" / f"{figure.stem}.csv", findings.data)
-        files += [f"figures/{figure.stem}.{suffix}" for suffix in ("svg", "png", "csv")]
-        parts.append(page.picture(svg, figure.title))
-    for name, table in findings.tables.items():
-        files.append(f"tables/{figure.stem}_{name}.csv")
-        _write_csv(out / files[-1], table)
-        parts.append(page.table(table, name.replace("_", " ")))
+        _write(out / "figures" / f"{figure.stem}.png", picture.rendered(findings.plot, "png"))
+        files += [f"figures/{figure.stem}.{form}" for form in ("svg", "png")]
+        parts.append(html)
+        tables[f"figures/{figure.stem}.csv"] = "data of the figure", findings.data
+    for file, (caption, table) in tables.items():
+        _write_csv(out / file, table)
+        parts.append(page.table(table, caption))
+    files += tables
     return "\n".join([*parts, page.links(files)] if files else parts)
 
 
@@ -129,7 +157,9 @@ def _missing(found: Found, failed: pd.DataFrame) -> list[str]:
         for gap in findings.gaps:
             gaps.setdefault(gap, []).append(figure.id)
     rows = [{"what": gap, "analyses": ", ".join(ids)} for gap, ids in gaps.items()]
-    parts = [page.table(pd.DataFrame(rows)) if rows else page.paragraph("Nothing is missing.")]
+    parts = [
+        page.table(pd.DataFrame(rows), "missing") if rows else page.paragraph("Nothing is missing.")
+    ]
     return parts + ([page.table(failed, "failed runs")] if len(failed) else [])
 
 
@@ -190,14 +220,6 @@ def _without_class(folder: Folder) -> pd.DataFrame:
     table = table.sort_values("largest share", ascending=False).drop_duplicates("type")
     table = table[["type", "largest share", "run"]]
     return table.rename(columns={"type": "op type", "run": "in"})
-
-
-def _rendered(plot: "matplotlib.figure.Figure", form: str) -> bytes:
-    content = io.BytesIO()
-    metadata = {"Date": None} if form == "svg" else {}
-    with style():
-        plot.savefig(content, format=form, metadata=metadata, dpi=150)
-    return content.getvalue()
 
 
 def _write_csv(path: Path, table: pd.DataFrame) -> None:

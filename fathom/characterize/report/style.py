@@ -17,7 +17,10 @@ BLACK, ORANGE, SKY, GREEN, GREY, BLUE, RED, PURPLE = PALETTE = (
 )
 MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*", "<", ">", "p", "h", "d", "8", "H", "+")
 _MORE_COLOURS = ("#882255", "#999933", "#332288", "#117733", "#AA4499", "#661100", "#44AA99")
-HATCHES = ("", "////", "....", "\\\\\\\\", "xxxx", "----", "++++", "oooo")
+WIDTH = 4.8  # inches of a figure without panels: a phone shows it whole
+PANELS = "panels"  # label of a figure of one titled panel per name
+ALWAYS_WHITE = "#FEFEFE"  # white that the report's page leaves white in dark mode
+HATCHES = ("", "////", "\\\\\\\\", "xxxx", "----", "||||", "++++", "//")
 _STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.titlesize": 10,
@@ -29,6 +32,7 @@ _STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "legend.fontsize": 8,
     "svg.hashsalt": "fathom",  # the same figure gives the same file
+    "svg.fonttype": "none",  # texts remain texts
 }
 
 
@@ -53,6 +57,7 @@ def panels(names: Sequence[str], columns: int, width: float, height: float) -> t
     columns = min(columns, len(names))
     rows = math.ceil(len(names) / columns)
     figure = new_figure(columns * width, rows * height)
+    figure.set_label(PANELS)
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for panel, name in zip(axes, names, strict=False):
         panel.set_title(name)

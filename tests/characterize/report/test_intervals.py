@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fathom.characterize.report.clustering import cosine_distance
-from fathom.characterize.report.intervals import holm, jackknife, welch
+from fathom.characterize.report.intervals import holm, jackknife, of_median, welch
 
 PAIRS = 1000
 
@@ -69,3 +69,14 @@ def test_below_five_steps_nothing_is_known():
     assert few.value == 1.5
     assert np.isnan(few.interval()).all()
     assert not np.isnan(enough.interval()).any()
+
+
+def test_the_interval_of_a_median_covers_it_as_often_as_it_says():
+    rng = np.random.default_rng(0)
+    limits = np.array([of_median(rng.lognormal(0, 0.3, 20)) for _ in range(1000)])
+    covered = (limits[:, 0] <= 1) & (limits[:, 1] >= 1)
+    assert 0.94 < covered.mean() < 0.99
+
+
+def test_five_values_tell_no_interval_of_their_median():
+    assert np.isnan(of_median(np.arange(5.0))).all()

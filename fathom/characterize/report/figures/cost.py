@@ -14,6 +14,7 @@ from fathom.characterize.report.style import (
     GREY,
     HATCHES,
     SKY,
+    WIDTH,
     legend_above,
     new_figure,
     style,
@@ -111,7 +112,7 @@ def draw(table: pd.DataFrame) -> "matplotlib.figure.Figure":
     """Draws achieved FLOP/s over those of a large matrix product, training and inference."""
     names = list(table.workload.unique())
     with style():
-        figure = new_figure(6.5, 1.3 + 0.4 * len(names))
+        figure = new_figure(WIDTH, 1.3 + 0.4 * len(names))
         axes = figure.subplots()
         axes.axvline(1, color=GREY, linewidth=0.8, linestyle="--")
         for j, (mode, color) in enumerate((("train", BLUE), ("infer", SKY))):

@@ -110,6 +110,7 @@ def draw(followed: pd.DataFrame) -> "matplotlib.figure.Figure":
                 )
             panel.set_ylim(0, max(2.0, panel.get_ylim()[1]))
             panel.grid(axis="y")
+            panel.set(xlabel="step", ylabel="time over its mean")
             panel.xaxis.get_major_locator().set_params(integer=True)
             panel.legend(
                 loc="center left",
@@ -118,8 +119,6 @@ def draw(followed: pd.DataFrame) -> "matplotlib.figure.Figure":
                 title_fontsize=8,
                 handlelength=1.5,
             )
-        figure.supxlabel("step", fontsize=9)
-        figure.supylabel("time over its mean", fontsize=9)
     return figure
 
 

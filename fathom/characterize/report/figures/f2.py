@@ -8,7 +8,7 @@ from fathom.characterize.measure.folder import Folder
 from fathom.characterize.profile import tables
 from fathom.characterize.report import selection
 from fathom.characterize.report.figure import Figure, Findings
-from fathom.characterize.report.style import GREY, look_of, new_figure, style
+from fathom.characterize.report.style import GREY, WIDTH, look_of, new_figure, style
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -61,7 +61,7 @@ def draw(ranks: pd.DataFrame) -> "matplotlib.figure.Figure":
     """Draws the cumulative share of the op types of ``curves``, one curve per workload."""
     to_90 = counts(ranks).set_index("workload")["types to 90 %"]
     with style():
-        figure = new_figure(6.5, 4)
+        figure = new_figure(WIDTH, 4)
         axes = figure.subplots()
         axes.axvspan(5, 15, color="#EEEEEE", label="5 to 15 types (the paper)")
         axes.axhline(90, color=GREY, linewidth=0.8, linestyle="--")
@@ -82,7 +82,7 @@ def draw(ranks: pd.DataFrame) -> "matplotlib.figure.Figure":
             xlim=(0.5, _RANKS + 0.5),
         )
         axes.grid(axis="y")
-        figure.legend(*axes.get_legend_handles_labels(), loc="outside right center")
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
 
 

@@ -12,7 +12,7 @@ from fathom.characterize.report import published, selection
 from fathom.characterize.report.clustering import cosine_distance
 from fathom.characterize.report.figure import Figure, Findings
 from fathom.characterize.report.intervals import jackknife
-from fathom.characterize.report.style import new_figure, style
+from fathom.characterize.report.style import ALWAYS_WHITE, new_figure, style
 from fathom.description.ops import CLASSES, op_class
 
 if TYPE_CHECKING:
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 _VISIBLE = 1.0  # percent from which an op type has a column, as in the paper
 _FAR = 0.1  # cosine distance to the paper's row from which the report lists each op's part
 _DARKEST = 60  # percent
-_WHITE_TEXT = 40  # percent from which a cell's number is white
+_DARK_BLUE = (0.03, 0.3, 0.6)  # red, green, blue; lighter ones let the page shine through
+_WHITE_TEXT = 45  # percent from which a cell's number is white
 
 
 def heat_map(ops: pd.DataFrame) -> pd.DataFrame:
@@ -177,11 +178,16 @@ def draw(percent: pd.DataFrame, distance: pd.DataFrame) -> "matplotlib.figure.Fi
 def _draw_heat_map(
     axes: "matplotlib.axes.Axes", percent: np.ndarray, labels: Sequence[str]
 ) -> None:
+    from matplotlib.colors import LinearSegmentedColormap
+
     shown = np.ma.masked_less(percent, 0.5)  # rounds to 0
-    axes.imshow(shown, cmap="Blues", vmin=0, vmax=_DARKEST, aspect="auto")
+    blues = LinearSegmentedColormap.from_list("blues", [(*_DARK_BLUE, 0.0), (*_DARK_BLUE, 1.0)])
+    edges = (np.arange(n + 1) - 0.5 for n in percent.T.shape)
+    axes.pcolormesh(*edges, shown, cmap=blues, vmin=0, vmax=_DARKEST)
+    axes.invert_yaxis()
     for row, column in np.argwhere(~np.ma.getmaskarray(shown)):
         value = percent[row, column]
-        color = "white" if value >= _WHITE_TEXT else "black"
+        color = ALWAYS_WHITE if value >= _WHITE_TEXT else "black"
         axes.text(column, row, f"{value:.0f}", ha="center", va="center", fontsize=8, color=color)
     axes.set_yticks(range(len(labels)), labels)
     axes.tick_params(length=0)

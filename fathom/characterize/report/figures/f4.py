@@ -9,7 +9,7 @@ from fathom.characterize.profile import tables
 from fathom.characterize.report import published, selection
 from fathom.characterize.report.clustering import cluster, cosine_distance, linkage
 from fathom.characterize.report.figure import Figure, Findings
-from fathom.characterize.report.style import BLUE, new_figure, style
+from fathom.characterize.report.style import BLUE, panels, style
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -54,27 +54,28 @@ def draw(shares: pd.DataFrame) -> "matplotlib.figure.Figure":
     """Draws our dendrogram and that of the paper's Figure 3, with distance on the x axis."""
     paper = published.breakdown()
     with style():
-        figure = new_figure(9, 1.2 + 0.32 * max(len(shares), len(paper)))
-        ours, theirs = figure.subplots(1, 2, sharex=True)
-        _dendrogram(ours, shares, "measured")
-        _dendrogram(theirs, paper, "from the paper's table")
-        figure.supxlabel("cosine distance of the centroids", fontsize=9)
+        height = 1.2 + 0.32 * max(len(shares), len(paper))
+        names = "measured", "from the paper's table"
+        figure, (ours, theirs) = panels(names, columns=2, width=4.5, height=height)
+        _dendrogram(ours, shares)
+        _dendrogram(theirs, paper)
     return figure
 
 
-def _dendrogram(axes: "matplotlib.axes.Axes", shares: pd.DataFrame, title: str) -> None:
+def _dendrogram(axes: "matplotlib.axes.Axes", shares: pd.DataFrame) -> None:
     from scipy.cluster.hierarchy import dendrogram
 
     merges = linkage(cluster(shares.to_numpy()))
     tree = dendrogram(merges, labels=list(shares.index), no_plot=True)
     for heights, distances in zip(tree["icoord"], tree["dcoord"], strict=True):
-        axes.plot(distances, heights, color=BLUE, linewidth=1.4)
+        label = f"{max(distances):.3f}"
+        axes.plot(distances, heights, color=BLUE, linewidth=1.4, label=label)
     axes.set_yticks([10 * i + 5 for i in range(len(tree["ivl"]))], tree["ivl"])
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.set_xlim(0, 1)
     axes.grid(axis="x")
-    axes.set_title(title)
+    axes.set_xlabel("cosine distance of the centroids")
 
 
 def _analyse(folder: Folder) -> Findings:

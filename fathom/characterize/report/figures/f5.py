@@ -12,6 +12,7 @@ from fathom.characterize.report.style import (
     BLUE,
     MARKERS,
     ORANGE,
+    WIDTH,
     legend_above,
     new_figure,
     style,
@@ -67,10 +68,10 @@ def draw(times: pd.DataFrame) -> "matplotlib.figure.Figure":
     """Draws the four cases of each workload as points, normalised to training on the CPU."""
     from matplotlib.ticker import LogLocator, NullLocator
 
-    names = times.workload.unique()
+    names = _with_batch_sizes(times)
     rows = np.arange(len(names))
     with style():
-        figure = new_figure(6.5, 1.4 + 0.3 * len(rows))
+        figure = new_figure(WIDTH, 1.4 + 0.3 * len(rows))
         axes = figure.subplots()
         for j, (mode, device) in enumerate(_CASES):
             case = times[(times["mode"] == mode) & (times.device == device)]
@@ -96,8 +97,14 @@ def draw(times: pd.DataFrame) -> "matplotlib.figure.Figure":
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.set_xlabel("step time over that of training on the CPU")
         axes.grid(axis="both")
-        legend_above(figure, columns=4)
+        legend_above(figure, columns=2)
     return figure
+
+
+def _with_batch_sizes(times: pd.DataFrame) -> list[str]:
+    """Returns each workload's name with the batch size of training / inference if they differ."""
+    sizes = times.dropna(subset="batch size").groupby("workload", sort=False)["batch size"]
+    return [f"{name} ({' / '.join(map(str, each.unique()))})" for name, each in sizes]
 
 
 def _analyse(folder: Folder) -> Findings:
@@ -123,7 +130,7 @@ FIGURE = Figure(
     order=5,
     title="Training and inference, CPU and GPU",
     meaning="Median step time, excluding input, relative to training on the CPU; default thread "
-    "pools. A step is one batch; the table has the batch sizes.",
+    "pools. A step is one batch; its size is in brackets, of training / inference if they differ.",
     paper="Fathom, Figure 5, a picture without numbers: inference is variably faster than "
     "training; convolutional networks pay a slightly higher cost for training.",
     analyse=_analyse,

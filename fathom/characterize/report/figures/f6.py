@@ -103,7 +103,7 @@ def draw(table: pd.DataFrame) -> "matplotlib.figure.Figure":
     import matplotlib
 
     numbers = sorted(table.threads.unique())
-    colours = matplotlib.colormaps["cividis"](np.linspace(0.1, 0.9, len(numbers)))
+    colours = matplotlib.colormaps["cividis"](np.linspace(0.25, 0.9, len(numbers)))
     names = list(table.workload.unique())
     with style():
         figure, axes = panels(names, columns=2, width=4.8, height=3)
@@ -130,8 +130,8 @@ def draw(table: pd.DataFrame) -> "matplotlib.figure.Figure":
             panel.set_yticks(rows, labels, fontsize=7.5)
             panel.invert_yaxis()
             panel.grid(axis="x")
-        figure.supxlabel("time per step (ms)", fontsize=9)
-        legend_above(figure, columns=8)
+            panel.set_xlabel("time per step (ms)")
+        legend_above(figure, columns=4)
     return figure
 
 

@@ -72,7 +72,6 @@ def draw(times: pd.DataFrame) -> "matplotlib.figure.Figure":
         figure, axes = panels(names, columns=2, width=4.6, height=2.7)
         for name, panel in zip(names, axes, strict=True):
             _draw_layers(panel, times[times.workload == name])
-        figure.supxlabel("time per step (ms)", fontsize=9)
         legend_above(figure, columns=len(PHASES))
     return figure
 
@@ -102,6 +101,7 @@ def _draw_layers(panel: "matplotlib.axes.Axes", times: pd.DataFrame) -> None:
     panel.invert_yaxis()
     panel.set_xlim(0, 1.05 * left.max())
     panel.grid(axis="x")
+    panel.set_xlabel("time per step (ms)")
 
 
 def _analyse(folder: Folder) -> Findings:

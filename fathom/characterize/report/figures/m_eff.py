@@ -7,7 +7,7 @@ import pandas as pd
 from fathom.characterize.measure.folder import Folder
 from fathom.characterize.report import selection
 from fathom.characterize.report.figure import Figure, Findings
-from fathom.characterize.report.style import GREY, look_of, new_figure, style
+from fathom.characterize.report.style import GREY, WIDTH, look_of, new_figure, style
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -46,7 +46,7 @@ def summary(table: pd.DataFrame) -> str:
 def draw(table: pd.DataFrame) -> "matplotlib.figure.Figure":
     """Draws the speed-up over the cores used, against the cores."""
     with style():
-        figure = new_figure(6.5, 3.6)
+        figure = new_figure(WIDTH, 3.6)
         axes = figure.subplots()
         axes.axhline(1, color=GREY, linewidth=0.8, linestyle="--")
         for workload, each in table.groupby("workload", sort=False):
@@ -56,7 +56,7 @@ def draw(table: pd.DataFrame) -> "matplotlib.figure.Figure":
         axes.set(xlabel="cores", ylabel="speed-up over cores")
         axes.set_ylim(0, max(1.1, axes.get_ylim()[1]))
         axes.grid(axis="y")
-        figure.legend(*axes.get_legend_handles_labels(), loc="outside right center")
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure
 
 

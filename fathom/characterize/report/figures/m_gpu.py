@@ -8,7 +8,7 @@ import pandas as pd
 from fathom.characterize.measure.folder import Folder
 from fathom.characterize.report import published, selection
 from fathom.characterize.report.figure import Figure, Findings
-from fathom.characterize.report.style import BLACK, BLUE, legend_above, new_figure, style
+from fathom.characterize.report.style import BLACK, BLUE, legend_above, panels, style
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -61,18 +61,18 @@ def draw(table: pd.DataFrame, measured: bool) -> "matplotlib.figure.Figure":
     rows = np.arange(len(table))
     titles = {_KERNELS: "kernel time over API call time", _COPIES: "copy time over kernel time"}
     with style():
-        figure = new_figure(8, 1.4 + 0.3 * len(rows))
-        both = figure.subplots(1, 2, sharey=True)
-        for axes, (column, title) in zip(both, titles.items(), strict=True):
+        height = 1.4 + 0.3 * len(rows)
+        figure, both = panels(list(titles.values()), columns=2, width=4, height=height)
+        for axes, column in zip(both, titles, strict=True):
             if measured:
                 axes.plot(table[column], rows, "o", color=BLUE, label="measured")
             paper, look = table[f"{column}, paper"], {"color": BLACK, "markerfacecolor": "white"}
             axes.plot(paper, rows, "D", **look, label="Minsky, Table 1")
-            axes.set_xlabel(title)
             axes.set_xscale("log")
+            axes.set_xlabel("ratio")
             axes.grid()
-        both[0].set_yticks(rows, table.workload)
-        both[0].set_ylim(len(rows) - 0.5, -0.5)
+            axes.set_yticks(rows, table.workload)
+            axes.set_ylim(len(rows) - 0.5, -0.5)
         legend_above(figure, columns=2)
     return figure
 

@@ -15,6 +15,7 @@ from fathom.characterize.report.style import (
     HATCHES,
     ORANGE,
     SKY,
+    WIDTH,
     legend_above,
     new_figure,
     style,
@@ -89,7 +90,7 @@ def draw(table: pd.DataFrame) -> "matplotlib.figure.Figure":
         "rest of main": (table.main - table.init - table.setup - table.run, GREEN),
     }
     with style():
-        figure = new_figure(7, 1.4 + 0.27 * len(table))
+        figure = new_figure(WIDTH, 1.4 + 0.27 * len(table))
         axes = figure.subplots()
         left = np.zeros(len(table))
         for hatch, (name, (part, color)) in zip(HATCHES, parts.items(), strict=False):
@@ -108,7 +109,7 @@ def draw(table: pd.DataFrame) -> "matplotlib.figure.Figure":
         axes.set_yticks(range(len(table)), labels)
         axes.invert_yaxis()
         axes.set_xlabel("time over the CPU's wall time")
-        legend_above(figure, columns=5)
+        legend_above(figure, columns=3)
     return figure
 
 

@@ -8,11 +8,12 @@ import pandas as pd
 from fathom.characterize.measure.folder import Folder
 from fathom.characterize.report import selection
 from fathom.characterize.report.figure import Figure, Findings
-from fathom.characterize.report.style import BLUE, GREY, RED, new_figure, style
+from fathom.characterize.report.style import BLUE, GREY, RED, WIDTH, new_figure, style
 
 if TYPE_CHECKING:
     import matplotlib.figure
 
+_FEWEST_FOR_BOX = 5  # runs: quartiles of fewer say no more than the points
 _CASE = ["workload", "mode", "device"]
 
 
@@ -63,27 +64,28 @@ def summary(table: pd.DataFrame) -> str:
 
 
 def draw(walls: pd.DataFrame) -> "matplotlib.figure.Figure":
-    """Draws each whole run as a point relative to the mean on the CPU, and quartiles as a box."""
+    """Draws each run over the mean on the CPU as a point, and quartiles of enough runs as a box."""
     groups = list(walls.groupby(_CASE, sort=False))
     with style():
-        figure = new_figure(6.5, 1 + 0.35 * len(groups))
+        figure = new_figure(WIDTH, 1 + 0.35 * len(groups))
         axes = figure.subplots()
         axes.axvline(1, color=GREY, linewidth=0.8, linestyle="--")
         for row, (_, each) in enumerate(groups):
             times = each["over the CPU's mean"].to_numpy()
             if np.isnan(times).any():  # nothing ran on the CPU
                 times = (each["wall (s)"] / each["wall (s)"].mean()).to_numpy()
-            axes.boxplot(
-                times,
-                positions=[row],
-                orientation="horizontal",
-                widths=0.6,
-                showfliers=False,
-                medianprops={"color": RED},
-                manage_ticks=False,
-            )
+            if len(times) >= _FEWEST_FOR_BOX:
+                axes.boxplot(
+                    times,
+                    positions=[row],
+                    orientation="horizontal",
+                    widths=0.6,
+                    showfliers=False,
+                    medianprops={"color": RED},
+                    manage_ticks=False,
+                )
             offsets = np.linspace(-0.2, 0.2, len(times))
-            axes.plot(times, row + offsets, ".", color=BLUE, markersize=4)
+            axes.plot(times, row + offsets, ".", color=BLUE, markersize=6)
         labels = [
             f"{workload}, {mode}, {str(device).upper()}" for (workload, mode, device), _ in groups
         ]
@@ -110,7 +112,7 @@ FIGURE = Figure(
     order=10,
     title="Spread from run to run",
     meaning="Wall times of whole training runs over their mean on the CPU, warm-up runs left out. "
-    "Points are runs; the box has the quartiles.",
+    "Points are runs; a box has the quartiles of five runs or more.",
     paper="Minsky, Figure 4, a picture without numbers, of 200 runs after 10 for warm-up: runs on "
     "the GPU vary too, but are consistently shorter than those on the CPU.",
     analyse=_analyse,

@@ -8,7 +8,7 @@ import pandas as pd
 from fathom.characterize.measure.folder import Folder
 from fathom.characterize.report import selection
 from fathom.characterize.report.figure import Figure, Findings
-from fathom.characterize.report.style import BLUE, ORANGE, new_figure, style
+from fathom.characterize.report.style import BLUE, ORANGE, WIDTH, legend_above, new_figure, style
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -44,7 +44,7 @@ def draw(table: pd.DataFrame) -> "matplotlib.figure.Figure":
     """Draws the share of each workload's step in which no op runs."""
     percent = 100 * table["share outside ops"]
     with style():
-        figure = new_figure(6.5, 0.9 + 0.3 * len(table))
+        figure = new_figure(WIDTH, 0.9 + 0.3 * len(table))
         axes = figure.subplots()
         rows = np.arange(len(table))
         bars = axes.barh(rows, percent, color=BLUE, height=0.6)
@@ -54,7 +54,7 @@ def draw(table: pd.DataFrame) -> "matplotlib.figure.Figure":
         axes.invert_yaxis()
         axes.set_xlim(0, max(3.0, 1.15 * percent.max()))
         axes.set_xlabel("share of a step outside ops (%)")
-        figure.legend(*axes.get_legend_handles_labels(), loc="outside right upper")
+        legend_above(figure, columns=1)
     return figure
 
 

@@ -30,3 +30,15 @@ def test_warm_up_runs_and_profiles_are_no_timing_runs():
     warmup = run("vgg", ("warmup",), repeat=-1, wall_s=100.0)
     repeats = [run("vgg", ("repeats",), repeat=i, wall_s=10.0 + i) for i in (1, 2)]
     assert len(m_var.FIGURE.analyse(folder([warmup, *repeats])).data) == 2
+
+
+def test_less_than_five_runs_are_points_without_a_box():
+    runs = [run("vgg", repeat=i, wall_s=10.0 + i) for i in range(4)]
+    runs += [run("memnet", repeat=i, wall_s=10.0 + i) for i in range(5)]
+    lines = m_var.draw(m_var.wall_times(runs_of(*runs))).axes[0].lines
+    points, others = (
+        [x for x in lines if (x.get_marker() == ".") is dots] for dots in (True, False)
+    )
+    assert sorted(len(each.get_xdata()) for each in points) == [4, 5]
+    rows = {round(float(y)) for each in others[1:] for y in each.get_ydata()}
+    assert rows == {1}  # memnet's box alone

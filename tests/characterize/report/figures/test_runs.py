@@ -1,0 +1,51 @@
+import numpy as np
+import pytest
+from synthetic_folder import folder, result, run, steps
+
+from fathom.characterize.report.figures import runs
+
+
+def measured(*each):
+    """The table of every run of a folder."""
+    return runs.FIGURE.analyse(folder(each)).data
+
+
+def test_a_run_has_its_step_time_throughput_wait_memory_and_rate():
+    (row,) = measured(run(result=result(0.1, batch_size=8))).to_dict("records")
+    assert row["step (ms)"] == pytest.approx(100, rel=0.01)
+    assert row["from"] < row["step (ms)"] < row["to"]
+    assert row["to"] - row["from"] < 3  # steps differ by 1 %
+    assert row["examples/s"] == pytest.approx(80)
+    assert row["input wait (ms)"] == pytest.approx(1)
+    assert row["peak memory (MiB)"] == 1024
+    assert row["GFLOP/s"] == 200
+
+
+def test_steps_of_one_call_are_one_measurement():
+    document = result() | {"steps": steps([0.1] + [0.1, 0.2] * 4, call=[0] + [1] * 4 + [5] * 4)}
+    assert np.isnan(measured(run(result=document))["from"][0])
+
+
+def test_equal_runs_are_averaged_with_an_interval_between_them():
+    times = (0.1, 0.1, 0.4)
+    each = [run(repeat=i, result=result(seconds)) for i, seconds in enumerate(times)]
+    alone = run(mode="infer", result=result(0.1))
+    table = runs.cases(measured(*each, alone)).set_index("mode")
+    train = table.loc["train"]
+    assert train.runs == 3
+    assert train["step (ms)"] == pytest.approx(100 * 4 ** (1 / 3), rel=0.01)
+    assert 0 < train["from"] < 100
+    assert train["to"] > 400
+    assert np.isnan(table.loc["infer"]["from"])
+
+
+def test_runs_on_all_cores_are_drawn():
+    few = run(cores=1, result=result(0.4))
+    drawn = runs.FIGURE.analyse(folder([few, run(result=result(0.1))])).plot.axes[0].containers[0]
+    np.testing.assert_allclose(drawn[0].get_xdata().astype(float), [100], rtol=0.02)
+
+
+def test_without_timing_runs_there_is_nothing_to_draw():
+    findings = runs.FIGURE.analyse(folder([run(status="failed", reason="killed")]))
+    assert findings.plot is None
+    assert "autoenc train: failed (killed)" in findings.gaps
