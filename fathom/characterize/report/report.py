@@ -84,7 +84,7 @@ def _export(found: Found, about: Mapping[str, pd.DataFrame]) -> bytes:
             for figure, findings in found.items()
         },
     }
-    return json.dumps(document, indent=1, allow_nan=False).encode()
+    return json.dumps(document, allow_nan=False).encode()
 
 
 def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:

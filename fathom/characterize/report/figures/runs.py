@@ -101,6 +101,8 @@ def summary(table: pd.DataFrame) -> str:
 
 def draw(table: pd.DataFrame) -> "matplotlib.figure.Figure":
     """Draws the step time of each run with its interval."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
     rows = table.workload + np.where(table.device == "gpu", ", GPU", "")
     names = list(rows.unique())
     with style():
@@ -123,6 +125,9 @@ def draw(table: pd.DataFrame) -> "matplotlib.figure.Figure":
                 label="training" if mode == "train" else "inference",
             )
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_locator(NullLocator())
         axes.set_yticks(range(len(names)), names)
         axes.set_ylim(len(names) - 0.5, -0.5)
         axes.set_xlabel(_STEP)
