@@ -41,11 +41,8 @@ def add_commands(commands: Any) -> None:
     text = "results directory of fathom characterize"
     report.add_argument("directory", type=Path, metavar="DIR", help=text)
     add_options(report, "out", help="default: DIR/report")
-    compare = _command(commands, "compare", "characterize.report.compare", "compare measurements")
-    text = "results directory that the others are compared with"
-    compare.add_argument("base", type=Path, metavar="A", help=text)
-    text = "results directories"
-    compare.add_argument("others", type=Path, nargs="+", metavar="B", help=text)
+    text = "compare measurements, or two variants by alternating runs"
+    _add_compare(_command(commands, "compare", "characterize.report.compare", text))
 
 
 def _command(
@@ -128,3 +125,20 @@ def _add_characterize(parser: argparse.ArgumentParser) -> None:
     add("--quick", action="store_true", help=text)
     text = "results directory; runs that it already has are not repeated; default: %(default)s"
     add_options(parser, "out", default=Path("characterization"), help=text)
+
+
+def _add_compare(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("base", metavar="A", help="results directory that the others are compared with")
+    add("others", nargs="+", metavar="B", help="results directories")
+    text = (
+        "A and B are commands of runs, in quotes: run them in turn, each time in a new process, "
+        "until the ratio of their step times is known"
+    )
+    add("--interleave", action="store_true", help=text)
+    text = "end when the ratio's 95 %% interval is narrower than PERCENT of it; default: 2"
+    add("--width", type=number(float, above=0), metavar="PERCENT", help=text)
+    text = "end after MINUTES at the latest; default: 30"
+    add("--budget", type=number(float, above=0), metavar="MINUTES", help=text)
+    text = "folder for the results of all runs; default: results/<date and time>"
+    add_options(parser, "out", help=text)

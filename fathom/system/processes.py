@@ -2,9 +2,11 @@
 
 import contextlib
 import ctypes
+import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -50,6 +52,53 @@ def run_python(
     return failure(process.returncode, log)
 
 
+def run_shell(command: str, log: Path, limit_s: float) -> str | None:
+    """Runs a shell command until it ends; an interrupt or the limit kills it and its children.
+
+    This process sleeps meanwhile, so that it does not disturb what the command measures.
+
+    Args:
+        command: for ``/bin/sh``.
+        log: file for its output.
+        limit_s: longest time in seconds.
+
+    Returns:
+        A one-line error; None after exit code 0.
+
+    Raises:
+        TimeoutError: the limit was reached.
+    """
+    expired = threading.Event()
+    with (
+        log.open("wb") as file,
+        subprocess.Popen(
+            command,
+            shell=True,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env=os.environ | {"PYTHONUNBUFFERED": "1"},  # as in ``run_python``
+            start_new_session=True,  # a process group, to kill the shell's children too
+            preexec_fn=_end_with_parent,
+        ) as process,
+    ):
+
+        def stop() -> None:
+            expired.set()
+            _kill_group(process.pid)
+
+        timer = threading.Timer(limit_s, stop)
+        timer.start()
+        try:
+            process.wait()
+        finally:
+            timer.cancel()
+            _kill_group(process.pid)
+    if expired.is_set():
+        raise TimeoutError
+    return failure(process.returncode, log)
+
+
 def failure(code: int, log: Path) -> str | None:
     """Returns a one-line error for a process's exit code; None for 0."""
     if code < 0:
@@ -62,6 +111,11 @@ def kill_children() -> None:
     for child in psutil.Process().children():
         with contextlib.suppress(psutil.NoSuchProcess):
             child.kill()
+
+
+def _kill_group(group: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # all of them have ended
+        os.killpg(group, signal.SIGKILL)
 
 
 def _last_line(log: Path) -> str:

@@ -1,6 +1,8 @@
 import signal
+import subprocess
 import sys
 import threading
+import time
 
 import psutil
 import pytest
@@ -57,6 +59,51 @@ def test_children_are_killed_for_the_thread_that_waits_for_them(tmp_path):
     processes.kill_children()
     thread.join(60)
     assert ended == [f"killed by signal 9 ({signal.strsignal(9)})"]
+
+
+@pytest.mark.parametrize(
+    ("command", "failure"),
+    [
+        ("cd / && echo fine", None),
+        ("echo one; echo no such data >&2; exit 1", "exit code 1: no such data"),
+        ("exit 3", "exit code 3: it printed nothing"),
+        ("kill -9 $$", "killed by signal 9 (Killed)"),
+    ],
+)
+def test_a_shell_command_fails_in_one_line(command, failure, tmp_path):
+    assert processes.run_shell(command, tmp_path / "log", 60) == failure
+
+
+def test_at_its_limit_a_shell_command_is_killed_with_its_children(tmp_path):
+    started = time.monotonic()
+    with pytest.raises(TimeoutError):
+        processes.run_shell("sleep 600 & echo $!; wait", tmp_path / "log", 0.3)
+    assert 0.3 <= time.monotonic() - started < 60
+    assert ended(int((tmp_path / "log").read_text()))
+
+
+def test_an_interruption_kills_a_shell_command_with_its_children(tmp_path, monkeypatch):
+    def interrupted(process):
+        while not (tmp_path / "log").read_text():
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess.Popen, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        processes.run_shell("sleep 600 & echo $!; wait", tmp_path / "log", 60)
+    assert ended(int((tmp_path / "log").read_text()))
+
+
+def ended(pid):
+    """Waits for the end of a process that is not our child; returns whether it came."""
+    for _ in range(1000):
+        try:
+            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:
+            return True
+        time.sleep(0.01)
+    return False
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")

@@ -1,25 +1,44 @@
-"""``fathom compare``: compares results directories of ``fathom characterize``."""
+"""``fathom compare``: compares results directories of ``fathom characterize``, or two variants."""
 
 import argparse
+import math
 import shlex
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import rich.table
 from rich.console import Console
 
 from fathom.characterize.measure.folder import Folder
+from fathom.characterize.measure.interleave import RUNS, Interleaving
 from fathom.characterize.report.comparison import LABELS, compare
 from fathom.characterize.report.page import is_number, shown
+from fathom.characterize.report.pairs import Ratio, verdict
 from fathom.errors import FathomError
+
+_WIDTH_PERCENT, _BUDGET_MINUTES = 2.0, 30.0
+_OF_INTERLEAVING = ("width", "budget", "out")
 
 
 def run(chosen: argparse.Namespace, screen: Console) -> None:
     """Runs ``fathom compare`` with its parsed arguments.
 
     Raises:
-        FathomError: a folder cannot be read, or there is nothing to compare.
+        FathomError: a folder cannot be read, a variant fails, or there is nothing to compare.
     """
-    paths = [chosen.base, *chosen.others]
+    if chosen.interleave:
+        _interleave(chosen, screen)
+        return
+    for name in _OF_INTERLEAVING:
+        if getattr(chosen, name) is not None:
+            raise FathomError(f"--{name} is an option of --interleave")
+    _compare_folders([Path(chosen.base), *map(Path, chosen.others)], screen)
+
+
+def _compare_folders(paths: list[Path], screen: Console) -> None:
     if len(paths) > len(LABELS):
         raise FathomError(f"{len(paths)} folders are too many: compare at most {len(LABELS)}")
     folders = dict(zip(LABELS, map(Folder.read, paths), strict=False))
@@ -27,12 +46,13 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     comparison = compare(base, others)
     for label, path in zip(folders, paths, strict=True):
         screen.print(f"{label}: {path}")
-    _show(_environments(folders), "what differs", screen)
+    environments = {label: _environment(folder) for label, folder in folders.items()}
+    _show(_differences(environments), "what differs", screen)
     _show(comparison.ratios, "median step times and the 95 % interval of their ratio", screen)
     if len(comparison.ratios) and comparison.ratios.verdict.isna().any():
         screen.print(
             "No verdict with a single run on either side: the noise from run to run is unknown. "
-            f"`python -m fathom characterize --repeats 3 --out {shlex.quote(str(chosen.base))}`, "
+            f"`python -m fathom characterize --repeats 3 --out {shlex.quote(str(paths[0]))}`, "
             "with the options that the folder was measured with, and likewise for the other "
             "folders, repeats training; inference cannot be repeated yet."
         )
@@ -50,19 +70,90 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
         )
 
 
-def _environments(folders: dict[str, Folder]) -> pd.DataFrame:
-    """Returns the fields in which the environments differ, without the commands."""
-    environments = {label: _environment(folder) for label, folder in folders.items()}
-    table = pd.DataFrame(environments).drop("command").rename_axis("").reset_index()
-    return table[table[list(folders)].nunique(axis=1, dropna=False) > 1]
+def _interleave(chosen: argparse.Namespace, screen: Console) -> None:
+    """Measures two variants in turn; shows what was measured also after an error or interrupt."""
+    if len(chosen.others) != 1:
+        raise FathomError("--interleave takes two variants, each a command in quotes")
+    width = (chosen.width or _WIDTH_PERCENT) / 100
+    budget_s = 60 * (chosen.budget or _BUDGET_MINUTES)
+    out = chosen.out or Path("results") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
+    measured = Interleaving({"A": chosen.base, "B": chosen.others[0]}, _new_folder(out))
+    for label, command in measured.commands.items():
+        screen.print(f"{label}: {command}")
+    screen.print(
+        f"until the interval of B/A is at most {100 * width:g} % wide, or {budget_s / 60:g} min"
+    )
+    try:
+        measured.measure(width, budget_s, screen)
+    finally:
+        found = measured.ratio()
+        if found:
+            _show_pairs(measured, found, screen)
+            screen.print(verdict(found, width))
+            if not found.is_narrow(width):
+                _show_what_is_needed(measured, found, width, screen)
+        screen.print(f"results and logs: {out}")
 
 
-def _environment(folder: Folder) -> dict[str, str]:
+def _new_folder(out: Path) -> Path:
+    if (out / RUNS).exists():
+        raise FathomError(f"{out} has the runs of another comparison: give another --out")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FathomError(f"cannot make {out}: {error.strerror}") from error
+    return out
+
+
+def _show_pairs(measured: Interleaving, found: Ratio, screen: Console) -> None:
+    """Shows how the variants differ, and their step times and ratio."""
+    described = {run.variant: run.result for run in measured.runs[:2]}
+    settings = {
+        label: {
+            **result.environment.to_plain(),
+            **result.hyperparameters.to_plain(),
+            **{f"data {name}": value for name, value in result.data.to_plain().items()},
+        }
+        for label, result in sorted(described.items())
+    }
+    _show(_differences(settings), "what differs", screen)
+    columns: dict[str, object] = {}
+    for label in measured.commands:
+        seconds = measured.seconds(label)
+        columns[f"{label} (ms)"] = 1e3 * math.exp(sum(map(math.log, seconds)) / len(seconds))
+    columns |= {"B over A": found.value, "from": found.low, "to": found.high, "pairs": found.pairs}
+    for label in measured.commands:
+        results = [run.result for run in measured.runs if run.variant == label]
+        shares = [result.cpu_share for result in results if result.cpu_share is not None]
+        columns[f"{label}'s CPU/wall"] = sum(shares) / len(shares) if shares else math.nan
+        columns[f"{label} disturbed"] = sum(result.disturbed for result in results)
+    _show(pd.DataFrame([columns]), "median step times, and the 95 % interval of the ratio", screen)
+
+
+def _show_what_is_needed(
+    measured: Interleaving, found: Ratio, width: float, screen: Console
+) -> None:
+    needed = found.pairs_needed(width)
+    if needed is not None:
+        minutes = math.ceil(needed * measured.pair_seconds / 60)
+        screen.print(
+            f"an interval {100 * width:g} % wide takes about {needed} pairs: --budget {minutes}"
+        )
+
+
+def _differences(sides: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
+    """Returns the fields in which the sides differ, as text, without the commands."""
+    texts = {label: {name: str(v) for name, v in side.items()} for label, side in sides.items()}
+    table = pd.DataFrame(texts).drop("command").rename_axis("").reset_index()
+    return table[table[list(sides)].nunique(axis=1, dropna=False) > 1]
+
+
+def _environment(folder: Folder) -> dict[str, Any]:
     rates = folder.machine.gemm_flops_per_second.items()
     products = ", ".join(f"{float(rate) / 1e9:.0f} on {threads}" for threads, rate in rates)
     environment = folder.machine.environment.to_plain()
     environment["matrix product (GFLOP/s on threads)"] = products
-    return {name: str(value) for name, value in environment.items()}
+    return environment
 
 
 def _show(content: pd.DataFrame, title: str, screen: Console) -> None:

@@ -47,7 +47,13 @@ def command(tmp_path, *sides, machine=MACHINE):
         synthetic_folder.write(tmp_path / f"folder{i}", *each)
         for i, each in enumerate(zip(sides, machines, strict=True))
     )
-    compare.run(argparse.Namespace(base=base, others=others), Console(width=200, soft_wrap=True))
+    compare.run(chosen(base, *others), Console(width=200, soft_wrap=True))
+
+
+def chosen(base, *others):
+    """The parsed arguments of a comparison of folders."""
+    nothing = dict.fromkeys(("width", "budget", "out"))
+    return argparse.Namespace(base=base, others=others, interleave=False, **nothing)
 
 
 def same_program(generator, processes, workloads=8, noise=0.03):
@@ -258,4 +264,4 @@ def test_the_command_compares_several_folders(tmp_path, capsys):
 
 def test_more_folders_than_letters_are_refused(tmp_path):
     with pytest.raises(FathomError, match="27 folders are too many: compare at most 26"):
-        compare.run(argparse.Namespace(base=tmp_path, others=[tmp_path] * 26), Console())
+        compare.run(chosen(*[tmp_path] * 27), Console())
