@@ -59,11 +59,14 @@ def _command(
 
 
 def _add_profile(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("workload", choices=workloads.CLASSES)
+    text = f"{', '.join(workloads.CLASSES)}; or the folder of an earlier profile, to show it again"
+    parser.add_argument("workload", help=text)
     add_mode(parser)
     add_options(parser, "steps", default=20, help="steps to profile; default: %(default)s")
     add_options(parser, *MODEL_OPTIONS)
     add_options(parser, "out", help="write profile, tables and trace to this folder")
+    text = "compare with the profile in this folder, op type by op type and op by op"
+    parser.add_argument("--against", type=Path, metavar="DIR", help=text)
     # For fathom characterize: write only profile.json and the raw trace.
     parser.add_argument("--raw", action="store_true", help=argparse.SUPPRESS)
 

@@ -3,6 +3,7 @@
 import argparse
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -10,16 +11,48 @@ from fathom import workloads
 from fathom.cli.parser import init_options
 from fathom.cli.terminal import import_tensorflow
 from fathom.errors import FathomError
+from fathom.options import unknown_option
+
+if TYPE_CHECKING:
+    from fathom.results.profile import Profile
 
 
 def run(chosen: argparse.Namespace, screen: Console) -> None:
     """Runs the command with its parsed arguments.
 
     Raises:
-        FathomError: an invalid option, unusable data, or a folder that cannot be written.
+        FathomError: an invalid option, unusable data, a folder that cannot be written, or a profile
+            that cannot be read.
     """
+    stored = None if chosen.workload in workloads.CLASSES else Path(chosen.workload)
+    if stored and not stored.is_dir():
+        raise unknown_option("workload or folder", chosen.workload, workloads.CLASSES)
     out = _output(chosen.out) if chosen.out else None
+    if out and chosen.against and out.resolve() == chosen.against.resolve():
+        raise FathomError("--out would replace the profile that --against names: give another")
     import_tensorflow()
+    from fathom.characterize.profile import diff, files, view
+
+    profile = diff.read(stored) if stored else None
+    workload = profile.workload if profile else chosen.workload
+    other = diff.read(chosen.against, workload) if chosen.against else None
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = stored or out or Path(temporary)
+        if profile:
+            view.show(profile, screen)
+        else:
+            profile = _profile(chosen, folder, screen)
+        if other:
+            by_type = diff.op_types(profile, other)
+            by_op = diff.ops(folder / files.TRACE, chosen.against / files.TRACE)
+            diff.show(profile, other, by_type, by_op, screen)
+            if out:
+                diff.write(by_type, by_op, out)
+                screen.print(f"written to {out}: op_types_against.csv, ops_against.csv")
+
+
+def _profile(chosen: argparse.Namespace, folder: Path, screen: Console) -> "Profile":
+    """Profiles a workload, shows the profile, and writes it with ``--out``; returns it."""
     from fathom.characterize.profile import files, view
     from fathom.characterize.profile.profiling import profile_model, single_steps, step_seconds
     from fathom.description.attribution import scoped_gradients
@@ -34,22 +67,21 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     with scoped_gradients():
         model.setup()
     screen.print(f"profiling {chosen.steps} steps on {model.device}")
-    with tempfile.TemporaryDirectory() as temporary:
-        trace = (out or Path(temporary)) / files.TRACE
-        profile, place = profile_model(model, chosen.steps, trace.parent)
-        if compiled:
-            model.teardown()
-            seconds = step_seconds(model_class(chosen.device, options), chosen.steps)
-            profile = profile.model_copy(update={"compiled_step_seconds": seconds})
-        view.show(profile, screen)
-        if out and chosen.raw:
-            profile.write(out / files.PROFILE)
-        elif out:
-            files.write(profile, place, out)
-            screen.print(
-                f"written to {out}: profile.json, ops.csv, layers.csv; trace.json.gz opens in "
-                f"ui.perfetto.dev, {files.TRACE} in TensorBoard (--logdir {out})"
-            )
+    profile, place = profile_model(model, chosen.steps, folder)
+    if compiled:
+        model.teardown()
+        seconds = step_seconds(model_class(chosen.device, options), chosen.steps)
+        profile = profile.model_copy(update={"compiled_step_seconds": seconds})
+    view.show(profile, screen)
+    if chosen.out and chosen.raw:
+        profile.write(folder / files.PROFILE)
+    elif chosen.out:
+        files.write(profile, place, folder)
+        screen.print(
+            f"written to {folder}: profile.json, ops.csv, layers.csv; trace.json.gz opens in "
+            f"ui.perfetto.dev, {files.TRACE} in TensorBoard (--logdir {folder})"
+        )
+    return profile
 
 
 def _output(out: Path) -> Path:
