@@ -1,0 +1,227 @@
+"""Counts how often ``compare`` is wrong, and what it sees: an A/A test over real folders.
+
+    python benchmarks/false_verdicts.py --out false-verdicts
+
+README.md beside this file says what is measured and how to read it.
+"""
+
+import argparse
+import itertools
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
+from fathom import workloads
+from fathom.characterize import Folder
+from fathom.characterize.report.comparison import compare
+from fathom.cli.parser import Parser, add_options, names, number
+from fathom.cli.terminal import console, run_command
+from fathom.errors import FathomError
+from fathom.results.characterization import Run
+from fathom.system.files import atomic_write
+
+DIFFERENCES = (0.0, 0.05, 0.10, 0.20)  # 0: the same program on both sides
+LONGEST_S = 3600  # of measuring one folder
+NO_DIFFERENCE = "within the noise"  # as ``compare`` says
+
+
+def main() -> None:
+    """Measures the folders that are missing, and evaluates all."""
+    chosen = command_line()
+    run_command("false_verdicts", lambda: run(chosen))
+
+
+def command_line() -> argparse.Namespace:
+    """Reads the command line."""
+    parser = Parser(description="Counts false verdicts of compare among equal folders.")
+    count = number(int, minimum=1)
+    add = parser.add_argument
+    add_options(parser, "out", required=True, help="folder of the folders; those there are kept")
+    add("--folders", type=number(int, minimum=2), default=8, metavar="N", help="default: 8")
+    text = "default: autoenc,memnet,deepq"
+    default = ["autoenc", "memnet", "deepq"]
+    known = names("workload", workloads.CLASSES)
+    add("--workloads", type=known, default=default, metavar="A,B", help=text)
+    add_options(parser, "steps", help="of a run; default: those of characterize --quick")
+    add("--repeats", type=count, default=3, metavar="N", help="runs a folder; default: 3")
+    add("--profile-repeats", type=count, default=3, metavar="N", help="profiles; default: 3")
+    return parser.parse_args()
+
+
+def run(chosen: argparse.Namespace) -> None:
+    """Measures, evaluates, prints the table and writes it as ``verdicts.csv``.
+
+    Raises:
+        FathomError: a folder cannot be measured or read.
+    """
+    screen = console()
+    paths = [chosen.out / f"{number:02}" for number in range(1, chosen.folders + 1)]
+    with_all = min(chosen.repeats, chosen.profile_repeats)
+    for path in paths:
+        if not is_complete(path, chosen):
+            screen.print(f"measuring {path}")
+            measure(path, chosen)
+    screen.print(f"evaluating {len(paths)} folders")
+    table = evaluate([Folder.read(path) for path in paths], range(1, with_all + 1))
+    with atomic_write(chosen.out / "verdicts.csv") as temporary:
+        table.to_csv(temporary, index=False, lineterminator="\n")
+    show(table, screen)
+
+
+def is_complete(path: Path, chosen: argparse.Namespace) -> bool:
+    """Returns whether a folder has all of its runs."""
+    if not (path / "machine.json").exists():
+        return False
+    done = [(each.workload, each.kind) for each in Folder.read(path).runs if each.status == "done"]
+    wanted = {"timing": chosen.repeats, "profile": chosen.profile_repeats}
+    return all(
+        done.count((name, kind)) >= wanted[kind] for name in chosen.workloads for kind in wanted
+    )
+
+
+def measure(path: Path, chosen: argparse.Namespace) -> None:
+    """Measures one folder: training on one thread, on Linux on one core.
+
+    Raises:
+        FathomError: it failed, or took longer than an hour.
+    """
+    command = [sys.executable, "-m", "fathom", "characterize", "--quick", f"--out={path}"]
+    command += [f"--workloads={','.join(chosen.workloads)}", "--modes=train", "--devices=cpu"]
+    command += ["--threads=1", f"--repeats={chosen.repeats}", "--warmup-runs=0"]
+    command += [f"--profile-repeats={chosen.profile_repeats}"]
+    command += [f"--steps={chosen.steps}"] if chosen.steps else []
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    try:
+        done = subprocess.run(command, timeout=LONGEST_S)
+    except subprocess.TimeoutExpired as error:
+        raise FathomError(f"{path} took longer than {LONGEST_S / 60:.0f} min: rerun") from error
+    if done.returncode:
+        raise FathomError(f"{path} was not measured, see above; rerun to continue")
+
+
+def evaluate(folders: Sequence[Folder], runs: Sequence[int]) -> pd.DataFrame:
+    """Compares every folder with every other one.
+
+    Args:
+        folders: of one program, two or more.
+        runs: numbers of runs and profiles a side, which are the first ones of each folder.
+
+    Returns:
+        for each number of ``runs`` a side, true ``difference`` and ``table`` of the comparison the
+        number of ``rows`` and of those with the right and the wrong verdict, ``right`` and
+        ``wrong``. Where the difference is 0, every verdict is wrong.
+    """
+    heaviest = heaviest_types(folders)
+    counted = []
+    for number_of_runs, difference in itertools.product(runs, DIFFERENCES):
+        sides = [side(folder, number_of_runs, 0.0, heaviest) for folder in folders]
+        slower = [side(folder, number_of_runs, difference, heaviest) for folder in folders]
+        pairs = itertools.permutations if difference else itertools.combinations
+        for i, j in pairs(range(len(folders)), 2):
+            for row in verdicts(sides[i], slower[j], difference, heaviest):
+                counted.append({"runs": number_of_runs, "difference": difference} | row)
+    by = ["runs", "difference", "table"]
+    table = pd.DataFrame(counted).groupby(by, as_index=False, sort=False)
+    return table.agg(rows=("right", "size"), right=("right", "sum"), wrong=("wrong", "sum"))
+
+
+def heaviest_types(folders: Sequence[Folder]) -> dict[str, str]:
+    """Returns by workload the op type that takes most time."""
+    ops = pd.concat([folder.ops() for folder in folders])
+    seconds = ops.groupby(["workload", "type"]).seconds.sum()
+    return dict(seconds.groupby("workload").idxmax().tolist())
+
+
+def side(folder: Folder, runs: int, difference: float, heaviest: Mapping[str, str]) -> Folder:
+    """Returns the first runs and profiles of a folder, made slower.
+
+    Args:
+        folder: as measured.
+        runs: number of timings and of profiles of each workload.
+        difference: relative; the steps of the timings take longer by it, and in the profiles one op
+            type.
+        heaviest: that op type, by workload.
+    """
+    ops = folder.ops()
+    kernels = set(ops.kernel[ops.type == ops.workload.map(heaviest)])
+    met: Counter[tuple[str, str]] = Counter()
+    kept = []
+    for each in folder.runs:
+        case = each.workload, each.kind
+        if each.status == "done" and met[case] < runs:
+            met[case] += 1
+            kept.append(slowed(each, 1 + difference, kernels))
+    return Folder(folder.path, folder.machine, tuple(kept))
+
+
+def slowed(run: Run, factor: float, kernels: Collection[str]) -> Run:
+    """Returns a run whose steps, or whose ops with these kernels, took longer by a factor."""
+    profile, result = run.profile, run.result
+    if profile:
+        ops = tuple(
+            op.model_copy(update={"seconds": op.seconds * factor}) if op.type in kernels else op
+            for op in profile.ops
+        )
+        return run.model_copy(update={"profile": profile.model_copy(update={"ops": ops})})
+    if result:
+        seconds = [each * factor for each in result.steps.seconds]
+        cpu_seconds = result.processor.cpu_seconds
+        changes = {
+            "steps": result.steps.model_copy(update={"seconds": seconds}),
+            "processor": result.processor.model_copy(
+                update={"cpu_seconds": cpu_seconds and cpu_seconds * factor}
+            ),
+        }
+        return run.model_copy(update={"result": result.model_copy(update=changes)})
+    return run
+
+
+def verdicts(
+    first: Folder, second: Folder, difference: float, heaviest: Mapping[str, str]
+) -> Iterator[dict[str, Any]]:
+    """Yields whether the verdict of each row is right or wrong.
+
+    Where there is a difference, only the shares of the op types that were made slower count: the
+    others' shares truly differ, too.
+    """
+    comparison = compare(first, [second])
+    shares = comparison.shares
+    if difference and len(shares):
+        shares = shares[shares["op type"] == shares.workload.map(heaviest)]
+    for table, rows, difference_of in (
+        ("step times", comparison.ratios, lambda row: row["over A"] - 1),
+        ("shares", shares, lambda row: row["less A"]),
+    ):
+        for row in rows.to_dict("records"):
+            verdict = row.get("verdict")
+            told = isinstance(verdict, str) and verdict != NO_DIFFERENCE
+            right = told and difference > 0 and difference_of(row) > 0
+            yield {"table": table, "right": right, "wrong": told and not right}
+
+
+def show(table: pd.DataFrame, screen: Console) -> None:
+    """Prints the rates."""
+    view = Table(box=SIMPLE, padding=(0, 1, 0, 0), caption="README.md explains the columns")
+    for name in ("table", "runs a side", "true difference", "rows", "right", "wrong"):
+        view.add_column(name, justify="left" if name == "table" else "right", no_wrap=True)
+    for row in table.sort_values("table", ascending=False, kind="stable").itertuples():
+        right = f"{row.right / row.rows:.1%}" if row.difference else "-"
+        wrong = f"{row.wrong / row.rows:.1%}"
+        view.add_row(
+            row.table, str(row.runs), f"{row.difference:.0%}", f"{row.rows:,}", right, wrong
+        )
+    screen.print(view)
+
+
+if __name__ == "__main__":
+    main()
