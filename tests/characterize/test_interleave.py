@@ -51,6 +51,7 @@ def test_a_difference_is_found_in_six_pairs_and_all_is_kept(compare, variant, tm
     assert code == 0
     assert "B is faster: its steps take 5.0 % less time (95 %: " in shown
     assert "6 pairs" in shown
+    assert "what differs: nothing that the results record" in shown
     runs = pd.read_csv(tmp_path / "out" / "runs.csv")
     assert "".join(runs.variant) == "ABBA" * 3
     assert runs.pair.tolist() == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]

@@ -112,11 +112,15 @@ def _show_pairs(measured: Interleaving, found: Ratio, screen: Console) -> None:
         label: {
             **result.environment.to_plain(),
             **result.hyperparameters.to_plain(),
+            "seed": result.seed,
             **{f"data {name}": value for name, value in result.data.to_plain().items()},
         }
         for label, result in sorted(described.items())
     }
-    _show(_differences(settings), "what differs", screen)
+    differences = _differences(settings)
+    _show(differences, "what differs", screen)
+    if differences.empty:
+        screen.print("what differs: nothing that the results record")
     columns: dict[str, object] = {}
     for label in measured.commands:
         seconds = measured.seconds(label)
@@ -134,7 +138,7 @@ def _show_what_is_needed(
     measured: Interleaving, found: Ratio, width: float, screen: Console
 ) -> None:
     needed = found.pairs_needed(width)
-    if needed is not None:
+    if needed is not None and needed > found.pairs:
         minutes = math.ceil(needed * measured.pair_seconds / 60)
         screen.print(
             f"an interval {100 * width:g} % wide takes about {needed} pairs: --budget {minutes}"
