@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 from rich.console import Console
 
-from fathom.characterize.report.pairs import Ratio, ratio
+from fathom.characterize.report.pairs import FEWEST_PAIRS, Ratio, ratio
 from fathom.errors import FathomError
 from fathom.results.records import RunResult
 from fathom.system.files import atomic_write
@@ -169,11 +169,11 @@ class Interleaving:
         found = self.ratio()
         if found is None or len(self.runs) % 2:
             return ""
-        if found.pairs < 2:
-            return f"; B/A {found.value:.3f}"
-        interval = f"; B/A {found.value:.3f} (95 %: {found.low:.3f} to {found.high:.3f})"
-        needed = found.pairs_needed(width)
-        if needed is None:
-            return interval
-        left = max(needed - found.pairs, 0)
-        return f"{interval}; about {left} more pairs, {left * self.pair_seconds / 60:.0f} min"
+        known = found.pairs >= FEWEST_PAIRS
+        interval = f" (95 %: {found.low:.3f} to {found.high:.3f})" if known else ""
+        left = max(found.pairs_needed(width) - found.pairs, 0)
+        minutes = left * self.pair_seconds / 60
+        return (
+            f"; B/A {found.value:.3f}{interval}; {'about' if known else 'at least'} {left} more "
+            f"pairs, {minutes:.0f} min"
+        )

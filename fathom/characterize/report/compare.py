@@ -138,10 +138,11 @@ def _show_what_is_needed(
     measured: Interleaving, found: Ratio, width: float, screen: Console
 ) -> None:
     needed = found.pairs_needed(width)
-    if needed is not None and needed > found.pairs:
+    if needed > found.pairs:
         minutes = math.ceil(needed * measured.pair_seconds / 60)
         screen.print(
-            f"an interval {100 * width:g} % wide takes about {needed} pairs: --budget {minutes}"
+            f"an interval {100 * width:g} % wide takes about {needed} pairs or more: --budget "
+            f"{minutes}"
         )
 
 
