@@ -14,6 +14,8 @@ import psutil
 
 _POLL_INTERVAL_S = 1.0
 _PR_SET_PDEATHSIG = 1  # of Linux's <sys/prctl.h>
+# Kills the shell's process group when its standard input ends, that is, when its parent does.
+_END_WITH_PIPE = "exec 3<&0 </dev/null; { read -r _ <&3; kill -9 0; } &"
 _LIBRARY = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
@@ -55,7 +57,8 @@ def run_python(
 def run_shell(command: str, log: Path, limit_s: float) -> str | None:
     """Runs a shell command until it ends; an interrupt or the limit kills it and its children.
 
-    This process sleeps meanwhile, so that it does not disturb what the command measures.
+    So does the end of this process. It sleeps meanwhile, so that it does not disturb what the
+    command measures.
 
     Args:
         command: for ``/bin/sh``.
@@ -72,14 +75,13 @@ def run_shell(command: str, log: Path, limit_s: float) -> str | None:
     with (
         log.open("wb") as file,
         subprocess.Popen(
-            command,
+            f"{_END_WITH_PIPE} ({command}\n)",
             shell=True,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=file,
             stderr=subprocess.STDOUT,
             env=os.environ | {"PYTHONUNBUFFERED": "1"},  # as in ``run_python``
             start_new_session=True,  # a process group, to kill the shell's children too
-            preexec_fn=_end_with_parent,
         ) as process,
     ):
 
@@ -88,8 +90,8 @@ def run_shell(command: str, log: Path, limit_s: float) -> str | None:
             _kill_group(process.pid)
 
         timer = threading.Timer(limit_s, stop)
-        timer.start()
         try:
+            timer.start()
             process.wait()
         finally:
             timer.cancel()

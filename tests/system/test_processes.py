@@ -94,6 +94,25 @@ def test_an_interruption_kills_a_shell_command_with_its_children(tmp_path, monke
     assert ended(int((tmp_path / "log").read_text()))
 
 
+def test_a_shell_command_and_its_children_end_with_the_parent_however_that_ends(tmp_path):
+    log = tmp_path / "log"
+    code = (
+        "import pathlib; from fathom.system.processes import run_shell;"
+        f"run_shell('sleep 600 & echo $!; wait', pathlib.Path({str(log)!r}), 600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code]) as parent:
+        while not (log.exists() and log.read_text()):
+            assert parent.poll() is None
+            time.sleep(0.01)
+        parent.kill()
+    assert ended(int(log.read_text()))
+
+
+def test_a_shell_command_reads_nothing(tmp_path):
+    assert processes.run_shell("read line || echo nothing", tmp_path / "log", 60) is None
+    assert (tmp_path / "log").read_text() == "nothing\n"
+
+
 def ended(pid):
     """Waits for the end of a process that is not our child; returns whether it came."""
     for _ in range(1000):
