@@ -35,10 +35,11 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     for name in _OF_INTERLEAVING:
         if getattr(chosen, name) is not None:
             raise FathomError(f"--{name} is an option of --interleave")
-    _compare_folders([Path(chosen.base), *map(Path, chosen.others)], screen)
+    _compare_folders(chosen, screen)
 
 
-def _compare_folders(paths: list[Path], screen: Console) -> None:
+def _compare_folders(chosen: argparse.Namespace, screen: Console) -> None:
+    paths = [Path(chosen.base), *map(Path, chosen.others)]
     if len(paths) > len(LABELS):
         raise FathomError(f"{len(paths)} folders are too many: compare at most {len(LABELS)}")
     folders = dict(zip(LABELS, map(Folder.read, paths), strict=False))
@@ -46,13 +47,12 @@ def _compare_folders(paths: list[Path], screen: Console) -> None:
     comparison = compare(base, others)
     for label, path in zip(folders, paths, strict=True):
         screen.print(f"{label}: {path}")
-    environments = {label: _environment(folder) for label, folder in folders.items()}
-    _show(_differences(environments), "what differs", screen)
+    _show(_environments(folders), "what differs", screen)
     _show(comparison.ratios, "median step times and the 95 % interval of their ratio", screen)
     if len(comparison.ratios) and comparison.ratios.verdict.isna().any():
         screen.print(
             "No verdict with a single run on either side: the noise from run to run is unknown. "
-            f"`python -m fathom characterize --repeats 3 --out {shlex.quote(str(paths[0]))}`, "
+            f"`python -m fathom characterize --repeats 3 --out {shlex.quote(str(chosen.base))}`, "
             "with the options that the folder was measured with, and likewise for the other "
             "folders, repeats training; inference cannot be repeated yet."
         )
@@ -144,6 +144,10 @@ def _show_what_is_needed(
             f"an interval {100 * width:g} % wide takes about {needed} pairs or more: --budget "
             f"{minutes}"
         )
+
+
+def _environments(folders: dict[str, Folder]) -> pd.DataFrame:
+    return _differences({label: _environment(folder) for label, folder in folders.items()})
 
 
 def _differences(sides: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
