@@ -173,7 +173,5 @@ class Interleaving:
         interval = f" (95 %: {found.low:.3f} to {found.high:.3f})" if known else ""
         left = max(found.pairs_needed(width) - found.pairs, 0)
         minutes = left * self.pair_seconds / 60
-        return (
-            f"; B/A {found.value:.3f}{interval}; {'about' if known else 'at least'} {left} more "
-            f"pairs, {minutes:.0f} min"
-        )
+        least = "" if known else "at least "
+        return f"; B/A {found.value:.3f}{interval}; pairs left: {least}{left}, {minutes:.0f} min"

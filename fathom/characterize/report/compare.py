@@ -141,8 +141,7 @@ def _show_what_is_needed(
     if needed > found.pairs:
         minutes = math.ceil(needed * measured.pair_seconds / 60)
         screen.print(
-            f"an interval {100 * width:g} % wide takes about {needed} pairs or more: --budget "
-            f"{minutes}"
+            f"an interval {100 * width:g} % wide takes about {needed} pairs: --budget {minutes}"
         )
 
 
