@@ -47,8 +47,11 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
             by_op = diff.ops(folder / files.TRACE, chosen.against / files.TRACE)
             diff.show(profile, other, by_type, by_op, screen)
             if out:
-                diff.write(by_type, by_op, out)
-                screen.print(f"written to {out}: op_types_against.csv, ops_against.csv")
+                diff.write(profile, other, by_type, by_op, out)
+                screen.print(
+                    f"written to {out}: op_types_against.csv, ops_against.csv; against.html sorts "
+                    "them"
+                )
 
 
 def _profile(chosen: argparse.Namespace, folder: Path, screen: Console) -> "Profile":

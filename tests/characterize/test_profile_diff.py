@@ -81,6 +81,11 @@ def test_two_stored_profiles_are_shown_side_by_side_without_verdict(two, tmp_pat
     types, ops = (pd.read_csv(out / f"{name}_against.csv") for name in ("op_types", "ops"))
     assert types.seconds_a_step.sum() == pytest.approx(3)
     assert ops.other_seconds_a_step.sum() == pytest.approx(70e-6)
+    page = (out / "against.html").read_text()
+    assert "differs: tensorflow: 2.21.0, other 2.20.0" in page
+    assert "op types, by difference (3 rows)" in page
+    assert '<td class="number">2,000</td>' in page  # ms of MatMul
+    assert "<td>_MklMatMul</td>" in page
 
 
 def test_a_stored_profile_is_shown_again(two, capsys):

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from fathom.characterize import frames
 from fathom.characterize.profile import files, tables
+from fathom.characterize.report import page
 from fathom.errors import FathomError
 from fathom.results.profile import Profile
 from fathom.system.files import atomic_write
@@ -17,10 +18,14 @@ from fathom.system.files import atomic_write
 _MOST_ROWS = 20  # in the terminal; the files have all
 _LONGEST_NAME = 40  # characters of an op in the terminal: its end, which identifies it
 _TITLES = {
-    **{"seconds": "ms/step", "other_seconds": "other", "difference": "less other"},
-    **{"ratio": "over other", "count": "calls/step", "other_count": "other"},
-    **{"share": "share", "other_share": "other"},
+    **{"seconds": "ms/step", "other_seconds": "other ms", "difference": "less other"},
+    **{"ratio": "over other", "count": "calls/step", "other_count": "other calls"},
+    **{"share": "share", "other_share": "other share"},
 }
+_NO_VERDICT = (
+    "No verdict: each profile is from one process, and processes of the same program differ. "
+    "`python -m fathom compare --interleave` gives one for the step time."
+)
 
 
 def read(folder: Path, workload: str | None = None) -> Profile:
@@ -92,14 +97,13 @@ def show(
             "ops, by difference", by_op.drop(columns="other_type").assign(op=names, type=kernels)
         )
     )
-    screen.print(
-        "No verdict: each profile is from one process, and processes of the same program differ. "
-        "`python -m fathom compare --interleave` gives one for the step time."
-    )
+    screen.print(_NO_VERDICT)
 
 
-def write(by_type: pd.DataFrame, by_op: pd.DataFrame, out: Path) -> None:
-    """Writes both tables as ``op_types_against.csv`` and ``ops_against.csv``.
+def write(
+    profile: Profile, other: Profile, by_type: pd.DataFrame, by_op: pd.DataFrame, out: Path
+) -> None:
+    """Writes both tables as ``op_types_against.csv``, ``ops_against.csv`` and ``against.html``.
 
     Raises:
         FathomError: a file cannot be written.
@@ -108,6 +112,14 @@ def write(by_type: pd.DataFrame, by_op: pd.DataFrame, out: Path) -> None:
     for name, table in (("op_types", by_type), ("ops", by_op)):
         with atomic_write(out / f"{name}_against.csv") as temporary:
             table.rename(columns=units).to_csv(temporary, index=False, lineterminator="\n")
+    parts = [page.paragraph(f"differs: {line}") for line in _differences(profile, other)]
+    parts += [page.paragraph(_NO_VERDICT)]
+    parts += [
+        page.table(_in_units(table), f"{name}, by difference")
+        for name, table in (("op types", by_type), ("ops", by_op))
+    ]
+    with atomic_write(out / "against.html") as temporary:
+        temporary.write_text(page.page(f"{profile.workload}: two profiles", parts))
 
 
 def _ops(path: Path) -> pd.DataFrame:
@@ -137,6 +149,14 @@ def _side_by_side(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     table = table[list(_TITLES)].reset_index(names=first.index.name)
     order = table.difference.abs().sort_values(ascending=False, kind="stable").index
     return table.loc[order].reset_index(drop=True)
+
+
+def _in_units(table: pd.DataFrame) -> pd.DataFrame:
+    """Returns a table with milliseconds, per cent and titles."""
+    numbers = {name: 1e3 * table[name] for name in ("seconds", "other_seconds", "difference")}
+    shares = {name: 100 * table[name] for name in ("share", "other_share")}
+    titles = _TITLES | {name: f"{_TITLES[name]} (%)" for name in shares}
+    return table.assign(**numbers, **shares).rename(columns=titles)
 
 
 def _differences(profile: Profile, other: Profile) -> Iterator[str]:
