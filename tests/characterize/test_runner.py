@@ -1,3 +1,4 @@
+import fcntl
 import json
 import os
 import subprocess
@@ -47,7 +48,9 @@ def program(code, **changes):
 
 @pytest.fixture
 def out(tmp_path):
-    return runner._output(tmp_path / "out")
+    folder = tmp_path / "out"
+    runner._create(folder)
+    return folder
 
 
 @pytest.fixture
@@ -169,6 +172,7 @@ def characterize(out, *options):
         ("--threads=0", "--threads must be whole numbers"),
         ("--steps=0", "--steps must be at least 1"),
         ("--repeats=-1", "--repeats must not be negative"),
+        ("--profile-repeats=0", "--profile-repeats must be at least 1"),
         ("--budget=0", "--budget must be more than 0"),
     ],
 )
@@ -182,7 +186,7 @@ def test_a_wrong_option_is_one_line_before_anything_is_measured(tmp_path, capsys
 
 def test_a_characterization_runs_in_processes_of_its_own(tmp_path, capsys):
     options = ["--workloads=autoenc", "--modes=infer", "--devices=cpu", "--threads=1"]
-    options += ["--steps=2", "--batch-size=5"]
+    options += ["--steps=2", "--batch-size=5", "--profile-repeats=1"]
     assert characterize(tmp_path / "out", *options) == 0
     assert "2 runs, 0 of them done before" in capsys.readouterr().out
     result = folder.Folder.read(tmp_path / "out")
@@ -260,11 +264,11 @@ def test_the_better_of_two_measurements_of_the_matrix_product_counts(tmp_path, m
     assert known == {"1": 3e11, "2": 1e11}
 
 
-def test_two_processes_do_not_measure_into_one_folder(tmp_path, capsys):
-    out = runner._output(tmp_path / "out")
-    with runner._exclusive_lock(out):
+def test_two_processes_do_not_measure_into_one_folder(out, capsys):
+    with (out / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         assert characterize(out, "--workloads=autoenc") == 2
-    assert "another process is measuring into" in capsys.readouterr().err
+    assert f"another process is writing to {out}" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")

@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import fcntl
 import os
 import shutil
 import sys
@@ -20,6 +19,7 @@ from fathom.results.characterization import Planned, Run
 from fathom.results.profile import Profile
 from fathom.results.records import RunResult
 from fathom.system.files import atomic_write
+from fathom.system.lock import FolderLock, lock_folder
 from fathom.system.processes import run_python
 
 
@@ -29,9 +29,10 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     Raises:
         FathomError: an invalid option or device, or a folder of another machine or request.
     """
-    out = _output(chosen.out)
-    with _exclusive_lock(out):
-        planned, skipped = _measure(chosen, out, screen)
+    out = chosen.out
+    lock = _create(out)
+    planned, skipped = _measure(chosen, out, screen)
+    del lock  # held until here
     runs = folder.read_runs(out)
     failed = [runs[p.id] for p in planned if p.id in runs and runs[p.id].status == "failed"]
     for each in failed:
@@ -62,28 +63,14 @@ def _measure(
     return planned, skipped
 
 
-@contextlib.contextmanager
-def _exclusive_lock(out: Path) -> Iterator[None]:
-    """Prevents other processes from measuring into the same folder, and at the same time.
-
-    Raises:
-        FathomError: another process already does.
-    """
-    with (out / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise FathomError(f"another process is measuring into {out}: wait for it") from error
-        yield
-
-
-def _output(out: Path) -> Path:
+def _create(out: Path) -> FolderLock:
+    """Creates the folder, if necessary, and locks it while the lock is referenced."""
     try:
         (out / "runs").mkdir(parents=True, exist_ok=True)
         (out / "traces").mkdir(exist_ok=True)
+        return lock_folder(out)
     except OSError as error:
-        raise FathomError(f"cannot make {out}: {error.strerror}") from error
-    return out
+        raise FathomError(f"cannot write to {out}: {error.strerror}") from error
 
 
 def _done_before(planned: Sequence[Planned], out: Path) -> dict[str, Run]:
