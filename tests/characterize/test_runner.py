@@ -1,5 +1,7 @@
 import fcntl
+import io
 import json
+import math
 import os
 import subprocess
 import sys
@@ -58,6 +60,12 @@ def screen():
     return Console(file=sys.stdout, width=200)
 
 
+@pytest.fixture
+def paper():
+    """A screen whose text can be read."""
+    return Console(file=io.StringIO(), width=200)
+
+
 def test_a_run_keeps_the_result_and_the_time_from_outside(out):
     run = runner.make_run(program("import time; time.sleep(0.2)" + WRITE), out)
     assert (run.status, run.reason, run.profile) == ("done", None, None)
@@ -91,7 +99,7 @@ def test_a_failed_run_is_recorded_with_its_reason(out, code, reason):
 
 def test_after_a_failure_the_others_go_on(out, screen):
     planned = [program("raise SystemExit(3)", id="a"), program(WRITE, id="b")]
-    assert runner._make(planned, {}, None, out, screen) == 0
+    assert runner._make(planned, {}, math.inf, out, screen) == 0
     assert {k: r.status for k, r in folder.read_runs(out).items()} == {"a": "failed", "b": "done"}
 
 
@@ -109,19 +117,58 @@ def test_an_interrupted_characterization_goes_on_with_what_is_left(out, screen, 
 
     monkeypatch.setattr(runner, "make_run", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        runner._make(planned, {}, None, out, screen)
+        runner._make(planned, {}, math.inf, out, screen)
     before = runner._done_before(planned, out)
     assert list(before) == ["a"]
     left = [each for each in planned if each.id not in before]
-    runner._make(left, before, None, out, screen)
+    runner._make(left, before, math.inf, out, screen)
     assert made == ["a", "b", "b", "c"]
     assert list(folder.read_runs(out)) == ["a", "b", "c"]
 
 
 def test_a_spent_budget_begins_no_run(out, screen):
     planned = [program(WRITE, id="a"), program(WRITE, id="b")]
-    assert runner._make(planned, {}, 1e-9, out, screen) == 2
+    assert runner._make(planned, {}, time.perf_counter(), out, screen) == 2
     assert folder.read_runs(out) == {}
+
+
+def disturb(out, planned, cpu_seconds):
+    """Makes a run whose steps took ten seconds on one thread, and this CPU time."""
+    made = result(1.0, cpu_seconds=cpu_seconds, threads=1)
+    done = {"status": "done", "reason": None, "wall_s": 11.0, "profile": None}
+    folder.write_run(runner.Run(**dict(planned), **done, result=made), out)
+
+
+def test_a_disturbed_run_is_made_again_once_and_the_first_measurement_kept(out, paper):
+    planned = [program(WRITE, id=name) for name in "ab"]
+    disturb(out, planned[0], 5.0)
+    disturb(out, planned[1], 9.8)
+    (out / "traces" / "a.xplane.pb").write_text("the first trace")
+    for _ in range(2):
+        runner._make_disturbed(planned, math.inf, out, paper)
+    assert paper.file.getvalue().count("once more") == 1
+    assert {name: run.first_cpu_share for name, run in folder.read_runs(out).items()} == {
+        "a": pytest.approx(0.5, abs=0.01),
+        "b": None,
+    }
+    first = folder.read_runs(out / "disturbed")["a"]
+    assert first.disturbed
+    assert (out / "disturbed" / "traces" / "a.xplane.pb").read_text() == "the first trace"
+
+
+def test_a_disturbed_run_that_fails_the_second_time_stays(out, screen):
+    disturb(out, program(WRITE, id="a"), 5.0)
+    run = folder.read_runs(out)["a"]
+    folder.write_run(run.model_copy(update={"argv": ("python", "-c", "raise SystemExit(3)")}), out)
+    runner._make_disturbed([run], math.inf, out, screen)
+    assert folder.read_runs(out)["a"].status == "done"
+
+
+def test_a_spent_budget_makes_no_run_again(out, paper):
+    disturb(out, program(WRITE, id="a"), 5.0)
+    runner._make_disturbed([program(WRITE, id="a")], time.perf_counter(), out, paper)
+    assert "no time left to make disturbed runs again: 1" in paper.file.getvalue()
+    assert folder.read_runs(out)["a"].first_cpu_share is None
 
 
 def test_the_time_left_is_told_from_the_runs_that_are_most_alike():
