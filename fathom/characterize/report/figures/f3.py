@@ -1,7 +1,7 @@
 """Figure 3 of the Fathom paper: the share of time by op type, and the paper's own table."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -136,6 +136,8 @@ def differences(ops: pd.DataFrame, heaviest: int = 10) -> pd.DataFrame:
         count=rows["count"].fillna(0.0),
         kernels=rows.kernels.fillna(""),
     )
+    limits = shares(ops).set_index("type")[["from", "to"]].reindex(rows.index)
+    rows = rows.assign(low=limits["from"], high=limits["to"])
     scaled = rows[["measured", "paper"]] / np.linalg.norm(rows[["measured", "paper"]], axis=0)
     parts = (scaled.measured - scaled.paper) ** 2
     rows["part"] = parts / parts.sum()
@@ -145,10 +147,12 @@ def differences(ops: pd.DataFrame, heaviest: int = 10) -> pd.DataFrame:
             "op type": rows.index,
             "class": [op_class(op_type) for op_type in rows.index],
             "measured (%)": rows.measured,
+            "from": rows.low,
+            "to": rows.high,
             "paper (%)": rows.paper,
             "part of distance": rows.part,
             "calls/step": rows["count"],
-            "why": list(map(_reason, rows.index, rows.measured, rows.paper, rows["count"])),
+            "why": list(map(_reason, rows.index, rows.to_dict("records"))),
             "kernels": rows.kernels,
             "layers": [
                 " ".join(tables.heaviest(ops[ops.type == op_type], "layer")[:3])
@@ -158,14 +162,16 @@ def differences(ops: pd.DataFrame, heaviest: int = 10) -> pd.DataFrame:
     )
 
 
-def _reason(op_type: str, measured: float, paper: float, count: float) -> str:
-    """Returns why the shares differ, as far as the profile shows."""
-    if not count:
+def _reason(op_type: str, row: Mapping[Hashable, Any]) -> str:
+    """Returns why the shares differ, as far as the profiles show."""
+    if not row["count"]:
         return "no such op runs in this step"
-    if not paper:
+    if not row["paper"]:
         named = op_type in published.breakdown().columns
         return "under 1 % in the paper" if named else "not in the paper's table"
-    return f"{measured / paper:.2g} times the paper's share"
+    if row["low"] <= row["paper"] <= row["high"]:
+        return "the paper's share is in the interval"
+    return f"{row['measured'] / row['paper']:.2g} times the paper's share"
 
 
 def summary(distance: pd.DataFrame) -> str:

@@ -104,6 +104,15 @@ def test_the_parts_of_a_distance_add_up_and_name_the_largest_first():
     assert rows.why["Relu"] == "not in the paper's table"
 
 
+def test_a_share_whose_interval_has_the_papers_is_not_called_different():
+    profiles = [[op("Mul", [s]), op("MatMul", [1 - s])] for s in (0.3, 0.35)]
+    rows = f3.differences(ops_of(*(profile(each, "memnet") for each in profiles)))
+    rows = rows.set_index("op type")
+    assert rows.why["Mul"] == "the paper's share is in the interval"
+    assert rows["from"]["Mul"] < 33 < rows["to"]["Mul"]
+    assert rows.why["MatMul"].endswith("times the paper's share")
+
+
 def test_a_part_is_the_difference_of_the_rows_scaled_to_length_1():
     table = f3.differences(ops_of(profile([op("MatMul", [1.0])], "speech")), heaviest=100)
     paper = published.breakdown().loc["speech"]
