@@ -533,7 +533,7 @@ class NeuralNetworkModel(Workload):
         first = 0 if self.forward_only else self.steps_done
         self.steps = Steps(first=first, warmup=warmup)
         self.processor = records.Processor()
-        started = time.perf_counter()
+        started, stolen = time.perf_counter(), environment.steal_seconds()
         try:
             batches = (
                 self.inference_batches() if self.forward_only else self.training_batches(first)
@@ -543,6 +543,9 @@ class NeuralNetworkModel(Workload):
             )
         finally:
             self.sections["run"] = time.perf_counter() - started
+            self.processor.add_system(
+                stolen, environment.steal_seconds(), environment.frequency_mhz()
+            )
             self.sections |= self.section_times()
         return self.record()
 

@@ -36,16 +36,17 @@ _LAYER_COLUMNS = (
     *("forward_passes", "examples"),
 )
 _SECTIONS = ("init", "load", "setup", "run", "evaluate")  # of a result
+_PROCESSOR = ("involuntary_switches", "frequency_mhz", "steal_seconds")
 _GPU_TIMES = ("kernel", "api", "memcpy")
 _RUN_COLUMNS = (
     *("run", "kind", "purpose", *_WHAT_RAN, "on", "cores", "repeat", "batch_size"),
     *("chosen_batch_size", "status", "reason", "wall_s", "gpu"),
+    *("cpu_share", "first_cpu_share", "disturbed", *_PROCESSOR),
     # of a timing
     *("data", "settings", "xla", "parameters", "forward_macs", "flops", "median_s"),
     *("work_per_second", "examples_per_second", "flops_per_second"),
     *(f"{name}_s" for name in _SECTIONS),
     *("peak_resident_bytes", "peak_gpu_bytes"),
-    *("cpu_share", "involuntary_switches", "disturbed"),
     # of a profile
     *("profiled_steps", "step_s", "unprofiled_s", "compiled_s", "op_s", "outside_share"),
     *("overhead", *(f"{name}_s" for name in _GPU_TIMES)),
@@ -114,6 +115,8 @@ def _run(run: Run) -> dict[str, Any]:
         "chosen_batch_size": run.batch_size,
         "gpu": run.environment and run.environment.gpu,
     }
+    made = run.result or run.profile
+    row |= {name: getattr(made.processor, name) for name in _PROCESSOR} if made else {}
     row |= _timing(run.result) if run.result else {}
     return row | (_profile(run.profile) if run.profile else {})
 
@@ -139,9 +142,6 @@ def _timing(result: RunResult) -> dict[str, Any]:
         **{f"{name}_s": getattr(result.sections, name) or 0.0 for name in _SECTIONS},
         "peak_resident_bytes": result.memory.peak_resident_bytes,
         "peak_gpu_bytes": result.memory.peak_gpu_bytes,
-        "cpu_share": result.cpu_share,
-        "involuntary_switches": result.processor.involuntary_switches,
-        "disturbed": result.disturbed,
     }
 
 

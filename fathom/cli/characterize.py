@@ -119,11 +119,17 @@ def _add_characterize(parser: argparse.ArgumentParser) -> None:
     count = number(int)
     add("--repeats", type=count, metavar="N", help="whole training runs per workload; default: 200")
     add("--warmup-runs", type=count, metavar="N", help="whole runs before those; default: 10")
+    text = (
+        "processes per profile, inference timing and timing on fewer cores; below 2 there are no "
+        "intervals; default: 3, or 1 with --quick"
+    )
+    add("--profile-repeats", type=number(int, minimum=1), metavar="N", help=text)
     add_options(parser, "batch-size", "precision")
     text = "start no new runs after MINUTES"
     add("--budget", type=number(float, above=0), metavar="MINUTES", help=text)
     text = (
-        "few steps, 2 repeats, small batches for the large networks: under 20 minutes on two cores"
+        "few steps, 2 repeats, one process per profile, small batches for the large networks: "
+        "under 20 minutes on two cores"
     )
     add("--quick", action="store_true", help=text)
     text = "results directory; runs that it already has are not repeated; default: %(default)s"

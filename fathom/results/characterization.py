@@ -11,12 +11,13 @@ from fathom.results.base import (
     DeviceName,
     Document,
     Integer,
+    NotNegative,
     Positive,
     PositiveCount,
     Record,
 )
 from fathom.results.profile import Profile
-from fathom.results.records import Environment, RunResult
+from fathom.results.records import Environment, RunResult, is_disturbed
 
 Kind = Literal["timing", "profile"]
 Purpose = Literal["modes", "profile", "threads", "cores", "repeats", "warmup"]
@@ -102,6 +103,11 @@ class Run(Document, Planned):
     wall_s: Positive = Field(
         description="seconds from the start to the end of the process, measured from outside"
     )
+    first_cpu_share: NotNegative | None = Field(
+        default=None,
+        description="CPU time over time of an earlier measurement that other processes disturbed, "
+        "and that is kept in `disturbed/`; `null` if it was measured once",
+    )
     result: RunResult | None = Field(
         description="of a timing that is `done` (docs/results.md), else `null`"
     )
@@ -112,6 +118,17 @@ class Run(Document, Planned):
         """The environment of the run; None if it failed."""
         made = self.result or self.profile
         return made.environment if made else None
+
+    @property
+    def cpu_share(self) -> float | None:
+        """CPU time of the steps over their time, if it is evidence: see ``Processor.share``."""
+        made = self.result or self.profile
+        return made.cpu_share if made else None
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether other processes took the processor from the steps."""
+        return is_disturbed(self.cpu_share)
 
     @model_validator(mode="after")
     def _check(self) -> Self:

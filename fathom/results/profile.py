@@ -18,7 +18,7 @@ from fathom.results.base import (
     Record,
     SecondsArray,
 )
-from fathom.results.records import Cost, Environment
+from fathom.results.records import Cost, Environment, Processor, is_disturbed
 
 Phase = Literal["forward", "backward", "optimizer", "other"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
@@ -117,6 +117,11 @@ class Profile(Document):
     )
     gpu: GpuTime | None = Field(description="of the whole trace; `null` without a GPU")
     cost: LayerCosts = Field(description="counted work of the network and its layers")
+    processor: Processor = Field(
+        default_factory=Processor,
+        description="use of the processor by the steps with and without the profiler, as in "
+        "docs/results.md",
+    )
     environment: Environment = Field(description="as in docs/results.md")
 
     @model_validator(mode="after")
@@ -141,6 +146,16 @@ class Profile(Document):
     def outside_share(self) -> float:
         """The share of the steps' time without any op running, from 0 to 1."""
         return float(self.outside_seconds.sum() / self.step_seconds.sum())
+
+    @property
+    def cpu_share(self) -> float | None:
+        """CPU time of the steps over their time, if it is evidence: see ``Processor.share``."""
+        return self.processor.share(self.environment)
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether other processes took the processor from the steps."""
+        return is_disturbed(self.cpu_share)
 
     @property
     def overhead(self) -> float:

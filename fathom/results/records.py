@@ -158,15 +158,62 @@ class Processor(Record):
         description="CPU time of the process, all threads, during all steps, input excluded, in "
         "seconds",
     )
+    wall_seconds: NotNegative | None = Field(
+        default=None, description="time of the same steps by the clock, in seconds"
+    )
     involuntary_switches: Count | None = Field(
         default=None,
         description="involuntary context switches of its threads during the steps",
     )
+    frequency_mhz: NotNegative | None = Field(
+        default=None,
+        description="frequency of the fastest core after the last step, in MHz; virtual machines "
+        "often give a constant",
+    )
+    steal_seconds: NotNegative | None = Field(
+        default=None,
+        description="time that the host of a virtual machine took from its cores, all together, "
+        "from before the first step to after the last, in seconds",
+    )
+    unread: dict[str, str] = Field(
+        default_factory=dict,
+        description="why a field is `null`, by its name; empty in older files",
+    )
 
-    def add(self, before: tuple[float, int], after: tuple[float, int]) -> None:
+    def add(self, before: tuple[float, int], after: tuple[float, int], seconds: float) -> None:
         """Adds one call of the step, from CPU seconds and switches before and after it."""
         self.cpu_seconds = (self.cpu_seconds or 0.0) + max(0.0, after[0] - before[0])
+        self.wall_seconds = (self.wall_seconds or 0.0) + seconds
         self.involuntary_switches = (self.involuntary_switches or 0) + after[1] - before[1]
+
+    def add_system(
+        self, steal_before: float | None, steal_after: float | None, frequency: float | None
+    ) -> None:
+        """Adds the readings of ``system.environment``; None where there are none."""
+        self.frequency_mhz = frequency
+        if steal_before is not None and steal_after is not None:
+            self.steal_seconds = max(0.0, steal_after - steal_before)
+        for name in ("frequency_mhz", "steal_seconds"):
+            if getattr(self, name) is None:
+                self.unread[name] = "the operating system does not tell it"
+
+    def share(self, environment: Environment) -> float | None:
+        """Returns CPU time over time by the clock: 0.97 to 1 for an undisturbed single thread.
+
+        None where it is no evidence: for several threads, which wait for each other, for a GPU, for
+        which the CPU waits, and for steps that take less than a second in total.
+        """
+        alone = environment.threads == 1 and not environment.gpu
+        if self.cpu_seconds is None or self.wall_seconds is None or not alone:
+            return None
+        if self.wall_seconds < _SHORTEST_EVIDENCE:
+            return None
+        return self.cpu_seconds / self.wall_seconds
+
+
+def is_disturbed(cpu_share: float | None) -> bool:
+    """Returns whether other processes took the processor, given ``Processor.share``."""
+    return cpu_share is not None and cpu_share < _UNDISTURBED
 
 
 class Metrics(OpenRecord):
@@ -215,18 +262,10 @@ class RunResult(Document):
 
     @property
     def cpu_share(self) -> float | None:
-        """CPU time of the steps over their time: 0.97 to 1 for an undisturbed single thread.
-
-        None where it is no evidence: for several threads, which wait for each other, for a GPU, for
-        which the CPU waits, and for steps that take less than a second in total.
-        """
-        seconds, used = sum(self.steps.seconds), self.processor.cpu_seconds
-        alone = self.environment.threads == 1 and not self.environment.gpu
-        if used is None or not alone or seconds < _SHORTEST_EVIDENCE:
-            return None
-        return used / seconds
+        """CPU time of the steps over their time, if it is evidence: see ``Processor.share``."""
+        return self.processor.share(self.environment)
 
     @property
     def disturbed(self) -> bool:
         """Whether other processes took the processor from the steps."""
-        return self.cpu_share is not None and self.cpu_share < _UNDISTURBED
+        return is_disturbed(self.cpu_share)

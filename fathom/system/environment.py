@@ -67,6 +67,29 @@ def cpu_use() -> tuple[float, int]:
     return usage.ru_utime + usage.ru_stime, usage.ru_nivcsw
 
 
+def frequency_mhz() -> float | None:
+    """Returns the frequency of the fastest core in MHz; None if the system does not tell it.
+
+    Cores without work may be slower than the one that ran the steps. Virtual machines often give a
+    constant.
+    """
+    try:
+        return max((core.current for core in psutil.cpu_freq(percpu=True)), default=0.0) or None
+    except (AttributeError, NotImplementedError, OSError):
+        return None
+
+
+def steal_seconds() -> float | None:
+    """Returns the time that the host took from all cores of this virtual machine since its start.
+
+    None if the system does not tell it.
+    """
+    try:
+        return getattr(psutil.cpu_times(), "steal", None)
+    except (NotImplementedError, OSError):
+        return None
+
+
 def process_age() -> float:
     """Returns the seconds since this process started."""
     return time.time() - psutil.Process().create_time()

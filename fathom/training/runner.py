@@ -188,7 +188,7 @@ class Runner:
             tf.test.experimental.sync_devices()
         losses = self._losses(value, begin, count)
         seconds, wait = time.perf_counter() - before_step, before_step - before_input
-        processor.add(used_before, cpu_use())
+        processor.add(used_before, cpu_use(), seconds)
         steps.add_call(losses, seconds, wait, self._hooks.work(*batch), first_of_shape)
         for i, loss in enumerate(losses):
             if loss is not None and not math.isfinite(loss):

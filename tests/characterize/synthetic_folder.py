@@ -127,6 +127,7 @@ def steps(seconds, work=1.0, call=()):
 
 def result(seconds=0.1, mode="train", batch_size=8, cpu_seconds=None, **environment):
     """A result document of ten steps that all take about as long, together of this CPU time."""
+    each = [seconds * (1 + 0.01 * (i % 3 - 1)) for i in range(10)]
     return {
         "schema": 1,
         "workload": "autoenc",
@@ -136,7 +137,7 @@ def result(seconds=0.1, mode="train", batch_size=8, cpu_seconds=None, **environm
         "seed": 0,
         "environment": ENVIRONMENT | environment,
         "sections": dict(SECTIONS),
-        "steps": steps([seconds * (1 + 0.01 * (i % 3 - 1)) for i in range(10)]),
+        "steps": steps(each),
         "throughput": {
             "example": "image",
             "examples_per_second": batch_size / seconds,
@@ -145,7 +146,13 @@ def result(seconds=0.1, mode="train", batch_size=8, cpu_seconds=None, **environm
         },
         "cost": dict(COST),
         "memory": {"peak_resident_bytes": 2**30, "peak_gpu_bytes": None},
-        "processor": {"cpu_seconds": cpu_seconds, "involuntary_switches": 7},
+        "processor": {
+            "cpu_seconds": cpu_seconds,
+            "wall_seconds": sum(each),
+            "involuntary_switches": 7,
+            "frequency_mhz": 2600.0,
+            "steal_seconds": 0.5,
+        },
         "metrics": {},
     }
 

@@ -1,11 +1,12 @@
 import numpy as np
 import pandas as pd
 import pytest
-from synthetic_folder import folder, op, paper_profile, profile, result, run, runs_of
+from synthetic_folder import ENVIRONMENT, folder, op, paper_profile, profile, result, run, runs_of
 
 from fathom.characterize import frames
 from fathom.characterize.profile import tables
 from fathom.results.profile import GpuTime
+from fathom.results.records import Processor
 
 FAILED = run("speech", status="failed", reason="killed", threads=2)
 
@@ -45,6 +46,20 @@ def test_a_run_whose_one_thread_lacked_the_processor_is_disturbed():
     assert runs.disturbed.tolist() == [True, False, False]
     assert runs.cpu_share.tolist()[:2] == [pytest.approx(0.5, abs=0.01), pytest.approx(1, abs=0.01)]
     assert runs.involuntary_switches.tolist() == [7, 7, 7]
+    assert runs.frequency_mhz.tolist() == [2600.0] * 3
+    assert runs.steal_seconds.tolist() == [0.5] * 3
+
+
+def test_a_profile_whose_one_thread_lacked_the_processor_is_disturbed():
+    used = [Processor(cpu_seconds=s, wall_seconds=2.0, involuntary_switches=3) for s in (1.0, 2.0)]
+    alone = ENVIRONMENT | {"threads": 1}
+    runs = runs_of(
+        *(run("vgg", profile=paper_profile("vgg", processor=p, environment=alone)) for p in used),
+        run("vgg", profile=paper_profile("vgg", environment=alone)),  # of an older file
+    )
+    assert runs.disturbed.tolist() == [True, False, False]
+    assert runs.cpu_share.tolist()[:2] == [0.5, 1]
+    assert runs.involuntary_switches.tolist()[:2] == [3, 3]
 
 
 def test_a_run_is_a_row_with_what_it_measured():

@@ -15,6 +15,7 @@ REQUEST = Request(
     steps=None,
     repeats=2,
     warmup_runs=1,
+    profile_repeats=1,
     precision="float32",
     batch_size=None,
     quick=False,
@@ -70,6 +71,28 @@ def test_repeats_follow_their_warm_up_in_turn():
     assert order == [(w, n) for n in (-1, 1, 2) for w in ("alexnet", "vgg")]
     assert [r.repeat for r in runs("warmup", workloads={"vgg": Characterization()})] == [-1]
     assert [r.repeat for r in runs("repeats", workloads={"vgg": Characterization()})] == [1, 2]
+
+
+def test_profiles_and_timings_that_repeats_leaves_out_are_repeated_after_all_first_ones():
+    everything = plan(dataclasses.replace(REQUEST, profile_repeats=3))
+    rounds = [r for r in everything if not {"repeats", "warmup"} & {*r.purpose}]
+    assert [r.repeat for r in rounds] == sorted(r.repeat for r in rounds)
+    assert rounds == everything[: len(rounds)]
+    first = [r for r in rounds if r.repeat == 0]
+    assert first == plan(REQUEST)[: len(first)]
+    again = {(r.kind, r.workload, r.mode, r.threads, r.cores) for r in rounds if r.repeat == 2}
+    assert again == {(r.kind, r.workload, r.mode, r.threads, r.cores) for r in first} - {
+        ("timing", workload, "train", None, 3) for workload in REQUEST.workloads
+    }
+
+
+def test_repeats_of_training_stay_behind_their_warm_up():
+    order = [(r.id, r.purpose) for r in plan(dataclasses.replace(REQUEST, profile_repeats=3))[-4:]]
+    assert order == [
+        (f"{workload}-train-cpu0-timing-repeat{number}", ("repeats",))
+        for number in (1, 2)
+        for workload in REQUEST.workloads
+    ]
 
 
 def test_without_warm_up_the_run_that_shows_the_mode_is_the_first_repeat():

@@ -1,15 +1,18 @@
+import io
 import json
 
 import numpy as np
 import pytest
-from synthetic_folder import COST, ENVIRONMENT, op
+from rich.console import Console
+from synthetic_folder import COST, ENVIRONMENT, op, profile
 
 from fathom.characterize import frames
-from fathom.characterize.profile import tables
+from fathom.characterize.profile import tables, view
 from fathom.characterize.profile.profiling import add_up
 from fathom.characterize.profile.xplane import OpEvent
 from fathom.errors import FathomError
 from fathom.results.profile import GpuTime, Profile
+from fathom.results.records import Processor
 
 GPU = GpuTime(kernel_seconds=1.0, api_seconds=2.0, memcpy_seconds=0.5)
 
@@ -134,3 +137,13 @@ def test_a_profile_with_a_missing_field_is_refused():
     del document["device"]
     with pytest.raises(FathomError, match="device"):
         Profile.parse(json.dumps(document), "a.json")
+
+
+@pytest.mark.parametrize("cpu_seconds", [1.0, 2.0])
+def test_a_disturbed_profile_says_so(cpu_seconds):
+    used = Processor(cpu_seconds=cpu_seconds, wall_seconds=2.0)
+    screen = Console(file=io.StringIO(), width=200)
+    alone = ENVIRONMENT | {"threads": 1}
+    view.show(profile([op("Add", [1.0])], processor=used, environment=alone), screen)
+    said = "the steps had it 50% of their time: profile again" in screen.file.getvalue()
+    assert said == (cpu_seconds == 1.0)

@@ -32,6 +32,9 @@ def test_every_step_is_timed_with_and_without_the_profiler(profiled):
     assert profile.op_seconds <= profile.step_seconds.sum() * profile.threads
     assert 0 < profile.outside_share < 1
     assert (profile.outside_seconds < profile.step_seconds).all()
+    timed = profile.step_seconds.sum() + profile.unprofiled_step_seconds.sum()
+    assert profile.processor.wall_seconds > 0.9 * timed
+    assert profile.processor.cpu_seconds > 0
 
 
 def test_a_model_whose_calls_run_several_steps_is_refused(tmp_path):

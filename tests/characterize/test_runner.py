@@ -1,4 +1,7 @@
+import fcntl
+import io
 import json
+import math
 import os
 import subprocess
 import sys
@@ -47,12 +50,20 @@ def program(code, **changes):
 
 @pytest.fixture
 def out(tmp_path):
-    return runner._output(tmp_path / "out")
+    folder = tmp_path / "out"
+    runner._create(folder)
+    return folder
 
 
 @pytest.fixture
 def screen():
     return Console(file=sys.stdout, width=200)
+
+
+@pytest.fixture
+def paper():
+    """A screen whose text can be read."""
+    return Console(file=io.StringIO(), width=200)
 
 
 def test_a_run_keeps_the_result_and_the_time_from_outside(out):
@@ -88,7 +99,7 @@ def test_a_failed_run_is_recorded_with_its_reason(out, code, reason):
 
 def test_after_a_failure_the_others_go_on(out, screen):
     planned = [program("raise SystemExit(3)", id="a"), program(WRITE, id="b")]
-    assert runner._make(planned, {}, None, out, screen) == 0
+    assert runner._make(planned, {}, math.inf, out, screen) == 0
     assert {k: r.status for k, r in folder.read_runs(out).items()} == {"a": "failed", "b": "done"}
 
 
@@ -106,19 +117,58 @@ def test_an_interrupted_characterization_goes_on_with_what_is_left(out, screen, 
 
     monkeypatch.setattr(runner, "make_run", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        runner._make(planned, {}, None, out, screen)
+        runner._make(planned, {}, math.inf, out, screen)
     before = runner._done_before(planned, out)
     assert list(before) == ["a"]
     left = [each for each in planned if each.id not in before]
-    runner._make(left, before, None, out, screen)
+    runner._make(left, before, math.inf, out, screen)
     assert made == ["a", "b", "b", "c"]
     assert list(folder.read_runs(out)) == ["a", "b", "c"]
 
 
 def test_a_spent_budget_begins_no_run(out, screen):
     planned = [program(WRITE, id="a"), program(WRITE, id="b")]
-    assert runner._make(planned, {}, 1e-9, out, screen) == 2
+    assert runner._make(planned, {}, time.perf_counter(), out, screen) == 2
     assert folder.read_runs(out) == {}
+
+
+def disturb(out, planned, cpu_seconds):
+    """Makes a run whose steps took ten seconds on one thread, and this CPU time."""
+    made = result(1.0, cpu_seconds=cpu_seconds, threads=1)
+    done = {"status": "done", "reason": None, "wall_s": 11.0, "profile": None}
+    folder.write_run(runner.Run(**dict(planned), **done, result=made), out)
+
+
+def test_a_disturbed_run_is_made_again_once_and_the_first_measurement_kept(out, paper):
+    planned = [program(WRITE, id=name) for name in "ab"]
+    disturb(out, planned[0], 5.0)
+    disturb(out, planned[1], 9.8)
+    (out / "traces" / "a.xplane.pb").write_text("the first trace")
+    for _ in range(2):
+        runner._make_disturbed(planned, math.inf, out, paper)
+    assert paper.file.getvalue().count("once more") == 1
+    assert {name: run.first_cpu_share for name, run in folder.read_runs(out).items()} == {
+        "a": pytest.approx(0.5, abs=0.01),
+        "b": None,
+    }
+    first = folder.read_runs(out / "disturbed")["a"]
+    assert first.disturbed
+    assert (out / "disturbed" / "traces" / "a.xplane.pb").read_text() == "the first trace"
+
+
+def test_a_disturbed_run_that_fails_the_second_time_stays(out, screen):
+    disturb(out, program(WRITE, id="a"), 5.0)
+    run = folder.read_runs(out)["a"]
+    folder.write_run(run.model_copy(update={"argv": ("python", "-c", "raise SystemExit(3)")}), out)
+    runner._make_disturbed([run], math.inf, out, screen)
+    assert folder.read_runs(out)["a"].status == "done"
+
+
+def test_a_spent_budget_makes_no_run_again(out, paper):
+    disturb(out, program(WRITE, id="a"), 5.0)
+    runner._make_disturbed([program(WRITE, id="a")], time.perf_counter(), out, paper)
+    assert "no time left to make disturbed runs again: 1" in paper.file.getvalue()
+    assert folder.read_runs(out)["a"].first_cpu_share is None
 
 
 def test_the_time_left_is_told_from_the_runs_that_are_most_alike():
@@ -169,6 +219,7 @@ def characterize(out, *options):
         ("--threads=0", "--threads must be whole numbers"),
         ("--steps=0", "--steps must be at least 1"),
         ("--repeats=-1", "--repeats must not be negative"),
+        ("--profile-repeats=0", "--profile-repeats must be at least 1"),
         ("--budget=0", "--budget must be more than 0"),
     ],
 )
@@ -182,7 +233,7 @@ def test_a_wrong_option_is_one_line_before_anything_is_measured(tmp_path, capsys
 
 def test_a_characterization_runs_in_processes_of_its_own(tmp_path, capsys):
     options = ["--workloads=autoenc", "--modes=infer", "--devices=cpu", "--threads=1"]
-    options += ["--steps=2", "--batch-size=5"]
+    options += ["--steps=2", "--batch-size=5", "--profile-repeats=1"]
     assert characterize(tmp_path / "out", *options) == 0
     assert "2 runs, 0 of them done before" in capsys.readouterr().out
     result = folder.Folder.read(tmp_path / "out")
@@ -260,11 +311,11 @@ def test_the_better_of_two_measurements_of_the_matrix_product_counts(tmp_path, m
     assert known == {"1": 3e11, "2": 1e11}
 
 
-def test_two_processes_do_not_measure_into_one_folder(tmp_path, capsys):
-    out = runner._output(tmp_path / "out")
-    with runner._exclusive_lock(out):
+def test_two_processes_do_not_measure_into_one_folder(out, capsys):
+    with (out / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         assert characterize(out, "--workloads=autoenc") == 2
-    assert "another process is measuring into" in capsys.readouterr().err
+    assert f"another process is writing to {out}" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")

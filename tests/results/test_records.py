@@ -5,7 +5,7 @@ import pytest
 
 from fathom import Autoenc, FathomError, workloads
 from fathom.results.characterization import Machine, Run
-from fathom.results.records import RunResult
+from fathom.results.records import Processor, RunResult
 
 ENVIRONMENT = {
     "cpu_model": "a processor",
@@ -135,11 +135,20 @@ def test_lists_that_older_files_lack_are_filled_in(document):
 def test_cpu_time_is_evidence_for_one_thread_on_a_cpu(document, changes, share):
     values = {"seconds": 0.5, "cpu_seconds": 1.0, "threads": 1} | changes
     result = RunResult.parse(json.dumps(document), "a.json")
-    result.steps.seconds = [values.pop("seconds")] * 4
+    result.processor.wall_seconds = 4 * values.pop("seconds")
     result.processor.cpu_seconds = values.pop("cpu_seconds")
     result.environment = result.environment.model_copy(update=values)
     assert result.cpu_share == share
     assert result.disturbed == (share == 0.5)
+
+
+def test_frequency_and_steal_time_are_recorded_or_the_reason_why_not():
+    told, untold = Processor(), Processor()
+    told.add_system(2.0, 2.5, 2600.0)
+    untold.add_system(None, None, None)
+    assert (told.steal_seconds, told.frequency_mhz, told.unread) == (0.5, 2600, {})
+    assert (untold.steal_seconds, untold.frequency_mhz) == (None, None)
+    assert untold.unread.keys() == {"steal_seconds", "frequency_mhz"}
 
 
 @pytest.mark.parametrize("threads", ["0", "two", "-1", ""])

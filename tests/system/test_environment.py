@@ -1,6 +1,8 @@
 import subprocess
 from pathlib import Path
 
+import psutil
+
 import fathom
 from fathom.system import environment
 
@@ -13,3 +15,12 @@ def test_the_commit_of_a_checkout_is_recorded_and_none_of_an_installed_package()
         assert recorded == subprocess.run(head, capture_output=True, text=True).stdout.strip()
     else:
         assert recorded is None
+
+
+def test_what_the_system_does_not_tell_of_its_processor_is_none(monkeypatch):
+    assert environment.frequency_mhz() is None or environment.frequency_mhz() > 0
+    assert environment.steal_seconds() is None or environment.steal_seconds() >= 0
+    monkeypatch.delattr(psutil, "cpu_freq")
+    monkeypatch.setattr(psutil, "cpu_times", lambda: object())
+    assert environment.frequency_mhz() is None
+    assert environment.steal_seconds() is None

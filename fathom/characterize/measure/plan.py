@@ -21,6 +21,7 @@ class Request:
         steps: per run; None: determined by ``quick``.
         repeats: whole training runs per workload, to measure their spread.
         warmup_runs: whole runs before them, not counted.
+        profile_repeats: processes per profile, and per timing that ``repeats`` does not repeat.
         precision, batch_size: of all runs; None: each workload's default, or that of ``quick``.
         quick: fewer steps, smaller batches for the largest networks, core counts in powers of two.
     """
@@ -33,6 +34,7 @@ class Request:
     steps: int | None
     repeats: int
     warmup_runs: int
+    profile_repeats: int
     precision: Precision
     batch_size: int | None
     quick: bool
@@ -46,40 +48,45 @@ def powers_of_two(most: int) -> list[int]:
 def plan(request: Request) -> list[Planned]:
     """Returns all runs in execution order.
 
-    First every workload runs once in every mode, then come profiles, threads, cores and finally
-    repeats, so that an interrupted characterization is broad rather than deep. A run that belongs
-    to several sets is made once.
+    First every workload runs once in every mode, then come profiles, threads and cores, then all
+    these again for ``profile_repeats``, and finally repeats, so that an interrupted
+    characterization is broad rather than deep. A run that belongs to several sets is made once.
     """
     runs: dict[str, Planned] = {}
-    for run in [
-        *_modes(request),
-        *_profiles(request),
-        *_threads(request),
-        *_cores(request),
-        *_repeats(request),
-    ]:
+    rounds = [
+        run
+        for number in range(request.profile_repeats)
+        for made in (_modes, _profiles, _threads, _cores)
+        for run in made(request, number)
+    ]
+    for run in [*rounds, *_repeats(request)]:
         if run.id in runs:
             run = run.model_copy(update={"purpose": (*runs[run.id].purpose, *run.purpose)})
         runs[run.id] = run
     return list(runs.values())
 
 
-def _modes(request: Request) -> list[Planned]:
-    """Each workload in each mode on each device, with default thread pools."""
+def _modes(request: Request, number: int) -> list[Planned]:
+    """Each workload in each mode on each device, with default thread pools.
+
+    Training is made again by ``_repeats``.
+    """
     return [
-        _run(request, "timing", "modes", workload, mode, device)
+        _run(request, "timing", "modes", workload, mode, device, repeat=number)
         for workload in request.workloads
         for mode in request.modes
         for device in request.devices
+        if mode == "infer" or not number
     ]
 
 
-def _profiles(request: Request) -> list[Planned]:
+def _profiles(request: Request, number: int) -> list[Planned]:
     """The op profiles: with one thread on the CPU, with default thread pools on a GPU."""
     return [
         _run(
             *(request, "profile", "profile", workload, mode, device),
             threads=1 if device == "/cpu:0" else None,
+            repeat=number,
         )
         for workload in request.workloads
         for mode in request.modes
@@ -87,22 +94,27 @@ def _profiles(request: Request) -> list[Planned]:
     ]
 
 
-def _threads(request: Request) -> list[Planned]:
+def _threads(request: Request, number: int) -> list[Planned]:
     """Training profiles with several numbers of threads."""
     return [
-        _run(request, "profile", "threads", workload, "train", "/cpu:0", threads=threads)
+        _run(
+            *(request, "profile", "threads", workload, "train", "/cpu:0"),
+            threads=threads,
+            repeat=number,
+        )
         for workload in _trained_on_cpu(request)
         for threads in request.threads
     ]
 
 
-def _cores(request: Request) -> list[Planned]:
-    """Training on only the first cores, from one to all."""
+def _cores(request: Request, number: int) -> list[Planned]:
+    """Training on only the first cores, from one to all; on all, ``_repeats`` makes it again."""
     sizes = powers_of_two(request.cores) if request.quick else range(1, request.cores + 1)
     return [
-        _run(request, "timing", "cores", workload, "train", "/cpu:0", cores=cores)
+        _run(request, "timing", "cores", workload, "train", "/cpu:0", cores=cores, repeat=number)
         for workload in _trained_on_cpu(request)
         for cores in sizes
+        if cores < request.cores or not number
     ]
 
 

@@ -17,6 +17,7 @@ from fathom.system.processes import run_python
 
 _QUICK_REPEATS, _QUICK_WARMUP_RUNS = 2, 0
 _REPEATS, _WARMUP_RUNS = 200, 10  # as in the Minsky paper
+_QUICK_PROFILE_REPEATS, _PROFILE_REPEATS = 1, 3
 
 
 def measure_machine(chosen: argparse.Namespace, out: Path, screen: Console) -> Request:
@@ -43,6 +44,7 @@ def measure_machine(chosen: argparse.Namespace, out: Path, screen: Console) -> R
     _write_machine(out, known.environment if known else first.environment, rates)
     quick = (_QUICK_REPEATS, _QUICK_WARMUP_RUNS)
     repeats, warmup_runs = quick if chosen.quick else (_REPEATS, _WARMUP_RUNS)
+    profile_repeats = _QUICK_PROFILE_REPEATS if chosen.quick else _PROFILE_REPEATS
     return Request(
         workloads={name: first.characterizations.get(name, Characterization()) for name in names},
         modes=chosen.modes or MODES,
@@ -52,6 +54,7 @@ def measure_machine(chosen: argparse.Namespace, out: Path, screen: Console) -> R
         steps=chosen.steps,
         repeats=repeats if chosen.repeats is None else chosen.repeats,
         warmup_runs=warmup_runs if chosen.warmup_runs is None else chosen.warmup_runs,
+        profile_repeats=chosen.profile_repeats or profile_repeats,
         precision=chosen.precision,
         batch_size=chosen.batch_size,
         quick=chosen.quick,

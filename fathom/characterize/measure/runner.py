@@ -2,13 +2,13 @@
 
 import argparse
 import contextlib
-import fcntl
+import math
 import os
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -20,7 +20,10 @@ from fathom.results.characterization import Planned, Run
 from fathom.results.profile import Profile
 from fathom.results.records import RunResult
 from fathom.system.files import atomic_write
+from fathom.system.lock import FolderLock, lock_folder
 from fathom.system.processes import run_python
+
+_QUICK_MINUTES = 18.0  # after which --quick measures nothing again
 
 
 def run(chosen: argparse.Namespace, screen: Console) -> None:
@@ -29,9 +32,10 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     Raises:
         FathomError: an invalid option or device, or a folder of another machine or request.
     """
-    out = _output(chosen.out)
-    with _exclusive_lock(out):
-        planned, skipped = _measure(chosen, out, screen)
+    out = chosen.out
+    lock = _create(out)
+    planned, skipped = _measure(chosen, out, screen)
+    del lock  # held until here
     runs = folder.read_runs(out)
     failed = [runs[p.id] for p in planned if p.id in runs and runs[p.id].status == "failed"]
     for each in failed:
@@ -53,7 +57,10 @@ def _measure(
         before = _done_before(planned, out)
         left = [each for each in planned if each.id not in before]
         screen.print(f"{len(planned)} runs, {len(planned) - len(left)} of them done before: {out}")
-        skipped = _make(left, before, chosen.budget, out, screen)
+        started = time.perf_counter()
+        skipped = _make(left, before, started + 60 * (chosen.budget or math.inf), out, screen)
+        minutes = chosen.budget or (_QUICK_MINUTES if chosen.quick else math.inf)
+        _make_disturbed(planned, started + 60 * minutes, out, screen)
         if left:
             request.measure_again(out, wanted, screen)
     except KeyboardInterrupt as stop:
@@ -62,28 +69,14 @@ def _measure(
     return planned, skipped
 
 
-@contextlib.contextmanager
-def _exclusive_lock(out: Path) -> Iterator[None]:
-    """Prevents other processes from measuring into the same folder, and at the same time.
-
-    Raises:
-        FathomError: another process already does.
-    """
-    with (out / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise FathomError(f"another process is measuring into {out}: wait for it") from error
-        yield
-
-
-def _output(out: Path) -> Path:
+def _create(out: Path) -> FolderLock:
+    """Creates the folder, if necessary, and locks it while the lock is referenced."""
     try:
         (out / "runs").mkdir(parents=True, exist_ok=True)
         (out / "traces").mkdir(exist_ok=True)
+        return lock_folder(out)
     except OSError as error:
-        raise FathomError(f"cannot make {out}: {error.strerror}") from error
-    return out
+        raise FathomError(f"cannot write to {out}: {error.strerror}") from error
 
 
 def _done_before(planned: Sequence[Planned], out: Path) -> dict[str, Run]:
@@ -110,27 +103,68 @@ def _done_before(planned: Sequence[Planned], out: Path) -> dict[str, Run]:
 
 
 def _make(
-    left: Sequence[Planned],
-    before: dict[str, Run],
-    budget_minutes: float | None,
-    out: Path,
-    screen: Console,
+    left: Sequence[Planned], before: Mapping[str, Run], end: float, out: Path, screen: Console
 ) -> int:
-    """Makes the runs and writes each when done; returns the number skipped for the budget."""
-    started = time.perf_counter()
+    """Makes the runs and writes each when done; returns the number skipped for the budget.
+
+    Args:
+        left: the runs to make.
+        before: those made before, to estimate the time left.
+        end: of the budget, on the clock of ``time.perf_counter``.
+        out: results directory.
+        screen: for the progress.
+    """
     done = [run for run in before.values() if run.status == "done"]
     for number, planned in enumerate(left):
-        if budget_minutes and time.perf_counter() - started > 60 * budget_minutes:
+        if time.perf_counter() > end:
             return len(left) - number
         label = f"[{number + 1}/{len(left)}] {planned}"
         with screen.status(f"{label}; {_time_left(left[number:], done)}"):
             run = make_run(planned, out)
         folder.write_run(run, out)
         done += [run] if run.status == "done" else []
-        screen.print(
-            f"{label}: {run.status} in {run.wall_s:.1f} s; {_time_left(left[number + 1 :], done)}"
-        )
+        screen.print(f"{label}: {_ended(run)}; {_time_left(left[number + 1 :], done)}")
     return 0
+
+
+def _make_disturbed(planned: Sequence[Planned], end: float, out: Path, screen: Console) -> None:
+    """Makes runs that other processes disturbed again, once, and keeps the first measurement.
+
+    Args:
+        planned: the runs of the request.
+        end: of the budget, on the clock of ``time.perf_counter``.
+        out: results directory; the first measurements go to ``disturbed/`` in it.
+        screen: for the progress.
+    """
+    runs = folder.read_runs(out)
+    made = [runs[each.id] for each in planned if each.id in runs]
+    again = [run for run in made if run.disturbed and run.first_cpu_share is None]
+    for number, first in enumerate(again):
+        if time.perf_counter() > end:
+            screen.print(f"no time left to make disturbed runs again: {len(again) - number}")
+            return
+        label = f"[{number + 1}/{len(again)}] disturbed, once more: {first}"
+        _keep(first, out)
+        with screen.status(label):
+            second = make_run(first, out)
+        if second.status == "done":
+            folder.write_run(second.model_copy(update={"first_cpu_share": first.cpu_share}), out)
+        screen.print(f"{label}: {_ended(second)}")
+
+
+def _keep(run: Run, out: Path) -> None:
+    """Copies a run and its trace to ``disturbed/``."""
+    for name in (f"runs/{run.id}.json", f"traces/{run.id}.xplane.pb"):
+        if (out / name).exists():
+            kept = out / "disturbed" / name
+            with atomic_write(kept) as whole:
+                whole.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(out / name, whole)
+
+
+def _ended(run: Run) -> str:
+    disturbed = ", disturbed by other processes" if run.disturbed else ""
+    return f"{run.status} in {run.wall_s:.1f} s{disturbed}"
 
 
 def make_run(planned: Planned, out: Path) -> Run:
@@ -150,11 +184,11 @@ def make_run(planned: Planned, out: Path) -> Run:
         result = RunResult.read(file) if done and planned.kind == "timing" else None
         profile = Profile.read(file) if done and planned.kind == "profile" else None
         trace = output / TRACE
-        if trace.exists():
+        if done and trace.exists():
             with atomic_write(out / "traces" / f"{planned.id}.xplane.pb") as whole:
                 shutil.copyfile(trace, whole)
     return Run(
-        **dict(planned),
+        **{name: getattr(planned, name) for name in Planned.model_fields},
         status="done" if done else "failed",
         reason=reason,
         wall_s=wall_s,

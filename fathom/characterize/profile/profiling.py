@@ -16,6 +16,8 @@ from fathom.description.attribution import Attribution
 from fathom.errors import FathomError
 from fathom.nn import NeuralNetworkModel
 from fathom.results.profile import GpuTime, Layer, LayerCosts, OpTime, Profile
+from fathom.results.records import Processor
+from fathom.system import environment
 from fathom.training.compilation import Batch, Step
 
 _BATCHES = 4  # held in memory and cycled
@@ -49,6 +51,7 @@ def profile_model(
         )
     with xplane.profiling():
         held = _HeldBatches(model)
+    stolen = environment.steal_seconds()
     path = directory / files.TRACE
     xplane.record(held.step, steps, path)
     trace = xplane.read(path)
@@ -56,6 +59,7 @@ def profile_model(
     ops_by_step = trace.ops_by_step()
     require_equal_ops(ops_by_step, _BATCHES)
     unprofiled = [_seconds(held.step) for _ in range(steps)]
+    held.processor.add_system(stolen, environment.steal_seconds(), environment.frequency_mhz())
     attribution = Attribution(model.model(), model.network, model.optimizer)
     gpu = trace.gpu_seconds
     profile = Profile(
@@ -73,6 +77,7 @@ def profile_model(
         ops=add_up(ops_by_step, attribution.place),
         gpu=GpuTime(**{f"{name}_seconds": value for name, value in gpu.items()}) if gpu else None,
         cost=held.cost,
+        processor=held.processor,
         environment=held.environment,
     )
     return profile, attribution.place
@@ -134,6 +139,7 @@ class _HeldBatches:
 
     Attributes:
         work: of each step's batch so far, relative to a batch of the stated cost.
+        processor: its use by these steps.
         environment, cost: of the run; the cost includes each layer's.
     """
 
@@ -141,6 +147,7 @@ class _HeldBatches:
         self._device = model.device
         self._turns: list[tuple[Step, Batch, float]] = []
         self.work: list[float] = []
+        self.processor = Processor()
 
         def keep(step: "Step", batch: "Batch") -> Any:
             value = step(*batch)
@@ -156,9 +163,11 @@ class _HeldBatches:
         """Runs the step on the next batch and waits for it."""
         compiled, batch, work = self._turns[len(self.work) % len(self._turns)]
         self.work.append(work)
+        used, started = environment.cpu_use(), time.perf_counter()
         compiled(*batch)
         if self._device != "/cpu:0":
             tf.test.experimental.sync_devices()
+        self.processor.add(used, environment.cpu_use(), time.perf_counter() - started)
 
 
 def step_seconds(model: NeuralNetworkModel, steps: int) -> np.ndarray:

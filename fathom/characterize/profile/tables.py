@@ -9,26 +9,54 @@ def op_types(ops: pd.DataFrame) -> pd.DataFrame:
     """Returns the op types of each workload, in decreasing order of time.
 
     Args:
-        ops: one profile per workload, from ``frames.profile_ops``.
+        ops: one or several equal profiles per workload, from ``frames.profile_ops``.
 
     Returns:
         ``workload``; ``type`` and ``class``, the paper's; ``kernels``, the types named by
         TensorFlow's profiler, in decreasing order of time; ``seconds``, mean self time per step;
-        ``share`` of the time of all ops and ``cumulative_share``, from 0 to 1; ``count``,
-        occurrences per step.
+        ``share`` of the time of all ops and ``cumulative_share``, from 0 to 1, means over the
+        profiles; ``count``, occurrences per step.
     """
     keys = ["workload", "type"]
     table = ops.groupby(keys).agg({"class": "first", "seconds": "sum", "count": "sum"})
-    steps = ops.groupby("workload").step.nunique()
-    table[["seconds", "count"]] = table[["seconds", "count"]].div(steps, level=0, axis=0)
+    table[["seconds", "count"]] = table[["seconds", "count"]].div(steps(ops), level=0, axis=0)
+    table["share"] = _mean_shares(ops, "type")
     by_kernel = ops.groupby([*keys, "kernel"]).seconds.sum().sort_values(ascending=False)
     table["kernels"] = by_kernel.reset_index("kernel").groupby(keys).kernel.agg(" ".join)
-    table = table.reset_index().sort_values(["seconds", "type"], ascending=[False, True])
-    seconds = table.groupby("workload").seconds
-    table["share"] = (table.seconds / seconds.transform("sum")).fillna(0.0)
+    table = table.reset_index().sort_values(["share", "type"], ascending=[False, True])
     table["cumulative_share"] = table.groupby("workload").share.cumsum()
     columns = [*keys, "class", "kernels", "seconds", "share", "cumulative_share", "count"]
     return _in_order(table[columns], ops)
+
+
+def steps(ops: pd.DataFrame) -> pd.Series:
+    """Returns the number of profiled steps of each workload, in all its profiles."""
+    return ops.groupby(["workload", "run"]).step.nunique().groupby("workload").sum()
+
+
+def by_process(ops: pd.DataFrame, column: str = "type") -> pd.DataFrame:
+    """Returns the mean self time per step of one workload, in seconds.
+
+    Returns:
+        one row per value of the column, one column per profile; 0 where it has no such op.
+    """
+    seconds = ops.pivot_table("seconds", column, "run", "sum", fill_value=0.0)
+    return seconds / ops.groupby("run").step.nunique()
+
+
+def shares_by_process(ops: pd.DataFrame, column: str = "type") -> pd.DataFrame:
+    """Returns the shares in the time of all ops, from 0 to 1, like ``by_process``."""
+    seconds = by_process(ops, column)
+    return (seconds / seconds.sum()).fillna(0.0)
+
+
+def _mean_shares(ops: pd.DataFrame, column: str) -> pd.Series:
+    """Returns the mean share over the profiles by workload and value of the column."""
+    shares = {
+        workload: shares_by_process(each, column).mean(axis=1)
+        for workload, each in ops.groupby("workload")
+    }
+    return pd.concat(shares) if shares else pd.Series(dtype=float)
 
 
 def heaviest(ops: pd.DataFrame, column: str) -> list[str]:
@@ -52,17 +80,15 @@ def layers(ops: pd.DataFrame) -> pd.DataFrame:
     """Returns the layers and roles of each workload, in decreasing order of time.
 
     Args:
-        ops: one profile per workload, from ``frames.profile_ops``.
+        ops: one or several equal profiles per workload, from ``frames.profile_ops``.
 
     Returns:
         ``workload``, ``layer``; mean self time per step in each of ``PHASES``, in seconds;
         ``share`` of the time of all ops, from 0 to 1.
     """
-    steps = ops.groupby("workload").step.nunique()
     table = ops.pivot_table("seconds", ["workload", "layer"], "phase", "sum", fill_value=0.0)
-    table = table.reindex(columns=list(PHASES), fill_value=0.0).div(steps, level=0, axis=0)
-    total = table.sum(axis=1)
-    table["share"] = (total / total.groupby("workload").transform("sum")).fillna(0.0)
+    table = table.reindex(columns=list(PHASES), fill_value=0.0).div(steps(ops), level=0, axis=0)
+    table["share"] = _mean_shares(ops, "layer")
     table = table.reset_index().rename_axis(columns=None)
     return _in_order(table.sort_values("share", ascending=False, kind="stable"), ops)
 

@@ -39,6 +39,11 @@ def _show_steps(profile: Profile, frame: pd.DataFrame, screen: Console) -> None:
         f"step: median {_ms(np.median(profile.unprofiled_step_seconds))} ms; with the profiler "
         f"{_ms(np.median(profile.step_seconds))} ms ({profile.overhead:+.1%})"
     )
+    if profile.disturbed:
+        screen.print(
+            f"other processes took the processor: the steps had it {profile.cpu_share:.0%} of "
+            "their time: profile again"
+        )
     if len(profile.compiled_step_seconds):
         screen.print(
             "this is the step op by op; a run has it compiled by XLA: median "

@@ -49,17 +49,14 @@ def _compare_folders(chosen: argparse.Namespace, screen: Console) -> None:
         screen.print(f"{label}: {path}")
     _show(_environments(folders), "what differs", screen)
     _show(comparison.ratios, "median step times and the 95 % interval of their ratio", screen)
-    if len(comparison.ratios) and comparison.ratios.verdict.isna().any():
-        screen.print(
-            "No verdict with a single run on either side: the noise from run to run is unknown. "
-            f"`python -m fathom characterize --repeats 3 --out {shlex.quote(str(chosen.base))}`, "
-            "with the options that the folder was measured with, and likewise for the other "
-            "folders, repeats training; inference cannot be repeated yet."
-        )
     _show(comparison.shares, "op types' shares of the time in ops, training", screen)
-    if len(comparison.shares):
+    both = [each for each in (comparison.ratios, comparison.shares) if len(each)]
+    if any(each.verdict.isna().any() for each in both):
         screen.print(
-            "No verdict on shares: each is from one profile, and profiles cannot be repeated yet."
+            "No verdict with a single run or profile on either side: the noise from run to run is "
+            "unknown. `python -m fathom characterize --repeats 3 --profile-repeats 3 --out "
+            f"{shlex.quote(str(chosen.base))}`, with the options that the folder was measured "
+            "with, and likewise for the other folders, repeats them."
         )
     for sentence in comparison.refused:
         screen.print(f"not compared: {sentence}")

@@ -9,11 +9,15 @@ import numpy as np
 import pandas as pd
 
 from fathom.characterize.measure.folder import Folder
+from fathom.characterize.profile import tables
 from fathom.characterize.report import selection
-from fathom.characterize.report.intervals import CONFIDENCE, holm, welch
+from fathom.characterize.report.intervals import CONFIDENCE, combine, holm, p_value, ratio
 
 LABELS = string.ascii_uppercase  # of the folders; the first one is the base
-_SMALLEST_SHARE = 0.01  # op types below it on both sides are not compared
+_SMALLEST_SHARE = 1.0  # percent; op types below it on both sides are not compared
+_SHARE_COLUMNS = [
+    *("workload", "op type", "folder", "A (%)", "its (%)", "less A", "from", "to", "profiles", "p"),
+]
 _CASE = ["workload", "mode", "on"]
 
 
@@ -28,8 +32,8 @@ class Comparison:
             and of those that other processes disturbed; ``p``, with Holm's correction over all
             rows; ``verdict``. With a single run on either side there is no interval, p value or
             verdict.
-        shares: one row per workload, op type and folder: its share of the time in ops in percent
-            and the difference, without a verdict, because each is from one profile.
+        shares: one row per workload, op type and folder: its share of the time in ops in percent,
+            the mean over equal profiles, and the difference, with the same columns.
         refused: one sentence per workload and mode whose runs or profiles are not compared.
     """
 
@@ -49,8 +53,12 @@ def compare(base: Folder, others: Sequence[Folder]) -> Comparison:
         shares += changes
         refused += [f"A and {label}: {each}" for each in (*unlike_steps, *unlike_profiles)]
     return Comparison(
-        _with_verdicts(_side_by_side(ratios, ["workload", "mode", "device"])),
-        _side_by_side(shares, ["workload", "op type"]),
+        _with_verdicts(
+            _side_by_side(ratios, ["workload", "mode", "device"]), "over A", 1, "slower", "faster"
+        ),
+        _with_verdicts(
+            _side_by_side(shares, ["workload", "op type"]), "less A", 0, "larger", "smaller"
+        ),
         tuple(refused),
     )
 
@@ -64,30 +72,30 @@ def _side_by_side(rows: list[dict[str, Any]], case: list[str]) -> pd.DataFrame:
     return frame.iloc[order.argsort(kind="stable")].reset_index(drop=True)
 
 
-def _with_verdicts(ratios: pd.DataFrame) -> pd.DataFrame:
-    if ratios.empty:
-        return ratios
-    p_values = holm(ratios.p.to_numpy())
-    verdicts = list(map(_verdict, ratios["over A"], p_values))
-    return ratios.assign(p=p_values, verdict=pd.Series(verdicts, dtype=object))
+def _with_verdicts(
+    table: pd.DataFrame, column: str, equal: float, above: str, below: str
+) -> pd.DataFrame:
+    """Corrects the p values of a table and adds verdicts, such as ``slower`` or ``faster``."""
+    if table.empty:
+        return table
+    p_values = holm(table.p.to_numpy())
+    verdicts = [
+        _verdict(above if value > equal else below, p_value)
+        for value, p_value in zip(table[column], p_values, strict=True)
+    ]
+    return table.assign(p=p_values, verdict=pd.Series(verdicts, dtype=object))
 
 
-def _verdict(ratio: float, p_value: float) -> str | None:
-    """Returns whether a ratio differs from 1, in words; None if the noise is unknown."""
+def _verdict(different: str, p_value: float) -> str | None:
+    """Returns the verdict in words; None if the noise is unknown."""
     if np.isnan(p_value):
         return None
-    if p_value >= 1 - CONFIDENCE:
-        return "within the noise"
-    return "slower" if ratio > 1 else "faster"
+    return different if p_value < 1 - CONFIDENCE else "within the noise"
 
 
 def _counted(folder: Folder) -> dict[tuple[str, ...], pd.DataFrame]:
-    """Returns the counted steps of the timings and their settings by workload, mode and device.
-
-    The runs of the set ``modes`` come before the repeats.
-    """
-    sets = [selection.timings(folder, purpose) for purpose in ("modes", "repeats")]
-    runs = pd.concat(sets).drop_duplicates("run")[["run", "on", "settings", "disturbed"]]
+    """Returns the counted steps of the timings and their settings by workload, mode and device."""
+    runs = selection.processes(folder)[["run", "on", "settings", "disturbed"]]
     steps = folder.steps()
     counted = runs.merge(steps[steps.counted.astype(bool)], on="run")
     return dict(list(counted.groupby(_CASE, sort=False)))
@@ -127,101 +135,103 @@ def _ratio(
     label: str, case: tuple[str, ...], first: pd.DataFrame, second: pd.DataFrame
 ) -> dict[str, Any]:
     """Compares the runs' medians: the steps of a run do not show the noise between runs."""
-    a, b = (np.log(side.groupby("run").seconds.median().to_numpy()) for side in (first, second))
-    low, high, p_value = welch(a, b)
+    a, b = (side.groupby("run").seconds.median().to_numpy() for side in (first, second))
+    over = ratio(b, a)
     return {
         **dict(zip(("workload", "mode", "device"), case, strict=True)),
         "folder": label,
-        "A (ms)": 1e3 * np.exp(a.mean()),
-        "its (ms)": 1e3 * np.exp(b.mean()),
-        "over A": np.exp(b.mean() - a.mean()),
-        "from": np.exp(low),
-        "to": np.exp(high),
-        "runs": f"{_runs(first)} and {_runs(second)}",
-        "p": p_value,
+        "A (ms)": 1e3 * np.exp(np.log(a).mean()),
+        "its (ms)": 1e3 * np.exp(np.log(b).mean()),
+        "over A": over.value,
+        "from": over.low,
+        "to": over.high,
+        "runs": _runs(first.drop_duplicates("run"), second.drop_duplicates("run")),
+        "p": p_value([np.log(a), np.log(b)]),
     }
 
 
-def _runs(steps: pd.DataFrame) -> str:
-    """Returns the number of runs, and of those that other processes disturbed."""
-    disturbed = steps.groupby("run").disturbed.any()
-    marked = f" ({disturbed.sum()} disturbed)" if disturbed.any() else ""
-    return f"{len(disturbed)}{marked}"
+def _runs(first: pd.DataFrame, second: pd.DataFrame) -> str:
+    return f"{selection.count(first)} and {selection.count(second)}"
 
 
 @dataclass(frozen=True)
 class _Profiles:
-    """One profile per workload of a folder.
+    """Equal profiles of each workload of a folder.
 
     Attributes:
-        runs: by workload.
+        runs: those of each workload, by its name.
         ops: of all profiles of the folder.
     """
 
-    runs: pd.DataFrame
+    runs: Mapping[str, pd.DataFrame]
     ops: pd.DataFrame
 
-    def shares(self, workload: str) -> pd.Series:
-        """Returns each op type's share of the time in ops, in decreasing order."""
-        ops = self.ops[self.ops.run == self.runs.run[workload]]
-        seconds = ops.groupby("type").seconds.sum().sort_values(ascending=False, kind="stable")
-        return seconds / seconds.sum()
+    def shares(self, workload: str) -> pd.DataFrame:
+        """Returns each op type's share of the time in ops by process, in decreasing order."""
+        ops = self.ops[self.ops.run.isin(self.runs[workload].run)]
+        shares = tables.shares_by_process(ops)
+        return shares.loc[shares.mean(axis=1).sort_values(ascending=False, kind="stable").index]
 
 
 def _profiles(folder: Folder) -> _Profiles:
-    """Returns one profile a workload, also where its ops took no time: it is refused by name."""
+    """Returns the profiles of each workload, also where its ops took no time: it is refused."""
     runs = folder.runs_frame()
-    empty = runs[selection.is_profile(runs) & (runs.op_s == 0)]
-    chosen = pd.concat([selection.profiles(folder), empty]).drop_duplicates("workload")
-    return _Profiles(chosen.set_index("workload"), folder.ops())
+    chosen, done = selection.training_profiles(folder), selection.is_profile(runs)
+    empty = runs[done & (runs.op_s == 0) & ~runs.workload.isin(chosen.workload)]
+    return _Profiles(
+        dict(list(pd.concat([chosen, empty]).groupby("workload", sort=False))), folder.ops()
+    )
 
 
 def _compare_profiles(
     label: str, first: _Profiles, second: _Profiles
 ) -> tuple[list[dict[str, Any]], list[str]]:
     changes, refused = [], []
-    for workload in dict.fromkeys([*first.runs.index, *second.runs.index]):
-        sides = [
-            each.runs.loc[workload] if workload in each.runs.index else None
-            for each in (first, second)
-        ]
-        unlike = _unlike_profiles(label, *sides)
-        if unlike:
+    for workload in dict.fromkeys([*first.runs, *second.runs]):
+        a, b = (each.runs.get(workload) for each in (first, second))
+        if a is None or b is None:
+            refused.append(f"{workload} profile: only in {label if a is None else 'A'}")
+        elif unlike := _unlike_profiles(label, a, b):
             refused.append(f"{workload} profile: {unlike}")
         else:
-            both = (each.shares(workload) for each in (first, second))
-            changes += _share_changes(label, workload, *both)
+            known = {"workload": workload, "folder": label, "profiles": _runs(a, b)}
+            rows = _share_changes(first.shares(workload), second.shares(workload))
+            changes += [{name: (known | row)[name] for name in _SHARE_COLUMNS} for row in rows]
     return changes, refused
 
 
-def _unlike_profiles(label: str, first: pd.Series | None, second: pd.Series | None) -> str:
-    """Returns why the shares of two profiles cannot be compared; None: there is no profile."""
-    if first is None or second is None:
-        return f"only in {label if first is None else 'A'}"
-    empty = [name for name, each in (("A", first), (label, second)) if not each.op_s]
+def _unlike_profiles(label: str, first: pd.DataFrame, second: pd.DataFrame) -> str:
+    """Returns why the shares of profiles cannot be compared; "": they can."""
+    empty = [name for name, each in (("A", first), (label, second)) if not each.op_s.any()]
     if empty:
         return f"ops took no time in {' and '.join(empty)}"
-    a, b = ((each.batch_size, each.threads) for each in (first, second))
+    a, b = ((each.batch_size.iloc[0], each.threads.iloc[0]) for each in (first, second))
     if a != b:
         return f"batch {a[0]} on {a[1]} threads against batch {b[0]} on {b[1]}"
     return ""
 
 
-def _share_changes(
-    label: str, workload: str, first: pd.Series, second: pd.Series
-) -> list[dict[str, Any]]:
-    op_types = dict.fromkeys([*first.index, *second.index])
+def _share_changes(first: pd.DataFrame, second: pd.DataFrame) -> list[dict[str, Any]]:
+    """Compares the shares of op types by process."""
+    op_types = list(dict.fromkeys([*first.index, *second.index]))
+    sides = [100 * side.reindex(op_types, fill_value=0.0) for side in (first, second)]
     return [
-        {
-            "workload": workload,
-            "op type": op_type,
-            "folder": label,
-            "A (%)": 100 * a,
-            "its (%)": 100 * b,
-            "less A": 100 * (b - a),
-        }
-        for op_type, a, b in (
-            (name, first.get(name, 0.0), second.get(name, 0.0)) for name in op_types
-        )
-        if max(a, b) >= _SMALLEST_SHARE
+        _share_change(op_type, *(side.loc[op_type].to_numpy() for side in sides))
+        for op_type in op_types
+        if max(side.loc[op_type].mean() for side in sides) >= _SMALLEST_SHARE
     ]
+
+
+def _share_change(op_type: str, first: np.ndarray, second: np.ndarray) -> dict[str, Any]:
+    """Compares one type's share in percent, float64 [processes]."""
+    sides = [side[np.newaxis] for side in (first, second)]
+    (less,) = combine(sides, lambda a, b: b[0] - a[0])
+    return {
+        "op type": op_type,
+        "A (%)": first.mean(),
+        "its (%)": second.mean(),
+        "less A": less.value,
+        "from": less.low,
+        "to": less.high,
+        "p": p_value([first, second]),
+    }

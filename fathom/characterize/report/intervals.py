@@ -1,12 +1,12 @@
-"""95 % confidence intervals and tests, from several processes or from the steps of one.
+"""95 % confidence intervals and tests between processes.
 
 Processes of the same program differ by more than their steps show, so that only several processes
-per side can show a difference. Intervals from one process are for what it would have given with
-other steps. These are autocorrelated, so consecutive steps are grouped into at most ten blocks.
+have an interval or give a verdict. All functions give NaN for a single one, except ``of_median``:
+its interval is of one process alone, for what it would have given with other steps.
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,89 +14,115 @@ import numpy as np
 import scipy.stats
 
 CONFIDENCE = 0.95
-FEWEST_STEPS = 5  # for a meaningful interval
 _MOST_BLOCKS = 10
-_UPPER_TAIL = (1 + CONFIDENCE) / 2
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """Statistics of some steps and their uncertainty.
+class Interval:
+    """A value and its 95 % interval; the limits are NaN if they are unknown."""
 
-    Attributes:
-        value: the statistics of all steps, float64 [...].
-        variance: squared standard errors, float64 [...]; NaN with too few steps.
-        freedom: degrees of freedom of the variances, float64 [...]; NaN likewise.
-    """
+    value: float
+    low: float = np.nan
+    high: float = np.nan
 
-    value: np.ndarray
-    variance: np.ndarray
-    freedom: np.ndarray
+    @property
+    def known(self) -> bool:
+        """Whether the limits are known."""
+        return not np.isnan(self.low)
 
-    def interval(self) -> np.ndarray:
-        """Returns Student's interval: lower and upper limits, float64 [..., 2]."""
-        half_width = scipy.stats.t.ppf(_UPPER_TAIL, self.freedom) * np.sqrt(self.variance)
-        return np.stack([self.value - half_width, self.value + half_width], axis=-1)
+    def clipped(self, least: float, most: float) -> "Interval":
+        """Returns the interval without what is below ``least`` or above ``most``."""
+        low, high = np.clip([self.low, self.high], least, most)
+        return Interval(self.value, float(low), float(high))
 
+    def excludes(self, value: float) -> bool:
+        """Returns whether a value is outside; False if the limits are unknown."""
+        return self.known and not self.low <= value <= self.high
 
-def jackknife(by_step: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray]) -> Estimate:
-    """Estimates smooth statistics of sums over steps, leaving out one block of steps at a time.
-
-    Args:
-        by_step: the summands, float64 [values, steps].
-        statistic: of each column of sums, float64 [values, columns] -> float64 [..., columns].
-    """
-    steps = by_step.shape[1]
-    total = by_step.sum(axis=1, keepdims=True)
-    value = statistic(total)[..., 0]
-    if steps < FEWEST_STEPS:
-        unknown = np.full_like(value, np.nan)
-        return Estimate(value, unknown, unknown)
-    blocks = _blocks(steps)
-    sums = np.stack([by_step[:, block].sum(axis=1) for block in blocks], axis=1)
-    without = statistic(total - sums)
-    # For n equal blocks the weights are the textbook's (n - 1) / n. If the last blocks are one step
-    # smaller, these weights make the variance of a mean exact.
-    sizes = np.array([len(block) for block in blocks])
-    weights = (steps / sizes - 1) / len(blocks)
-    variance = (weights * (without - value[..., np.newaxis]) ** 2).sum(axis=-1)
-    return Estimate(value, variance, np.full_like(value, len(blocks) - 1))
+    def told(self, form: str) -> str:
+        """Returns it as text; ``form`` is a format such as ``.2f``."""
+        limits = f" ({self.low:{form}} to {self.high:{form}})" if self.known else ""
+        return f"{self.value:{form}}{limits}"
 
 
-def of_median(values: np.ndarray) -> tuple[float, float]:
-    """Returns the order statistics' interval of a median, from blocks of consecutive values.
+def mean(values: np.ndarray) -> Interval:
+    """Returns the mean of values, one per process, float64 [processes], with Student's interval."""
+    (interval,) = combine([values[np.newaxis]], lambda means: means[0])
+    return interval
+
+
+def combine(
+    sides: Sequence[np.ndarray], statistic: Callable[..., np.ndarray | float]
+) -> list[Interval]:
+    """Estimates smooth statistics of means over the processes of one or several programs.
+
+    One process is left out at a time (jackknife); the sides are independent, and the degrees of
+    freedom are Welch's. For a mean this is Student's interval, for a difference Welch's.
 
     Args:
-        values: of one process, in order, float64 [values].
+        sides: for each program, one column per process, float64 [values, processes].
+        statistic: of each side's means, float64 [values], in order; a number or float64 [n].
 
     Returns:
-        Lower and upper limit at 95 % or a little more; NaN with less than six values.
+        one interval per number.
     """
-    if len(values) == 0:
-        return np.nan, np.nan
-    medians = [np.median(values[block]) for block in _blocks(len(values))]
-    limits: Any = scipy.stats.quantile_test(medians, p=0.5).confidence_interval(CONFIDENCE)
-    return float(limits.low), float(limits.high)
+    means = [side.mean(axis=1) for side in sides]
+    values = np.atleast_1d(statistic(*means)).astype(float)
+    if min(side.shape[1] for side in sides) < 2:
+        return [Interval(float(value), np.nan, np.nan) for value in values]
+    variances, freedoms = [], []
+    for i, side in enumerate(sides):
+        processes = side.shape[1]
+        without = (means[i][:, np.newaxis] * processes - side) / (processes - 1)
+        others = np.array(
+            [np.atleast_1d(statistic(*means[:i], each, *means[i + 1 :])) for each in without.T]
+        )
+        spread = ((others - others.mean(axis=0)) ** 2).sum(axis=0)
+        variances.append(spread * (processes - 1) / processes)
+        freedoms.append(processes - 1)
+    total = np.sum(variances, axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        parts = [v**2 / n for v, n in zip(variances, freedoms, strict=True)]
+        freedom = np.where(total > 0, total**2 / np.sum(parts, axis=0), 1.0)
+    half_widths = scipy.stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * np.sqrt(total)
+    return [
+        Interval(float(value), float(value - half), float(value + half))
+        for value, half in zip(values, half_widths, strict=True)
+    ]
 
 
-def welch(first: np.ndarray, second: np.ndarray) -> tuple[float, float, float]:
-    """Compares the means of two sides by Welch's test.
+def ratio(numerator: np.ndarray, denominator: np.ndarray) -> Interval:
+    """Returns the ratio of geometric means and Welch's interval for their logarithms.
 
     Args:
-        first: one value per process, float64 [processes].
-        second: likewise, float64 [any number of processes].
+        numerator: one value per process, float64 [processes].
+        denominator: likewise, float64 [any number of processes].
 
     Returns:
-        Lower and upper limit of second minus first, and the p value for equal means; NaN if either
-        side has one process.
+        the interval; all NaN if any value is 0.
     """
-    if min(len(first), len(second)) < 2:
-        return np.nan, np.nan, np.nan
+    if (numerator <= 0).any() or (denominator <= 0).any():
+        return Interval(np.nan, np.nan, np.nan)
+    sides = [np.log(each)[np.newaxis] for each in (numerator, denominator)]
+    (logs,) = combine(sides, lambda a, b: a[0] - b[0])
+    return Interval(*(float(np.exp(x)) for x in (logs.value, logs.low, logs.high)))
+
+
+def p_value(sides: Sequence[np.ndarray]) -> float:
+    """Returns the p value of Student's test for a mean of 0, or of Welch's for two equal means.
+
+    Args:
+        sides: one or two, each with one value per process, float64 [processes].
+    """
+    if min(map(len, sides)) < 2:
+        return np.nan
     with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # where nothing varies
-        test = scipy.stats.ttest_ind(second, first, equal_var=False)
-        low, high = test.confidence_interval(CONFIDENCE)
-    return float(low), float(high), float(np.nan_to_num(test.pvalue, nan=1.0))
+        if len(sides) == 1:
+            found = scipy.stats.ttest_1samp(sides[0], 0).pvalue
+        else:
+            found = scipy.stats.ttest_ind(sides[1], sides[0], equal_var=False).pvalue
+    return float(np.nan_to_num(found, nan=1.0))
 
 
 def holm(p_values: np.ndarray) -> np.ndarray:
@@ -112,6 +138,21 @@ def holm(p_values: np.ndarray) -> np.ndarray:
     return adjusted
 
 
-def _blocks(steps: int) -> list[np.ndarray]:
-    """Returns the step numbers of each block, int64; sizes differ by at most one."""
-    return np.array_split(np.arange(steps), min(steps, _MOST_BLOCKS))
+def of_median(values: np.ndarray) -> tuple[float, float]:
+    """Returns the order statistics' interval of a median, from blocks of consecutive values.
+
+    Consecutive steps are correlated, so at most ten blocks are formed.
+
+    Args:
+        values: of one process, in order, float64 [values].
+
+    Returns:
+        Lower and upper limit at 95 % or a little more; NaN with less than six values.
+    """
+    if len(values) == 0:
+        return np.nan, np.nan
+    blocks = np.array_split(values, min(len(values), _MOST_BLOCKS))
+    limits: Any = scipy.stats.quantile_test(
+        [np.median(block) for block in blocks], p=0.5
+    ).confidence_interval(CONFIDENCE)
+    return float(limits.low), float(limits.high)

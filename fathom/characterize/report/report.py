@@ -114,8 +114,9 @@ def _page(parts: list[str], found: Found, about: Mapping[str, pd.DataFrame]) -> 
         page.table(about["machine"], "machine"),
         page.table(about["runs"], "what was run"),
         page.paragraph(
-            "Disturbed: timing runs on one thread whose steps had the processor for less than "
-            "95 % of their time, because other processes took it."
+            "Disturbed: runs on one thread whose steps had the processor for less than 95 % of "
+            "their time, because other processes took it. Measured again: disturbed runs that "
+            "were made a second time, which counts; the first is kept in disturbed/."
         ),
         *parts,
         page.heading("unmapped", "Op types without a class"),
@@ -192,12 +193,18 @@ def _runs(folder: Folder) -> pd.DataFrame:
         profile=runs.kind == "profile",
         failed=runs.status == "failed",
         disturbed=runs.disturbed.eq(True),
+        again=runs.first_cpu_share.notna(),
         batch_size=runs.batch_size.where(done),
     )
     groups = runs.groupby(["workload", "mode", "device"], sort=False)
-    counts = groups[["timing", "profile", "failed", "disturbed"]].sum()
+    counts = groups[["timing", "profile", "failed", "disturbed", "again"]].sum()
     values = groups[["precision", "batch_size", "data", "xla"]].agg(_values)
-    names = {"timing": "timing runs", "profile": "profiles", "batch_size": "batch size"}
+    names = {
+        "timing": "timing runs",
+        "profile": "profiles",
+        "batch_size": "batch size",
+        "again": "measured again",
+    }
     return counts.join(values).reset_index().rename(columns=names | {"xla": "XLA"})
 
 

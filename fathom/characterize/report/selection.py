@@ -56,13 +56,48 @@ def ops_of(folder: Folder, runs: pd.DataFrame) -> pd.DataFrame:
     return there.sort_values("run", key=lambda names: names.map(place), kind="stable")
 
 
+def training_profiles(folder: Folder) -> pd.DataFrame:
+    """Returns each workload's training profiles on the CPU with the fewest threads."""
+    runs = profiles(folder)
+    return runs[runs.threads == runs.groupby("workload").threads.transform("min")]
+
+
+def processes(folder: Folder) -> pd.DataFrame:
+    """Returns the completed timings with default threads and all cores, all processes."""
+    sets = [timings(folder, purpose) for purpose in ("modes", "repeats")]
+    return in_order(pd.concat(sets).drop_duplicates("run"))
+
+
+def count(runs: pd.DataFrame) -> str:
+    """Returns the number of runs, and of those that other processes disturbed."""
+    disturbed = int(runs.disturbed.eq(True).sum())
+    return f"{len(runs)} ({disturbed} disturbed)" if disturbed else f"{len(runs)}"
+
+
+def caveats(runs: pd.DataFrame, *case: str) -> str:
+    """Returns sentences on the workloads with a single run and on those with disturbed runs.
+
+    Args:
+        runs: of an analysis.
+        case: columns whose values separate equal runs of a workload.
+    """
+    numbers = runs.groupby(["workload", *case], sort=False, dropna=False).size()
+    single = numbers[numbers == 1].index.get_level_values("workload").unique()
+    disturbed = runs.workload[runs.disturbed.eq(True)].unique()
+    everywhere = len(single) == runs.workload.nunique()
+    sentences = [f" One run, no interval{'' if everywhere else ': ' + ', '.join(single)}."]
+    sentences = sentences if len(single) else []
+    sentences += [f" Disturbed by other processes: {', '.join(disturbed)}."] * (len(disturbed) > 0)
+    return "".join(sentences)
+
+
 def training_ops(folder: Folder) -> tuple[pd.DataFrame, list[str]]:
-    """Returns the op times of each workload's training on the CPU with the fewest threads.
+    """Returns the op times of ``training_profiles``.
 
     Returns:
         rows of ``Folder.ops``, and sentences about missing data.
     """
-    runs = profiles(folder).drop_duplicates("workload")
+    runs = training_profiles(folder)
     all_runs = folder.runs_frame()
     no_time = "profiled, but its ops took no time"
     missing = gaps(all_runs[is_profile(all_runs)], runs.workload, no_time)
@@ -71,7 +106,8 @@ def training_ops(folder: Folder) -> tuple[pd.DataFrame, list[str]]:
 
 def uncompiled(folder: Folder) -> str:
     """Returns a note on workloads whose default step, unlike the profiled one, is compiled."""
-    runs = profiles(folder).drop_duplicates("workload").dropna(subset="compiled_s")
+    runs = training_profiles(folder).groupby("workload", sort=False)
+    runs = runs[["compiled_s", "unprofiled_s"]].median().dropna(subset="compiled_s").reset_index()
     return "".join(
         f" {run.workload} runs a step that XLA compiles whole: {1e3 * run.compiled_s:.2f} ms; the "
         f"profile is of its ops one by one, {1e3 * run.unprofiled_s:.2f} ms."

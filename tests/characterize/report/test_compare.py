@@ -6,10 +6,11 @@ import pandas as pd
 import pytest
 import synthetic_folder
 from rich.console import Console
-from synthetic_folder import MACHINE, folder, op, profile, result, run
+from synthetic_folder import ENVIRONMENT, MACHINE, folder, op, profile, result, run
 
 from fathom.characterize.report import compare, comparison
 from fathom.errors import FathomError
+from fathom.results.records import Processor
 
 NUMBERS = itertools.count()
 
@@ -195,13 +196,62 @@ def test_a_workload_whose_ops_took_no_time_is_named():
         assert both.refused == (f"A and B: autoenc profile: ops took no time in {where}",)
 
 
-def test_shares_differ_without_a_verdict():
+def test_shares_of_one_profile_a_side_differ_without_a_verdict():
     first = profile([op("MatMul", [1.0] * 5), op("Add", [0.5] * 5)])
     second = profile([op("MatMul", [1.0]), op("Add", [3.0]), op("Pow", [1e-3])])
     changes = compared_profiles([first], [second]).shares.set_index("op type")
-    assert list(changes) == ["workload", "folder", "A (%)", "its (%)", "less A"]
+    assert changes.verdict.isna().all()
+    assert changes[["from", "to", "p"]].isna().all(axis=None)
+    assert changes.profiles.tolist() == ["1 and 1"] * 2
     assert set(changes.index) == {"MatMul", "Add"}  # Pow is under 1 % on both sides
     assert changes["less A"]["Add"] == pytest.approx(75 - 100 / 3, abs=0.1)
+
+
+def profiles_of_a_program(generator, processes, workloads=4, noise=0.03):
+    """Runs of profiles of one program, whose op types' times differ by some noise."""
+    times = {"MatMul": 5.0, "Add": 3.0, "Mul": 1.0, "Sum": 0.5}
+    return [
+        run(
+            f"w{i}",
+            repeat=repeat,
+            profile=profile(
+                [op(t, [s * np.exp(generator.normal(0, noise))]) for t, s in times.items()], f"w{i}"
+            ),
+        )
+        for i in range(workloads)
+        for repeat in range(processes)
+    ]
+
+
+def test_with_several_profiles_a_side_few_verdicts_on_shares_are_false():
+    generator = np.random.default_rng(1)
+    verdicts = pd.concat(
+        compared(*(profiles_of_a_program(generator, 3) for _ in "AB")).shares.verdict
+        for _ in range(12)
+    )
+    assert len(verdicts) == 16 * 12
+    assert (verdicts != "within the noise").mean() <= 0.05
+
+
+def test_a_large_difference_of_shares_is_told_from_noise():
+    generator = np.random.default_rng(0)
+    both = [profiles_of_a_program(generator, 3, 1, 0.01) for _ in "AB"]
+    ops = [[op("MatMul", [5.0 + x]), op("Add", [9.0])] for x in (0.0, 0.1, 0.2)]
+    both[1] = [run("w0", repeat=i, profile=profile(each, "w0")) for i, each in enumerate(ops)]
+    shares = compared(*both).shares.set_index("op type")
+    assert shares.verdict[["MatMul", "Add", "Mul"]].tolist() == ["smaller", "larger", "smaller"]
+    assert (shares["from"] < shares["less A"]).all()
+    assert (shares["less A"] < shares["to"]).all()
+    assert set(shares.profiles) == {"3 and 3"}
+
+
+def test_disturbed_profiles_are_marked():
+    used = Processor(cpu_seconds=1.0, wall_seconds=2.0)
+    alone = ENVIRONMENT | {"threads": 1}
+    disturbed = profile([op("Add", [1.0])], processor=used, environment=alone)
+    assert compared_profiles([disturbed], [disturbed]).shares.profiles.tolist() == [
+        "1 (1 disturbed) and 1 (1 disturbed)"
+    ]
 
 
 def test_profiles_on_different_threads_are_not_compared():
@@ -219,11 +269,9 @@ def test_the_command_shows_ratios_shares_and_what_differs_of_the_machines(tmp_pa
     shown = capsys.readouterr().out
     assert "python" in shown
     assert "3.13" in shown
-    assert shown.count("No verdict with a single run on either side") == 1
-    again = f"python -m fathom characterize --repeats 3 --out {tmp_path}/folder0"
-    assert again in shown
-    assert "inference cannot be repeated yet" in shown
-    assert "profiles cannot be repeated yet" in shown
+    assert shown.count("No verdict with a single run or profile on either side") == 1
+    again = "python -m fathom characterize --repeats 3 --profile-repeats 3"
+    assert f"{again} --out {tmp_path}/folder0" in shown
     for verdict in ("faster", "slower", "within the noise"):
         assert verdict not in shown
 
@@ -233,7 +281,7 @@ def test_the_command_names_a_workload_whose_ops_took_no_time(tmp_path, capsys):
     command(tmp_path, *runs)
     shown = capsys.readouterr().out
     assert "not compared: A and B: autoenc profile: ops took no time in B" in shown
-    assert "No verdict on shares" not in shown
+    assert "op types' shares" not in shown
 
 
 def test_two_folders_without_like_runs_are_refused(tmp_path, capsys):

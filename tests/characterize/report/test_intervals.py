@@ -1,74 +1,90 @@
 import numpy as np
 import pytest
+import scipy.stats
 
 from fathom.characterize.report.clustering import cosine_distance
-from fathom.characterize.report.intervals import holm, jackknife, of_median, welch
+from fathom.characterize.report.intervals import (
+    Interval,
+    combine,
+    holm,
+    mean,
+    of_median,
+    p_value,
+    ratio,
+)
 
-PAIRS = 1000
-
-
-def independent(generator, *shape):
-    return np.exp(generator.normal(0, 0.2, shape))
-
-
-def distances_to_the_first(sums):
-    """Each pair's cosine distance to a profile of the first op type alone."""
-    pairs = sums.reshape(2, PAIRS, -1)
-    return 1 - pairs[0] / np.linalg.norm(pairs, axis=0)
+PAIRS = 400
 
 
-def means(sums):
-    """Of sums of values and of ones."""
-    return sums[:-1] / sums[-1]
+def missed(truth, intervals):
+    """The part of the intervals that do not include the true value."""
+    return np.mean([each.excludes(truth) for each in intervals])
 
 
-def estimated_means(values):
-    return jackknife(np.vstack([values, np.ones(np.shape(values)[-1])]), means)
+def test_the_interval_of_a_mean_is_students():
+    values = np.random.default_rng(0).normal(5, 1, 4)
+    limits = scipy.stats.ttest_1samp(values, 0).confidence_interval(0.95)
+    found = mean(values)
+    assert (found.low, found.high) == pytest.approx(tuple(limits))
+    assert found.value == pytest.approx(values.mean())
 
 
-@pytest.mark.parametrize("steps", [5, 8, 20])
-def test_about_one_distance_in_twenty_is_outside_its_interval(steps):
-    generator = np.random.default_rng(steps)
-    seconds = independent(generator, 2 * PAIRS, steps)
-    low, high = jackknife(seconds, distances_to_the_first).interval().T
-    true = cosine_distance(np.array([1, 1]), np.array([1, 0]))
-    assert 0.02 < np.mean((low > true) | (high < true)) < 0.08
+def test_the_interval_of_a_difference_is_welchs():
+    generator = np.random.default_rng(0)
+    a, b = generator.normal(5, 1, 4), generator.normal(6, 3, 3)
+    limits = scipy.stats.ttest_ind(b, a, equal_var=False).confidence_interval(0.95)
+    (found,) = combine([a[np.newaxis], b[np.newaxis]], lambda x, y: y[0] - x[0])
+    assert (found.low, found.high) == pytest.approx(tuple(limits))
 
 
-def test_of_up_to_ten_steps_a_means_variance_is_the_textbooks():
-    values = independent(np.random.default_rng(0), 3, 9)
-    estimate = estimated_means(values)
-    np.testing.assert_allclose(estimate.value, values.mean(axis=1))
-    np.testing.assert_allclose(estimate.variance, values.var(axis=1, ddof=1) / 9)
-    np.testing.assert_array_equal(estimate.freedom, 8)
+@pytest.mark.parametrize("processes", [3, 5])
+def test_about_one_ratio_in_twenty_is_outside_its_interval(processes):
+    generator = np.random.default_rng(processes)
+    sides = np.exp(generator.normal(0, 0.1, (PAIRS, 2, processes)))
+    assert missed(1, [ratio(*each) for each in sides]) < 0.08
 
 
-def test_of_unequal_blocks_a_means_variance_is_right_on_average():
-    values = np.random.default_rng(0).normal(size=(20 * PAIRS, 15))
-    assert estimated_means(values).variance.mean() == pytest.approx(1 / 15, rel=0.02)
+@pytest.mark.parametrize("processes", [3, 5])
+def test_about_one_distance_in_twenty_is_outside_its_interval(processes):
+    generator = np.random.default_rng(processes)
+    shares = np.array([0.5, 0.3, 0.2])
+    far = np.array([1.0, 0.0, 0.0])
+    noisy = shares[:, np.newaxis] * np.exp(generator.normal(0, 0.05, (PAIRS, 3, processes)))
+    found = [combine([each], lambda ours: cosine_distance(ours, far))[0] for each in noisy]
+    assert 0.01 < missed(cosine_distance(shares, far), found) < 0.09
 
 
 def test_where_nothing_varies_the_interval_is_a_point():
-    np.testing.assert_array_equal(estimated_means(np.ones((1, 8))).interval(), [[1, 1]])
-    assert welch(np.ones(2), np.ones(3)) == (0, 0, 1)
-    assert welch(np.ones(2), 2 * np.ones(3)) == (1, 1, 0)
+    assert mean(np.ones(3)) == Interval(1, 1, 1)
+    halved = ratio(np.ones(2), 2 * np.ones(3))
+    assert (halved.low, halved.high) == (pytest.approx(0.5), pytest.approx(0.5))
+    assert p_value([np.ones(2), np.ones(3)]) == 1
+    assert p_value([np.ones(2), 2 * np.ones(3)]) == 0
 
 
-def test_of_one_process_a_side_nothing_is_known():
-    assert np.isnan(welch(np.ones(1), np.ones(3))).all()
+def test_of_one_process_nothing_is_known():
+    alone = mean(np.array([2.0]))
+    assert alone.value == 2
+    assert not alone.known
+    assert not alone.excludes(3)
+    assert not ratio(np.ones(1), np.ones(3)).known
+    assert np.isnan(p_value([np.ones(1), np.ones(3)]))
+    assert np.isnan(p_value([np.ones(1)]))
+
+
+def test_a_time_of_0_has_no_ratio():
+    assert np.isnan(ratio(np.array([0.0, 1.0]), np.ones(2)).value)
+
+
+def test_an_interval_in_words_has_its_limits_only_if_they_are_known():
+    assert Interval(0.5, 0.4, 0.6).told(".2f") == "0.50 (0.40 to 0.60)"
+    assert Interval(0.5).told(".2f") == "0.50"
 
 
 def test_holms_correction_is_the_textbooks():
     p_values = np.array([0.04, np.nan, 0.01, 0.03])
     np.testing.assert_allclose(holm(p_values), [0.06, np.nan, 0.03, 0.06])
     np.testing.assert_allclose(holm(np.array([0.9, 0.8])), [1, 1])
-
-
-def test_below_five_steps_nothing_is_known():
-    few, enough = estimated_means(np.arange(4.0)), estimated_means(np.arange(5.0))
-    assert few.value == 1.5
-    assert np.isnan(few.interval()).all()
-    assert not np.isnan(enough.interval()).any()
 
 
 def test_the_interval_of_a_median_covers_it_as_often_as_it_says():

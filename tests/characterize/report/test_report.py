@@ -36,10 +36,13 @@ def quick(monkeypatch):
 
 def test_disturbed_runs_are_counted_in_the_table_of_runs(tmp_path, quick):
     results = [synthetic_folder.result(0.2, cpu_seconds=s, threads=1) for s in (1.0, 2.0)]
-    runs = [run(repeat=i, result=each) for i, each in enumerate(results)]
+    runs = [
+        run(repeat=i, result=each, first_cpu_share=first)
+        for i, (each, first) in enumerate(zip(results, (None, 0.6), strict=True))
+    ]
     out = write_report(tmp_path, runs)
     (row,) = pd.read_csv(out / "tables" / "runs.csv").to_dict("records")
-    assert (row["timing runs"], row["disturbed"]) == (2, 1)
+    assert (row["timing runs"], row["disturbed"], row["measured again"]) == (2, 1, 1)
 
 
 class Page(HTMLParser):

@@ -7,8 +7,10 @@ import numpy as np
 import pandas as pd
 
 from fathom.characterize.measure.folder import Folder
+from fathom.characterize.profile import tables
 from fathom.characterize.report import selection
 from fathom.characterize.report.figure import Figure, Findings
+from fathom.characterize.report.intervals import Interval, ratio
 from fathom.characterize.report.style import (
     BLUE,
     GREY,
@@ -31,17 +33,23 @@ def utilization(runs: pd.DataFrame, peaks: Mapping[int, float], precision: str) 
     """Relates the work of each workload and mode to its time.
 
     Args:
-        runs: completed timings, from ``Folder.runs_frame``; of equal ones the first is used.
+        runs: completed timings, from ``Folder.runs_frame``.
         peaks: rate of a large matrix product on the CPU by threads, in FLOP/s.
         precision: of the product; runs in another one or on a GPU have no peak.
 
     Returns:
         one row per workload, mode and device: parameters; multiply-accumulates of the forward pass
         per example; floating-point operations per example in this mode; achieved rate at the median
-        step, peak and their ratio (utilization), missing if the peak was not measured.
+        step, the geometric mean of equal runs; peak; their ratio (utilization), and ``from`` and
+        ``to``, the limits of its 95 % interval between runs, missing if the peak was not measured.
     """
     counted = runs.dropna(subset="flops_per_second")
-    first = counted.drop_duplicates(["workload", "mode", "device"])
+    cases = ["workload", "mode", "device"]
+    rates = {
+        case: ratio(each.flops_per_second.to_numpy(float), np.ones(len(each)))
+        for case, each in counted.groupby(cases, sort=False)
+    }
+    first = counted.drop_duplicates(cases)
     same = (first.precision == precision) & (first.on == "cpu")
     peak = first.threads.map(peaks).astype(float).where(same)
     return pd.DataFrame(
@@ -53,9 +61,11 @@ def utilization(runs: pd.DataFrame, peaks: Mapping[int, float], precision: str) 
             "parameters": first.parameters,
             "forward MACs/example": first.forward_macs,
             "FLOPs/example": first.flops,
-            "achieved (FLOP/s)": first.flops_per_second,
+            "achieved (FLOP/s)": [rate.value for rate in rates.values()],
             "peak (FLOP/s)": peak,
-            "achieved/peak": first.flops_per_second / peak,
+            "achieved/peak": [rate.value for rate in rates.values()] / peak,
+            "from": [rate.low for rate in rates.values()] / peak,
+            "to": [rate.high for rate in rates.values()] / peak,
         }
     ).reset_index(drop=True)
 
@@ -65,7 +75,7 @@ def layer_work(layers: pd.DataFrame, ops: pd.DataFrame) -> pd.DataFrame:
 
     Args:
         layers: from ``Folder.layers``, one profile per workload.
-        ops: the op times of the same profiles, from ``Folder.ops``.
+        ops: the op times of one or several equal profiles, from ``Folder.ops``.
 
     Returns:
         one row per layer: bytes of its trainable values, and of its output for a whole batch
@@ -74,7 +84,7 @@ def layer_work(layers: pd.DataFrame, ops: pd.DataFrame) -> pd.DataFrame:
         its ops per step, 0 if there are none; achieved rate.
     """
     keys = ["workload", "layer"]
-    seconds = ops.groupby(keys).seconds.sum().div(ops.groupby("workload").step.nunique(), level=0)
+    seconds = ops.groupby(keys).seconds.sum().div(tables.steps(ops), level=0)
     time = seconds.reindex(pd.MultiIndex.from_frame(layers[keys]), fill_value=0.0).to_numpy()
     backward = np.where(layers.reads_input, 1, 2)
     flops = 2 * layers.examples * layers.macs * (layers.forward_passes + backward)
@@ -100,8 +110,9 @@ def layer_work(layers: pd.DataFrame, ops: pd.DataFrame) -> pd.DataFrame:
 def summary(table: pd.DataFrame) -> str:
     """Summarizes the utilization in a sentence."""
     known = table[(table["mode"] == "train") & table["achieved/peak"].notna()]
-    shares = zip(known.workload, known["achieved/peak"], strict=True)
-    training = ", ".join(f"{workload} {share:.2f}" for workload, share in shares)
+    limits = known[["achieved/peak", "from", "to"]].to_numpy()
+    pairs = zip(known.workload, limits, strict=True)
+    training = ", ".join(f"{workload} {Interval(*each).told('.2f')}" for workload, each in pairs)
     return (
         "Achieved FLOP/s of training over those of a large matrix product on the same threads: "
         f"{training or 'not measured'}."
@@ -138,17 +149,19 @@ def draw(table: pd.DataFrame) -> "matplotlib.figure.Figure":
 def _analyse(folder: Folder) -> Findings:
     machine, runs = folder.machine, folder.runs_frame()
     peaks = {int(threads): rate for threads, rate in machine.gemm_flops_per_second.items()}
-    timings = selection.timings(folder, "modes")
+    timings = selection.processes(folder)
     table = utilization(timings, peaks, machine.environment.precision)
     gaps = selection.gaps(runs[selection.is_timing(runs, "modes")], table.workload.unique())
-    profiles, layers = selection.profiles(folder).drop_duplicates("workload"), folder.layers()
-    layers = selection.in_order(layers[layers.run.isin(profiles.run)])
+    profiles, layers = selection.training_profiles(folder), folder.layers()
+    first = profiles.drop_duplicates("workload").run
+    layers = selection.in_order(layers[layers.run.isin(first)])
     others = {}
     if len(layers):
         others["layers"] = layer_work(layers, selection.ops_of(folder, profiles))
     if table.empty:
         return Findings(tables=others, gaps=gaps)
-    return Findings(summary(table), draw(table), table, others, gaps)
+    caveats = selection.caveats(timings[(timings["mode"] == "train") & (timings.on == "cpu")])
+    return Findings(f"{summary(table)}{caveats}", draw(table), table, others, gaps)
 
 
 FIGURE = Figure(

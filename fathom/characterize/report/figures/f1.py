@@ -8,85 +8,105 @@ import scipy.stats
 
 from fathom.characterize.measure.folder import Folder
 from fathom.characterize.profile import tables
-from fathom.characterize.report import selection
+from fathom.characterize.report import intervals, selection
 from fathom.characterize.report.figure import Figure, Findings
 from fathom.characterize.report.style import MARKERS, PALETTE, panels, style
 
 if TYPE_CHECKING:
     import matplotlib.figure
 
-_DRIFT_LEVEL = 0.01  # significance level of a drift
 _DRIFT_SIZE = 0.05  # smallest relevant change over the profiled steps
-_FEWEST_FOR_DRIFT = 6  # steps: five in perfect order have p = 2 / 5! = 0.017
+_STEADY = 0.1  # coefficient of variation
 
 
 def follow(ops: pd.DataFrame, heaviest: int = 5) -> pd.DataFrame:
     """Follows the most expensive op types of each workload over the profiled steps.
 
     Args:
-        ops: one profile per workload, from ``frames.profile_ops``.
+        ops: one or several equal profiles per workload, from ``frames.profile_ops``.
         heaviest: number of types per workload.
 
     Returns:
-        ``workload``, ``op type``, ``step``, ``time (s)``.
+        ``workload``, ``op type``, ``run``, ``step``, ``time (s)``.
     """
     types = tables.op_types(ops).groupby("workload", sort=False).head(heaviest)
     types = types.loc[types.seconds > 0, ["workload", "type"]]
-    seconds = ops.groupby(["workload", "type", "step"], as_index=False).seconds.sum()
+    seconds = ops.groupby(["workload", "type", "run", "step"], as_index=False).seconds.sum()
     followed = types.merge(seconds, how="left")
     return followed.rename(columns={"type": "op type", "seconds": "time (s)"})
 
 
 def statistics(followed: pd.DataFrame) -> pd.DataFrame:
-    """Returns variation and drift of each op type from ``follow``, one row each."""
-    groups = followed.groupby(["workload", "op type"], sort=False)["time (s)"]
-    return pd.DataFrame(
-        {"workload": workload, "op type": op_type, **_statistics(seconds.to_numpy())}
-        for (workload, op_type), seconds in groups
-    )
+    """Returns variation and drift of each op type from ``follow``, one row each.
 
-
-def _statistics(seconds: np.ndarray) -> dict[str, object]:
-    """Returns the statistics of one op type's time in each step, float64 [steps].
-
-    Variation is standard deviation over mean; drift the change from the first to the last step over
-    the median by the Theil-Sen slope, with the p value of the Mann-Kendall test. ``drifts``:
-    whether the time changes, significantly and by more than 5 %; None: too few steps.
+    Both are means over the processes: ``variation``, standard deviation over mean in the steps of
+    a process, with the limits ``from`` and ``to`` of its 95 % interval; ``drift``, the change from
+    the first to the last step over the median by the Theil-Sen slope, with its limits and
+    Student's ``p value`` between processes, with Holm's correction over all rows. ``drifts``:
+    whether the time changes, significantly and by more than 5 %. With one process there are no
+    limits, and ``drifts`` is None.
     """
-    steps, mean = len(seconds), float(seconds.mean())
-    variation = drift = p_value = np.nan
-    if steps > 1:
-        variation = float(seconds.std(ddof=1) / mean)
-        slope = scipy.stats.theilslopes(seconds).slope
-        drift = float(slope * (steps - 1) / np.median(seconds))
-        p_value = float(scipy.stats.kendalltau(np.arange(steps), seconds).pvalue)
-    drifts = p_value < _DRIFT_LEVEL and abs(drift) > _DRIFT_SIZE
+    groups = followed.groupby(["workload", "op type"], sort=False)
+    table = pd.DataFrame(
+        {"workload": workload, "op type": op_type, **_statistics(each)}
+        for (workload, op_type), each in groups
+    )
+    table["p value"] = intervals.holm(table["p value"].to_numpy())
+    table["drifts"] = [
+        None if np.isnan(p) else p < 1 - intervals.CONFIDENCE and abs(drift) > _DRIFT_SIZE
+        for p, drift in zip(table["p value"], table.drift, strict=True)
+    ]
+    return table
+
+
+def _statistics(followed: pd.DataFrame) -> dict[str, object]:
+    """Returns the statistics of one op type."""
+    by_run = [each["time (s)"].to_numpy() for _, each in followed.groupby("run")]
+    drifts = np.array(list(map(_drift, by_run)))
+    variation = intervals.mean(np.array(list(map(_variation, by_run))))
+    drift = intervals.mean(drifts)
     return {
-        "steps": steps,
-        "mean (s)": mean,
-        "variation": variation,
-        "drift": drift,
-        "p value": p_value,
-        "drifts": drifts if steps >= _FEWEST_FOR_DRIFT else None,
+        "processes": len(by_run),
+        "steps": len(by_run[0]),
+        "mean (s)": float(np.mean([seconds.mean() for seconds in by_run])),
+        "variation": variation.value,
+        "from": float(np.maximum(0, variation.low)),
+        "to": variation.high,
+        "drift": drift.value,
+        "drift from": drift.low,
+        "drift to": drift.high,
+        "p value": intervals.p_value([drifts]),
     }
+
+
+def _variation(seconds: np.ndarray) -> float:
+    return float(seconds.std(ddof=1) / seconds.mean()) if len(seconds) > 1 else np.nan
+
+
+def _drift(seconds: np.ndarray) -> float:
+    if len(seconds) < 2:
+        return np.nan
+    slope = scipy.stats.theilslopes(seconds).slope
+    return float(slope * (len(seconds) - 1) / np.median(seconds))
 
 
 def summary(table: pd.DataFrame) -> str:
     """Summarizes the statistics in a sentence."""
-    drifting = table[table.drifts == True]  # noqa: E712 - of True, False and None
-    untold = sorted(table.workload[table.drifts.isna()].unique())
-    pairs = zip(drifting.workload, drifting["op type"], strict=True)
+    known = table[table.processes > 1]
+    if known.empty:
+        return (
+            "The coefficient of variation from step to step is "
+            f"{np.nanmedian(table.variation):.1%} in the median of the {len(table)} heaviest op "
+            "types."
+        )
+    pairs = known.loc[known.drifts.astype(bool), ["workload", "op type"]].itertuples(index=False)
     names = ", ".join(f"{workload}'s {op_type}" for workload, op_type in pairs)
-    told = (
-        f"{names or 'none'} {'drift' if len(drifting) > 1 else 'drifts'} over the profiled steps "
-        f"(by more than {_DRIFT_SIZE:.0%}, p < {_DRIFT_LEVEL})"
-    )
-    few = f"less than {_FEWEST_FOR_DRIFT} steps do not tell of a drift: {', '.join(untold)}"
-    known = len(untold) < table.workload.nunique()
     return (
-        f"Half of the {len(table)} heaviest op types have a coefficient of variation of "
-        f"{np.median(table.variation):.1%} or less from step to step; "
-        f"{'; '.join([told] * known + [few] * bool(untold))}."
+        f"From step to step, {(known.to < _STEADY).sum()} of the {len(known)} heaviest op types "
+        f"vary by less than {_STEADY:.0%} (coefficient of variation), "
+        f"{(known['from'] > _STEADY).sum()} by more; the intervals of the others include "
+        f"{_STEADY:.0%}. A drift over the profiled steps of more than {_DRIFT_SIZE:.0%} is "
+        f"significant in {names or 'none'}."
     )
 
 
@@ -99,9 +119,10 @@ def draw(followed: pd.DataFrame) -> "matplotlib.figure.Figure":
         for workload, panel in zip(names, axes, strict=True):
             mine = followed[followed.workload == workload]
             for i, (op_type, each) in enumerate(mine.groupby("op type", sort=False)):
+                seconds = each.groupby("step")["time (s)"].mean()  # of all processes
                 panel.plot(
-                    each.step,
-                    each["time (s)"] / each["time (s)"].mean(),
+                    seconds.index,
+                    seconds / seconds.mean(),
                     color=PALETTE[i % len(PALETTE)],
                     marker=MARKERS[i % len(MARKERS)],
                     markersize=3,
@@ -128,7 +149,8 @@ def _analyse(folder: Folder) -> Findings:
         return Findings(gaps=gaps)
     followed = follow(ops)
     table = statistics(followed)
-    return Findings(summary(table), draw(followed), followed, {"op_types": table}, gaps)
+    found = f"{summary(table)}{selection.caveats(selection.training_profiles(folder))}"
+    return Findings(found, draw(followed), followed, {"op_types": table}, gaps)
 
 
 FIGURE = Figure(
@@ -136,9 +158,10 @@ FIGURE = Figure(
     order=1,
     title="Op times are stationary",
     meaning="The time of each workload's five most expensive op types in every profiled step, "
-    "over its mean. Variation is standard deviation over mean. Drift is the change from the "
-    "first to the last step over the median (Theil-Sen slope), its p value from the Mann-Kendall "
-    "test; a type drifts if p < 0.01 and the change is above 5 %. Where batches differ in "
+    "over its mean, averaged over the processes. Variation is standard deviation over mean. Drift "
+    "is the change from the first to the last step over the median (Theil-Sen slope). Both are "
+    "computed in each process; intervals and p values are between processes. A type drifts if "
+    "p < 0.05, with Holm's correction, and the change is above 5 %. Where batches differ in "
     "length, the times do too.",
     paper="Fathom, Figure 1, a picture without numbers: the execution time of ops is stationary "
     "and has low variance.",

@@ -1,13 +1,16 @@
 """Figure 2 of the Fathom paper: a handful of op types makes up most of the time."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
 from fathom.characterize.measure.folder import Folder
 from fathom.characterize.profile import tables
-from fathom.characterize.report import selection
+from fathom.characterize.report import intervals, selection
 from fathom.characterize.report.figure import Figure, Findings
+from fathom.characterize.report.intervals import Interval
 from fathom.characterize.report.style import GREY, WIDTH, look_of, new_figure, style
 
 if TYPE_CHECKING:
@@ -20,13 +23,16 @@ def curves(ops: pd.DataFrame) -> pd.DataFrame:
     """Returns the op types of each workload by decreasing share.
 
     Args:
-        ops: one profile per workload, from ``frames.profile_ops``.
+        ops: one or several equal profiles per workload, from ``frames.profile_ops``.
 
     Returns:
         ``workload``, ``rank`` from 1, ``op type``, ``share`` and ``cumulative share`` of the time
-        in ops, from 0 to 1.
+        in ops, from 0 to 1; ``from`` and ``to``, the limits of the latter's 95 % interval between
+        processes.
     """
     table = tables.op_types(ops)
+    limits = [_limits(each, types) for each, types in _with_types(ops, table)]
+    low, high = np.clip(np.concatenate(limits), 0, 1).T
     return pd.DataFrame(
         {
             "workload": table.workload,
@@ -34,27 +40,57 @@ def curves(ops: pd.DataFrame) -> pd.DataFrame:
             "op type": table.type,
             "share": table.share,
             "cumulative share": table.cumulative_share,
+            "from": low,
+            "to": high,
         }
     )
 
 
+def _with_types(ops: pd.DataFrame, table: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, list[str]]]:
+    """Yields the op times of each workload and its types in the table's order."""
+    for workload, types in table.groupby("workload", sort=False).type:
+        yield ops[ops.workload == workload], list(types)
+
+
+def _limits(ops: pd.DataFrame, types: list[str]) -> np.ndarray:
+    """Returns the limits of the cumulative share of one workload's types, float64 [types, 2]."""
+    cumulative = tables.shares_by_process(ops).loc[types].cumsum().to_numpy()
+    found = intervals.combine([cumulative], lambda means: means)
+    return np.array([[each.low, each.high] for each in found])
+
+
 def counts(ranks: pd.DataFrame) -> pd.DataFrame:
-    """Returns the number of op types that make up 90 and 99 % of each workload's time."""
+    """Returns the number of op types that make up 90 and 99 % of each workload's time.
+
+    The interval of a number, ``from`` and ``to``, is that of the ranks at which the interval of the
+    cumulative share includes it.
+    """
     first = ranks[ranks["rank"] == 1].set_index("workload")
-    workloads = ranks.groupby("workload", sort=False)
-    table = pd.DataFrame({"op types": workloads.size()})
+    table = pd.DataFrame({"op types": ranks.groupby("workload", sort=False).size()})
     for percent in (90, 99):
-        before = ranks["cumulative share"] < percent / 100 - 1e-12
-        table[f"types to {percent} %"] = before.groupby(ranks.workload).sum() + 1
+        table[f"types to {percent} %"] = _reached(ranks, "cumulative share", percent)
+        known = ranks.groupby("workload")["from"].count() > 0
+        for name, limit in (("from", "to"), ("to", "from")):  # a larger share takes fewer types
+            column = _reached(ranks, limit, percent).where(known)
+            table[f"{percent} % {name}"] = column.astype("Int64")
     table["heaviest"], table["its share"] = first["op type"], first["share"]
     return table.reset_index()
 
 
+def _reached(ranks: pd.DataFrame, column: str, percent: int) -> pd.Series:
+    before = ranks[column] < percent / 100 - 1e-12
+    return before.groupby(ranks.workload).sum() + 1
+
+
 def summary(table: pd.DataFrame) -> str:
     """Summarizes the counts in a sentence."""
-    least, most = table["types to 90 %"].min(), table["types to 90 %"].max()
-    span = f"{least}" if least == most else f"{least} to {most}"
-    return f"{span} op types make up 90 % of the time in ops."
+    found = [
+        Interval(*row).told(".0f")
+        for row in table[["types to 90 %", "90 % from", "90 % to"]].astype(float).to_numpy()
+    ]
+    pairs = zip(table.workload, found, strict=True)
+    counted = ", ".join(f"{workload} {number}" for workload, number in pairs)
+    return f"The number of op types that make up 90 % of the time in ops: {counted}."
 
 
 def draw(ranks: pd.DataFrame) -> "matplotlib.figure.Figure":
@@ -92,14 +128,16 @@ def _analyse(folder: Folder) -> Findings:
         return Findings(gaps=gaps)
     ranks = curves(ops)
     table = counts(ranks)
-    return Findings(summary(table), draw(ranks), ranks, {"workloads": table}, gaps)
+    found = f"{summary(table)}{selection.caveats(selection.training_profiles(folder))}"
+    return Findings(found, draw(ranks), ranks, {"workloads": table}, gaps)
 
 
 FIGURE = Figure(
     id="F2",
     order=2,
     title="A handful of op types dominates",
-    meaning="Op types sorted by their share of the time in ops, and the cumulative share.",
+    meaning="Op types sorted by their share of the time in ops, and the cumulative share. "
+    "Shares are means over the processes, intervals between processes.",
     paper="Fathom, Figure 2, a picture without numbers: usually 5 to 15 types are responsible for "
     "upwards of 90 % of the duration (the shaded band).",
     analyse=_analyse,

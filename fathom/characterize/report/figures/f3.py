@@ -1,17 +1,17 @@
 """Figure 3 of the Fathom paper: the share of time by op type, and the paper's own table."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from fathom.characterize.measure.folder import Folder
 from fathom.characterize.profile import tables
-from fathom.characterize.report import published, selection
+from fathom.characterize.report import intervals, published, selection
 from fathom.characterize.report.clustering import cosine_distance
 from fathom.characterize.report.figure import Figure, Findings
-from fathom.characterize.report.intervals import jackknife
+from fathom.characterize.report.intervals import Interval, combine
 from fathom.characterize.report.style import ALWAYS_WHITE, new_figure, style
 from fathom.description.ops import CLASSES, op_class
 
@@ -30,7 +30,7 @@ def heat_map(ops: pd.DataFrame) -> pd.DataFrame:
     """Puts the op types' shares into the paper's columns, in percent of the time in ops.
 
     Args:
-        ops: one profile per workload, from ``frames.profile_ops``.
+        ops: one or several equal profiles per workload, from ``frames.profile_ops``.
 
     Returns:
         one row per workload; the columns are the paper's in its order, then our others above 1 %,
@@ -46,9 +46,9 @@ def distances(ops: pd.DataFrame) -> pd.DataFrame:
     """Returns the distance of each workload's shares, of all types, to the paper's row.
 
     Returns:
-        one row per workload: ``cosine distance``, and ``from`` and ``to``, the limits of its 95 %
-        interval over the profiled steps. Missing if the paper has no such workload; the limits also
-        with too few steps.
+        one row per workload: ``cosine distance`` of the processes' mean shares, and ``from`` and
+        ``to``, the limits of its 95 % interval between processes, from 0 to 1. Missing if the paper
+        has no such workload; the limits also with one process.
     """
     paper = published.breakdown()
     rows = {
@@ -61,15 +61,12 @@ def distances(ops: pd.DataFrame) -> pd.DataFrame:
 
 
 def _distance(ops: pd.DataFrame, paper: pd.Series) -> list[float]:
-    by_step = ops.pivot_table("seconds", "type", "step", "sum")
-    by_step = by_step.reindex(by_step.index.union(paper.index), fill_value=0.0)
-    theirs = paper.reindex(by_step.index, fill_value=0.0).to_numpy()
-
-    def to_paper(ours: np.ndarray) -> np.ndarray:
-        return 1 - theirs @ ours / (np.linalg.norm(theirs) * np.linalg.norm(ours, axis=0))
-
-    interval = np.clip(jackknife(by_step.to_numpy(), to_paper).interval(), 0, 1)
-    return [cosine_distance(by_step.sum(axis=1).to_numpy(), theirs), *interval.tolist()]
+    ours = tables.shares_by_process(ops)
+    ours = ours.reindex(ours.index.union(paper.index), fill_value=0.0)
+    theirs = paper.reindex(ours.index, fill_value=0.0).to_numpy()
+    (found,) = combine([ours.to_numpy()], lambda shares: cosine_distance(shares, theirs))
+    found = found.clipped(0, 1)
+    return [found.value, found.low, found.high]
 
 
 def table(percent: pd.DataFrame, distance: pd.DataFrame) -> pd.DataFrame:
@@ -84,12 +81,40 @@ def table(percent: pd.DataFrame, distance: pd.DataFrame) -> pd.DataFrame:
     return there.swaplevel().reset_index()
 
 
+def shares(ops: pd.DataFrame, column: str = "type") -> pd.DataFrame:
+    """Returns the share of each op type or class of each workload.
+
+    Args:
+        ops: one or several equal profiles per workload.
+        column: ``type`` or ``class``.
+
+    Returns:
+        one row per workload and op type above 1 %, or class, in decreasing order: ``share (%)``,
+        the mean over the processes; ``from`` and ``to``, the limits of its 95 % interval between
+        processes, missing with one.
+    """
+    rows = []
+    for workload, each in ops.groupby("workload", sort=False):
+        percent = 100 * tables.shares_by_process(each, column)
+        order = percent.mean(axis=1).sort_values(ascending=False, kind="stable").index
+        for name, values in percent.loc[order].iterrows():
+            found = intervals.mean(values.to_numpy()).clipped(0, 100)
+            row = {"share (%)": found.value, "from": found.low, "to": found.high}
+            rows.append({"workload": workload, column: name, **row})
+    return pd.DataFrame(rows)
+
+
+def op_types(ops: pd.DataFrame) -> pd.DataFrame:
+    """Returns ``shares`` of the op types above 1 %."""
+    table = shares(ops).rename(columns={"type": "op type"})
+    return table[table["share (%)"] >= _VISIBLE].reset_index(drop=True)
+
+
 def classes(ops: pd.DataFrame) -> pd.DataFrame:
-    """Returns the share of each class A-G, in percent; ``none`` for types without one."""
-    percent = 100 * tables.shares(ops)
-    by_class = percent.T.groupby(percent.columns.map(op_class)).sum().T
-    names = {letter: f"{letter} {name} (%)" for letter, name in CLASSES.items()} | {"": "none (%)"}
-    return by_class.reindex(columns=list(names), fill_value=0.0).rename(columns=names).reset_index()
+    """Returns ``shares`` of the classes A-G; ``none`` for types without one."""
+    names = {letter: f"{letter} {name}" for letter, name in CLASSES.items()} | {"": "none"}
+    table = shares(ops, "class")
+    return table.assign(**{"class": table["class"].map(names)})
 
 
 def differences(ops: pd.DataFrame, heaviest: int = 10) -> pd.DataFrame:
@@ -99,7 +124,7 @@ def differences(ops: pd.DataFrame, heaviest: int = 10) -> pd.DataFrame:
     difference, which is a sum over op types; the parts add up to 1.
 
     Args:
-        ops: of one profile of a workload in the paper.
+        ops: of one or several equal profiles of a workload in the paper.
         heaviest: number of types.
     """
     (workload,) = ops.workload.unique()
@@ -111,6 +136,8 @@ def differences(ops: pd.DataFrame, heaviest: int = 10) -> pd.DataFrame:
         count=rows["count"].fillna(0.0),
         kernels=rows.kernels.fillna(""),
     )
+    limits = shares(ops).set_index("type")[["from", "to"]].reindex(rows.index)
+    rows = rows.assign(low=limits["from"], high=limits["to"])
     scaled = rows[["measured", "paper"]] / np.linalg.norm(rows[["measured", "paper"]], axis=0)
     parts = (scaled.measured - scaled.paper) ** 2
     rows["part"] = parts / parts.sum()
@@ -120,10 +147,12 @@ def differences(ops: pd.DataFrame, heaviest: int = 10) -> pd.DataFrame:
             "op type": rows.index,
             "class": [op_class(op_type) for op_type in rows.index],
             "measured (%)": rows.measured,
+            "from": rows.low,
+            "to": rows.high,
             "paper (%)": rows.paper,
             "part of distance": rows.part,
             "calls/step": rows["count"],
-            "why": list(map(_reason, rows.index, rows.measured, rows.paper, rows["count"])),
+            "why": list(map(_reason, rows.index, rows.to_dict("records"))),
             "kernels": rows.kernels,
             "layers": [
                 " ".join(tables.heaviest(ops[ops.type == op_type], "layer")[:3])
@@ -133,26 +162,25 @@ def differences(ops: pd.DataFrame, heaviest: int = 10) -> pd.DataFrame:
     )
 
 
-def _reason(op_type: str, measured: float, paper: float, count: float) -> str:
-    """Returns why the shares differ, as far as the profile shows."""
-    if not count:
+def _reason(op_type: str, row: Mapping[Hashable, Any]) -> str:
+    """Returns why the shares differ, as far as the profiles show."""
+    if not row["count"]:
         return "no such op runs in this step"
-    if not paper:
+    if not row["paper"]:
         named = op_type in published.breakdown().columns
         return "under 1 % in the paper" if named else "not in the paper's table"
-    return f"{measured / paper:.2g} times the paper's share"
+    if row["low"] <= row["paper"] <= row["high"]:
+        return "the paper's share is in the interval"
+    return f"{row['measured'] / row['paper']:.2g} times the paper's share"
 
 
 def summary(distance: pd.DataFrame) -> str:
     """Summarizes the distances to the paper's rows in a sentence."""
     known = [
-        f"{workload} {value:.3f}" + ("" if np.isnan(low) else f" ({low:.3f} to {high:.3f})")
-        for workload, value, low, high in distance.dropna(subset="cosine distance").itertuples()
+        f"{workload} {Interval(*limits).told('.3f')}"
+        for workload, *limits in distance.dropna(subset="cosine distance").itertuples()
     ]
-    return (
-        "Cosine distance to the paper's rows, with the 95 % interval from the steps: "
-        f"{', '.join(known)}."
-    )
+    return f"Cosine distance to the paper's rows: {', '.join(known)}."
 
 
 def draw(percent: pd.DataFrame, distance: pd.DataFrame) -> "matplotlib.figure.Figure":
@@ -219,10 +247,12 @@ def _analyse(folder: Folder) -> Findings:
     if ops.empty:
         return Findings(gaps=gaps)
     percent, distance = heat_map(ops), distances(ops)
-    others = {"classes": classes(ops)}
+    others = {"op_types": op_types(ops), "classes": classes(ops)}
     for workload in distance.index[distance["cosine distance"] > _FAR]:
         others[f"differences_{workload}"] = differences(ops[ops.workload == workload])
-    found = f"{summary(distance)}{_other_batches(folder)}{selection.uncompiled(folder)}"
+    caveats = selection.caveats(selection.training_profiles(folder))
+    notes = f"{_other_batches(folder)}{selection.uncompiled(folder)}"
+    found = f"{summary(distance)}{caveats}{notes}"
     return Findings(found, draw(percent, distance), table(percent, distance), others, gaps)
 
 
@@ -241,8 +271,8 @@ FIGURE = Figure(
     title="Share of time by op type",
     meaning="Percent of the time in ops, under the paper's names. The paper's columns come first, "
     "in its order, then other types above 1 %; the letters are its classes. The cosine "
-    "distance includes types without a column; its interval is what other steps of "
-    "the same run might have given, and is wide on a busy machine.",
+    "distance includes types without a column. Shares are means over the processes; intervals are "
+    "between processes.",
     paper="Fathom, Figure 3: below ours. It has only types above 1 %, measured on a 4 GHz Skylake "
     "i7-6700K with TensorFlow 0.8.",
     analyse=_analyse,

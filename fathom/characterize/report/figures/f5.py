@@ -1,6 +1,6 @@
 """Figure 5 of the Fathom paper: training and inference, on the CPU and on the GPU."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -8,6 +8,7 @@ import pandas as pd
 from fathom.characterize.measure.folder import Folder
 from fathom.characterize.report import selection
 from fathom.characterize.report.figure import Figure, Findings
+from fathom.characterize.report.intervals import Interval, ratio
 from fathom.characterize.report.style import (
     BLUE,
     MARKERS,
@@ -21,43 +22,65 @@ from fathom.characterize.report.style import (
 if TYPE_CHECKING:
     import matplotlib.figure
 
+_COLUMNS = [
+    *("workload", "mode", "device", "batch size", "runs", "median step (s)"),
+    *("over CPU training", "from", "to"),
+]
 _CASES = (("train", "cpu"), ("infer", "cpu"), ("train", "gpu"), ("infer", "gpu"))
 
 
 def step_times(runs: pd.DataFrame) -> pd.DataFrame:
-    """Groups the step times of timing runs into the four cases; of equal runs the first is used.
+    """Groups the step times of timing runs into the four cases.
 
     Args:
         runs: completed timings, from ``Folder.runs_frame``.
 
     Returns:
         four rows per workload: ``workload``, ``mode``, ``device`` (``cpu`` or ``gpu``), ``batch
-        size``; ``median step (s)``, of a batch of the stated cost if batches vary in length; ``over
-        CPU training``, relative to training on the CPU. Missing if not measured.
+        size``; ``runs``, their number; ``median step (s)``, of a batch of the stated cost if
+        batches vary in length, the geometric mean of equal runs; ``over CPU training``, relative to
+        training on the CPU, and ``from`` and ``to``, the limits of its 95 % interval between runs.
+        Missing if not measured, the limits also with one run on either side.
     """
-    keys = ["workload", "mode", "on"]
-    first = runs.dropna(subset="median_s").drop_duplicates(keys)
-    cases = [(name, *case) for name in first.workload.unique() for case in _CASES]
-    table = pd.DataFrame(cases, columns=keys).merge(first, "left", keys)
-    seconds = 1 / table.work_per_second
-    on_cpu = seconds[(table["mode"] == "train") & (table.on == "cpu")]
-    return pd.DataFrame(
-        {
-            "workload": table.workload,
-            "mode": table["mode"],
-            "device": table.on,
-            "batch size": table.batch_size,
-            "median step (s)": seconds,
-            "over CPU training": seconds / on_cpu.repeat(len(_CASES)).to_numpy(),
-        }
-    )
+    timed = runs.dropna(subset="median_s")
+    cases = dict(list(timed.groupby(["workload", "mode", "on"], sort=False)))
+    rows = [
+        _row(cases.get((name, mode, device)), cases.get((name, "train", "cpu")))
+        | {"workload": name, "mode": mode, "device": device}
+        for name in timed.workload.unique()
+        for mode, device in _CASES
+    ]
+    return pd.DataFrame(rows, columns=_COLUMNS).astype({"batch size": "Int64"})
+
+
+def _row(runs: pd.DataFrame | None, on_cpu: pd.DataFrame | None) -> dict[str, Any]:
+    """Returns the columns of one case, given equal runs of it and of training on the CPU."""
+    if runs is None:
+        return {}
+    seconds = _seconds(runs)
+    row: dict[str, Any] = {"batch size": runs.batch_size.iloc[0], "runs": selection.count(runs)}
+    row["median step (s)"] = float(np.exp(np.log(seconds).mean()))
+    if on_cpu is None:
+        return row
+    if on_cpu is runs:
+        return row | {"over CPU training": 1.0}
+    over = ratio(seconds, _seconds(on_cpu))
+    return row | {"over CPU training": over.value, "from": over.low, "to": over.high}
+
+
+def _seconds(runs: pd.DataFrame) -> np.ndarray:
+    return (1 / runs.work_per_second).to_numpy(float)
 
 
 def summary(times: pd.DataFrame) -> str:
     """Summarizes the step times in a sentence."""
     inference = times[(times["mode"] == "infer") & (times.device == "cpu")]
-    ratios = 1 / inference.set_index("workload")["over CPU training"].dropna()
-    known = ", ".join(f"{workload} {ratio:.1f}" for workload, ratio in ratios.items())
+    ratios = inference.set_index("workload")[["over CPU training", "to", "from"]]
+    ratios = 1 / ratios.dropna(subset="over CPU training")
+    told = [
+        f"{workload} {Interval(*limits).told('.1f')}" for workload, *limits in ratios.itertuples()
+    ]
+    known = ", ".join(told)
     return (
         "On the CPU a training step takes this many times an inference step: "
         f"{known or 'not measured'}."
@@ -109,7 +132,8 @@ def _with_batch_sizes(times: pd.DataFrame) -> list[str]:
 
 def _analyse(folder: Folder) -> Findings:
     runs = folder.runs_frame()
-    times = step_times(selection.timings(folder, "modes"))
+    timed = selection.processes(folder)
+    times = step_times(timed)
     gaps = selection.gaps(runs[selection.is_timing(runs, "modes")], times.workload.unique())
     failed = set(runs[runs.status == "failed"].groupby(["workload", "mode"]).groups)
     unmeasured = times[times["median step (s)"].isna()]
@@ -122,7 +146,8 @@ def _analyse(folder: Folder) -> Findings:
         gaps.append("GPU: no runs on one in this folder")
     if times.empty:
         return Findings(gaps=gaps)
-    return Findings(summary(times), draw(times), times, gaps=gaps)
+    found = f"{summary(times)}{selection.caveats(timed, 'mode', 'on')}"
+    return Findings(found, draw(times), times, gaps=gaps)
 
 
 FIGURE = Figure(
@@ -130,7 +155,8 @@ FIGURE = Figure(
     order=5,
     title="Training and inference, CPU and GPU",
     meaning="Median step time, excluding input, relative to training on the CPU; default thread "
-    "pools. A step is one batch; its size is in brackets, of training / inference if they differ.",
+    "pools. Intervals are between runs. A step is one batch; its size is in brackets, of training / "
+    "inference if they differ.",
     paper="Fathom, Figure 5, a picture without numbers: inference is variably faster than "
     "training; convolutional networks pay a slightly higher cost for training.",
     analyse=_analyse,

@@ -1,5 +1,6 @@
 """Figure 6 of the Fathom paper: the effect of intra-op parallelism on each op type."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -7,8 +8,9 @@ import pandas as pd
 
 from fathom.characterize.measure.folder import Folder
 from fathom.characterize.profile import tables
-from fathom.characterize.report import selection
+from fathom.characterize.report import intervals, selection
 from fathom.characterize.report.figure import Figure, Findings
+from fathom.characterize.report.intervals import Interval
 from fathom.characterize.report.style import (
     HATCHES,
     legend_above,
@@ -31,42 +33,111 @@ def scaling(ops: pd.DataFrame) -> pd.DataFrame:
     emerge with more threads are included; they are sorted by their time with the fewest threads.
 
     Args:
-        ops: profiles from ``Folder.ops``, one per workload and number of threads; workloads with a
-            single number of threads are left out.
+        ops: profiles from ``Folder.ops``, one or several equal ones per workload and number of
+            threads; workloads with a single number of threads are left out.
 
     Returns:
         ``workload``; ``op type``; ``role``, the layers that take most of its time; ``threads``;
-        ``time per step (s)``, the mean; ``share of time in ops``, from 0 to 1.
+        ``time per step (s)``, the mean over the processes, and ``from`` and ``to``, the limits of
+        its 95 % interval between processes; ``share of time in ops``, from 0 to 1.
     """
+    tables_of = [_scaling(each) for each in _several(ops)]
+    return pd.concat(tables_of, ignore_index=True) if tables_of else pd.DataFrame({"workload": []})
+
+
+def changes(ops: pd.DataFrame) -> pd.DataFrame:
+    """Compares the same op types on the fewest and the most threads.
+
+    Args:
+        ops: as for ``scaling``.
+
+    Returns:
+        ``workload``; ``op type``; ``threads``, the fewest, and ``to threads``; ``times as fast``,
+        the ratio of the geometric mean times, and the limits ``from`` and ``to`` of its 95 %
+        interval between processes; ``share`` and ``then``, of the time in ops, and ``change``,
+        their difference, with the limits ``change from`` and ``change to``.
+    """
+    rows = [row for each in _several(ops) for row in _changes(each)]
+    return pd.DataFrame(rows)
+
+
+def _several(ops: pd.DataFrame) -> list[pd.DataFrame]:
+    """Returns the op times of each workload with several numbers of threads."""
     groups = [each for _, each in ops.groupby("workload", sort=False)]
-    several = [_scaling(each) for each in groups if each.threads.nunique() > 1]
-    return pd.concat(several, ignore_index=True) if several else pd.DataFrame({"workload": []})
+    return [each for each in groups if each.threads.nunique() > 1]
+
+
+def _by_threads(ops: pd.DataFrame) -> dict[int, pd.DataFrame]:
+    """Returns one workload's times per step by type and process, for each number of threads."""
+    types = sorted(ops.type.unique())
+    return {
+        int(each.threads.iloc[0]): tables.by_process(each).reindex(types, fill_value=0.0)
+        for _, each in ops.groupby("threads")
+    }
+
+
+def _order(seconds: Mapping[int, pd.DataFrame]) -> list[str]:
+    """Returns the types to show in decreasing order of their time with the fewest threads."""
+    shares = pd.concat(
+        [(each / each.sum()).mean(axis=1).rename(threads) for threads, each in seconds.items()],
+        axis=1,
+    )
+    shown = shares.max(axis=1).sort_values(ascending=False, kind="stable").index[:_HEAVIEST]
+    fewest = seconds[min(seconds)].mean(axis=1)[shown].sort_index()
+    return list(fewest.sort_values(ascending=False, kind="stable").index)
 
 
 def _scaling(ops: pd.DataFrame) -> pd.DataFrame:
     """Compares one workload's op types."""
-    seconds = ops.pivot_table("seconds", "type", "threads", "sum", fill_value=0.0)
-    seconds /= ops.groupby("threads").step.nunique()  # of a step
-    shares = seconds / seconds.sum()
-    shown = shares.max(axis=1).sort_values(ascending=False, kind="stable").index[:_HEAVIEST]
-    order = (
-        seconds.loc[shown]
-        .sort_index()
-        .sort_values(seconds.columns[0], ascending=False, kind="stable")
-    )
-    roles = {op_type: _role(ops[ops.type == op_type]) for op_type in order.index}
-    return pd.DataFrame(
-        {
-            "workload": ops.workload.iloc[0],
-            "op type": op_type,
-            "role": roles[op_type],
-            "threads": threads,
-            "time per step (s)": seconds.loc[op_type, threads],
-            "share of time in ops": shares.loc[op_type, threads],
-        }
-        for op_type in order.index
-        for threads in seconds.columns
-    )
+    seconds, rows = _by_threads(ops), []
+    for op_type in _order(seconds):
+        role = _role(ops[ops.type == op_type])
+        for threads, each in seconds.items():
+            time = intervals.mean(each.loc[op_type].to_numpy())
+            rows.append(
+                {
+                    "workload": ops.workload.iloc[0],
+                    "op type": op_type,
+                    "role": role,
+                    "threads": threads,
+                    "time per step (s)": time.value,
+                    "from": max(0.0, time.low) if time.known else np.nan,
+                    "to": time.high,
+                    "share of time in ops": (each / each.sum()).loc[op_type].mean(),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def _changes(ops: pd.DataFrame) -> list[dict[str, object]]:
+    """Returns the rows of ``changes`` of one workload."""
+    seconds = _by_threads(ops)
+    few, many = seconds[min(seconds)], seconds[max(seconds)]
+    return [
+        _change(few.loc[op_type], many.loc[op_type], few.sum(), many.sum())
+        | {"workload": ops.workload.iloc[0], "op type": op_type}
+        | {"threads": min(seconds), "to threads": max(seconds)}
+        for op_type in _order(seconds)
+    ]
+
+
+def _change(
+    few: pd.Series, many: pd.Series, all_few: pd.Series, all_many: pd.Series
+) -> dict[str, object]:
+    """Compares one type's times by process, given those of all ops."""
+    faster = intervals.ratio(few.to_numpy(), many.to_numpy())
+    shares = [(part / whole).to_numpy() for part, whole in ((few, all_few), (many, all_many))]
+    (change,) = intervals.combine([s[np.newaxis] for s in shares], lambda a, b: b[0] - a[0])
+    return {
+        "times as fast": faster.value,
+        "from": faster.low,
+        "to": faster.high,
+        "share": shares[0].mean(),
+        "then": shares[1].mean(),
+        "change": change.value,
+        "change from": change.low,
+        "change to": change.high,
+    }
 
 
 def _role(ops: pd.DataFrame) -> str:
@@ -77,25 +148,30 @@ def _role(ops: pd.DataFrame) -> str:
 
 
 def summary(table: pd.DataFrame) -> str:
-    """Summarizes the effect of more threads for each workload."""
+    """Summarizes the effect of more threads for each workload, from ``changes``."""
     return " ".join(
         _sentence(str(workload), each) for workload, each in table.groupby("workload", sort=False)
     )
 
 
 def _sentence(workload: str, table: pd.DataFrame) -> str:
-    few, many = table.threads.min(), table.threads.max()
-    ends = table.pivot(index="op type", columns="threads")
-    heaviest = table["op type"].iloc[0]
-    seconds, shares = ends["time per step (s)"], ends["share of time in ops"]
-    with np.errstate(divide="ignore"):
-        gained = seconds.loc[heaviest, few] / seconds.loc[heaviest, many]
-    grown = (shares[many] - shares[few])[table["op type"].unique()].idxmax()
-    return (
-        f"{workload}: from {few} to {many} threads {heaviest} becomes {gained:.2f} times as fast, "
-        f"and the share of {grown} goes from {shares.loc[grown, few]:.1%} to "
-        f"{shares.loc[grown, many]:.1%}."
+    heaviest, grown = table.iloc[0], table.iloc[table.change.argmax()]
+    faster = Interval(*heaviest[["times as fast", "from", "to"]])
+    more = Interval(*(100 * grown[["change", "change from", "change to"]]))
+    parts = []
+    if not np.isnan(faster.value):
+        parts = [f"{heaviest['op type']} {faster.told('.2f')} times as fast{_noise(faster, 1)}"]
+    parts.append(
+        f"the share of {grown['op type']} {grown.share:.1%}, then {grown.then:.1%}, a difference "
+        f"of {more.told('.1f')} points{_noise(more, 0)}"
     )
+    threads = f"from {heaviest.threads} to {heaviest['to threads']} threads"
+    return f"{workload}, {threads}: {'; '.join(parts)}."
+
+
+def _noise(interval: Interval, equal: float) -> str:
+    within = interval.known and not interval.excludes(equal)
+    return " (within the noise)" if within else ""
 
 
 def draw(table: pd.DataFrame) -> "matplotlib.figure.Figure":
@@ -136,14 +212,18 @@ def draw(table: pd.DataFrame) -> "matplotlib.figure.Figure":
 
 
 def _analyse(folder: Folder) -> Findings:
-    profiles = selection.profiles(folder).drop_duplicates(["workload", "threads"])
-    table = scaling(selection.ops_of(folder, profiles))
+    profiles = selection.profiles(folder)
+    ops = selection.ops_of(folder, profiles)
+    table = scaling(ops)
     runs = folder.runs_frame()
     one = "profiled with a single number of threads"
     gaps = selection.gaps(runs[selection.is_profile(runs)], table.workload.unique(), one)
     if table.empty:
         return Findings(gaps=[*gaps, "profiles with at least two numbers of threads are needed"])
-    return Findings(summary(table), draw(table), table, gaps=gaps)
+    compared = changes(ops)
+    profiles = profiles[profiles.workload.isin(table.workload)]
+    found = f"{summary(compared)}{selection.caveats(profiles, 'threads')}"
+    return Findings(found, draw(table), table, {"changes": compared}, gaps)
 
 
 FIGURE = Figure(
@@ -151,6 +231,7 @@ FIGURE = Figure(
     order=6,
     title="Intra-op parallelism",
     meaning="Mean time per step of the most expensive op types, by the number of intra-op threads. "
+    "Intervals are between processes. "
     "Below each type are the layers in which it takes most of its time.",
     paper="Fathom, Figure 6, pictures of deepq, seq2seq and memnet without numbers: types that "
     "scale diminish and others emerge; deepq's optimizer rises to about 7 % at 8 threads.",

@@ -9,6 +9,7 @@ from fathom.characterize.measure.folder import Folder
 from fathom.characterize.profile import tables
 from fathom.characterize.report import selection
 from fathom.characterize.report.figure import Figure, Findings
+from fathom.characterize.report.intervals import mean
 from fathom.characterize.report.style import (
     BLUE,
     GREEN,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 9  # layers per workload; the others are one bar
 _LAYER = "layer or role"
+_UNKNOWN = ["", "unknown"]  # layers of ops without one
 _COLUMNS = [f"{phase} (s)" for phase in PHASES]
 
 
@@ -35,7 +37,7 @@ def layer_times(ops: pd.DataFrame) -> pd.DataFrame:
     """Returns the time of each workload's layers and roles, in decreasing order.
 
     Args:
-        ops: one profile per workload, from ``frames.profile_ops``.
+        ops: one or several equal profiles per workload, from ``frames.profile_ops``.
 
     Returns:
         ``workload``, ``layer or role``, mean time per step in each of ``PHASES``, ``share`` of the
@@ -50,18 +52,23 @@ def phases(times: pd.DataFrame) -> pd.DataFrame:
     """Returns one row per workload: the share of each phase, and of time with a layer or role."""
     seconds = times.groupby("workload", sort=False)[_COLUMNS].sum()
     table = seconds.div(seconds.sum(axis=1), axis=0).set_axis(list(PHASES), axis=1)
-    known = times[_COLUMNS].where(~times[_LAYER].isin(["", "unknown"]), 0.0)
+    known = times[_COLUMNS].where(~times[_LAYER].isin(_UNKNOWN), 0.0)
     ascribed = known.groupby(times.workload).sum().sum(axis=1)
     table["has a layer or role"] = ascribed / seconds.sum(axis=1)
     return table.reset_index()
 
 
-def summary(table: pd.DataFrame) -> str:
-    """Summarizes the phases in a sentence."""
-    least = table.iloc[table["has a layer or role"].argmin()]
+def summary(ops: pd.DataFrame) -> str:
+    """Summarizes in a sentence how much of the time has a layer or a role."""
+    shares = {
+        str(workload): tables.shares_by_process(each, "layer").drop(_UNKNOWN, errors="ignore").sum()
+        for workload, each in ops.groupby("workload", sort=False)
+    }
+    least = min(shares, key=lambda workload: shares[workload].mean())
+    percent = mean(100 * shares[least].to_numpy()).clipped(0, 100)
     return (
-        f"At least {least['has a layer or role']:.1%} of the time in ops has a layer or a stated "
-        f"role (the least in {least.workload})."
+        f"{percent.told('.1f')} % of {least}'s time in ops has a layer or a stated role, the least "
+        "of all workloads."
     )
 
 
@@ -110,7 +117,8 @@ def _analyse(folder: Folder) -> Findings:
         return Findings(gaps=gaps)
     times = layer_times(ops)
     table = phases(times)
-    return Findings(summary(table), draw(times), times, {"phases": table}, gaps)
+    found = f"{summary(ops)}{selection.caveats(selection.training_profiles(folder))}"
+    return Findings(found, draw(times), times, {"phases": table}, gaps)
 
 
 FIGURE = Figure(

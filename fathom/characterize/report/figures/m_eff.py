@@ -1,16 +1,22 @@
 """Figure 2 of the Minsky paper: parallel efficiency, cores restricted by CPU affinity."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from fathom.characterize.measure.folder import Folder
 from fathom.characterize.report import selection
 from fathom.characterize.report.figure import Figure, Findings
+from fathom.characterize.report.intervals import Interval, ratio
 from fathom.characterize.report.style import GREY, WIDTH, look_of, new_figure, style
 
 if TYPE_CHECKING:
     import matplotlib.figure
+
+_COLUMNS = [
+    *("workload", "cores", "runs", "median step (s)", "speed-up", "efficiency", "from", "to"),
+]
 
 
 def efficiency(runs: pd.DataFrame) -> pd.DataFrame:
@@ -18,28 +24,45 @@ def efficiency(runs: pd.DataFrame) -> pd.DataFrame:
 
     Args:
         runs: completed timings, from ``Folder.runs_frame``; workloads without runs on one core and
-            on more are left out. Of equal runs the median is used.
+            on more are left out.
 
     Returns:
-        ``workload``, ``cores``, ``median step (s)``, ``speed-up`` over one core, ``efficiency``,
-        the speed-up over the cores.
+        ``workload``; ``cores``; ``runs``, their number; ``median step (s)``, the geometric mean of
+        equal runs; ``speed-up`` over one core; ``efficiency``, the speed-up over the cores, and
+        ``from`` and ``to``, the limits of its 95 % interval between runs, missing with one run on
+        either side.
     """
-    keys = ["workload", "cores"]
-    seconds = runs.dropna(subset="median_s").groupby(keys, sort=False).median_s.median()
-    table = seconds.rename("median step (s)").reset_index()
-    cores = table.groupby("workload").cores
-    table = table[(cores.transform("min") == 1) & (cores.transform("nunique") > 1)]
-    table = selection.in_order(table.sort_values("cores", kind="stable"))
-    first = table.groupby("workload")["median step (s)"].transform("first")
-    table["speed-up"] = first / table["median step (s)"]
-    table["efficiency"] = table["speed-up"] / table.cores.astype(float)
-    return table.reset_index(drop=True)
+    timed = runs.dropna(subset="median_s")
+    rows = []
+    for workload, mine in selection.in_order(timed).groupby("workload", sort=False):
+        by_cores = {int(each.cores.iloc[0]): each for _, each in mine.groupby("cores")}
+        if 1 in by_cores and len(by_cores) > 1:
+            rows += [_row(by_cores[1], each) | {"workload": workload} for each in by_cores.values()]
+    return pd.DataFrame(rows, columns=_COLUMNS)
+
+
+def _row(one: pd.DataFrame, runs: pd.DataFrame) -> dict[str, Any]:
+    """Returns the columns of one number of cores, given the runs on one core."""
+    cores, seconds = int(runs.cores.iloc[0]), runs.median_s.to_numpy(float)
+    speed_up = Interval(1.0) if cores == 1 else ratio(one.median_s.to_numpy(float), seconds)
+    return {
+        "cores": cores,
+        "runs": selection.count(runs),
+        "median step (s)": float(np.exp(np.log(seconds).mean())),
+        "speed-up": speed_up.value,
+        "efficiency": speed_up.value / cores,
+        "from": speed_up.low / cores,
+        "to": speed_up.high / cores,
+    }
 
 
 def summary(table: pd.DataFrame) -> str:
     """Summarizes the efficiencies in a sentence."""
     last = table.drop_duplicates("workload", keep="last")
-    ends = [f"{row.workload} {row.efficiency:.2f} at {row.cores}" for row in last.itertuples()]
+    ends = [
+        f"{row.workload} {Interval(*row[['efficiency', 'from', 'to']]).told('.2f')} at {row.cores}"
+        for _, row in last.iterrows()
+    ]
     return f"Efficiency on the most cores measured: {', '.join(ends)}."
 
 
@@ -61,13 +84,18 @@ def draw(table: pd.DataFrame) -> "matplotlib.figure.Figure":
 
 
 def _analyse(folder: Folder) -> Findings:
-    table = efficiency(selection.timings(folder, "cores"))
+    sets = [selection.timings(folder, purpose) for purpose in ("cores", "modes", "repeats")]
+    timed = pd.concat(sets).drop_duplicates("run")
+    timed = timed[(timed["mode"] == "train") & (timed.on == "cpu")]
+    table = efficiency(timed)
     runs = folder.runs_frame()
     wanted, one = runs[selection.is_timing(runs, "cores")], "not timed on one core and on more"
     gaps = selection.gaps(wanted, table.workload.unique(), one)
     if table.empty:
         return Findings(gaps=[*gaps, "runs on one core and on more are needed"])
-    return Findings(summary(table), draw(table), table, gaps=gaps)
+    ends = timed[(timed.cores == 1) | (timed.cores == timed.cores.max())]
+    caveats = selection.caveats(ends[ends.workload.isin(table.workload)], "cores")
+    return Findings(f"{summary(table)}{caveats}", draw(table), table, gaps=gaps)
 
 
 FIGURE = Figure(
@@ -75,7 +103,7 @@ FIGURE = Figure(
     order=9,
     title="Parallel efficiency",
     meaning="Speed-up of the median training step over the cores used. CPU affinity restricts the "
-    "cores; thread pools have default sizes.",
+    "cores; thread pools have default sizes. Intervals are between runs.",
     paper="Minsky, Figure 2, a picture without numbers, for 1 to 20 cores: AlexNet, residual and "
     "VGG scale relatively well, autoenc and memnet do not.",
     analyse=_analyse,

@@ -8,6 +8,7 @@ import pandas as pd
 from fathom.characterize.measure.folder import Folder
 from fathom.characterize.report import published, selection
 from fathom.characterize.report.figure import Figure, Findings
+from fathom.characterize.report.intervals import Interval, mean
 from fathom.characterize.report.style import BLACK, BLUE, legend_above, panels, style
 
 if TYPE_CHECKING:
@@ -20,25 +21,32 @@ def gpu_use(profiles: pd.DataFrame) -> pd.DataFrame:
     """Compares kernels, API calls and copies of training profiles on a GPU with the paper's.
 
     Args:
-        profiles: profile runs, one per workload, from ``Folder.runs_frame``; those without a GPU
-            are left out.
+        profiles: profile runs, one or several equal ones per workload, from ``Folder.runs_frame``;
+            those without a GPU are left out.
 
     Returns:
         one row per workload measured here or in the paper: ``workload``; time in kernels over time
-        in API calls; time in copies over time in kernels, from 0 to 1; the same of the paper.
-        Missing if nothing was measured, or no kernel ran.
+        in API calls, and ``from`` and ``to``, the limits of its 95 % interval between processes;
+        time in copies over time in kernels, from 0 to 1; the same of the paper. Missing if nothing
+        was measured, or no kernel ran.
     """
-    times = profiles.dropna(subset="kernel_s").set_index("workload")
+    times = profiles.dropna(subset="kernel_s")
+    kernels = times.kernel_s / times.api_s.replace(0, np.nan)
+    copies = times.memcpy_s / times.kernel_s.replace(0, np.nan)
+    used = {name: mean(each.to_numpy(float)) for name, each in kernels.groupby(times.workload)}
     paper = published.gpu_efficiency()
-    there = [name for name in selection.order() if name in {*times.index, *paper.index}]
-    times, paper = times.reindex(there), paper.reindex(there)
+    there = [name for name in selection.order() if name in {*used, *paper.index}]
+    ours, paper = [used.get(name, Interval(np.nan)) for name in there], paper.reindex(there)
     table = pd.DataFrame(
         {
-            _KERNELS: times.kernel_s / times.api_s.replace(0, np.nan),
-            _COPIES: times.memcpy_s / times.kernel_s.replace(0, np.nan),
+            _KERNELS: [each.value for each in ours],
+            "from": [each.low for each in ours],
+            "to": [each.high for each in ours],
+            _COPIES: copies.groupby(times.workload).mean().reindex(there).to_numpy(),
             f"{_KERNELS}, paper": paper.kernels_over_api,
             f"{_COPIES}, paper": paper.memcpy_share,
-        }
+        },
+        index=there,
     )
     return table.rename_axis("workload").reset_index()
 
@@ -49,11 +57,10 @@ def summary(table: pd.DataFrame, measured: bool) -> str:
         return "Nothing was measured on a GPU: the figures are the paper's."
     if table[_KERNELS].isna().all():
         return "The GPU ran no kernels."
-    best = table.iloc[table[_KERNELS].argmax()]
-    return (
-        f"{best.workload} uses the GPU best: its kernels take {best[_KERNELS]:.2f} of the time of "
-        "its API calls."
-    )
+    known = table.dropna(subset=_KERNELS)
+    limits = zip(known.workload, known[[_KERNELS, "from", "to"]].to_numpy(), strict=True)
+    listed = ", ".join(f"{workload} {Interval(*each).told('.2f')}" for workload, each in limits)
+    return f"Time in kernels over the time of API calls: {listed}."
 
 
 def draw(table: pd.DataFrame, measured: bool) -> "matplotlib.figure.Figure":
@@ -78,14 +85,15 @@ def draw(table: pd.DataFrame, measured: bool) -> "matplotlib.figure.Figure":
 
 
 def _analyse(folder: Folder) -> Findings:
-    profiles = selection.profiles(folder, "gpu").drop_duplicates("workload")
+    profiles = selection.profiles(folder, "gpu")
     there = profiles.workload[profiles.kernel_s.notna()]
     table, runs = gpu_use(profiles), folder.runs_frame()
     gaps = ["no profile was taken on a GPU"]
     if len(there):
         gaps = selection.gaps(runs[selection.is_profile(runs, "gpu")], there)
     found, plot = summary(table, bool(len(there))), draw(table, bool(len(there)))
-    return Findings(found, plot, table, gaps=gaps)
+    caveats = selection.caveats(profiles) if len(there) else ""
+    return Findings(f"{found}{caveats}", plot, table, gaps=gaps)
 
 
 FIGURE = Figure(

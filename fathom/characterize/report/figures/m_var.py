@@ -4,10 +4,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+import scipy.stats
 
 from fathom.characterize.measure.folder import Folder
 from fathom.characterize.report import selection
 from fathom.characterize.report.figure import Figure, Findings
+from fathom.characterize.report.intervals import CONFIDENCE, Interval
 from fathom.characterize.report.style import BLUE, GREY, RED, WIDTH, new_figure, style
 
 if TYPE_CHECKING:
@@ -39,8 +41,14 @@ def wall_times(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def spread(walls: pd.DataFrame) -> pd.DataFrame:
-    """Returns one row per workload, mode and device; variation is standard deviation over mean."""
+    """Returns one row per workload, mode and device.
+
+    ``variation`` is standard deviation over mean; ``from`` and ``to`` are the limits of its 95 %
+    interval (chi-squared, as if the mean were known exactly).
+    """
     seconds = walls.groupby(_CASE, sort=False)["wall (s)"]
+    freedom, tail = seconds.size() - 1, (1 - CONFIDENCE) / 2
+    variation = seconds.std() / seconds.mean()
     table = pd.DataFrame(
         {
             "runs": seconds.size(),
@@ -48,7 +56,9 @@ def spread(walls: pd.DataFrame) -> pd.DataFrame:
             "median (s)": seconds.median(),
             "least (s)": seconds.min(),
             "most (s)": seconds.max(),
-            "variation": seconds.std() / seconds.mean(),
+            "variation": variation,
+            "from": variation * np.sqrt(freedom / scipy.stats.chi2.ppf(1 - tail, freedom)),
+            "to": variation * np.sqrt(freedom / scipy.stats.chi2.ppf(tail, freedom)),
         }
     )
     return table.reset_index()
@@ -57,9 +67,10 @@ def spread(walls: pd.DataFrame) -> pd.DataFrame:
 def summary(table: pd.DataFrame) -> str:
     """Summarizes the spread in a sentence."""
     most = table.iloc[table.variation.argmax()]
+    percent = Interval(*(100 * most[["variation", "from", "to"]]))
     return (
-        f"The coefficient of variation of whole runs is at most {most.variation:.1%} "
-        f"({most.workload}, {most['mode']}, {most.device})."
+        f"The largest coefficient of variation of whole runs is {percent.told('.1f')} % "
+        f"({most.workload}, {most['mode']}, {most.device}, {most.runs} runs)."
     )
 
 

@@ -8,36 +8,53 @@ import pandas as pd
 from fathom.characterize.measure.folder import Folder
 from fathom.characterize.report import selection
 from fathom.characterize.report.figure import Figure, Findings
+from fathom.characterize.report.intervals import Interval, mean
 from fathom.characterize.report.style import BLUE, ORANGE, WIDTH, legend_above, new_figure, style
 
 if TYPE_CHECKING:
     import matplotlib.figure
+
+_PAPER = 2  # percent outside ops, at most, in the paper
 
 
 def outside_ops(profiles: pd.DataFrame) -> pd.DataFrame:
     """Returns the share of each workload's steps outside ops, and the profiler's overhead.
 
     Args:
-        profiles: profile runs, one per workload, from ``Folder.runs_frame``.
+        profiles: profile runs, one or several equal ones per workload, from ``Folder.runs_frame``.
+
+    Returns:
+        one row per workload; shares and overheads are means over the processes, ``from`` and
+        ``to`` the limits of the share's 95 % interval between processes.
     """
-    return pd.DataFrame(
-        {
-            "workload": profiles.workload,
-            "threads": profiles.threads,
-            "steps": profiles.profiled_steps,
-            "share outside ops": profiles.outside_share,
-            "profiler's overhead": profiles.overhead,
-        }
-    ).reset_index(drop=True)
+    groups = profiles.groupby("workload", sort=False)
+    rows = [{"workload": workload, **_outside(each)} for workload, each in groups]
+    return pd.DataFrame(rows)
+
+
+def _outside(profiles: pd.DataFrame) -> dict[str, object]:
+    share = mean(profiles.outside_share.to_numpy(float)).clipped(0, 1)
+    return {
+        "threads": profiles.threads.iloc[0],
+        "processes": selection.count(profiles),
+        "steps": profiles.profiled_steps.iloc[0],
+        "share outside ops": share.value,
+        "from": share.low,
+        "to": share.high,
+        "profiler's overhead": profiles.overhead.mean(),
+    }
 
 
 def summary(table: pd.DataFrame) -> str:
     """Summarizes the shares in a sentence."""
-    share = table["share outside ops"]
-    return (
-        f"{(share < 0.02).sum()} of {len(table)} workloads spend under 2 % of a step outside ops; "
-        f"the most is {share.max():.1%}, in {table.workload.iloc[share.argmax()]}."
-    )
+    columns = ["share outside ops", "from", "to"]
+    shares = [Interval(*row) for row in (100 * table[columns]).to_numpy()]
+    pairs = zip(table.workload, shares, strict=True)
+    listed = ", ".join(f"{workload} {share.told('.1f')}" for workload, share in pairs)
+    under = sum(share.high < _PAPER for share in shares)
+    counted = f" Under {_PAPER} % in {under}, over in {sum(s.low > _PAPER for s in shares)}."
+    known = any(share.known for share in shares)
+    return f"Percent of a step outside ops: {listed}.{counted if known else ''}"
 
 
 def draw(table: pd.DataFrame) -> "matplotlib.figure.Figure":
@@ -62,8 +79,9 @@ def _analyse(folder: Folder) -> Findings:
     ops, gaps = selection.training_ops(folder)
     if ops.empty:
         return Findings(gaps=gaps)
-    table = outside_ops(selection.profiles(folder).drop_duplicates("workload"))
-    found = f"{summary(table)}{selection.uncompiled(folder)}"
+    profiles = selection.training_profiles(folder)
+    table = outside_ops(profiles)
+    found = f"{summary(table)}{selection.caveats(profiles)}{selection.uncompiled(folder)}"
     return Findings(found, draw(table), table, gaps=gaps)
 
 
@@ -71,7 +89,8 @@ FIGURE = Figure(
     id="V-A",
     order=7,
     title="Time outside ops",
-    meaning="The share of the profiled steps in which no op runs on any thread. The profiler's "
+    meaning="The share of the profiled steps in which no op runs on any thread; intervals "
+    "are between processes. The profiler's "
     "overhead is the median step with it over the median without it in the same process; the "
     "other times of this report are measured without it, except those by op type.",
     paper="Fathom, section V.A: typically less than 1-2 % of the runtime is spent outside of ops.",

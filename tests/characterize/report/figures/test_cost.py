@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from synthetic_folder import COST, LAYERS, folder, op, profile, result, run, runs_of
 
 from fathom.characterize.report.figures import cost
@@ -14,9 +15,28 @@ def layer_work(*ops, **changes):
 def test_the_achieved_rate_is_set_against_the_matrix_product_on_as_many_threads():
     runs = [run(), run(mode="infer", result=result(threads=2)), run("vgg", device="/gpu:0")]
     table = cost.utilization(runs_of(*runs), PEAKS, "float32")
-    np.testing.assert_array_equal(table["achieved/peak"], [0.5, 1.0, np.nan])
+    np.testing.assert_allclose(table["achieved/peak"], [0.5, 1.0, np.nan])
+    assert table[["from", "to"]].isna().all(axis=None)
     assert table["FLOPs/example"].tolist() == [1000, 400, 1000]
     assert cost.summary(table).endswith("on the same threads: autoenc 0.50.")
+
+
+def test_utilization_has_an_interval_between_runs():
+    rates = (1e11, 1.1e11, 1.3e11)
+    runs = [
+        run(repeat=i, result=result() | {"throughput": {"flops_per_second": rate}})
+        for i, rate in enumerate(rates)
+    ]
+    (row,) = cost.utilization(runs_of(*runs), PEAKS, "float32").to_dict("records")
+    assert row["achieved/peak"] == pytest.approx(np.prod(rates) ** (1 / 3) / 4e11)
+    assert 0 < row["from"] < row["achieved/peak"] < row["to"]
+
+
+def test_the_layers_time_is_the_mean_of_equal_profiles():
+    profiles = [profile([op("MatMul", [t] * 4, "fc1")]) for t in (1.0, 3.0)]
+    measured = folder([run(profile=p, repeat=i) for i, p in enumerate(profiles)])
+    table = cost.FIGURE.analyse(measured).tables["layers"]
+    assert table["time per step (s)"].tolist() == [2, 0]
 
 
 def test_another_precision_than_that_of_the_matrix_product_has_no_peak():

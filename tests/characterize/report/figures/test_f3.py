@@ -7,9 +7,17 @@ from fathom.characterize.report import published
 from fathom.characterize.report.figures import f3
 
 
-def distance(*ops, **changes):
-    """Cosine distance and the limits of its interval of one profile."""
-    return f3.distances(ops_of(profile(ops, **changes))).iloc[0].to_numpy()
+def distance(*profiles):
+    """Cosine distance and the limits of its interval of equal profiles of autoenc."""
+    return f3.distances(ops_of(*(profile([op(t, [s]) for t, s in p]) for p in profiles))).iloc[0]
+
+
+def noisy(*shares, noise=0.1, processes=4):
+    """Equal profiles whose op types have about these times, by process."""
+    generator = np.random.default_rng(0)
+    return [
+        [(t, s * np.exp(generator.normal(0, noise))) for t, s in shares] for _ in range(processes)
+    ]
 
 
 def test_a_profile_with_the_papers_shares_has_no_distance_to_it():
@@ -37,30 +45,43 @@ def test_types_above_1_percent_get_a_column_after_the_papers():
 
 def test_classes_add_up_to_100_percent_with_those_of_no_class():
     table = f3.classes(ops_of(profile([op("AddV2", [1.0]), op("Relu", [1.0]), op("Foo", [2.0])])))
-    assert table["A Elementwise Arithmetic (%)"].tolist() == [50]
-    assert table["none (%)"].tolist() == [50]
-    assert table["G Data Movement (%)"].tolist() == [0]
+    assert table.columns.tolist() == ["workload", "class", "share (%)", "from", "to"]
+    shares = table.set_index("class")["share (%)"]
+    assert shares.to_dict() == {"A Elementwise Arithmetic": 50, "none": 50}
 
 
-def test_a_distance_has_an_interval_from_its_steps():
-    noise = np.random.default_rng(0).normal(1, 0.2, 30)
-    value, low, high = distance(op("MatMul", noise), op("ApplyAdam", 1 / noise))
+def test_shares_have_intervals_between_processes():
+    ops = ops_of(*(profile([op("Add", [s]), op("Pow", [1 - s])]) for s in (0.5, 0.6, 0.7)))
+    table = f3.op_types(ops).set_index("op type")
+    assert table["share (%)"].tolist() == pytest.approx([60, 40])
+    half_width = 4.303 * 10 / 3**0.5  # Student's 97.5 % point for 2 degrees of freedom
+    np.testing.assert_allclose(table["to"] - table["share (%)"], half_width, rtol=1e-3)
+    one = f3.op_types(ops[ops.run == "0"])
+    assert one[["from", "to"]].isna().all(axis=None)
+
+
+def test_a_distance_has_an_interval_between_processes():
+    value, low, high = distance(*noisy(("MatMul", 1.0), ("ApplyAdam", 1.0)))
     assert low < value < high
-    steady = distance(op("MatMul", [1.0] * 30), op("Add", [1.0] * 30))
-    np.testing.assert_allclose(steady[1:], steady[0])
-    assert np.isnan(distance(op("MatMul", [1.0] * 4))[1:]).all()
+    steady = distance(*noisy(("MatMul", 1.0), ("Add", 1.0), noise=0.0))
+    np.testing.assert_allclose(steady[1:], steady.iloc[0])
+    assert distance([("MatMul", 1.0)])[1:].isna().all()
+
+
+def test_one_process_has_no_interval_whatever_its_steps():
+    noise = np.random.default_rng(0).normal(1, 0.2, 30)
+    ops = ops_of(profile([op("MatMul", noise), op("Add", 1 / noise)]))
+    assert f3.distances(ops)[["from", "to"]].isna().all(axis=None)
 
 
 def test_the_interval_of_a_distance_ends_at_0():
     row = published.breakdown().loc["autoenc"]
-    noise = np.random.default_rng(0).normal(1, 0.3, (2, 6))
-    ops = [op(t, share * noise[0 if t == "MatMul" else 1]) for t, share in row.items()]
-    _, low, high = distance(*ops)
+    _, low, high = distance(*noisy(*row.items(), noise=0.3))
     assert low == 0 < high
 
 
 def test_the_interval_of_a_distance_ends_at_1():
-    value, _, high = distance(op("Foo", [1.0, 9.0] * 3), op("MatMul", [9.0, 0.1] * 3))
+    value, _, high = distance([("Foo", 1.0), ("MatMul", 9.0)], [("Foo", 9.0), ("MatMul", 0.1)])
     assert value < high == 1
 
 
@@ -81,6 +102,15 @@ def test_the_parts_of_a_distance_add_up_and_name_the_largest_first():
     matmul = rows.loc["MatMul", ["kernels", "layers", "calls/step", "why"]].tolist()
     assert matmul == ["_FusedMatMul", "fc2", 3, "6.7 times the paper's share"]
     assert rows.why["Relu"] == "not in the paper's table"
+
+
+def test_a_share_whose_interval_has_the_papers_is_not_called_different():
+    profiles = [[op("Mul", [s]), op("MatMul", [1 - s])] for s in (0.3, 0.35)]
+    rows = f3.differences(ops_of(*(profile(each, "memnet") for each in profiles)))
+    rows = rows.set_index("op type")
+    assert rows.why["Mul"] == "the paper's share is in the interval"
+    assert rows["from"]["Mul"] < 33 < rows["to"]["Mul"]
+    assert rows.why["MatMul"].endswith("times the paper's share")
 
 
 def test_a_part_is_the_difference_of_the_rows_scaled_to_length_1():
@@ -115,3 +145,4 @@ def test_a_profile_far_from_the_paper_is_explained_op_by_op():
 def test_a_batch_size_that_is_not_the_workloads_own_is_said():
     findings = f3.FIGURE.analyse(folder([run("vgg", profile=paper_profile("vgg"), batch_size=4)]))
     assert findings.summary.endswith("not the workload's default: vgg 4.")
+    assert "One run, no interval." in findings.summary

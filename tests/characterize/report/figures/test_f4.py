@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from synthetic_folder import WORKLOADS, op, ops_of, paper_profile, profile
+from synthetic_folder import WORKLOADS, folder, op, ops_of, paper_profile, profile, run
 
 from fathom.characterize.profile import tables
 from fathom.characterize.report import published
@@ -44,6 +44,47 @@ def test_op_types_of_one_workload_alone_count_as_absent_in_the_others():
         "cosine distance": [pytest.approx(1 - 0.5**0.5)],
         "workloads together": ["memnet speech"],
     }
+
+
+def processes(noise, *profiles):
+    """A frame of three processes of each profile, given as a workload and shares."""
+    generator = np.random.default_rng(0)
+    return ops_of(
+        *(
+            profile([op(t, [s * np.exp(generator.normal(0, noise))]) for t, s in ops], workload)
+            for workload, ops in profiles
+            for _ in range(3)
+        )
+    )
+
+
+MEMNET = ("memnet", [("MatMul", 1.0), ("Add", 1.0)])
+SPEECH = ("speech", [("MatMul", 1.0), ("Add", 1.2)])
+VGG = ("vgg", [("Conv2D", 1.0), ("Add", 0.3)])
+
+
+def test_the_closest_two_are_told_where_the_noise_allows_it():
+    for noise, third, words in (
+        (0.02, VGG, "The closest two are memnet and speech at 0.0"),
+        (0.5, ("vgg", SPEECH[1]), "Which two are closest is within the noise"),
+    ):
+        ops = processes(noise, MEMNET, SPEECH, third)
+        shares = tables.shares(ops)
+        by_process = f4.processes(ops, shares)
+        table = f4.merges(shares, by_process)
+        assert f4.summary(table, by_process).startswith(words)
+        assert (table["from"] <= table["cosine distance"]).all()
+        assert (table["cosine distance"] <= table["to"]).all()
+
+
+def test_of_one_process_each_nothing_is_concluded():
+    runs = [
+        run(name, profile=profile([op(t, [s]) for t, s in o], name)) for name, o in (MEMNET, VGG)
+    ]
+    findings = f4.FIGURE.analyse(folder(runs))
+    assert findings.data[["from", "to"]].isna().all(axis=None)
+    assert findings.summary.startswith("The first merge is of memnet and vgg at 0.")
+    assert findings.summary.endswith("One run, no interval.")
 
 
 def test_the_papers_dendrogram_stands_beside_ours():

@@ -15,10 +15,24 @@ def test_the_four_cases_are_normalised_to_training_on_the_cpu():
     )
     np.testing.assert_allclose(times["over CPU training"], [1, 0.25, 0.5, np.nan])
     assert times["batch size"].tolist()[:3] == [8, 1, 8]
-    assert times.iloc[3].isna().sum() == 3
+    assert times.iloc[3].isna().sum() == 6
     assert f5.summary(times).endswith(
         "a training step takes this many times an inference step: autoenc 4.0."
     )
+
+
+def test_equal_runs_give_the_ratio_an_interval():
+    runs = [run(repeat=i, result=result(s)) for i, s in enumerate((0.4, 0.44, 0.4))]
+    infer = [run(mode="infer", repeat=i, result=result(s)) for i, s in enumerate((0.1, 0.11, 0.1))]
+    findings = f5.FIGURE.analyse(folder([*runs, *infer]))
+    training, inference = findings.data.to_dict("records")[:2]
+    assert (training["over CPU training"], inference["runs"]) == (1, "3")
+    assert inference["from"] < 0.25 < inference["to"]
+    assert "autoenc 4.0 (3.5 to 4.5)." in findings.summary
+    assert "One run" not in findings.summary
+    alone = f5.FIGURE.analyse(folder([*runs, infer[0]]))
+    assert alone.data[["from", "to"]].isna().all(axis=None)
+    assert alone.summary.endswith("autoenc 4.1. One run, no interval.")
 
 
 def test_a_step_counts_by_its_work_where_batches_vary_in_length():

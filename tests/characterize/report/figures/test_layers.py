@@ -18,7 +18,12 @@ def test_layers_have_their_forward_and_backward_time():
     table = layers.phases(times)
     assert table.iloc[0, 1:5].tolist() == pytest.approx([2 / 8, 4 / 8, 1 / 8, 1 / 8])
     assert table["has a layer or role"].tolist() == [pytest.approx(7 / 8)]
-    assert "87.5%" in layers.summary(table)
+    assert layers.summary(ops_of(profile(ops))).startswith("87.5 % of autoenc's time in ops has")
+
+
+def test_the_share_with_a_layer_has_an_interval_between_processes():
+    both = [profile([op("MatMul", [t]), op("Foo", [1.0], "unknown")]) for t in (7.0, 7.2)]
+    assert layers.summary(ops_of(*both)).startswith("87.7 (85.7 to 89.6) % of")
 
 
 def test_long_names_are_shortened():

@@ -24,7 +24,17 @@ def test_gpu_efficiency_is_kernels_over_api_calls_and_copies_over_kernels():
     seq2seq, memnet = table.to_dict("records")[:2]
     assert [seq2seq[name] for name in RATIOS] == [0.5, 0.25]
     assert memnet["kernels / API calls, paper"] > 0
-    assert m_gpu.summary(table, measured=True).startswith("seq2seq uses the GPU best")
+    assert m_gpu.summary(table, measured=True).endswith("of API calls: seq2seq 0.50.")
+
+
+def test_several_processes_give_kernels_over_api_calls_an_interval():
+    runs = [
+        run(profile=profile([op("Add", [1.0])], gpu=gpu(kernels, 4.0, 0.5)))
+        for kernels in (2.0, 2.2)
+    ]
+    row = m_gpu.gpu_use(runs_of(*runs)).set_index("workload").loc["autoenc"]
+    assert row["from"] < row["kernels / API calls"] == pytest.approx(0.525)
+    assert row["to"] > 0.525
 
 
 def test_without_a_gpu_the_papers_efficiencies_stand_alone():

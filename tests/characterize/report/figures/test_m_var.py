@@ -11,7 +11,11 @@ def test_whole_runs_are_normalised_to_the_mean_on_the_cpu():
     walls = m_var.wall_times(runs_of(*runs))
     np.testing.assert_allclose(walls["over the CPU's mean"], [0.9, 1, 1.1, 0.4, 0.6])
     assert walls.run.tolist() == [1, 2, 3, 1, 2]
-    assert m_var.spread(walls).variation[0] == pytest.approx(0.1)
+    table = m_var.spread(walls)
+    assert table.variation[0] == pytest.approx(0.1)
+    limits = 0.1 * (2 / np.array([7.378, 0.0506])) ** 0.5  # chi-squared of 2 degrees of freedom
+    np.testing.assert_allclose(table.loc[0, ["from", "to"]].astype(float), limits, rtol=1e-2)
+    assert "runs is " in m_var.summary(table)
 
 
 def test_what_ran_on_the_gpu_alone_is_drawn_over_its_own_mean():

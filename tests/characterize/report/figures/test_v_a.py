@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from legibility import labels_of
 from synthetic_folder import folder, op, paper_profile, profile, run, runs_of
 
@@ -26,6 +27,20 @@ def test_time_outside_ops_is_a_share_of_the_profiled_steps():
 def test_without_unprofiled_steps_the_overhead_is_unknown():
     table = table_of(profile([op("Add", [1.0])], unprofiled_step_seconds=np.array([])))
     assert table["profiler's overhead"].isna().all()
+
+
+def test_a_share_has_an_interval_between_processes():
+    profiles = [profile([op("Add", [1.0])], outside_seconds=np.array([s])) for s in (0.1, 0.11)]
+    findings = v_a.FIGURE.analyse(
+        folder([run(profile=p, repeat=i) for i, p in enumerate(profiles)])
+    )
+    (row,) = findings.data.to_dict("records")
+    assert row["processes"] == "2"
+    assert row["share outside ops"] == pytest.approx(0.084)
+    assert row["from"] < 0.084 < row["to"]
+    assert findings.summary.endswith("autoenc 8.4 (3.3 to 13.5). Under 2 % in 0, over in 1.")
+    one = v_a.FIGURE.analyse(folder([run(profile=profiles[0])]))
+    assert one.summary.endswith("autoenc 8.0. One run, no interval.")
 
 
 def test_the_profile_on_the_fewest_threads_is_the_one_analysed():
