@@ -97,14 +97,16 @@ class Allowed:
                 expected = "not be negative" if negative else f"be {words} {limit}"
                 raise ValueError(f"must {expected}, not {value}")
 
-    def describe(self, kind: type) -> str:
-        """Returns a short description of the allowed values of a type."""
+    def describe(self, hint: Any) -> str:
+        """Returns a short description of the allowed values of a type, as for ``convert``."""
+        kinds, words = _alternatives(hint)
         if self.choices:
             return ", ".join(map(str, self.choices))
-        if kind in (bool, str):
-            return _KINDS[kind]
+        if kinds[0] in (bool, str):
+            return _KINDS[kinds[0]]
         signs = [f"{_LIMITS[name][1]} {limit}" for name, limit in self._limits().items()]
-        return f"{_KINDS[kind].removeprefix('a ')} {', '.join(signs)}"
+        number = f"{_KINDS[kinds[0]].removeprefix('a ')} {', '.join(signs)}"
+        return " or ".join([number, *words])
 
     def _limits(self) -> dict[str, float]:
         """Returns the given limits of a number by name."""
@@ -311,16 +313,23 @@ def sort(values: Mapping[str, Any] | None, *option_types: type) -> list[dict[str
 
 
 def convert(value: Any, hint: Any) -> Any:
-    """Returns ``value`` as the hinted type: bool, int, float or str, optionally ``| None``.
+    """Returns ``value`` as the hinted type.
+
+    Args:
+        value: to convert, often text.
+        hint: bool, int, float or str, optionally ``| None`` or ``| Literal[...]`` of words.
 
     Raises:
         ValueError: it has the wrong type; the message states the right one.
     """
-    kinds = getattr(hint, "__args__", (hint,))
+    kinds, words = _alternatives(hint)
     if value is None and type(None) in kinds:
         return None
+    if isinstance(value, str) and value in words:
+        return value
     kind = kinds[0]
-    expected = ValueError(f"must be {_KINDS[kind]}, not {_shown(value)}")
+    wanted = " or ".join([_KINDS[kind], *words])
+    expected = ValueError(f"must be {wanted}, not {_shown(value)}")
     if kind is bool and isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
     if kind in (int, float) and isinstance(value, str):
@@ -336,6 +345,12 @@ def convert(value: Any, hint: Any) -> Any:
         return kind(value)
     except OverflowError:
         raise expected from None
+
+
+def _alternatives(hint: Any) -> tuple[tuple[Any, ...], list[str]]:
+    """Returns the types of a hint, and the words of its ``Literal`` if it has one."""
+    kinds = get_args(hint) or (hint,)
+    return kinds, [word for kind in kinds for word in get_args(kind)]
 
 
 def _shown(value: object) -> str:

@@ -1,10 +1,12 @@
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pytest
 
 from fathom import AlexNet, Autoenc, FathomError
 from fathom.options import (
+    Allowed,
     Execution,
     Hyperparameters,
     Setup,
@@ -21,6 +23,7 @@ class Chosen(Hyperparameters):
     rate: float = 0.1
     mirror: bool = True
     shape: str = "round"
+    places: int | Literal["all"] = 3
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,11 @@ def test_text_is_converted_to_the_type_of_its_field():
     assert chosen == Chosen(4, 0.001, False, "flat")
 
 
+@pytest.mark.parametrize(("value", "expected"), [("all", "all"), ("4", 4), (5, 5)])
+def test_a_word_may_stand_for_a_number_where_it_is_declared(value, expected):
+    assert build(Chosen, {"places": value}).places == expected
+
+
 def test_a_whole_number_serves_where_a_number_is_asked_for():
     assert build(Chosen, {"rate": 1}) == Chosen(rate=1.0)
 
@@ -81,6 +89,7 @@ def test_a_whole_number_that_is_too_large_for_a_size_is_an_error(value):
     ("name", "value", "expected"),
     [
         ("batch_size", "4.5", "a whole number"),
+        ("places", "most", "a whole number or all"),
         ("batch_size", 4.5, "a whole number"),
         ("batch_size", True, "a whole number"),
         ("rate", True, "a number"),
@@ -162,3 +171,7 @@ def test_before_setup_there_is_no_number_of_steps_done():
 def test_a_small_batch_that_diverges_needs_a_lower_rate(batch_size, rate, remedy):
     chosen = AlexNet.Hyperparameters(batch_size=batch_size, learning_rate=rate)
     assert remedy in chosen.remedy_for_divergence()
+
+
+def test_the_words_that_may_stand_for_a_number_are_described():
+    assert Allowed(minimum=1).describe(int | Literal["all"]) == "whole number >= 1 or all"

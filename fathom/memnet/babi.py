@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from fathom.system.memory import require_free_memory
 TASKS = range(1, 21)
 JOINT = 0  # instead of a task's number: all tasks together
 HELD_OUT = 0.1  # of the training questions, for validation; paper, section 4.2
+MOST_MEMORIES = 50  # of memory="longest"; paper, section 4.2
 
 Words = tuple[str, ...]
 
@@ -96,7 +97,11 @@ class Babi(DataSet):
 
     @classmethod
     def load(
-        cls, directory: Path, task: int = 1, memory: int = 50, joint_vocabulary: bool = False
+        cls,
+        directory: Path,
+        task: int = 1,
+        memory: int | Literal["longest"] = 50,
+        joint_vocabulary: bool = False,
     ) -> "Babi":
         """Reads a task.
 
@@ -104,7 +109,8 @@ class Babi(DataSet):
             directory: a language's folder (such as ``en-10k``), ``tasks_1-20_v1-2`` or its parent;
                 of several languages ``en`` is read.
             task: its number, or ``JOINT``.
-            memory: number of newest statements of a story to keep.
+            memory: number of newest statements of a story to keep; ``longest``: as many as the
+                longest training story has, at most 50 (as in the authors' code).
             joint_vocabulary: use the words of all tasks, not only of those read.
 
         Raises:
@@ -128,11 +134,12 @@ class Babi(DataSet):
         vocabulary = ("", *_words(q for task in named.values() for split in task for q in split))
         numbers = {word: number for number, word in enumerate(vocabulary)}
         width = max(_longest(split) for task in splits.values() for split in task)
+        kept = _longest_story(splits.values()) if memory == "longest" else memory
         count = sum(len(split) for task in splits.values() for split in task)
-        needed = count * memory * width * np.dtype(np.int32).itemsize
+        needed = count * kept * width * np.dtype(np.int32).itemsize
         require_free_memory(needed, f"{count} stories", "set a smaller memory")
         encoded = [
-            _concatenate([_encode(splits[n][split], n, numbers, memory, width) for n in tasks])
+            _concatenate([_encode(splits[n][split], n, numbers, kept, width) for n in tasks])
             for split in range(3)
         ]
         train, validation, test = encoded
@@ -302,6 +309,12 @@ def _words(questions: Iterable[Question]) -> list[str]:
 def _longest(questions: Iterable[Question]) -> int:
     """Returns the number of words of the longest statement or question."""
     return max((len(s) for q in questions for s in (q.question, *q.story)), default=0)
+
+
+def _longest_story(tasks: Iterable[tuple[list[Question], ...]]) -> int:
+    """Returns the number of statements of the longest story not for test, at most 50."""
+    trained = (question for train, valid, _ in tasks for question in (*train, *valid))
+    return min(MOST_MEMORIES, max(len(question.story) for question in trained))
 
 
 def _encode(

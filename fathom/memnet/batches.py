@@ -7,7 +7,6 @@ import tensorflow as tf
 
 from fathom.data.pipeline import DataLoader, Sampler, Tensors
 from fathom.memnet.babi import Questions
-from fathom.memnet.noise import with_empty_memories
 
 
 def parts(questions: Questions, size: int) -> Iterator[tuple[np.ndarray, ...]]:
@@ -22,7 +21,7 @@ def epochs(
     order: Sampler,
     steps: int,
     first: int,
-    noise: float | None,
+    training: bool,
 ) -> Iterator[Tensors]:
     """Returns an endless stream of epochs, whose batches are stacked: [steps, batch, ...].
 
@@ -33,19 +32,15 @@ def epochs(
         order: sampler of the epochs.
         steps: batches per epoch.
         first: the first epoch.
-        noise: share of empty memories in training; None for inference, without answers.
+        training: with the answers.
     """
     with tf.device("/cpu:0"):
         story, question = tf.constant(questions.story), tf.constant(questions.question)
-        answer, lengths = tf.constant(questions.answer), tf.constant(questions.lengths)
+        answer = tf.constant(questions.answer)
 
     def load(indices: tf.Tensor, seeds: tf.Tensor) -> Tensors:
-        stories = tf.gather(story, indices)
-        loaded = [stories, tf.gather(question, indices)]
-        if noise is not None:
-            sentences = tf.gather(lengths, indices)
-            loaded[0] = with_empty_memories(stories, sentences, noise, seeds[0])
-            loaded.append(tf.gather(answer, indices))
+        read = (story, question, answer) if training else (story, question)
+        loaded = [tf.gather(tensor, indices) for tensor in read]
         return tuple(tf.reshape(tensor, (steps, -1, *tensor.shape[1:])) for tensor in loaded)
 
     return DataLoader(order, load, first)

@@ -1,9 +1,12 @@
 """The hyperparameters of the workload."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from fathom.memnet.babi import JOINT, TASKS
 from fathom.options import Hyperparameters, hyperparameter
+
+RATE_WITHOUT_LINEAR_START = 0.01  # section 4.2
 
 
 @dataclass(frozen=True)
@@ -19,8 +22,12 @@ class MemNetHyperparameters(Hyperparameters):
     embedding: int = hyperparameter(
         20, "d; in the paper 50 for all tasks together", source="section 4.2", minimum=1
     )
-    memory: int = hyperparameter(
-        50, "newest of a story", unit="sentences", source="section 4.2", minimum=1
+    memory: int | Literal["longest"] = hyperparameter(
+        50,
+        "newest of a story; longest: as many as the longest training story has, at most 50",
+        unit="sentences",
+        source="section 4.2; longest: authors' code",
+        minimum=1,
     )
     tying: str = hyperparameter(
         "adjacent", "of weights", source="section 2.2", choices=("adjacent", "layer-wise")
@@ -41,10 +48,9 @@ class MemNetHyperparameters(Hyperparameters):
     linear_start_patience: int = hyperparameter(
         20, "without improvement that end it", unit="epochs", minimum=1
     )
-    linear_start_rate: float = hyperparameter(
-        0.005, "learning rate of the linear start", source="section 4.2"
+    learning_rate: float = hyperparameter(
+        0.005, "initial; without linear start the default is 0.01", source="section 4.2"
     )
-    learning_rate: float = hyperparameter(0.01, "of the optimizer", source="section 4.2")
     epochs: int = hyperparameter(
         100,
         "of a training, after the linear start",

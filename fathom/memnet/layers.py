@@ -106,9 +106,11 @@ def _weighted_sums_of_rows(
 
 
 class TemporalEncoding(layers.Layer):
-    """Adds T_A(i), row i of a matrix, to memory i, counting from the newest (section 4.1).
+    """Adds T_A(t), row t of a matrix, to the memory of time t (section 4.1).
 
-    An empty memory stays zero.
+    Times count from the newest sentence; random noise leaves gaps in them. Sentences that gaps
+    would move beyond the last row have the last row, as in the authors' code. An empty memory
+    stays zero.
 
     Args:
         initializer: of the matrix, [memories, d].
@@ -118,16 +120,31 @@ class TemporalEncoding(layers.Layer):
         super().__init__(**options)
         self._initializer = initializer
 
-    def build(self, memories_shape: tuple, story_shape: tuple) -> None:
+    def build(self, memories_shape: tuple, *_: tuple) -> None:
         """Creates the matrix for memories [batch, memories, d]."""
         self.matrix = self.add_weight(
             shape=memories_shape[1:], initializer=self._initializer, name="matrix"
         )
 
-    def call(self, memories: tf.Tensor, story: tf.Tensor) -> tf.Tensor:
-        """Adds T_A to memories [batch, memories, d]; story is int32 [batch, memories, words]."""
+    def call(
+        self, memories: tf.Tensor, story: tf.Tensor, gaps: tf.Tensor, training: bool = False
+    ) -> tf.Tensor:
+        """Adds T_A to memories.
+
+        Args:
+            memories: [batch, memories, d].
+            story: int32 [batch, memories, words].
+            gaps: int32 [batch, memories], in front of each sentence; only read in training.
+            training: there may be gaps.
+        """
         is_filled = tf.cast(tf.reduce_any(story > 0, -1, keepdims=True), memories.dtype)
-        return memories + is_filled * tf.convert_to_tensor(self.matrix)
+        rows = tf.convert_to_tensor(self.matrix)
+        if training:
+            count, dimensions = rows.shape
+            times = tf.minimum(tf.range(count) + gaps, count - 1)
+            once = np.ones((1, dimensions), np.float32)
+            (rows,) = _weighted_sums_of_rows([rows], times[..., None], once)
+        return memories + is_filled * rows
 
 
 class Attention(layers.Layer):

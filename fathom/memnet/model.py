@@ -3,7 +3,8 @@
 Section and equation numbers are those of the paper (arXiv:1503.08895).
 """
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,11 @@ import numpy as np
 import tensorflow as tf
 from keras import layers
 
-from fathom import nn
+from fathom import nn, options
 from fathom.data.pipeline import Sampler, Tensors
 from fathom.memnet import answers, batches
 from fathom.memnet.babi import Babi, Questions
-from fathom.memnet.hyperparameters import MemNetHyperparameters
+from fathom.memnet.hyperparameters import RATE_WITHOUT_LINEAR_START, MemNetHyperparameters
 from fathom.memnet.layers import (
     Attention,
     Response,
@@ -26,6 +27,7 @@ from fathom.memnet.layers import (
     TiedAnswer,
     position_weights,
 )
+from fathom.memnet.noise import RandomNoise
 from fathom.memnet.restarts import RestartSchedule
 from fathom.options import Characterization
 from fathom.system.memory import require_free_memory
@@ -49,6 +51,13 @@ class MemNet(nn.NeuralNetworkModel):
         quick_steps=280,
         profile_setting="linear_start=false",  # past the sixth of a training without softmax
     )
+
+    def build_hyperparameters(self, values: Mapping[str, Any]) -> MemNetHyperparameters:
+        """Returns the hyperparameters; the default learning rate depends on the linear start."""
+        chosen = options.build(MemNetHyperparameters, values)
+        if chosen.linear_start or "learning_rate" in values:
+            return chosen
+        return dataclasses.replace(chosen, learning_rate=RATE_WITHOUT_LINEAR_START)
 
     def load_data(self) -> None:
         """Reads the task."""
@@ -145,10 +154,12 @@ class MemNet(nn.NeuralNetworkModel):
     ) -> list[keras.KerasTensor]:
         """Returns the memory vectors [batch, memory, d] for each matrix."""
         embedded = StoryEmbedding(matrices, name="story_embedding")(story)
-        if not self.hyperparameters.temporal_encoding:
+        chosen = self.hyperparameters
+        if not chosen.temporal_encoding:
             return embedded
+        gaps = RandomNoise(chosen.random_noise, self.new_noise(), name="noise")(story)
         return [
-            TemporalEncoding(self._initializer(), name=f"T_{matrix.name}")(memories, story)
+            TemporalEncoding(self._initializer(), name=f"T_{matrix.name}")(memories, story, gaps)
             for matrix, memories in zip(matrices, embedded, strict=True)
         ]
 
@@ -170,7 +181,8 @@ class MemNet(nn.NeuralNetworkModel):
 
     def build_train(self) -> Optimizer:
         """Stochastic gradient descent without momentum; each matrix's gradient is clipped."""
-        return GradientDescent(self._trainings.first_rate, clip_norm=self.hyperparameters.clip_norm)
+        chosen = self.hyperparameters
+        return GradientDescent(chosen.learning_rate, clip_norm=chosen.clip_norm)
 
     def build_evaluation(
         self, inputs: Any, answer: tf.Tensor, logits: tf.Tensor
@@ -265,26 +277,24 @@ class MemNet(nn.NeuralNetworkModel):
     # ---------------------------------------------------------------- data
 
     def training_batches(self, first_step: int) -> Iterator[Tensors]:
-        """Returns the endless stream of training questions, with random empty memories."""
-        return self._stream(self.babi.train, first_step, self.hyperparameters.random_noise)
+        """Returns the endless stream of training questions."""
+        return self._stream(self.babi.train, first_step, training=True)
 
     def inference_batches(self) -> Iterator[Tensors]:
         """Returns an endless stream of test questions without answers, cycling through them."""
-        return self._stream(self.babi.test, 0, noise=None)
+        return self._stream(self.babi.test, 0, training=False)
 
     def evaluation_batches(self) -> Iterator[Tensors]:
         """Returns the test questions once."""
         for part in batches.parts(self.babi.test, self.hyperparameters.batch_size):
             yield tuple(map(tf.constant, part))
 
-    def _stream(
-        self, questions: Questions, first_step: int, noise: float | None
-    ) -> Iterator[Tensors]:
+    def _stream(self, questions: Questions, first_step: int, training: bool) -> Iterator[Tensors]:
         """Returns batches, or blocks with an epoch of batches."""
         steps = max(1, self.steps_per_epoch)
         size = steps * self.hyperparameters.batch_size
-        order = Sampler(len(questions), size, self.execution.seed, shuffle=noise is not None)
-        epochs = batches.epochs(questions, order, steps, first_step // steps, noise)
+        order = Sampler(len(questions), size, self.execution.seed, shuffle=training)
+        epochs = batches.epochs(questions, order, steps, first_step // steps, training)
         return epochs if self.steps_per_call > 1 else batches.singly(epochs, first_step % steps)
 
     def describe_data(self) -> dict[str, Any]:

@@ -1,42 +1,58 @@
 """Random noise for the temporal encoding (section 4.1 of the paper)."""
 
 import math
+from typing import Any
 
+import keras
 import tensorflow as tf
 
+from fathom.layers import PRNGKey
+from fathom.training.randomness import uniform
 
-def with_empty_memories(
-    story: tf.Tensor, lengths: tf.Tensor, share: float, seed: tf.Tensor
-) -> tf.Tensor:
-    """Inserts empty memories at random between the sentences of each story.
 
-    Their number is drawn from 0 to ``share`` of the story's sentences, rounded up. Older sentences
-    move back; those that no longer fit into the memory are dropped.
+class RandomNoise(keras.layers.Layer):
+    """Draws empty memories between the sentences of each story, in training.
+
+    Only the times of the sentences change: an empty memory is a gap in them. As in the authors'
+    code no sentence is lost where the memory is full.
+
+    Args:
+        share: maximum number of empty memories per sentence.
+        key: of the random numbers.
+    """
+
+    def __init__(self, share: float, key: PRNGKey, **options: Any) -> None:
+        super().__init__(**options)
+        self._share, self._key = share, key
+
+    def call(self, story: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Returns the gaps in front of each sentence, int32 [batch, memory]; see ``gaps``."""
+        if not training:
+            return tf.zeros(tf.shape(story)[:2], tf.int32)
+        return gaps(story, self._share, self._key.tensor())
+
+
+def gaps(story: tf.Tensor, share: float, seed: tf.Tensor) -> tf.Tensor:
+    """Draws empty memories; returns how many of them are newer than each sentence.
+
+    Their number is drawn from 0 to ``share`` of the story's sentences, rounded up; each is put in
+    front of a random sentence, or behind the oldest.
 
     Args:
         story: int32 [batch, memory, words], the newest sentence first, then null words.
-        lengths: int32 [batch], sentences of each story.
         share: maximum, of the sentences.
         seed: int64 [2]; the same seed gives the same noise.
 
     Returns:
-        int32 [batch, memory, words].
+        int32 [batch, memory], ascending.
     """
-    batch, memory, words = story.shape
-    most = math.ceil(share * memory)
-    if most == 0:
-        return story
-    draws = tf.random.stateless_uniform([batch, 1 + most], seed)
-    sentences = tf.cast(lengths, tf.float32)[:, None]
+    batch, memory = tf.shape(story)[0], story.shape[1]
+    most = math.ceil(share * memory)  # of a story that fills the memory
+    is_filled = tf.cast(tf.reduce_any(story > 0, -1), tf.float32)
+    sentences = tf.reduce_sum(is_filled, 1, keepdims=True)
+    draws = uniform([batch, 1 + most], seed)
     count = tf.floor(draws[:, :1] * (tf.math.ceil(share * sentences) + 1))
     before = tf.floor(draws[:, 1:] * (sentences + 1))  # the sentence that follows each
     before = tf.where(tf.range(most, dtype=tf.float32) < count, before, float(memory))
-    in_front = before[:, None, :] <= tf.range(memory, dtype=tf.float32)[None, :, None]
-    places = tf.range(memory) + tf.reduce_sum(tf.cast(in_front, tf.int32), -1)
-    first = tf.range(batch)[:, None] * (memory + most)
-    moved = tf.scatter_nd(
-        tf.reshape(first + places, [-1, 1]),
-        tf.reshape(story, [-1, words]),
-        [batch * (memory + most), words],
-    )
-    return tf.reshape(moved, [batch, memory + most, words])[:, :memory]
+    in_front = before[:, None, :] <= tf.range(memory, dtype=tf.float32)[:, None]
+    return tf.reduce_sum(tf.cast(in_front, tf.int32), -1)

@@ -15,7 +15,7 @@ class RestartSchedule:
     """Trains a network several times and keeps the weights with the lowest training loss.
 
     A training begins with the linear start, in which the attention has no softmax, until the
-    validation loss stops falling. Then the learning rate is halved at regular intervals.
+    validation loss stops falling. After it the learning rate is halved at regular intervals.
 
     Args:
         chosen: the hyperparameters.
@@ -25,14 +25,12 @@ class RestartSchedule:
         linear: bool variable, whether the softmax is currently left out.
         epochs_each: epochs of a training, including the linear start; if that ends early, the rest
             is trained with softmax.
-        first_rate: the initial learning rate of a training.
     """
 
     def __init__(self, chosen: MemNetHyperparameters, seed: int) -> None:
         self._chosen = chosen
         self._seed = seed
         self.epochs_each = chosen.epochs + chosen.linear_start * chosen.linear_start_epochs
-        self.first_rate = chosen.linear_start_rate if chosen.linear_start else chosen.learning_rate
         self.linear = tf.Variable(chosen.linear_start, name="linear")
         self._linear_epochs = tf.Variable(0, dtype=tf.int64)
         self._lowest_validation_loss = tf.Variable(tf.float64.max, dtype=tf.float64)
@@ -79,7 +77,7 @@ class RestartSchedule:
         if self.linear.numpy():
             loss = validation_loss()
             note("validation_loss", loss)
-            self._end_linear_start(loss, done, rate)
+            self._end_linear_start(loss, done)
         elif (done - self._linear_epochs.numpy()) % self._chosen.halve_every == 0:
             rate.assign(rate / 2)
         if done == self.epochs_each:
@@ -91,7 +89,7 @@ class RestartSchedule:
             else:
                 self._begin(training + 1, rate)
 
-    def _end_linear_start(self, loss: float, done: int, rate: tf.Variable) -> None:
+    def _end_linear_start(self, loss: float, done: int) -> None:
         """Inserts the softmax if the validation loss no longer falls, or at the limit of epochs."""
         if loss < self._lowest_validation_loss.numpy():
             self._lowest_validation_loss.assign(loss)
@@ -101,7 +99,6 @@ class RestartSchedule:
             return
         self.linear.assign(False)
         self._linear_epochs.assign(done)
-        rate.assign(self._chosen.learning_rate)
 
     def _keep_if_best(self, loss: float) -> None:
         if loss < self._best_loss.numpy():
@@ -117,7 +114,7 @@ class RestartSchedule:
         self._linear_epochs.assign(0)
         self._lowest_validation_loss.assign(tf.float64.max)
         self._lowest_at.assign(0)
-        rate.assign(self.first_rate)
+        rate.assign(self._chosen.learning_rate)
 
     def take_best(self) -> None:
         """Loads the best training's weights, with softmax, if one has ended."""

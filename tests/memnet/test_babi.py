@@ -207,6 +207,16 @@ def test_a_story_longer_than_the_memory_keeps_its_newest_sentences(tmp_path):
     assert first_words == [f"word{i}" for i in range(228, 178, -1)]
 
 
+def test_the_longest_memory_holds_the_longest_training_story_and_at_most_50_sentences(tmp_path):
+    longer = "".join(f"{i} Mary moved on.\n" for i in range(1, 8)) + "8 Who is it?\tMary\t1\n"
+    babi = Babi.load(write_task(tmp_path, train=10 * STORY, test=longer), memory="longest")
+    assert babi.train.story.shape[1] == 3
+    assert babi.test.lengths.tolist() == [3]
+    longest = "".join(f"{i} Mary moved on.\n" for i in range(1, 60)) + "60 Who is it?\tMary\t1\n"
+    babi = Babi.load(write_task(tmp_path, train=10 * longest), memory="longest")
+    assert babi.train.story.shape[1] == 50
+
+
 def test_the_null_word_is_no_word_of_the_vocabulary(tmp_path):
     babi = Babi.load(write_task(tmp_path, train=10 * STORY))
     assert babi.vocabulary[0] == ""

@@ -166,17 +166,47 @@ def test_the_null_word_and_empty_memories_are_zero_before_and_after_steps(storie
         embedded = model.network.get_layer("story_embedding")(nothing)
         for name, memories in zip(("A1", "C1", "C2", "C3"), embedded, strict=True):
             assert not memories.numpy().any()
-            assert not model.network.get_layer(f"T_{name}")(memories, nothing).numpy().any()
+            encoding = model.network.get_layer(f"T_{name}")
+            for training in (False, True):
+                gaps = tf.zeros([1, 12], tf.int32)
+                assert not encoding(memories, nothing, gaps, training=training).numpy().any()
         model.run(n_steps=5)
 
 
 def test_a_sentence_in_time_has_its_row_of_the_matrix_added():
     layer = TemporalEncoding("normal")
     story = tf.constant([[[1, 0], [0, 0], [2, 3]]])
-    memories = layer(tf.ones([1, 3, 4]), story).numpy()[0]
+    memories = layer(tf.ones([1, 3, 4]), story, tf.ones([1, 3], tf.int32)).numpy()[0]
     rows = layer.matrix.numpy()
     np.testing.assert_allclose(memories[[0, 2]], 1 + rows[[0, 2]])
     np.testing.assert_array_equal(memories[1], 1)
+
+
+def test_in_training_gaps_move_a_sentence_in_time_at_most_to_the_last_row():
+    layer = TemporalEncoding("normal")
+    story, gaps = tf.ones([1, 4, 2], tf.int32), tf.constant([[0, 1, 1, 2]])
+    upstream = tf.constant(np.random.default_rng(0).normal(size=(1, 4, 3)), tf.float32)
+    with tf.GradientTape() as tape:
+        memories = layer(tf.zeros([1, 4, 3]), story, gaps, training=True)
+        loss = tf.reduce_sum(upstream * memories)
+    np.testing.assert_array_equal(memories[0], layer.matrix.numpy()[[0, 2, 3, 3]])
+    expected = [upstream[0, 0], np.zeros(3), upstream[0, 1], upstream[0, 2] + upstream[0, 3]]
+    np.testing.assert_allclose(tape.gradient(loss, layer.matrix.value), expected, rtol=1e-6)
+
+
+def test_noise_is_added_in_training_and_differs_from_step_to_step(stories):
+    model = small_model(stories, random_noise=0.5, linear_start=False)
+    model.build()
+    inputs = [model.babi.train.story[:10], model.babi.train.question[:10]]
+
+    def losses(training):
+        answers = tf.constant(model.babi.train.answer[:10])
+        outputs = model.network(inputs, training=training)
+        model._noise_step.assign_add(1)
+        return float(model.build_loss((), answers, outputs))
+
+    assert losses(training=False) == losses(training=False)
+    assert losses(training=True) != losses(training=True)
 
 
 def test_the_gradient_of_each_matrix_is_clipped_by_itself(stories):
@@ -189,6 +219,19 @@ def test_the_gradient_of_each_matrix_is_clipped_by_itself(stories):
         assert np.linalg.norm(after[name] - old) == pytest.approx(0.01, rel=1e-3), name
 
 
+@pytest.mark.parametrize(
+    ("chosen", "rate"),
+    [
+        ({}, 0.005),
+        ({"linear_start": "false"}, 0.01),
+        ({"linear_start": False, "learning_rate": 0.005}, 0.005),
+        ({"learning_rate": 0.01}, 0.01),
+    ],
+)
+def test_the_learning_rate_is_that_of_section_4_2_with_and_without_linear_start(chosen, rate):
+    assert MemNet("/cpu:0", chosen).hyperparameters.learning_rate == rate
+
+
 def test_the_loss_is_summed_over_the_batch(stories):
     model = small_model(stories)
     model.build()
@@ -197,7 +240,7 @@ def test_the_loss_is_summed_over_the_batch(stories):
     assert loss == pytest.approx(10 * np.log(len(model.babi.vocabulary) - 1), rel=1e-5)
 
 
-def test_an_epoch_shows_every_question_once_and_noise_moves_sentences_alone(stories):
+def test_an_epoch_shows_every_question_once(stories):
     model = small_model(stories, batch_size=9)
     model.load_data()
     story, question, answer = next(model.training_batches(0))
