@@ -8,6 +8,7 @@ README.md beside this file says what is measured and how to read it.
 import argparse
 import itertools
 import json
+import math
 import statistics
 import subprocess
 import sys
@@ -166,7 +167,11 @@ def sizes(workload: str, model: Any, batch: tuple) -> dict[str, int]:
         source = batch[0].shape[1]
         buckets = dict(map(int, pair.split("-")) for pair in model.hyperparameters.buckets.split())
         return {"source": source, "target": buckets[source]}
-    return {"frames": batch[0].shape[1]} if workload == "speech" else {}
+    if workload == "speech":  # PyTorch's program has a frame for each step of the network
+        return {
+            "frames": math.ceil(batch[0].shape[1] / getattr(model.hyperparameters, "stride", 1))
+        }
+    return {}
 
 
 def waiting(function: Callable[[], object]) -> Callable[[], object]:

@@ -188,7 +188,7 @@ WORKLOADS = (
     Descriptor(
         name="speech",
         parameters=26_314_814,
-        macs=7_891_353_600,
+        macs=3_945_676_800,
         inputs={"features": ((None, 26), "float32"), "lengths": ((), "int32")},
         labels={"phones": ((None,), "int32"), "phone_counts": ((), "int32")},
         outputs=((None, 62),),

@@ -16,10 +16,10 @@ def decode(logits: tf.Tensor, lengths: tf.Tensor, beam_width: int) -> tf.SparseT
     """Returns the recognised phones.
 
     Args:
-        logits: float32 [batch, frames, 62], the blank last.
-        lengths: int32 [batch], frames of each utterance.
+        logits: float32 [batch, steps, 62], the blank last.
+        lengths: int32 [batch], steps of each utterance.
         beam_width: number of prefixes kept (Graves et al. 2006, section 3.2); 1: the most probable
-            label of each frame, with repetitions merged and blanks dropped.
+            label of each step, with repetitions merged and blanks dropped.
 
     Returns:
         int32 [batch, most phones].

@@ -1,11 +1,15 @@
-"""Mel-frequency cepstra, the network's input.
+"""The network's input: mel-frequency cepstra or spectrograms.
 
-Graves, Fernandez, Gomez and Schmidhuber 2006, section 5.1: 12 cepstral coefficients of 26
+Cepstra: Graves, Fernandez, Gomez and Schmidhuber 2006, section 5.1: 12 cepstral coefficients of 26
 filter-bank channels and the logarithm of the energy, of windows of 10 ms every 5 ms, and the first
 derivatives of all: 26 values a frame. They used HTK and do not give the rest. Here the filter bank
 sums the power spectrum of a 512-point transform, cepstra are not liftered, and the log energy is
 that of the window; HTK's defaults are magnitudes of a 256-point transform, liftered cepstra, and
 log energies relative to the utterance's largest.
+
+Spectrograms: Hannun et al. 2014, section 2: the power of each frequency in a frame. Frames are
+10 ms apart, twice the 5 ms that section 2.1 calls half a step. The paper gives neither the window
+nor a scale: here they are 20 ms and the logarithm.
 """
 
 import hashlib
@@ -32,6 +36,7 @@ from fathom.system.files import (
 class Settings:
     """How features are computed. A change invalidates cached ones."""
 
+    kind: str = "cepstra"  # or spectrogram
     rate: int = 16_000  # samples per second; other rates are resampled
     window: int = 160  # samples: 10 ms
     hop: int = 80  # samples: 5 ms
@@ -46,17 +51,26 @@ class Settings:
     @property
     def size(self) -> int:
         """Number of values per frame."""
+        if self.kind == "spectrogram":
+            return self.fft // 2 + 1
         return 2 * (self.coefficients + 1)
+
+    @property
+    def step(self) -> float:
+        """Seconds from one frame to the next."""
+        return self.hop / self.rate
 
     def frames(self, samples: int) -> int:
         """Returns the number of whole windows in a recording."""
         return max(0, 1 + (samples - self.window) // self.hop)
 
 
-SETTINGS = Settings()
+CEPSTRA = Settings()
+SPECTROGRAM = Settings("spectrogram", window=320, hop=160, fft=320)
+BY_KIND = {settings.kind: settings for settings in (CEPSTRA, SPECTROGRAM)}
 
 
-def compute(samples: tf.Tensor, settings: Settings = SETTINGS) -> tf.Tensor:
+def compute(samples: tf.Tensor, settings: Settings = CEPSTRA) -> tf.Tensor:
     """Computes the features of a recording.
 
     Args:
@@ -64,15 +78,27 @@ def compute(samples: tf.Tensor, settings: Settings = SETTINGS) -> tf.Tensor:
         settings: how.
 
     Returns:
-        float32 [frames, 26]: 12 cepstral coefficients, the log energy, and their derivatives.
+        float32 [frames, size]: 12 cepstral coefficients, the log energy, and their derivatives; or
+        the log power of each frequency.
     """
     frames = tf.signal.frame(samples, settings.window, settings.hop)
+    if settings.kind == "spectrogram":
+        return tf.math.log(tf.maximum(_power(frames, settings), settings.floor))
+    return _cepstra(frames, settings)
+
+
+def _power(frames: tf.Tensor, settings: Settings) -> tf.Tensor:
+    """Returns the power spectrum of each frame, float32 [frames, fft / 2 + 1]."""
+    windowed = frames * tf.signal.hamming_window(settings.window, periodic=False)
+    return tf.abs(tf.signal.rfft(windowed, [settings.fft])) ** 2
+
+
+def _cepstra(frames: tf.Tensor, settings: Settings) -> tf.Tensor:
+    """Returns the cepstra and log energies of frames [frames, window], and their derivatives."""
     energy = tf.reduce_sum(frames**2, axis=1, keepdims=True)
     # HTK emphasises within each frame, repeating its first sample.
     before = tf.concat([frames[:, :1], frames[:, :-1]], axis=1)
-    emphasised = frames - settings.emphasis * before
-    windowed = emphasised * tf.signal.hamming_window(settings.window, periodic=False)
-    power = tf.abs(tf.signal.rfft(windowed, [settings.fft])) ** 2
+    power = _power(frames - settings.emphasis * before, settings)
     filters = tf.signal.linear_to_mel_weight_matrix(
         settings.channels,
         settings.fft // 2 + 1,
@@ -107,7 +133,7 @@ class Recordings:
     """The features of many files, concatenated.
 
     Attributes:
-        values: float32 [sum of frames, 26].
+        values: float32 [sum of frames, size].
         frames: int32 [files]; 0 for an unusable file.
         samples: int64 [files], before resampling.
         reasons: why a file is unusable, else empty.
@@ -119,7 +145,7 @@ class Recordings:
     reasons: tuple[str, ...]
 
 
-def of_files(paths: Sequence[Path], settings: Settings = SETTINGS) -> Recordings:
+def of_files(paths: Sequence[Path], settings: Settings = CEPSTRA) -> Recordings:
     """Returns the features of sound files, from the cache if possible.
 
     The cache is an HDF5 file named by a digest of the settings and of all files' paths and bytes.

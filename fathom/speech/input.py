@@ -41,7 +41,7 @@ class OrderByLength(Sampler):
 class Feed:
     """Streams of batches of one split of the data.
 
-    A batch is (features float32 [batch, frames, 26], frames int32 [batch], phones int32 [batch,
+    A batch is (features float32 [batch, frames, size], frames int32 [batch], phones int32 [batch,
     most phones], their numbers int32 [batch]), zero-padded after an utterance's end.
 
     Args:

@@ -10,29 +10,38 @@ import keras
 import tensorflow as tf
 
 
+def steps_of(lengths: Any, stride: int) -> Any:
+    """Returns the steps of ``lengths`` frames: a number, an array or a tensor."""
+    return (lengths + stride - 1) // stride
+
+
 class ContextWindow(keras.layers.Layer):
-    """Concatenates each frame with its neighbours, zero-padded at an utterance's ends.
+    """Concatenates frames with their neighbours, zero-padded at an utterance's ends.
 
     Args:
         context: C, the number of neighbours on each side.
+        stride: frames from one window to the next (section 3.3); the first window is that of the
+            first frame.
     """
 
-    def __init__(self, context: int, **options: Any) -> None:
+    def __init__(self, context: int, stride: int = 1, **options: Any) -> None:
         super().__init__(**options)
-        self._context = context
+        self._context, self._stride = context, stride
 
-    def call(self, features: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-        """Returns [frames, batch, (2 C + 1) * size] for features [batch, frames, size].
+    def call(self, features: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the windows, [steps, batch, (2 C + 1) * size], and each utterance's steps.
 
         Args:
-            features: values after an utterance's end are ignored.
+            features: [batch, frames, size]; values after an utterance's end are ignored.
             lengths: int32 [batch], frames of each utterance.
         """
         count = tf.shape(features)[1]
         valid = tf.sequence_mask(lengths, count)[..., None]
         frames = tf.transpose(tf.where(valid, features, 0), [1, 0, 2])
         padded = tf.pad(frames, [[self._context] * 2, [0, 0], [0, 0]])
-        return tf.concat([padded[i:][:count] for i in range(2 * self._context + 1)], axis=2)
+        neighbours = range(2 * self._context + 1)
+        windows = tf.concat([padded[i : i + count : self._stride] for i in neighbours], axis=2)
+        return windows, steps_of(lengths, self._stride)
 
 
 class FrameLayer(keras.layers.Layer):

@@ -21,12 +21,12 @@ from fathom.options import Characterization, Hyperparameters, hyperparameter
 from fathom.results import cost
 from fathom.speech import decoding, features
 from fathom.speech.input import Feed
-from fathom.speech.layers import BidirectionalRecurrent, ContextWindow, FrameLayer
+from fathom.speech.layers import BidirectionalRecurrent, ContextWindow, FrameLayer, steps_of
 from fathom.speech.phones import BLANK
 from fathom.speech.timit import Timit
 from fathom.training.optimizers import Momentum, Optimizer
 
-NOMINAL_FRAMES = 300  # of the stated cost: 1.5 s of speech
+NOMINAL_SECONDS = 1.5  # of speech, of the stated cost
 _FRAMES_PER_PHONE = 10  # in a description of the work
 
 
@@ -38,6 +38,19 @@ class SpeechHyperparameters(Hyperparameters):
     units: int = hyperparameter(2048, "of each hidden layer", source="section 5.1", minimum=1)
     context: int = hyperparameter(
         9, "C, on each side", unit="frames", source="section 2: one of {5, 7, 9}"
+    )
+    stride: int = hyperparameter(
+        2,
+        "from one step of the network to the next",
+        unit="frames",
+        source="section 3.3",
+        minimum=1,
+    )
+    features: str = hyperparameter(
+        "cepstra",
+        "of the audio: Graves et al. 2006, or section 2's",
+        source="Fathom",
+        choices=tuple(features.BY_KIND),
     )
     clip: float = hyperparameter(
         20.0, "of the rectifier, g(z) = min(max(z, 0), 20)", source="section 2"
@@ -75,15 +88,21 @@ class Speech(nn.NeuralNetworkModel):
 
     def load_data(self) -> None:
         """Reads TIMIT and computes its features, or loads them from the cache."""
-        self.timit = self.dataset.load(self.source.directory)
-        size, seed = self.hyperparameters.batch_size, self.execution.seed
+        chosen = self.hyperparameters
+        self.timit = self.dataset.load(self.source.directory, self.settings, chosen.stride)
+        size, seed = chosen.batch_size, self.execution.seed
         self._train_feed = Feed(self.timit.train, size, seed)
+        self._validation_feed = Feed(self.timit.validation, size, seed)
         self.test_feed = Feed(self.timit.test, size, seed)
 
+    @property
+    def settings(self) -> features.Settings:
+        """How the features are computed."""
+        return features.BY_KIND[self.hyperparameters.features]
+
     def build_inputs(self) -> tuple[keras.KerasTensor, keras.KerasTensor]:
-        """Returns features, float32 [batch, frames, 26], and lengths in frames, int32 [batch]."""
-        size = features.SETTINGS.size
-        return keras.Input((None, size), name="features"), keras.Input(
+        """Returns features, float32 [batch, frames, size], and lengths in frames, int32 [batch]."""
+        return keras.Input((None, self.settings.size), name="features"), keras.Input(
             (), name="lengths", dtype="int32"
         )
 
@@ -94,10 +113,10 @@ class Speech(nn.NeuralNetworkModel):
         )
 
     def build_inference(self, inputs: Any) -> keras.KerasTensor:
-        """The network of section 2: logits of 61 phones and the blank, [batch, frames, 62]."""
+        """The network of section 2: logits of 61 phones and the blank, [batch, steps, 62]."""
         x, lengths = inputs
         chosen = self.hyperparameters
-        h = ContextWindow(chosen.context, name="context")(x, lengths)
+        h, steps = ContextWindow(chosen.context, chosen.stride, name="context")(x, lengths)
         for number in (1, 2, 3):
             h = self._feed_forward(h, number)
         h = BidirectionalRecurrent(
@@ -105,7 +124,7 @@ class Speech(nn.NeuralNetworkModel):
             chosen.clip,
             [self._weights(2.0), self._weights(1.0), self._weights(1.0)],
             name="layer4",
-        )(h, lengths)
+        )(h, steps)
         h = self._feed_forward(h, 5)
         logits = FrameLayer(BLANK + 1, None, self._weights(1.0), name="logits")(h)
         return keras.ops.transpose(logits, (1, 0, 2))
@@ -125,12 +144,16 @@ class Speech(nn.NeuralNetworkModel):
         )
 
     def end_epoch(self, epoch: int) -> None:
-        """Anneals the learning rate (section 2)."""
+        """Anneals the learning rate (section 2), and evaluates on the validation split."""
         self.learning_rate.assign(self.learning_rate * self.hyperparameters.annealing)
+        if len(self.timit.validation):
+            metrics = self.metrics_of(self._validation_feed.once())
+            for name in ("loss", "phone_error_rate"):
+                self.note(f"validation_{name}", metrics[name])
 
     def build_evaluation(self, inputs: Any, labels: Any, logits: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns each utterance's loss, errors and reference phones, in 39 and in 61 classes."""
-        recognised = decoding.decode(logits, inputs[1], self.hyperparameters.beam_width)
+        recognised = self._recognise(logits, inputs[1])
         return {
             "loss": self._ctc(inputs, labels, logits),
             **decoding.errors(recognised, decoding.sparse(*labels)),
@@ -167,6 +190,7 @@ class Speech(nn.NeuralNetworkModel):
         """Returns the numbers of utterances, and the skipped ones with their reasons."""
         return {
             "train_utterances": len(self.timit.train),
+            "validation_utterances": len(self.timit.validation),
             "test_utterances": len(self.timit.test),
             "skipped": self.timit.skipped,
         }
@@ -174,8 +198,8 @@ class Speech(nn.NeuralNetworkModel):
     # ---------------------------------------------------------------- cost
 
     def cost(self) -> cost.Cost:
-        """Returns the cost of an utterance of 300 frames."""
-        return cost.count(self.network, NOMINAL_FRAMES)
+        """Returns the cost of an utterance of 1.5 s: 150 steps of two frames."""
+        return cost.count(self.network, self._nominal_steps)
 
     def signature_of_length(self, length: int | None) -> list[tf.TensorSpec]:
         """Returns the batch shapes for utterances of ``length`` frames, with a phone in every ten.
@@ -185,7 +209,7 @@ class Speech(nn.NeuralNetworkModel):
         """
         if length is not None and length < 1:
             raise FathomError(f"an utterance has at least one frame, not {length}")
-        frames = NOMINAL_FRAMES if length is None else length
+        frames = self._nominal_frames if length is None else length
         lengths = {"features": frames, "phones": -(-frames // _FRAMES_PER_PHONE)}
         return [
             tf.TensorSpec(
@@ -197,8 +221,16 @@ class Speech(nn.NeuralNetworkModel):
         ]
 
     def work(self, features: tf.Tensor, *_: tf.Tensor) -> float:
-        """Returns a batch's frames, including padding, over the nominal number."""
-        return features.shape[1] / NOMINAL_FRAMES
+        """Returns a batch's steps, including padding, over the nominal number."""
+        return steps_of(features.shape[1], self.hyperparameters.stride) / self._nominal_steps
+
+    @property
+    def _nominal_frames(self) -> int:
+        return round(NOMINAL_SECONDS / self.settings.step)
+
+    @property
+    def _nominal_steps(self) -> int:
+        return steps_of(self._nominal_frames, self.hyperparameters.stride)
 
     # ---------------------------------------------------------------- network
 
@@ -217,13 +249,18 @@ class Speech(nn.NeuralNetworkModel):
 
     def _ctc(self, inputs: Any, labels: Any, logits: tf.Tensor) -> tf.Tensor:
         """Returns the loss of each utterance (Graves et al. 2006), nats, [batch]."""
-        lengths = inputs[1]
+        steps = steps_of(inputs[1], self.hyperparameters.stride)
         if self.xla == "step":  # XLA lacks a CTC kernel
             return tf.nn.ctc_loss(
-                labels[0], logits, labels[1], lengths, logits_time_major=False, blank_index=BLANK
+                labels[0], logits, labels[1], steps, logits_time_major=False, blank_index=BLANK
             )
         said = decoding.sparse(*labels)
-        return tf.compat.v1.nn.ctc_loss(said, logits, lengths, time_major=False)
+        return tf.compat.v1.nn.ctc_loss(said, logits, steps, time_major=False)
+
+    def _recognise(self, logits: tf.Tensor, lengths: tf.Tensor) -> tf.SparseTensor:
+        """Returns the phones of utterances with ``lengths`` [batch] frames."""
+        chosen = self.hyperparameters
+        return decoding.decode(logits, steps_of(lengths, chosen.stride), chosen.beam_width)
 
     def save_pictures(self, directory: Path) -> list[Path]:
         """Writes a picture of a test utterance: its features and the recognised phones."""
@@ -233,13 +270,13 @@ class Speech(nn.NeuralNetworkModel):
         chosen = int(np.argsort(test.frames, kind="stable")[len(test) // 2])  # of median length
         *inputs, phones, _ = self.test_feed.load(tf.constant([chosen]))
         logits = self.network(inputs, training=False)
-        recognised = decoding.decode(logits, inputs[1], self.hyperparameters.beam_width)
         figure = pictures.draw(
             test.names[chosen],
             inputs[0][0].numpy(),
             tf.nn.softmax(logits)[0].numpy(),
             phones[0].numpy(),
-            recognised.values.numpy(),
+            self._recognise(logits, inputs[1]).values.numpy(),
+            self.settings.step,
         )
         return [pictures.save(figure, directory)]
 

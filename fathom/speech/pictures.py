@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from fathom.speech import features
 from fathom.speech.phones import BLANK, PHONES
 from fathom.system.files import atomic_write
 
@@ -24,34 +23,39 @@ def save(figure: Figure, directory: Path) -> Path:
 
 
 def draw(
-    name: str, x: np.ndarray, probabilities: np.ndarray, said: np.ndarray, recognised: np.ndarray
+    name: str,
+    x: np.ndarray,
+    probabilities: np.ndarray,
+    said: np.ndarray,
+    recognised: np.ndarray,
+    frame_seconds: float,
 ) -> Figure:
     """Draws an utterance: its features above the probabilities of the phones.
 
     Args:
         name: of the utterance.
-        x: its features, float32 [frames, 26].
-        probabilities: of the phones and the blank, float32 [frames, 62].
+        x: its features, float32 [frames, size].
+        probabilities: of the phones and the blank, float32 [steps, 62].
         said: the reference phones, int [phones].
         recognised: the phones that the network recognised, int [phones].
+        frame_seconds: from one frame to the next.
     """
-    settings = features.SETTINGS
-    seconds = len(x) * settings.hop / settings.rate
+    seconds = len(x) * frame_seconds
     figure = Figure(figsize=(8, 6), layout="constrained")
     figure.suptitle(name, fontsize=9)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[1, 1.6])
-    extent = (0, seconds, 0, settings.size)
+    extent = (0, seconds, 0, x.shape[1])
     upper.imshow(x.T, aspect="auto", origin="lower", extent=extent, vmin=-3, vmax=3, cmap="RdBu_r")
     upper.set_ylabel("feature, deviations from its mean", fontsize=8)
 
-    time = (np.arange(len(x)) + 0.5) * settings.hop / settings.rate
+    time = (np.arange(len(probabilities)) + 0.5) * seconds / len(probabilities)
     lower.plot(time, probabilities[:, BLANK], color="0.8", linewidth=1)
     colours = {}
     for label in sorted({int(label) for label in [*said, *recognised]}):
         (line,) = lower.plot(time, probabilities[:, label], linewidth=1.2)
         colours[label] = line.get_color()
-    for frame, label in _peaks(probabilities):
-        place = (time[frame], probabilities[frame, label] + 0.02)
+    for step, label in _peaks(probabilities):
+        place = (time[step], probabilities[step, label] + 0.02)
         lower.annotate(PHONES[label], place, color=colours.get(label), fontsize=8, ha="center")
     lower.set_ylim(0, 1.1)
     lower.set_xlabel(
@@ -62,7 +66,7 @@ def draw(
 
 
 def _peaks(probabilities: np.ndarray) -> list[tuple[int, int]]:
-    """Returns (frame, phone) at the peak of each run of frames with the same likeliest phone."""
+    """Returns (step, phone) at the peak of each run of steps with the same likeliest phone."""
     best = probabilities.argmax(axis=1)
     edges = np.flatnonzero(np.diff(best, prepend=-1, append=-1))
     peaks = []

@@ -1,6 +1,7 @@
 """TIMIT (Garofolo et al. 1993): read speech with its phones, in the LDC's folder tree."""
 
 import itertools
+import math
 import os
 import re
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from fathom.data.dataset import DataSet
 from fathom.errors import FathomError
 from fathom.speech import features, phones
 from fathom.speech.audio import decode
+from fathom.speech.features import Settings
+from fathom.speech.split import split
 from fathom.system.files import read_file
 
 PAST_THE_END = 16  # samples that the last phone may exceed the audio by
@@ -26,7 +29,7 @@ class Utterances:
 
     Attributes:
         names: path of each below the data set's folder, without its suffix.
-        features: float32 [sum of frames, 26], with mean 0 and variance 1 in the training split.
+        features: float32 [sum of frames, size], with mean 0 and variance 1 in the training split.
         frames: int32 [n], of each utterance.
         labels: int32 [sum of label_lengths], each from 0 to 60, an index of ``phones.PHONES``.
         label_lengths: int32 [n].
@@ -44,13 +47,14 @@ class Utterances:
 
 @dataclass(frozen=True, eq=False)
 class Timit(DataSet):
-    """The two splits of TIMIT without the SA sentences, which every speaker reads.
+    """TIMIT without the SA sentences, which every speaker reads; split by ``split.split``.
 
     Attributes:
         train: the training split.
+        validation: the development split.
         test: the test split.
-        mean: float32 [26], of the training split's features.
-        deviation: float32 [26], their standard deviation.
+        mean: float32 [size], of the training split's features.
+        deviation: float32 [size], their standard deviation.
         skipped: reasons by skipped utterance.
     """
 
@@ -64,43 +68,54 @@ class Timit(DataSet):
     )
 
     train: Utterances
+    validation: Utterances
     test: Utterances
     mean: np.ndarray
     deviation: np.ndarray
     skipped: dict[str, str]
 
     @classmethod
-    def load(cls, directory: Path) -> "Timit":
-        """Reads both splits; unusable utterances are skipped and reported.
+    def load(
+        cls, directory: Path, settings: Settings = features.CEPSTRA, stride: int = 1
+    ) -> "Timit":
+        """Reads the splits; unusable utterances are skipped and reported.
+
+        Args:
+            directory: the tree, or a folder at most two levels above it.
+            settings: of the features.
+            stride: frames per step of the network; an utterance with more phones than CTC can align
+                with its steps cannot be used.
 
         Raises:
             FathomError: there is no tree, or no usable training utterance.
         """
-        root, parts = find_parts(directory)
+        root, folders = find_parts(directory)
         skipped: dict[str, str] = {}
-        train = _load_part(root, parts["train"], skipped)
-        test = _load_part(root, parts["test"], skipped)
+        train, validation, test = (
+            _load_part(root, paths, settings, stride, skipped)
+            for paths in split(folders["train"], folders["test"])
+        )
         if not len(train):
             reason = next(iter(skipped.values()), "there is none")
             raise FathomError(f"{root} has no training utterance that can be used: {reason}")
         mean = train.features.mean(0, dtype=np.float64).astype(np.float32)
         deviation = np.maximum(train.features.std(0, dtype=np.float64), 1e-3).astype(np.float32)
-        for part in (train, test):
+        for part in (train, validation, test):
             np.subtract(part.features, mean, out=part.features)
             np.divide(part.features, deviation, out=part.features)
-        return cls(train, test, mean, deviation, skipped)
+        return cls(train, validation, test, mean, deviation, skipped)
 
     @classmethod
     def verify(cls, directory: Path, options: Any, everything: bool) -> str:
-        """Reads every utterance; one that training would skip is an error."""
+        """Reads every utterance; one that training with cepstra would skip is an error."""
         root, parts = find_parts(directory)
         if not parts["train"]:
             raise FathomError(f"{root} has no training utterance; expected {cls.layout}")
         for path in itertools.chain(*parts.values()):
             audio = decode(read_file(path), path)
             labels = read_transcription(path, len(audio.samples))
-            resampled = audio.resampled(features.SETTINGS.rate)
-            _check_alignable(path, labels, features.SETTINGS.frames(len(resampled)))
+            resampled = audio.resampled(features.CEPSTRA.rate)
+            _check_alignable(path, labels, features.CEPSTRA.frames(len(resampled)))
         counts = " and ".join(f"{len(paths):,} {part}" for part, paths in parts.items())
         return f"{counts} utterances can be read"
 
@@ -167,9 +182,11 @@ def sentence(name: str) -> str:
     return name.lower().partition(".")[0]
 
 
-def _load_part(root: Path, paths: list[Path], skipped: dict[str, str]) -> Utterances:
+def _load_part(
+    root: Path, paths: list[Path], settings: Settings, stride: int, skipped: dict[str, str]
+) -> Utterances:
     """Reads one split; adds to ``skipped``."""
-    recordings = features.of_files(paths)
+    recordings = features.of_files(paths, settings)
     ends = np.cumsum(recordings.frames)
     names, kept, frames, labels = [], [], [], []
     for i, path in enumerate(paths):
@@ -178,7 +195,7 @@ def _load_part(root: Path, paths: list[Path], skipped: dict[str, str]) -> Uttera
             if recordings.reasons[i]:
                 raise FathomError(recordings.reasons[i])
             transcription = read_transcription(path, int(recordings.samples[i]))
-            _check_alignable(path, transcription, int(recordings.frames[i]))
+            _check_alignable(path, transcription, math.ceil(recordings.frames[i] / stride))
         except FathomError as error:
             skipped[name] = str(error)
             continue
@@ -186,7 +203,7 @@ def _load_part(root: Path, paths: list[Path], skipped: dict[str, str]) -> Uttera
         kept.append(recordings.values[ends[i] - recordings.frames[i] : ends[i]])
         frames.append(recordings.frames[i])
         labels.append(transcription)
-    empty = np.empty((0, features.SETTINGS.size), np.float32)
+    empty = np.empty((0, settings.size), np.float32)
     return Utterances(
         tuple(names),
         np.concatenate([empty, *kept]),
@@ -247,10 +264,10 @@ def _beside(audio: Path, suffix: str) -> Path:
     raise FathomError(f"{audio} has no transcription: {stem}.{suffix} is missing beside it")
 
 
-def _check_alignable(audio: Path, labels: list[int], frames: int) -> None:
-    """CTC needs one frame per label, and a blank between equal labels."""
+def _check_alignable(audio: Path, labels: list[int], steps: int) -> None:
+    """CTC needs one step of the network per label, and one for a blank between equal labels."""
     needed = len(labels) + sum(a == b for a, b in itertools.pairwise(labels))
-    if needed > frames:
+    if needed > steps:
         raise FathomError(
-            f"{audio} has {len(labels)} phones, which need {needed} frames, but {frames} frames"
+            f"{audio} has {len(labels)} phones, which need {needed} steps, but only {steps} steps"
         )

@@ -58,12 +58,24 @@ def mel_cepstra(wave):
 def test_features_are_mel_cepstra_by_an_independent_computation(samples):
     wave = noise(samples)
     computed = features.compute(tf.constant(wave)).numpy()
-    assert computed.shape == (features.SETTINGS.frames(samples), 26)
+    assert computed.shape == (features.CEPSTRA.frames(samples), 26)
     np.testing.assert_allclose(computed, mel_cepstra(wave), atol=2e-3)
 
 
-def test_silence_has_finite_features():
-    assert np.isfinite(features.compute(tf.zeros([800])).numpy()).all()
+@pytest.mark.parametrize("samples", [320, 479, 480, 1_600])
+def test_a_spectrogram_is_the_log_power_of_each_frequency_every_10_ms(samples):
+    wave = noise(samples)
+    computed = features.compute(tf.constant(wave), features.SPECTROGRAM).numpy()
+    hamming = 0.54 - 0.46 * np.cos(2 * np.pi * np.arange(320) / 319)
+    frames = [wave[start : start + 320] * hamming for start in range(0, samples - 319, 160)]
+    power = np.abs(np.fft.rfft(np.array(frames, np.float64))) ** 2
+    assert computed.shape == (features.SPECTROGRAM.frames(samples), features.SPECTROGRAM.size)
+    np.testing.assert_allclose(computed, np.log(np.maximum(power, 1e-8)), atol=5e-2)
+
+
+@pytest.mark.parametrize("settings", features.BY_KIND.values(), ids=features.BY_KIND)
+def test_silence_has_finite_features(settings):
+    assert np.isfinite(features.compute(tf.zeros([800]), settings).numpy()).all()
 
 
 def test_files_are_computed_once_and_then_read_from_the_cache(tmp_path, cache, monkeypatch):

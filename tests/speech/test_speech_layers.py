@@ -28,11 +28,22 @@ def valid():
 
 def test_a_window_holds_a_frame_between_its_neighbours_and_zeros_beyond_the_ends():
     x = random(2, 4, 3)
-    windows = ContextWindow(2)(tf.constant(x), tf.constant([4, 2])).numpy()
+    windows, steps = ContextWindow(2)(tf.constant(x), tf.constant([4, 2]))
+    windows = windows.numpy()
     assert windows.shape == (4, 2, 15)
+    assert steps.numpy().tolist() == [4, 2]
     zero = np.zeros(3, np.float32)
     np.testing.assert_array_equal(windows[1, 0], np.concatenate([zero, *x[0, :4]]))
     np.testing.assert_array_equal(windows[1, 1], np.concatenate([zero, *x[1, :2], zero, zero]))
+
+
+@pytest.mark.parametrize("frames", [5, 6, 7])
+def test_a_stride_takes_the_windows_of_every_second_frame_from_the_first_on(frames):
+    x, lengths = tf.constant(random(3, frames, 3)), tf.constant([frames, 4, 1])
+    every, _ = ContextWindow(2)(x, lengths)
+    windows, steps = ContextWindow(2, stride=2)(x, lengths)
+    np.testing.assert_array_equal(windows, every[::2])
+    assert steps.numpy().tolist() == [(frames + 1) // 2, 2, 1]
 
 
 def test_a_frame_layer_is_the_same_for_every_frame():

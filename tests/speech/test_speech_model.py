@@ -35,13 +35,25 @@ def test_the_counts_are_those_of_the_architecture():
     counted = model.cost()
     units, windows = 2048, 19 * 26
     weights = windows * units + 6 * units**2 + units * 62  # three of the six are layer 4's
-    assert counted.forward_macs == 300 * weights == 300 * 26_304_512
+    assert counted.forward_macs == 150 * weights == 150 * 26_304_512
     assert counted.parameters == weights + 5 * units + 62 == 26_314_814
-    assert counted.training_macs == 3 * counted.forward_macs - 300 * windows * units
+    assert counted.training_macs == 3 * counted.forward_macs - 150 * windows * units
 
 
-def test_a_batchs_work_is_its_frames_over_the_nominal_ones(model):
-    assert model.work(*random_batch()) == pytest.approx(30 / 300)
+@pytest.mark.parametrize(
+    ("chosen", "steps", "size"),
+    [({"stride": 1}, 300, 26), ({"stride": 7}, 43, 26), ({"features": "spectrogram"}, 75, 161)],
+)
+def test_the_stride_and_the_features_determine_the_steps_of_15_seconds(chosen, steps, size):
+    model = Speech("/cpu:0", {**SMALL, **chosen})
+    model.build()
+    weights = 19 * size * 32 + 6 * 32**2 + 32 * 62
+    assert model.cost().forward_macs == steps * weights
+
+
+def test_a_batchs_work_is_its_steps_over_the_nominal_ones(model):
+    assert model.work(*random_batch()) == pytest.approx(15 / 150)
+    assert model.work(tf.zeros([4, 31, 26])) == pytest.approx(16 / 150)
 
 
 def test_weights_keep_the_size_of_what_passes_through_them(model):
@@ -72,7 +84,7 @@ def test_what_lies_after_an_utterances_end_changes_nothing(model):
     padded_phones = tf.pad(phones, [[0, 0], [0, 3]], constant_values=7)
     outputs = model.network([x, lengths], training=False)
     others = model.network([tf.constant(longer), lengths], training=False)
-    for ours, theirs, length in zip(outputs, others, lengths, strict=True):
+    for ours, theirs, length in zip(outputs, others, (lengths + 1) // 2, strict=True):
         np.testing.assert_allclose(theirs[:length], ours[:length], rtol=1e-4, atol=1e-4)
     ours = model.build_evaluation([x, lengths], [phones, counts], outputs)
     theirs = model.build_evaluation([longer, lengths], [padded_phones, counts], others)
@@ -110,7 +122,7 @@ def test_the_loss_is_minus_the_log_of_the_summed_probability_of_all_alignments(m
         merged = [x for x, before in zip(labels, [None, *labels], strict=False) if x != before]
         if [x for x in merged if x != BLANK] == [5, 8]:
             total = np.logaddexp(total, log_p[range(3), labels].sum())
-    inputs = (None, tf.constant([3]))
+    inputs = (None, tf.constant([5]))  # three steps
     labels = (tf.constant([[5, 8, 0]]), tf.constant([2]))
     np.testing.assert_allclose(model._ctc(inputs, labels, tf.constant(logits)), [-total], rtol=1e-5)
 
@@ -136,6 +148,24 @@ def test_the_rate_is_annealed_after_each_epoch():
     model.setup()
     model.run(n_steps=2 * model.steps_per_epoch)
     assert float(model.optimizer.learning_rate) == pytest.approx(0.25e-4)
+
+
+def test_the_validation_utterances_are_evaluated_after_each_epoch():
+    model = Speech("/cpu:0", {**SMALL, "batch_size": 16})
+    model.setup()
+    model.run(n_steps=model.steps_per_epoch + 1)
+    assert len(model.timit.validation) == 6
+    for name in ("loss", "phone_error_rate"):
+        ((step, value),) = model.history[f"validation_{name}"]
+        assert step == model.steps_per_epoch
+        assert value > 0
+
+
+def test_spectrograms_are_read_and_learned_from():
+    model = Speech("/cpu:0", {**SMALL, "features": "spectrogram", "learning_rate": 1e-6})
+    model.setup()
+    assert model.timit.train.features.shape[1] == 161
+    assert np.isfinite(model.run(n_steps=2).steps.loss).all()
 
 
 def test_error_rates_are_all_errors_over_all_phones(model):
@@ -170,6 +200,7 @@ def test_what_was_left_out_is_part_of_the_result(tmp_path):
     described = model.run(n_steps=1).data
     assert described.train_utterances == 1
     assert described.test_utterances == 2
+    assert described.validation_utterances == 0
     assert list(described.skipped) == ["train/dr1/fabc0/sx0"]
 
 

@@ -30,7 +30,7 @@ def spectrum_peak(phone, low, high):
 def test_the_tree_is_read_as_timit_and_nothing_is_left_out(tree, tmp_path, monkeypatch):
     monkeypatch.setenv("FATHOM_CACHE_DIR", str(tmp_path))
     timit = Timit.load(tree)
-    assert (len(timit.train), len(timit.test)) == (64, 16)
+    assert (len(timit.train), len(timit.validation), len(timit.test)) == (58, 6, 16)
     assert timit.skipped == {}
     assert timit.train.frames.mean() > 200
     speakers = [{name.split("/")[-2] for name in part.names} for part in (timit.train, timit.test)]

@@ -133,12 +133,19 @@ def test_more_phones_than_frames_cannot_be_aligned(tree):
     assert len(Timit.load(tree).train) == 4
     path.unlink()
     phones += f"{FRAMES} {FRAMES + 1} aa\n"
-    assert f"11 phones, which need 11 frames, but {FRAMES} frames" in reason_of(tree, phones)
+    assert f"11 phones, which need 11 steps, but only {FRAMES} steps" in reason_of(tree, phones)
+
+
+def test_with_a_stride_phones_need_as_many_steps(tree):
+    write(tree / "train/dr1/fabc0/sx9.wav", "0 200 s\n200 400 aa\n400 600 s\n600 880 aa\n")
+    assert not Timit.load(tree, stride=3).skipped  # 10 frames: 4 steps
+    (reason,) = Timit.load(tree, stride=4).skipped.values()
+    assert "4 phones, which need 4 steps, but only 3 steps" in reason
 
 
 def test_a_repeated_phone_needs_a_frame_more(tree):
     phones = "".join(f"{i} {i + 1} s\n" for i in range(6))
-    assert "6 phones, which need 11 frames" in reason_of(tree, phones)
+    assert "6 phones, which need 11 steps" in reason_of(tree, phones)
 
 
 def test_audio_that_cannot_be_used_is_left_out_with_the_reason(tree):
@@ -217,5 +224,6 @@ def test_the_real_trees_are_right(real_data, name, utterances):
 def test_every_utterance_of_the_real_tree_is_read(real_data, tmp_path, monkeypatch):
     monkeypatch.setenv("FATHOM_CACHE_DIR", str(tmp_path))
     timit = Timit.load(real_data / "timit")
-    assert (len(timit.train), len(timit.test)) == (48, 16)  # 80 with the SA sentences
+    parts = timit.train, timit.validation, timit.test
+    assert list(map(len, parts)) == [44, 4, 16]  # 80 with the SA sentences
     assert timit.skipped == {}
