@@ -189,6 +189,7 @@ class Characterization:
         quick_batch_size: of a quick characterization; None: the workload's own.
         quick_setting, profile_setting: ``NAME=VALUE`` of a hyperparameter in all runs of a quick
             characterization, and in profiles; None: as it is.
+        inference_setting: the same in all inference runs.
     """
 
     steps: int = 20
@@ -196,6 +197,7 @@ class Characterization:
     quick_batch_size: int | None = None
     quick_setting: str | None = None
     profile_setting: str | None = None
+    inference_setting: str | None = None
 
 
 @dataclass(frozen=True)

@@ -104,10 +104,17 @@ class Decoder(layers.Layer):
         return self.add_weight(shape, initializer=self._new_initializer(), name=name)
 
     def compute_output_spec(
-        self, source: Any, states: Any, hidden: Any, memory: Any, target: Any = None, **_: Any
+        self,
+        source: Any,
+        states: Any,
+        hidden: Any,
+        memory: Any,
+        target: Any = None,
+        training: bool = False,
+        most_probable: bool = False,
     ) -> keras.KerasTensor:
         """Returns the shape that ``call`` returns."""
-        if target is None:
+        if target is None or most_probable:
             return keras.KerasTensor((source.shape[0], None), "int32")
         return keras.KerasTensor((*target.shape, self._units), self.compute_dtype)
 
@@ -119,6 +126,7 @@ class Decoder(layers.Layer):
         memory: list[tf.Tensor],
         target: tf.Tensor | None = None,
         training: bool = False,
+        most_probable: bool = False,
     ) -> tf.Tensor:
         """Predicts the word after each given one (teacher forcing), or decodes freely.
 
@@ -129,16 +137,19 @@ class Decoder(layers.Layer):
             memory: the encoder's last memory in each layer, [batch, units].
             target: int32 [batch, target], ``<go>`` and the previous words; None: decode freely.
             training: apply dropout.
+            most_probable: return the most probable word after each given one.
 
         Returns:
-            what the words are predicted from, [batch, target, units]; or the decoded words, int32
-            [batch, longest], padded after ``<eos>``.
+            what the words are predicted from, [batch, target, units], or the most probable words,
+            int32 [batch, target]; or the decoded words, int32 [batch, longest], padded after
+            ``<eos>``.
         """
         weights = self._read()
         annotations = self._annotate(source, states) if self._attention else None
         state = State(tf.zeros_like(hidden[0]), tuple(hidden), tuple(memory))
         if target is not None:
-            return self._predict(target, state, annotations, weights, training)
+            outputs = self._predict(target, state, annotations, weights, training)
+            return self._most_probable(outputs) if most_probable else outputs
         return self._decode(state, annotations, weights, self._longest(source.shape[1]))
 
     def logits(self, outputs: tf.Tensor, bias: tf.Tensor | None = None) -> tf.Tensor:
@@ -289,7 +300,7 @@ class Decoder(layers.Layer):
                 lambda tensor: tf.repeat(tensor, self._beam_size, 0), (state, annotations)
             )
 
-        bias = tf.tensor_scatter_nd_update(self.softmax_bias, [[PAD], [GO]], [-1e9, -1e9])
+        bias = self._bias_of_words()
 
         def step(words: tf.Tensor, state: State) -> tuple[tf.Tensor, State]:
             multiply = _multiplication(weights, self._word_gates(self._embed(words), weights))
@@ -302,6 +313,20 @@ class Decoder(layers.Layer):
             decoded, steps = decoding.beam_search(step, state, longest, self._beam_size)
         self.steps_taken.assign(steps)
         return decoded
+
+    def _bias_of_words(self) -> tf.Tensor:
+        """Returns the softmax's bias, by which neither padding nor ``<go>`` is ever chosen."""
+        return tf.tensor_scatter_nd_update(self.softmax_bias, [[PAD], [GO]], [-1e9, -1e9])
+
+    def _most_probable(self, outputs: tf.Tensor) -> tf.Tensor:
+        """Returns the most probable words, int32 [batch, target], of outputs [batch, target, n]."""
+        bias = self._bias_of_words()
+        words = tf.map_fn(  # one step at a time, to save memory
+            lambda states: tf.argmax(self.logits(states, bias), 1, tf.int32),
+            tf.transpose(outputs, (1, 0, 2)),
+            fn_output_signature=tf.int32,
+        )
+        return tf.transpose(words)
 
 
 def _multiplication(weights: Weights, word_gates: tf.Tensor) -> Multiply:

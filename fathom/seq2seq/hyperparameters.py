@@ -77,7 +77,12 @@ class Seq2SeqHyperparameters(Hyperparameters):
     dropout: float = hyperparameter(
         0.0, "between layers, as Zaremba et al. 2014", source="ours", below=1
     )
-    beam_size: int = hyperparameter(1, "in decoding; 1: greedy", unit="hypotheses", minimum=1)
+    decoding: str = hyperparameter(
+        "free",
+        "forward-only: feed the decoder its own words, or the test text's (teacher-forced)",
+        choices=("free", "teacher-forced"),
+    )
+    beam_size: int = hyperparameter(1, "in free decoding; 1: greedy", unit="hypotheses", minimum=1)
     source_language: str = hyperparameter("en", "file extension")
     target_language: str = hyperparameter("de", "file extension; fr for the papers' task")
     lowercase: bool = hyperparameter(False, "lowercase the text")

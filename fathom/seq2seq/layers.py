@@ -20,7 +20,9 @@ Shape: TypeAlias = tuple[int | None, ...]
 
 
 def lstm_cell(gates: tf.Tensor, memory: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The LSTM of Graves 2013 without peepholes, as in Sutskever et al. 2014, section 3.4.
+    """The LSTM without peepholes: the gates do not read the memory.
+
+    Sutskever et al. 2014 take the formulation of Graves 2013, which has peepholes.
 
     Args:
         gates: [batch, 4 units]: input, forget and output gates and candidate, before activation.

@@ -19,6 +19,7 @@ import tensorflow as tf
 from fathom import nn, options
 from fathom.errors import FathomError
 from fathom.layers import Dropout
+from fathom.options import Characterization
 from fathom.results.cost import Cost, count
 from fathom.seq2seq import buckets, corpus, evaluation
 from fathom.seq2seq.buckets import Batch, Bucket
@@ -42,6 +43,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
     Hyperparameters = Seq2SeqHyperparameters
     hyperparameters: Seq2SeqHyperparameters
     example = "sentences"
+    characterization = Characterization(inference_setting="decoding=teacher-forced")
 
     def build_hyperparameters(self, values: Mapping[str, Any]) -> Seq2SeqHyperparameters:
         """Returns the hyperparameters, with the values of ``size`` as defaults."""
@@ -85,14 +87,19 @@ class Seq2Seq(nn.NeuralNetworkModel):
     # ---------------------------------------------------------------- network
 
     def build_inputs(self) -> Any:
-        """Returns source words and, in training, the decoder's input words.
+        """Returns source words and, unless decoding is free, the decoder's input words.
 
         Both int32 [batch, words], padded at the end.
         """
         source = keras.Input((None,), dtype="int32", name="source")
-        if self.forward_only:
+        if self._decodes_freely:
             return source
         return source, keras.Input((None,), dtype="int32", name="target")
+
+    @property
+    def _decodes_freely(self) -> bool:
+        """Whether the decoder reads its own words: only in forward-only models."""
+        return self.forward_only and self.hyperparameters.decoding == "free"
 
     def build_labels(self) -> Any:
         """Returns the decoder's expected output words: int32 [batch, words]."""
@@ -103,7 +110,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
 
         Returns:
             in training the decoder's outputs, [batch, target, units]; in the forward-only twin the
-            translation, int32 [batch, target].
+            translation, or the most probable word after each given one, int32 [batch, target].
         """
         chosen = self.hyperparameters
         source, *target = keras.tree.flatten(inputs)
@@ -123,7 +130,8 @@ class Seq2Seq(nn.NeuralNetworkModel):
         )
         self._decoder.build()
         self._sampling = self.new_noise()
-        return self._decoder(*encoded, *target)
+        forced = self.forward_only and not self._decodes_freely
+        return self._decoder(*encoded, *target, most_probable=forced)
 
     def _encode(self, source: keras.KerasTensor) -> list[Any]:
         """Returns the reversed words, the top states, and each layer's final state and memory."""
@@ -248,7 +256,9 @@ class Seq2Seq(nn.NeuralNetworkModel):
         lengths = {"source": bucket.source, "target": bucket.target, "words": bucket.target}
         size = self.hyperparameters.batch_size
         specs = [tf.TensorSpec((size, n), tf.int32, name) for name, n in lengths.items()]
-        return specs[:1] if self.forward_only else specs
+        if self._decodes_freely:
+            return specs[:1]
+        return specs[:2] if self.forward_only else specs
 
     def signature_of_length(self, length: int | None) -> list[tf.TensorSpec]:
         """Returns the batch shapes of the smallest bucket for sources of ``length`` words.
@@ -269,23 +279,33 @@ class Seq2Seq(nn.NeuralNetworkModel):
             self.corpus.pairs, self._order(self._assigned), self.buckets, first_step
         )
 
-    def inference_batches(self) -> Iterator[tuple[tf.Tensor]]:
-        """Returns an endless stream of test sentences, or training ones without a test text."""
+    def inference_batches(self) -> Iterator[tuple[tf.Tensor, ...]]:
+        """Returns an endless stream of test sentences, or training ones without a test text.
+
+        Pairs, if the decoder reads the target sentence.
+        """
         pairs = self.test if len(self.test) else self.corpus.pairs
-        order = self._order(buckets.assign_by_source(pairs, self.buckets))
-        for batch in buckets.training_batches(pairs, order, self.buckets, 0):
-            yield (batch.source,)
+        if self._decodes_freely:
+            assigned = buckets.assign_by_source(pairs, self.buckets)
+        else:
+            assigned = self._assigned_in_turn(pairs)
+        for batch in buckets.training_batches(pairs, self._order(assigned), self.buckets, 0):
+            yield batch[: 1 if self._decodes_freely else 2]
 
     def evaluation_batches(self) -> Iterator[Batch]:
         """Returns the test pairs once, truncated to the largest bucket."""
         return self._in_turn(self.test)
 
     def _in_turn(self, pairs: corpus.EncodedPairs) -> Iterator[Batch]:
-        assigned = buckets.assign(pairs, self.buckets)
-        assigned[assigned < 0] = len(self.buckets) - 1
-        size = self.hyperparameters.batch_size
+        assigned, size = self._assigned_in_turn(pairs), self.hyperparameters.batch_size
         for _, batch in buckets.batches_in_turn(pairs, assigned, self.buckets, size):
             yield batch
+
+    def _assigned_in_turn(self, pairs: corpus.EncodedPairs) -> np.ndarray:
+        """Returns each pair's bucket, int [pairs]: the largest for pairs that fit in none."""
+        assigned = buckets.assign(pairs, self.buckets)
+        assigned[assigned < 0] = len(self.buckets) - 1
+        return assigned
 
     # ---------------------------------------------------------------- translation
 
@@ -385,7 +405,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
         chosen, counted = self.hyperparameters, count(self.network)
         samples = 0 if self.forward_only else chosen.samples
         predicted = samples + 1 if samples else chosen.target_vocabulary
-        hypotheses = chosen.beam_size if self.forward_only else 1
+        hypotheses = chosen.beam_size if self._decodes_freely else 1
         macs = {"decoder": self._decoder.macs_of(bucket, predicted, hypotheses)}
         for i in range(1, chosen.layers + 1):
             layer = self.network.get_layer(f"encoder_{i}")
@@ -407,16 +427,16 @@ class Seq2Seq(nn.NeuralNetworkModel):
     def work(self, *batch: tf.Tensor) -> float:
         """Returns the work of a batch's bucket over that of the nominal bucket.
 
-        The forward-only twin decodes until every sentence has ended, so its steps are counted.
+        Free decoding lasts until every sentence has ended, so its steps are counted.
         """
         length = batch[0].shape[1]
         bucket = self.buckets[buckets.bucket_of_source(length, self.buckets)]
-        if self.forward_only:
+        if self._decodes_freely:
             bucket = buckets.Bucket(bucket.source, int(self._decoder.steps_taken))
         return self._cost_of(bucket).forward_macs / self.cost().forward_macs
 
 
 class Seq2SeqFwd(Seq2Seq):
-    """Translation, inference only: the decoder reads its own output."""
+    """Translation, inference only: the decoder reads its own output, or the test text's."""
 
     forward_only = True

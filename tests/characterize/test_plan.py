@@ -165,10 +165,18 @@ def test_a_workload_sets_hyperparameters_of_its_profiles_and_its_quick_runs():
     assert sets == [[], ["--set=a=1"], ["--set=b=2"], ["--set=b=2", "--set=a=1"]]
 
 
+def test_a_workload_sets_hyperparameters_of_its_inference_runs():
+    wanted = {"vgg": Characterization(inference_setting="a=1")}
+    for purpose in ("modes", "profile"):
+        train, infer = runs(purpose, workloads=wanted, devices=["/cpu:0"])
+        assert ("--set=a=1" in train.argv, "--set=a=1" in infer.argv) == (False, True)
+
+
 @pytest.mark.parametrize("name", workloads.CLASSES)
 def test_a_workloads_settings_are_hyperparameters_of_its_own(name):
     workload = workloads.load(name)
     wanted = workload.characterization
-    for setting in filter(None, (wanted.quick_setting, wanted.profile_setting)):
+    settings = (wanted.quick_setting, wanted.profile_setting, wanted.inference_setting)
+    for setting in filter(None, settings):
         hyperparameter, _, value = setting.partition("=")
         build(workload.Hyperparameters, {hyperparameter: value})

@@ -104,6 +104,31 @@ def test_decoding_counts_the_steps_and_the_hypotheses_that_ran(beam, steps):
     assert result.steps.work == [short / model.cost().forward_macs] * 2
 
 
+def test_teacher_forced_inference_gives_the_most_probable_word_after_each_given_one():
+    model = Seq2SeqFwd("/cpu:0", {**SMALL, "decoding": "teacher-forced"})
+    model.setup()
+    free = Seq2SeqFwd("/cpu:0", SMALL)
+    free.build()
+    assert model.cost().forward_macs == free.cost().forward_macs
+    said = []
+
+    def runstep(step, batch):
+        said.append((batch, step(*batch)))
+        return said[-1][1]
+
+    assert model.run(runstep, 2, warmup=0).steps.work == [1.0, 1.0]
+    (source, target), words = said[0]
+    trained = Seq2Seq("/cpu:0", SMALL)
+    trained.build()
+    for ours, theirs in zip(trained.network.variables, model.network.variables, strict=True):
+        ours.assign(theirs)
+    logits = trained.network((source, target)) @ tf.transpose(trained._decoder.softmax)
+    logits = (logits + trained._decoder.softmax_bias).numpy()
+    logits[..., [PAD, GO]] = -np.inf
+    np.testing.assert_array_equal(words, logits.argmax(-1))
+    assert model.evaluate().keys() == {"examples", "bleu"}  # of free decoding
+
+
 def test_the_encoder_reads_the_source_from_its_end():
     model = model_of()
     model.build()

@@ -201,6 +201,10 @@ def _command(
     command += [f"--steps={request.steps or steps}"]
     command += [f"--threads={threads}"] if threads else []
     command += [f"--batch-size={batch_size}"] if batch_size else []
-    settings = (None if timing else wanted.profile_setting, wanted.quick_setting if quick else None)
+    settings = (
+        None if timing else wanted.profile_setting,
+        wanted.quick_setting if quick else None,
+        wanted.inference_setting if mode == "infer" else None,
+    )
     command += [f"--set={setting}" for setting in settings if setting]
     return tuple(command)
