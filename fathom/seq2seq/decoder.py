@@ -320,13 +320,8 @@ class Decoder(layers.Layer):
 
     def _most_probable(self, outputs: tf.Tensor) -> tf.Tensor:
         """Returns the most probable words, int32 [batch, target], of outputs [batch, target, n]."""
-        bias = self._bias_of_words()
-        words = tf.map_fn(  # one step at a time, to save memory
-            lambda states: tf.argmax(self.logits(states, bias), 1, tf.int32),
-            tf.transpose(outputs, (1, 0, 2)),
-            fn_output_signature=tf.int32,
-        )
-        return tf.transpose(words)
+        logits = self.logits(tf.reshape(outputs, [-1, self._units]), self._bias_of_words())
+        return tf.reshape(tf.argmax(logits, 1, tf.int32), tf.shape(outputs)[:2])
 
 
 def _multiplication(weights: Weights, word_gates: tf.Tensor) -> Multiply:
