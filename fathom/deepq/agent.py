@@ -130,7 +130,8 @@ class Agent:
             newest = self.player.state[..., -1].copy()
             chosen = self.player.choose(self._epsilon(self.actions_taken), rng)
             turn, terminals, scores = self.player.act(chosen)
-            self.memory.add(newest, chosen, np.clip(turn.rewards, -1, 1), terminals)
+            rewards = np.clip(turn.rewards, -1, 1)
+            self.memory.add(newest, chosen, rewards, terminals, turn.cut_off)
             self.actions_taken += len(chosen)
             for score in scores:
                 self._note_score(score)

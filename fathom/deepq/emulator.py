@@ -25,6 +25,7 @@ class Turn(NamedTuple):
     rewards: np.ndarray  # float32 [games]: points, not clipped
     life_lost: np.ndarray  # bool [games]
     game_over: np.ndarray  # bool [games]: a new game has started
+    cut_off: np.ndarray  # bool [games]: only because the longest game ended the one before
 
 
 class Environment(Protocol):
@@ -119,8 +120,10 @@ class Emulator:
                 self._ale.getScreenGrayscale(self._screens[frame - ACTION_REPEAT])
         lives, self._lives = self._lives, self._ale.lives()
         life_lost = self._lives < lives
+        cut_off = over and not self._ale.game_over(with_truncation=False)
         frames = self.reset() if over else resize(np.maximum(*self._screens))[None]
-        return Turn(frames, np.array([reward], np.float32), np.array([life_lost]), np.array([over]))
+        flags = (np.array([flag]) for flag in (life_lost, over, cut_off))
+        return Turn(frames, np.array([reward], np.float32), *flags)
 
     def screen(self) -> np.ndarray:
         """Returns the screen in colour, uint8 [height, width, 3]."""
@@ -208,10 +211,11 @@ class VectorEmulator:
             rewards.astype(np.float32),
             self._lives < lives,
             terminated | truncated,
+            truncated & ~terminated,
         )
 
     def save(self) -> None:
-        """Returns None: this emulator's state is not accessible."""
+        """Returns None: ``AtariVectorEnv`` gives no access to its games' states."""
 
     def restore(self, state: bytes) -> None:
         """Never called: ``save`` returns no state."""

@@ -8,6 +8,7 @@ from fathom.deepq.emulator import SIDE
 from fathom.system.memory import require_free_memory
 
 HISTORY = 4  # frames that make up a state
+_REDRAWS = 10  # of transitions that were cut off; one in 27,000 is
 
 
 class Minibatch(NamedTuple):
@@ -50,16 +51,17 @@ class ReplayMemory:
         self.actions = np.zeros((games, self.length), np.uint8)
         self.rewards = np.zeros((games, self.length), np.int8)
         self.terminals = np.zeros((games, self.length), bool)
+        self.cut_off = np.zeros((games, self.length), bool)
         self.added = 0
 
     @staticmethod
     def bytes_needed(size: int, frame_shape: tuple[int, int] = (SIDE, SIDE)) -> int:
         """Returns the bytes of a memory of ``size`` frames."""
-        return size * (frame_shape[0] * frame_shape[1] + 3)
+        return size * (frame_shape[0] * frame_shape[1] + 4)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Returns the memory's contents by name."""
-        names = ("frames", "actions", "rewards", "terminals")
+        names = ("frames", "actions", "rewards", "terminals", "cut_off")
         return {name: getattr(self, name) for name in names}
 
     def __len__(self) -> int:
@@ -67,7 +69,12 @@ class ReplayMemory:
         return min(self.added, self.length) * len(self.frames)
 
     def add(
-        self, frames: np.ndarray, actions: np.ndarray, rewards: np.ndarray, terminals: np.ndarray
+        self,
+        frames: np.ndarray,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        terminals: np.ndarray,
+        cut_off: np.ndarray,
     ) -> None:
         """Adds a transition of each game; replaces the oldest if the memory is full.
 
@@ -76,25 +83,34 @@ class ReplayMemory:
             actions: int [games], taken in the state.
             rewards: [games], -1, 0 or 1.
             terminals: bool [games]: the action ended the episode.
+            cut_off: bool [games]: only because a game may last no longer; such a transition is not
+                sampled, because its state is not terminal and its next state is not known.
         """
         slot = self.added % self.length
         self.frames[:, slot] = frames
         self.actions[:, slot] = actions
         self.rewards[:, slot] = rewards
         self.terminals[:, slot] = terminals
+        self.cut_off[:, slot] = cut_off
         self.added += 1
 
     def end_episodes(self) -> None:
-        """Marks each game's newest transition as its episode's last: new games follow."""
+        """Cuts each game off at its newest transition: new games follow."""
         if self.added:
-            self.terminals[:, (self.added - 1) % self.length] = True
+            newest = (self.added - 1) % self.length
+            self.terminals[:, newest] = self.cut_off[:, newest] = True
 
     def sample(self, batch_size: int, rng: np.random.Generator) -> Minibatch:
-        """Samples transitions uniformly, with replacement."""
+        """Samples transitions uniformly, with replacement, except those that were cut off."""
         # The newest transition still lacks its next frame; the oldest lack earlier ones.
         oldest = self.added - self.length + HISTORY - 1 if self.added > self.length else 0
         moments = rng.integers(oldest, self.added - 1, batch_size)
         games = rng.integers(len(self.frames), size=batch_size)
+        for _ in range(_REDRAWS):
+            cut_off = self.cut_off[games, moments % self.length]
+            if not cut_off.any():
+                break
+            moments[cut_off] = rng.integers(oldest, self.added - 1, np.count_nonzero(cut_off))
         slots = moments % self.length
         states, next_states = self._states(games, moments)
         return Minibatch(

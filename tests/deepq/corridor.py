@@ -46,6 +46,7 @@ class Corridor:
             np.array([reward], np.float32),
             np.array([False]),
             np.array([over]),
+            np.array([False]),
         )
 
     def screen(self):

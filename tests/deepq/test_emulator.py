@@ -79,6 +79,29 @@ def test_games_at_once_are_the_same_as_one_by_one(game):
         np.testing.assert_array_equal(ended, expected.game_over | expected.life_lost)
 
 
+def build(kind):
+    if kind == "one":
+        return Emulator(rom("breakout"), 0, noop_starts=0)
+    return VectorEmulator(rom("breakout"), 0, 0.0, games=1, threads=1, noop_starts=0)
+
+
+@pytest.mark.parametrize("kind", ["one", "several"])
+def test_a_game_over_at_the_longest_is_cut_off_and_a_lost_one_is_not(kind, monkeypatch):
+    monkeypatch.setattr(emulator, "LONGEST_GAME", 80)
+    games = build(kind)
+    games.reset()
+    turns = [games.step(np.array([1])) for _ in range(20)]
+    assert [bool(turn.game_over[0]) for turn in turns] == [False] * 19 + [True]
+    assert [bool(turn.cut_off[0]) for turn in turns] == [False] * 19 + [True]
+    monkeypatch.undo()
+    games = build(kind)
+    games.reset()
+    turn = games.step(np.array([1]))  # fire, and let the ball fall
+    while not turn.game_over[0]:
+        turn = games.step(np.array([1]))
+    assert not turn.cut_off[0]
+
+
 def test_games_at_once_begin_apart_and_repeat_with_the_seed():
     def frames(seed):
         games = VectorEmulator(rom("pong"), seed, 0.25, games=3, threads=2)

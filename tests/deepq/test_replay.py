@@ -25,6 +25,7 @@ def filled(size, environments, ends):
             np.array([(moment + e) % 5 for e in every]),
             np.array([(moment + e) % 3 - 1 for e in every]),
             np.array(end),
+            np.zeros(environments, bool),
         )
     return memory
 
@@ -104,13 +105,24 @@ def test_games_that_begin_anew_are_not_joined_to_those_before(moments):
     assert memory.terminals.sum() == 2
     for moment in range(moments, moments + 5):
         frames = np.stack([frame(game, moment) for game in range(2)])
-        memory.add(frames, np.zeros(2, int), np.zeros(2), np.zeros(2, bool))
+        memory.add(frames, np.zeros(2, int), np.zeros(2), *np.zeros((2, 2), bool))
         ends.append([False, False])
     batch = memory.sample(200, np.random.default_rng(0))
     for i in range(200):
         ((game, moment),) = find(batch.states[i], ends, 2, len(ends) - 10)
         np.testing.assert_array_equal(batch.states[i], state(ends, game, moment))
-        assert batch.terminals[i] == (moment == moments - 1)
+        assert moment != moments - 1  # its next state is not known
+        assert not batch.terminals[i]
+
+
+def test_a_transition_that_was_cut_off_is_not_drawn():
+    memory = filled(10, 1, [[False]] * 4 + [[True]] + [[False]] * 4)
+    memory.cut_off[0, 4] = True
+    batch = memory.sample(500, np.random.default_rng(0))
+    assert set(batch.states[:, 0, 0, -1]) == {frame(0, m)[0, 0] for m in range(8) if m != 4}
+    assert not batch.terminals.any()
+    memory.cut_off[:] = True
+    assert len(memory.sample(5, np.random.default_rng(0)).states) == 5  # it does not wait for ever
 
 
 def test_an_empty_memory_has_no_episode_to_end():
@@ -130,5 +142,5 @@ def test_a_hundred_thousand_frames_take_less_than_0_8_gigabytes():
 
 
 def test_a_memory_that_does_not_fit_is_refused_with_its_size():
-    with pytest.raises(FathomError, match=r"7,059,000,000,000 bytes \(6574\.2 GiB\).*replay_size"):
+    with pytest.raises(FathomError, match=r"7,060,000,000,000 bytes \(6575\.1 GiB\).*replay_size"):
         ReplayMemory(1_000_000_000)
