@@ -88,7 +88,7 @@ def decode_window(encoded: tf.Tensor, origin: tf.Tensor, sides: tf.Tensor) -> tf
     window = tf.cond(
         tf.io.is_jpeg(encoded),
         lambda: tf.io.decode_and_crop_jpeg(
-            encoded, tf.concat([origin, sides], 0), channels=3, dct_method="INTEGER_FAST"
+            encoded, tf.concat([origin, sides], 0), channels=3, dct_method="INTEGER_ACCURATE"
         ),
         lambda: tf.slice(
             tf.io.decode_png(encoded, channels=3),
