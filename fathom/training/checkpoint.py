@@ -192,6 +192,8 @@ class Checkpoints:
     def _changes(self) -> dict[str, tuple[Any, Any]]:
         """Returns the settings changed since the checkpoints were written: old and new values.
 
+        The old value of a setting that did not exist then is None.
+
         Raises:
             FathomError: the checkpoints are of another workload, or their settings are damaged.
         """
@@ -210,7 +212,7 @@ class Checkpoints:
                 f"{self._directory} holds checkpoints of {saved.get('workload')}, not of "
                 f"{self._workload}; use another --checkpoint-dir"
             )
-        return {k: (before[k], now[k]) for k in now if k in before and before[k] != now[k]}
+        return {k: (before.get(k), now[k]) for k in now if before.get(k) != now[k]}
 
     def _read(self, step: int, changed: str) -> None:
         """Loads the values of a checkpoint into the variables.
@@ -243,7 +245,10 @@ class Checkpoints:
 
 def _described(changes: dict[str, tuple[Any, Any]]) -> list[str]:
     """Returns a description of each changed setting."""
-    return [f"{name} {before} -> {now}" for name, (before, now) in changes.items()]
+    return [
+        f"{name} {'unknown' if before is None else before} -> {now}"
+        for name, (before, now) in changes.items()
+    ]
 
 
 def _key(name: str) -> str:

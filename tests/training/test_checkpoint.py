@@ -76,12 +76,13 @@ def test_the_newest_three_are_kept(folder, weights):
 
 def test_what_was_saved_is_restored_and_changed_settings_are_named(folder, weights):
     training_in(folder, weights, 7, rate=0.1, size=3)
-    result = open_in(folder, weights, rate=0.2, size=3).restore()
+    result = open_in(folder, weights, rate=0.2, size=3, stride=2).restore()
     assert weights["weights"].numpy().tolist() == [7.0, 7.0]
-    assert result.changes == {"rate": (0.1, 0.2)}
+    assert result.changes == {"rate": (0.1, 0.2), "stride": (None, 2)}
     assert result.notes == [
         f"restored {folder.absolute() / 'ckpt-7'}, after step 7",
         "changed since then: rate 0.1 -> 0.2",
+        "changed since then: stride unknown -> 2",
     ]
 
 
