@@ -155,10 +155,10 @@ FIGURE = Figure(
     order=5,
     title="Training and inference, CPU and GPU",
     meaning="Median step time, excluding input, relative to training on the CPU; default thread "
-    "pools. Intervals are between runs. A step is one batch; its size is in brackets, of training / "
-    "inference if they differ. seq2seq's inference reads the reference words, as its training does, "
-    "but computes the softmax over all words, of which training samples a few: so it may take as "
-    "long as training.",
+    "pools. Intervals are between runs. A step is one batch; its size is in brackets, of training "
+    "/ inference if they differ. seq2seq's inference reads the reference words, as its training "
+    "does, but computes the softmax over all words, of which training samples a few: so it may "
+    "take as long as training.",
     paper="Fathom, Figure 5, a picture without numbers: inference is variably faster than "
     "training; convolutional networks pay a slightly higher cost for training.",
     analyse=_analyse,
