@@ -26,6 +26,16 @@ class PRNGKey:
         return tf.stack([tf.constant(self._seed, tf.int64), self._step.read_value()])
 
 
+def as_float32(outputs: Any) -> Any:
+    """Casts the symbolic floating-point outputs of a network, a tensor or a nest, to float32."""
+
+    def cast(tensor: keras.KerasTensor) -> keras.KerasTensor:
+        narrow = keras.backend.is_float_dtype(tensor.dtype) and tensor.dtype != "float32"
+        return keras.ops.cast(tensor, "float32") if narrow else tensor
+
+    return keras.tree.map_structure(cast, outputs)
+
+
 class Convolution2D(keras.layers.Conv2D):
     """``keras.layers.Conv2D`` whose groups are one ``tf.nn.conv2d``.
 

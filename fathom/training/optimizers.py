@@ -89,6 +89,13 @@ class Optimizer(tf.Module, abc.ABC):
         self._built_for = tuple(weakref.ref(target) for target in targets)
         self.slots = {name: [_zeros_like(t, name) for t in targets] for name in self._slot_names}
 
+    def named_variables(self) -> dict[str, tf.Variable]:
+        """Returns the state by the names that it has in checkpoints."""
+        return {
+            f"optimizer-{i}-{variable.name.rpartition(':')[0]}": variable
+            for i, variable in enumerate(self.variables)
+        }
+
     def scale(self, loss: tf.Tensor) -> tf.Tensor:
         """Returns the float32 loss to differentiate, times the loss scale if there is one."""
         return loss if self.loss_scale is None else loss * self.loss_scale.value

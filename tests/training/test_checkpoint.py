@@ -192,7 +192,7 @@ def test_the_file_in_which_tensorflow_names_the_newest_is_not_needed(folder, wei
     state = folder / "checkpoint"
     state.unlink() if content is None else state.write_text(content)
     with pytest.raises(FathomError, match="already holds checkpoints"):
-        open_in(folder, weights).refuse_other_training()
+        open_in(folder, weights).begin(resume=False, writes=True)
     assert restored(folder, weights)[0] == [2.0, 2.0]
     training_in(folder, weights, 3)
     assert tf.train.latest_checkpoint(folder).endswith("ckpt-3")
