@@ -5,8 +5,8 @@ attention of Bahdanau, Cho and Bengio 2015, "Neural Machine Translation by Joint
 and Translate". Section numbers are those of Sutskever et al. unless another paper is named.
 """
 
-import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,14 +19,16 @@ import tensorflow as tf
 from fathom import nn, options
 from fathom.errors import FathomError
 from fathom.layers import Dropout
-from fathom.results.cost import Cost, count
+from fathom.results.cost import Cost
 from fathom.seq2seq import buckets, corpus, evaluation
 from fathom.seq2seq.buckets import Batch, Bucket
+from fathom.seq2seq.cost import cost_of
 from fathom.seq2seq.decoder import Decoder
 from fathom.seq2seq.hyperparameters import SIZES, Seq2SeqHyperparameters
 from fathom.seq2seq.layers import LSTM, Embedding
 from fathom.seq2seq.multi30k import Multi30k
 from fathom.seq2seq.sampled_softmax import sampled_cross_entropy
+from fathom.seq2seq.translation import Translator
 from fathom.seq2seq.vocabulary import PAD
 from fathom.seq2seq.wmt import Wmt
 from fathom.training.optimizers import BY_NAME, Optimizer
@@ -34,7 +36,14 @@ from fathom.training.schedules import Plateau
 
 
 class Seq2Seq(nn.NeuralNetworkModel):
-    """Translation by an LSTM encoder and an LSTM decoder that attends to it."""
+    """Translation by an LSTM encoder and an LSTM decoder that attends to it.
+
+    Attributes:
+        corpus: the vocabularies and the encoded training pairs, after ``load_data``.
+        test: the encoded test pairs.
+        translator: translates with the current network, after ``build``.
+        translations: of the last evaluation, int32 [pairs, words].
+    """
 
     name = "seq2seq"
     title = "sequence to sequence with attention (Sutskever et al. 2014, Bahdanau et al. 2015)"
@@ -108,7 +117,6 @@ class Seq2Seq(nn.NeuralNetworkModel):
         chosen = self.hyperparameters
         source, *target = keras.tree.flatten(inputs)
         encoded = self._encode(source)
-        self._encoder = keras.Model(source, encoded, name="encoder")
         self._decoder = Decoder(
             chosen.target_vocabulary,
             chosen.units,
@@ -123,6 +131,13 @@ class Seq2Seq(nn.NeuralNetworkModel):
         )
         self._decoder.build()
         self._sampling = self.new_noise()
+        self.translator = Translator(
+            keras.Model(source, encoded, name="encoder"),
+            self._decoder,
+            self.buckets,
+            self.device,
+            compiles=self.xla == "step",
+        )
         return self._decoder(*encoded, *target)
 
     def _encode(self, source: keras.KerasTensor) -> list[Any]:
@@ -289,44 +304,6 @@ class Seq2Seq(nn.NeuralNetworkModel):
 
     # ---------------------------------------------------------------- translation
 
-    def translate(self, source: tf.Tensor) -> tf.Tensor:
-        """Returns translations int32 [batch, words] of source words int32 [batch, words]."""
-        return self._decoder(*self._encoder(source, training=False))
-
-    def translate_pairs(self, pairs: corpus.EncodedPairs) -> np.ndarray:
-        """Translates the source side; returns int32 [pairs, words], padded after ``<eos>``."""
-        assigned = buckets.assign_by_source(pairs, self.buckets)
-        words = np.full((len(pairs), self.buckets[-1].target), PAD, np.int32)
-        decode = {
-            bucket.source: tf.function(
-                self.translate,
-                [tf.TensorSpec([None, bucket.source], tf.int32)],
-                autograph=False,
-                jit_compile=self.xla == "step",
-            )
-            for bucket in self.buckets
-        }
-        size = self.hyperparameters.batch_size
-        for chosen, batch in buckets.batches_in_turn(pairs, assigned, self.buckets, size):
-            with tf.device(self.device):
-                decoded = decode[batch.source.shape[1]](batch.source).numpy()
-            words[chosen, : decoded.shape[1]] = decoded
-        return words
-
-    def attention(self, source: tf.Tensor, target: tf.Tensor) -> np.ndarray:
-        """Returns the decoder's attention to source words while it reads the target words.
-
-        Args:
-            source: int32 [batch, source].
-            target: int32 [batch, target], ``<go>`` first.
-
-        Returns:
-            float32 [batch, target, source].
-        """
-        encoded, states, hidden, memory = self._encoder(source, training=False)
-        alignment = self._decoder.alignment(encoded, states, hidden, memory, target)
-        return tf.transpose(alignment, (1, 0, 2)).numpy()[:, :, ::-1]  # in source order
-
     def evaluate(self) -> dict[str, float]:
         """Returns BLEU of the test text and, except in the forward-only twin, perplexity per word.
 
@@ -336,7 +313,9 @@ class Seq2Seq(nn.NeuralNetworkModel):
         if not len(self.test):
             raise FathomError(f"{self.source.directory} has no test text to translate")
         metrics = {"examples": len(self.test)} if self.forward_only else super().evaluate()
-        self.translations = self.translate_pairs(self.test)
+        self.translations = self.translator.translate_pairs(
+            self.test, self.hyperparameters.batch_size
+        )
         said = [self.corpus.target.sentence(words) for words in self.translations]
         references = [target for _, target in self.test_pairs]
         lowercase = self.hyperparameters.lowercase
@@ -351,24 +330,14 @@ class Seq2Seq(nn.NeuralNetworkModel):
         evaluation.save_translations(text, self.test_pairs, said)
         if not self.hyperparameters.attention:
             return [text]
-        evaluation.save_attention(picture, self._alignments(evaluation.PICTURED))
+        pictured = self.translator.alignments(self.test, self.translations, self.corpus)
+        evaluation.save_attention(picture, itertools.islice(pictured, evaluation.PICTURED))
         return [text, picture]
 
-    def _alignments(self, count: int) -> Iterator[evaluation.Alignment]:
-        """Yields the first test sentences' translations with their attention."""
-        chosen = np.arange(min(count, len(self.test)))
-        batch = buckets.make_batch(self.test, chosen, self.buckets[-1])
-        read = np.concatenate([batch.target[:, :1], self.translations[chosen, :-1]], 1)
-        attention = self.attention(batch.source, tf.constant(read))
-        for i in chosen:
-            source = self.corpus.source.tokens(batch.source[i].numpy())
-            said = self.corpus.target.tokens(self.translations[i])
-            yield evaluation.Alignment(source, said, attention[i, : len(said), : len(source)])
-
     def teardown(self) -> None:
-        """Releases the resources of the base class, the encoder and the decoder."""
+        """Releases the resources of the base class, the decoder and the translator."""
         super().teardown()
-        self.release("_encoder", "_decoder")
+        self.release("translator", "_decoder")
 
     # ---------------------------------------------------------------- cost
 
@@ -382,27 +351,11 @@ class Seq2Seq(nn.NeuralNetworkModel):
 
     def _cost_of(self, bucket: Bucket) -> Cost:
         """Returns the cost of a pair of these lengths, padding included."""
-        chosen, counted = self.hyperparameters, count(self.network)
-        samples = 0 if self.forward_only else chosen.samples
-        predicted = samples + 1 if samples else chosen.target_vocabulary
-        hypotheses = chosen.beam_size if self.forward_only else 1
-        macs = {"decoder": self._decoder.macs_of(bucket, predicted, hypotheses)}
-        for i in range(1, chosen.layers + 1):
-            layer = self.network.get_layer(f"encoder_{i}")
-            macs[layer.name] = layer.macs_of(bucket.source)
-        layers = []
-        for layer in counted.layers:
-            length = bucket.target if layer.name == "decoder" else bucket.source
-            layers.append(
-                dataclasses.replace(
-                    layer,
-                    macs=macs.get(layer.name, 0),
-                    reads_input=False,
-                    output_shape=(length, *layer.output_shape[1:]),
-                    activations=length * layer.activations,
-                )
-            )
-        return Cost(tuple(layers), counted.parameters)
+        chosen = self.hyperparameters
+        if self.forward_only:
+            return cost_of(self.network, bucket, chosen.target_vocabulary, chosen.beam_size)
+        predicted = chosen.samples + 1 if chosen.samples else chosen.target_vocabulary
+        return cost_of(self.network, bucket, predicted)
 
     def work(self, *batch: tf.Tensor) -> float:
         """Returns the work of a batch's bucket over that of the nominal bucket.
@@ -412,7 +365,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
         length = batch[0].shape[1]
         bucket = self.buckets[buckets.bucket_of_source(length, self.buckets)]
         if self.forward_only:
-            bucket = buckets.Bucket(bucket.source, int(self._decoder.steps_taken))
+            bucket = Bucket(bucket.source, int(self._decoder.steps_taken))
         return self._cost_of(bucket).forward_macs / self.cost().forward_macs
 
 

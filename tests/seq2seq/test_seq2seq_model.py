@@ -107,7 +107,7 @@ def test_decoding_counts_the_steps_and_the_hypotheses_that_ran(beam, steps):
 def test_the_encoder_reads_the_source_from_its_end():
     model = model_of()
     model.build()
-    words = model._encoder(tf.constant([[5, 6, 7, PAD]]))[0]
+    words = model.translator.encoder(tf.constant([[5, 6, 7, PAD]]))[0]
     assert words.numpy().tolist() == [[PAD, 7, 6, 5]]
 
 
@@ -176,7 +176,7 @@ def test_a_network_that_has_learned_a_pair_by_heart_translates_it():
     model.setup()
     batch = next(model.training_batches(0))
     model.run(runstep=lambda step, _: step(*batch), n_steps=150)
-    said = model.translate(batch.source).numpy()
+    said = model.translator.translate(batch.source).numpy()
     np.testing.assert_array_equal(said, batch.words.numpy())
 
 
@@ -189,7 +189,7 @@ def test_the_forward_only_twin_translates_as_the_trained_network_and_shows_what_
     (source,) = next(model.inference_batches())
     said = []
     model.run(runstep=lambda step, batch: said.append(step(*batch)), n_steps=1)
-    np.testing.assert_array_equal(said[0], trained.translate(source))
+    np.testing.assert_array_equal(said[0], trained.translator.translate(source))
     metrics = model.evaluate()
     assert metrics["examples"] == 200
     assert 0 <= metrics["bleu"] <= 100
@@ -238,7 +238,7 @@ def test_long_test_sentences_are_cut_but_translated(text_folder):
     model = Seq2SeqFwd("/cpu:0", {**SMALL, "data_dir": text_folder(test_2016_flickr=long)})
     model.load_data()
     model.build()
-    assert model.translate_pairs(model.test).shape == (2, 18)
+    assert model.translator.translate_pairs(model.test, 2).shape == (2, 18)
 
 
 @pytest.mark.parametrize(
