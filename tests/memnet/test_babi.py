@@ -225,7 +225,7 @@ def test_several_tasks_are_joined_with_one_vocabulary(tmp_path):
     assert Babi.load(tmp_path, 1, joint_vocabulary=True).vocabulary == joint.vocabulary
 
 
-word = st.text(st.characters(codec="utf-8", categories=["Lu", "Ll", "Nd"]), min_size=1, max_size=6)
+word = st.text(st.characters(categories=["Lu", "Ll", "Nd"]), min_size=1, max_size=6)
 sentence = st.lists(word.map(str.lower), min_size=1, max_size=5).map(tuple)
 story = st.lists(sentence, min_size=1, max_size=6).map(tuple)
 
