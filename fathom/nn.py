@@ -13,7 +13,7 @@ import dataclasses
 import functools
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import cast
 
 import keras
 import numpy as np
@@ -34,7 +34,7 @@ from fathom.system import environment
 from fathom.system.device import computing_in, keep_freed_memory, select_device, set_threads
 from fathom.system.files import user_path
 from fathom.training.checkpoint import Checkpoints
-from fathom.training.compilation import Batch, CompiledStep
+from fathom.training.compilation import Batch, CompiledStep, Nest, Step
 from fathom.training.evaluation import sum_metrics
 from fathom.training.footprint import require_memory
 from fathom.training.loss_scale import LossScale
@@ -66,7 +66,7 @@ class NeuralNetworkModel(Workload):
     """
 
     def __init__(
-        self, device: str | None = None, init_options: Mapping[str, Any] | None = None
+        self, device: str | None = None, init_options: Mapping[str, object] | None = None
     ) -> None:
         started = time.perf_counter()
         hyperparameters, execution = options.sort(
@@ -127,7 +127,7 @@ class NeuralNetworkModel(Workload):
                 if options.PRECISIONS[self.execution.precision].scales_loss:
                     self._optimizer.loss_scale = LossScale()
 
-    def setup(self, setup_options: Mapping[str, Any] | None = None) -> None:
+    def setup(self, setup_options: Mapping[str, object] | None = None) -> None:
         """Loads the data, builds the network, compiles its step, restores a checkpoint.
 
         Args:
@@ -204,19 +204,19 @@ class NeuralNetworkModel(Workload):
         return self._network
 
     @property
-    def inputs(self) -> Any:
+    def inputs(self) -> Nest:
         """The network's symbolic inputs."""
         self._check_built()
         return self._inputs
 
     @property
-    def labels(self) -> Any:
+    def labels(self) -> Nest:
         """The symbolic labels; an empty tuple if there are none."""
         self._check_built()
         return self._labels
 
     @property
-    def outputs(self) -> Any:
+    def outputs(self) -> Nest:
         """The network's symbolic outputs."""
         return self.network.output
 
@@ -238,7 +238,7 @@ class NeuralNetworkModel(Workload):
         return self.optimizer.learning_rate
 
     @property
-    def train(self) -> Any:
+    def train(self) -> Step | None:
         """The compiled training step, a ``ConcreteFunction`` or one for each batch shape.
 
         If ``steps_per_call`` is above 1, it takes a block of batches.
@@ -423,7 +423,7 @@ class NeuralNetworkModel(Workload):
         self._noise_step.assign_add(1)
         return loss
 
-    def infer_step(self, *inputs: tf.Tensor) -> Any:
+    def infer_step(self, *inputs: tf.Tensor) -> Nest:
         """One forward pass; returns the outputs."""
         outputs = self.network(self._split(inputs)[0], training=False)
         self._noise_step.assign_add(1)
@@ -435,7 +435,7 @@ class NeuralNetworkModel(Workload):
         self._noise_step.assign_add(1)
         return self.build_evaluation(inputs, labels, outputs)
 
-    def _split(self, batch: Batch) -> tuple[Any, Any]:
+    def _split(self, batch: Batch) -> tuple[Nest, Nest]:
         """Packs a flat batch into the structures of the inputs and the labels."""
         n_inputs = len(keras.tree.flatten(self._inputs))
         inputs = keras.tree.pack_sequence_as(self._inputs, list(batch[:n_inputs]))

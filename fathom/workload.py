@@ -11,7 +11,7 @@ import tensorflow as tf
 from fathom import options
 from fathom.data import DataSet
 from fathom.errors import FathomError
-from fathom.training.compilation import Batch
+from fathom.training.compilation import Batch, Nest
 from fathom.training.optimizers import Optimizer
 
 
@@ -46,8 +46,8 @@ class Workload(abc.ABC):
 
     hyperparameters: options.Hyperparameters
     network: keras.Model
-    inputs: Any
-    labels: Any
+    inputs: Nest
+    labels: Nest
     learning_rate: tf.Variable
 
     # ---------------------------------------------------------------- must be defined
@@ -61,19 +61,19 @@ class Workload(abc.ABC):
         """
 
     @abc.abstractmethod
-    def build_inputs(self) -> Any:
+    def build_inputs(self) -> Nest:
         """Returns the network's Keras inputs with batch dimension None: a tensor or a nest."""
 
     @abc.abstractmethod
-    def build_labels(self) -> Any:
+    def build_labels(self) -> Nest:
         """Returns Keras inputs for the labels; an empty tuple if there are none."""
 
     @abc.abstractmethod
-    def build_inference(self, inputs: Any) -> Any:
+    def build_inference(self, inputs: Nest) -> Nest:
         """Returns the network's symbolic outputs for symbolic inputs: a tensor or a nest."""
 
     @abc.abstractmethod
-    def build_loss(self, inputs: Any, labels: Any, outputs: Any) -> tf.Tensor:
+    def build_loss(self, inputs: Nest, labels: Nest, outputs: Nest) -> tf.Tensor:
         """Returns the loss of a batch, a float32 scalar; the arguments are not symbolic."""
 
     @abc.abstractmethod
@@ -81,7 +81,7 @@ class Workload(abc.ABC):
         """Returns the update rule."""
 
     @abc.abstractmethod
-    def build_evaluation(self, inputs: Any, labels: Any, outputs: Any) -> dict[str, tf.Tensor]:
+    def build_evaluation(self, inputs: Nest, labels: Nest, outputs: Nest) -> dict[str, tf.Tensor]:
         """Returns the metrics of each example by name, float32 [batch]; arguments not symbolic."""
 
     @abc.abstractmethod
@@ -108,7 +108,7 @@ class Workload(abc.ABC):
         """Default number of steps; a subclass may set an attribute instead."""
         return 100
 
-    def build_hyperparameters(self, values: Mapping[str, Any]) -> options.Hyperparameters:
+    def build_hyperparameters(self, values: Mapping[str, object]) -> options.Hyperparameters:
         """Returns the hyperparameters; given values replace the defaults."""
         return options.build(self.Hyperparameters, values)
 
@@ -144,7 +144,7 @@ class Workload(abc.ABC):
         """Returns the work of a completed batch, in units of ``batch_size`` times ``cost()``."""
         return 1.0
 
-    def evaluation_outputs(self, inputs: Any) -> Any:
+    def evaluation_outputs(self, inputs: Nest) -> Nest:
         """Returns the outputs to evaluate; by default the network's."""
         return self.network(inputs, training=False)
 

@@ -8,11 +8,10 @@ import math
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from fathom.data.dataset import DataSet, RemoteFile
+from fathom.data.dataset import DataSet, Reading, RemoteFile
 from fathom.errors import FathomError
 from fathom.system.files import atomic_write, open_file
 from fathom.system.memory import require_free_memory
@@ -82,7 +81,7 @@ class Mnist(DataSet):
         return cls(*_load_split(folder, "train"), *_load_split(folder, "t10k"))
 
     @classmethod
-    def verify(cls, directory: Path, options: Any, everything: bool) -> str:
+    def verify(cls, directory: Path, options: Reading, everything: bool) -> str:
         """Reads all images and labels, and compares them with the released ones."""
         mnist = cls.load(directory)
         for name, expected in _CONTENT_SHA256.items():

@@ -14,11 +14,11 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from fathom.data.dataset import DataSet
+from fathom.data.dataset import DataSet, Reading
 from fathom.errors import FathomError
 from fathom.memnet import stories
 from fathom.system.files import read_file
@@ -139,7 +139,7 @@ class Babi(DataSet):
         return cls(train, validation, test, vocabulary, tuple(tasks))
 
     @classmethod
-    def verify(cls, directory: Path, options: Any, everything: bool) -> str:
+    def verify(cls, directory: Path, options: Reading, everything: bool) -> str:
         """Reads the files of all available tasks."""
         folder = _language_folder(directory)
         present = [task for task in TASKS if _file(folder, task, "train")]

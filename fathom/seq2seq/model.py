@@ -52,7 +52,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
     hyperparameters: Seq2SeqHyperparameters
     example = "sentences"
 
-    def build_hyperparameters(self, values: Mapping[str, Any]) -> Seq2SeqHyperparameters:
+    def build_hyperparameters(self, values: Mapping[str, object]) -> Seq2SeqHyperparameters:
         """Returns the hyperparameters, with the values of ``size`` as defaults."""
         return options.build(
             Seq2SeqHyperparameters, {**SIZES.get(str(values.get("size")), {}), **values}
@@ -93,7 +93,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
 
     # ---------------------------------------------------------------- network
 
-    def build_inputs(self) -> Any:
+    def build_inputs(self) -> nn.Nest:
         """Returns source words and, in training, the decoder's input words.
 
         Both int32 [batch, words], padded at the end.
@@ -103,11 +103,11 @@ class Seq2Seq(nn.NeuralNetworkModel):
             return source
         return source, keras.Input((None,), dtype="int32", name="target")
 
-    def build_labels(self) -> Any:
+    def build_labels(self) -> nn.Nest:
         """Returns the decoder's expected output words: int32 [batch, words]."""
         return () if self.forward_only else keras.Input((None,), dtype="int32", name="words")
 
-    def build_inference(self, inputs: Any) -> keras.KerasTensor:
+    def build_inference(self, inputs: nn.Nest) -> keras.KerasTensor:
         """Encodes the reversed source sentence, and decodes it.
 
         Returns:
@@ -140,7 +140,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
         )
         return self._decoder(*encoded, *target)
 
-    def _encode(self, source: keras.KerasTensor) -> list[Any]:
+    def _encode(self, source: keras.KerasTensor) -> list[nn.Nest]:
         """Returns the reversed words, the top states, and each layer's final state and memory."""
         chosen = self.hyperparameters
         # Reversed, so that the first words of both sentences are close (section 3.3).
@@ -171,7 +171,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
         number = buckets.bucket_of_source(source_length, self.buckets)
         return self.buckets[number].target
 
-    def build_loss(self, inputs: Any, words: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
+    def build_loss(self, inputs: nn.Nest, words: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
         """Returns the mean cross-entropy per word in nats, by the sampled softmax."""
         states = tf.reshape(outputs, [-1, self.hyperparameters.units])
         words = tf.reshape(words, [-1])
@@ -201,7 +201,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
         return optimizer
 
     def build_evaluation(
-        self, inputs: Any, words: tf.Tensor, outputs: tf.Tensor
+        self, inputs: nn.Nest, words: tf.Tensor, outputs: tf.Tensor
     ) -> dict[str, tf.Tensor]:
         """Returns each sentence's cross-entropy by the full softmax, in nats, and its length."""
 

@@ -4,10 +4,12 @@ A layer that is the same for every frame is one matrix product over all frames o
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import keras
 import tensorflow as tf
+from typing_extensions import Unpack
+
+from fathom.layers import LayerOptions
 
 
 class ContextWindow(keras.layers.Layer):
@@ -17,7 +19,7 @@ class ContextWindow(keras.layers.Layer):
         context: C, the number of neighbours on each side.
     """
 
-    def __init__(self, context: int, **options: Any) -> None:
+    def __init__(self, context: int, **options: Unpack[LayerOptions]) -> None:
         super().__init__(**options)
         self._context = context
 
@@ -44,7 +46,13 @@ class FrameLayer(keras.layers.Layer):
         initializer: of W; b starts at 0.
     """
 
-    def __init__(self, units: int, clip: float | None, initializer: Any, **options: Any) -> None:
+    def __init__(
+        self,
+        units: int,
+        clip: float | None,
+        initializer: keras.initializers.Initializer,
+        **options: Unpack[LayerOptions],
+    ) -> None:
         super().__init__(**options)
         self._units, self._clip, self._initializer = units, clip, initializer
 
@@ -105,11 +113,13 @@ class BidirectionalRecurrent(keras.layers.Layer):
         initializers: of W, V_f and V_b; b starts at 0.
     """
 
-    def __init__(self, units: int, clip: float, initializers: Sequence, **options: Any) -> None:
+    def __init__(
+        self, units: int, clip: float, initializers: Sequence, **options: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**options)
         self._units, self._clip, self._initializers = units, clip, initializers
 
-    def build(self, input_shape: tuple, *_: Any) -> None:
+    def build(self, input_shape: tuple, *_: tuple) -> None:
         """Creates W, b, V_f and V_b."""
         shape, square = (input_shape[-1], self._units), (self._units, self._units)
         of_input, of_forward, of_backward = self._initializers

@@ -51,7 +51,7 @@ class Checkpoints:
         self,
         directory: Path,
         workload: str,
-        settings: dict[str, Any],
+        settings: dict[str, object],
         variables: dict[str, tf.Variable],
     ) -> None:
         self._directory = directory.absolute()

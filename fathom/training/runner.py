@@ -6,7 +6,7 @@ import operator
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -17,12 +17,12 @@ from fathom.results.steps import Steps
 from fathom.system.environment import cpu_use
 from fathom.system.signals import held_back
 from fathom.training.checkpoint import Checkpoints
-from fathom.training.compilation import Batch, CompiledStep, Step
+from fathom.training.compilation import Batch, CompiledStep, Nest, Step
 
-RunStep = Callable[[Step, Batch], Any]
+RunStep = Callable[[Step, Batch], Nest]
 
 
-def default_runstep(step: Step, batch: Batch) -> Any:
+def default_runstep(step: Step, batch: Batch) -> Nest:
     """Runs one step: the default of the ``runstep`` hook."""
     return step(*batch)
 
@@ -196,7 +196,7 @@ class Runner:
                 self._stop_diverged(number + i, loss)
         return batch
 
-    def _losses(self, value: Any, begin: int, count: int) -> list[float | None]:
+    def _losses(self, value: Nest, begin: int, count: int) -> list[float | None]:
         """Returns the losses of a call's steps from the result of ``runstep``; None: no loss."""
         if not self._loop.trains or value is None:
             return [None] * count
