@@ -134,7 +134,7 @@ def test_gradients_reach_every_variable_and_a_step_changes_each(workload):
 @pytest.mark.parametrize(
     "computation", [{}, *OTHER_COMPUTATIONS], ids=["default", "bfloat16", "float16", "xla"]
 )
-def test_thirty_steps_learn_one_batch_by_heart(workload, computation):
+def test_thirty_steps_overfit_one_batch(workload, computation):
     model = workload.model(**workload.overfit, **computation)
     model.setup()
     batch = next(model.training_batches(0))

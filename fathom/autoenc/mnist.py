@@ -177,7 +177,7 @@ def read_idx(path: Path) -> np.ndarray:
             require_free_memory(min(expected, largest), f"{path}", "is it MNIST?")
             content = _read_up_to(expected + 1, stream)
         except EOFError as error:
-            raise FathomError(f"{path} is cut off: its gzip stream has no end") from error
+            raise FathomError(f"{path} is truncated: its gzip stream has no end") from error
         except (gzip.BadGzipFile, zlib.error) as error:
             raise FathomError(f"{path} is damaged: {error}") from error
         except OSError as error:
@@ -206,7 +206,7 @@ def _read_header(stream: gzip.GzipFile | io.BufferedReader, path: Path) -> tuple
         raise FathomError(f"{path} has {rank} dimensions, expected 1 to 3: it is not of MNIST")
     sizes = stream.read(4 * rank)
     if len(sizes) < 4 * rank:
-        raise FathomError(f"{path} is cut off in its header, after {4 + len(sizes)} bytes")
+        raise FathomError(f"{path} is truncated in its header, after {4 + len(sizes)} bytes")
     shape = tuple(int(size) for size in np.frombuffer(sizes, ">u4"))
     if 0 in shape:
         raise FathomError(f"{path} is empty: its header says {_product(shape)}")

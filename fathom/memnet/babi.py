@@ -278,7 +278,7 @@ def _parse_question(text: str, lines: Sequence[int]) -> Question:
     supporting = []
     for digits in (rest[0] if rest else "").split():
         if digits not in map(str, lines):
-            raise ValueError(f"supporting fact {digits[:20]} is no statement of the story")
+            raise ValueError(f"supporting fact {digits[:20]} is not a statement of the story")
         supporting.append(lines.index(int(digits)))
     return Question((), _split(question), answer.strip().lower(), tuple(supporting))
 

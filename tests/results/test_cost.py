@@ -80,7 +80,7 @@ def test_a_layer_that_a_training_step_runs_forward_twice_counts_once_more():
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: w.name)
-def test_the_counted_activations_are_the_sizes_of_a_real_batchs(workload):
+def test_the_counted_activations_are_those_of_a_real_batch(workload):
     model = workload.model()
     model.setup()
     of_any_length = workload.name == "speech"

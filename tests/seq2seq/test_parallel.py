@@ -55,7 +55,7 @@ def test_pairs_with_a_blank_side_are_left_out_and_counted(tmp_path):
     assert pairs.blank == 3  # of one pass
 
 
-def test_gzip_is_told_by_its_content(tmp_path):
+def test_gzip_is_detected_by_its_content(tmp_path):
     pairs = text(tmp_path, gzip.compress(b"a\n"), "A\n")
     assert list(pairs) == [("a\n", "A\n")]
 

@@ -259,7 +259,7 @@ def test_a_variable_of_another_shape_is_named(tmp_path, weights):
         open_in(tmp_path, {"weights": tf.Variable([1.0, 2.0, 3.0])}).restore()
 
 
-def test_memory_that_is_not_there_is_no_damage(tmp_path, weights, monkeypatch):
+def test_insufficient_memory_is_not_reported_as_damage(tmp_path, weights, monkeypatch):
     training_in(tmp_path, weights, 1)
 
     def exhaust(*_):
