@@ -93,13 +93,17 @@ def test_a_length_beyond_the_file_is_cut_short_whatever_its_size(tmp_path):
         scan(tmp_path / "huge")
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.binary(max_size=200))
 def test_random_bytes_give_offsets_or_one_line(tmp_path, data):
     check_scan(tmp_path / "random", data)
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     position=st.integers(0, 50),
     replacement=st.binary(max_size=20),
