@@ -1,10 +1,10 @@
-"""Times deepq's loop of acting and learning, in Fathom or in PyTorch as CleanRL writes it.
+"""Times deepq's loop of acting and learning, in Fathom or in PyTorch in the style of CleanRL.
 
     python benchmarks/deepq_loop.py --library fathom
     python benchmarks/deepq_loop.py --library pytorch
 
-Each needs its own library alone: PyTorch's loop runs where PyTorch, gymnasium, ale-py and OpenCV
-are installed. Both play Pong on one thread with the network of 2015 and a minibatch of 32; an
+Each needs only its own library: PyTorch's loop needs PyTorch, gymnasium, ale-py and OpenCV. Both
+play Pong on one thread with the network of 2015 and a minibatch of 32; an
 update follows every four actions, all of them chosen by the network. Times are medians.
 """
 

@@ -2,7 +2,7 @@
 
     python benchmarks/imagenet_input.py --data-dir ~/imagenet --workers 1
 
-README.md beside this file says what the rows are.
+README.md in this folder explains the rows.
 """
 
 import argparse
@@ -28,9 +28,9 @@ def main() -> None:
     parser = Parser(description="Times the stages of ImageNet's input.")
     add = parser.add_argument
     add("--data-dir", metavar="DIR", help="ImageNet, as JPEG tree; default: as for a workload")
-    add("--images", type=int, default=320, metavar="N", help="in a round; default: 320")
-    add("--rounds", type=int, default=5, metavar="N", help="of all stages in turn; default: 5")
-    add("--workers", type=int, default=1, metavar="N", help="cores that load; default: 1")
+    add("--images", type=int, default=320, metavar="N", help="per round; default: 320")
+    add("--rounds", type=int, default=5, metavar="N", help="over all stages; default: 5")
+    add("--workers", type=int, default=1, metavar="N", help="loading threads; default: 1")
     chosen = parser.parse_args()
     if min(chosen.rounds, chosen.workers) < 1 or chosen.images < BATCH_SIZE:
         parser.error(f"give at least {BATCH_SIZE} images, and at least 1 of everything else")

@@ -1,9 +1,9 @@
-"""Kills trainings at random moments, resumes them, and compares with one that was left alone.
+"""Kills trainings at random times, resumes them, and compares them with an uninterrupted one.
 
-A training is started with ``--resume``, killed while it runs its steps or writes a checkpoint, and
-started again, with relative and absolute folders in turn; after a few kills it may finish. All that
-its last checkpoint holds (network, optimizer, counters, state of the workload) must then be equal,
-to the bit, to the uninterrupted training's.
+A training is started with ``--resume``, killed during a step or while writing a checkpoint, and
+restarted, alternating between relative and absolute folders; after a few kills it may finish. The
+contents of its last checkpoint (network, optimizer, counters, state of the workload) must then be
+bit-identical to those of the uninterrupted training.
 
     python benchmarks/kill_and_resume.py --workload autoenc --kills 20 --steps 400
 """

@@ -1,9 +1,9 @@
-"""The yardstick of the memnet workload: the memory network in PyTorch, timed as Fathom's own is.
+"""PyTorch baseline of memnet, timed in the same way as Fathom's memory network.
 
-The network of Sukhbaatar et al. 2015 as ``fathom/memnet/model.py`` has it, adjacent tying, in the
-two forms that a PyTorch user would try: an embedding lookup for each matrix, or one for all of
-them side by side. Both are timed, and the faster one counts. Needs PyTorch alone. Stories are
-random words, the same in every step.
+The network of Sukhbaatar et al. 2015 with adjacent tying, as in ``fathom/memnet/model.py``, in two
+forms: one embedding lookup per matrix, or a single lookup in all matrices concatenated. Both are
+timed, and the faster one counts. Needs only PyTorch. Stories are random words, the same in every
+step.
 
     python benchmarks/pytorch_memnet.py --mode train --compile
 """

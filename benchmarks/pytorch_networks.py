@@ -1,8 +1,8 @@
-"""The yardstick: four of the networks in PyTorch, timed as Fathom's own are.
+"""PyTorch baselines of four networks, timed in the same way as Fathom's.
 
 Written from the papers, with each framework's usual tuning: the better of two memory layouts, fused
-optimizers, an allocator that keeps its memory. Needs PyTorch alone, not Fathom, so it can run in an
-environment of its own. Inputs are random tensors, the same in every step.
+optimizers, an allocator that keeps its memory. Needs only PyTorch, not Fathom, so it can run in a
+separate environment. Inputs are random tensors, the same in every step.
 
     python benchmarks/pytorch_networks.py --workload alexnet --mode train --batch-size 32
 """

@@ -1,8 +1,8 @@
-"""The yardstick of the seq2seq workload: the same network in PyTorch, timed as Fathom's own is.
+"""PyTorch baseline of seq2seq, timed in the same way as Fathom's network.
 
-Written from the papers with PyTorch's usual means: ``nn.LSTM`` encodes, ``nn.LSTMCell`` decodes,
-the embeddings' gradients are sparse. Needs PyTorch alone, not Fathom. Words are random, the same in
-every step.
+Written from the papers with PyTorch's usual modules: ``nn.LSTM`` encodes, ``nn.LSTMCell`` decodes,
+and gradients of embeddings are sparse. Needs only PyTorch, not Fathom. Words are random, the same
+in every step.
 
     python benchmarks/pytorch_seq2seq.py --mode train --source 20 --target 25
 """

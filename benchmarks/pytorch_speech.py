@@ -1,8 +1,8 @@
-"""The yardstick of the speech workload: Deep Speech in PyTorch, timed as Fathom's own is.
+"""PyTorch baseline of speech: Deep Speech, timed in the same way as Fathom's network.
 
-The network of Hannun et al. 2014 as ``fathom/speech/model.py`` has it, written as a PyTorch user
-would: dense layers over all frames, the recurrence step by step, ``ctc_loss``, Nesterov momentum.
-Needs PyTorch alone. Inputs are random tensors, the same in every step.
+The network of Hannun et al. 2014, as in ``fathom/speech/model.py``, with PyTorch's usual modules:
+dense layers over all frames, the recurrence step by step, ``ctc_loss``, Nesterov momentum. Needs
+only PyTorch. Inputs are random tensors, the same in every step.
 
     python benchmarks/pytorch_speech.py --mode train --batch-size 16 --frames 300
 """

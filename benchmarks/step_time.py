@@ -2,7 +2,7 @@
 
     python benchmarks/step_time.py --workload alexnet autoenc --mode train infer --threads 1
 
-README.md beside this file says what is measured and how to read it.
+README.md in this folder explains what is measured.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from fathom.system.files import atomic_write
 
 PROFILED_STEPS = 3
 INPUT_SECONDS = 3.0
-TABLE_WIDTH = 130  # columns; on a narrower terminal lines run over, but no figure is cut
+TABLE_WIDTH = 130  # columns; narrower terminals wrap lines, but truncate no figure
 PYTORCH_PROGRAMS = {
     **dict.fromkeys(("alexnet", "vgg", "residual", "autoenc"), "pytorch_networks.py"),
     **{name: f"pytorch_{name}.py" for name in ("memnet", "seq2seq", "speech")},
@@ -43,7 +43,7 @@ PYTORCH_PROGRAMS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """What one row of the table measures; ``batch_size`` None is the workload's own."""
+    """The setting of one row of the table; ``batch_size`` None is the workload's default."""
 
     workload: str
     mode: str
@@ -158,7 +158,7 @@ def held_step(model: Any) -> tuple[Callable[[], object], tuple, RunResult]:
 
 
 def sizes(workload: str, model: Any, batch: tuple) -> dict[str, int]:
-    """Returns the sizes of a batch that PyTorch's program must be told besides the batch size."""
+    """Returns the other sizes of a batch that PyTorch's program needs."""
     if workload == "memnet":
         memory, words = batch[0].shape[-2:]
         vocabulary = len(model.babi.vocabulary)
@@ -249,7 +249,7 @@ def run(chosen: argparse.Namespace) -> None:
 
 
 def progress_bar(screen: Console) -> Progress:
-    """Returns a bar that says what is being measured and how long the rest will take."""
+    """Returns a progress bar with the current setting and the remaining time."""
     return Progress(
         TextColumn("{task.completed}/{task.total}  {task.description}"),
         TimeElapsedColumn(),

@@ -1,12 +1,20 @@
 """Shared Keras layers around TensorFlow kernels, and reproducible random numbers for layers."""
 
 from collections.abc import Callable
-from typing import Any
 
 import keras
 import tensorflow as tf
+from typing_extensions import TypedDict, Unpack
 
+from fathom.training.compilation import Nest
 from fathom.training.randomness import uniform
+
+
+class LayerOptions(TypedDict, total=False):
+    """The options of every Keras layer that ours pass on."""
+
+    name: str
+    dtype: str | keras.DTypePolicy
 
 
 class PRNGKey:
@@ -24,6 +32,16 @@ class PRNGKey:
     def tensor(self) -> tf.Tensor:
         """Returns int64 [2] for the functions of ``fathom.training.randomness``."""
         return tf.stack([tf.constant(self._seed, tf.int64), self._step.read_value()])
+
+
+def as_float32(outputs: Nest) -> Nest:
+    """Casts the symbolic floating-point outputs of a network, a tensor or a nest, to float32."""
+
+    def cast(tensor: keras.KerasTensor) -> keras.KerasTensor:
+        narrow = keras.backend.is_float_dtype(tensor.dtype) and tensor.dtype != "float32"
+        return keras.ops.cast(tensor, "float32") if narrow else tensor
+
+    return keras.tree.map_structure(cast, outputs)
 
 
 class Convolution2D(keras.layers.Conv2D):
@@ -58,7 +76,7 @@ class LocalResponseNormalization(keras.layers.Layer):
     """
 
     def __init__(
-        self, n: int, k: float, alpha: float, compiled: bool = True, **options: Any
+        self, n: int, k: float, alpha: float, compiled: bool = True, **options: Unpack[LayerOptions]
     ) -> None:
         super().__init__(**options)
         self._n, self._k, self._alpha = n, k, alpha
@@ -110,7 +128,7 @@ class Dropout(keras.layers.Layer):
         noise: PRNG key of the dropped values.
     """
 
-    def __init__(self, rate: float, noise: PRNGKey, **options: Any) -> None:
+    def __init__(self, rate: float, noise: PRNGKey, **options: Unpack[LayerOptions]) -> None:
         super().__init__(**options)
         self._rate = rate
         self._noise = noise

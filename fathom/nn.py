@@ -1,7 +1,7 @@
 """The model interface: what a workload defines, and what a script calls.
 
-A workload is a subclass of ``NeuralNetworkModel``. It defines its data, inputs, network, loss and
-update rule, as listed in ``Workload``; the base class builds, compiles, runs and evaluates them:
+A workload is a subclass of ``NeuralNetworkModel``, which builds, compiles, runs and evaluates what
+the workload defines, as listed in ``fathom.workload.Workload``:
 
     model = AlexNet(device="/cpu:0", init_options={"batch_size": 32})
     model.setup()
@@ -9,15 +9,11 @@ update rule, as listed in ``Workload``; the base class builds, compiles, runs an
     model.teardown()
 """
 
-import abc
 import dataclasses
 import functools
-import math
-import numbers
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import Any, ClassVar, cast
+from collections.abc import Iterable, Mapping
+from typing import cast
 
 import keras
 import numpy as np
@@ -29,7 +25,7 @@ from fathom.data.pipeline import PREFETCHED
 from fathom.description.attribution import scoped_gradients
 from fathom.description.step import operations
 from fathom.errors import FathomError
-from fathom.layers import PRNGKey
+from fathom.layers import PRNGKey, as_float32
 from fathom.results import cost, records
 from fathom.results.description import Description
 from fathom.results.records import RunResult
@@ -37,187 +33,14 @@ from fathom.results.steps import Steps
 from fathom.system import environment
 from fathom.system.device import computing_in, keep_freed_memory, select_device, set_threads
 from fathom.system.files import user_path
-from fathom.system.memory import require_free_memory
-from fathom.training import footprint
 from fathom.training.checkpoint import Checkpoints
-from fathom.training.compilation import Batch, CompiledStep
+from fathom.training.compilation import Batch, CompiledStep, Nest, Step
+from fathom.training.evaluation import sum_metrics
+from fathom.training.footprint import require_memory
 from fathom.training.loss_scale import LossScale
 from fathom.training.optimizers import Optimizer
-from fathom.training.runner import Loop, Progress, Runner, RunStep, default_runstep
-
-
-class Workload(abc.ABC):
-    """What a workload must and may define; ``NeuralNetworkModel`` does the rest.
-
-    Attributes:
-        name: short name, that of the package.
-        title: human-readable name of the network and its paper.
-        datasets: the supported data sets; the first is the default.
-        Hyperparameters: the dataclass of the workload's hyperparameters.
-        example: human-readable name of the examples, in the plural.
-        default_xla: measured default of ``xla``.
-        characterization: how ``fathom characterize`` measures the workload.
-        evaluation_compiles: XLA has all kernels that ``build_evaluation`` needs.
-        forward_only: inference without labels, loss and optimizer; set in the ``Fwd`` twins.
-        hyperparameters: their values.
-        network: the functional Keras model, after ``build``.
-        inputs, labels: symbolic inputs and labels.
-        learning_rate: the optimizer's, a float32 scalar that schedules assign to.
-    """
-
-    name: ClassVar[str]
-    title: ClassVar[str]
-    datasets: ClassVar[tuple[type[DataSet], ...]]
-    Hyperparameters: ClassVar[type[options.Hyperparameters]]
-    example: ClassVar[str] = "examples"
-    default_xla: ClassVar[str] = "off"
-    characterization: ClassVar[options.Characterization] = options.Characterization()
-    evaluation_compiles: ClassVar[bool] = True
-    forward_only: ClassVar[bool] = False
-
-    hyperparameters: options.Hyperparameters
-    network: keras.Model
-    inputs: Any
-    labels: Any
-    learning_rate: tf.Variable
-
-    # ---------------------------------------------------------------- must be defined
-
-    @abc.abstractmethod
-    def load_data(self) -> None:
-        """Reads the data set in ``self.source.directory``.
-
-        Raises:
-            FathomError: the data cannot be used.
-        """
-
-    @abc.abstractmethod
-    def build_inputs(self) -> Any:
-        """Returns the network's Keras inputs with batch dimension None: a tensor or a nest."""
-
-    @abc.abstractmethod
-    def build_labels(self) -> Any:
-        """Returns Keras inputs for the labels; an empty tuple if there are none."""
-
-    @abc.abstractmethod
-    def build_inference(self, inputs: Any) -> Any:
-        """Returns the network's symbolic outputs for symbolic inputs: a tensor or a nest."""
-
-    @abc.abstractmethod
-    def build_loss(self, inputs: Any, labels: Any, outputs: Any) -> tf.Tensor:
-        """Returns the loss of a batch, a float32 scalar; the arguments are not symbolic."""
-
-    @abc.abstractmethod
-    def build_train(self) -> Optimizer:
-        """Returns the update rule."""
-
-    @abc.abstractmethod
-    def build_evaluation(self, inputs: Any, labels: Any, outputs: Any) -> dict[str, tf.Tensor]:
-        """Returns the metrics of each example by name, float32 [batch]; arguments not symbolic."""
-
-    @abc.abstractmethod
-    def training_batches(self, first_step: int) -> Iterator[Batch]:
-        """Returns the endless stream of (inputs..., labels...) from ``first_step`` on."""
-
-    @abc.abstractmethod
-    def inference_batches(self) -> Iterator[Batch]:
-        """Returns an endless stream of (inputs...) for forward-only runs."""
-
-    @abc.abstractmethod
-    def evaluation_batches(self) -> Iterator[Batch]:
-        """Returns one pass over the test data: (inputs..., labels...); the last may be smaller."""
-
-    @property
-    @abc.abstractmethod
-    def steps_per_epoch(self) -> int:
-        """Number of training steps in one pass over the training data."""
-
-    # ---------------------------------------------------------------- may be defined
-
-    @property
-    def default_steps(self) -> int:
-        """Default number of steps; a subclass may set an attribute instead."""
-        return 100
-
-    def build_hyperparameters(self, values: Mapping[str, Any]) -> options.Hyperparameters:
-        """Returns the hyperparameters; given values replace the defaults."""
-        return options.build(self.Hyperparameters, values)
-
-    @property
-    def steps_per_call(self) -> int:
-        """Steps that one call of the compiled step runs in sequence.
-
-        Above 1, training and inference streams yield blocks of as many stacked batches, the first
-        of which is a multiple of this number. ``runstep`` then receives a block, and the step
-        returns losses [steps] or outputs [steps, batch, ...], with 0 for steps that did not run.
-        """
-        return 1
-
-    def signatures(self) -> list[list[tf.TensorSpec]]:
-        """Returns the batch shapes that the step is compiled for, the largest last."""
-        declared = keras.tree.flatten(self.inputs)
-        if not self.forward_only:
-            declared = declared + keras.tree.flatten(self.labels)
-        size = self.hyperparameters.batch_size
-        return [[tf.TensorSpec((size, *t.shape[1:]), t.dtype, t.name) for t in declared]]
-
-    def signature_of_length(self, length: int | None) -> list[tf.TensorSpec]:
-        """Returns the batch shapes for examples of one length; None: the length that ``cost`` has.
-
-        Raises:
-            FathomError: there is no such length.
-        """
-        if length is not None:
-            raise FathomError(f"the {self.example} of {self.name} have no length to choose")
-        return self.signatures()[-1]
-
-    def work(self, *batch: tf.Tensor) -> float:
-        """Returns the work of a completed batch, in units of ``batch_size`` times ``cost()``."""
-        return 1.0
-
-    def evaluation_outputs(self, inputs: Any) -> Any:
-        """Returns the outputs to evaluate; by default the network's."""
-        return self.network(inputs, training=False)
-
-    def total_metrics(self, sums: dict[str, float], examples: int) -> dict[str, float]:
-        """Returns the metrics of the test data from sums over examples; by default means."""
-        return {name: total / examples for name, total in sums.items()}
-
-    def state(self) -> dict[str, tf.Variable]:
-        """Returns what a checkpoint holds besides the network, the optimizer and the counters."""
-        return {}
-
-    def save_state(self) -> None:
-        """Called before a checkpoint is written: updates the variables of ``state``."""
-
-    def restore_state(self) -> None:
-        """Called after a checkpoint is restored: reads the variables of ``state``."""
-
-    def change_learning_rate(self, before: float, now: float) -> None:
-        """Called if the learning rate option of a resumed run has changed.
-
-        Scales the optimizer's rate in proportion, to keep the effect of a schedule so far.
-        """
-        rate = self.learning_rate
-        rate.assign(rate * (now / before) if before else now)
-
-    def end_step(self, number: int) -> None:
-        """Called after each training step, counting from 0."""
-
-    def end_epoch(self, epoch: int) -> None:
-        """Called after the last step of each epoch, counting from 0; for schedules."""
-
-    def section_times(self) -> dict[str, float]:
-        """Returns the seconds of additional sections of all runs so far, by name."""
-        return {}
-
-    def describe_data(self) -> dict[str, Any]:
-        """Returns what a result reports about the data, besides its directory and kind."""
-        return {}
-
-    def save_pictures(self, directory: Path) -> list[Path]:
-        """Writes pictures of the network's results; returns their paths."""
-        return []
+from fathom.training.runner import Loop, Progress, Runner, RunStep, check_length, default_runstep
+from fathom.workload import Workload
 
 
 class NeuralNetworkModel(Workload):
@@ -243,7 +66,7 @@ class NeuralNetworkModel(Workload):
     """
 
     def __init__(
-        self, device: str | None = None, init_options: Mapping[str, Any] | None = None
+        self, device: str | None = None, init_options: Mapping[str, object] | None = None
     ) -> None:
         started = time.perf_counter()
         hyperparameters, execution = options.sort(
@@ -296,41 +119,15 @@ class NeuralNetworkModel(Workload):
             self._steps_done = tf.Variable(0, dtype=tf.int64, name="steps_done")
             self._noise_step = tf.Variable(0, dtype=tf.int64, name="noise_step")
             self._inputs, self._labels = self.build_inputs(), self.build_labels()
-            outputs = self.build_inference(self._inputs)
-            if self.execution.precision != "float32":
-                outputs = keras.tree.map_structure(_as_float32, outputs)
+            outputs = as_float32(self.build_inference(self._inputs))
             self._network = keras.Model(self._inputs, outputs, name=self.name)
             if not self.forward_only:
-                self._optimizer = self._build_optimizer()
+                self._optimizer = self.build_train()
+                self._optimizer.build(self.network.trainable_variables)
+                if options.PRECISIONS[self.execution.precision].scales_loss:
+                    self._optimizer.loss_scale = LossScale()
 
-    def _build_optimizer(self) -> Optimizer:
-        optimizer = self.build_train()
-        optimizer.build(self.network.trainable_variables)
-        if options.PRECISIONS[self.execution.precision].scales_loss:
-            optimizer.loss_scale = LossScale()
-        return optimizer
-
-    def _require_memory(self) -> None:
-        """Raises FathomError if the steps do not fit into the machine's memory."""
-        if self.device != "/cpu:0":  # a GPU's allocator raises its own error
-            return
-        needed = footprint.bytes_needed(
-            self.network,
-            self.signatures()[-1],
-            self.steps_per_call,
-            blocks=1 + PREFETCHED,
-            trains=not self.forward_only,
-        )
-        what, remedy = f"a step of {self.name}", "use a smaller --batch-size"
-        if self.steps_per_call > 1:
-            what = f"a call of {self.steps_per_call} steps of {self.name}"
-            if "steps_per_call" in options.field_names(self.Hyperparameters):
-                remedy += ", or --set steps_per_call=1"
-        require_free_memory(
-            needed, f"{what} at batch size {self.hyperparameters.batch_size:,}", remedy
-        )
-
-    def setup(self, setup_options: Mapping[str, Any] | None = None) -> None:
+    def setup(self, setup_options: Mapping[str, object] | None = None) -> None:
         """Loads the data, builds the network, compiles its step, restores a checkpoint.
 
         Args:
@@ -345,10 +142,16 @@ class NeuralNetworkModel(Workload):
         self.load_data()
         loaded = time.perf_counter()
         self.build()
-        self._require_memory()
-        checkpoints = None
-        if chosen.checkpoint_dir is not None:
-            checkpoints = self._open_checkpoints(user_path(chosen.checkpoint_dir), chosen.resume)
+        if self.device == "/cpu:0":  # a GPU's allocator raises its own error
+            require_memory(
+                self.name,
+                self.network,
+                self.signatures()[-1],
+                self.steps_per_call,
+                blocks=1 + PREFETCHED,
+                trains=not self.forward_only,
+            )
+        checkpoints = self._open_checkpoints(chosen.checkpoint_dir, chosen.resume)
         self.compile()
         loop = Loop(
             trains=not self.forward_only,
@@ -401,19 +204,19 @@ class NeuralNetworkModel(Workload):
         return self._network
 
     @property
-    def inputs(self) -> Any:
+    def inputs(self) -> Nest:
         """The network's symbolic inputs."""
         self._check_built()
         return self._inputs
 
     @property
-    def labels(self) -> Any:
+    def labels(self) -> Nest:
         """The symbolic labels; an empty tuple if there are none."""
         self._check_built()
         return self._labels
 
     @property
-    def outputs(self) -> Any:
+    def outputs(self) -> Nest:
         """The network's symbolic outputs."""
         return self.network.output
 
@@ -435,7 +238,7 @@ class NeuralNetworkModel(Workload):
         return self.optimizer.learning_rate
 
     @property
-    def train(self) -> Any:
+    def train(self) -> Step | None:
         """The compiled training step, a ``ConcreteFunction`` or one for each batch shape.
 
         If ``steps_per_call`` is above 1, it takes a block of batches.
@@ -521,13 +324,7 @@ class NeuralNetworkModel(Workload):
             FathomError: the loss is not finite, a checkpoint cannot be written, or a number of
                 steps is out of range.
         """
-        n_steps = _as_int("n_steps", self.default_steps if n_steps is None else n_steps)
-        warmup = min(5, (n_steps + 3) // 5) if warmup is None else _as_int("warmup", warmup)
-        if n_steps < 0 or not 0 <= warmup <= n_steps:
-            raise FathomError(
-                f"cannot run {n_steps} steps, {warmup} of them warm-up: steps must not be negative "
-                "and warm-up not more than the steps"
-            )
+        n_steps, warmup = check_length(self.default_steps if n_steps is None else n_steps, warmup)
         self._compiled_step()
         self.runstep, self.progress = runstep or default_runstep, progress or Progress()
         first = 0 if self.forward_only else self.steps_done
@@ -552,52 +349,29 @@ class NeuralNetworkModel(Workload):
     def record(self) -> RunResult:
         """Returns the record of the last run, even if it ended early."""
         self.steps.drop_unfinished()
+        execution, source, chosen = self.execution, self.source, self.hyperparameters
+        machine = environment.describe(self.device, self.threads, execution.precision, self.xla)
         counted = self.cost()
         macs = counted.forward_macs if self.forward_only else counted.training_macs
-        history = {
-            name: [(step, float(value) if math.isfinite(value) else None) for step, value in points]
-            for name, points in self.history.items()
-        }
         return RunResult(
             workload=self.name,
             mode="infer" if self.forward_only else "train",
             data=records.Data(
                 name=self.dataset.name,
-                directory=str(self.source.directory),
-                kind=self.source.kind,
+                directory=str(source.directory),
+                kind=source.kind,
                 **self.describe_data(),
             ),
-            hyperparameters=records.UsedHyperparameters(**dataclasses.asdict(self.hyperparameters)),
-            seed=self.execution.seed,
-            environment=records.Environment(
-                **environment.describe(
-                    self.device, self.threads, self.execution.precision, self.xla
-                )
-            ),
+            hyperparameters=records.UsedHyperparameters(**dataclasses.asdict(chosen)),
+            seed=execution.seed,
+            environment=records.Environment(**machine),
             sections=records.Sections(**{**self.sections, "wall": environment.process_age()}),
             steps=self.steps,
-            throughput=self._throughput(2 * macs),
-            cost=records.Cost(
-                parameters=counted.parameters,
-                forward_macs_per_example=counted.forward_macs,
-                forward_flops_per_example=2 * counted.forward_macs,
-                training_flops_per_example=2 * counted.training_macs,
-            ),
+            throughput=records.Throughput.of(self.steps, self.example, chosen.batch_size, 2 * macs),
+            cost=records.Cost.of(counted),
             memory=records.Memory(**environment.peak_memory(self.device)),
             processor=self.processor,
-            metrics=records.Metrics(history=history or None),
-        )
-
-    def _throughput(self, flops: int) -> records.Throughput:
-        """Returns the speed of the last run, given the FLOPs per example."""
-        if not self.steps.measurements:
-            return records.Throughput(example=self.example, flops_per_second=None)
-        batch_size = self.hyperparameters.batch_size
-        return records.Throughput(
-            example=self.example,
-            examples_per_second=batch_size / self.steps.median,
-            examples_per_second_with_input=batch_size / self.steps.mean_with_input,
-            flops_per_second=flops * batch_size * self.steps.work_per_second,
+            metrics=records.Metrics.of(self.history),
         )
 
     def evaluate(self) -> dict[str, float]:
@@ -620,14 +394,7 @@ class NeuralNetworkModel(Workload):
         self._compiled_step()
         trained_noise = int(self._noise_step)
         self._noise_step.assign(2**40)  # not the random numbers of any training step
-        sums: dict[str, float] = {}
-        examples = 0
-        for batch in batches:
-            with tf.device(self.device):
-                metrics = {name: value.numpy() for name, value in self._evaluate(*batch).items()}
-            examples += len(next(iter(metrics.values())))
-            for name, values in metrics.items():
-                sums[name] = sums.get(name, 0.0) + float(values.sum(dtype=np.float64))
+        sums, examples = sum_metrics(self._evaluate, batches, self.device)
         self._noise_step.assign(trained_noise)
         if not examples:
             raise self._no_test_data()
@@ -656,7 +423,7 @@ class NeuralNetworkModel(Workload):
         self._noise_step.assign_add(1)
         return loss
 
-    def infer_step(self, *inputs: tf.Tensor) -> Any:
+    def infer_step(self, *inputs: tf.Tensor) -> Nest:
         """One forward pass; returns the outputs."""
         outputs = self.network(self._split(inputs)[0], training=False)
         self._noise_step.assign_add(1)
@@ -668,7 +435,7 @@ class NeuralNetworkModel(Workload):
         self._noise_step.assign_add(1)
         return self.build_evaluation(inputs, labels, outputs)
 
-    def _split(self, batch: Batch) -> tuple[Any, Any]:
+    def _split(self, batch: Batch) -> tuple[Nest, Nest]:
         """Packs a flat batch into the structures of the inputs and the labels."""
         n_inputs = len(keras.tree.flatten(self._inputs))
         inputs = keras.tree.pack_sequence_as(self._inputs, list(batch[:n_inputs]))
@@ -686,28 +453,25 @@ class NeuralNetworkModel(Workload):
 
     # ---------------------------------------------------------------- checkpoints
 
-    def _open_checkpoints(self, directory: Path, resume: bool) -> Checkpoints | None:
+    def _open_checkpoints(self, directory: str | None, resume: bool) -> Checkpoints | None:
         """Opens the folder; a resumed run or a forward-only model loads the newest checkpoint.
 
         Returns:
-            the checkpoints of the training run; None in a forward-only model.
+            the checkpoints of the training run; None without a folder or in a forward-only model.
         """
+        if directory is None:
+            return None
         settings = dataclasses.asdict(self.hyperparameters)
         settings |= {"seed": self.execution.seed, "precision": self.execution.precision}
         settings |= {"data": str(self.source.directory)}
-        checkpoints = Checkpoints(directory, self.name, settings, self._saved_variables())
-        if not self.forward_only:
-            checkpoints.open_for_writing()
-        if self.forward_only or (resume and checkpoints.latest):
-            restored = checkpoints.restore()
+        variables = self._saved_variables()
+        checkpoints = Checkpoints(user_path(directory), self.name, settings, variables)
+        begun = checkpoints.begin(resume, writes=not self.forward_only)
+        self.notes += begun.notes
+        if checkpoints.latest:
             self.restore_state()
-            self.notes += restored.notes
-            if "learning_rate" in restored.changes and not self.forward_only:
-                self.change_learning_rate(*restored.changes["learning_rate"])
-        elif resume:
-            self.notes.append(f"nothing to resume in {directory}: starting from scratch")
-        else:
-            checkpoints.refuse_other_training()
+        if "learning_rate" in begun.changes and not self.forward_only:
+            self.change_learning_rate(*begun.changes["learning_rate"])
         return None if self.forward_only else checkpoints
 
     def _saved_variables(self) -> dict[str, tf.Variable]:
@@ -715,19 +479,5 @@ class NeuralNetworkModel(Workload):
         variables = {v.path.replace("/", "-"): v.value for v in self.network.variables}
         variables |= {"steps_done": self._steps_done, "noise_step": self._noise_step}
         if not self.forward_only:
-            for i, variable in enumerate(self._optimizer.variables):
-                variables[f"optimizer-{i}-{variable.name.rpartition(':')[0]}"] = variable
+            variables |= self._optimizer.named_variables()
         return variables | self.state()
-
-
-def _as_int(name: str, number: Any) -> int:
-    """Returns a Python or NumPy integer as an int; raises FathomError for anything else."""
-    if not isinstance(number, numbers.Integral):
-        raise FathomError(f"{name} must be a whole number, not {number!r}")
-    return int(number)
-
-
-def _as_float32(tensor: keras.KerasTensor) -> keras.KerasTensor:
-    """Casts floating-point outputs to float32; returns integers unchanged."""
-    is_float = keras.backend.is_float_dtype(tensor.dtype)
-    return keras.ops.cast(tensor, "float32") if is_float else tensor

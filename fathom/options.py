@@ -79,9 +79,9 @@ class Allowed:
     above: float | None = None
     maximum: float | None = None
     below: float | None = None
-    choices: tuple[Any, ...] = ()
+    choices: tuple[object, ...] = ()
 
-    def check(self, value: Any) -> None:
+    def check(self, value: object) -> None:
         """Raises ValueError, which states the allowed values, if the value is not allowed."""
         if self.choices and value not in self.choices:
             choices, value = ", ".join(map(str, self.choices)), " ".join(str(value).split())
@@ -276,7 +276,7 @@ def unknown_option(kind: str, name: str, known: Iterable[str]) -> FathomError:
     return FathomError(f"unknown {kind} {name!r}: {suggestion}Known are {', '.join(known)}")
 
 
-def build(option_type: type[Options], values: Mapping[str, Any] | None) -> Options:
+def build(option_type: type[Options], values: Mapping[str, object] | None) -> Options:
     """Builds a dataclass from values by name; converts text to the fields' types.
 
     Raises:
@@ -293,7 +293,7 @@ def build(option_type: type[Options], values: Mapping[str, Any] | None) -> Optio
     return option_type(**converted)
 
 
-def sort(values: Mapping[str, Any] | None, *option_types: type) -> list[dict[str, Any]]:
+def sort(values: Mapping[str, object] | None, *option_types: type) -> list[dict[str, object]]:
     """Splits values by name into those of each dataclass.
 
     Raises:

@@ -88,7 +88,7 @@ WORKLOADS = (
             "classes": 10,
         },
         size="hidden_units",
-        overfit={"initial_stddev": 0.04, "dropout": 0.0, "learning_rate": 0.001},
+        overfit={"initial_stddev": 0.04, "dropout": 0.0, "learning_rate": 0.001, "batch_size": 1},
     ),
     Descriptor(
         name="vgg",

@@ -36,7 +36,7 @@ def run_command(*arguments, **options):
 def run_here(workload, *arguments):
     """Runs the workload's command line in this process: TensorFlow is imported only once."""
     with pytest.raises(SystemExit) as end:
-        run_workload(workload.name, [*map(str, arguments), "--device=cpu", "--quiet"])
+        run_workload(workload.name, [*map(str, arguments), "--device=cpu"])
     assert end.value.code == 0
 
 
@@ -134,7 +134,7 @@ def test_gradients_reach_every_variable_and_a_step_changes_each(workload):
 @pytest.mark.parametrize(
     "computation", [{}, *OTHER_COMPUTATIONS], ids=["default", "bfloat16", "float16", "xla"]
 )
-def test_thirty_steps_learn_one_batch_by_heart(workload, computation):
+def test_thirty_steps_overfit_one_batch(workload, computation):
     model = workload.model(**workload.overfit, **computation)
     model.setup()
     batch = next(model.training_batches(0))
@@ -210,20 +210,35 @@ def test_a_run_killed_at_any_moment_resumes_with_the_same_losses(workload, tmp_p
     assert steps["loss"] == losses(uninterrupted, newest + 3)[newest:]
 
 
-@every_workload
-def test_the_command_line_trains_evaluates_and_writes_a_result(workload, tmp_path):
-    arguments = [f"fathom.{workload.name}", *workload.arguments(), "--steps=3", "--evaluate"]
-    done = run_command(*arguments, "--json=result.json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    document = json.loads((tmp_path / "result.json").read_text())
+def check_training_of_three_steps(stdout, result):
+    document = json.loads(result.read_text())
     assert document["data"]["kind"] in ("synthetic", "packaged")
-    assert document["data"]["kind"] in done.stdout
+    assert document["data"]["kind"] in stdout
     assert list(document) == RESULT_KEYS
     assert document["mode"] == "train"
     assert len(document["steps"]["seconds"]) == 3
     metrics = {name: value for name, value in document["metrics"].items() if name != "history"}
     assert all(math.isfinite(value) for value in metrics.values())
+
+
+@every_workload
+def test_the_command_line_trains_evaluates_and_writes_a_result(
+    workload, tmp_path, monkeypatch, capfd
+):
+    monkeypatch.chdir(tmp_path)
+    run_here(workload, *workload.arguments(), "--steps=3", "--evaluate", "--json=result.json")
+    printed = capfd.readouterr()
+    assert printed.err == ""
+    check_training_of_three_steps(printed.out, tmp_path / "result.json")
+
+
+def test_a_process_of_its_own_prints_no_noise(tmp_path):
+    workload = WORKLOADS[0]
+    arguments = [f"fathom.{workload.name}", *workload.arguments(), "--steps=3", "--evaluate"]
+    done = run_command(*arguments, "--json=result.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    check_training_of_three_steps(done.stdout, tmp_path / "result.json")
 
 
 @every_workload

@@ -8,11 +8,10 @@ import math
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from fathom.data.dataset import DataSet, RemoteFile
+from fathom.data.dataset import DataSet, Reading, RemoteFile
 from fathom.errors import FathomError
 from fathom.system.files import atomic_write, open_file
 from fathom.system.memory import require_free_memory
@@ -82,7 +81,7 @@ class Mnist(DataSet):
         return cls(*_load_split(folder, "train"), *_load_split(folder, "t10k"))
 
     @classmethod
-    def verify(cls, directory: Path, options: Any, everything: bool) -> str:
+    def verify(cls, directory: Path, options: Reading, everything: bool) -> str:
         """Reads all images and labels, and compares them with the released ones."""
         mnist = cls.load(directory)
         for name, expected in _CONTENT_SHA256.items():
@@ -178,7 +177,7 @@ def read_idx(path: Path) -> np.ndarray:
             require_free_memory(min(expected, largest), f"{path}", "is it MNIST?")
             content = _read_up_to(expected + 1, stream)
         except EOFError as error:
-            raise FathomError(f"{path} is cut off: its gzip stream has no end") from error
+            raise FathomError(f"{path} is truncated: its gzip stream has no end") from error
         except (gzip.BadGzipFile, zlib.error) as error:
             raise FathomError(f"{path} is damaged: {error}") from error
         except OSError as error:
@@ -207,7 +206,7 @@ def _read_header(stream: gzip.GzipFile | io.BufferedReader, path: Path) -> tuple
         raise FathomError(f"{path} has {rank} dimensions, expected 1 to 3: it is not of MNIST")
     sizes = stream.read(4 * rank)
     if len(sizes) < 4 * rank:
-        raise FathomError(f"{path} is cut off in its header, after {4 + len(sizes)} bytes")
+        raise FathomError(f"{path} is truncated in its header, after {4 + len(sizes)} bytes")
     shape = tuple(int(size) for size in np.frombuffer(sizes, ">u4"))
     if 0 in shape:
         raise FathomError(f"{path} is empty: its header says {_product(shape)}")

@@ -6,17 +6,18 @@ Section and equation numbers are those of the paper (arXiv:1312.6114).
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 import numpy as np
 import tensorflow as tf
 from keras import layers
+from typing_extensions import Unpack
 
 from fathom import nn
 from fathom.autoenc.mnist import Mnist
 from fathom.data.pipeline import DataLoader, Sampler, Tensors
-from fathom.layers import PRNGKey
+from fathom.layers import LayerOptions, PRNGKey
 from fathom.options import Characterization, Hyperparameters, hyperparameter
 from fathom.training import randomness
 from fathom.training.optimizers import BY_NAME, Optimizer
@@ -54,9 +55,9 @@ class AutoencHyperparameters(Hyperparameters):
 class Outputs(NamedTuple):
     """The network's outputs, all float32."""
 
-    logits: Any  # [batch, 784], of p(x = 1 | z)
-    mean: Any  # [batch, latents], mu of q(z | x)
-    log_variance: Any  # [batch, latents], log sigma^2 of q(z | x)
+    logits: tf.Tensor  # [batch, 784], of p(x = 1 | z)
+    mean: tf.Tensor  # [batch, latents], mu of q(z | x)
+    log_variance: tf.Tensor  # [batch, latents], log sigma^2 of q(z | x)
 
 
 class Reparameterization(layers.Layer):
@@ -67,7 +68,9 @@ class Reparameterization(layers.Layer):
         compiled: XLA compiles the layer.
     """
 
-    def __init__(self, noise: PRNGKey, compiled: bool = False, **options: Any) -> None:
+    def __init__(
+        self, noise: PRNGKey, compiled: bool = False, **options: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**options)
         self._noise, self._compiled = noise, compiled
 

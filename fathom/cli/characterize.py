@@ -6,15 +6,26 @@ Commands import their code when they run, so that ``--help`` is fast.
 import argparse
 import importlib
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 from fathom import workloads
-from fathom.cli.parser import MODEL_OPTIONS, add_mode, add_options, checked, names, number, numbers
+from fathom.cli.parser import (
+    MODEL_OPTIONS,
+    Parser,
+    add_mode,
+    add_options,
+    checked,
+    names,
+    number,
+    numbers,
+)
 from fathom.cli.terminal import console
 from fathom.options import DEVICE_KINDS
 
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
-def add_commands(commands: Any) -> None:
+
+def add_commands(commands: Commands) -> None:
     """Adds the commands to the subparsers of ``python -m fathom``."""
     _add_profile(_command(commands, "profile", "cli.profile", "show where a workload's time goes"))
     describe = _command(commands, "describe", "cli.describe", "list the work of a step")
@@ -46,8 +57,8 @@ def add_commands(commands: Any) -> None:
 
 
 def _command(
-    commands: Any, name: str, module: str, text: str, function: str = "run"
-) -> argparse.ArgumentParser:
+    commands: Commands, name: str, module: str, text: str, function: str = "run"
+) -> Parser:
     """Adds a command that calls a function of the module."""
 
     def command(chosen: argparse.Namespace) -> None:

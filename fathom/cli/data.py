@@ -90,7 +90,7 @@ def _synthesize(dataset: type[DataSet], chosen: argparse.Namespace, screen: Cons
     if chosen.data_dir is None:
         raise FathomError("synthesize needs --data-dir, the new folder to write")
     if chosen.data_dir.exists():
-        raise FathomError(f"{chosen.data_dir} is already there: give a new folder")
+        raise FathomError(f"{chosen.data_dir} already exists: name a new folder")
     seed = options.Execution(seed=chosen.seed).seed  # checked as for a run
     with atomic_directory(chosen.data_dir) as temporary:
         dataset.synthesize(temporary, seed)
@@ -100,7 +100,7 @@ def _synthesize(dataset: type[DataSet], chosen: argparse.Namespace, screen: Cons
 def _verify(dataset: type[DataSet], chosen: argparse.Namespace, screen: Console) -> None:
     source = find(dataset, chosen.data_dir, seed=0)
     if source.kind == "synthetic":
-        raise FathomError(f"there is no {dataset.name} to verify: {source.reason}")
+        raise FathomError(f"no {dataset.name} to verify: {source.reason}")
     assignments = (text.partition("=") for text in chosen.set)
     values = {name: value for name, _, value in assignments}
     with screen.status(f"reading {source.directory}"):

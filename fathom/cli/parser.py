@@ -58,9 +58,11 @@ def checked(convert: Callable[[str], Converted]) -> Callable[[str], Converted]:
     return checked_type
 
 
-def number(kind: type, **limits: Any) -> Callable[[str], Any]:
+def number(
+    kind: type, minimum: float = 0, above: float | None = None, maximum: float | None = None
+) -> Callable[[str], Any]:
     """Returns the argparse type of a number with limits as in ``Allowed``."""
-    allowed = Allowed(**limits)
+    allowed = Allowed(minimum, above, maximum)
 
     def convert_number(text: str) -> Any:
         value = convert(text, kind)

@@ -36,7 +36,7 @@ class Screen(Console):
     failure: ClassVar[OSError | None] = None
     ends_with_reader = True
 
-    def print(self, *objects: Any, **options: Any) -> None:
+    def print(self, *objects: object, **options: Any) -> None:
         """Prints; after an error such as a full disk, further output is dropped.
 
         A table too wide for the terminal is printed with one line per cell.

@@ -146,6 +146,17 @@ def play_games(player: Player, number: int, epsilon: float, rng: np.random.Gener
     return scores[:number]
 
 
+def score_statistics(scores: list[float]) -> dict[str, float]:
+    """Returns mean, standard deviation, minimum and maximum of the scores, and their number."""
+    return {
+        "mean_score": float(np.mean(scores)),
+        "score_stddev": float(np.std(scores)),
+        "min_score": min(scores),
+        "max_score": max(scores),
+        "episodes": len(scores),
+    }
+
+
 def random_states(player: Player, number: int, rng: np.random.Generator) -> np.ndarray:
     """Returns every fourth state of a random game: uint8 [number, 84, 84, 4]."""
     player.begin()

@@ -4,9 +4,8 @@ import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
-from fathom.data.dataset import DataSet
+from fathom.data.dataset import DataSet, Reading
 from fathom.errors import FathomError
 from fathom.options import unknown_option
 from fathom.system.files import require_regular
@@ -43,7 +42,7 @@ class Atari(DataSet):
         return cls(roms)
 
     @classmethod
-    def verify(cls, directory: Path, options: Any, everything: bool) -> str:
+    def verify(cls, directory: Path, options: Reading, everything: bool) -> str:
         """Checks that the emulator recognizes each playable ROM by its bytes."""
         atari = cls.load(directory)
         supported = import_ale().ALEInterface.isSupportedROM

@@ -8,7 +8,6 @@ data table 1. "The released code" is DeepMind's for that paper.
 import dataclasses
 import functools
 import itertools
-import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,19 +16,13 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from keras import layers
 
 from fathom import nn
-from fathom.deepq.agent import Agent, Player, play_games, random_states
+from fathom.deepq.agent import Agent, Player, play_games, random_states, score_statistics
 from fathom.deepq.atari import Atari
-from fathom.deepq.emulator import (
-    SIDE,
-    Emulator,
-    Environment,
-    Game,
-    VectorEmulator,
-)
-from fathom.deepq.hyperparameters import NETWORKS, DeepQHyperparameters
+from fathom.deepq.emulator import SIDE, Emulator, Environment, Game, VectorEmulator
+from fathom.deepq.hyperparameters import DeepQHyperparameters
+from fathom.deepq.network import q_network
 from fathom.deepq.replay import HISTORY, ReplayMemory
 from fathom.deepq.saving import SavedAgent
 from fathom.options import Characterization
@@ -132,26 +125,7 @@ class DeepQ(nn.NeuralNetworkModel):
 
     def build_inference(self, state: keras.KerasTensor) -> keras.KerasTensor:
         """Returns Q(s, a) for every action a: float32 [batch, actions] ("Model architecture")."""
-        convolutions, hidden_units = NETWORKS[self.hyperparameters.network]
-        x = layers.Rescaling(1 / 255, name="scale")(state)
-        for number, (filters, kernel, stride) in enumerate(convolutions, 1):
-            initializers = self._initializers(kernel * kernel * x.shape[-1])
-            x = layers.Conv2D(
-                filters, kernel, stride, activation="relu", name=f"conv{number}", **initializers
-            )(x)
-        x = layers.Flatten(name="flat")(x)
-        x = layers.Dense(
-            hidden_units, activation="relu", name="hidden", **self._initializers(x.shape[-1])
-        )(x)
-        return layers.Dense(self.actions, name="q_values", **self._initializers(x.shape[-1]))(x)
-
-    def _initializers(self, fan_in: int) -> dict[str, keras.initializers.Initializer]:
-        """Weights and biases are uniform within 1 / sqrt(fan in), as in the released code."""
-        limit = 1 / math.sqrt(fan_in)
-        return {
-            name: keras.initializers.RandomUniform(-limit, limit, seed=self.new_seed())
-            for name in ("kernel_initializer", "bias_initializer")
-        }
+        return q_network(state, self.hyperparameters.network, self.actions, self.new_seed)
 
     def build(self) -> None:
         """Builds the network and, in training, the target network and the optimizer."""
@@ -328,14 +302,7 @@ class DeepQ(nn.NeuralNetworkModel):
             self.rng(EVALUATION),
         )
         self.scores = tuple(scores)
-        return {
-            "mean_score": float(np.mean(scores)),
-            "score_stddev": float(np.std(scores)),
-            "min_score": min(scores),
-            "max_score": max(scores),
-            "episodes": len(scores),
-            "mean_q": self.mean_q(),
-        }
+        return score_statistics(scores) | {"mean_q": self.mean_q()}
 
     def describe_data(self) -> dict[str, Any]:
         """Returns the game, and the scores of the last evaluation's games."""

@@ -60,7 +60,7 @@ def write_shards(
             written.
     """
     if target.exists():
-        raise FathomError(f"{target} is already there: give a new folder")
+        raise FathomError(f"{target} already exists: name a new folder")
     plan = list(_plan(splits, shards))
     source = next(iter(splits.values())).directory
     part = target.with_name(f"{target.name}.part")

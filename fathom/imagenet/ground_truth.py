@@ -62,7 +62,7 @@ def _read_ground_truth(path: Path, wnid_of: dict[int, str], meta: Path) -> dict[
     wnids = {}
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip().isdecimal() or int(line) not in wnid_of:
-            raise FathomError(f"{path} line {number}: {line.strip()!r} is no class of {meta}")
+            raise FathomError(f"{path} line {number}: {line.strip()!r} is not a class of {meta}")
         wnids[number] = wnid_of[int(line)]
     return wnids
 

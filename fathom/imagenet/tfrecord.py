@@ -58,8 +58,8 @@ def scan(path: Path) -> np.ndarray:
         int64 [records]: the byte at which each record begins.
 
     Raises:
-        FathomError: the file cannot be read, is empty, cut short, or no TFRecord file; the message
-            names the file and the byte.
+        FathomError: the file cannot be read, is empty, truncated, or not a TFRecord file; the
+            message names the file and the byte.
     """
     offsets = []
     try:
@@ -77,16 +77,17 @@ def scan(path: Path) -> np.ndarray:
     except OSError as error:
         raise FathomError(f"{path} cannot be read: {error.strerror or error}") from error
     if offset > size:
-        raise FathomError(f"{path} is cut short in the record at byte {offsets[-1]}")
+        raise FathomError(f"{path} is truncated in the record at byte {offsets[-1]}")
     return np.array(offsets, np.int64)
 
 
 def _record_length(header: bytes, path: Path, offset: int) -> int:
     if len(header) < _HEADER_BYTES:
-        raise FathomError(f"{path} is cut short in the record at byte {offset}")
+        raise FathomError(f"{path} is truncated in the record at byte {offset}")
     if masked_crc32c(header[:8]) != int.from_bytes(header[8:], "little"):
         raise FathomError(
-            f"{path} is damaged or no uncompressed TFRecord file: no record begins at byte {offset}"
+            f"{path} is damaged or not an uncompressed TFRecord file: no record begins at byte "
+            f"{offset}"
         )
     return int.from_bytes(header[:8], "little")
 

@@ -14,11 +14,11 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from fathom.data.dataset import DataSet
+from fathom.data.dataset import DataSet, Reading
 from fathom.errors import FathomError
 from fathom.memnet import stories
 from fathom.system.files import read_file
@@ -146,7 +146,7 @@ class Babi(DataSet):
         return cls(train, validation, test, vocabulary, tuple(tasks))
 
     @classmethod
-    def verify(cls, directory: Path, options: Any, everything: bool) -> str:
+    def verify(cls, directory: Path, options: Reading, everything: bool) -> str:
         """Reads the files of all available tasks."""
         folder = _language_folder(directory)
         present = [task for task in TASKS if _file(folder, task, "train")]
@@ -285,7 +285,7 @@ def _parse_question(text: str, lines: Sequence[int]) -> Question:
     supporting = []
     for digits in (rest[0] if rest else "").split():
         if digits not in map(str, lines):
-            raise ValueError(f"supporting fact {digits[:20]} is no statement of the story")
+            raise ValueError(f"supporting fact {digits[:20]} is not a statement of the story")
         supporting.append(lines.index(int(digits)))
     return Question((), _split(question), answer.strip().lower(), tuple(supporting))
 

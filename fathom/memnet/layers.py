@@ -1,12 +1,14 @@
 """The layers of an end-to-end memory network. Section numbers are those of the paper."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 from keras import layers
+from typing_extensions import Unpack
+
+from fathom.layers import LayerOptions
 
 
 def position_weights(words: int, dimensions: int) -> np.ndarray:
@@ -37,7 +39,7 @@ class SentenceEmbedding(layers.Layer):
         weights: np.ndarray,
         vocabulary: int,
         initializer: keras.initializers.Initializer,
-        **options: Any,
+        **options: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**options)
         self.position_weights = weights
@@ -60,7 +62,9 @@ class StoryEmbedding(layers.Layer):
         embeddings: the matrices.
     """
 
-    def __init__(self, embeddings: Sequence[SentenceEmbedding], **options: Any) -> None:
+    def __init__(
+        self, embeddings: Sequence[SentenceEmbedding], **options: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**options)
         self._embeddings = list(embeddings)
 
@@ -116,7 +120,9 @@ class TemporalEncoding(layers.Layer):
         initializer: of the matrix, [memories, d].
     """
 
-    def __init__(self, initializer: keras.initializers.Initializer, **options: Any) -> None:
+    def __init__(
+        self, initializer: keras.initializers.Initializer, **options: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**options)
         self._initializer = initializer
 
@@ -154,7 +160,7 @@ class Attention(layers.Layer):
         linear: bool variable; if true, the softmax is left out (linear start, section 5).
     """
 
-    def __init__(self, linear: tf.Variable, **options: Any) -> None:
+    def __init__(self, linear: tf.Variable, **options: Unpack[LayerOptions]) -> None:
         super().__init__(**options)
         self._linear = linear
 
@@ -187,7 +193,7 @@ class TiedAnswer(layers.Layer):
         embedding: C^K.
     """
 
-    def __init__(self, embedding: SentenceEmbedding, **options: Any) -> None:
+    def __init__(self, embedding: SentenceEmbedding, **options: Unpack[LayerOptions]) -> None:
         super().__init__(**options)
         self._embedding = embedding
 

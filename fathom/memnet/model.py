@@ -105,7 +105,7 @@ class MemNet(nn.NeuralNetworkModel):
         """Returns the answers: int32 [batch], each a word of the vocabulary."""
         return keras.Input((), name="answer", dtype="int32")
 
-    def build_inference(self, inputs: Any) -> keras.KerasTensor:
+    def build_inference(self, inputs: nn.Nest) -> keras.KerasTensor:
         """K hops over the memory, u^(k+1) = u^k + o^k (equation 4), then W u (equation 3)."""
         build = {"adjacent": self._build_adjacent, "layer-wise": self._build_layer_wise}
         return build[self.hyperparameters.tying](*inputs)
@@ -175,7 +175,7 @@ class MemNet(nn.NeuralNetworkModel):
 
     # ---------------------------------------------------------------- training
 
-    def build_loss(self, inputs: Any, answer: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+    def build_loss(self, inputs: nn.Nest, answer: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
         """Returns the cross-entropy in nats, summed over the batch, not averaged (section 4.2)."""
         return tf.reduce_sum(cross_entropy(answer, logits))
 
@@ -185,7 +185,7 @@ class MemNet(nn.NeuralNetworkModel):
         return GradientDescent(chosen.learning_rate, clip_norm=chosen.clip_norm)
 
     def build_evaluation(
-        self, inputs: Any, answer: tf.Tensor, logits: tf.Tensor
+        self, inputs: nn.Nest, answer: tf.Tensor, logits: tf.Tensor
     ) -> dict[str, tf.Tensor]:
         """Returns each question's cross-entropy in nats, and 100 if the answer is wrong."""
         wrong = tf.argmax(logits, 1, tf.int32) + 1 != answer

@@ -3,10 +3,12 @@
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import keras
 import tensorflow as tf
+from typing_extensions import Unpack
+
+from fathom.layers import LayerOptions
 
 _SMALL_SIDE = 7  # pixels: largest image for which ``small_convolution`` was measured to be faster
 
@@ -21,12 +23,12 @@ class BatchNormalization(keras.layers.Layer):
         epsilon: added to the variance.
     """
 
-    def __init__(self, momentum: float, epsilon: float, **options: Any) -> None:
+    def __init__(self, momentum: float, epsilon: float, **options: Unpack[LayerOptions]) -> None:
         super().__init__(**options)
         self._momentum = momentum
         self._epsilon = epsilon
 
-    def build(self, input_shape: tuple[int | None, ...]) -> None:
+    def build(self, input_shape: tuple[int, ...]) -> None:
         """Creates a scale, an offset and the moving statistics for each channel, all float32."""
         vector = {"shape": input_shape[-1:], "dtype": "float32", "autocast": False}
         self.scale = self.add_weight(name="scale", initializer="ones", **vector)
@@ -90,7 +92,7 @@ class NormalizedConvolution2D(keras.layers.Layer):
         kernel_initializer: keras.initializers.Initializer,
         momentum: float,
         epsilon: float,
-        **options: Any,
+        **options: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**options)
         self._filters, self._size, self._strides = filters, size, strides
@@ -99,7 +101,7 @@ class NormalizedConvolution2D(keras.layers.Layer):
             momentum, epsilon, name="norm", dtype=self.dtype_policy
         )
 
-    def build(self, input_shape: tuple[int | None, ...]) -> None:
+    def build(self, input_shape: tuple[int, ...]) -> None:
         """Creates the filters [size, size, channels, filters], float32, and the normalisation."""
         self.kernel = self.add_weight(
             name="kernel",
@@ -112,7 +114,7 @@ class NormalizedConvolution2D(keras.layers.Layer):
         self.normalization.build(output_shape)
         self.macs = math.prod(output_shape[1:]) * math.prod(self.kernel.shape[:-1])
 
-    def compute_output_shape(self, input_shape: tuple[Any, ...]) -> tuple[Any, ...]:
+    def compute_output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Returns [batch, height, width, filters] for [batch, height, width, channels]."""
         batch, *sides, _ = input_shape
         edges = 2 * (self._size // 2)
@@ -186,7 +188,7 @@ class IdentityShortcut(keras.layers.Layer):
         strides: in pixels.
     """
 
-    def __init__(self, filters: int, strides: int, **options: Any) -> None:
+    def __init__(self, filters: int, strides: int, **options: Unpack[LayerOptions]) -> None:
         super().__init__(**options)
         self._filters = filters
         self._strides = strides

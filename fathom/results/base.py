@@ -145,7 +145,7 @@ def damaged(source: str, complaint: str) -> FathomError:
     return FathomError(f"{source} is damaged ({complaint}): delete it and measure again")
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Returns a value as one line of JSON, truncated."""
     text = json.dumps(value, default=str)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
@@ -216,7 +216,7 @@ def _field(path: Iterable[str | int]) -> str:
     return text.lstrip(".") or "all of it"
 
 
-def _as_list(value: Any) -> Any:
+def _as_list(value: object) -> object:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 

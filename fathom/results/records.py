@@ -1,10 +1,13 @@
 """The result of a run: one JSON document, described field by field in docs/results.md."""
 
+import math
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from fathom.options import Compiled, Mode, Origin, Precision
+from fathom.results import cost
 from fathom.results.base import (
     Count,
     DeviceName,
@@ -122,6 +125,18 @@ class Throughput(Record):
         description="floating-point operations per second, median rate"
     )
 
+    @classmethod
+    def of(cls, steps: Steps, example: str, batch_size: int, flops: int) -> "Throughput":
+        """Returns the speed of steps, given the FLOPs per example."""
+        if not steps.measurements:
+            return cls(example=example, flops_per_second=None)
+        return cls(
+            example=example,
+            examples_per_second=batch_size / steps.median,
+            examples_per_second_with_input=batch_size / steps.mean_with_input,
+            flops_per_second=flops * batch_size * steps.work_per_second,
+        )
+
 
 class Cost(Record):
     """Size and work of the network, counted from the architecture."""
@@ -137,6 +152,16 @@ class Cost(Record):
         description="floating-point operations of the forward and backward pass per example; "
         "including deepq's target network"
     )
+
+    @classmethod
+    def of(cls, counted: cost.Cost) -> "Cost":
+        """Returns the totals of a counted network."""
+        return cls(
+            parameters=counted.parameters,
+            forward_macs_per_example=counted.forward_macs,
+            forward_flops_per_example=2 * counted.forward_macs,
+            training_flops_per_example=2 * counted.training_macs,
+        )
 
 
 class Memory(Record):
@@ -227,6 +252,15 @@ class Metrics(OpenRecord):
         description="curves by name, each a list of (steps done, value), such as the validation "
         "error and the `learning_rate`; absent if there are none",
     )
+
+    @classmethod
+    def of(cls, history: Mapping[str, Sequence[tuple[int, float]]]) -> "Metrics":
+        """Returns the curves of a run, with None for values that are not finite."""
+        curves = {
+            name: [(step, float(value) if math.isfinite(value) else None) for step, value in points]
+            for name, points in history.items()
+        }
+        return cls(history=curves or None)
 
 
 class RunResult(Document):

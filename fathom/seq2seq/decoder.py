@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 from keras import layers
+from typing_extensions import Unpack
 
-from fathom.layers import PRNGKey
+from fathom.layers import LayerOptions, PRNGKey
 from fathom.seq2seq import decoding
 from fathom.seq2seq.layers import lstm_cell
 from fathom.seq2seq.recurrence import Multiply, read, recur, steps_of
@@ -74,7 +75,7 @@ class Decoder(layers.Layer):
         new_initializer: Callable[[], keras.initializers.Initializer],
         noise: PRNGKey,
         longest: Callable[[int], int],
-        **options: Any,
+        **options: Unpack[LayerOptions],
     ) -> None:
         super().__init__(autocast=False, **options)
         self._vocabulary, self._units, self._depth = vocabulary, units, depth

@@ -1,18 +1,18 @@
 """Greedy decoding and beam search."""
 
 from collections.abc import Callable
-from typing import Any
 
 import tensorflow as tf
 
 from fathom.seq2seq.vocabulary import EOS, GO, PAD
+from fathom.training.compilation import Nest
 
 # Maps the last words, int32 [n], and the state to the next word's logits, float32 [n, vocabulary],
 # and the next state.
-Step = Callable[[tf.Tensor, Any], tuple[tf.Tensor, Any]]
+Step = Callable[[tf.Tensor, Nest], tuple[tf.Tensor, Nest]]
 
 
-def greedy(step: Step, state: Any, longest: int) -> tuple[tf.Tensor, tf.Tensor]:
+def greedy(step: Step, state: Nest, longest: int) -> tuple[tf.Tensor, tf.Tensor]:
     """Takes the most probable word in each step, until every sentence has ended.
 
     Args:
@@ -26,10 +26,10 @@ def greedy(step: Step, state: Any, longest: int) -> tuple[tf.Tensor, tf.Tensor]:
     batch = tf.shape(tf.nest.flatten(state)[0])[0]
     decoded = tf.fill([batch, longest], PAD)
 
-    def more(time: tf.Tensor, words: tf.Tensor, *_: Any) -> tf.Tensor:
+    def more(time: tf.Tensor, words: tf.Tensor, *_: Nest) -> tf.Tensor:
         return (time < longest) & tf.reduce_any((words != EOS) & (words != PAD))
 
-    def take(time: tf.Tensor, words: tf.Tensor, state: Any, decoded: tf.Tensor) -> tuple:
+    def take(time: tf.Tensor, words: tf.Tensor, state: Nest, decoded: tf.Tensor) -> tuple:
         ended = (words == EOS) | (words == PAD)
         logits, state = step(words, state)
         words = tf.where(ended, PAD, tf.argmax(logits, 1, tf.int32))
@@ -41,7 +41,7 @@ def greedy(step: Step, state: Any, longest: int) -> tuple[tf.Tensor, tf.Tensor]:
     return decoded, steps
 
 
-def beam_search(step: Step, state: Any, longest: int, size: int) -> tuple[tf.Tensor, tf.Tensor]:
+def beam_search(step: Step, state: Nest, longest: int, size: int) -> tuple[tf.Tensor, tf.Tensor]:
     """Keeps the ``size`` most probable hypotheses of each sentence (Sutskever et al., 3.2).
 
     Returns the remaining hypothesis with the highest log probability per word.
@@ -60,11 +60,11 @@ def beam_search(step: Step, state: Any, longest: int, size: int) -> tuple[tf.Ten
     scores = tf.tile([[0.0] + [-1e9] * (size - 1)], [batch, 1])  # initially all are equal: keep one
     decoded = tf.fill([batch * size, longest], PAD)
 
-    def more(time: tf.Tensor, words: tf.Tensor, *_: Any) -> tf.Tensor:
+    def more(time: tf.Tensor, words: tf.Tensor, *_: Nest) -> tf.Tensor:
         return (time < longest) & tf.reduce_any((words != EOS) & (words != PAD))
 
     def extend(
-        time: tf.Tensor, words: tf.Tensor, scores: tf.Tensor, state: Any, decoded: tf.Tensor
+        time: tf.Tensor, words: tf.Tensor, scores: tf.Tensor, state: Nest, decoded: tf.Tensor
     ) -> tuple:
         ended = (words == EOS) | (words == PAD)
         logits, state = step(words, state)

@@ -1,7 +1,6 @@
 """The hyperparameters of the workload."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from fathom.options import Hyperparameters, hyperparameter
 from fathom.seq2seq import buckets
@@ -11,7 +10,7 @@ from fathom.training.optimizers import BY_NAME
 _SMALLEST_VOCABULARY = len(SPECIAL_SYMBOLS) + 1
 
 # The values of "size"; explicitly given options take precedence.
-SIZES: dict[str, dict[str, Any]] = {
+SIZES: dict[str, dict[str, object]] = {
     "fathom": {},
     "sutskever": {
         "layers": 4,

@@ -6,15 +6,18 @@ compares them with unrolled cells and fused kernels.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import keras
 import tensorflow as tf
 from keras import layers
 from keras.initializers import Initializer
+from typing_extensions import Unpack
 
+from fathom.layers import LayerOptions
 from fathom.seq2seq.recurrence import Multiply, read, recur
 from fathom.seq2seq.vocabulary import PAD
+from fathom.training.compilation import Nest
 
 Shape: TypeAlias = tuple[int | None, ...]
 
@@ -46,7 +49,7 @@ class Embedding(layers.Layer):
     """
 
     def __init__(
-        self, vocabulary: int, units: int, initializer: Initializer, **options: Any
+        self, vocabulary: int, units: int, initializer: Initializer, **options: Unpack[LayerOptions]
     ) -> None:
         super().__init__(autocast=False, **options)
         self._shape, self._initializer = (vocabulary, units), initializer
@@ -80,7 +83,10 @@ class LSTM(layers.Layer):
     """
 
     def __init__(
-        self, units: int, new_initializer: Callable[[], Initializer], **options: Any
+        self,
+        units: int,
+        new_initializer: Callable[[], Initializer],
+        **options: Unpack[LayerOptions],
     ) -> None:
         super().__init__(autocast=False, **options)
         self._units, self._new_initializer = units, new_initializer
@@ -120,7 +126,7 @@ class LSTM(layers.Layer):
         gates *= tf.cast(tf.transpose(words) != PAD, cast)[:, :, None]
         zero = tf.zeros_like(gates[0, :, : self._units])
 
-        def step(multiply: Multiply, _: tf.Tensor, state: Any, __: tuple[()]) -> Any:
+        def step(multiply: Multiply, _: tf.Tensor, state: Nest, __: tuple[()]) -> Nest:
             hidden, memory = state
             return lstm_cell(multiply("gates", hidden), memory)
 

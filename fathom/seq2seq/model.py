@@ -5,8 +5,8 @@ attention of Bahdanau, Cho and Bengio 2015, "Neural Machine Translation by Joint
 and Translate". Section numbers are those of Sutskever et al. unless another paper is named.
 """
 
-import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,14 +20,16 @@ from fathom import nn, options
 from fathom.errors import FathomError
 from fathom.layers import Dropout
 from fathom.options import Characterization
-from fathom.results.cost import Cost, count
+from fathom.results.cost import Cost
 from fathom.seq2seq import buckets, corpus, evaluation
 from fathom.seq2seq.buckets import Batch, Bucket
+from fathom.seq2seq.cost import cost_of
 from fathom.seq2seq.decoder import Decoder
 from fathom.seq2seq.hyperparameters import SIZES, Seq2SeqHyperparameters
 from fathom.seq2seq.layers import LSTM, Embedding
 from fathom.seq2seq.multi30k import Multi30k
 from fathom.seq2seq.sampled_softmax import sampled_cross_entropy
+from fathom.seq2seq.translation import Translator
 from fathom.seq2seq.vocabulary import PAD
 from fathom.seq2seq.wmt import Wmt
 from fathom.training.optimizers import BY_NAME, Optimizer
@@ -35,7 +37,14 @@ from fathom.training.schedules import Plateau
 
 
 class Seq2Seq(nn.NeuralNetworkModel):
-    """Translation by an LSTM encoder and an LSTM decoder that attends to it."""
+    """Translation by an LSTM encoder and an LSTM decoder that attends to it.
+
+    Attributes:
+        corpus: the vocabularies and the encoded training pairs, after ``load_data``.
+        test: the encoded test pairs.
+        translator: translates with the current network, after ``build``.
+        translations: of the last evaluation, int32 [pairs, words].
+    """
 
     name = "seq2seq"
     title = "sequence to sequence with attention (Sutskever et al. 2014, Bahdanau et al. 2015)"
@@ -45,7 +54,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
     example = "sentences"
     characterization = Characterization(inference_setting="decoding=teacher-forced")
 
-    def build_hyperparameters(self, values: Mapping[str, Any]) -> Seq2SeqHyperparameters:
+    def build_hyperparameters(self, values: Mapping[str, object]) -> Seq2SeqHyperparameters:
         """Returns the hyperparameters, with the values of ``size`` as defaults."""
         return options.build(
             Seq2SeqHyperparameters, {**SIZES.get(str(values.get("size")), {}), **values}
@@ -86,7 +95,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
 
     # ---------------------------------------------------------------- network
 
-    def build_inputs(self) -> Any:
+    def build_inputs(self) -> nn.Nest:
         """Returns source words and, unless decoding is free, the decoder's input words.
 
         Both int32 [batch, words], padded at the end.
@@ -101,11 +110,11 @@ class Seq2Seq(nn.NeuralNetworkModel):
         """Whether the decoder reads its own words: only in forward-only models."""
         return self.forward_only and self.hyperparameters.decoding == "free"
 
-    def build_labels(self) -> Any:
+    def build_labels(self) -> nn.Nest:
         """Returns the decoder's expected output words: int32 [batch, words]."""
         return () if self.forward_only else keras.Input((None,), dtype="int32", name="words")
 
-    def build_inference(self, inputs: Any) -> keras.KerasTensor:
+    def build_inference(self, inputs: nn.Nest) -> keras.KerasTensor:
         """Encodes the reversed source sentence, and decodes it.
 
         Returns:
@@ -115,7 +124,6 @@ class Seq2Seq(nn.NeuralNetworkModel):
         chosen = self.hyperparameters
         source, *target = keras.tree.flatten(inputs)
         encoded = self._encode(source)
-        self._encoder = keras.Model(source, encoded, name="encoder")
         self._decoder = Decoder(
             chosen.target_vocabulary,
             chosen.units,
@@ -130,10 +138,17 @@ class Seq2Seq(nn.NeuralNetworkModel):
         )
         self._decoder.build()
         self._sampling = self.new_noise()
+        self.translator = Translator(
+            keras.Model(source, encoded, name="encoder"),
+            self._decoder,
+            self.buckets,
+            self.device,
+            compiles=self.xla == "step",
+        )
         forced = self.forward_only and not self._decodes_freely
         return self._decoder(*encoded, *target, most_probable=forced)
 
-    def _encode(self, source: keras.KerasTensor) -> list[Any]:
+    def _encode(self, source: keras.KerasTensor) -> list[nn.Nest]:
         """Returns the reversed words, the top states, and each layer's final state and memory."""
         chosen = self.hyperparameters
         # Reversed, so that the first words of both sentences are close (section 3.3).
@@ -164,7 +179,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
         number = buckets.bucket_of_source(source_length, self.buckets)
         return self.buckets[number].target
 
-    def build_loss(self, inputs: Any, words: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
+    def build_loss(self, inputs: nn.Nest, words: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
         """Returns the mean cross-entropy per word in nats, by the sampled softmax."""
         states = tf.reshape(outputs, [-1, self.hyperparameters.units])
         words = tf.reshape(words, [-1])
@@ -194,7 +209,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
         return optimizer
 
     def build_evaluation(
-        self, inputs: Any, words: tf.Tensor, outputs: tf.Tensor
+        self, inputs: nn.Nest, words: tf.Tensor, outputs: tf.Tensor
     ) -> dict[str, tf.Tensor]:
         """Returns each sentence's cross-entropy by the full softmax, in nats, and its length."""
 
@@ -309,44 +324,6 @@ class Seq2Seq(nn.NeuralNetworkModel):
 
     # ---------------------------------------------------------------- translation
 
-    def translate(self, source: tf.Tensor) -> tf.Tensor:
-        """Returns translations int32 [batch, words] of source words int32 [batch, words]."""
-        return self._decoder(*self._encoder(source, training=False))
-
-    def translate_pairs(self, pairs: corpus.EncodedPairs) -> np.ndarray:
-        """Translates the source side; returns int32 [pairs, words], padded after ``<eos>``."""
-        assigned = buckets.assign_by_source(pairs, self.buckets)
-        words = np.full((len(pairs), self.buckets[-1].target), PAD, np.int32)
-        decode = {
-            bucket.source: tf.function(
-                self.translate,
-                [tf.TensorSpec([None, bucket.source], tf.int32)],
-                autograph=False,
-                jit_compile=self.xla == "step",
-            )
-            for bucket in self.buckets
-        }
-        size = self.hyperparameters.batch_size
-        for chosen, batch in buckets.batches_in_turn(pairs, assigned, self.buckets, size):
-            with tf.device(self.device):
-                decoded = decode[batch.source.shape[1]](batch.source).numpy()
-            words[chosen, : decoded.shape[1]] = decoded
-        return words
-
-    def attention(self, source: tf.Tensor, target: tf.Tensor) -> np.ndarray:
-        """Returns the decoder's attention to source words while it reads the target words.
-
-        Args:
-            source: int32 [batch, source].
-            target: int32 [batch, target], ``<go>`` first.
-
-        Returns:
-            float32 [batch, target, source].
-        """
-        encoded, states, hidden, memory = self._encoder(source, training=False)
-        alignment = self._decoder.alignment(encoded, states, hidden, memory, target)
-        return tf.transpose(alignment, (1, 0, 2)).numpy()[:, :, ::-1]  # in source order
-
     def evaluate(self) -> dict[str, float]:
         """Returns BLEU of the test text and, except in the forward-only twin, perplexity per word.
 
@@ -356,7 +333,9 @@ class Seq2Seq(nn.NeuralNetworkModel):
         if not len(self.test):
             raise FathomError(f"{self.source.directory} has no test text to translate")
         metrics = {"examples": len(self.test)} if self.forward_only else super().evaluate()
-        self.translations = self.translate_pairs(self.test)
+        self.translations = self.translator.translate_pairs(
+            self.test, self.hyperparameters.batch_size
+        )
         said = [self.corpus.target.sentence(words) for words in self.translations]
         references = [target for _, target in self.test_pairs]
         lowercase = self.hyperparameters.lowercase
@@ -371,24 +350,14 @@ class Seq2Seq(nn.NeuralNetworkModel):
         evaluation.save_translations(text, self.test_pairs, said)
         if not self.hyperparameters.attention:
             return [text]
-        evaluation.save_attention(picture, self._alignments(evaluation.PICTURED))
+        pictured = self.translator.alignments(self.test, self.translations, self.corpus)
+        evaluation.save_attention(picture, itertools.islice(pictured, evaluation.PICTURED))
         return [text, picture]
 
-    def _alignments(self, count: int) -> Iterator[evaluation.Alignment]:
-        """Yields the first test sentences' translations with their attention."""
-        chosen = np.arange(min(count, len(self.test)))
-        batch = buckets.make_batch(self.test, chosen, self.buckets[-1])
-        read = np.concatenate([batch.target[:, :1], self.translations[chosen, :-1]], 1)
-        attention = self.attention(batch.source, tf.constant(read))
-        for i in chosen:
-            source = self.corpus.source.tokens(batch.source[i].numpy())
-            said = self.corpus.target.tokens(self.translations[i])
-            yield evaluation.Alignment(source, said, attention[i, : len(said), : len(source)])
-
     def teardown(self) -> None:
-        """Releases the resources of the base class, the encoder and the decoder."""
+        """Releases the resources of the base class, the decoder and the translator."""
         super().teardown()
-        self.release("_encoder", "_decoder")
+        self.release("translator", "_decoder")
 
     # ---------------------------------------------------------------- cost
 
@@ -402,27 +371,12 @@ class Seq2Seq(nn.NeuralNetworkModel):
 
     def _cost_of(self, bucket: Bucket) -> Cost:
         """Returns the cost of a pair of these lengths, padding included."""
-        chosen, counted = self.hyperparameters, count(self.network)
-        samples = 0 if self.forward_only else chosen.samples
-        predicted = samples + 1 if samples else chosen.target_vocabulary
-        hypotheses = chosen.beam_size if self._decodes_freely else 1
-        macs = {"decoder": self._decoder.macs_of(bucket, predicted, hypotheses)}
-        for i in range(1, chosen.layers + 1):
-            layer = self.network.get_layer(f"encoder_{i}")
-            macs[layer.name] = layer.macs_of(bucket.source)
-        layers = []
-        for layer in counted.layers:
-            length = bucket.target if layer.name == "decoder" else bucket.source
-            layers.append(
-                dataclasses.replace(
-                    layer,
-                    macs=macs.get(layer.name, 0),
-                    reads_input=False,
-                    output_shape=(length, *layer.output_shape[1:]),
-                    activations=length * layer.activations,
-                )
-            )
-        return Cost(tuple(layers), counted.parameters)
+        chosen = self.hyperparameters
+        if self.forward_only:
+            hypotheses = chosen.beam_size if self._decodes_freely else 1
+            return cost_of(self.network, bucket, chosen.target_vocabulary, hypotheses)
+        predicted = chosen.samples + 1 if chosen.samples else chosen.target_vocabulary
+        return cost_of(self.network, bucket, predicted)
 
     def work(self, *batch: tf.Tensor) -> float:
         """Returns the work of a batch's bucket over that of the nominal bucket.
@@ -432,7 +386,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
         length = batch[0].shape[1]
         bucket = self.buckets[buckets.bucket_of_source(length, self.buckets)]
         if self._decodes_freely:
-            bucket = buckets.Bucket(bucket.source, int(self._decoder.steps_taken))
+            bucket = Bucket(bucket.source, int(self._decoder.steps_taken))
         return self._cost_of(bucket).forward_macs / self.cost().forward_macs
 
 

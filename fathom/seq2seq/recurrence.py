@@ -1,10 +1,11 @@
 """The loop over a sequence, in which every step multiplies by the same matrices."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import keras
 import tensorflow as tf
+
+from fathom.training.compilation import Nest
 
 Multiply = Callable[[str, tf.Tensor], tf.Tensor]
 
@@ -15,12 +16,12 @@ def read(variable: keras.Variable, dtype: str) -> tf.Tensor:
 
 
 def recur(
-    step: Callable[[Multiply, tf.Tensor, Any, Any], Any],
+    step: Callable[[Multiply, tf.Tensor, Nest, Nest], Nest],
     kernels: Mapping[str, tf.Tensor],
     added: Mapping[str, tf.Tensor],
-    state: Any,
-    constants: Any = (),
-) -> tuple[tf.Tensor, Any]:
+    state: Nest,
+    constants: Nest = (),
+) -> tuple[tf.Tensor, Nest]:
     """Runs a step for each word of a sequence.
 
     The gradient of a kernel is one product over all steps, after backpropagation through time.
@@ -66,8 +67,8 @@ def _loop(
     step: Callable,
     kernels: Mapping[str, tf.Tensor],
     added: Mapping[str, tf.Tensor],
-    state: Any,
-    constants: Any,
+    state: Nest,
+    constants: Nest,
 ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
     """Returns the outputs and the final state, flattened, and each kernel's inputs."""
     first = tf.nest.flatten(state)[0]
@@ -80,7 +81,7 @@ def _loop(
         for name, kernel in kernels.items()
     }
 
-    def body(time: tf.Tensor, state: Any, outputs: tf.TensorArray, reads: dict) -> tuple:
+    def body(time: tf.Tensor, state: Nest, outputs: tf.TensorArray, reads: dict) -> tuple:
         now = {}
 
         def multiply(name: str, x: tf.Tensor) -> tf.Tensor:
@@ -126,6 +127,8 @@ def steps_of(sequence: tf.Tensor) -> tf.TensorArray:
     return array.unstack(sequence)
 
 
-def no_steps_yet(steps: int | tf.Tensor, dtype: tf.DType, shape: Any) -> tf.TensorArray:
+def no_steps_yet(
+    steps: int | tf.Tensor, dtype: tf.DType, shape: Sequence[int | None] | tf.TensorShape
+) -> tf.TensorArray:
     """Returns an empty array of tensors of a shape for a loop to write to."""
     return tf.TensorArray(dtype, steps, element_shape=shape)

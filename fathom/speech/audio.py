@@ -66,7 +66,7 @@ def decode(content: bytes, path: Path) -> Audio:
     if not 1_000 <= audio.rate <= 1_000_000:
         raise FathomError(f"{path} has a sample rate of {audio.rate} Hz")
     if _is_cut_off(content, len(audio.samples)):
-        raise FathomError(f"{path} is cut off after {len(audio.samples)} samples")
+        raise FathomError(f"{path} is truncated after {len(audio.samples)} samples")
     return audio
 
 

@@ -8,6 +8,9 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from typing_extensions import Unpack
+
+from fathom.layers import LayerOptions
 
 
 def steps_of(lengths: Any, stride: int) -> Any:
@@ -24,7 +27,7 @@ class ContextWindow(keras.layers.Layer):
             first frame.
     """
 
-    def __init__(self, context: int, stride: int = 1, **options: Any) -> None:
+    def __init__(self, context: int, stride: int = 1, **options: Unpack[LayerOptions]) -> None:
         super().__init__(**options)
         self._context, self._stride = context, stride
 
@@ -53,7 +56,13 @@ class FrameLayer(keras.layers.Layer):
         initializer: of W; b starts at 0.
     """
 
-    def __init__(self, units: int, clip: float | None, initializer: Any, **options: Any) -> None:
+    def __init__(
+        self,
+        units: int,
+        clip: float | None,
+        initializer: keras.initializers.Initializer,
+        **options: Unpack[LayerOptions],
+    ) -> None:
         super().__init__(**options)
         self._units, self._clip, self._initializer = units, clip, initializer
 
@@ -114,11 +123,13 @@ class BidirectionalRecurrent(keras.layers.Layer):
         initializers: of W, V_f and V_b; b starts at 0.
     """
 
-    def __init__(self, units: int, clip: float, initializers: Sequence, **options: Any) -> None:
+    def __init__(
+        self, units: int, clip: float, initializers: Sequence, **options: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**options)
         self._units, self._clip, self._initializers = units, clip, initializers
 
-    def build(self, input_shape: tuple, *_: Any) -> None:
+    def build(self, input_shape: tuple, *_: tuple) -> None:
         """Creates W, b, V_f and V_b."""
         shape, square = (input_shape[-1], self._units), (self._units, self._units)
         of_input, of_forward, of_backward = self._initializers

@@ -112,7 +112,7 @@ class Speech(nn.NeuralNetworkModel):
             (), name="phone_counts", dtype="int32"
         )
 
-    def build_inference(self, inputs: Any) -> keras.KerasTensor:
+    def build_inference(self, inputs: nn.Nest) -> keras.KerasTensor:
         """The network of section 2: logits of 61 phones and the blank, [batch, steps, 62]."""
         x, lengths = inputs
         chosen = self.hyperparameters
@@ -129,7 +129,7 @@ class Speech(nn.NeuralNetworkModel):
         logits = FrameLayer(BLANK + 1, None, self._weights(1.0), name="logits")(h)
         return keras.ops.transpose(logits, (1, 0, 2))
 
-    def build_loss(self, inputs: Any, labels: Any, logits: tf.Tensor) -> tf.Tensor:
+    def build_loss(self, inputs: nn.Nest, labels: nn.Nest, logits: tf.Tensor) -> tf.Tensor:
         """Returns the connectionist temporal classification loss, nats per utterance."""
         return tf.reduce_mean(self._ctc(inputs, labels, logits))
 
@@ -151,7 +151,9 @@ class Speech(nn.NeuralNetworkModel):
             for name in ("loss", "phone_error_rate"):
                 self.note(f"validation_{name}", metrics[name])
 
-    def build_evaluation(self, inputs: Any, labels: Any, logits: tf.Tensor) -> dict[str, tf.Tensor]:
+    def build_evaluation(
+        self, inputs: nn.Nest, labels: nn.Nest, logits: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
         """Returns each utterance's loss, errors and reference phones, in 39 and in 61 classes."""
         recognised = self._recognise(logits, inputs[1])
         return {
@@ -247,7 +249,7 @@ class Speech(nn.NeuralNetworkModel):
         dropout = Dropout(chosen.dropout, self.new_noise(), name=f"dropout{number}")
         return dropout(layer(h))
 
-    def _ctc(self, inputs: Any, labels: Any, logits: tf.Tensor) -> tf.Tensor:
+    def _ctc(self, inputs: nn.Nest, labels: nn.Nest, logits: tf.Tensor) -> tf.Tensor:
         """Returns the loss of each utterance (Graves et al. 2006), nats, [batch]."""
         steps = steps_of(inputs[1], self.hyperparameters.stride)
         if self.xla == "step":  # XLA lacks a CTC kernel

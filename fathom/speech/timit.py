@@ -7,11 +7,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from fathom.data.dataset import DataSet
+from fathom.data.dataset import DataSet, Reading
 from fathom.errors import FathomError
 from fathom.speech import features, phones
 from fathom.speech.audio import decode
@@ -106,7 +105,7 @@ class Timit(DataSet):
         return cls(train, validation, test, mean, deviation, skipped)
 
     @classmethod
-    def verify(cls, directory: Path, options: Any, everything: bool) -> str:
+    def verify(cls, directory: Path, options: Reading, everything: bool) -> str:
         """Reads every utterance; one that training with cepstra would skip is an error."""
         root, parts = find_parts(directory)
         if not parts["train"]:

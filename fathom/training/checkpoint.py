@@ -38,7 +38,7 @@ class Restored:
 class Checkpoints:
     """The checkpoints of one training run, in one folder.
 
-    Call ``open_for_writing`` before writing; reading does not need it.
+    Call ``begin`` before training.
 
     Args:
         directory: of the checkpoints.
@@ -51,7 +51,7 @@ class Checkpoints:
         self,
         directory: Path,
         workload: str,
-        settings: dict[str, Any],
+        settings: dict[str, object],
         variables: dict[str, tf.Variable],
     ) -> None:
         self._directory = directory.absolute()
@@ -67,6 +67,32 @@ class Checkpoints:
         After restoring or writing a checkpoint, it is that one.
         """
         return None if self._latest is None else self._prefix(self._latest)
+
+    def begin(self, resume: bool, writes: bool) -> Restored:
+        """Opens the folder and restores the newest checkpoint, if there is one to continue from.
+
+        Args:
+            resume: continue a training; one that has not begun starts from scratch.
+            writes: checkpoints will be written; otherwise there must be one to read.
+
+        Returns:
+            what was restored; afterwards ``latest`` is None if nothing was.
+
+        Raises:
+            FathomError: the folder cannot be used, or its checkpoints are not of this training.
+        """
+        if writes:
+            self.open_for_writing()
+        if not writes or (resume and self._latest is not None):
+            return self.restore()
+        if self._latest is not None:
+            raise FathomError(
+                f"{self._directory} already holds checkpoints: continue with --resume, or use "
+                "another --checkpoint-dir"
+            )
+        if resume:
+            return Restored({}, [f"nothing to resume in {self._directory}: starting from scratch"])
+        return Restored({})
 
     def open_for_writing(self) -> None:
         """Creates and locks the folder, tests writing, and removes leftovers of killed runs.
@@ -149,14 +175,6 @@ class Checkpoints:
             f"all checkpoints in {self._directory} are damaged ({reasons}): to start from the "
             "beginning, use another --checkpoint-dir"
         )
-
-    def refuse_other_training(self) -> None:
-        """Raises FathomError if the folder already has checkpoints, so that none is lost."""
-        if self._latest is not None:
-            raise FathomError(
-                f"{self._directory} already holds checkpoints: continue with --resume, or use "
-                "another --checkpoint-dir"
-            )
 
     def _prefix(self, step: int) -> Path:
         return self._directory / f"ckpt-{step}"

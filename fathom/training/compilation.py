@@ -1,13 +1,16 @@
 """A workload's step, compiled for its batch shapes, with one or more steps per call."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
 Batch = tuple[tf.Tensor, ...]
-Step = Callable[..., Any]
+Nest: TypeAlias = Any  # a tensor, or tensors in tuples, lists and dictionaries
+Step = Callable[..., Nest]
 Signature = Sequence[tf.TensorSpec]
+Shapes = tuple[tuple[int, ...], ...]  # of a batch's tensors
+ConcreteFunction: TypeAlias = tf.types.experimental.ConcreteFunction
 
 
 class CompiledStep:
@@ -66,12 +69,12 @@ class StepByShape:
         graph, structured_outputs: those of the last one, the largest.
     """
 
-    def __init__(self, traced: Mapping[tuple[tuple[int, ...], ...], Any]) -> None:
+    def __init__(self, traced: Mapping[Shapes, ConcreteFunction]) -> None:
         self._traced = traced
         largest = list(traced.values())[-1]
         self.graph, self.structured_outputs = largest.graph, largest.structured_outputs
 
-    def __call__(self, *batch: tf.Tensor) -> Any:
+    def __call__(self, *batch: tf.Tensor) -> Nest:
         """Runs the step for a batch."""
         return self._traced[_shapes(batch)](*batch)
 
@@ -89,7 +92,7 @@ class Span:
             self._current = (begin, end)
             self._variable.assign([begin, end])
 
-    def run(self, step: Any, *block: tf.Tensor) -> Any:
+    def run(self, step: "Traced", *block: tf.Tensor) -> Nest:
         """Runs steps in sequence, within the graph being traced.
 
         Args:
@@ -101,7 +104,7 @@ class Span:
         """
         begin, end = tf.unstack(self._variable.read_value())
 
-        def one_step(i: tf.Tensor, stacks: Any) -> tuple[tf.Tensor, Any]:
+        def one_step(i: tf.Tensor, stacks: Nest) -> tuple[tf.Tensor, Nest]:
             values = step(*(tensor[i] for tensor in block))
             return i + 1, tf.nest.map_structure(
                 lambda stack, value: stack.write(i, value), stacks, values
@@ -115,7 +118,10 @@ class Span:
         return tf.nest.map_structure(lambda stack: stack.stack(), stacks)
 
 
-def _trace(step: Step, signatures: Sequence[Signature], xla: bool) -> Any:
+Traced: TypeAlias = "ConcreteFunction | StepByShape"
+
+
+def _trace(step: Step, signatures: Sequence[Signature], xla: bool) -> Traced:
     """Traces a step for each signature; returns a ``ConcreteFunction`` or a ``StepByShape``."""
     function = tf.function(step, autograph=False, jit_compile=xla)
     traced = {
@@ -124,5 +130,5 @@ def _trace(step: Step, signatures: Sequence[Signature], xla: bool) -> Any:
     return StepByShape(traced) if len(traced) > 1 else next(iter(traced.values()))
 
 
-def _shapes(tensors: Sequence[tf.Tensor | tf.TensorSpec]) -> tuple[tuple[int, ...], ...]:
+def _shapes(tensors: Sequence[tf.Tensor | tf.TensorSpec]) -> Shapes:
     return tuple(tuple(tensor.shape) for tensor in tensors)

@@ -7,6 +7,27 @@ import keras
 import tensorflow as tf
 
 from fathom.results import cost
+from fathom.system.memory import require_free_memory
+
+
+def require_memory(
+    workload: str,
+    network: keras.Model,
+    batch: Sequence[tf.TensorSpec],
+    steps_per_call: int,
+    blocks: int,
+    trains: bool,
+) -> None:
+    """Raises FathomError if the steps of a workload do not fit into the machine's free memory.
+
+    Args: as for ``bytes_needed``.
+    """
+    what, remedy = f"a step of {workload}", "use a smaller --batch-size"
+    if steps_per_call > 1:
+        what = f"a call of {steps_per_call} steps of {workload}"
+        remedy += ", or --set steps_per_call=1"
+    needed = bytes_needed(network, batch, steps_per_call, blocks, trains)
+    require_free_memory(needed, f"{what} at batch size {batch[0].shape[0]:,}", remedy)
 
 
 def bytes_needed(

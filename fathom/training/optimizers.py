@@ -8,10 +8,11 @@ on ``tf.Variable``, inside a ``tf.function``, also with ``jit_compile=True``.
 import abc
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import keras
 import tensorflow as tf
+from typing_extensions import TypedDict, Unpack
 
 from fathom.training.loss_scale import Gradient, LossScale
 
@@ -24,6 +25,15 @@ kernels = tf.raw_ops
 def is_weight_matrix(variable: Variable) -> bool:
     """Returns whether a variable is a kernel (rank 2 or more), not a bias or a scale."""
     return len(variable.shape) >= 2
+
+
+class Regularization(TypedDict, total=False):
+    """The options of all update rules, as in ``Optimizer``."""
+
+    weight_decay: float
+    clip_norm: float | None
+    global_clip_norm: float | None
+    decayed: Callable[[Variable], bool]
 
 
 class Optimizer(tf.Module, abc.ABC):
@@ -88,6 +98,13 @@ class Optimizer(tf.Module, abc.ABC):
         targets = [_tensorflow_variable(variable) for variable in variables]
         self._built_for = tuple(weakref.ref(target) for target in targets)
         self.slots = {name: [_zeros_like(t, name) for t in targets] for name in self._slot_names}
+
+    def named_variables(self) -> dict[str, tf.Variable]:
+        """Returns the state by the names that it has in checkpoints."""
+        return {
+            f"optimizer-{i}-{variable.name.rpartition(':')[0]}": variable
+            for i, variable in enumerate(self.variables)
+        }
 
     def scale(self, loss: tf.Tensor) -> tf.Tensor:
         """Returns the float32 loss to differentiate, times the loss scale if there is one."""
@@ -178,7 +195,11 @@ class Momentum(Optimizer):
     _slot_names = ("velocity",)
 
     def __init__(
-        self, learning_rate: float, momentum: float, nesterov: bool = False, **options: Any
+        self,
+        learning_rate: float,
+        momentum: float,
+        nesterov: bool = False,
+        **options: Unpack[Regularization],
     ) -> None:
         super().__init__(learning_rate, **options)
         self._momentum, self._nesterov = momentum, nesterov
@@ -219,7 +240,9 @@ class Adagrad(Optimizer):
 
     _slot_names = ("squares",)
 
-    def __init__(self, learning_rate: float, epsilon: float = 1e-7, **options: Any) -> None:
+    def __init__(
+        self, learning_rate: float, epsilon: float = 1e-7, **options: Unpack[Regularization]
+    ) -> None:
         super().__init__(learning_rate, **options)
         self._epsilon = epsilon
 
@@ -253,7 +276,7 @@ class Adam(Optimizer):
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-8,
-        **options: Any,
+        **options: Unpack[Regularization],
     ) -> None:
         super().__init__(learning_rate, **options)
         self._beta_1, self._beta_2, self._epsilon = beta_1, beta_2, epsilon
@@ -296,7 +319,7 @@ class RMSProp(Optimizer):
         momentum: float = 0.0,
         epsilon: float = 1e-7,
         centered: bool = False,
-        **options: Any,
+        **options: Unpack[Regularization],
     ) -> None:
         super().__init__(learning_rate, **options)
         self._decay, self._momentum, self._epsilon = decay, momentum, epsilon
@@ -329,11 +352,11 @@ BY_NAME: dict[str, type[Optimizer]] = {"sgd": GradientDescent, "adagrad": Adagra
 
 
 def _run(
-    dense: Callable[..., Any],
-    sparse: Callable[..., Any],
+    dense: Callable[..., tf.Operation],
+    sparse: Callable[..., tf.Operation],
     target: tf.Variable,
     gradient: Gradient,
-    **arguments: Any,
+    **arguments: tf.Tensor,
 ) -> None:
     """Runs the kernel for the kind of gradient."""
     if isinstance(gradient, tf.IndexedSlices):

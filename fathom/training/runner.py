@@ -2,10 +2,11 @@
 
 import contextlib
 import math
+import operator
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -16,12 +17,12 @@ from fathom.results.steps import Steps
 from fathom.system.environment import cpu_use
 from fathom.system.signals import held_back
 from fathom.training.checkpoint import Checkpoints
-from fathom.training.compilation import Batch, CompiledStep, Step
+from fathom.training.compilation import Batch, CompiledStep, Nest, Step
 
-RunStep = Callable[[Step, Batch], Any]
+RunStep = Callable[[Step, Batch], Nest]
 
 
-def default_runstep(step: Step, batch: Batch) -> Any:
+def default_runstep(step: Step, batch: Batch) -> Nest:
     """Runs one step: the default of the ``runstep`` hook."""
     return step(*batch)
 
@@ -42,7 +43,7 @@ class Progress:
 
 
 class Hooks(Protocol):
-    """The hooks of a workload that a runner calls; ``nn.Workload`` documents them."""
+    """The hooks of a workload that a runner calls; ``fathom.workload.Workload`` documents them."""
 
     @property
     def steps_done(self) -> int:
@@ -195,7 +196,7 @@ class Runner:
                 self._stop_diverged(number + i, loss)
         return batch
 
-    def _losses(self, value: Any, begin: int, count: int) -> list[float | None]:
+    def _losses(self, value: Nest, begin: int, count: int) -> list[float | None]:
         """Returns the losses of a call's steps from the result of ``runstep``; None: no loss."""
         if not self._loop.trains or value is None:
             return [None] * count
@@ -232,6 +233,29 @@ class Runner:
             f"the loss of step {number} is {loss}: the training has diverged; {kept}; "
             f"{self._loop.remedy}"
         )
+
+
+def check_length(n_steps: int, warmup: int | None) -> tuple[int, int]:
+    """Returns the numbers of steps and of warm-up steps, by default a fifth and at most five.
+
+    Raises:
+        FathomError: a number is not an integer of Python or NumPy, or out of range.
+    """
+    n_steps = _as_int("n_steps", n_steps)
+    warmup = min(5, (n_steps + 3) // 5) if warmup is None else _as_int("warmup", warmup)
+    if n_steps < 0 or not 0 <= warmup <= n_steps:
+        raise FathomError(
+            f"cannot run {n_steps} steps, {warmup} of them warm-up: steps must not be negative "
+            "and warm-up not more than the steps"
+        )
+    return n_steps, warmup
+
+
+def _as_int(name: str, number: int) -> int:
+    try:
+        return operator.index(number)
+    except TypeError:
+        raise FathomError(f"{name} must be a whole number, not {number!r}") from None
 
 
 def _next_multiple(number: int, divisor: int) -> int:

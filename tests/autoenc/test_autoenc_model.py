@@ -135,7 +135,7 @@ def test_inference_gives_the_outputs_of_single_steps():
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_pixels_are_drawn_anew_each_time_with_their_grey_value_as_probability():
+def test_pixels_are_sampled_each_time_with_their_grey_value_as_probability():
     model = Autoenc("/cpu:0", SMALL)
     model.setup()
     grey = tf.fill([1000, 784], tf.constant(51, tf.uint8))

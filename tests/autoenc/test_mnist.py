@@ -88,12 +88,12 @@ def test_a_file_that_may_not_be_read_is_an_error(small, monkeypatch):
         (gzip.compress(b"something else", mtime=0), "is not an IDX file: magic number 0x736f6d65"),
         (
             gzip.compress(header(1, 28, 28) + bytes(784), mtime=0)[:-9],
-            "is cut off: its gzip stream",
+            "is truncated: its gzip stream",
         ),
         (gzip.compress(header(1, 28, 28), mtime=0)[:8] + b"\xff" * 20, "is damaged"),
         (b"\0\0\x0d\x03" + bytes(12), "has elements of IDX type 0x0d, only unsigned bytes"),
         (header(1, 28), "header says 1 x 28 = 28"),
-        (header(1, 28, 28)[:-1], "is cut off in its header, after 15 bytes"),
+        (header(1, 28, 28)[:-1], "is truncated in its header, after 15 bytes"),
         (header(1, 28, 28) + bytes(783), "has 783 bytes of data, but its header says 1 x 28"),
         (
             header(1, 28, 28) + bytes(785),

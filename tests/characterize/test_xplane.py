@@ -141,7 +141,7 @@ def test_a_cut_off_trace_is_named_in_the_error(built, tmp_path):
     built.line("worker").event("a:Add", 0, 1)
     path = built.write(tmp_path)
     path.write_bytes(path.read_bytes()[:-3])
-    with pytest.raises(FathomError, match=r"built\.xplane\.pb is cut off"):
+    with pytest.raises(FathomError, match=r"built\.xplane\.pb is truncated"):
         read(path)
 
 

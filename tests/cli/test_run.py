@@ -56,7 +56,7 @@ def test_a_printed_number_is_one_of_the_result(finished):
     assert f"{document['cost']['parameters']:,} parameters" in printed
 
 
-def test_an_untrained_network_is_said_to_be_one_where_it_is_evaluated(finished, capsys, tmp_path):
+def test_evaluating_an_untrained_network_is_reported(finished, capsys, tmp_path):
     folder, printed = finished
     assert "the network is untrained" not in printed
     arguments = [*SMALL, "--infer", "--evaluate", "--steps=1", f"--json={tmp_path}/x"]
@@ -87,7 +87,7 @@ def test_a_run_of_long_steps_says_before_the_first_how_long_they_are(capsys, tmp
     assert "running 1 steps, each about 60 s or more; --batch-size" in capsys.readouterr().out
 
 
-def test_steps_of_a_single_call_are_said_to_be_one_measurement(capsys):
+def test_steps_of_a_single_call_are_reported_as_one_measurement(capsys):
     assert run(run_workload, "autoenc", [*SMALL, "--steps=20"]) == 0
     printed = capsys.readouterr().out
     assert " ms, one measurement (4 warm-up steps left out)" in printed
@@ -253,7 +253,7 @@ def test_resuming_starts_from_the_beginning_where_there_is_nothing_to_resume(cap
     assert "step 3/3" in printed
 
 
-def test_a_damaged_checkpoint_is_said_to_be_passed_over(capsys, tmp_path):
+def test_skipping_a_damaged_checkpoint_is_reported(capsys, tmp_path):
     arguments = [*SMALL, SINGLY, "--checkpoint-every=2", f"--checkpoint-dir={tmp_path}"]
     assert run(run_workload, "autoenc", [*arguments, "--steps=4"]) == 0
     (tmp_path / "ckpt-4.data-00000-of-00001").write_bytes(b"")

@@ -121,7 +121,7 @@ def test_a_right_file_is_left_alone(get, server, tmp_path):
     assert server.requests == []
 
 
-def test_an_altered_file_is_fetched_anew(get, tmp_path):
+def test_an_altered_file_is_fetched_again(get, tmp_path):
     (tmp_path / "file.bin").write_bytes(b"altered")
     assert get("good").read_bytes() == CONTENT
 
@@ -156,7 +156,7 @@ def test_a_file_that_cannot_be_had_is_an_error_and_leaves_nothing(get, tmp_path,
     assert names(tmp_path) == []
 
 
-def test_a_file_that_was_there_stays_where_it_cannot_be_had_anew(get, tmp_path):
+def test_an_existing_file_stays_if_it_cannot_be_fetched(get, tmp_path):
     (tmp_path / "file.bin").write_bytes(b"altered")
     with pytest.raises(FathomError):
         get("absent")

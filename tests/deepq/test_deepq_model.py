@@ -181,7 +181,7 @@ def test_the_hook_sees_acting_and_learning_steps_apart_and_may_skip_both():
     assert result.steps.loss == [None] * 3
 
 
-def test_progress_is_told_how_the_replay_memory_fills(monkeypatch):
+def test_progress_shows_how_the_replay_memory_fills(monkeypatch):
     told = []
     monkeypatch.setattr(Progress, "preparing", lambda self, *facts: told.append(facts))
     model = pong()
@@ -240,7 +240,7 @@ def test_several_games_are_played_at_once_and_repeat_with_the_seed():
 
 
 @pytest.mark.parametrize("save_replay", [True, False])
-def test_resumed_games_that_begin_anew_are_new_episodes_in_the_memory(save_replay, tmp_path):
+def test_restarted_games_are_new_episodes_in_the_memory(save_replay, tmp_path):
     options = {"environments": 2, "save_replay": save_replay}
     first = pong(**options)
     first.setup({"checkpoint_dir": str(tmp_path)})

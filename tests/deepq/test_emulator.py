@@ -222,7 +222,7 @@ def test_a_game_with_one_action_is_refused(monkeypatch):
         Emulator(rom("pong"), 0)
 
 
-def test_missing_ale_py_is_said_in_one_line(monkeypatch):
+def test_missing_ale_py_is_an_error_of_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "ale_py", None)
     with pytest.raises(FathomError, match=r"ale-py is missing.*pip install ale-py"):
         emulator.import_ale()

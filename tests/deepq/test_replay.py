@@ -97,7 +97,7 @@ def test_transitions_of_every_game_are_drawn():
 
 
 @pytest.mark.parametrize("moments", [7, 10, 23])
-def test_games_that_begin_anew_are_not_joined_to_those_before(moments):
+def test_restarted_games_are_not_joined_to_those_before(moments):
     ends = [[False, False]] * moments
     memory = filled(20, 2, ends)
     memory.end_episodes()

@@ -69,8 +69,13 @@ def step_and_network():
 
 
 @pytest.fixture(scope="module")
-def attribution():
-    step, network = step_and_network()
+def traced():
+    return step_and_network()
+
+
+@pytest.fixture(scope="module")
+def attribution(traced):
+    step, network = traced
     return Attribution(step.graph, network)
 
 
@@ -93,6 +98,13 @@ def attribution():
 )
 def test_an_op_has_its_layer_or_role_and_its_phase(attribution, name, place):
     assert attribution.place(name) == place
+
+
+def test_the_backward_pass_begins_with_the_first_gradient(traced, attribution):
+    names = [op.name for op in traced[0].graph.get_operations()]
+    first = next(i for i, name in enumerate(names) if name.startswith("gradient_tape"))
+    phases = [attribution.place(name)[1] for name in names[first - 1 : first + 1]]
+    assert phases == ["forward", "backward"]
 
 
 def test_a_gradient_function_without_a_scope_belongs_to_the_layer_that_it_differentiates(
@@ -161,8 +173,8 @@ def test_an_op_of_another_graph_is_unknown(attribution):
     assert attribution.place("other/MatMul") == ("unknown", "other")
 
 
-def test_a_step_without_gradients_is_all_forward():
-    _, network = step_and_network()
+def test_a_step_without_gradients_is_all_forward(traced):
+    _, network = traced
     step = tf.function(lambda x: tf.identity(network(x), name="result"), autograph=False)
     graph = step.get_concrete_function(tf.TensorSpec([2, 4])).graph
     attribution = Attribution(graph, network)

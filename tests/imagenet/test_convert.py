@@ -157,7 +157,7 @@ def test_a_number_of_shards_that_cannot_be_is_refused(tree, tmp_path, shards):
 
 def test_a_folder_that_is_there_is_left_alone(tree, tmp_path):
     (tmp_path / "out").mkdir()
-    assert "is already there" in error_of(tree, tmp_path / "out", 1)
+    assert "already exists" in error_of(tree, tmp_path / "out", 1)
     assert os.listdir(tmp_path / "out") == []
 
 

@@ -279,7 +279,7 @@ def fault_of(directory, everything=False, **options):
     return str(caught.value)
 
 
-def test_a_tree_is_decoded_and_missing_ground_truth_is_said(tmp_path):
+def test_a_tree_is_decoded_and_missing_ground_truth_is_reported(tmp_path):
     put(tmp_path, f"train/{A}/x.JPEG", f"train/{A}/y.JPEG", *VAL)
     read = verify(tmp_path)
     assert read.startswith("2 of 2 training images can be decoded (--all: all); ")

@@ -69,7 +69,7 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
 @pytest.mark.parametrize("bytes_cut", [1, 4, 504, 515])
 def test_a_file_cut_short_is_named_with_the_byte_of_its_last_record(path, bytes_cut):
     path.write_bytes(path.read_bytes()[:-bytes_cut])
-    with pytest.raises(FathomError, match=rf"{path} is cut short in the record at byte 35$"):
+    with pytest.raises(FathomError, match=rf"{path} is truncated in the record at byte 35$"):
         scan(path)
 
 
@@ -89,17 +89,21 @@ def test_a_missing_file_is_one_line(tmp_path):
 def test_a_length_beyond_the_file_is_cut_short_whatever_its_size(tmp_path):
     header = struct.pack("<Q", 2**64 - 1)
     (tmp_path / "huge").write_bytes(header + struct.pack("<I", masked_crc32c(header)) + b"x" * 50)
-    with pytest.raises(FathomError, match="cut short in the record at byte 0"):
+    with pytest.raises(FathomError, match="truncated in the record at byte 0"):
         scan(tmp_path / "huge")
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.binary(max_size=200))
 def test_random_bytes_give_offsets_or_one_line(tmp_path, data):
     check_scan(tmp_path / "random", data)
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     position=st.integers(0, 50),
     replacement=st.binary(max_size=20),

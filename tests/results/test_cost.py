@@ -28,6 +28,23 @@ def test_layers_are_counted_by_hand():
     assert counted["dense"].macs == 96 * 10
 
 
+class Recurrence(layers.Layer):
+    """A layer that reports its own multiply-accumulates, of one of the steps."""
+
+    macs = 7
+
+    def call(self, x):
+        return x
+
+
+def test_a_layer_over_an_unknown_length_counts_once_for_each_of_its_steps():
+    sequence = keras.Input((None, 4))
+    counted = cost.count(keras.Model(sequence, Recurrence()(sequence)), length=5).layers[0]
+    assert (counted.macs, counted.output_shape, counted.activations) == (5 * 7, (5, 4), 5 * 4)
+    image = keras.Input((3, 4))
+    assert cost.count(keras.Model(image, Recurrence()(image)), length=5).forward_macs == 7
+
+
 def test_training_needs_no_gradient_for_the_networks_input():
     total = cost.count(network())
     convolution, dense = 8 * 8 * 6 * 18, 960
@@ -63,7 +80,7 @@ def test_a_layer_that_a_training_step_runs_forward_twice_counts_once_more():
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: w.name)
-def test_the_counted_activations_are_the_sizes_of_a_real_batchs(workload):
+def test_the_counted_activations_are_those_of_a_real_batch(workload):
     model = workload.model()
     model.setup()
     of_any_length = workload.name == "speech"

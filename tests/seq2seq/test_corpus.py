@@ -47,14 +47,14 @@ def test_the_second_time_it_comes_from_the_cache(texts, monkeypatch):
     assert same(corpus.load(texts, SETTINGS), built)
 
 
-def test_other_settings_or_another_text_are_built_anew(texts):
+def test_other_settings_or_another_text_are_built_again(texts):
     first = corpus.load(texts, SETTINGS)
     assert not same(corpus.load(texts, Settings(6, 8, False)), first)
     write_lines(texts[0].source, ("five", "six", "seven"))
     assert "five" in corpus.load(texts, SETTINGS).source.words
 
 
-def test_a_damaged_cache_is_built_anew(texts, tmp_path):
+def test_a_damaged_cache_is_rebuilt(texts, tmp_path):
     built = corpus.load(texts, SETTINGS)
     (kept,) = (tmp_path / "cache" / "wmt").iterdir()
     kept.write_bytes(kept.read_bytes()[:100])

@@ -132,7 +132,7 @@ def test_teacher_forced_inference_gives_the_most_probable_word_after_each_given_
 def test_the_encoder_reads_the_source_from_its_end():
     model = model_of()
     model.build()
-    words = model._encoder(tf.constant([[5, 6, 7, PAD]]))[0]
+    words = model.translator.encoder(tf.constant([[5, 6, 7, PAD]]))[0]
     assert words.numpy().tolist() == [[PAD, 7, 6, 5]]
 
 
@@ -194,18 +194,20 @@ def test_a_few_steps_lower_the_loss_on_the_synthetic_text():
     assert np.mean(losses[-5:]) < 0.6 * np.mean(losses[:5])
 
 
-def test_a_network_that_has_learned_a_pair_by_heart_translates_it():
+def test_a_network_overfitted_to_a_pair_translates_it():
     model = model_of(
         optimizer="adam", learning_rate=0.02, units=24, samples=0, batch_size=4, buckets="8-9"
     )
     model.setup()
     batch = next(model.training_batches(0))
     model.run(runstep=lambda step, _: step(*batch), n_steps=150)
-    said = model.translate(batch.source).numpy()
+    said = model.translator.translate(batch.source).numpy()
     np.testing.assert_array_equal(said, batch.words.numpy())
 
 
-def test_the_forward_only_twin_translates_as_the_trained_network_and_shows_what_it_said(tmp_path):
+def test_the_forward_only_twin_translates_as_the_trained_network_and_writes_its_translations(
+    tmp_path,
+):
     trained = model_of()
     trained.setup({"checkpoint_dir": str(tmp_path)})
     trained.run(n_steps=2)
@@ -214,7 +216,7 @@ def test_the_forward_only_twin_translates_as_the_trained_network_and_shows_what_
     (source,) = next(model.inference_batches())
     said = []
     model.run(runstep=lambda step, batch: said.append(step(*batch)), n_steps=1)
-    np.testing.assert_array_equal(said[0], trained.translate(source))
+    np.testing.assert_array_equal(said[0], trained.translator.translate(source))
     metrics = model.evaluate()
     assert metrics["examples"] == 200
     assert 0 <= metrics["bleu"] <= 100
@@ -240,7 +242,7 @@ def test_bleu_is_sacrebleus_of_the_sentences_as_written():
     assert evaluation.bleu(said, right, lowercase=True) > expected.score
 
 
-def test_pairs_that_are_left_out_are_counted_and_said(text_folder):
+def test_pairs_that_are_left_out_are_counted_and_reported(text_folder):
     model = built(data_dir=text_folder(), batch_size=4)
     assert model.notes == [
         "left out: pairs with a blank side: 2",
@@ -263,7 +265,7 @@ def test_long_test_sentences_are_cut_but_translated(text_folder):
     model = Seq2SeqFwd("/cpu:0", {**SMALL, "data_dir": text_folder(test_2016_flickr=long)})
     model.load_data()
     model.build()
-    assert model.translate_pairs(model.test).shape == (2, 18)
+    assert model.translator.translate_pairs(model.test, 2).shape == (2, 18)
 
 
 @pytest.mark.parametrize(
@@ -295,7 +297,7 @@ def test_the_step_is_compiled_once_for_each_bucket():
     assert shapes == [[(8, s), (8, t), (8, t)] for s, t in (Bucket(8, 9), Bucket(16, 18))]
 
 
-def test_the_first_step_of_each_bucket_is_told_from_the_others():
+def test_the_first_step_of_each_bucket_is_marked():
     model = model_of(buckets="4-5 8-9 16-18")
     model.setup()
     lengths = []

@@ -91,7 +91,7 @@ def test_files_are_computed_once_and_then_read_from_the_cache(tmp_path, cache, m
     assert again.reasons == first.reasons == ("", "", "")
 
 
-def test_a_changed_file_and_changed_settings_are_computed_anew(tmp_path, cache):
+def test_a_changed_file_and_changed_settings_are_recomputed(tmp_path, cache):
     path = write(tmp_path / "0.wav", noise(800))
     features.of_files([path])
     write(path, noise(800, seed=1))

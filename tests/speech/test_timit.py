@@ -152,7 +152,7 @@ def test_audio_that_cannot_be_used_is_left_out_with_the_reason(tree):
     path = write(tree / "train/dr1/fabc0/sx9.wav")
     path.write_bytes(path.read_bytes()[:-100])
     (reason,) = Timit.load(tree).skipped.values()
-    assert "cut off" in reason
+    assert "truncated" in reason
     path.write_bytes(path.read_bytes()[:40] + bytes(4))
     (reason,) = Timit.load(tree).skipped.values()
     assert "no samples" in reason

@@ -193,7 +193,7 @@ def test_the_file_in_which_tensorflow_names_the_newest_is_not_needed(folder, wei
     state = folder / "checkpoint"
     state.unlink() if content is None else state.write_text(content)
     with pytest.raises(FathomError, match="already holds checkpoints"):
-        open_in(folder, weights).refuse_other_training()
+        open_in(folder, weights).begin(resume=False, writes=True)
     assert restored(folder, weights)[0] == [2.0, 2.0]
     training_in(folder, weights, 3)
     assert tf.train.latest_checkpoint(folder).endswith("ckpt-3")
@@ -260,7 +260,7 @@ def test_a_variable_of_another_shape_is_named(tmp_path, weights):
         open_in(tmp_path, {"weights": tf.Variable([1.0, 2.0, 3.0])}).restore()
 
 
-def test_memory_that_is_not_there_is_no_damage(tmp_path, weights, monkeypatch):
+def test_insufficient_memory_is_not_reported_as_damage(tmp_path, weights, monkeypatch):
     training_in(tmp_path, weights, 1)
 
     def exhaust(*_):

@@ -138,7 +138,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_names_the_last_checkpoint():
         )
 
 
-def test_progress_is_told_of_each_call():
+def test_progress_receives_each_call():
     told = []
 
     class Told(Progress):

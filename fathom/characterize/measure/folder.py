@@ -43,7 +43,7 @@ class Folder:
         """
         machine = read_machine(path)
         if machine is None:
-            raise FathomError(f"{path} holds no characterization: there is no machine.json in it")
+            raise FathomError(f"{path} holds no characterization: machine.json is missing")
         runs = tuple(read_runs(path).values())
         if not runs:
             raise FathomError(f"{path} holds no runs yet: run fathom characterize --out {path}")

@@ -66,7 +66,9 @@ def measure_again(out: Path, request: Request, screen: Console) -> None:
     screen.print("measuring the machine once more")
     known = folder.read_machine(out)
     if known is None:
-        raise FathomError(f"{out / 'machine.json'} has gone: the same command measures it again")
+        raise FathomError(
+            f"{out / 'machine.json'} is missing: rerun the command to measure it again"
+        )
     rates = {
         number: max(before, _machine(int(number), request.precision, []).gemm_flops_per_second)
         for number, before in known.gemm_flops_per_second.items()

@@ -52,7 +52,7 @@ def _show_steps(profile: Profile, frame: pd.DataFrame, screen: Console) -> None:
     phases = frame.groupby("phase").seconds.sum() / profile.steps
     total = phases.sum()
     shares = [f"{phase} {phases[phase] / total:.1%}" for phase in PHASES if phase in phases]
-    screen.print(f"op time: {_ms(total)} ms a step: {', '.join(shares)}")
+    screen.print(f"op time: {_ms(total)} ms per step: {', '.join(shares)}")
     screen.print(f"outside ops: {profile.outside_share:.1%} of the step")
     if profile.gpu:
         screen.print(

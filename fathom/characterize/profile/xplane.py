@@ -193,7 +193,7 @@ def parse(path: Path) -> Any:
     except OSError as error:
         raise FathomError(f"cannot read {path}: {error.strerror}") from error
     except DecodeError as error:
-        raise FathomError(f"{path} is cut off or no profiler trace: take it again") from error
+        raise FathomError(f"{path} is truncated or not a profiler trace: profile again") from error
     if not space.planes:
         raise FathomError(f"{path} is empty or no profiler trace: take it again")
     return space

@@ -1,0 +1,91 @@
+"""Translation of whole texts by a trained encoder and decoder."""
+
+from collections.abc import Iterator
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from fathom.seq2seq import buckets
+from fathom.seq2seq.corpus import Corpus, EncodedPairs
+from fathom.seq2seq.decoder import Decoder
+from fathom.seq2seq.evaluation import Alignment
+from fathom.seq2seq.vocabulary import PAD
+
+
+class Translator:
+    """Translates by the current weights of an encoder and a decoder.
+
+    Args:
+        encoder: returns the decoder's inputs for source words int32 [batch, words].
+        decoder: of the network.
+        sizes: the buckets by which sentences are padded.
+        device: TensorFlow's name of the device.
+        compiles: XLA compiles the translation.
+    """
+
+    def __init__(
+        self,
+        encoder: keras.Model,
+        decoder: Decoder,
+        sizes: tuple[buckets.Bucket, ...],
+        device: str,
+        compiles: bool,
+    ) -> None:
+        self.encoder, self._decoder, self._sizes = encoder, decoder, sizes
+        self._device, self._compiles = device, compiles
+
+    def translate(self, source: tf.Tensor) -> tf.Tensor:
+        """Returns translations int32 [batch, words] of source words int32 [batch, words]."""
+        return self._decoder(*self.encoder(source, training=False))
+
+    def translate_pairs(self, pairs: EncodedPairs, batch_size: int) -> np.ndarray:
+        """Translates the source side; returns int32 [pairs, words], padded after ``<eos>``."""
+        assigned = buckets.assign_by_source(pairs, self._sizes)
+        words = np.full((len(pairs), self._sizes[-1].target), PAD, np.int32)
+        decode = {
+            bucket.source: tf.function(
+                self.translate,
+                [tf.TensorSpec([None, bucket.source], tf.int32)],
+                autograph=False,
+                jit_compile=self._compiles,
+            )
+            for bucket in self._sizes
+        }
+        for chosen, batch in buckets.batches_in_turn(pairs, assigned, self._sizes, batch_size):
+            with tf.device(self._device):
+                decoded = decode[batch.source.shape[1]](batch.source).numpy()
+            words[chosen, : decoded.shape[1]] = decoded
+        return words
+
+    def attention(self, source: tf.Tensor, target: tf.Tensor) -> np.ndarray:
+        """Returns the decoder's attention to source words while it reads the target words.
+
+        Args:
+            source: int32 [batch, source].
+            target: int32 [batch, target], ``<go>`` first.
+
+        Returns:
+            float32 [batch, target, source].
+        """
+        encoded, states, hidden, memory = self.encoder(source, training=False)
+        alignment = self._decoder.alignment(encoded, states, hidden, memory, target)
+        return tf.transpose(alignment, (1, 0, 2)).numpy()[:, :, ::-1]  # in source order
+
+    def alignments(
+        self, pairs: EncodedPairs, translations: np.ndarray, corpus: Corpus
+    ) -> Iterator[Alignment]:
+        """Yields the sentences with their translations and attention.
+
+        Args:
+            pairs: the source side was translated.
+            translations: int32 [pairs, words].
+            corpus: has the words.
+        """
+        for i in range(len(pairs)):
+            batch = buckets.make_batch(pairs, np.array([i]), self._sizes[-1])
+            read = np.concatenate([batch.target[:, :1], translations[i : i + 1, :-1]], 1)
+            (attention,) = self.attention(batch.source, tf.constant(read))
+            source = corpus.source.tokens(batch.source[0].numpy())
+            said = corpus.target.tokens(translations[i])
+            yield Alignment(source, said, attention[: len(said), : len(source)])

@@ -1,0 +1,189 @@
+"""What a workload defines: its data, network, loss, update rule and metrics."""
+
+import abc
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import keras
+import tensorflow as tf
+
+from fathom import options
+from fathom.data import DataSet
+from fathom.errors import FathomError
+from fathom.training.compilation import Batch, Nest
+from fathom.training.optimizers import Optimizer
+
+
+class Workload(abc.ABC):
+    """What a workload must and may define; ``NeuralNetworkModel`` does the rest.
+
+    Attributes:
+        name: short name, that of the package.
+        title: human-readable name of the network and its paper.
+        datasets: the supported data sets; the first is the default.
+        Hyperparameters: the dataclass of the workload's hyperparameters.
+        example: human-readable name of the examples, in the plural.
+        default_xla: measured default of ``xla``.
+        characterization: how ``fathom characterize`` measures the workload.
+        evaluation_compiles: XLA has all kernels that ``build_evaluation`` needs.
+        forward_only: inference without labels, loss and optimizer; set in the ``Fwd`` twins.
+        hyperparameters: their values.
+        network: the functional Keras model, after ``build``.
+        inputs, labels: symbolic inputs and labels.
+        learning_rate: the optimizer's, a float32 scalar that schedules assign to.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    datasets: ClassVar[tuple[type[DataSet], ...]]
+    Hyperparameters: ClassVar[type[options.Hyperparameters]]
+    example: ClassVar[str] = "examples"
+    default_xla: ClassVar[str] = "off"
+    characterization: ClassVar[options.Characterization] = options.Characterization()
+    evaluation_compiles: ClassVar[bool] = True
+    forward_only: ClassVar[bool] = False
+
+    hyperparameters: options.Hyperparameters
+    network: keras.Model
+    inputs: Nest
+    labels: Nest
+    learning_rate: tf.Variable
+
+    # ---------------------------------------------------------------- must be defined
+
+    @abc.abstractmethod
+    def load_data(self) -> None:
+        """Reads the data set in ``self.source.directory``.
+
+        Raises:
+            FathomError: the data cannot be used.
+        """
+
+    @abc.abstractmethod
+    def build_inputs(self) -> Nest:
+        """Returns the network's Keras inputs with batch dimension None: a tensor or a nest."""
+
+    @abc.abstractmethod
+    def build_labels(self) -> Nest:
+        """Returns Keras inputs for the labels; an empty tuple if there are none."""
+
+    @abc.abstractmethod
+    def build_inference(self, inputs: Nest) -> Nest:
+        """Returns the network's symbolic outputs for symbolic inputs: a tensor or a nest."""
+
+    @abc.abstractmethod
+    def build_loss(self, inputs: Nest, labels: Nest, outputs: Nest) -> tf.Tensor:
+        """Returns the loss of a batch, a float32 scalar; the arguments are not symbolic."""
+
+    @abc.abstractmethod
+    def build_train(self) -> Optimizer:
+        """Returns the update rule."""
+
+    @abc.abstractmethod
+    def build_evaluation(self, inputs: Nest, labels: Nest, outputs: Nest) -> dict[str, tf.Tensor]:
+        """Returns the metrics of each example by name, float32 [batch]; arguments not symbolic."""
+
+    @abc.abstractmethod
+    def training_batches(self, first_step: int) -> Iterator[Batch]:
+        """Returns the endless stream of (inputs..., labels...) from ``first_step`` on."""
+
+    @abc.abstractmethod
+    def inference_batches(self) -> Iterator[Batch]:
+        """Returns an endless stream of (inputs...) for forward-only runs."""
+
+    @abc.abstractmethod
+    def evaluation_batches(self) -> Iterator[Batch]:
+        """Returns one pass over the test data: (inputs..., labels...); the last may be smaller."""
+
+    @property
+    @abc.abstractmethod
+    def steps_per_epoch(self) -> int:
+        """Number of training steps in one pass over the training data."""
+
+    # ---------------------------------------------------------------- may be defined
+
+    @property
+    def default_steps(self) -> int:
+        """Default number of steps; a subclass may set an attribute instead."""
+        return 100
+
+    def build_hyperparameters(self, values: Mapping[str, object]) -> options.Hyperparameters:
+        """Returns the hyperparameters; given values replace the defaults."""
+        return options.build(self.Hyperparameters, values)
+
+    @property
+    def steps_per_call(self) -> int:
+        """Steps that one call of the compiled step runs in sequence.
+
+        Above 1, training and inference streams yield blocks of as many stacked batches, the first
+        of which is a multiple of this number. ``runstep`` then receives a block, and the step
+        returns losses [steps] or outputs [steps, batch, ...], with 0 for steps that did not run.
+        """
+        return 1
+
+    def signatures(self) -> list[list[tf.TensorSpec]]:
+        """Returns the batch shapes that the step is compiled for, the largest last."""
+        declared = keras.tree.flatten(self.inputs)
+        if not self.forward_only:
+            declared = declared + keras.tree.flatten(self.labels)
+        size = self.hyperparameters.batch_size
+        return [[tf.TensorSpec((size, *t.shape[1:]), t.dtype, t.name) for t in declared]]
+
+    def signature_of_length(self, length: int | None) -> list[tf.TensorSpec]:
+        """Returns the batch shapes for examples of one length; None: the length that ``cost`` has.
+
+        Raises:
+            FathomError: there is no such length.
+        """
+        if length is not None:
+            raise FathomError(f"the {self.example} of {self.name} have no length to choose")
+        return self.signatures()[-1]
+
+    def work(self, *batch: tf.Tensor) -> float:
+        """Returns the work of a completed batch, in units of ``batch_size`` times ``cost()``."""
+        return 1.0
+
+    def evaluation_outputs(self, inputs: Nest) -> Nest:
+        """Returns the outputs to evaluate; by default the network's."""
+        return self.network(inputs, training=False)
+
+    def total_metrics(self, sums: dict[str, float], examples: int) -> dict[str, float]:
+        """Returns the metrics of the test data from sums over examples; by default means."""
+        return {name: total / examples for name, total in sums.items()}
+
+    def state(self) -> dict[str, tf.Variable]:
+        """Returns what a checkpoint holds besides the network, the optimizer and the counters."""
+        return {}
+
+    def save_state(self) -> None:
+        """Called before a checkpoint is written: updates the variables of ``state``."""
+
+    def restore_state(self) -> None:
+        """Called after a checkpoint is restored: reads the variables of ``state``."""
+
+    def change_learning_rate(self, before: float, now: float) -> None:
+        """Called if the learning rate option of a resumed run has changed.
+
+        Scales the optimizer's rate in proportion, to keep the effect of a schedule so far.
+        """
+        rate = self.learning_rate
+        rate.assign(rate * (now / before) if before else now)
+
+    def end_step(self, number: int) -> None:
+        """Called after each training step, counting from 0."""
+
+    def end_epoch(self, epoch: int) -> None:
+        """Called after the last step of each epoch, counting from 0; for schedules."""
+
+    def section_times(self) -> dict[str, float]:
+        """Returns the seconds of additional sections of all runs so far, by name."""
+        return {}
+
+    def describe_data(self) -> dict[str, Any]:
+        """Returns what a result reports about the data, besides its directory and kind."""
+        return {}
+
+    def save_pictures(self, directory: Path) -> list[Path]:
+        """Writes pictures of the network's results; returns their paths."""
+        return []
