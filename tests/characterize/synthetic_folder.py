@@ -225,7 +225,10 @@ def suite(workloads=WORKLOADS, device="/cpu:0"):
         for cores, seconds in ((1, 0.4), (2, 0.2)):
             runs.append(run(workload, ("cores",), cores=cores, result=result(seconds)))
         for repeat in (1, 2, 3):
-            runs.append(run(workload, ("repeats",), repeat=repeat, wall_s=9.0 + repeat / 2))
+            wall_s = 9.0 + repeat / 2
+            runs.append(
+                run(workload, ("repeats",), repeat=repeat, wall_s=wall_s, result=result(0.3))
+            )
     return runs
 
 
