@@ -1,6 +1,7 @@
 """The terminal output of all commands: one-line errors, tables, no log noise from TensorFlow."""
 
 import contextlib
+import gc
 import importlib
 import io
 import os
@@ -139,7 +140,8 @@ def import_tensorflow() -> float:
     """Imports TensorFlow without its output; returns the time in seconds.
 
     Its C++ code writes to standard error before log levels apply. This output is shown if the
-    import fails.
+    import fails. Garbage collection is off meanwhile, and never scans again what was imported: both
+    take time and find nothing (docs/performance.md).
 
     Raises:
         FathomError: the address-space limit is too low for TensorFlow's libraries.
@@ -149,6 +151,7 @@ def import_tensorflow() -> float:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()
     terminal = os.dup(2)
+    gc.disable()
     with tempfile.TemporaryFile() as captured:
         os.dup2(captured.fileno(), 2)
         try:
@@ -162,4 +165,6 @@ def import_tensorflow() -> float:
             sys.stderr.flush()
             os.dup2(terminal, 2)
             os.close(terminal)
+            gc.freeze()
+            gc.enable()
     return time.perf_counter() - started
