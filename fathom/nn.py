@@ -35,7 +35,13 @@ from fathom.results.description import Description
 from fathom.results.records import RunResult
 from fathom.results.steps import Steps
 from fathom.system import environment
-from fathom.system.device import computing_in, keep_freed_memory, select_device, set_threads
+from fathom.system.device import (
+    computing_in,
+    keep_freed_memory,
+    select_device,
+    select_precision,
+    set_threads,
+)
 from fathom.system.files import user_path
 from fathom.system.memory import require_free_memory
 from fathom.training import footprint
@@ -251,8 +257,10 @@ class NeuralNetworkModel(Workload):
         )
         self.execution = options.build(options.Execution, execution)
         self.hyperparameters = self.build_hyperparameters(hyperparameters)
-        self.threads = set_threads(self.execution.threads)  # before TensorFlow computes anything
+        # Before TensorFlow computes anything.
+        self.threads = set_threads(self.execution.threads, self.execution.inter_op_threads)
         self.device = select_device(device)
+        select_precision(self.execution.precision, self.device)
         self.steps = Steps(first=0, warmup=0)
         self.processor = records.Processor()
         self.notes: list[str] = []
@@ -297,7 +305,7 @@ class NeuralNetworkModel(Workload):
             self._noise_step = tf.Variable(0, dtype=tf.int64, name="noise_step")
             self._inputs, self._labels = self.build_inputs(), self.build_labels()
             outputs = self.build_inference(self._inputs)
-            if self.execution.precision != "float32":
+            if options.PRECISIONS[self.execution.precision].policy != "float32":
                 outputs = keras.tree.map_structure(_as_float32, outputs)
             self._network = keras.Model(self._inputs, outputs, name=self.name)
             if not self.forward_only:
@@ -529,6 +537,7 @@ class NeuralNetworkModel(Workload):
                 "and warm-up not more than the steps"
             )
         self._compiled_step()
+        select_precision(self.execution.precision, self.device)  # another model may differ
         self.runstep, self.progress = runstep or default_runstep, progress or Progress()
         first = 0 if self.forward_only else self.steps_done
         self.steps = Steps(first=first, warmup=warmup)
@@ -618,6 +627,7 @@ class NeuralNetworkModel(Workload):
             FathomError: there are none, or they cannot be read.
         """
         self._compiled_step()
+        select_precision(self.execution.precision, self.device)
         trained_noise = int(self._noise_step)
         self._noise_step.assign(2**40)  # not the random numbers of any training step
         sums: dict[str, float] = {}

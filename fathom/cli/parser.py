@@ -128,12 +128,18 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "threads": {
         "type": number(int, minimum=1, maximum=MAX_THREADS),
         "metavar": "N",
-        "help": "intra-op threads; default: one per core",
+        "help": "intra-op threads, for one operation; default: one per core",
+    },
+    "inter-op-threads": {
+        "type": number(int, minimum=1, maximum=MAX_THREADS),
+        "metavar": "N",
+        "help": "inter-op threads, the operations at once; default: one, not one per core as "
+        "TensorFlow's",
     },
     "precision": {
         "choices": list(PRECISIONS),
         "default": Execution.precision,
-        "help": "of the computation; default: %(default)s",
+        "help": "of the computation, tf32 on GPUs only; default: %(default)s",
     },
     "xla": {
         "action": argparse.BooleanOptionalAction,
@@ -166,7 +172,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 
 
 MODEL_OPTIONS = (
-    *("batch-size", "device", "threads", "precision"),
+    *("batch-size", "device", "threads", "inter-op-threads", "precision"),
     *("dataset", "data-dir", "seed", "set"),
 )
 """The options of all commands that build a model in their own process."""
