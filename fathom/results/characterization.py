@@ -36,7 +36,17 @@ class Machine(Document):
     environment: Environment = Field(description="as in docs/results.md")
     gemm_flops_per_second: dict[Threads, Positive] = Field(
         description="rate of a large matrix product in floating-point operations a second, by "
-        "the number of threads, as text"
+        "the number of threads, as text; the best of `gemm_probes`"
+    )
+    gemm_probes: dict[Threads, tuple[Positive, ...]] = Field(
+        default={},
+        description="each measurement of the same, in order: before the first run, after the last, "
+        "and again for each time that runs were added; empty in older files",
+    )
+    triad_bytes_per_second: dict[Threads, Positive] = Field(
+        default={},
+        description="memory bandwidth in bytes a second, by the number of threads, as text: the "
+        "best triad of the STREAM benchmark; empty in older files",
     )
 
 
@@ -52,6 +62,9 @@ class Probe(Document):
     gemm_flops_per_second: Positive = Field(
         description="rate of a large matrix product on its threads, in floating-point "
         "operations a second"
+    )
+    triad_bytes_per_second: Positive = Field(
+        description="memory bandwidth on its threads, in bytes a second"
     )
 
 

@@ -14,6 +14,8 @@ from fathom.options import PRECISIONS, parse_device
 
 _GEMM_SIZE = 2048
 _GEMM_PRODUCTS = 6  # timed; the fastest is used
+_TRIAD_VALUES = 2**26  # float32, in each array: 256 MiB, larger than caches
+_TRIADS = 8  # timed; the fastest is used
 _TF32_CAPABILITY = (8, 0)  # least compute capability of a GPU with TF32: Ampere
 
 
@@ -145,6 +147,23 @@ def gemm_rate(device: str, precision: str) -> float:
                 tf.test.experimental.sync_devices()
             times.append(time.perf_counter() - start)
     return 2 * _GEMM_SIZE**3 / min(times)
+
+
+def triad_rate() -> float:
+    """Returns the best rate of the CPU's memory in STREAM's triad, a = b + s c, in bytes/s.
+
+    As in STREAM (McCalpin 1995), two arrays are read and one is written, and the read of a cache
+    line before it is written does not count.
+    """
+    with tf.device("/cpu:0"):
+        b, c = (tf.random.stateless_uniform([_TRIAD_VALUES], [0, i]) for i in (1, 2))
+        triad = tf.function(lambda: b + 3.0 * c, jit_compile=True)  # one loop, without a product
+        times = []
+        for _ in range(_TRIADS):
+            start = time.perf_counter()
+            triad()
+            times.append(time.perf_counter() - start)
+    return 3 * _TRIAD_VALUES * tf.float32.size / min(times)
 
 
 @contextlib.contextmanager

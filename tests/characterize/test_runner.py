@@ -255,7 +255,8 @@ def test_a_characterization_runs_in_processes_of_its_own(tmp_path, capsys):
 def two_cores(monkeypatch):
     """Pretends a machine of two cores, which takes no time to measure."""
     environment = ENVIRONMENT | {"cores_available": 2}
-    found = Probe(environment=environment, gpus=0, gemm_flops_per_second=1e11)
+    rates = {"gemm_flops_per_second": 1e11, "triad_bytes_per_second": 1e10}
+    found = Probe(environment=environment, gpus=0, **rates)
     monkeypatch.setattr(request, "_machine", lambda *_: found)
     monkeypatch.setattr(runner, "_make", lambda *_: 0)
 
@@ -307,8 +308,29 @@ def test_the_better_of_two_measurements_of_the_matrix_product_counts(tmp_path, m
     machine = Machine(environment=environment, gemm_flops_per_second=rates)
     machine.write(tmp_path / "out" / "machine.json")
     assert characterize(tmp_path / "out", "--workloads=autoenc") == 0
-    known = folder.read_machine(tmp_path / "out").gemm_flops_per_second
-    assert known == {"1": 3e11, "2": 1e11}
+    known = folder.read_machine(tmp_path / "out")
+    assert known.gemm_flops_per_second == {"1": 3e11, "2": 1e11}
+    assert known.triad_bytes_per_second["1"] == 1e10
+
+
+@pytest.mark.usefixtures("two_cores")
+@pytest.mark.parametrize(("after", "warned"), [(1.09e11, False), (1.2e11, True), (0.8e11, True)])
+def test_both_matrix_products_are_printed_and_a_difference_is_warned_of(
+    tmp_path, capsys, monkeypatch, after, warned
+):
+    def make(*_):
+        found = request._machine().model_copy(update={"gemm_flops_per_second": after})
+        monkeypatch.setattr(request, "_machine", lambda *_: found)
+        return 0
+
+    monkeypatch.setattr(runner, "_make", make)
+    assert characterize(tmp_path / "out", "--workloads=autoenc", "--threads=1") == 0
+    printed = capsys.readouterr().out
+    assert f"on 1 thread: 100.0 GFLOP/s before the runs, {after / 1e9:.1f} after" in printed
+    assert ("warning: they differ by" in printed) == warned
+    known = folder.read_machine(tmp_path / "out")
+    assert known.gemm_probes == {"1": (1e11, after), "2": (1e11, after)}
+    assert known.gemm_flops_per_second["1"] == max(1e11, after)
 
 
 def test_two_processes_do_not_measure_into_one_folder(out, capsys):
