@@ -78,6 +78,18 @@ def numbers(text: str) -> list[int]:
     return sorted(set(map(int, texts)))
 
 
+def batch_sizes(text: str) -> list[int]:
+    """Parses a comma-separated list of different batch sizes; returns them sorted."""
+    texts = text.split(",")
+    sizes = sorted({int(each) for each in texts if each.isdecimal() and 1 <= int(each) < 2**31})
+    if not 2 <= len(sizes) == len(texts):
+        raise ValueError(
+            "must be two or more different batch sizes of at least 1, as 1,8,64; "
+            f"not {text or 'nothing'}"
+        )
+    return sizes
+
+
 def names(kind: str, known: Iterable[str]) -> Callable[[str], list[str]]:
     """Returns the argparse type of a comma-separated list of known names."""
 
@@ -178,11 +190,11 @@ MODEL_OPTIONS = (
 """The options of all commands that build a model in their own process."""
 
 
-def add_options(parser: argparse.ArgumentParser, *options: str, **changes: Any) -> None:
+def add_options(parser: argparse._ActionsContainer, *options: str, **changes: Any) -> None:
     """Adds shared options to a command.
 
     Args:
-        parser: of the command.
+        parser: of the command, or a group of its options.
         options: their names without the dashes.
         changes: overrides for this command, such as ``default`` or ``help``.
     """

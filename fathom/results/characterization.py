@@ -20,7 +20,7 @@ from fathom.results.profile import Profile
 from fathom.results.records import Environment, RunResult, is_disturbed
 
 Kind = Literal["timing", "profile"]
-Purpose = Literal["modes", "profile", "threads", "cores", "repeats", "warmup"]
+Purpose = Literal["modes", "profile", "threads", "cores", "repeats", "warmup", "batches"]
 Threads = Annotated[str, Field(pattern="^[1-9][0-9]*$")]  # a number as the key of a JSON object
 
 
@@ -100,7 +100,17 @@ class Planned(Record):
         if self.repeat < 0:
             repeat = ", warm-up run"
         cores = f", {self.cores} core{'s' if self.cores > 1 else ''}"
-        return f"{self.kind} {self.workload} {self.mode} on {self.device}{threads}{cores}{repeat}"
+        batch = f", batch size {self.batch_size}" if "batches" in self.purpose else ""
+        what = f"{self.kind} {self.workload} {self.mode} on {self.device}"
+        return f"{what}{batch}{threads}{cores}{repeat}"
+
+    def same_sweep(self, other: "Planned") -> bool:
+        """Returns whether both belong to one sweep over batch sizes."""
+        case, other_case = (
+            (each.workload, each.mode, each.device, "batches" in each.purpose)
+            for each in (self, other)
+        )
+        return "batches" in self.purpose and case == other_case
 
 
 class Run(Document, Planned):

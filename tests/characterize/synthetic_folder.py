@@ -28,6 +28,7 @@ ENVIRONMENT = {
     "gpu": None,
     "device": "/cpu:0",
     "threads": 4,
+    "inter_op_threads": 1,
     "precision": "float32",
     "xla": "off",
     "git_commit": None,
@@ -226,6 +227,9 @@ def suite(workloads=WORKLOADS, device="/cpu:0"):
             runs.append(run(workload, ("cores",), cores=cores, result=result(seconds)))
         for repeat in (1, 2, 3):
             runs.append(run(workload, ("repeats",), repeat=repeat, wall_s=9.0 + repeat / 2))
+        for size in (1, 4, 16):
+            swept = {"id": f"{workload}-batch{size}", "batch_size": size}
+            runs.append(run(workload, ("batches",), result=result(0.1, batch_size=size), **swept))
     return runs
 
 

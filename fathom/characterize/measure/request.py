@@ -19,6 +19,7 @@ from fathom.system.processes import run_python
 _QUICK_REPEATS, _QUICK_WARMUP_RUNS = 2, 0
 _REPEATS, _WARMUP_RUNS = 200, 10  # as in the Minsky paper
 _QUICK_PROFILE_REPEATS, _PROFILE_REPEATS = 1, 3
+_BATCHES, _QUICK_BATCHES = [2**i for i in range(9)], [4**i for i in range(4)]
 _SAME_RATE = 0.1  # largest difference of the matrix products before and after the runs
 
 
@@ -47,6 +48,9 @@ def measure_machine(chosen: argparse.Namespace, out: Path, screen: Console) -> R
     quick = (_QUICK_REPEATS, _QUICK_WARMUP_RUNS)
     repeats, warmup_runs = quick if chosen.quick else (_REPEATS, _WARMUP_RUNS)
     profile_repeats = _QUICK_PROFILE_REPEATS if chosen.quick else _PROFILE_REPEATS
+    batches = chosen.batches
+    if batches is not None:
+        repeats, batches = 1, batches or (_QUICK_BATCHES if chosen.quick else _BATCHES)
     return Request(
         workloads={name: first.characterizations.get(name, Characterization()) for name in names},
         modes=chosen.modes or MODES,
@@ -60,6 +64,7 @@ def measure_machine(chosen: argparse.Namespace, out: Path, screen: Console) -> R
         precision=chosen.precision,
         batch_size=chosen.batch_size,
         quick=chosen.quick,
+        batches=batches or (),
     )
 
 
