@@ -9,7 +9,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Any, ClassVar, NoReturn
 
@@ -21,6 +21,7 @@ from fathom.errors import FathomError
 from fathom.system.memory import require_address_space
 
 INTERRUPTED = 130  # exit code, 128 + SIGINT as in shells
+_OPTIONAL = ("IPython", "cv2", "matplotlib", "pandas")  # modules that Keras can do without
 _WIDTH_OF_FILES = 160  # columns of output that is not to a terminal
 
 stop_signals: list[int] = []  # received by the command: SIGINT, or a cluster's SIGTERM
@@ -136,12 +137,25 @@ def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+@contextlib.contextmanager
+def absent(modules: Sequence[str]) -> Iterator[None]:
+    """Makes imports of modules fail in the block, except of those that are loaded already."""
+    hidden: dict[str, Any] = dict.fromkeys(name for name in modules if name not in sys.modules)
+    sys.modules.update(hidden)
+    try:
+        yield
+    finally:
+        for name in hidden:
+            del sys.modules[name]
+
+
 def import_tensorflow() -> float:
     """Imports TensorFlow without its output; returns the time in seconds.
 
     Its C++ code writes to standard error before log levels apply. This output is shown if the
     import fails. Garbage collection is off meanwhile, and never scans again what was imported: both
-    take time and find nothing (docs/performance.md).
+    take time and find nothing. What Keras imports only where it is installed is left out
+    (docs/performance.md).
 
     Raises:
         FathomError: the address-space limit is too low for TensorFlow's libraries.
@@ -152,7 +166,7 @@ def import_tensorflow() -> float:
     sys.stderr.flush()
     terminal = os.dup(2)
     gc.disable()
-    with tempfile.TemporaryFile() as captured:
+    with tempfile.TemporaryFile() as captured, absent(_OPTIONAL):
         os.dup2(captured.fileno(), 2)
         try:
             importlib.import_module("tensorflow")
