@@ -1,14 +1,9 @@
 """``python -m fathom``, also installed as ``fathom``: the commands for all workloads."""
 
 import argparse
-import contextlib
-import os
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NoReturn
-
-from rich.table import Table
 
 from fathom import workloads
 from fathom.cli.characterize import add_commands
@@ -79,43 +74,9 @@ def _add_action(
 
 
 def _list() -> None:
-    """Prints the eight workloads."""
-    import_tensorflow()
-    from fathom.data import find
+    from fathom.cli import listing
 
-    table = Table(box=None, header_style="bold")
-    for title in ("workload", "network", "parameters", "MACs/example", "data set", "data now"):
-        table.add_column(
-            title, justify="right" if title in ("parameters", "MACs/example") else "left"
-        )
-    for name in workloads.CLASSES:
-        model = workloads.load(name, forward_only=True)("/cpu:0")
-        with _scratch_cache():
-            model.build()
-        cost = model.cost()
-        source = find(model.dataset, None, model.execution.seed)
-        table.add_row(
-            name,
-            model.title,
-            f"{cost.parameters:,}",
-            f"{cost.forward_macs:,}",
-            model.dataset.name,
-            source.kind,
-        )
-    console().print(table)
-
-
-@contextlib.contextmanager
-def _scratch_cache() -> Iterator[None]:
-    """Uses a temporary cache for building networks whose size depends on the data (memnet)."""
-    before = os.environ.get("FATHOM_CACHE_DIR")
-    with tempfile.TemporaryDirectory() as scratch:
-        os.environ["FATHOM_CACHE_DIR"] = scratch
-        try:
-            yield
-        finally:
-            os.environ.pop("FATHOM_CACHE_DIR")
-            os.environ.update({"FATHOM_CACHE_DIR": before} if before is not None else {})
+    listing.show(console())
 
 
 def _data(chosen: argparse.Namespace) -> None:

@@ -31,7 +31,13 @@ from fathom.results.description import Description
 from fathom.results.records import RunResult
 from fathom.results.steps import Steps
 from fathom.system import environment
-from fathom.system.device import computing_in, keep_freed_memory, select_device, set_threads
+from fathom.system.device import (
+    computing_in,
+    keep_freed_memory,
+    select_device,
+    select_precision,
+    set_threads,
+)
 from fathom.system.files import user_path
 from fathom.training.checkpoint import Checkpoints
 from fathom.training.compilation import Batch, CompiledStep, Nest, Step
@@ -74,8 +80,10 @@ class NeuralNetworkModel(Workload):
         )
         self.execution = options.build(options.Execution, execution)
         self.hyperparameters = self.build_hyperparameters(hyperparameters)
-        self.threads = set_threads(self.execution.threads)  # before TensorFlow computes anything
+        # Before TensorFlow computes anything.
+        self.threads = set_threads(self.execution.threads, self.execution.inter_op_threads)
         self.device = select_device(device)
+        select_precision(self.execution.precision, self.device)
         self.steps = Steps(first=0, warmup=0)
         self.processor = records.Processor()
         self.notes: list[str] = []
@@ -326,6 +334,7 @@ class NeuralNetworkModel(Workload):
         """
         n_steps, warmup = check_length(self.default_steps if n_steps is None else n_steps, warmup)
         self._compiled_step()
+        select_precision(self.execution.precision, self.device)  # another model may differ
         self.runstep, self.progress = runstep or default_runstep, progress or Progress()
         first = 0 if self.forward_only else self.steps_done
         self.steps = Steps(first=first, warmup=warmup)
@@ -392,6 +401,7 @@ class NeuralNetworkModel(Workload):
             FathomError: there are none, or they cannot be read.
         """
         self._compiled_step()
+        select_precision(self.execution.precision, self.device)
         trained_noise = int(self._noise_step)
         self._noise_step.assign(2**40)  # not the random numbers of any training step
         sums, examples = sum_metrics(self._evaluate, batches, self.device)

@@ -21,7 +21,7 @@ Mode = Literal["train", "infer"]
 DeviceKind = Literal["cpu", "gpu"]
 Origin = Literal["given", "environment", "fetched", "packaged", "synthetic"]  # of data
 Compiled = Literal["step", "layers", "off"]  # by XLA: the whole step, some layers, or nothing
-Precision = Literal["float32", "bfloat16", "float16"]
+Precision = Literal["float32", "tf32", "bfloat16", "float16"]
 
 
 @dataclass(frozen=True)
@@ -32,15 +32,18 @@ class PrecisionTraits:
         value_bytes: size of a computed value.
         policy: Keras' dtype policy.
         scales_loss: gradients underflow without a loss scale.
+        tf32: a GPU rounds the factors of float32 products to TF32, of 10 bits of mantissa.
     """
 
     value_bytes: int
     policy: str
     scales_loss: bool = False
+    tf32: bool = False
 
 
 PRECISIONS: dict[str, PrecisionTraits] = {
     "float32": PrecisionTraits(4, "float32"),
+    "tf32": PrecisionTraits(4, "float32", tf32=True),
     "bfloat16": PrecisionTraits(2, "mixed_bfloat16"),
     "float16": PrecisionTraits(2, "mixed_float16", scales_loss=True),
 }
@@ -214,14 +217,17 @@ class Execution:
     precision: str = "float32"  # of the computation; parameters are always float32
     xla: bool | None = None  # compile the step or nothing; None: the workload's default
     threads: int | None = None  # intra-op threads; None: one per core
+    inter_op_threads: int | None = None  # operations at once; None: one
 
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
             raise FathomError(
                 f"precision must be one of {', '.join(PRECISIONS)}, not {self.precision}"
             )
-        if self.threads is not None and not 1 <= self.threads <= MAX_THREADS:
-            raise FathomError(f"threads must be from 1 to {MAX_THREADS}, not {self.threads}")
+        for name in ("threads", "inter_op_threads"):
+            number = getattr(self, name)
+            if number is not None and not 1 <= number <= MAX_THREADS:
+                raise FathomError(f"{name} must be from 1 to {MAX_THREADS}, not {number}")
         if not 0 <= self.seed <= _LARGEST:
             raise FathomError(f"seed must be from 0 to {_LARGEST}, not {self.seed}")
 

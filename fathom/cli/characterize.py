@@ -14,6 +14,7 @@ from fathom.cli.parser import (
     Parser,
     add_mode,
     add_options,
+    batch_sizes,
     checked,
     names,
     number,
@@ -128,14 +129,23 @@ def _add_characterize(parser: argparse.ArgumentParser) -> None:
     add_options(parser, "threads", type=checked(numbers), metavar="1,2,...", help=text)
     add_options(parser, "steps", help="steps per run; default: 20")
     count = number(int)
-    add("--repeats", type=count, metavar="N", help="whole training runs per workload; default: 200")
+    text = "whole training runs per workload; default: 200; with --batches runs per size, 1"
+    add("--repeats", type=count, metavar="N", help=text)
     add("--warmup-runs", type=count, metavar="N", help="whole runs before those; default: 10")
     text = (
         "processes per profile, inference timing and timing on fewer cores; below 2 there are no "
         "intervals; default: 3, or 1 with --quick"
     )
     add("--profile-repeats", type=number(int, minimum=1), metavar="N", help=text)
-    add_options(parser, "batch-size", "precision")
+    add_options(parser, "precision")
+    batches = parser.add_mutually_exclusive_group()
+    add_options(batches, "batch-size")
+    text = (
+        "time each workload at these batch sizes, and make no other runs; default of the list: "
+        "1, 2, 4, ... 256, with --quick 1, 4, 16, 64"
+    )
+    kind = checked(batch_sizes)
+    batches.add_argument("--batches", nargs="?", const=[], type=kind, metavar="1,2,...", help=text)
     text = "start no new runs after MINUTES"
     add("--budget", type=number(float, above=0), metavar="MINUTES", help=text)
     text = (

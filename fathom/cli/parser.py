@@ -80,6 +80,18 @@ def numbers(text: str) -> list[int]:
     return sorted(set(map(int, texts)))
 
 
+def batch_sizes(text: str) -> list[int]:
+    """Parses a comma-separated list of different batch sizes; returns them sorted."""
+    texts = text.split(",")
+    sizes = sorted({int(each) for each in texts if each.isdecimal() and 1 <= int(each) < 2**31})
+    if not 2 <= len(sizes) == len(texts):
+        raise ValueError(
+            "must be two or more different batch sizes of at least 1, as 1,8,64; "
+            f"not {text or 'nothing'}"
+        )
+    return sizes
+
+
 def names(kind: str, known: Iterable[str]) -> Callable[[str], list[str]]:
     """Returns the argparse type of a comma-separated list of known names."""
 
@@ -130,12 +142,18 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "threads": {
         "type": number(int, minimum=1, maximum=MAX_THREADS),
         "metavar": "N",
-        "help": "intra-op threads; default: one per core",
+        "help": "intra-op threads, for one operation; default: one per core",
+    },
+    "inter-op-threads": {
+        "type": number(int, minimum=1, maximum=MAX_THREADS),
+        "metavar": "N",
+        "help": "inter-op threads, the operations at once; default: one, not one per core as "
+        "TensorFlow's",
     },
     "precision": {
         "choices": list(PRECISIONS),
         "default": Execution.precision,
-        "help": "of the computation; default: %(default)s",
+        "help": "of the computation, tf32 on GPUs only; default: %(default)s",
     },
     "xla": {
         "action": argparse.BooleanOptionalAction,
@@ -168,17 +186,17 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 
 
 MODEL_OPTIONS = (
-    *("batch-size", "device", "threads", "precision"),
+    *("batch-size", "device", "threads", "inter-op-threads", "precision"),
     *("dataset", "data-dir", "seed", "set"),
 )
 """The options of all commands that build a model in their own process."""
 
 
-def add_options(parser: argparse.ArgumentParser, *options: str, **changes: Any) -> None:
+def add_options(parser: argparse._ActionsContainer, *options: str, **changes: Any) -> None:
     """Adds shared options to a command.
 
     Args:
-        parser: of the command.
+        parser: of the command, or a group of its options.
         options: their names without the dashes.
         changes: overrides for this command, such as ``default`` or ``help``.
     """

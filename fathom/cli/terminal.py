@@ -1,6 +1,7 @@
 """The terminal output of all commands: one-line errors, tables, no log noise from TensorFlow."""
 
 import contextlib
+import gc
 import importlib
 import io
 import os
@@ -8,7 +9,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Any, ClassVar, NoReturn
 
@@ -20,6 +21,7 @@ from fathom.errors import FathomError
 from fathom.system.memory import require_address_space
 
 INTERRUPTED = 130  # exit code, 128 + SIGINT as in shells
+_OPTIONAL = ("IPython", "cv2", "matplotlib", "pandas")  # modules that Keras can do without
 _WIDTH_OF_FILES = 160  # columns of output that is not to a terminal
 
 stop_signals: list[int] = []  # received by the command: SIGINT, or a cluster's SIGTERM
@@ -135,11 +137,25 @@ def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+@contextlib.contextmanager
+def absent(modules: Sequence[str]) -> Iterator[None]:
+    """Makes imports of modules fail in the block, except of those that are loaded already."""
+    hidden: dict[str, Any] = dict.fromkeys(name for name in modules if name not in sys.modules)
+    sys.modules.update(hidden)
+    try:
+        yield
+    finally:
+        for name in hidden:
+            del sys.modules[name]
+
+
 def import_tensorflow() -> float:
     """Imports TensorFlow without its output; returns the time in seconds.
 
     Its C++ code writes to standard error before log levels apply. This output is shown if the
-    import fails.
+    import fails. Garbage collection is off meanwhile, and never scans again what was imported: both
+    take time and find nothing. What Keras imports only where it is installed is left out
+    (docs/performance.md).
 
     Raises:
         FathomError: the address-space limit is too low for TensorFlow's libraries.
@@ -149,7 +165,8 @@ def import_tensorflow() -> float:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()
     terminal = os.dup(2)
-    with tempfile.TemporaryFile() as captured:
+    gc.disable()
+    with tempfile.TemporaryFile() as captured, absent(_OPTIONAL):
         os.dup2(captured.fileno(), 2)
         try:
             importlib.import_module("tensorflow")
@@ -162,4 +179,6 @@ def import_tensorflow() -> float:
             sys.stderr.flush()
             os.dup2(terminal, 2)
             os.close(terminal)
+            gc.freeze()
+            gc.enable()
     return time.perf_counter() - started

@@ -20,7 +20,7 @@ from fathom.results.profile import Profile
 from fathom.results.records import Environment, RunResult, is_disturbed
 
 Kind = Literal["timing", "profile"]
-Purpose = Literal["modes", "profile", "threads", "cores", "repeats", "warmup"]
+Purpose = Literal["modes", "profile", "threads", "cores", "repeats", "warmup", "batches"]
 Threads = Annotated[str, Field(pattern="^[1-9][0-9]*$")]  # a number as the key of a JSON object
 
 
@@ -36,7 +36,17 @@ class Machine(Document):
     environment: Environment = Field(description="as in docs/results.md")
     gemm_flops_per_second: dict[Threads, Positive] = Field(
         description="rate of a large matrix product in floating-point operations a second, by "
-        "the number of threads, as text"
+        "the number of threads, as text; the best of `gemm_probes`"
+    )
+    gemm_probes: dict[Threads, tuple[Positive, ...]] = Field(
+        default={},
+        description="each measurement of the same, in order: before the first run, after the last, "
+        "and again for each time that runs were added; empty in older files",
+    )
+    triad_bytes_per_second: dict[Threads, Positive] = Field(
+        default={},
+        description="memory bandwidth in bytes a second, by the number of threads, as text: the "
+        "best triad of the STREAM benchmark; empty in older files",
     )
 
 
@@ -52,6 +62,9 @@ class Probe(Document):
     gemm_flops_per_second: Positive = Field(
         description="rate of a large matrix product on its threads, in floating-point "
         "operations a second"
+    )
+    triad_bytes_per_second: Positive = Field(
+        description="memory bandwidth on its threads, in bytes a second"
     )
 
 
@@ -87,7 +100,17 @@ class Planned(Record):
         if self.repeat < 0:
             repeat = ", warm-up run"
         cores = f", {self.cores} core{'s' if self.cores > 1 else ''}"
-        return f"{self.kind} {self.workload} {self.mode} on {self.device}{threads}{cores}{repeat}"
+        batch = f", batch size {self.batch_size}" if "batches" in self.purpose else ""
+        what = f"{self.kind} {self.workload} {self.mode} on {self.device}"
+        return f"{what}{batch}{threads}{cores}{repeat}"
+
+    def same_sweep(self, other: "Planned") -> bool:
+        """Returns whether both belong to one sweep over batch sizes."""
+        case, other_case = (
+            (each.workload, each.mode, each.device, "batches" in each.purpose)
+            for each in (self, other)
+        )
+        return "batches" in self.purpose and case == other_case
 
 
 class Run(Document, Planned):

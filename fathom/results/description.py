@@ -1,12 +1,14 @@
 """A description of the work of one step, independent of any machine."""
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import pandas as pd
 from pydantic import ConfigDict, Field, computed_field
 
 from fathom.options import Mode, Precision
 from fathom.results.base import Count, Document, PositiveCount, Record
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Kind = Literal[
     "convolution",
@@ -114,8 +116,10 @@ class Description(Document):
         """Bytes read and written by all operations, as if none reused another's data."""
         return sum(operation.traffic_bytes for operation in self.operations)
 
-    def frame(self) -> pd.DataFrame:
+    def frame(self) -> "pd.DataFrame":
         """Returns one row per operation; the bounds are columns, empty where there are none."""
+        import pandas as pd  # slow to import, and runs do without
+
         plain = pd.DataFrame([row.model_dump(exclude={"bounds"}) for row in self.operations])
         bounds = pd.DataFrame([row.bounds for row in self.operations]).astype("Int64")
         return plain.join(bounds)

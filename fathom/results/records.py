@@ -73,6 +73,9 @@ class Environment(Record):
     gpu: str | None = Field(description="name of the GPU; `null` for a run on the CPU")
     device: DeviceName = Field(description="as TensorFlow names it")
     threads: PositiveCount = Field(description="intra-op threads")
+    inter_op_threads: PositiveCount = Field(
+        default=1, description="inter-op threads: operations that run at once"
+    )
     precision: Precision = Field(description="of the computation")
     xla: Compiled = Field(
         description="what XLA compiled: the whole `step`, some `layers`, or nothing (`off`)"

@@ -14,6 +14,9 @@ from fathom.options import PRECISIONS, parse_device
 
 _GEMM_SIZE = 2048
 _GEMM_PRODUCTS = 6  # timed; the fastest is used
+_TRIAD_VALUES = 2**26  # float32, in each array: 256 MiB, larger than caches
+_TRIADS = 8  # timed; the fastest is used
+_TF32_CAPABILITY = (8, 0)  # least compute capability of a GPU with TF32: Ampere
 
 
 def select_device(name: str | None) -> str:
@@ -46,14 +49,42 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def set_threads(threads: int | None) -> int:
+def select_precision(precision: str, device: str) -> None:
+    """Makes float32 products on GPUs exact, or rounds their factors to TF32, for the whole process.
+
+    TensorFlow's default is TF32 wherever a GPU has it.
+
+    Args:
+        precision: a name of ``PRECISIONS``.
+        device: TensorFlow's name of it.
+
+    Raises:
+        FathomError: the device does not have TF32.
+    """
+    tf32 = PRECISIONS[precision].tf32
+    if tf32 and device == "/cpu:0":
+        raise FathomError("precision tf32 is for GPUs only: use --device gpu or another precision")
+    if tf32:
+        gpu = tf.config.get_visible_devices("GPU")[parse_device(device)[1]]
+        details = tf.config.experimental.get_device_details(gpu)
+        capability = details.get("compute_capability") or (0, 0)
+        if capability < _TF32_CAPABILITY:
+            raise FathomError(
+                "precision tf32 needs a GPU of compute capability 8.0 or more; "
+                f"{details.get('device_name', gpu.name)} has {'.'.join(map(str, capability))}"
+            )
+    tf.config.experimental.enable_tensor_float_32_execution(tf32)
+
+
+def set_threads(threads: int | None, inter_op_threads: int | None = None) -> int:
     """Sets TensorFlow's thread pools and returns the number of intra-op threads in use.
 
-    Operations run one after another, each on all threads: with two inter-op threads small workloads
-    lose more to synchronization than they gain (docs/performance.md).
+    By default operations run one after another, each on all threads: with two inter-op threads
+    small workloads lose more to synchronization than they gain (docs/performance.md).
 
     Args:
         threads: intra-op threads; None for one per core.
+        inter_op_threads: operations at once; None for one.
 
     Raises:
         FathomError: TensorFlow already runs with another number of threads.
@@ -61,16 +92,30 @@ def set_threads(threads: int | None) -> int:
     wanted = threads or available_cores()
     try:
         tf.config.threading.set_intra_op_parallelism_threads(wanted)
-        tf.config.threading.set_inter_op_parallelism_threads(1)
+        tf.config.threading.set_inter_op_parallelism_threads(inter_op_threads or 1)
     except RuntimeError:
-        current = tf.config.threading.get_intra_op_parallelism_threads() or available_cores()
-        if threads is not None and threads != current:
-            raise FathomError(
-                f"threads={threads} comes too late: TensorFlow already runs with {current} in this"
-                " process; set it for the first model, or start a fresh process"
-            ) from None
-        return current
+        _refuse_other_threads("threads", threads, intra_op_threads_in_use())
+        _refuse_other_threads("inter_op_threads", inter_op_threads, inter_op_threads_in_use())
+        return intra_op_threads_in_use()
     return wanted
+
+
+def intra_op_threads_in_use() -> int:
+    """Returns the number of threads for one operation."""
+    return tf.config.threading.get_intra_op_parallelism_threads() or available_cores()
+
+
+def inter_op_threads_in_use() -> int:
+    """Returns the number of operations that run at once; TensorFlow's default is one per core."""
+    return tf.config.threading.get_inter_op_parallelism_threads() or available_cores()
+
+
+def _refuse_other_threads(option: str, wanted: int | None, current: int) -> None:
+    if wanted is not None and wanted != current:
+        raise FathomError(
+            f"{option}={wanted} comes too late: TensorFlow already runs with {current} in this "
+            "process; set it for the first model, or start a fresh process"
+        ) from None
 
 
 def keep_freed_memory() -> None:
@@ -91,7 +136,8 @@ def gemm_rate(device: str, precision: str) -> float:
     """Returns the best rate of TensorFlow's large matrix product on a device, in FLOP/s."""
     with tf.device(device):
         shape = [_GEMM_SIZE, _GEMM_SIZE]
-        a, b = (tf.cast(tf.random.stateless_uniform(shape, [0, i]), precision) for i in (1, 2))
+        dtype = keras.DTypePolicy(PRECISIONS[precision].policy).compute_dtype
+        a, b = (tf.cast(tf.random.stateless_uniform(shape, [0, i]), dtype) for i in (1, 2))
         product = tf.function(lambda: tf.matmul(a, b))
         times = []
         for _ in range(_GEMM_PRODUCTS):
@@ -101,6 +147,23 @@ def gemm_rate(device: str, precision: str) -> float:
                 tf.test.experimental.sync_devices()
             times.append(time.perf_counter() - start)
     return 2 * _GEMM_SIZE**3 / min(times)
+
+
+def triad_rate() -> float:
+    """Returns the best rate of the CPU's memory in STREAM's triad, a = b + s c, in bytes/s.
+
+    As in STREAM (McCalpin 1995), two arrays are read and one is written, and the read of a cache
+    line before it is written does not count.
+    """
+    with tf.device("/cpu:0"):
+        b, c = (tf.random.stateless_uniform([_TRIAD_VALUES], [0, i]) for i in (1, 2))
+        triad = tf.function(lambda: b + 3.0 * c, jit_compile=True)  # one loop, without a product
+        times = []
+        for _ in range(_TRIADS):
+            start = time.perf_counter()
+            triad()
+            times.append(time.perf_counter() - start)
+    return 3 * _TRIAD_VALUES * tf.float32.size / min(times)
 
 
 @contextlib.contextmanager

@@ -15,10 +15,13 @@ import numpy as np
 import psutil
 import tensorflow as tf
 
-from fathom.system.device import available_cores
+from fathom.system.device import available_cores, inter_op_threads_in_use
 
 _CPU_FLAGS = ("sse4_2", "avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
-_SWITCHES = ("TF_ENABLE_ONEDNN_OPTS", "OMP_NUM_THREADS", "XLA_FLAGS", "TF_XLA_FLAGS")
+_SWITCHES = (
+    *("TF_ENABLE_ONEDNN_OPTS", "OMP_NUM_THREADS", "XLA_FLAGS", "TF_XLA_FLAGS"),
+    *("TF_SET_ONEDNN_FPMATH_MODE", "ONEDNN_MAX_CPU_ISA", "NVIDIA_TF32_OVERRIDE"),
+)
 
 
 def describe(device: str, threads: int, precision: str, xla: str) -> dict[str, Any]:
@@ -41,6 +44,7 @@ def describe(device: str, threads: int, precision: str, xla: str) -> dict[str, A
         "gpu": _gpu(device),
         "device": device,
         "threads": threads,
+        "inter_op_threads": inter_op_threads_in_use(),
         "precision": precision,
         "xla": xla,
         "git_commit": _git_commit(),

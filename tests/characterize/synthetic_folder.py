@@ -28,6 +28,7 @@ ENVIRONMENT = {
     "gpu": None,
     "device": "/cpu:0",
     "threads": 4,
+    "inter_op_threads": 1,
     "precision": "float32",
     "xla": "off",
     "git_commit": None,
@@ -229,6 +230,9 @@ def suite(workloads=WORKLOADS, device="/cpu:0"):
             runs.append(
                 run(workload, ("repeats",), repeat=repeat, wall_s=wall_s, result=result(0.3))
             )
+        for size in (1, 4, 16):
+            swept = {"id": f"{workload}-batch{size}", "batch_size": size}
+            runs.append(run(workload, ("batches",), result=result(0.1, batch_size=size), **swept))
     return runs
 
 

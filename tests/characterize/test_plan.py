@@ -180,3 +180,25 @@ def test_a_workloads_settings_are_hyperparameters_of_its_own(name):
     for setting in filter(None, settings):
         hyperparameter, _, value = setting.partition("=")
         build(workload.Hyperparameters, {hyperparameter: value})
+
+
+def test_a_sweep_takes_all_workloads_at_a_small_batch_before_any_at_a_large_one():
+    sweep = plan(dataclasses.replace(REQUEST, batches=[2, 8], repeats=2, modes=["train"]))
+    assert {run.purpose for run in sweep} == {("batches",)}
+    assert [(run.batch_size, run.repeat, run.workload) for run in sweep] == [
+        (size, repeat, workload)
+        for size in (2, 8)
+        for repeat in (0, 1)
+        for workload in ("alexnet", "vgg")
+    ]
+    assert len({run.id for run in sweep}) == len(sweep)
+    assert "--batch-size=8" in sweep[-1].argv
+
+
+def test_a_sweep_does_not_take_the_names_of_other_runs():
+    names = {run.id for run in plan(dataclasses.replace(REQUEST, batch_size=8))}
+    assert names.isdisjoint(run.id for run in plan(dataclasses.replace(REQUEST, batches=[4, 8])))
+
+
+def test_every_batch_size_is_measured_even_without_repeats():
+    assert len(runs("batches", batches=[1, 2], repeats=0, modes=["infer"])) == 4

@@ -34,6 +34,7 @@ PLANNED = Planned(
     batch_size=None,
     argv=(),
 )
+MAKE = runner._make
 WRITE = f"""
 import json, os, pathlib, sys
 file = sys.argv[1].partition("=")[2]
@@ -125,6 +126,68 @@ def test_an_interrupted_characterization_goes_on_with_what_is_left(out, screen, 
     runner._make(left, before, math.inf, out, screen)
     assert made == ["a", "b", "b", "c"]
     assert list(folder.read_runs(out)) == ["a", "b", "c"]
+
+
+def swept(size, code=WRITE, workload="autoenc", **changes):
+    """Returns a planned run of a sweep over batch sizes."""
+    run = {"id": f"{workload}-batch{size}", "purpose": ("batches",), "batch_size": size}
+    return program(code, **run | {"workload": workload} | changes)
+
+
+NO_MEMORY = "import sys; sys.exit('not enough memory: use a smaller --batch-size')"
+
+
+def test_a_batch_too_large_ends_its_sweep_and_no_other(out):
+    printed = io.StringIO()
+    vgg = WRITE.replace("pathlib.Path(file)", "document['workload'] = 'vgg'; pathlib.Path(file)")
+    planned = [swept(1), swept(1, vgg, "vgg"), swept(2, NO_MEMORY), swept(2, vgg, "vgg")]
+    planned += [swept(2, id="autoenc-batch2-repeat1"), swept(4), swept(4, vgg, "vgg")]
+    runner._make(planned, {}, math.inf, out, Console(file=printed, width=200))
+    assert {k: r.status for k, r in folder.read_runs(out).items()} == {
+        "autoenc-batch1": "done",
+        "autoenc-batch2": "failed",
+        **{f"vgg-batch{size}": "done" for size in (1, 2, 4)},
+    }
+    assert printed.getvalue().count("left out, its sweep has ended") == 2
+
+
+@pytest.mark.usefixtures("two_cores")
+@pytest.mark.parametrize(("first", "code"), [(WRITE, 0), (NO_MEMORY, 1)])
+def test_the_end_of_a_sweep_is_said_and_is_no_failure(tmp_path, capsys, monkeypatch, first, code):
+    planned = [swept(1, first), swept(2, NO_MEMORY), swept(4)]
+    monkeypatch.setattr(runner.plan, "plan", lambda _: planned)
+    monkeypatch.setattr(runner, "_make", MAKE)
+    for _ in range(2):  # the second time, nothing is left
+        assert characterize(tmp_path / "out", "--workloads=autoenc", "--batches=1,2,4") == code
+        printed = capsys.readouterr().out
+        (line,) = [each for each in printed.splitlines() if "not enough memory" in each]
+        label, size = (("end of sweep", 2), ("failed", 1))[code]
+        assert line.startswith(f"{label}: autoenc-batch{size}: exit code 1: not enough memory")
+    assert "measuring the machine once more" not in printed
+
+
+@pytest.mark.usefixtures("two_cores")
+@pytest.mark.parametrize(
+    ("options", "sizes"),
+    [
+        (["--batches"], [1, 2, 4, 8, 16, 32, 64, 128, 256]),
+        (["--batches", "--quick"], [1, 4, 16, 64]),
+        (["--batches=64,8"], [8, 64]),
+        (["--batches=1,2", "--repeats=2"], [1, 1, 2, 2]),
+    ],
+)
+def test_a_sweep_has_default_batch_sizes_and_single_runs(tmp_path, monkeypatch, options, sizes):
+    planned = []
+    monkeypatch.setattr(runner, "_make", lambda left, *_: planned.extend(left) or 0)
+    options = ["--workloads=autoenc", "--modes=train", *options]
+    assert characterize(tmp_path / "out", *options) == 0
+    assert [run.batch_size for run in planned] == sizes
+    assert {run.purpose for run in planned} == {("batches",)}
+
+
+def test_a_sweep_excludes_a_single_batch_size(tmp_path, capsys):
+    assert characterize(tmp_path / "out", "--batches", "--batch-size=8") == 2
+    assert "--batch-size: not allowed with argument --batches" in capsys.readouterr().err
 
 
 def test_a_spent_budget_begins_no_run(out, screen):
@@ -222,6 +285,12 @@ def characterize(out, *options):
         ("--repeats=-1", "--repeats must not be negative"),
         ("--profile-repeats=0", "--profile-repeats must be at least 1"),
         ("--budget=0", "--budget must be more than 0"),
+        ("--batches=", "--batches must be two or more different batch sizes"),
+        ("--batches=8", "--batches must be two or more different batch sizes"),
+        ("--batches=8,eight", "--batches must be two or more different batch sizes"),
+        ("--batches=0,8", "--batches must be two or more different batch sizes"),
+        ("--batches=8,16,8", "not 8,16,8"),
+        ("--batches=8,99999999999", "not 8,99999999999"),
     ],
 )
 def test_a_wrong_option_is_one_line_before_anything_is_measured(tmp_path, capsys, option, reason):
@@ -259,7 +328,8 @@ def test_a_characterization_runs_in_processes_of_its_own(tmp_path, capsys, monke
 def two_cores(monkeypatch):
     """Pretends a machine of two cores, which takes no time to measure."""
     environment = ENVIRONMENT | {"cores_available": 2}
-    found = Probe(environment=environment, gpus=0, gemm_flops_per_second=1e11)
+    rates = {"gemm_flops_per_second": 1e11, "triad_bytes_per_second": 1e10}
+    found = Probe(environment=environment, gpus=0, **rates)
     monkeypatch.setattr(request, "_machine", lambda *_: found)
     monkeypatch.setattr(runner, "_make", lambda *_: 0)
 
@@ -311,8 +381,29 @@ def test_the_better_of_two_measurements_of_the_matrix_product_counts(tmp_path, m
     machine = Machine(environment=environment, gemm_flops_per_second=rates)
     machine.write(tmp_path / "out" / "machine.json")
     assert characterize(tmp_path / "out", "--workloads=autoenc") == 0
-    known = folder.read_machine(tmp_path / "out").gemm_flops_per_second
-    assert known == {"1": 3e11, "2": 1e11}
+    known = folder.read_machine(tmp_path / "out")
+    assert known.gemm_flops_per_second == {"1": 3e11, "2": 1e11}
+    assert known.triad_bytes_per_second["1"] == 1e10
+
+
+@pytest.mark.usefixtures("two_cores")
+@pytest.mark.parametrize(("after", "warned"), [(1.09e11, False), (1.2e11, True), (0.8e11, True)])
+def test_both_matrix_products_are_printed_and_a_difference_is_warned_of(
+    tmp_path, capsys, monkeypatch, after, warned
+):
+    def make(*_):
+        found = request._machine().model_copy(update={"gemm_flops_per_second": after})
+        monkeypatch.setattr(request, "_machine", lambda *_: found)
+        return 0
+
+    monkeypatch.setattr(runner, "_make", make)
+    assert characterize(tmp_path / "out", "--workloads=autoenc", "--threads=1") == 0
+    printed = capsys.readouterr().out
+    assert f"on 1 thread: 100.0 GFLOP/s before the runs, {after / 1e9:.1f} after" in printed
+    assert ("warning: they differ by" in printed) == warned
+    known = folder.read_machine(tmp_path / "out")
+    assert known.gemm_probes == {"1": (1e11, after), "2": (1e11, after)}
+    assert known.gemm_flops_per_second["1"] == max(1e11, after)
 
 
 def test_two_processes_do_not_measure_into_one_folder(out, capsys):

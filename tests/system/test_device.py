@@ -2,8 +2,11 @@ import keras
 import pytest
 import tensorflow as tf
 
-from fathom import FathomError
-from fathom.system import device
+from fathom import Autoenc, FathomError
+from fathom.options import PRECISIONS
+from fathom.system import device, environment
+
+GPU = tf.config.PhysicalDevice("/physical_device:GPU:0", "GPU")
 
 
 @pytest.mark.parametrize("name", ["cpu", "/cpu:0", "CPU:0", "/device:CPU:0"])
@@ -30,3 +33,77 @@ def test_the_precision_holds_for_the_block_alone():
     with device.computing_in("bfloat16"):
         assert keras.layers.Dense(1).compute_dtype == "bfloat16"
     assert keras.config.dtype_policy() == before
+
+
+def test_inter_op_threads_cannot_change_either_and_are_recorded():
+    tf.zeros([1]).numpy()
+    current = device.inter_op_threads_in_use()
+    device.set_threads(None, current)
+    with pytest.raises(FathomError, match=f"inter_op_threads={current + 1} comes too late"):
+        device.set_threads(None, current + 1)
+    recorded = environment.describe("/cpu:0", 1, "float32", "off")
+    assert recorded["inter_op_threads"] == current
+
+
+@pytest.mark.parametrize(("chosen", "used"), [(None, 1), (3, 3)])
+def test_operations_run_one_after_another_unless_told_otherwise(monkeypatch, chosen, used):
+    sizes = {}
+    for pool in ("intra", "inter"):
+        name = f"set_{pool}_op_parallelism_threads"
+        monkeypatch.setattr(
+            tf.config.threading, name, lambda size, pool=pool: sizes.update({pool: size})
+        )
+    assert device.set_threads(2, chosen) == 2
+    assert sizes == {"intra": 2, "inter": used}
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """Pretends a GPU of some compute capability."""
+
+    def pretend(capability):
+        details = {"device_name": "Test GPU", "compute_capability": capability}
+        monkeypatch.setattr(tf.config, "get_visible_devices", lambda _: [GPU])
+        monkeypatch.setattr(tf.config.experimental, "get_device_details", {GPU: details}.get)
+
+    yield pretend
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+
+
+def computes_in_tf32():
+    return tf.config.experimental.tensor_float_32_execution_enabled()
+
+
+@pytest.mark.parametrize("precision", [name for name in PRECISIONS if name != "tf32"])
+def test_tensorflows_tf32_is_off_unless_chosen(precision):
+    tf.config.experimental.enable_tensor_float_32_execution(True)
+    device.select_precision(precision, "/cpu:0")
+    assert not computes_in_tf32()
+
+
+def test_a_model_in_float32_turns_tf32_off():
+    tf.config.experimental.enable_tensor_float_32_execution(True)
+    Autoenc("/cpu:0")
+    assert not computes_in_tf32()
+
+
+@pytest.mark.parametrize("capability", [(8, 0), (9, 0), (12, 0)])
+def test_tf32_is_on_for_a_gpu_that_has_it(gpu, capability):
+    gpu(capability)
+    device.select_precision("tf32", "/gpu:0")
+    assert computes_in_tf32()
+    device.select_precision("float32", "/gpu:0")
+    assert not computes_in_tf32()
+
+
+@pytest.mark.parametrize("capability", [(7, 5), None])
+def test_tf32_is_refused_on_an_older_gpu(gpu, capability):
+    gpu(capability)
+    with pytest.raises(FathomError, match=r"8\.0 or more; Test GPU has [07]\.[05]$"):
+        device.select_precision("tf32", "/gpu:0")
+    assert not computes_in_tf32()
+
+
+def test_tf32_is_refused_on_a_cpu():
+    with pytest.raises(FathomError, match="tf32 is for GPUs only"):
+        Autoenc("/cpu:0", {"precision": "tf32"})

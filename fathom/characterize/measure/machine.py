@@ -35,6 +35,7 @@ def _measure(chosen: Any) -> None:
     from fathom.system import device, environment
 
     threads = device.set_threads(chosen.threads)
+    device.keep_freed_memory()
     classes = {name: workloads.load(name) for name in filter(None, chosen.workloads.split(","))}
     for workload in classes.values():
         with contextlib.suppress(FathomError):  # each run of the workload will report the error
@@ -44,6 +45,7 @@ def _measure(chosen: Any) -> None:
         characterizations={name: each.characterization for name, each in classes.items()},
         gpus=len(tf.config.list_physical_devices("GPU")),
         gemm_flops_per_second=device.gemm_rate("/cpu:0", chosen.precision),
+        triad_bytes_per_second=device.triad_rate(),
     ).write(chosen.out)
 
 

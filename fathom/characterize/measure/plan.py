@@ -23,6 +23,7 @@ class Request:
         warmup_runs: whole runs before them, not counted.
         profile_repeats: processes per profile, and per timing that ``repeats`` does not repeat.
         precision, batch_size: of all runs; None: each workload's default, or that of ``quick``.
+        batches: batch sizes of a sweep, which is then the only set.
         quick: fewer steps, smaller batches for the largest networks, core counts in powers of two.
     """
 
@@ -38,6 +39,7 @@ class Request:
     precision: Precision
     batch_size: int | None
     quick: bool
+    batches: Sequence[int] = ()
 
 
 def powers_of_two(most: int) -> list[int]:
@@ -51,7 +53,10 @@ def plan(request: Request) -> list[Planned]:
     First every workload runs once in every mode, then come profiles, threads and cores, then all
     these again for ``profile_repeats``, and finally repeats, so that an interrupted
     characterization is broad rather than deep. A run that belongs to several sets is made once.
+    Sweeps over batch sizes take the small ones first.
     """
+    if request.batches:
+        return _batches(request)
     runs: dict[str, Planned] = {}
     rounds = [
         run
@@ -138,6 +143,22 @@ def _repeats(request: Request) -> list[Planned]:
     ]
 
 
+def _batches(request: Request) -> list[Planned]:
+    """Each workload in each mode on each device at each batch size."""
+    return [
+        _run(
+            *(request, "timing", "batches", workload, mode, device),
+            repeat=repeat,
+            batch_size=size,
+        )
+        for size in request.batches
+        for repeat in range(max(1, request.repeats))
+        for workload in request.workloads
+        for mode in request.modes
+        for device in request.devices
+    ]
+
+
 def _trained_on_cpu(request: Request) -> Collection[str]:
     """Returns the workloads of the sets that train on the CPU."""
     wanted = "train" in request.modes and "/cpu:0" in request.devices
@@ -155,12 +176,15 @@ def _run(
     threads: int | None = None,
     cores: int | None = None,
     repeat: int = 0,
+    batch_size: int | None = None,
 ) -> Planned:
-    batch_size = request.batch_size
+    swept = [f"batch{batch_size}"] if batch_size else []
+    batch_size = batch_size or request.batch_size
     if batch_size is None and request.quick:
         batch_size = request.workloads[workload].quick_batch_size
     cores = cores or request.cores
     parts = [workload, mode, device.strip("/").replace(":", ""), kind]
+    parts += swept
     parts += [f"threads{threads}"] if threads else []
     parts += [f"cores{cores}"] if cores != request.cores else []
     parts += [f"{'repeat' if repeat > 0 else 'warmup'}{abs(repeat)}"] if repeat else []

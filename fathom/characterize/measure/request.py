@@ -2,6 +2,7 @@
 
 import argparse
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -18,6 +19,8 @@ from fathom.system.processes import run_python
 _QUICK_REPEATS, _QUICK_WARMUP_RUNS = 2, 0
 _REPEATS, _WARMUP_RUNS = 200, 10  # as in the Minsky paper
 _QUICK_PROFILE_REPEATS, _PROFILE_REPEATS = 1, 3
+_BATCHES, _QUICK_BATCHES = [2**i for i in range(9)], [4**i for i in range(4)]
+_SAME_RATE = 0.1  # largest difference of the matrix products before and after the runs
 
 
 def measure_machine(chosen: argparse.Namespace, out: Path, screen: Console) -> Request:
@@ -37,14 +40,17 @@ def measure_machine(chosen: argparse.Namespace, out: Path, screen: Console) -> R
     known = folder.read_machine(out)
     if known:
         _refuse_other_folder(known.environment, first.environment, out)
-    rates = dict(known.gemm_flops_per_second) if known else {}
-    rates["1"] = max(first.gemm_flops_per_second, rates.get("1", 0))
-    for number in {*threads, cores} - set(map(int, rates)):
-        rates[str(number)] = _machine(number, chosen.precision, []).gemm_flops_per_second
-    _write_machine(out, known.environment if known else first.environment, rates)
+    machine = known or Machine(environment=first.environment, gemm_flops_per_second={})
+    machine = _with_probe(machine, "1", first)
+    for number in {*threads, cores} - set(map(int, machine.gemm_flops_per_second)):
+        machine = _with_probe(machine, str(number), _machine(number, chosen.precision, []))
+    machine.write(out / "machine.json")
     quick = (_QUICK_REPEATS, _QUICK_WARMUP_RUNS)
     repeats, warmup_runs = quick if chosen.quick else (_REPEATS, _WARMUP_RUNS)
     profile_repeats = _QUICK_PROFILE_REPEATS if chosen.quick else _PROFILE_REPEATS
+    batches = chosen.batches
+    if batches is not None:
+        repeats, batches = 1, batches or (_QUICK_BATCHES if chosen.quick else _BATCHES)
     return Request(
         workloads={name: first.characterizations.get(name, Characterization()) for name in names},
         modes=chosen.modes or MODES,
@@ -58,22 +64,38 @@ def measure_machine(chosen: argparse.Namespace, out: Path, screen: Console) -> R
         precision=chosen.precision,
         batch_size=chosen.batch_size,
         quick=chosen.quick,
+        batches=batches or (),
     )
 
 
 def measure_again(out: Path, request: Request, screen: Console) -> None:
-    """Times the matrix products again and keeps the maximum, which other load affects least."""
+    """Probes the machine again, keeps the best rates and prints the matrix products' both."""
     screen.print("measuring the machine once more")
     known = folder.read_machine(out)
     if known is None:
         raise FathomError(
             f"{out / 'machine.json'} is missing: rerun the command to measure it again"
         )
-    rates = {
-        number: max(before, _machine(int(number), request.precision, []).gemm_flops_per_second)
-        for number, before in known.gemm_flops_per_second.items()
-    }
-    _write_machine(out, known.environment, rates)
+    machine = known
+    for number in known.gemm_flops_per_second:
+        machine = _with_probe(machine, number, _machine(int(number), request.precision, []))
+    machine.write(out / "machine.json")
+    for number, before in known.gemm_flops_per_second.items():
+        probes = known.gemm_probes.get(number, (before,))
+        _print_probes(number, probes[-1], machine.gemm_probes[number][-1], screen)
+
+
+def _print_probes(threads: str, before: float, after: float, screen: Console) -> None:
+    """Prints the rates of the matrix product before and after the runs, in FLOP/s."""
+    screen.print(
+        f"large matrix product on {threads} thread{'s' if threads != '1' else ''}: "
+        f"{before / 1e9:.1f} GFLOP/s before the runs, {after / 1e9:.1f} after"
+    )
+    if max(before, after) > (1 + _SAME_RATE) * min(before, after):
+        screen.print(
+            f"warning: they differ by {max(before, after) / min(before, after) - 1:.0%}: other "
+            "load or another clock frequency; do not compare times of different runs"
+        )
 
 
 def _refuse_other_folder(known: Environment, here: Environment, out: Path) -> None:
@@ -87,10 +109,23 @@ def _refuse_other_folder(known: Environment, here: Environment, out: Path) -> No
             )
 
 
-def _write_machine(out: Path, environment: Environment, rates: dict[str, float]) -> None:
-    in_order = dict(sorted(rates.items(), key=lambda item: int(item[0])))
-    machine = Machine(environment=environment, gemm_flops_per_second=in_order)
-    machine.write(out / "machine.json")
+def _with_probe(machine: Machine, threads: str, probe: Probe) -> Machine:
+    """Returns the machine with the best rates, which other load affects least."""
+    probes = dict(machine.gemm_probes)
+    probes[threads] = (*probes.get(threads, ()), probe.gemm_flops_per_second)
+    products, triads = dict(machine.gemm_flops_per_second), dict(machine.triad_bytes_per_second)
+    products[threads] = max(probe.gemm_flops_per_second, products.get(threads, 0))
+    triads[threads] = max(probe.triad_bytes_per_second, triads.get(threads, 0))
+    rates: dict[str, Mapping[str, object]] = {
+        "gemm_flops_per_second": products,
+        "gemm_probes": probes,
+        "triad_bytes_per_second": triads,
+    }
+    in_order = {
+        name: dict(sorted(values.items(), key=lambda item: int(item[0])))
+        for name, values in rates.items()
+    }
+    return machine.model_copy(update=in_order)
 
 
 def _machine(threads: int, precision: str, prepare: list[str]) -> Probe:

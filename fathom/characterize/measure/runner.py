@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -38,12 +38,13 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     del lock  # held until here
     runs = folder.read_runs(out)
     failed = [runs[p.id] for p in planned if p.id in runs and runs[p.id].status == "failed"]
+    ends = [each for each in failed if _is_end_of_sweep(each, runs.values())]
     for each in failed:
-        screen.print(f"failed: {each.id}: {each.reason}")
+        screen.print(f"{'end of sweep' if each in ends else 'failed'}: {each.id}: {each.reason}")
     if skipped:
         screen.print(f"time budget exhausted, {skipped} runs left: rerun the command to continue")
     screen.print(f"the analyses: python -m fathom report {out}")
-    if failed:
+    if len(failed) > len(ends):
         sys.exit(1)
 
 
@@ -55,7 +56,8 @@ def _measure(
         wanted = request.measure_machine(chosen, out, screen)
         planned = plan.plan(wanted)
         before = _done_before(planned, out)
-        left = [each for each in planned if each.id not in before]
+        beyond = [each for each in planned if _is_beyond_end(each, before.values())]
+        left = [each for each in planned if each.id not in before and each not in beyond]
         screen.print(f"{len(planned)} runs, {len(planned) - len(left)} of them done before: {out}")
         started = time.perf_counter()
         skipped = _make(left, before, started + 60 * (chosen.budget or math.inf), out, screen)
@@ -109,19 +111,24 @@ def _make(
 
     Args:
         left: the runs to make.
-        before: those made before, to estimate the time left.
+        before: those made before, to estimate the time left and to know the ends of sweeps.
         end: of the budget, on the clock of ``time.perf_counter``.
         out: results directory.
         screen: for the progress.
     """
-    done = [run for run in before.values() if run.status == "done"]
+    made = list(before.values())
+    done = [run for run in made if run.status == "done"]
     for number, planned in enumerate(left):
         if time.perf_counter() > end:
             return len(left) - number
         label = f"[{number + 1}/{len(left)}] {planned}"
+        if _is_beyond_end(planned, made):
+            screen.print(f"{label}: left out, its sweep has ended")
+            continue
         with screen.status(f"{label}; {_time_left(left[number:], done)}"):
             run = make_run(planned, out)
         folder.write_run(run, out)
+        made.append(run)
         done += [run] if run.status == "done" else []
         screen.print(f"{label}: {_ended(run)}; {_time_left(left[number + 1 :], done)}")
     return 0
@@ -165,6 +172,23 @@ def _keep(run: Run, out: Path) -> None:
 def _ended(run: Run) -> str:
     disturbed = ", disturbed by other processes" if run.disturbed else ""
     return f"{run.status} in {run.wall_s:.1f} s{disturbed}"
+
+
+def _is_beyond_end(planned: Planned, made: Iterable[Run]) -> bool:
+    """Returns whether a run of the same sweep failed at this batch size or a smaller one.
+
+    The usual reasons are too little memory and too little data, which larger batches do not mend.
+    """
+    size = planned.batch_size or 0
+    return any(
+        run.status == "failed" and run.same_sweep(planned) and (run.batch_size or 0) <= size
+        for run in made
+    )
+
+
+def _is_end_of_sweep(failed: Run, runs: Iterable[Run]) -> bool:
+    """Returns whether smaller batches of its sweep succeeded."""
+    return any(run.status == "done" and run.same_sweep(failed) for run in runs)
 
 
 def make_run(planned: Planned, out: Path) -> Run:

@@ -173,6 +173,11 @@ def _machine(folder: Folder) -> pd.DataFrame:
     for threads in sorted(rates, key=int):
         name = f"large matrix product on {threads} thread{'s' if threads != '1' else ''}"
         machine[name] = f"{rates[threads] / 1e9:.1f} GFLOP/s"
+        if len(probes := folder.machine.gemm_probes.get(threads, ())) > 1:
+            machine[name] += f", measured: {', '.join(f'{each / 1e9:.1f}' for each in probes)}"
+    for threads, rate in folder.machine.triad_bytes_per_second.items():
+        name = f"memory bandwidth (triad) on {threads} thread{'s' if threads != '1' else ''}"
+        machine[name] = f"{rate / 1e9:.1f} GB/s"
     return pd.DataFrame({"": name, "value": _words(value)} for name, value in machine.items())
 
 
