@@ -15,12 +15,11 @@ from fathom import workloads
 
 ROOT = Path(fathom.__file__).parent
 ROOMS = (  # from the lowest to the highest
-    *("errors", "options", "system", "results", "training", "description", "accelerators", "data"),
-    *("layers", "workload", "nn", "imagenet", "<workload>", "workloads", "characterize", "cli"),
-    "<command>",
+    *("errors", "options", "system", "results", "training", "description", "accelerators"),
+    *("exports", "data", "layers", "workload", "nn", "imagenet", "<workload>", "workloads"),
+    *("characterize", "cli", "<command>"),
 )
-
-CAPABILITIES = ("accelerators",)  # each in a room that only commands import
+CAPABILITIES = ("accelerators", "exports")  # each in a room that only commands import
 
 
 def name_of(path):

@@ -35,6 +35,7 @@ _LAYER_COLUMNS = (
     *("run", *_WHAT_RAN, "layer", "kind", "parameters", "macs", "activations", "reads_input"),
     *("forward_passes", "examples"),
 )
+_WORK_COLUMNS = ("run", *_WHAT_RAN, "type", "layer", "phase", "flops", "bytes")
 _SECTIONS = ("init", "load", "setup", "run", "evaluate")  # of a result
 _PROCESSOR = ("involuntary_switches", "frequency_mhz", "steal_seconds")
 _GPU_TIMES = ("kernel", "api", "memcpy")
@@ -99,6 +100,21 @@ def layers(runs: Iterable[Run]) -> pd.DataFrame:
     """Returns one row per layer of the profiled networks."""
     rows = [row for run in runs if run.profile for row in _layers(run.profile, run.id)]
     return pd.DataFrame(rows, columns=list(_LAYER_COLUMNS))
+
+
+def work(runs: Iterable[Run]) -> pd.DataFrame:
+    """Returns one row per op type, layer and phase of the profiles: the work of a mean step."""
+    rows = [
+        {
+            **{"run": run.id, **_what_ran(run.profile), **dict(each)},
+            "flops": each.flops * float(run.profile.work.mean()),
+            "bytes": each.bytes * float(run.profile.work.mean()),
+        }
+        for run in runs
+        if run.profile
+        for each in run.profile.op_work
+    ]
+    return pd.DataFrame(rows, columns=list(_WORK_COLUMNS))
 
 
 def runs(all_runs: Iterable[Run]) -> pd.DataFrame:

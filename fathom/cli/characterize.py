@@ -34,6 +34,12 @@ def add_commands(commands: Commands) -> None:
     add_options(describe, "precision")
     add_options(describe, "json", help="write the description as JSON; - prints it")
     describe.add_argument("--csv", type=Path, metavar="FILE", help="write one line per operation")
+    export = _command(commands, "export", "cli.export", "write a step in another tool's format")
+    _add_work(export, nargs="?")
+    add_options(export, "precision")
+    export.add_argument("--to", required=True, metavar="FORMAT", help="list names the formats")
+    add_options(export, "out", help="new folder; default: WORKLOAD-FORMAT")
+    export.add_argument("--force", action="store_true", help="replace the folder")
     for name, text in _MACHINE_COMMANDS.items():
         _add_machine(_command(commands, name, "cli.accelerators", text, name), name)
     _add_characterize(
@@ -90,9 +96,9 @@ _MACHINE_COMMANDS = {
 }
 
 
-def _add_work(parser: argparse.ArgumentParser) -> None:
+def _add_work(parser: argparse.ArgumentParser, **changes: Any) -> None:
     """Adds the options that choose the step to describe."""
-    parser.add_argument("workload", choices=workloads.CLASSES)
+    parser.add_argument("workload", choices=workloads.CLASSES, **changes)
     add_mode(parser)
     add_options(parser, "batch-size", "dataset", "set")
     text = "length of the examples, for workloads where it varies: frames, or words of the source"

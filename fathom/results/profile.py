@@ -42,6 +42,22 @@ class OpTime(Record):
     count: NotNegative = Field(description="average occurrences per step")
 
 
+class OpWork(Record):
+    """The work of all ops of one type in one layer and phase, from the step's description."""
+
+    model_config = ConfigDict(frozen=True)
+
+    type: str = Field(description="op type as the papers name it, fused ops by their main part")
+    layer: str = Field(description="as in `ops`")
+    phase: Phase = Field(description="as in `ops`")
+    flops: Count = Field(
+        description="floating-point operations per step, two for each multiply-accumulate"
+    )
+    bytes: Count = Field(
+        description="bytes of inputs, weights and outputs per step, weights once for each op"
+    )
+
+
 class GpuTime(Record):
     """The time of a GPU and its driver, in all profiled steps together."""
 
@@ -114,6 +130,11 @@ class Profile(Document):
     )
     ops: tuple[OpTime, ...] = Field(
         description="by type, layer, phase and device, in decreasing order of time"
+    )
+    op_work: tuple[OpWork, ...] = Field(
+        default=(),
+        description="work of a batch of the stated cost by type, layer and phase, as described in "
+        "docs/accelerators.md; empty in older files",
     )
     gpu: GpuTime | None = Field(description="of the whole trace; `null` without a GPU")
     cost: LayerCosts = Field(description="counted work of the network and its layers")

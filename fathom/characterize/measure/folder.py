@@ -66,6 +66,10 @@ class Folder:
         """Returns one row per layer of the profiled networks."""
         return frames.layers(self.runs)
 
+    def work(self) -> pd.DataFrame:
+        """Returns one row per op type, layer and phase of the profiles, with its work."""
+        return frames.work(self.runs)
+
     def runs_frame(self) -> pd.DataFrame:
         """Returns one row per run, including failed ones."""
         return self._runs.copy()

@@ -13,9 +13,12 @@ import tensorflow as tf
 from fathom.characterize.profile import files, xplane
 from fathom.characterize.profile.xplane import OpEvent
 from fathom.description.attribution import Attribution
+from fathom.description.ops import paper_type
+from fathom.description.step import operations
 from fathom.errors import FathomError
 from fathom.nn import NeuralNetworkModel
-from fathom.results.profile import GpuTime, Layer, LayerCosts, OpTime, Profile
+from fathom.results.description import Operation, StepPhase
+from fathom.results.profile import GpuTime, Layer, LayerCosts, OpTime, OpWork, Phase, Profile
 from fathom.results.records import Processor
 from fathom.system import environment
 from fathom.training.compilation import Batch, Step
@@ -75,12 +78,43 @@ def profile_model(
         outside_seconds=np.array(trace.outside_seconds()),
         work=np.array(work),
         ops=add_up(ops_by_step, attribution.place),
+        op_work=op_work(_description(model)),
         gpu=GpuTime(**{f"{name}_seconds": value for name, value in gpu.items()}) if gpu else None,
         cost=held.cost,
         processor=held.processor,
         environment=held.environment,
     )
     return profile, attribution.place
+
+
+def _description(model: NeuralNetworkModel) -> tuple[Operation, ...]:
+    """Returns the operations of a batch of the stated cost."""
+    if model.signature_of_length(None) == model.signatures()[-1]:  # traced already
+        return operations(model.model(), model.network, model.optimizer)
+    return model.describe().operations
+
+
+def op_work(described: Sequence[Operation]) -> tuple[OpWork, ...]:
+    """Sums operations by the papers' type, layer and a profile's phase."""
+    sums: dict[tuple[str, str, Phase], list[int]] = {}
+    for row in described:
+        key = (paper_type(row.type), row.layer, _PHASES[row.phase])
+        work = sums.setdefault(key, [0, 0])
+        work[0] += row.total_flops
+        work[1] += row.working_set_bytes
+    return tuple(
+        OpWork(type=kind, layer=layer, phase=phase, flops=flops, bytes=size)
+        for (kind, layer, phase), (flops, size) in sums.items()
+    )
+
+
+_PHASES: dict[StepPhase, Phase] = {
+    "forward": "forward",
+    "input gradient": "backward",
+    "weight gradient": "backward",
+    "update": "optimizer",
+    "other": "other",
+}
 
 
 def require_equal_ops(steps: Sequence[Sequence[OpEvent]], period: int) -> None:

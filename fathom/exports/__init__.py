@@ -1,0 +1,30 @@
+"""A workload's step in the formats of other tools: each module is a format, its ``FORMAT``."""
+
+import importlib
+import pkgutil
+
+from fathom.errors import FathomError
+from fathom.exports.format import Exported, Format
+from fathom.options import unknown_option
+
+__all__ = ["Exported", "Format", "find", "names"]
+
+
+def names() -> list[str]:
+    """Returns the names of the formats."""
+    modules = (module.name for module in pkgutil.iter_modules(__path__))
+    return sorted(name.replace("_", "-") for name in modules if name != "format")
+
+
+def find(name: str) -> Format:
+    """Returns a format.
+
+    Raises:
+        FathomError: there is none of this name.
+    """
+    if name not in names():
+        raise unknown_option("format", name, names())
+    found = importlib.import_module(f"{__name__}.{name.replace('-', '_')}").FORMAT
+    if not isinstance(found, Format):
+        raise FathomError(f"{name} is no format")
+    return found

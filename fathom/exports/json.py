@@ -1,0 +1,8 @@
+"""The description itself as JSON; its schema is docs/schemas/description.json."""
+
+from fathom.exports.format import Exported, Format
+
+FORMAT = Format(
+    about="the description of the step, as fathom describe --json writes it",
+    export=lambda description: Exported({"description.json": description.to_json()}),
+)
