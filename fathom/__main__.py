@@ -11,16 +11,18 @@ from typing import NoReturn
 from rich.table import Table
 
 from fathom import workloads
+from fathom.cli import new
 from fathom.cli.characterize import add_commands
-from fathom.cli.parser import USER_ERROR, Parser, add_options, checked, number
+from fathom.cli.parser import USER_ERROR, Parser, add_options, add_workload, checked, number
 from fathom.cli.terminal import console, import_tensorflow, run_command
+from fathom.errors import cause
 from fathom.system.files import user_path
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs one of the commands, and exits."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    if arguments[:1] == ["run"] and len(arguments) > 1 and arguments[1] in workloads.CLASSES:
+    if arguments[:1] == ["run"] and len(arguments) > 1 and arguments[1] in workloads.names():
         from fathom.cli.run import run_workload
 
         run_workload(arguments[1], arguments[2:])
@@ -45,7 +47,7 @@ def _parser() -> Parser:
     run = commands.add_parser(
         "run", help="run a workload: fathom run NAME is python -m fathom.NAME"
     )
-    run.add_argument("workload", choices=workloads.CLASSES)
+    add_workload(run)
     data = commands.add_parser("data", help="list, fetch, synthesize, verify or convert data sets")
     actions = data.add_subparsers(required=True, metavar="action")
     _add_action(actions, "list", "list the data sets and the current source of each", None)
@@ -54,6 +56,11 @@ def _parser() -> Parser:
     _add_action(actions, "verify", "check a data set's files", "the data set's folder")
     _add_action(actions, "convert", "convert a data set to another format", "the data set's folder")
     add_commands(commands)
+    writing = commands.add_parser("new", help="write the package of a new workload")
+    writing.set_defaults(command=lambda chosen: new.run(chosen, console()))
+    text = "name of the workload: a-z, 0-9 and _"
+    writing.add_argument("name", type=checked(new.new_name), help=text)
+    add_options(writing, "out", help="new folder; default: fathom-NAME")
     return parser
 
 
@@ -79,30 +86,38 @@ def _add_action(
 
 
 def _list() -> None:
-    """Prints the eight workloads."""
+    """Prints the workloads, and the reason for each registered one that cannot be used."""
     import_tensorflow()
-    from fathom.data import find
-
+    broken = workloads.refused()
     table = Table(box=None, header_style="bold")
     for title in ("workload", "network", "parameters", "MACs/example", "data set", "data now"):
         table.add_column(
             title, justify="right" if title in ("parameters", "MACs/example") else "left"
         )
-    for name in workloads.CLASSES:
-        model = workloads.load(name, forward_only=True)("/cpu:0")
-        with _scratch_cache():
-            model.build()
-        cost = model.cost()
-        source = find(model.dataset, None, model.execution.seed)
-        table.add_row(
-            name,
-            model.title,
-            f"{cost.parameters:,}",
-            f"{cost.forward_macs:,}",
-            model.dataset.name,
-            source.kind,
-        )
-    console().print(table)
+    for name in workloads.names():
+        try:
+            table.add_row(*_describe(name))
+        except Exception as error:
+            if name in workloads.CLASSES:
+                raise
+            broken = broken | {name: cause(error) or type(error).__name__}
+    screen = console()
+    screen.print(table)
+    for name, reason in broken.items():
+        screen.print(f"{name}: {reason}")
+
+
+def _describe(name: str) -> list[str]:
+    """Returns a workload's row of the list."""
+    from fathom.data import find
+
+    model = workloads.load(name, forward_only=True)("/cpu:0")
+    with _scratch_cache():
+        model.build()
+    cost = model.cost()
+    source = find(model.dataset, None, model.execution.seed)
+    counts = [f"{cost.parameters:,}", f"{cost.forward_macs:,}"]
+    return [name, model.title, *counts, model.dataset.name, source.kind]
 
 
 @contextlib.contextmanager

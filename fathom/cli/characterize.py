@@ -8,8 +8,16 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-from fathom import workloads
-from fathom.cli.parser import MODEL_OPTIONS, add_mode, add_options, checked, names, number, numbers
+from fathom.cli.parser import (
+    MODEL_OPTIONS,
+    add_mode,
+    add_options,
+    add_workload,
+    checked,
+    names,
+    number,
+    numbers,
+)
 from fathom.cli.terminal import console
 from fathom.options import DEVICE_KINDS
 
@@ -59,7 +67,7 @@ def _command(
 
 
 def _add_profile(parser: argparse.ArgumentParser) -> None:
-    text = f"{', '.join(workloads.CLASSES)}; or the folder of an earlier profile, to show it again"
+    text = "its name (fathom list shows all); or the folder of an earlier profile, to show it again"
     parser.add_argument("workload", help=text)
     add_mode(parser)
     add_options(parser, "steps", default=20, help="steps to profile; default: %(default)s")
@@ -80,7 +88,7 @@ _MACHINE_COMMANDS = {
 
 def _add_work(parser: argparse.ArgumentParser) -> None:
     """Adds the options that choose the step to describe."""
-    parser.add_argument("workload", choices=workloads.CLASSES)
+    add_workload(parser)
     add_mode(parser)
     add_options(parser, "batch-size", "dataset", "set")
     text = "length of the examples, for workloads where it varies: frames, or words of the source"
