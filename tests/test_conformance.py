@@ -3,4 +3,4 @@
 from fathom import workloads
 from fathom.testing.conformance import *  # noqa: F403
 
-WORKLOADS = workloads.select("eight")
+WORKLOADS = workloads.select("eight,modern")
