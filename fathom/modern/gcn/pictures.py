@@ -31,7 +31,7 @@ def save(directory: Path, hidden: np.ndarray, graph: Cora) -> Path:
     for i, name in enumerate(graph.class_names):
         chosen = graph.classes[graph.test] == i
         axes.scatter(x[chosen], y[chosen], s=6, label=name)
-    axes.set_title("Hidden representations of the test nodes, two principal components", fontsize=9)
+    axes.set_title("Test nodes by hidden representation (principal components)", fontsize=9)
     axes.set_xticks([])
     axes.set_yticks([])
     figure.legend(loc="outside right upper", fontsize=7, frameon=False, markerscale=2)
