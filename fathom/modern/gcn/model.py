@@ -4,6 +4,7 @@
 equation numbers are the paper's.
 """
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from fathom.modern.gcn.layers import (
     normalized_rows,
 )
 from fathom.options import Characterization, Hyperparameters, hyperparameter
+from fathom.results import cost
 from fathom.training.optimizers import Adam, Optimizer
 
 
@@ -120,6 +122,15 @@ class GCN(nn.NeuralNetworkModel):
     def work(self, *batch: tf.Tensor) -> float:
         """Returns the nodes of the graph, all of which are computed, over those of the batch."""
         return len(self.graph.classes) / self.hyperparameters.batch_size
+
+    def cost(self) -> cost.Cost:
+        """Counts parameters and work; A' is constant, so propagation has one gradient, not two."""
+        counted = super().cost()
+        layers = (
+            dataclasses.replace(layer, reads_input=layer.reads_input or not layer.parameters)
+            for layer in counted.layers
+        )
+        return dataclasses.replace(counted, layers=tuple(layers))
 
     def _weights(self) -> keras.initializers.Initializer:
         return keras.initializers.GlorotUniform(seed=self.new_seed())
