@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from fathom import workloads
+from fathom.cli import new
 from fathom.cli.characterize import add_commands
-from fathom.cli.parser import USER_ERROR, Parser, add_options, checked, number
+from fathom.cli.parser import USER_ERROR, Parser, add_options, add_workload, checked, number
 from fathom.cli.terminal import console, import_tensorflow, run_command
 from fathom.system.files import user_path
 
@@ -15,7 +16,7 @@ from fathom.system.files import user_path
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs one of the commands, and exits."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    if arguments[:1] == ["run"] and len(arguments) > 1 and arguments[1] in workloads.CLASSES:
+    if arguments[:1] == ["run"] and len(arguments) > 1 and arguments[1] in workloads.names():
         from fathom.cli.run import run_workload
 
         run_workload(arguments[1], arguments[2:])
@@ -40,7 +41,7 @@ def _parser() -> Parser:
     run = commands.add_parser(
         "run", help="run a workload: fathom run NAME is python -m fathom.NAME"
     )
-    run.add_argument("workload", choices=workloads.CLASSES)
+    add_workload(run)
     data = commands.add_parser("data", help="list, fetch, synthesize, verify or convert data sets")
     actions = data.add_subparsers(required=True, metavar="action")
     _add_action(actions, "list", "list the data sets and the current source of each", None)
@@ -49,6 +50,11 @@ def _parser() -> Parser:
     _add_action(actions, "verify", "check a data set's files", "the data set's folder")
     _add_action(actions, "convert", "convert a data set to another format", "the data set's folder")
     add_commands(commands)
+    writing = commands.add_parser("new", help="write the package of a new workload")
+    writing.set_defaults(command=lambda chosen: new.run(chosen, console()))
+    text = "name of the workload: a-z, 0-9 and _"
+    writing.add_argument("name", type=checked(new.new_name), help=text)
+    add_options(writing, "out", help="new folder; default: fathom-NAME")
     return parser
 
 

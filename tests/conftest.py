@@ -1,11 +1,29 @@
+import importlib.metadata
 import os
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
+from registration import entries_of, write_metadata
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 REAL_DATA = os.environ.get("FATHOM_DATA_DIR")
+
+
+def pytest_configure(config):
+    """Registers the project's own workloads, where it is on the path but not installed."""
+    try:
+        importlib.metadata.distribution("fathom-workloads")
+    except importlib.metadata.PackageNotFoundError:
+        folder = tempfile.TemporaryDirectory()
+        config.add_cleanup(folder.cleanup)
+        project = Path(__file__).parents[1] / "pyproject.toml"
+        write_metadata(Path(folder.name), "fathom-workloads", entries_of(project))
+        sys.path.append(folder.name)
+        path = [os.environ["PYTHONPATH"]] if "PYTHONPATH" in os.environ else []
+        os.environ["PYTHONPATH"] = os.pathsep.join([*path, folder.name])
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -21,3 +39,30 @@ def real_data():
     if REAL_DATA is None:
         pytest.skip("FATHOM_DATA_DIR is not set: no real data")
     return Path(REAL_DATA).resolve()
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Gives a function that puts a package, its modules and its workloads on the path."""
+    from fathom import workloads
+    from fathom.characterize.report import selection
+
+    caches = (workloads._registered, selection.order)
+
+    def put(package, entries, folder=None, **modules):
+        place = tmp_path / f"{package}-installed"
+        write_metadata(place, package, entries)
+        for name, text in modules.items():
+            (place / f"{name}.py").write_text(text)
+        for each in filter(None, (place, folder)):
+            monkeypatch.syspath_prepend(each)
+        for cache in caches:
+            cache.cache_clear()
+
+    yield put
+    monkeypatch.undo()
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", "")).startswith(str(tmp_path)):
+            del sys.modules[name]
+    for cache in caches:
+        cache.cache_clear()

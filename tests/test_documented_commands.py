@@ -19,7 +19,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from descriptors import small_options
 
 from fathom import options, workloads
 from fathom.__main__ import main
@@ -27,6 +26,8 @@ from fathom.cli import suite
 from fathom.cli.parser import init_options
 from fathom.cli.run import run_workload
 from fathom.memnet import tasks
+from fathom.testing import __main__ as testing
+from fathom.testing.descriptors import small_options
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("**/*.md")])
@@ -73,7 +74,9 @@ def execute(command):
         main(words[1 if words[0] == "fathom" else 3 :])
     elif words[1] == "-m":
         module, arguments = words[2].removeprefix("fathom."), words[3:]
-        tasks.main(arguments) if module == "memnet.tasks" else run_workload(module, arguments)
+        programs = {"memnet.tasks": tasks.main, "testing": testing.main}
+        program = programs.get(module, lambda arguments: run_workload(module, arguments))
+        program(arguments)
     else:
         sys.argv = words[1:]
         runpy.run_path(str(ROOT / words[1]), run_name="__main__")
@@ -90,9 +93,11 @@ def test_the_documents_have_commands():
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_documented_command_is_accepted_by_its_parser(command, monkeypatch):
+def test_a_documented_command_is_accepted_by_its_parser(command, monkeypatch, install):
     if OTHERS.match(command):
         return
+    if not command.startswith("fathom new "):
+        install("fathom-perceptron", {"perceptron": "fathom_perceptron.model:Perceptron"})
     assert OURS.match(command), f"unknown to this test: {command}"
     parse = argparse.ArgumentParser.parse_args
 

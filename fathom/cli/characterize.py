@@ -6,14 +6,14 @@ Commands import their code when they run, so that ``--help`` is fast.
 import argparse
 import importlib
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from fathom import workloads
 from fathom.cli.parser import (
     MODEL_OPTIONS,
     Parser,
     add_mode,
     add_options,
+    add_workload,
     batch_sizes,
     checked,
     names,
@@ -77,7 +77,7 @@ def _command(
 
 
 def _add_profile(parser: argparse.ArgumentParser) -> None:
-    text = f"{', '.join(workloads.CLASSES)}; or the folder of an earlier profile, to show it again"
+    text = "its name (fathom list shows all); or the folder of an earlier profile, to show it again"
     parser.add_argument("workload", help=text)
     add_mode(parser)
     add_options(parser, "steps", default=20, help="steps to profile; default: %(default)s")
@@ -98,7 +98,7 @@ _MACHINE_COMMANDS = {
 
 def _add_work(parser: argparse.ArgumentParser, **changes: Any) -> None:
     """Adds the options that choose the step to describe."""
-    parser.add_argument("workload", choices=workloads.CLASSES, **changes)
+    add_workload(parser, **changes)
     add_mode(parser)
     add_options(parser, "batch-size", "dataset", "set")
     text = "length of the examples, for workloads where it varies: frames, or words of the source"

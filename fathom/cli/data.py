@@ -1,6 +1,7 @@
 """``python -m fathom data``: list, fetch, synthesize, verify and convert data sets."""
 
 import argparse
+import contextlib
 
 from rich.console import Console
 from rich.progress import Progress
@@ -13,10 +14,35 @@ from fathom.errors import FathomError
 from fathom.system.files import atomic_directory, user_path
 
 
-def datasets() -> dict[str, type[DataSet]]:
-    """Returns the data sets of the workloads by name."""
-    classes = (workloads.load(name) for name in workloads.CLASSES)
-    return {dataset.name: dataset for model in classes for dataset in model.datasets}
+def datasets() -> tuple[dict[str, type[DataSet]], dict[str, str]]:
+    """Returns the data sets of all workloads by name, and why a workload's are left out."""
+    known: dict[str, type[DataSet]] = {}
+    left_out = workloads.refused()
+    for name in workloads.names():
+        try:
+            theirs = {dataset.name: dataset for dataset in workloads.load(name).datasets}
+        except FathomError as error:
+            left_out = left_out | {name: str(error)}
+            continue
+        for taken in [each for each in theirs if known.get(each, theirs[each]) != theirs[each]]:
+            left_out = left_out | {name: f"its data set {taken} has the name of another"}
+            del theirs[taken]
+        known |= theirs
+    return known, left_out
+
+
+def find_dataset(name: str) -> type[DataSet]:
+    """Returns the data set of this name; imports no workload after the first that has it.
+
+    Raises:
+        FathomError: there is none.
+    """
+    for workload in workloads.names():
+        with contextlib.suppress(FathomError):  # of a package that cannot be used
+            for dataset in workloads.load(workload).datasets:
+                if dataset.name == name:
+                    return dataset
+    raise options.unknown_option("data set", name, datasets()[0])
 
 
 def run(chosen: argparse.Namespace, screen: Console) -> None:
@@ -25,12 +51,10 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     Raises:
         FathomError: no such data set, or the action failed.
     """
-    known = datasets()
     if chosen.action == "list":
-        _list(known, screen)
+        _list(*datasets(), screen)
         return
-    if chosen.dataset not in known:
-        raise options.unknown_option("data set", chosen.dataset, known)
+    dataset = find_dataset(chosen.dataset)
     if chosen.data_dir is not None:
         chosen.data_dir = user_path(chosen.data_dir)
     actions = {
@@ -39,10 +63,10 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
         "verify": _verify,
         "convert": _convert,
     }
-    actions[chosen.action](known[chosen.dataset], chosen, screen)
+    actions[chosen.action](dataset, chosen, screen)
 
 
-def _list(known: dict[str, type[DataSet]], screen: Console) -> None:
+def _list(known: dict[str, type[DataSet]], left_out: dict[str, str], screen: Console) -> None:
     table = Table(box=None, header_style="bold")
     for title in ("data set", "what it is", "licence", "download", "data now"):
         table.add_column(title)
@@ -53,6 +77,8 @@ def _list(known: dict[str, type[DataSet]], screen: Console) -> None:
     screen.print(table)
     for name, dataset in known.items():
         screen.print(f"{name}: {dataset.home_page}; layout: {dataset.layout}")
+    for name, reason in left_out.items():
+        screen.print(f"the workload {name} is left out: {reason}")
 
 
 def _progress(screen: Console) -> Progress:

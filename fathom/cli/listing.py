@@ -1,12 +1,22 @@
-"""``fathom list``: the eight workloads, from facts that need neither TensorFlow nor a network."""
+"""``fathom list``: the workloads.
 
+Those of the suite come from facts that need neither TensorFlow nor a network; those that other
+packages register are imported and built.
+"""
+
+import contextlib
+import os
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rich.console import Console
 from rich.table import Table
 
+from fathom import workloads
+from fathom.cli.terminal import import_tensorflow
 from fathom.data.dataset import DataSet, choose, find
+from fathom.errors import cause
 
 
 @dataclass(frozen=True)
@@ -27,10 +37,12 @@ class Entry:
 
 
 def entries() -> dict[str, Entry]:
-    """Returns the eight workloads by name, in the papers' order."""
+    """Returns the suite's workloads by name: the eight in the papers' order, then today's."""
     from fathom.autoenc.mnist import Mnist
     from fathom.deepq.atari import Atari
     from fathom.memnet.babi import Babi
+    from fathom.modern.dlrm.criteo import Criteo
+    from fathom.modern.gcn.cora import Cora, PowerLaw
     from fathom.seq2seq.multi30k import Multi30k
     from fathom.seq2seq.wmt import Wmt
 
@@ -44,7 +56,7 @@ def entries() -> dict[str, Entry]:
             "end-to-end memory network (Sukhbaatar, Szlam, Weston and Fergus 2015)",
             *(5_520, 6_380, (Babi,)),
         ),
-        "speech": Entry("Deep Speech (Hannun et al. 2014)", 26_314_814, 7_891_353_600, (timit,)),
+        "speech": Entry("Deep Speech (Hannun et al. 2014)", 26_314_814, 3_945_676_800, (timit,)),
         "autoenc": Entry(
             "variational autoencoder (Kingma and Welling 2013)", 815_824, 814_000, (Mnist,)
         ),
@@ -54,27 +66,59 @@ def entries() -> dict[str, Entry]:
         ),
         "alexnet": Entry("AlexNet (Krizhevsky et al. 2012)", 60_965_224, 724_406_816, (imagenet,)),
         "deepq": Entry("deep Q-network (Mnih et al. 2015)", 1_687_206, 9_346_048, (Atari,)),
+        "dlrm": Entry("recommendation model (Naumov et al. 2019)", 4_635_985, 486_032, (Criteo,)),
+        "gcn": Entry(
+            "graph convolutional network (Kipf and Welling 2017)", 23_040, 514, (Cora, PowerLaw)
+        ),
     }
 
 
 def show(screen: Console) -> None:
-    """Prints the eight workloads, and where the data of each comes from now."""
+    """Prints the workloads, and the reason for each registered one that cannot be used."""
     table = Table(box=None, header_style="bold")
     for title in ("workload", "network", "parameters", "MACs/example", "data set", "data now"):
         table.add_column(
             title, justify="right" if title in ("parameters", "MACs/example") else "left"
         )
-    for row in rows():
-        table.add_row(*row)
+    known, broken = entries(), workloads.refused()
+    for name in workloads.names():
+        try:
+            table.add_row(*_row(name, known.get(name) or _entry_of(name)))
+        except Exception as error:  # whatever a package may raise
+            if name in known:
+                raise
+            broken = broken | {name: cause(error) or type(error).__name__}
     screen.print(table)
+    for name, reason in broken.items():
+        screen.print(f"{name}: {reason}")
 
 
-def rows() -> Iterator[tuple[str, ...]]:
-    """Yields the rows of the table."""
-    for name, entry in entries().items():
-        dataset = choose(entry.datasets, None, None)
-        counts = f"{entry.parameters:,}", f"{entry.forward_macs:,}"
-        yield name, entry.title, *counts, dataset.name, find(dataset, None, seed=0).kind
+def _row(name: str, entry: Entry) -> tuple[str, ...]:
+    dataset = choose(entry.datasets, None, None)
+    counts = f"{entry.parameters:,}", f"{entry.forward_macs:,}"
+    return name, entry.title, *counts, dataset.name, find(dataset, None, seed=0).kind
+
+
+def _entry_of(name: str) -> Entry:
+    """Builds a registered workload, with data in a temporary cache, to count it."""
+    import_tensorflow()
+    model = workloads.load(name, forward_only=True)("/cpu:0")
+    with _scratch_cache():
+        model.build()
+    cost = model.cost()
+    return Entry(model.title, cost.parameters, cost.forward_macs, model.datasets)
+
+
+@contextlib.contextmanager
+def _scratch_cache() -> Iterator[None]:
+    before = os.environ.get("FATHOM_CACHE_DIR")
+    with tempfile.TemporaryDirectory() as scratch:
+        os.environ["FATHOM_CACHE_DIR"] = scratch
+        try:
+            yield
+        finally:
+            os.environ.pop("FATHOM_CACHE_DIR")
+            os.environ.update({"FATHOM_CACHE_DIR": before} if before is not None else {})
 
 
 def _stand_in(name: str) -> type[DataSet]:

@@ -119,9 +119,9 @@ def _version() -> str:
 _OPTIONS: dict[str, dict[str, Any]] = {
     "version": {"action": "version", "version": _version(), "help": "print the version"},
     "workloads": {
-        "type": names("workload", workloads.CLASSES),
+        "type": checked(workloads.select),
         "metavar": "A,B",
-        "help": "default: all",
+        "help": "names, eight, modern or all; default: eight",
     },
     "modes": {
         "type": names("mode", MODES),
@@ -171,7 +171,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "action": "append",
         "default": [],
         "metavar": "NAME=VALUE",
-        "help": "set a hyperparameter; python -m fathom.WORKLOAD --set help lists them",
+        "help": "set a hyperparameter; fathom run WORKLOAD --set help lists them",
     },
     "checkpoint-dir": {"metavar": "DIR", "help": "folder of the checkpoints"},
     "checkpoint-every": {
@@ -204,6 +204,13 @@ def add_options(parser: argparse._ActionsContainer, *options: str, **changes: An
         parser.add_argument(f"--{name}", **{**_OPTIONS[name], **changes})
 
 
+def add_workload(parser: argparse.ArgumentParser, **changes: Any) -> None:
+    """Adds the name of one workload."""
+    name = checked(workloads.checked_name)
+    text = "its name; fathom list shows all"
+    parser.add_argument("workload", type=name, **{"help": text, **changes})
+
+
 def add_mode(parser: argparse.ArgumentParser) -> None:
     """Adds the choice between training and inference."""
     mode = parser.add_mutually_exclusive_group()
@@ -225,8 +232,8 @@ def init_options(
         name, equals, value = assignment.partition("=")
         if not equals:
             raise FathomError(
-                f"--set takes NAME=VALUE, not {assignment!r}; python -m fathom.WORKLOAD --set help "
-                "lists the hyperparameters"
+                f"--set takes NAME=VALUE, not {assignment!r}; fathom run WORKLOAD --set help lists "
+                "the hyperparameters"
             )
         if name in execution:
             raise FathomError(f"{name} is not a hyperparameter: use --{name.replace('_', '-')}")

@@ -24,9 +24,10 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
         FathomError: an invalid option, unusable data, a folder that cannot be written, or a profile
             that cannot be read.
     """
-    stored = None if chosen.workload in workloads.CLASSES else Path(chosen.workload)
+    known = [*workloads.names(), *workloads.refused()]
+    stored = None if chosen.workload in known else Path(chosen.workload)
     if stored and not stored.is_dir():
-        raise unknown_option("workload or folder", chosen.workload, workloads.CLASSES)
+        raise unknown_option("workload or folder", chosen.workload, workloads.names())
     out = _output(chosen.out) if chosen.out else None
     if out and chosen.against and out.resolve() == chosen.against.resolve():
         raise FathomError("--out would replace the profile that --against names: give another")

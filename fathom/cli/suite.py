@@ -71,7 +71,7 @@ def _run_one(
     from fathom.results.records import RunResult
 
     new = out / f".{name}-{mode}.json"  # keeps an earlier result until this run succeeds
-    command = ["-m", f"fathom.{name}", f"--{mode}", f"--json={new}"]
+    command = ["-m", "fathom", "run", name, f"--{mode}", f"--json={new}"]
     try:
         failure = _execute(command, chosen, out / f"{name}-{mode}.log", screen)
         return failure or RunResult.read(new.replace(out / f"{name}-{mode}.json"))

@@ -2,9 +2,9 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from descriptors import small_options
 
 from fathom import AlexNet
+from fathom.testing.descriptors import small_options
 
 SMALL = small_options("alexnet")
 

@@ -4,12 +4,12 @@ from collections import Counter
 
 import pytest
 import tensorflow as tf
-from descriptors import small_options
 from tensorflow.python.eager import context  # the one way to the graphs that were executed
 
 from fathom import FathomError, workloads
 from fathom.characterize.profile import xplane
 from fathom.characterize.profile.profiling import profile_model, require_equal_ops
+from fathom.testing.descriptors import small_options
 
 MANY = 120  # steps: without care the executor stops tracing cheap ops after some 90
 # The executor traces neither what only steers a loop nor an op whose kernel says that it is free.

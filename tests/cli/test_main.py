@@ -10,10 +10,14 @@ from fathom.__main__ import main
 from fathom.cli.run import run_workload
 
 
-def test_list_shows_all_eight_with_their_counts(capsys):
+def test_list_shows_all_with_their_counts_and_names_those_that_cannot_be_used(capsys, install):
+    install("fathom-broken", {"broken": "broken_module:Broken", "vgg": "broken_module:VGG"})
     assert run(main, ["list"]) == 0
-    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
-    assert set(workloads.CLASSES) < set(rows)
+    lines = capsys.readouterr().out.splitlines()
+    rows = {line.split()[0]: line for line in lines}
+    assert set(workloads.names()) - {"broken"} < set(rows)
+    assert "cannot be used: No module named 'broken_module'" in rows["broken:"]
+    assert "takes a name that is Fathom's own" in rows["vgg:"]
     assert "815,824" in rows["autoenc"]
     assert "724,406,816" in rows["alexnet"]
 
@@ -45,7 +49,7 @@ def test_the_version_is_the_packages(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run", "alexnot"], "invalid choice"),
+        (["run", "alexnot"], "did you mean alexnet?"),
         (["lst"], "invalid choice"),
         (["run"], "required"),
     ],

@@ -18,10 +18,9 @@ from fathom.system import processes
 
 def run_here(arguments, log, watch):
     """Does in this process, which has TensorFlow already, what ``run_python`` does in another."""
-    assert arguments[0] == "-m"
-    workload = arguments[1].removeprefix("fathom.")
+    assert arguments[:3] == ["-m", "fathom", "run"]
     with log.open("w") as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
-        code = run(run_workload, workload, arguments[2:])
+        code = run(run_workload, arguments[3], arguments[4:])
     return processes.failure(code, log)
 
 

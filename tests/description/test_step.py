@@ -4,11 +4,11 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from descriptors import small_options
 
 from fathom import FathomError, workloads
 from fathom.description.attribution import scoped_gradients
 from fathom.description.step import operations
+from fathom.testing.descriptors import small_options
 
 
 def described(step, *shapes, network=None):

@@ -5,7 +5,7 @@ import io
 import math
 
 import pytest
-from descriptors import small_options
+from fathom.testing.descriptors import small_options
 
 from fathom import FathomError, exports, workloads
 from fathom.results.description import Description

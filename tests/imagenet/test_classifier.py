@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from descriptors import small_options
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fathom import AlexNet, AlexNetFwd, FathomError
 from fathom.imagenet.classifier import classes_before
+from fathom.testing.descriptors import small_options
 
 SMALL = small_options("alexnet")
 

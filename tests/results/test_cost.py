@@ -3,11 +3,11 @@ import math
 
 import keras
 import pytest
-from descriptors import WORKLOADS
 from keras import layers
 
 from fathom.layers import Convolution2D
 from fathom.results import cost
+from fathom.testing.descriptors import EIGHT
 
 
 def network():
@@ -79,7 +79,7 @@ def test_a_layer_that_a_training_step_runs_forward_twice_counts_once_more():
     assert twice.training_macs == counted.training_macs + counted.macs
 
 
-@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: w.name)
+@pytest.mark.parametrize("workload", EIGHT, ids=lambda w: w.name)
 def test_the_counted_activations_are_those_of_a_real_batch(workload):
     model = workload.model()
     model.setup()

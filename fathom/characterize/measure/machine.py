@@ -36,7 +36,10 @@ def _measure(chosen: Any) -> None:
 
     threads = device.set_threads(chosen.threads)
     device.keep_freed_memory()
-    classes = {name: workloads.load(name) for name in filter(None, chosen.workloads.split(","))}
+    classes = {}
+    for name in filter(None, chosen.workloads.split(",")):
+        with contextlib.suppress(FathomError):  # each run of the workload will report the error
+            classes[name] = workloads.load(name)
     for workload in classes.values():
         with contextlib.suppress(FathomError):  # each run of the workload will report the error
             locate(choose(workload.datasets, None, None), None, 0)

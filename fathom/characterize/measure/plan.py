@@ -219,8 +219,8 @@ def _command(
         steps = wanted.quick_steps if quick else wanted.steps
     else:
         steps = _QUICK_PROFILE_STEPS if quick else _PROFILE_STEPS
-    command = ["python", "-m"]
-    command += [f"fathom.{workload}", "--quiet"] if timing else ["fathom", "profile", workload]
+    command = ["python", "-m", "fathom", "run" if timing else "profile", workload]
+    command += ["--quiet"] if timing else []
     command += [f"--{mode}", f"--device={device}", f"--precision={request.precision}"]
     command += [f"--steps={request.steps or steps}"]
     command += [f"--threads={threads}"] if threads else []

@@ -13,8 +13,8 @@ from fathom.characterize.report import published
 
 @functools.cache
 def order() -> tuple[str, ...]:
-    """Returns the workloads in the order of the papers' figures, then this version's others."""
-    return tuple(dict.fromkeys([*published.breakdown().index, *workloads.CLASSES]))
+    """Returns the workloads in the order of the papers' figures, then the registered ones."""
+    return tuple(dict.fromkeys([*published.breakdown().index, *workloads.names()]))
 
 
 def in_order(frame: pd.DataFrame) -> pd.DataFrame:
@@ -124,9 +124,9 @@ def gaps(wanted: pd.DataFrame, there: Iterable[str], too_few: str = "") -> list[
         too_few: the reason for workloads with insufficient runs.
     """
     failed = wanted[wanted.status == "failed"]
-    explained = {*there, *failed.workload}
-    missing = [name for name in order() if name not in explained]
     measured = set(wanted.workload[wanted.status == "done"])
+    asked, explained = {*workloads.CLASSES, *measured}, {*there, *failed.workload}
+    missing = [name for name in order() if name in asked - explained]
     sentences = [f"{_case(run)}: failed ({run.reason})" for run in failed.itertuples()]
     for names, reason in (
         ([name for name in missing if name in measured], too_few),

@@ -3,12 +3,14 @@
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
+from typing import Any
 from unittest import mock
 
 import keras
 import numpy as np
 import tensorflow as tf
-from descriptors import Descriptor
+
+from fathom.testing.descriptors import Descriptor
 
 Values = dict[str, np.ndarray]
 
@@ -24,7 +26,7 @@ TOLERANCES = {
 
 
 def compute(
-    workload: Descriptor, plant: Callable[[keras.Model], None] | None = None, **options: object
+    workload: Descriptor, plant: Callable[[keras.Model], None] | None = None, **options: Any
 ) -> Values:
     """Returns the outputs and gradients of one training step, by name.
 
@@ -120,5 +122,5 @@ def _few_layers(workload: Descriptor) -> Iterator[None]:
     """Builds a deep network with few layers: each adds noise to the gradients of a rectifier."""
     with contextlib.ExitStack() as stack:
         for name, value in workload.few_layers.items():
-            stack.enter_context(mock.patch(f"fathom.{workload.name}.model.{name}", value))
+            stack.enter_context(mock.patch(f"{workload.model_class().__module__}.{name}", value))
         yield

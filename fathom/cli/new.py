@@ -1,0 +1,57 @@
+"""``fathom new``: writes the package of a new workload, a small network to start from."""
+
+import argparse
+import keyword
+from pathlib import Path
+
+from rich.console import Console
+
+from fathom import workloads
+from fathom.errors import FathomError
+from fathom.system.files import atomic_directory
+
+_TEMPLATE = Path(__file__).with_name("template")
+_NAME = "newcomer"  # of the workload in the template
+
+
+def new_name(name: str) -> str:
+    """Returns the name of a workload to be.
+
+    Raises:
+        FathomError: it is none, or taken.
+    """
+    if not workloads.is_name(name) or keyword.iskeyword(name):
+        raise FathomError(f"a workload's name is of a-z, 0-9 and _, not {name!r}")
+    if name in workloads.names() or name in workloads.refused():
+        raise FathomError(f"there is already a workload {name}: choose another name")
+    return name
+
+
+def run(chosen: argparse.Namespace, screen: Console) -> None:
+    """Writes the package.
+
+    Raises:
+        FathomError: its folder exists, or cannot be written.
+    """
+    package = f"fathom-{chosen.name}"
+    folder: Path = chosen.out or Path(package)
+    if folder.exists():
+        raise FathomError(f"{folder} is already there: give a new folder with --out")
+    with atomic_directory(folder) as temporary:
+        for source in sorted(_TEMPLATE.rglob("*.*")):
+            if source.is_file() and "__pycache__" not in source.parts:
+                target = temporary / _renamed(str(source.relative_to(_TEMPLATE)), chosen.name)
+                target.parent.mkdir(exist_ok=True)
+                target.write_text(_renamed(source.read_text(), chosen.name))
+    screen.print(
+        f"the workload {chosen.name} is in {folder}; next:\n"
+        f"  pip install -e '{folder}[test]'\n"
+        f"  fathom run {chosen.name} --train --evaluate\n"
+        f"  python -m fathom.testing {chosen.name}"
+    )
+
+
+def _renamed(text: str, name: str) -> str:
+    """Replaces the template's name: in the workload's, and in that of its class."""
+    class_name = "".join(part.capitalize() for part in name.split("_"))
+    return text.replace(_NAME, name).replace(_NAME.capitalize(), class_name)

@@ -1,0 +1,217 @@
+"""The graph convolutional network: Kipf and Welling 2017.
+
+"Semi-Supervised Classification with Graph Convolutional Networks" (arXiv:1609.02907); section and
+equation numbers are the paper's.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import layers
+
+from fathom import nn
+from fathom.data.pipeline import DataLoader, Sampler, Tensors
+from fathom.layers import Dropout
+from fathom.modern.gcn.cora import Cora, PowerLaw
+from fathom.modern.gcn.layers import (
+    FeatureProduct,
+    Propagation,
+    SparseMatrix,
+    normalized_adjacency,
+    normalized_rows,
+)
+from fathom.options import Characterization, Hyperparameters, hyperparameter
+from fathom.results import cost
+from fathom.training.optimizers import Adam, Optimizer
+
+
+@dataclass(frozen=True)
+class GCNHyperparameters(Hyperparameters):
+    """The choices of section 5.2 for citation networks."""
+
+    batch_size: int = hyperparameter(
+        140, "whose loss a step takes; it computes the whole graph", unit="nodes", minimum=1
+    )
+    hidden_units: int = hyperparameter(16, "columns of W0", source="section 5.2", minimum=1)
+    dropout: float = hyperparameter(0.5, "of both layers' inputs", source="section 5.2", below=1)
+    weight_decay: float = hyperparameter(5e-4, "L2 of W0 alone", source="section 5.2")
+    learning_rate: float = hyperparameter(0.01, "of Adam", source="section 5.2")
+    patience: int = hyperparameter(
+        10, "then weights stay; 0: never", unit="epochs without progress", source="section 5.2"
+    )
+
+
+class GCN(nn.NeuralNetworkModel):
+    """softmax(A' ReLU(A' X W0) W1) (equation 9); a batch names the nodes of the loss."""
+
+    name = "gcn"
+    title = "graph convolutional network (Kipf and Welling 2017)"
+    datasets = (Cora, PowerLaw)
+    Hyperparameters = GCNHyperparameters
+    hyperparameters: GCNHyperparameters
+    example = "nodes"
+    default_steps = 200  # section 5.2: the most epochs
+    characterization = Characterization(steps=100, quick_steps=50)
+
+    def load_data(self) -> None:
+        """Reads the graph."""
+        self.graph: Cora = self.dataset.load(self.source.directory)
+
+    def build(self) -> None:
+        """Builds the network, whose size depends on the graph."""
+        if not hasattr(self, "graph"):
+            self.load_data()
+        with tf.device(self.device):
+            self._losses = tf.Variable(tf.zeros([self.hyperparameters.patience + 1]))
+        super().build()
+
+    def build_inputs(self) -> keras.KerasTensor:
+        """Returns the nodes whose classes are asked for: int32 [batch]."""
+        return keras.Input((), dtype="int32", name="nodes")
+
+    def build_labels(self) -> keras.KerasTensor:
+        """Returns their classes: int32 [batch]."""
+        return keras.Input((), dtype="int32", name="classes")
+
+    def build_inference(self, nodes: keras.KerasTensor) -> keras.KerasTensor:
+        """Returns the logits of the nodes' classes: float32 [batch, classes]."""
+        chosen, graph, compiled = self.hyperparameters, self.graph, self.xla == "step"
+        units, classes = chosen.hidden_units, len(graph.class_names)
+        edges = normalized_adjacency(graph.edges, len(graph.classes))
+        adjacency = SparseMatrix(edges, compiled)
+        features = SparseMatrix(normalized_rows(graph.features), compiled)
+        x = FeatureProduct(
+            features, units, chosen.dropout, self.new_noise(), self._weights(), name="W0"
+        )(nodes)
+        x = Propagation(adjacency, units, name="propagation0")(x)
+        x = layers.ReLU(name="hidden")(x)
+        x = Dropout(chosen.dropout, self.new_noise(), name="dropout")(x)
+        x = layers.Dense(classes, use_bias=False, kernel_initializer=self._weights(), name="W1")(x)
+        x = Propagation(adjacency, classes, name="propagation1")(x)
+        return keras.ops.take(x, nodes, axis=0)
+
+    def build_loss(self, nodes: tf.Tensor, classes: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+        """Returns the mean cross-entropy of the labelled nodes, in nats (equation 10)."""
+        return tf.reduce_mean(_cross_entropy(classes, logits))
+
+    def build_train(self) -> Optimizer:
+        """Adam, with L2 regularization of the first layer alone (section 5.2)."""
+        chosen = self.hyperparameters
+        return Adam(
+            chosen.learning_rate,
+            weight_decay=chosen.weight_decay,
+            decayed=lambda variable: variable.path.startswith("W0"),
+        )
+
+    def build_evaluation(
+        self, nodes: tf.Tensor, classes: tf.Tensor, logits: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Returns each node's cross-entropy, in nats, and whether its class is found."""
+        found = tf.argmax(logits, axis=1, output_type=tf.int32) == classes
+        return {
+            "accuracy": tf.cast(found, tf.float32),
+            "cross_entropy": _cross_entropy(classes, logits),
+        }
+
+    def work(self, *batch: tf.Tensor) -> float:
+        """Returns the nodes of the graph, all of which are computed, over those of the batch."""
+        return len(self.graph.classes) / self.hyperparameters.batch_size
+
+    def cost(self) -> cost.Cost:
+        """Counts parameters and work; A' is constant, so propagation has one gradient, not two."""
+        counted = super().cost()
+        layers = (
+            dataclasses.replace(layer, reads_input=layer.reads_input or not layer.parameters)
+            for layer in counted.layers
+        )
+        return dataclasses.replace(counted, layers=tuple(layers))
+
+    def _weights(self) -> keras.initializers.Initializer:
+        return keras.initializers.GlorotUniform(seed=self.new_seed())
+
+    # ---------------------------------------------------------------- early stopping
+
+    def state(self) -> dict[str, tf.Variable]:
+        """Returns the last validation losses, the newest last."""
+        return {"validation_losses": self._losses}
+
+    def end_epoch(self, epoch: int) -> None:
+        """Stops learning where the validation loss exceeds its mean over the epochs before it.
+
+        This is the rule of the published code. The weights stay as they are from then on.
+        """
+        patience = self.hyperparameters.patience
+        if not patience:
+            return
+        loss = self.metrics_of(self._batches(self.graph.validation))["cross_entropy"]
+        self.note("validation_loss", loss)
+        before = self._losses[1:]
+        self._losses.assign(tf.concat([before, [loss]], 0))
+        if epoch > patience and loss > tf.reduce_mean(before):
+            self.learning_rate.assign(0)
+
+    # ---------------------------------------------------------------- data
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Number of whole batches in the labelled nodes: 1 unless the batch is made smaller."""
+        return len(self.graph.train) // self.hyperparameters.batch_size
+
+    def training_batches(self, first_step: int) -> Iterator[Tensors]:
+        """Returns the endless stream of labelled nodes and classes from ``first_step`` on."""
+        nodes, classes = self._constant(self.graph.train)
+        order = Sampler(len(nodes), self.hyperparameters.batch_size, self.execution.seed)
+        return DataLoader(
+            order,
+            lambda rows, seeds: (tf.gather(nodes, rows), tf.gather(classes, rows)),
+            first_step,
+        )
+
+    def inference_batches(self) -> Iterator[Tensors]:
+        """Returns an endless stream of test nodes, cycling through them."""
+        nodes, _ = self._constant(self.graph.test)
+        size = self.hyperparameters.batch_size
+        order = Sampler(len(nodes), size, self.execution.seed, shuffle=False)
+        return DataLoader(order, lambda rows, seeds: (tf.gather(nodes, rows),))
+
+    def evaluation_batches(self) -> Iterator[Tensors]:
+        """Returns the test nodes and their classes once, in one batch."""
+        return self._batches(self.graph.test)
+
+    def _batches(self, nodes: np.ndarray) -> Iterator[Tensors]:
+        yield self._constant(nodes)
+
+    def _constant(self, nodes: np.ndarray) -> Tensors:
+        """Returns nodes and their classes on the CPU."""
+        with tf.device("/cpu:0"):
+            return tf.constant(nodes), tf.constant(self.graph.classes[nodes])
+
+    def describe_data(self) -> dict[str, Any]:
+        """Returns the size of the graph."""
+        nodes, features = self.graph.features.shape
+        return {"nodes": nodes, "edges": len(self.graph.edges), "features": features}
+
+    def save_pictures(self, directory: Path) -> list[Path]:
+        """Writes a picture of the test nodes' hidden representations."""
+        from fathom.modern.gcn import pictures  # Matplotlib is slow to import
+
+        hidden = keras.Model(self.network.input, self.network.get_layer("hidden").output)
+        values = hidden(tf.constant(self.graph.test)).numpy()[self.graph.test]
+        return [pictures.save(directory, values, self.graph)]
+
+
+class GCNFwd(GCN):
+    """The graph convolutional network, inference only."""
+
+    forward_only = True
+
+
+def _cross_entropy(classes: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+    """Returns the cross-entropy of each node, in nats, [batch]."""
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(classes, logits)

@@ -1,0 +1,41 @@
+"""A picture of what the graph convolutional network has learned."""
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from fathom.modern.gcn.cora import Cora
+from fathom.system.files import atomic_write
+
+
+def save(directory: Path, hidden: np.ndarray, graph: Cora) -> Path:
+    """Writes the test nodes, placed by their hidden representations, as a PNG file.
+
+    Args:
+        directory: of the file.
+        hidden: [test nodes, units], of which the two principal components are drawn.
+        graph: whose classes give the colours.
+
+    Returns:
+        its path.
+
+    Raises:
+        FathomError: it cannot be written.
+    """
+    centred = hidden - hidden.mean(axis=0)
+    components = np.linalg.svd(centred, full_matrices=False)[2]
+    x, y = (centred @ components[:2].T).T
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    axes = figure.subplots()
+    for i, name in enumerate(graph.class_names):
+        chosen = graph.classes[graph.test] == i
+        axes.scatter(x[chosen], y[chosen], s=6, label=name)
+    axes.set_title("Test nodes by hidden representation (principal components)", fontsize=9)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    figure.legend(loc="outside right upper", fontsize=7, frameon=False, markerscale=2)
+    path = directory / "gcn-hidden.png"
+    with atomic_write(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=100)
+    return path

@@ -1,0 +1,445 @@
+"""The same checks for every workload: what the standard interface promises.
+
+``python -m fathom.testing NAME`` runs them on one workload. A file of tests runs them with
+
+    from fathom.testing.conformance import *
+
+    WORKLOADS = ("perceptron",)
+"""
+
+import gc
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+import weakref
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from fathom.cli.run import run_workload
+from fathom.errors import FathomError
+from fathom.results.records import RunResult
+from fathom.testing.computations import compare, compute, default_values, plant_fault
+from fathom.testing.descriptors import descriptor
+
+RESULT_KEYS = [field.alias or name for name, field in RunResult.model_fields.items()]
+
+BFLOAT16 = {"precision": "bfloat16"}
+OTHER_COMPUTATIONS = (BFLOAT16, {"precision": "float16"}, {"xla": True})
+
+
+def pytest_generate_tests(metafunc):
+    """Runs each test on the ``WORKLOADS`` of its module, ``full_size`` for one after another."""
+    for fixture in {"workload", "full_size"} & set(metafunc.fixturenames):
+        names = metafunc.module.WORKLOADS
+        metafunc.parametrize(fixture, names, indirect=True, scope="module")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_data(tmp_path_factory):
+    """Makes synthetic data the default, in a cache of the tests' own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("FATHOM_DATA_DIR", raising=False)
+        patch.setenv("FATHOM_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def workload(request):
+    """Gives a workload's descriptor."""
+    return descriptor(request.param)
+
+
+def run_command(*arguments, **options):
+    command = [sys.executable, "-m", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, **options)
+
+
+def run_here(workload, *arguments):
+    """Runs the workload's command line in this process: TensorFlow is imported only once."""
+    with pytest.raises(SystemExit) as end:
+        run_workload(workload.name, [*map(str, arguments), "--device=cpu"])
+    assert end.value.code == 0
+
+
+def declared(tensors):
+    return {t.name: (tuple(t.shape[1:]), t.dtype) for t in keras.tree.flatten(tensors)}
+
+
+def run_one_step(workload, options):
+    model = workload.model(**options)
+    model.setup()
+    model.run(n_steps=1)
+
+
+def losses(model, n_steps):
+    return model.run(n_steps=n_steps).steps.loss
+
+
+def test_the_model_is_constructed_without_arguments(workload):
+    model = workload.model_class()()
+    assert model.name == workload.name
+
+
+@pytest.fixture(scope="module")
+def full_size(request):
+    """Gives each workload and its model of the paper's size, set up, one at a time."""
+    workload = descriptor(request.param)
+    model = workload.model_class()("/cpu:0", {"batch_size": 2, **workload.soon})
+    model.setup()
+    yield workload, model
+    model.teardown()
+
+
+def test_inputs_labels_outputs_and_counts_at_full_size_are_the_papers(full_size):
+    workload, model = full_size
+    assert declared(model.inputs) == workload.inputs
+    assert declared(model.labels) == workload.labels
+    outputs = keras.tree.flatten(model.outputs)
+    assert tuple(tuple(t.shape[1:]) for t in outputs) == workload.outputs
+    assert {t.dtype for t in outputs} <= {"float32", "int32"}
+    assert model.cost().parameters == workload.parameters
+    assert model.cost().forward_macs == workload.macs
+
+
+def test_one_step_runs_at_full_size(full_size):
+    _, model = full_size
+    assert model.loss.shape == ()
+    assert math.isfinite(losses(model, 1)[0])
+
+
+@pytest.mark.parametrize("forward_only", [False, True], ids=["train", "infer"])
+def test_the_description_of_a_step_has_the_counted_work(workload, forward_only):
+    model = workload.model(forward_only)
+    model.build()
+    description, cost = model.describe(), model.cost()
+    expected = cost.forward_macs if forward_only else cost.training_macs
+    expected *= model.hyperparameters.batch_size * workload.work
+    assert description.macs == pytest.approx(expected, rel=workload.macs_tolerance)
+    assert {row.layer for row in description.operations if row.macs} == {
+        layer.name for layer in cost.layers if layer.macs
+    } | ({"loss"} if workload.name == "seq2seq" and not forward_only else set())
+    assert "unknown" not in {row.layer for row in description.operations}
+    variables = 4 * description.parameters
+    updates = [row for row in description.operations if row.phase == "update"]
+    sparse = any(row.kind == "look-up" for row in updates)  # writes only the rows that were read
+    assert forward_only or sparse or sum(row.output_bytes for row in updates) >= variables
+
+
+@pytest.mark.parametrize("forward_only", [False, True], ids=["train", "infer"])
+def test_the_papers_batch_can_be_drawn_from_the_synthetic_data(workload, forward_only):
+    model = workload.model_class(forward_only)("/cpu:0", workload.soon)
+    model.load_data()
+    batch = next(model.inference_batches() if forward_only else model.training_batches(0))
+    stacked = (model.steps_per_call,) if model.steps_per_call > 1 else ()
+    expected = (*stacked, model.hyperparameters.batch_size)
+    assert {tuple(tensor.shape[: len(expected)]) for tensor in batch} == {expected}
+
+
+def test_gradients_reach_every_variable_and_a_step_changes_each(workload):
+    model = workload.model()
+    model.setup()
+    before = [variable.numpy().copy() for variable in model.network.trainable_variables]
+    model.run(n_steps=2)
+    for variable, old in zip(model.network.trainable_variables, before, strict=True):
+        assert np.any(variable.numpy() != old), variable.path
+
+
+@pytest.mark.parametrize(
+    "computation", [{}, *OTHER_COMPUTATIONS], ids=["default", "bfloat16", "float16", "xla"]
+)
+def test_thirty_steps_overfit_one_batch(workload, computation):
+    model = workload.model(**workload.overfit, **computation)
+    model.setup()
+    batch = next(model.training_batches(0))
+    result = model.run(runstep=lambda step, _: step(*batch), n_steps=30)
+    assert result.steps.loss[-1] < 0.5 * result.steps.loss[0]
+
+
+def test_the_same_seed_gives_the_same_losses_and_another_seed_others(workload):
+    def run(seed):
+        model = workload.model(seed=seed)
+        model.setup()
+        return losses(model, 3)
+
+    first = run(1)
+    assert run(1) == first
+    assert run(2) != first
+
+
+def test_training_resumed_from_a_checkpoint_repeats_the_uninterrupted_losses(workload, tmp_path):
+    uninterrupted = workload.model()
+    uninterrupted.setup()
+    expected = losses(uninterrupted, 6)
+
+    first = workload.model()
+    first.setup({"checkpoint_dir": str(tmp_path)})
+    begun = losses(first, 3)
+    resumed = workload.model()
+    resumed.setup({"checkpoint_dir": str(tmp_path), "resume": True})
+    assert resumed.steps_done == 3
+    assert begun + losses(resumed, 3) == expected
+
+
+def test_a_resumed_training_takes_up_another_learning_rate(workload, tmp_path):
+    model = workload.model()
+    model.setup({"checkpoint_dir": str(tmp_path)})
+    model.run(n_steps=1)
+    rate = float(model.optimizer.learning_rate)
+    told = model.hyperparameters.learning_rate
+    resumed = workload.model(learning_rate=told / 4, seed=model.execution.seed + 1)
+    resumed.setup({"checkpoint_dir": str(tmp_path), "resume": True})
+    assert float(resumed.optimizer.learning_rate) == pytest.approx(rate / 4)
+    assert f"changed since then: learning_rate {told} -> {told / 4}" in resumed.notes
+    assert any(note.startswith("changed since then: seed") for note in resumed.notes)
+
+
+def test_a_run_killed_at_any_moment_resumes_with_the_same_losses(workload, tmp_path):
+    checkpoints, result = tmp_path / "checkpoints", tmp_path / "result.json"
+    arguments = [*workload.arguments(), "--device=cpu"]
+    arguments += [f"--checkpoint-dir={checkpoints}", "--checkpoint-every=4"]
+    command = [sys.executable, "-m", "fathom", "run", workload.name, *arguments]
+    killed = subprocess.Popen([*command, "--steps=1000000", "--quiet"], stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 300
+        while not (checkpoints / "ckpt-8.index").exists():
+            assert killed.poll() is None, "the run ended by itself"
+            assert time.monotonic() < deadline, "no checkpoint was written"
+            time.sleep(0.01)
+    finally:
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+
+    newest = max(int(path.stem[5:]) for path in checkpoints.glob("ckpt-*.index"))
+    run_here(workload, *arguments, "--resume", f"--steps={newest + 3}", f"--json={result}")
+    steps = json.loads(result.read_text())["steps"]
+    assert steps["first"] == newest
+
+    uninterrupted = workload.model()
+    uninterrupted.setup()
+    assert steps["loss"] == losses(uninterrupted, newest + 3)[newest:]
+
+
+def check_training_of_three_steps(printed, result):
+    document = json.loads(result.read_text())
+    assert document["data"]["kind"] in ("synthetic", "packaged")
+    assert document["data"]["kind"] in printed
+    assert list(document) == RESULT_KEYS
+    assert document["mode"] == "train"
+    assert len(document["steps"]["seconds"]) == 3
+    metrics = {name: value for name, value in document["metrics"].items() if name != "history"}
+    assert all(math.isfinite(value) for value in metrics.values())
+
+
+def test_the_command_line_trains_evaluates_and_writes_a_result(
+    workload, tmp_path, monkeypatch, capfd
+):
+    monkeypatch.chdir(tmp_path)
+    run_here(workload, *workload.arguments(), "--steps=3", "--evaluate", "--json=result.json")
+    printed = capfd.readouterr()
+    assert printed.err == ""
+    check_training_of_three_steps(printed.out, tmp_path / "result.json")
+
+
+def test_the_command_line_infers(workload, tmp_path):
+    result = tmp_path / "result.json"
+    run_here(workload, *workload.arguments(), "--infer", "--steps=3", f"--json={result}")
+    document = json.loads(result.read_text())
+    assert document["mode"] == "infer"
+    assert document["steps"]["loss"] == [None] * 3
+
+
+def test_runstep_sees_every_step_and_may_skip_some(workload):
+    model = workload.model()
+    model.setup()
+    seen = []
+
+    def every_other(step, batch):
+        seen.append(len(batch))
+        return step(*batch) if len(seen) % 2 else None
+
+    result = model.run(runstep=every_other, n_steps=4)
+    assert seen == [len(workload.inputs) + len(workload.labels)] * 4
+    assert [loss is None for loss in result.steps.loss] == [False, True, False, True]
+
+
+def test_the_traced_graph_can_be_inspected(workload):
+    model = workload.model()
+    model.setup()
+    graph = model.model()
+    assert isinstance(graph, tf.Graph)
+    assert model.loss.graph is graph
+    assert model.loss.shape == ()
+    assert model.loss.dtype == tf.float32
+    assert any(operation.type.startswith("ResourceApply") for operation in graph.get_operations())
+
+
+def test_the_forward_only_twin_returns_outputs_and_has_no_optimizer(workload):
+    model = workload.model(forward_only=True)
+    model.setup()
+    outputs = []
+    model.run(runstep=lambda step, batch: outputs.append(step(*batch)), n_steps=2)
+    shapes = [tuple(t.shape) for t in keras.tree.flatten(outputs[-1])]
+    symbolic = [tuple(t.shape[1:]) for t in keras.tree.flatten(model.outputs)]
+    for shape, declared_shape in zip(shapes, symbolic, strict=True):
+        assert shape[0] == model.hyperparameters.batch_size
+        assert tf.TensorShape(declared_shape).is_compatible_with(shape[1:])
+    assert model.optimizer is None
+    assert model.train is None
+    assert model.loss is None
+    types = {operation.type for operation in model.model().get_operations()}
+    assert not any(name.startswith("ResourceApply") for name in types)
+
+
+def test_the_forward_only_twin_takes_the_trained_weights(workload, tmp_path):
+    trained = workload.model()
+    trained.setup({"checkpoint_dir": str(tmp_path)})
+    trained.run(n_steps=2)
+    model = workload.model(forward_only=True)
+    model.setup({"checkpoint_dir": str(tmp_path)})
+    for ours, theirs in zip(model.network.variables, trained.network.variables, strict=True):
+        np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+
+
+@pytest.mark.parametrize(
+    "options", [*OTHER_COMPUTATIONS, {}], ids=["bfloat16", "float16", "xla", "default"]
+)
+def test_another_computation_has_the_outputs_and_gradients_of_float32_without_xla(
+    workload, options
+):
+    values = compute(workload, **options)
+    compare(values, default_values(workload), options.get("precision", "float32"))
+
+
+FAULTS = {
+    "dropped layer": lambda y: 0 * y,
+    "scaled output": lambda y: 1.5 * y,
+    "scaled gradient": lambda y: y + 0.5 * (y - tf.stop_gradient(y)),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_comparison_sees_a_planted_fault(workload, fault):
+    values = compute(workload, lambda network: plant_fault(network, FAULTS[fault]), **BFLOAT16)
+    with pytest.raises(AssertionError, match=r"output|gradient"):
+        compare(values, default_values(workload), "bfloat16")  # the widest of the tolerances
+
+
+def test_evaluation_disturbs_no_training_step(workload):
+    plain, evaluated = workload.model(), workload.model()
+    plain.setup()
+    evaluated.setup()
+    begun = losses(evaluated, 2)
+    evaluated.evaluate()
+    assert begun + losses(evaluated, 2) == losses(plain, 4)
+
+
+def test_several_models_live_in_one_process_and_can_be_torn_down(workload):
+    first, second = workload.model(), workload.model(seed=3)
+    first.setup()
+    second.setup()
+    first.run(n_steps=1)
+    network = weakref.ref(first.network)
+    first.teardown()
+    gc.collect()
+    assert network() is None
+    with pytest.raises(FathomError, match="setup"):
+        first.run(n_steps=1)
+    assert len(losses(second, 1)) == 1
+    first.setup()
+    assert len(losses(first, 1)) == 1
+
+
+def test_a_checkpoint_of_another_shape_or_workload_is_refused(workload, tmp_path):
+    model = workload.model()
+    model.setup({"checkpoint_dir": str(tmp_path)})
+    model.run(n_steps=1)
+    other = workload.model(**{workload.size: workload.small[workload.size] + 1})
+    with pytest.raises(FathomError, match="shape"):
+        other.setup({"checkpoint_dir": str(tmp_path), "resume": True})
+    description = tmp_path / "fathom.json"
+    description.write_text(description.read_text().replace(workload.name, "perceptron"))
+    with pytest.raises(FathomError, match="perceptron"):
+        workload.model().setup({"checkpoint_dir": str(tmp_path), "resume": True})
+
+
+def test_a_new_training_never_overwrites_an_older_ones_checkpoints(workload, tmp_path):
+    model = workload.model()
+    model.setup({"checkpoint_dir": str(tmp_path)})
+    model.run(n_steps=1)
+    with pytest.raises(FathomError, match="--resume"):
+        workload.model().setup({"checkpoint_dir": str(tmp_path)})
+
+
+def test_a_loss_that_is_not_a_number_stops_the_run_and_keeps_the_last_checkpoint(
+    workload, tmp_path
+):
+    model = workload.model()
+    model.setup({"checkpoint_dir": str(tmp_path), "checkpoint_every": 1})
+    model.run(n_steps=2)
+    model.network.trainable_variables[0].assign(model.network.trainable_variables[0] * float("nan"))
+    with pytest.raises(FathomError, match=r"diverged.*ckpt-2"):
+        model.run(n_steps=1)
+    assert tf.train.latest_checkpoint(tmp_path).endswith("ckpt-2")
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"no_such_option": 1}, "no_such_option"),
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"batch_size": "many"}, "batch_size must be a whole number"),
+        ({"learning_rate": -1.0}, "learning_rate must not be negative"),
+        ({"learning_rate": float("nan")}, "learning_rate must be a finite number"),
+        ({"precision": "float8"}, "float8"),
+        ({"seed": -1}, "seed"),
+        ({"batch_size": 10**6}, "larger than the data|are free: use a smaller --batch-size"),
+        ({"data_dir": "/no/such/folder"}, "/no/such/folder is not a folder"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_an_unusable_option_is_named_in_one_line(workload, option, message):
+    with pytest.raises(FathomError, match=message) as error:
+        run_one_step(workload, option)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("dropout", [1, 1.5])
+def test_a_dropout_that_keeps_nothing_is_named_in_one_line(workload, dropout):
+    if not workload.has_option("dropout"):
+        pytest.skip("it has no dropout")
+    with pytest.raises(FathomError, match=f"^dropout must be less than 1, not {float(dropout)}$"):
+        workload.model(dropout=dropout)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--no-such-option"],
+        ["--steps=-1"],
+        ["--steps=some"],
+        ["--set=no_such_option=1"],
+        ["--batch-size=0"],
+        ["--data-dir=no-such-folder"],
+        ["--device=gpu:99"],
+        ["--resume"],
+    ],
+    ids=" ".join,
+)
+def test_the_command_line_answers_a_mistake_with_one_line_and_exit_code_2(
+    workload, arguments, tmp_path, monkeypatch, capfd
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as end:
+        run_workload(workload.name, arguments)
+    assert end.value.code == 2
+    stderr = capfd.readouterr().err
+    assert len(stderr.splitlines()) == 1
+    assert stderr.startswith(f"fathom.{workload.name}: error: ")
+    assert os.listdir(tmp_path) == []

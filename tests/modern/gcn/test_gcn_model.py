@@ -1,0 +1,102 @@
+"""The graph convolutional network against its definition, and its early stopping."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from fathom.modern.gcn.layers import normalized_adjacency, normalized_rows
+from fathom.modern.gcn.model import GCN, GCNFwd
+
+
+@pytest.fixture(scope="module")
+def graph():
+    """Gives the synthetic graph, read once."""
+    model = GCNFwd("/cpu:0")
+    model.load_data()
+    return model.graph
+
+
+def build(graph, **options):
+    model = GCN("/cpu:0", {"hidden_units": 4, **options})
+    model.graph = graph
+    model.build()
+    return model
+
+
+def dense(graph):
+    """A' by the formulas of section 2, and the normalised features."""
+    adjacency = np.eye(len(graph.classes))
+    for i, j in graph.edges:
+        adjacency[i, j] = adjacency[j, i] = 1
+    root = adjacency.sum(1) ** -0.5
+    features = graph.features.toarray()
+    return root[:, None] * adjacency * root, features / features.sum(1, keepdims=True)
+
+
+def test_the_constants_are_those_of_the_paper(graph):
+    adjacency, features = dense(graph)
+    ours = normalized_adjacency(graph.edges, len(graph.classes))
+    assert ours.dtype == np.float32
+    assert ours.nnz == 2 * len(graph.edges) + len(graph.classes)
+    np.testing.assert_allclose(ours.toarray(), adjacency, rtol=1e-5)
+    np.testing.assert_allclose(normalized_rows(graph.features).toarray(), features, rtol=1e-5)
+
+
+@pytest.mark.parametrize("xla", [False, True])
+def test_the_network_is_equation_9(xla, graph):
+    model = build(graph, xla=xla)
+    adjacency, features = dense(graph)
+    w0, w1 = (variable.numpy() for variable in model.network.trainable_variables)
+    expected = adjacency @ (np.maximum(adjacency @ (features @ w0), 0) @ w1)
+    nodes = np.array([5, 0, 2_707, 5], np.int32)
+    call = tf.function(lambda x: model.network(x), jit_compile=xla, autograph=False)
+    np.testing.assert_allclose(call(nodes), expected[nodes], rtol=1e-4, atol=1e-6)
+
+
+def test_dropout_takes_non_zero_features_and_hidden_values(graph):
+    layer = build(graph, dropout=0.25, hidden_units=64).network.get_layer("W0")
+    layer.kernel.assign(tf.ones(layer.kernel.shape))
+    kept = layer(tf.constant([0]), training=True).numpy()[:, 0]  # each a share of the row
+    assert kept.mean() == pytest.approx(1, abs=0.01)  # scaled by 1 / (1 - rate)
+    assert 0.05 < kept.std() < 0.2
+    np.testing.assert_allclose(layer(tf.constant([0])).numpy(), 1, rtol=1e-5)
+
+
+def test_only_the_first_matrix_decays(graph):
+    model = build(graph)
+    assert [
+        variable.path
+        for variable in model.network.trainable_variables
+        if model.optimizer._decayed(variable)
+    ] == ["W0/kernel"]
+
+
+def test_cora_without_biases_has_as_many_parameters_as_published(graph):
+    assert build(graph, hidden_units=16).cost().parameters == 23_040
+
+
+def test_weights_stay_where_the_validation_loss_stops_falling(graph):
+    model = build(graph, patience=2)
+    losses = iter([3.0, 2.0, 1.0, 0.9, 1.5])
+    model.metrics_of = lambda batches: {"cross_entropy": next(losses)}
+    rates = []
+    for epoch in range(5):
+        model.end_epoch(epoch)
+        rates.append(float(model.learning_rate))
+    assert rates == pytest.approx([0.01] * 4 + [0])  # 1.5 is above the mean of 1.0 and 0.9
+    assert [value for _, value in model.history["validation_loss"]] == [3.0, 2.0, 1.0, 0.9, 1.5]
+
+
+def test_it_learns_the_synthetic_communities():
+    model = GCN("/cpu:0")
+    model.setup()
+    model.run(n_steps=60)
+    assert model.evaluate()["accuracy"] > 0.8
+
+
+def test_real_cora_is_read(real_data):
+    model = GCN("/cpu:0", {"data_dir": str(real_data / "cora")})
+    model.load_data()
+    assert model.dataset.verify(model.source.directory, None, True) == (
+        "2,708 nodes, 5,278 edges, 1,433 features, 7 classes, split 140 / 500 / 1000"
+    )

@@ -1,0 +1,81 @@
+"""Workloads that installed packages register: plug-ins."""
+
+import sys
+
+import pytest
+
+from fathom import FathomError, workloads
+
+SOUND = """
+from fathom.autoenc.model import Autoenc
+
+class Sound(Autoenc):
+    name = "sound"
+
+class SoundFwd(Sound):
+    forward_only = True
+"""
+
+
+def test_a_plug_in_is_known_by_its_metadata_and_imported_where_it_is_asked_for(install):
+    install("fathom-sound", {"sound": "sound_module:Sound"}, sound_module=SOUND)
+    assert workloads.names()[:8] == list(workloads.CLASSES)
+    assert "sound" in workloads.names()
+    assert workloads.select("all,sound") == workloads.names()
+    assert workloads.select("sound,vgg") == ["sound", "vgg"]
+    assert "sound_module" not in sys.modules
+    assert workloads.load("sound").__name__ == "Sound"
+    assert workloads.load("sound", forward_only=True).forward_only
+
+
+def test_the_sets_of_workloads_have_names(install):
+    install("fathom-more", {"sound": "elsewhere:Sound", "wave": "fathom.modern.wave:Wave"})
+    assert workloads.select("eight") == list(workloads.CLASSES)
+    modern = workloads.select("modern")
+    assert "wave" in modern
+    assert "sound" not in modern
+    assert {*workloads.CLASSES, *modern, "sound"} <= set(workloads.select("all"))
+    with pytest.raises(FathomError, match="unknown workload 'alexnot': did you mean alexnet"):
+        workloads.select("modern,alexnot")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("import Autoenc", "import Autoencoder"), "cannot be used: cannot import name 'Autoenc"),
+        (("class Sound(", "raise SystemExit\nclass Sound("), "cannot be used: SystemExit"),
+        (("class Sound(", "class Other("), "name 'Sound' is not defined"),
+        (("class Sound(Autoenc):", "class Sound:"), "is not a subclass of fathom.nn.Neural"),
+        (('name = "sound"', 'name = "noise"'), "the name of Sound is not sound"),
+        (('name = "sound"', 'name, Hyperparameters = "sound", dict'), "Hyperparameters is not a"),
+        (("SoundFwd(Sound)", "SoundForward(Sound)"), "has no attribute 'SoundFwd'"),
+        (("forward_only = True", "pass"), "SoundFwd does not set forward_only"),
+        (
+            ("(Autoenc)", "(__import__('fathom').NeuralNetworkModel)"),
+            "does not define .*build_loss",
+        ),
+    ],
+)
+def test_a_plug_in_that_is_no_workload_is_named_in_one_line(change, message, install):
+    module = f"sound_{abs(hash(change))}"
+    install("fathom-sound", {"sound": f"{module}:Sound"}, **{module: SOUND.replace(*change)})
+    assert "sound" in workloads.names()
+    with pytest.raises(FathomError, match=message) as error:
+        workloads.load("sound")
+    assert str(error.value).startswith(f"{module}:Sound of fathom-sound cannot be used: ")
+    assert "\n" not in str(error.value)
+
+
+def test_two_of_one_name_are_refused(install):
+    install("fathom-sound", {"sound": "one:Sound", "vgg": "one:VGG"})
+    install("fathom-noise", {"sound": "two:Sound", "all": "two:All", "no-name": "two:No"})
+    for name, message in (
+        ("sound", "one:Sound of fathom-sound and two:Sound of fathom-noise have the same name"),
+        ("all", "two:All of fathom-noise takes a name that is Fathom's own"),
+        ("no-name", "two:No of fathom-noise has a name that is not of a-z"),
+    ):
+        with pytest.raises(FathomError, match=f"{name} is refused: {message}"):
+            workloads.load(name)
+        assert name not in workloads.names()
+    assert "takes a name that is Fathom's own" in workloads.refused()["vgg"]
+    assert workloads.load("vgg").__module__ == "fathom.vgg.model"
