@@ -76,8 +76,8 @@ def api_calls(calls: pd.DataFrame) -> pd.DataFrame:
         calls: of one or several equal profiles per workload, from ``Folder.api_calls``.
 
     Returns:
-        ``workload``, ``call``, mean ``count`` and ``seconds``, and their ``share`` of the time of all
-        calls of the process, from 0 to 1.
+        ``workload``, ``call``, mean ``count`` and ``seconds`` of a process, and their ``share`` of
+        the time of all calls, from 0 to 1.
     """
     table = calls.groupby(["workload", "call"], as_index=False)[["count", "seconds"]].mean()
     table = table.sort_values("seconds", ascending=False, kind="stable")
