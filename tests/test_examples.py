@@ -5,6 +5,7 @@ from pathlib import Path
 import nbclient
 import nbformat
 import pytest
+
 from fathom.testing.descriptors import small_options
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "examples").glob("*.ipynb"))

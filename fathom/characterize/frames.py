@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import scipy.stats
 
 from fathom.description.ops import op_class, paper_type
 from fathom.results.characterization import Run
@@ -18,8 +19,10 @@ from fathom.results.steps import counted_steps
 _WHAT_RAN = ("workload", "mode", "device", "threads", "precision")
 _OP_COLUMNS = (
     *("run", *_WHAT_RAN, "kernel", "type", "class", "layer", "phase", "on", "count"),
-    *("step", "seconds"),
+    *("tracing", "step", "seconds"),
 )
+_LIFE_COLUMNS = ("run", *_WHAT_RAN, "type", "class", "run_steps", "window", "step", "seconds")
+_CALL_COLUMNS = ("run", *_WHAT_RAN, "call", "count", "seconds")
 _STEP_COLUMNS = (
     "run",
     *_WHAT_RAN,
@@ -50,7 +53,8 @@ _RUN_COLUMNS = (
     *("peak_resident_bytes", "peak_gpu_bytes"),
     # of a profile
     *("profiled_steps", "step_s", "unprofiled_s", "compiled_s", "op_s", "outside_share"),
-    *("overhead", *(f"{name}_s" for name in _GPU_TIMES)),
+    *("overhead", "overhead_low", "overhead_high"),
+    *(f"{name}_s" for name in (*_GPU_TIMES, *(f"process_{name}" for name in _GPU_TIMES))),
 )
 _INTEGERS = (
     *("threads", "cores", "repeat", "batch_size", "chosen_batch_size", "profiled_steps"),
@@ -66,6 +70,7 @@ def profile_ops(profile: Profile, run: str = "") -> pd.DataFrame:
         profile: of one workload.
         run: id of its run.
     """
+    tracing = np.nan if profile.tracing_seconds_per_op is None else profile.tracing_seconds_per_op
     ops = pd.DataFrame(
         {
             "run": run,
@@ -77,6 +82,7 @@ def profile_ops(profile: Profile, run: str = "") -> pd.DataFrame:
             "phase": op.phase,
             "on": op.on,
             "count": op.count,
+            "tracing": tracing,
         }
         for op in profile.ops
     )
@@ -89,6 +95,61 @@ def profile_ops(profile: Profile, run: str = "") -> pd.DataFrame:
 def ops(runs: Iterable[Run]) -> pd.DataFrame:
     """Returns one row per op type, layer, phase, device and step of the runs' profiles."""
     return _joined([profile_ops(r.profile, r.id) for r in runs if r.profile], _OP_COLUMNS)
+
+
+def life_ops(profile: Profile, run: str = "") -> pd.DataFrame:
+    """Returns one row per op type and step of a profile's windows over a whole run.
+
+    Args:
+        profile: of one workload.
+        run: id of its run.
+    """
+    life = profile.life
+    if life is None:
+        return pd.DataFrame(columns=list(_LIFE_COLUMNS))
+    known = {"run": run, **_what_ran(profile), "run_steps": life.run_steps}
+    each = [
+        pd.DataFrame(
+            {
+                **known,
+                "type": paper_type(op.type),
+                "class": op_class(paper_type(op.type)),
+                "window": life.windows,
+                "step": life.numbers,
+                "seconds": op.seconds / life.work,
+            }
+        )
+        for op in life.ops
+    ]
+    by = [name for name in _LIFE_COLUMNS if name != "seconds"]
+    summed = _joined(each, _LIFE_COLUMNS).groupby(by, sort=False, as_index=False)
+    return summed.agg({"seconds": "sum"})[list(_LIFE_COLUMNS)]
+
+
+def life(runs: Iterable[Run]) -> pd.DataFrame:
+    """Returns one row per op type and step of the windows over whole runs."""
+    there = [run for run in runs if run.profile and run.profile.life]
+    return _joined([life_ops(r.profile, r.id) for r in there if r.profile], _LIFE_COLUMNS)
+
+
+def api_calls(runs: Iterable[Run]) -> pd.DataFrame:
+    """Returns one row per function of a GPU's driver or runtime and profile."""
+    rows = [
+        {"run": run.id, **_what_ran(run.profile), "call": call.name, **dict(call)}
+        for run in runs
+        if run.profile and run.profile.gpu and run.profile.gpu.process
+        for call in run.profile.gpu.process.calls
+    ]
+    return pd.DataFrame(rows, columns=list(_CALL_COLUMNS))
+
+
+def overhead_interval(profile: Profile) -> tuple[float, float]:
+    """Returns Student's 95 % interval of the profiler's overhead; NaN with less than two pairs."""
+    logs = profile.log_overheads
+    if len(logs) < 2:
+        return np.nan, np.nan
+    half = scipy.stats.t.ppf(0.975, len(logs) - 1) * logs.std(ddof=1) / np.sqrt(len(logs))
+    return float(np.exp(logs.mean() - half) - 1), float(np.exp(logs.mean() + half) - 1)
 
 
 def steps(runs: Iterable[Run]) -> pd.DataFrame:
@@ -163,6 +224,8 @@ def _timing(result: RunResult) -> dict[str, Any]:
 
 def _profile(profile: Profile) -> dict[str, Any]:
     """Returns the columns of a run from its profile."""
+    low, high = overhead_interval(profile)
+    process = profile.gpu.process if profile.gpu else None
     return {
         "threads": profile.threads,
         "precision": profile.precision,
@@ -173,8 +236,11 @@ def _profile(profile: Profile) -> dict[str, Any]:
         "compiled_s": _median(profile.compiled_step_seconds),
         "op_s": profile.op_seconds / profile.steps,
         "outside_share": profile.outside_share,
-        "overhead": profile.overhead if len(profile.unprofiled_step_seconds) else np.nan,
+        "overhead": profile.overhead,
+        "overhead_low": low,
+        "overhead_high": high,
         **{f"{n}_s": getattr(profile.gpu, f"{n}_seconds", np.nan) for n in _GPU_TIMES},
+        **{f"process_{n}_s": getattr(process, f"{n}_seconds", np.nan) for n in _GPU_TIMES},
     }
 
 

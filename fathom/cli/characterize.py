@@ -23,6 +23,7 @@ from fathom.cli.parser import (
 from fathom.cli.terminal import console
 from fathom.options import DEVICE_KINDS
 
+_SHORTEST_LIFE = 5  # steps: four batches are held, and the first step is in no window
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 
@@ -81,6 +82,8 @@ def _add_profile(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("workload", help=text)
     add_mode(parser)
     add_options(parser, "steps", default=20, help="steps to profile; default: %(default)s")
+    text = "also trace short windows over a run of N steps on fresh batches"
+    parser.add_argument("--life", type=number(int, minimum=_SHORTEST_LIFE), metavar="N", help=text)
     add_options(parser, *MODEL_OPTIONS)
     add_options(parser, "out", help="write profile, tables and trace to this folder")
     text = "compare with the profile in this folder, op type by op type and op by op"

@@ -137,7 +137,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "device": {
         "type": checked(_device),
         "metavar": "D",
-        "help": "cpu, gpu or gpu:N; default: a GPU if available",
+        "help": "cpu, gpu or gpu:N, the only GPU that the process sees; default: a GPU if any",
     },
     "threads": {
         "type": number(int, minimum=1, maximum=MAX_THREADS),

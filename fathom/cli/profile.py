@@ -58,6 +58,7 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
 def _profile(chosen: argparse.Namespace, folder: Path, screen: Console) -> "Profile":
     """Profiles a workload, shows the profile, and writes it with ``--out``; returns it."""
     from fathom.characterize.profile import files, view
+    from fathom.characterize.profile.gpu import Sessions
     from fathom.characterize.profile.profiling import profile_model, single_steps, step_seconds
     from fathom.description.attribution import scoped_gradients
 
@@ -68,10 +69,13 @@ def _profile(chosen: argparse.Namespace, folder: Path, screen: Console) -> "Prof
         chosen.device, options | {"xla": False} if compiled else options
     )
     screen.print(f"{model.name}: {model.title}; data: {model.source}")
-    with scoped_gradients():
+    sessions = Sessions(model.device)
+    with scoped_gradients(), sessions.on_gpu():
         model.setup()
     screen.print(f"profiling {chosen.steps} steps on {model.device}")
-    profile, place = profile_model(model, chosen.steps, folder)
+    profile, place = profile_model(
+        model, chosen.steps, folder, run_steps=chosen.life, sessions=sessions
+    )
     if compiled:
         model.teardown()
         seconds = step_seconds(model_class(chosen.device, options), chosen.steps)

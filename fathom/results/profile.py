@@ -58,6 +58,37 @@ class OpWork(Record):
     )
 
 
+class ApiCall(Record):
+    """The calls of one function of the GPU's driver or runtime."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str = Field(description="name of the function")
+    count: Count = Field(description="number of calls")
+    seconds: NotNegative = Field(
+        description="time of the calls without other calls in them, in seconds"
+    )
+
+
+class ProcessGpuTime(Record):
+    """The time of a GPU and its driver in the whole process, as nvprof gives it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kernel_seconds: NotNegative = Field(description="time of kernels on the GPU, in seconds")
+    memcpy_seconds: NotNegative = Field(
+        description="time of copies to, from and within the GPU, in seconds"
+    )
+    calls: tuple[ApiCall, ...] = Field(
+        description="calls of the driver and the runtime, in decreasing order of time"
+    )
+
+    @property
+    def api_seconds(self) -> float:
+        """Time of all calls."""
+        return sum(call.seconds for call in self.calls)
+
+
 class GpuTime(Record):
     """The time of a GPU and its driver, in all profiled steps together."""
 
@@ -70,6 +101,47 @@ class GpuTime(Record):
     memcpy_seconds: NotNegative = Field(
         description="time of copies to, from and within the GPU, in seconds"
     )
+    process: ProcessGpuTime | None = Field(
+        default=None,
+        description="the same from the set-up of the network to the last profiled step, and by "
+        "API call; `null` in older files",
+    )
+
+
+class SampledOp(Record):
+    """The time of all ops of one type in some steps."""
+
+    model_config = ConfigDict(frozen=True)
+
+    type: str = Field(description="op type as TensorFlow's profiler names it")
+    seconds: SecondsArray = Field(description="self time in each step, in seconds")
+    count: NotNegative = Field(description="average occurrences per step")
+
+
+class Life(Record):
+    """Short windows of profiled steps, spread over a whole run on fresh batches."""
+
+    model_config = ConfigDict(frozen=True)
+
+    run_steps: PositiveCount = Field(description="number of steps of the run")
+    numbers: tuple[Count, ...] = Field(
+        min_length=1, description="number of each profiled step in the run, counting from 0"
+    )
+    windows: tuple[Count, ...] = Field(description="window of each profiled step")
+    step_seconds: NonemptyPositiveArray = Field(
+        description="time of each of these steps with the profiler on, in seconds"
+    )
+    work: PositiveArray = Field(
+        description="work of each step's batch, relative to that of a batch of the stated cost"
+    )
+    ops: tuple[SampledOp, ...] = Field(description="by type, in decreasing order of time")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        lengths = {len(self.windows), len(self.step_seconds), len(self.work)}
+        if lengths | {len(op.seconds) for op in self.ops} != {len(self.numbers)}:
+            raise ValueError("the lists of its windows differ in their steps")
+        return self
 
 
 class Layer(Record):
@@ -117,6 +189,16 @@ class Profile(Document):
     unprofiled_step_seconds: PositiveArray = Field(
         description="times of steps without the profiler in the same process, in seconds"
     )
+    traced_step_seconds: PositiveArray = Field(
+        default_factory=lambda: np.array([]),
+        description="times of steps with the profiler, each in turn with the step without it at "
+        "the same position, on the same batch, in seconds; empty in older files",
+    )
+    tracing_seconds_per_op: NotNegative | None = Field(
+        default=None,
+        description="measured cost of tracing one execution of an op, in seconds; `null` in older "
+        "files",
+    )
     compiled_step_seconds: PositiveArray = Field(
         description="times of steps compiled by XLA, in seconds, if that is the workload's "
         "default, else empty; the profile itself is op by op"
@@ -136,7 +218,10 @@ class Profile(Document):
         description="work of a batch of the stated cost by type, layer and phase, as described in "
         "docs/accelerators.md; empty in older files",
     )
-    gpu: GpuTime | None = Field(description="of the whole trace; `null` without a GPU")
+    life: Life | None = Field(
+        default=None, description="windows over a whole run; `null` without `--life`"
+    )
+    gpu: GpuTime | None = Field(description="of the profiled steps; `null` without a GPU")
     cost: LayerCosts = Field(description="counted work of the network and its layers")
     processor: Processor = Field(
         default_factory=Processor,
@@ -150,6 +235,8 @@ class Profile(Document):
         lengths = {len(self.outside_seconds), len(self.work), *(len(op.seconds) for op in self.ops)}
         if lengths != {self.steps}:
             raise ValueError("the lists of its profile differ in their steps")
+        if len(self.traced_step_seconds) not in (0, len(self.unprofiled_step_seconds)):
+            raise ValueError("its steps with and without the profiler are no pairs")
         return self
 
     @computed_field(description="number of profiled steps")
@@ -157,6 +244,21 @@ class Profile(Document):
     def steps(self) -> int:
         """Number of profiled steps."""
         return len(self.step_seconds)
+
+    @computed_field(
+        description="types of ops whose mean time is shorter than the cost of tracing them: not "
+        "to be relied on"
+    )
+    @property
+    def dominated_by_tracing(self) -> list[str]:
+        """Types whose mean time per execution is below ``tracing_seconds_per_op``, sorted."""
+        seconds: dict[str, float] = {}
+        count: dict[str, float] = {}
+        for op in self.ops:
+            seconds[op.type] = seconds.get(op.type, 0.0) + float(op.seconds.mean())
+            count[op.type] = count.get(op.type, 0.0) + op.count
+        limit = self.tracing_seconds_per_op or 0.0
+        return sorted(name for name in seconds if seconds[name] < limit * count[name])
 
     @property
     def op_seconds(self) -> float:
@@ -180,5 +282,19 @@ class Profile(Document):
 
     @property
     def overhead(self) -> float:
-        """The profiler's relative overhead on the median step."""
+        """The profiler's relative overhead on a step; NaN if it was not measured.
+
+        The geometric mean over pairs of steps; in older files, from two medians.
+        """
+        if len(self.log_overheads):
+            return float(np.exp(self.log_overheads.mean()) - 1)
+        if not len(self.unprofiled_step_seconds):
+            return float("nan")
         return float(np.median(self.step_seconds) / np.median(self.unprofiled_step_seconds) - 1)
+
+    @property
+    def log_overheads(self) -> np.ndarray:
+        """Logarithm of the time with the profiler over that without, of each pair of steps."""
+        if not len(self.traced_step_seconds):
+            return np.array([])
+        return np.log(self.traced_step_seconds / self.unprofiled_step_seconds)

@@ -71,7 +71,18 @@ class Environment(Record):
         default_factory=dict, description="environment variables that change TensorFlow's behaviour"
     )
     gpu: str | None = Field(description="name of the GPU; `null` for a run on the CPU")
-    device: DeviceName = Field(description="as TensorFlow names it")
+    gpu_number: Count | None = Field(
+        default=None,
+        description="its number among the GPUs of the machine, as in `--device gpu:N`",
+    )
+    gpus_visible: Count | None = Field(
+        default=None,
+        description="number of GPUs that the process saw: one for a run on a GPU, as the others "
+        "are hidden from it",
+    )
+    device: DeviceName = Field(
+        description="as TensorFlow names it, which numbers the GPUs that it sees"
+    )
     threads: PositiveCount = Field(description="intra-op threads")
     inter_op_threads: PositiveCount = Field(
         default=1, description="inter-op threads: operations that run at once"

@@ -20,19 +20,21 @@ _TF32_CAPABILITY = (8, 0)  # least compute capability of a GPU with TF32: Ampere
 
 
 def select_device(name: str | None) -> str:
-    """Returns TensorFlow's name of a device.
+    """Returns TensorFlow's name of a device, and hides the other GPUs from this process.
+
+    TensorFlow numbers the visible GPUs, so that the name of any GPU of the machine is ``/gpu:0``;
+    ``gpu_number`` has its number among all of them.
 
     Args:
         name: ``cpu``, ``gpu``, ``gpu:N``, or TensorFlow's ``/cpu:0``; None for the first GPU if
             available, otherwise the CPU.
 
     Raises:
-        FathomError: not a device name, or no such device on this machine.
+        FathomError: not a device name, no such device on this machine, or TensorFlow already runs
+            with another GPU.
     """
     gpus = len(tf.config.list_physical_devices("GPU"))
-    if name is None:
-        return "/gpu:0" if gpus else "/cpu:0"
-    kind, index = parse_device(name)
+    kind, index = parse_device(name if name is not None else "gpu" if gpus else "cpu")
     if kind == "gpu" and index >= gpus:
         found = f"{gpus} GPU{'s' if gpus > 1 else ''}" if gpus else "no GPU"
         raise FathomError(
@@ -41,7 +43,26 @@ def select_device(name: str | None) -> str:
         )
     if kind == "cpu" and index > 0:
         raise FathomError(f"device {name} is not available: the CPU is one device, cpu")
-    return f"/{kind}:{index}"
+    if kind == "gpu":
+        _show_only(index)
+    return f"/{kind}:0"
+
+
+def _show_only(index: int) -> None:
+    """Makes one GPU of the machine the only one that this process sees."""
+    try:
+        tf.config.set_visible_devices(tf.config.list_physical_devices("GPU")[index], "GPU")
+    except RuntimeError:
+        raise FathomError(
+            f"device gpu:{index} comes too late: TensorFlow already runs in this process and sees "
+            "other GPUs; choose it for the first model, or start a fresh process"
+        ) from None
+
+
+def gpu_number() -> int:
+    """Returns the number of the first visible GPU among all GPUs of the machine."""
+    visible = tf.config.get_visible_devices("GPU")
+    return tf.config.list_physical_devices("GPU").index(visible[0])
 
 
 def available_cores() -> int:

@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 import tensorflow as tf
 
-from fathom.system.device import available_cores, inter_op_threads_in_use
+from fathom.system.device import available_cores, gpu_number, inter_op_threads_in_use
 
 _CPU_FLAGS = ("sse4_2", "avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
 _SWITCHES = (
@@ -28,6 +28,7 @@ def describe(device: str, threads: int, precision: str, xla: str) -> dict[str, A
     """Returns the environment of a run as plain data; docs/results.md lists the fields."""
     cpu_model, cpu_flags = _cpu()
     build = tf.sysconfig.get_build_info()
+    on_gpu = device.startswith("/gpu")
     return {
         "cpu_model": cpu_model,
         "cpu_flags": cpu_flags,
@@ -41,7 +42,9 @@ def describe(device: str, threads: int, precision: str, xla: str) -> dict[str, A
         "cuda": build.get("cuda_version"),
         "cudnn": build.get("cudnn_version"),
         "switches": {name: os.environ[name] for name in _SWITCHES if name in os.environ},
-        "gpu": _gpu(device),
+        "gpu": _gpu() if on_gpu else None,
+        "gpu_number": gpu_number() if on_gpu else None,
+        "gpus_visible": len(tf.config.get_visible_devices("GPU")),
         "device": device,
         "threads": threads,
         "inter_op_threads": inter_op_threads_in_use(),
@@ -112,11 +115,10 @@ def _cpu() -> tuple[str, list[str]]:
     return lines.get("model name", platform.processor()), [f for f in _CPU_FLAGS if f in flags]
 
 
-def _gpu(device: str) -> str | None:
-    if not device.startswith("/gpu"):
-        return None
-    physical = tf.config.list_physical_devices("GPU")[int(device.rpartition(":")[2])]
-    return tf.config.experimental.get_device_details(physical).get("device_name", physical.name)
+def _gpu() -> str:
+    """Returns the name of the GPU that the process sees."""
+    visible = tf.config.get_visible_devices("GPU")[0]
+    return tf.config.experimental.get_device_details(visible).get("device_name", visible.name)
 
 
 def _git_commit() -> str | None:

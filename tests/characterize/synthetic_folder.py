@@ -9,7 +9,7 @@ from fathom.characterize import frames
 from fathom.characterize.measure.folder import Folder, write_run
 from fathom.characterize.report import published
 from fathom.results.characterization import Machine, Run
-from fathom.results.profile import OpTime, Profile
+from fathom.results.profile import Life, OpTime, Profile, SampledOp
 from fathom.results.steps import Steps
 
 ENVIRONMENT = {
@@ -60,6 +60,23 @@ COST = {
 def op(op_type, seconds, layer="fc1", phase="forward", on="cpu", count=1):
     seconds = np.asarray(seconds, np.float64)
     return OpTime(type=op_type, layer=layer, phase=phase, on=on, seconds=seconds, count=count)
+
+
+def life(numbers, work=1.0, **seconds):
+    """Windows of two steps each over a run; the time of each op type is that of a unit of work."""
+    n = len(numbers)
+    ops = (
+        SampledOp(type=name, seconds=np.asarray(each, np.float64) * work, count=1)
+        for name, each in seconds.items()
+    )
+    return Life(
+        run_steps=max(numbers) + 1,
+        numbers=tuple(numbers),
+        windows=tuple(i // 2 for i in range(n)),
+        step_seconds=np.ones(n),
+        work=np.full(n, work),
+        ops=tuple(ops),
+    )
 
 
 def profile(ops, workload="autoenc", threads=1, mode="train", device="/cpu:0", **changes):

@@ -1,14 +1,15 @@
 """A trace has every op that ran, however often the step ran before."""
 
-from collections import Counter
-
 import pytest
 import tensorflow as tf
 from tensorflow.python.eager import context  # the one way to the graphs that were executed
 
 from fathom import FathomError, workloads
 from fathom.characterize.profile import xplane
-from fathom.characterize.profile.profiling import profile_model, require_equal_ops
+from fathom.characterize.profile.completeness import counts_of, require_equal_ops
+from fathom.characterize.profile.gpu import Sessions
+from fathom.characterize.profile.profiling import profile_model
+from fathom.characterize.profile.windows import Windows
 from fathom.testing.descriptors import small_options
 
 MANY = 120  # steps: without care the executor stops tracing cheap ops after some 90
@@ -94,12 +95,34 @@ def test_a_trace_has_every_op_of_the_graph_that_was_executed(workload):
     assert len(expected - traced) <= 0.05 * len(expected)  # constants that the executor folds
 
 
+@pytest.mark.parametrize(("workload", "run_steps"), [("autoenc", MANY), ("seq2seq", 12)])
+def test_windows_over_a_run_on_fresh_batches_have_the_same_ops(workload, run_steps):
+    model = workloads.load(workload)("/cpu:0", small_options(workload) | {"xla": False})
+    model.setup()
+    windows = Windows(model, run_steps, Sessions("/cpu:0"))
+    model.run(runstep=windows.step, n_steps=run_steps)
+    life = windows.life()  # refuses steps that differ
+    assert life.numbers[-1] == run_steps - 1
+    assert {"MatMul", "AddV2"} <= {op.type.removeprefix("_Mkl") for op in life.ops}
+
+
+def test_ops_that_ran_untraced_between_windows_are_missed():
+    model = workloads.load("autoenc")("/cpu:0", small_options("autoenc") | {"xla": False})
+    model.setup()
+    windows = Windows(model, 4, Sessions("/cpu:0"))
+    model.run(runstep=windows.step, n_steps=3)
+    model.run(n_steps=MANY)
+    model.run(runstep=windows.step, n_steps=1)
+    with pytest.raises(FathomError, match="the trace is incomplete: step 2 has"):
+        windows.life()
+
+
 def test_a_step_that_lacks_ops_is_refused():
     def event(name):
         return xplane.OpEvent(name, "Mul", 0.0, 1e-6, 1e-6, "/host:CPU/1")
 
-    whole, other = [event("a"), event("b")], [event("c")]
-    require_equal_ops([whole, other, whole, other], period=2)
+    whole, other = counts_of([event("a"), event("b")]), counts_of([event("c")])
+    turns = [0, 1, 0, 1]
+    require_equal_ops([whole, other, whole, other], turns)
     with pytest.raises(FathomError, match=r"step 2 has 1 ops, and step 0, .*, 2; .* b \(Mul\)"):
-        require_equal_ops([whole, other, whole[:1], other], period=2)
-    assert Counter(op.name for op in whole) == {"a": 1, "b": 1}
+        require_equal_ops([whole, other, counts_of([event("a")]), other], turns)

@@ -1,7 +1,17 @@
 import numpy as np
 import pandas as pd
 import pytest
-from synthetic_folder import ENVIRONMENT, folder, op, paper_profile, profile, result, run, runs_of
+from synthetic_folder import (
+    ENVIRONMENT,
+    folder,
+    life,
+    op,
+    paper_profile,
+    profile,
+    result,
+    run,
+    runs_of,
+)
 
 from fathom.characterize import frames
 from fathom.characterize.profile import tables
@@ -88,7 +98,16 @@ def test_a_layer_of_a_profiled_network_is_a_row():
     ]
 
 
-@pytest.mark.parametrize("name", ["ops", "steps", "layers", "runs_frame"])
+def test_a_step_of_a_window_is_a_row_with_its_time_per_unit_of_work():
+    windows = life([1, 2, 8], work=2.0, MatMul=[3.0, 3.0, 6.0], FusedMatMul=[1.0, 1.0, 1.0])
+    frame = folder([run(profile=profile([op("Add", [1.0])], life=windows))]).life()
+    assert frame.type.tolist() == ["MatMul"] * 3
+    assert frame.step.tolist() == [1, 2, 8]
+    assert frame.window.tolist() == [0, 0, 1]
+    assert frame.seconds.tolist() == [4.0, 4.0, 7.0]
+
+
+@pytest.mark.parametrize("name", ["ops", "steps", "layers", "life", "api_calls", "runs_frame"])
 def test_frames_of_nothing_have_their_columns(name):
     some = getattr(folder([run(), run("vgg", profile=paper_profile("vgg"))]), name)()
     none = getattr(folder([FAILED]), name)()

@@ -146,6 +146,20 @@ def argv(purpose, wanted, **changes):
     return run.argv
 
 
+def life_of(wanted, **changes):
+    return [part for part in argv("profile", wanted, **changes) if part.startswith("--life")]
+
+
+def test_the_training_profile_on_one_thread_follows_a_whole_run():
+    many = Characterization(steps=200, quick_steps=100)
+    assert life_of(many) == ["--life=2000"]
+    assert life_of(many, quick=True) == ["--life=100"]
+    assert life_of(many, quick=True, steps=3) == ["--life=8"]
+    profiles = runs("profile", devices=["/cpu:0", "/gpu:0"]) + runs("threads")
+    followed = [r for r in profiles if any(part.startswith("--life") for part in r.argv)]
+    assert {(r.mode, r.device, r.threads) for r in followed} == {("train", "/cpu:0", 1)}
+
+
 def test_a_workload_says_for_how_many_steps_it_is_timed():
     many = Characterization(steps=200, quick_steps=100)
     assert "--steps=200" in argv("modes", many)

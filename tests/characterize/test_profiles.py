@@ -88,10 +88,31 @@ def test_a_table_has_the_papers_types_with_their_kernels():
     assert table["count"].tolist() == [3, 1, 0.5]
 
 
+def test_an_op_shorter_than_the_cost_of_tracing_it_is_marked():
+    profile = small_profile(tracing_seconds_per_op=0.0021)  # 3 MatMul take 6 ms, an Adam 2 ms
+    table = tables.op_types(frames.profile_ops(profile)).set_index("type")
+    assert table.dominated.to_dict() == {"MatMul": True, "ApplyAdam": True, "Mystery": False}
+    told = profile.to_plain()["dominated_by_tracing"]
+    assert told == ["ResourceApplyAdam", "_FusedMatMul", "_MklMatMul"]
+    unknown = small_profile()
+    assert unknown.dominated_by_tracing == []
+    assert not tables.op_types(frames.profile_ops(unknown)).dominated.any()
+
+
 def test_a_table_has_each_layer_by_phase():
     table = tables.layers(frames.profile_ops(small_profile()))
     assert table.iloc[0].tolist() == pytest.approx(["autoenc", "fc", 0.002, 0.004, 0, 0, 0.6])
     assert set(table.layer[1:]) == {"optimizer", "loss"}
+
+
+LIFE = {
+    "run_steps": 9,
+    "numbers": [1, 8],
+    "windows": [0, 1],
+    "step_seconds": [1.0, 1.0],
+    "work": [1.0, 1.0],
+    "ops": [{"type": "Add", "seconds": [0.5, 0.5], "count": 1.0}],
+}
 
 
 @pytest.mark.parametrize("gpu", [None, GPU])
@@ -114,6 +135,9 @@ def test_a_profile_survives_its_file(tmp_path, gpu):
         ({"step_seconds": [-1.0, 1.0]}, "damaged"),
         ({"step_seconds": [1.0]}, "differ in their steps"),
         ({"work": [1.0]}, "differ in their steps"),
+        ({"traced_step_seconds": [1.0]}, "are no pairs"),
+        ({"life": LIFE | {"windows": [0]}}, "windows differ in their steps"),
+        ({"life": LIFE | {"numbers": []}}, "numbers"),
         ({"step_seconds": [], "outside_seconds": [], "ops": []}, "step_seconds is empty"),
     ],
 )
@@ -123,6 +147,17 @@ def test_a_damaged_profile_is_refused_in_one_line(change, reason):
         Profile.parse(json.dumps(document), "a.json")
     assert "a.json" in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_profile_of_an_older_version_is_read():
+    document = small_profile().to_plain() | {"life": LIFE}
+    assert Profile.parse(json.dumps(document), "a.json").to_plain()["life"] == LIFE
+    for name in ("life", "traced_step_seconds", "tracing_seconds_per_op", "dominated_by_tracing"):
+        del document[name]
+    old = Profile.parse(json.dumps(document), "a.json")
+    assert (old.life, old.tracing_seconds_per_op) == (None, None)
+    assert old.overhead == pytest.approx(0.1)
+    assert frames.overhead_interval(old) == (pytest.approx(np.nan, nan_ok=True),) * 2
 
 
 def test_fields_of_a_later_version_are_left_out():

@@ -28,7 +28,10 @@ def profiled(tmp_path_factory):
 def test_every_step_is_timed_with_and_without_the_profiler(profiled):
     profile, _, _ = profiled
     assert (profile.workload, profile.mode, profile.batch_size) == ("autoenc", "train", 10)
-    assert profile.steps == len(profile.unprofiled_step_seconds) == STEPS
+    assert profile.steps == STEPS
+    assert len(profile.traced_step_seconds) == len(profile.unprofiled_step_seconds) >= 3
+    assert 0 < profile.tracing_seconds_per_op < 1e-3
+    assert profile.life is None
     assert profile.op_seconds <= profile.step_seconds.sum() * profile.threads
     assert 0 < profile.outside_share < 1
     assert (profile.outside_seconds < profile.step_seconds).all()
@@ -112,7 +115,7 @@ def folder(tmp_path_factory):
     out = tmp_path_factory.mktemp("out") / "new" / "folder"
     options = ["--steps=3", "--batch-size=5", "--set", "hidden_units=20", "--device=cpu"]
     with pytest.raises(SystemExit) as end:
-        main(["profile", "autoenc", *options, "--out", str(out)])
+        main(["profile", "autoenc", *options, "--life=6", "--out", str(out)])
     assert end.value.code == 0
     return out
 
@@ -120,8 +123,10 @@ def folder(tmp_path_factory):
 def test_the_command_writes_the_profile_its_tables_and_the_trace(folder):
     profile = Profile.read(folder / "profile.json")
     assert (profile.steps, profile.batch_size) == (3, 5)
+    assert (profile.life.run_steps, profile.life.numbers) == (6, (1, 2, 3, 4, 5))
     with (folder / "ops.csv").open() as file:
         ops = list(csv.DictReader(file))
+    assert {row["dominated"] for row in ops} <= {"True", "False"}
     assert sum(float(row["share"]) for row in ops) == pytest.approx(1)
     assert float(ops[-1]["cumulative_share"]) == pytest.approx(1)
     assert {"MatMul", "ApplyAdam"} <= {row["type"] for row in ops}
@@ -160,7 +165,12 @@ def test_a_table_for_a_person_is_printed(capsys):
         main(["profile", "autoenc", "--infer", "--steps=2", "--batch-size=5", "--device=cpu"])
     assert end.value.code == 0
     output = capsys.readouterr().out
-    for words in ("with the profiler", "outside ops", "B Matrix Operations", "decoder_logits"):
+    for words in (
+        "the profiler's overhead",
+        "outside ops",
+        "B Matrix Operations",
+        "decoder_logits",
+    ):
         assert words in output
     assert "backward" not in output
 
@@ -173,6 +183,7 @@ def test_a_table_for_a_person_is_printed(capsys):
         (["--set", "hidden_units"], "NAME=VALUE"),
         (["--set", "hiden_units=3"], "did you mean hidden_units"),
         (["--out=/proc/nowhere"], "cannot make"),
+        (["--life=1"], "--life must be at least 5"),
     ],
 )
 def test_a_wrong_option_is_one_line(capsys, options, reason):

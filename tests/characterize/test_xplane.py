@@ -106,35 +106,13 @@ def test_time_outside_ops_counts_overlapping_threads_once(built, tmp_path):
     assert seen.outside_share == pytest.approx(11 / 20)
 
 
-@pytest.fixture
-def gpu_trace(built):
-    built.line("python").step(0, 20)
-    built.line("worker").event("net/conv:Conv2D", 0, 1).event("net/size:Shape", 1, 1)
-    built.event("cuLaunchKernel", 0.2, 0.5).event("cuMemcpyHtoDAsync_v2", 12, 2)
-    built.event("cuLaunchKernel", 21, 0.5)  # after the step, as the next two
-    built.event("cuStreamSynchronize", 12.5, 1)  # inside the copy: counted once
-    built.plane("/device:GPU:0").line("Stream #13(Compute)")
-    built.event("implicit_gemm", 2, 5, tf_op="net/conv:Conv2D").event("Memset", 8, 1)
-    built.event("implicit_gemm", 22, 5, tf_op="net/conv:Conv2D")
-    built.line("Stream #14(MemcpyH2D)").event("MemcpyH2D", 13, 3).event("MemcpyH2D", 25, 3)
-    built.line("TensorFlow Ops").event("net/conv", 2, 5, tf_op="net/conv:Conv2D")  # said twice
-    return built
-
-
-def test_an_op_with_gpu_kernels_counts_by_its_kernels(gpu_trace, tmp_path):
-    (ops,) = read(gpu_trace.write(tmp_path)).ops_by_step()
-    assert own_times(ops) == pytest.approx({"Conv2D": 5e-6, "Shape": 1e-6})
-    assert {op.op_type: op.on_gpu for op in ops} == {"Conv2D": True, "Shape": False}
-
-
-def test_kernels_copies_and_calls_of_a_gpu_are_added_up_over_the_steps(gpu_trace, tmp_path):
-    seconds = read(gpu_trace.write(tmp_path)).gpu_seconds
-    assert seconds == pytest.approx({"kernel": 5e-6, "memcpy": 3e-6, "api": 2.5e-6})
-
-
-def test_without_a_gpu_there_are_no_gpu_times(built, tmp_path):
-    built.line("worker").event("a:Add", 0, 1)
-    assert read(built.write(tmp_path)).gpu_seconds is None
+def test_ops_of_the_input_pipeline_are_in_no_step(built, tmp_path):
+    built.line("python").step(0, 10)
+    built.line("tf_Compute/1").event("a:Add", 1, 2)
+    built.line("tf_data_private_threadpool/2").event("map/decode:DecodeImageV2", 0, 9)
+    seen = read(built.write(tmp_path))
+    assert [[op.name for op in ops] for ops in seen.ops_by_step()] == [["a"]]
+    assert seen.outside_seconds() == pytest.approx([8e-6])
 
 
 def test_a_cut_off_trace_is_named_in_the_error(built, tmp_path):

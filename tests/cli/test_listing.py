@@ -3,7 +3,6 @@ import pytest
 from fathom import workloads
 from fathom.cli import listing
 
-
 SUITE = workloads.select("eight,modern")
 
 

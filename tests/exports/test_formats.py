@@ -5,10 +5,10 @@ import io
 import math
 
 import pytest
-from fathom.testing.descriptors import small_options
 
 from fathom import FathomError, exports, workloads
 from fathom.results.description import Description
+from fathom.testing.descriptors import small_options
 
 DESCRIBED = [("alexnet", False), ("seq2seq", True), ("memnet", False)]
 

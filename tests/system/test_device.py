@@ -107,3 +107,49 @@ def test_tf32_is_refused_on_an_older_gpu(gpu, capability):
 def test_tf32_is_refused_on_a_cpu():
     with pytest.raises(FathomError, match="tf32 is for GPUs only"):
         Autoenc("/cpu:0", {"precision": "tf32"})
+
+
+@pytest.fixture
+def two_gpus(monkeypatch):
+    """A machine with two GPUs, on which TensorFlow does not run yet."""
+    gpus = [tf.config.PhysicalDevice(f"GPU {i}", "GPU") for i in range(2)]
+    visible = list(gpus)
+
+    def show(device, kind):
+        assert kind == "GPU"
+        visible[:] = [device]
+
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: gpus)
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: visible)
+    monkeypatch.setattr(tf.config, "set_visible_devices", show)
+    return visible
+
+
+@pytest.mark.parametrize(("name", "number"), [("gpu:1", 1), ("gpu", 0), (None, 0), ("/gpu:1", 1)])
+def test_a_gpu_is_the_only_one_that_the_process_sees(two_gpus, name, number):
+    assert device.select_device(name) == "/gpu:0"
+    assert [gpu.name for gpu in two_gpus] == [f"GPU {number}"]
+    assert device.gpu_number() == number
+
+
+def test_a_run_on_the_cpu_hides_no_gpu(two_gpus):
+    assert device.select_device("cpu") == "/cpu:0"
+    assert [gpu.name for gpu in two_gpus] == ["GPU 0", "GPU 1"]
+
+
+def test_another_gpu_comes_too_late_once_tensorflow_runs(two_gpus, monkeypatch):
+    def refuse(device, kind):
+        raise RuntimeError("Visible devices cannot be modified after being initialized")
+
+    monkeypatch.setattr(tf.config, "set_visible_devices", refuse)
+    with pytest.raises(FathomError, match="gpu:1 comes too late"):
+        device.select_device("gpu:1")
+
+
+def test_the_environment_tells_the_number_of_the_gpu(two_gpus, monkeypatch):
+    device.select_device("gpu:1")
+    named = lambda gpu: {"device_name": gpu.name}  # noqa: E731
+    monkeypatch.setattr(tf.config.experimental, "get_device_details", named)
+    told = environment.describe("/gpu:0", 1, "float32", "off")
+    assert (told["gpu"], told["gpu_number"], told["gpus_visible"]) == ("GPU 1", 1, 1)
+    assert environment.describe("/cpu:0", 1, "float32", "off")["gpu_number"] is None

@@ -70,6 +70,14 @@ class Folder:
         """Returns one row per op type, layer and phase of the profiles, with its work."""
         return frames.work(self.runs)
 
+    def life(self) -> pd.DataFrame:
+        """Returns one row per op type and step of the profiles' windows over whole runs."""
+        return frames.life(self.runs)
+
+    def api_calls(self) -> pd.DataFrame:
+        """Returns one row per function of a GPU's driver or runtime and profile."""
+        return frames.api_calls(self.runs)
+
     def runs_frame(self) -> pd.DataFrame:
         """Returns one row per run, including failed ones."""
         return self._runs.copy()

@@ -2,7 +2,6 @@
 
 import dataclasses
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,35 +9,54 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from fathom.characterize.profile import files, xplane
+from fathom.characterize.profile import files, gpu, xplane
+from fathom.characterize.profile.completeness import counts_of, require_equal_ops
+from fathom.characterize.profile.gpu import Sessions
+from fathom.characterize.profile.overhead import in_turn, seconds_per_op
+from fathom.characterize.profile.windows import Windows
+from fathom.characterize.profile.work import op_work
 from fathom.characterize.profile.xplane import OpEvent
 from fathom.description.attribution import Attribution
-from fathom.description.ops import paper_type
-from fathom.description.step import operations
 from fathom.errors import FathomError
 from fathom.nn import NeuralNetworkModel
-from fathom.results.description import Operation, StepPhase
-from fathom.results.profile import GpuTime, Layer, LayerCosts, OpTime, OpWork, Phase, Profile
+from fathom.results.profile import (
+    ApiCall,
+    GpuTime,
+    Layer,
+    LayerCosts,
+    OpTime,
+    ProcessGpuTime,
+    Profile,
+)
 from fathom.results.records import Processor
 from fathom.system import environment
 from fathom.training.compilation import Batch, Step
 
 _BATCHES = 4  # held in memory and cycled
+_FEWEST_PAIRS = 3  # of steps with and without the profiler
 
 
 def profile_model(
-    model: NeuralNetworkModel, steps: int, directory: Path
+    model: NeuralNetworkModel,
+    steps: int,
+    directory: Path,
+    *,
+    run_steps: int | None = None,
+    sessions: Sessions | None = None,
 ) -> tuple[Profile, Callable[[str, str], tuple[str, str]]]:
     """Profiles a model after its setup.
 
     A few real batches are fetched first, while the first steps warm up; then the input pipeline is
     released, so that it takes no time from the steps, and the batches are cycled. All steps up to
-    the end of the profile are traced, so that it has every op; steps without the profiler follow.
+    the end of the profile are traced, so that it has every op; steps in turn with and without the
+    profiler follow.
 
     Args:
         model: with one step per call, not compiled as a whole by XLA.
-        steps: number of timed steps, and of profiled steps.
+        steps: number of profiled steps, and at least as many in turn with and without the profiler.
         directory: of the trace.
+        run_steps: if given, the warm-up is a run of so many steps on fresh batches, with windows.
+        sessions: of the profiler before, such as in the setup.
 
     Returns:
         the profile, and the function that maps an op's name and type to its layer and phase.
@@ -52,19 +70,21 @@ def profile_model(
             f"a call of this {model.name} runs {model.steps_per_call} steps, which a trace cannot "
             "tell apart: set it up with one step a call"
         )
-    with xplane.profiling():
-        held = _HeldBatches(model)
+    sessions = sessions or Sessions(model.device)
+    windows = Windows(model, run_steps, sessions) if run_steps else None
+    held = _HeldBatches(model, windows, run_steps or _BATCHES, sessions)
     stolen = environment.steal_seconds()
     path = directory / files.TRACE
+    first = held.steps
     xplane.record(held.step, steps, path)
     trace = xplane.read(path)
-    work = held.work[-steps:]
+    numbers = range(first + 1, first + 1 + steps)  # after the one in which the profiler starts up
     ops_by_step = trace.ops_by_step()
-    require_equal_ops(ops_by_step, _BATCHES)
-    unprofiled = [_seconds(held.step) for _ in range(steps)]
+    require_equal_ops([counts_of(ops) for ops in ops_by_step], [n % _BATCHES for n in numbers])
+    gpu_use = _gpu_time(path, sessions)
+    traced, untraced = in_turn(held.run, held.untraced(), max(_FEWEST_PAIRS, steps // 2))
     held.processor.add_system(stolen, environment.steal_seconds(), environment.frequency_mhz())
     attribution = Attribution(model.model(), model.network, model.optimizer)
-    gpu = trace.gpu_seconds
     profile = Profile(
         workload=model.name,
         mode="infer" if model.forward_only else "train",
@@ -73,13 +93,16 @@ def profile_model(
         device=model.device,
         precision=held.environment.precision,
         step_seconds=np.array([end - start for start, end in trace.steps]),
-        unprofiled_step_seconds=np.array(unprofiled),
+        unprofiled_step_seconds=untraced,
+        traced_step_seconds=traced,
+        tracing_seconds_per_op=seconds_per_op(),
         compiled_step_seconds=np.array([]),
         outside_seconds=np.array(trace.outside_seconds()),
-        work=np.array(work),
+        work=np.array([held.work(number) for number in numbers]),
         ops=add_up(ops_by_step, attribution.place),
-        op_work=op_work(_description(model)),
-        gpu=GpuTime(**{f"{name}_seconds": value for name, value in gpu.items()}) if gpu else None,
+        op_work=op_work(model),
+        life=windows.life() if windows else None,
+        gpu=gpu_use,
         cost=held.cost,
         processor=held.processor,
         environment=held.environment,
@@ -87,55 +110,25 @@ def profile_model(
     return profile, attribution.place
 
 
-def _description(model: NeuralNetworkModel) -> tuple[Operation, ...]:
-    """Returns the operations of a batch of the stated cost."""
-    if model.signature_of_length(None) == model.signatures()[-1]:  # traced already
-        return operations(model.model(), model.network, model.optimizer)
-    return model.describe().operations
-
-
-def op_work(described: Sequence[Operation]) -> tuple[OpWork, ...]:
-    """Sums operations by the papers' type, layer and a profile's phase."""
-    sums: dict[tuple[str, str, Phase], list[int]] = {}
-    for row in described:
-        key = (paper_type(row.type), row.layer, _PHASES[row.phase])
-        work = sums.setdefault(key, [0, 0])
-        work[0] += row.total_flops
-        work[1] += row.working_set_bytes
-    return tuple(
-        OpWork(type=kind, layer=layer, phase=phase, flops=flops, bytes=size)
-        for (kind, layer, phase), (flops, size) in sums.items()
+def _gpu_time(path: Path, sessions: Sessions) -> GpuTime | None:
+    """Returns the use of the GPU in the marked steps of a trace, and in all sessions with it."""
+    if sessions.gpu is None:
+        return None
+    in_steps, whole = gpu.read(path)
+    sessions.gpu.add(whole)
+    calls = sorted(sessions.gpu.calls.items(), key=lambda call: (-call[1][1], call[0]))
+    return GpuTime(
+        kernel_seconds=in_steps.kernel_seconds,
+        api_seconds=in_steps.api_seconds,
+        memcpy_seconds=in_steps.memcpy_seconds,
+        process=ProcessGpuTime(
+            kernel_seconds=sessions.gpu.kernel_seconds,
+            memcpy_seconds=sessions.gpu.memcpy_seconds,
+            calls=tuple(
+                ApiCall(name=name, count=count, seconds=seconds) for name, (count, seconds) in calls
+            ),
+        ),
     )
-
-
-_PHASES: dict[StepPhase, Phase] = {
-    "forward": "forward",
-    "input gradient": "backward",
-    "weight gradient": "backward",
-    "update": "optimizer",
-    "other": "other",
-}
-
-
-def require_equal_ops(steps: Sequence[Sequence[OpEvent]], period: int) -> None:
-    """Refuses an incomplete trace: steps on the same batch must have the same ops.
-
-    Args:
-        steps: the ops of each step.
-        period: number of steps after which batches repeat.
-
-    Raises:
-        FathomError: a step's ops differ from those of the previous step on the same batch.
-    """
-    counts = [Counter((op.name, op.op_type) for op in ops) for ops in steps]
-    for number, (before, now) in enumerate(zip(counts, counts[period:], strict=False), period):
-        if before != now:
-            different = next(iter((before - now) + (now - before)))
-            raise FathomError(
-                f"the trace is incomplete: step {number} has {now.total():,} ops, and step "
-                f"{number - period}, on the same batch, {before.total():,}; they differ in "
-                f"{different[0]} ({different[1]}); profile again"
-            )
 
 
 def add_up(
@@ -171,35 +164,70 @@ def single_steps(model_class: type[NeuralNetworkModel]) -> type[NeuralNetworkMod
 class _HeldBatches:
     """A few batches of a model, used to warm it up and then cycled.
 
+    Args:
+        model: after its setup.
+        windows: trace some steps of the warm-up, if given.
+        run_steps: of the warm-up.
+        sessions: of the profiler.
+
     Attributes:
-        work: of each step's batch so far, relative to a batch of the stated cost.
+        steps: number of steps after the warm-up so far.
         processor: its use by these steps.
         environment, cost: of the run; the cost includes each layer's.
     """
 
-    def __init__(self, model: NeuralNetworkModel) -> None:
-        self._device = model.device
+    def __init__(
+        self, model: NeuralNetworkModel, windows: Windows | None, run_steps: int, sessions: Sessions
+    ) -> None:
+        self._model = model
         self._turns: list[tuple[Step, Batch, float]] = []
-        self.work: list[float] = []
+        self.steps = 0
         self.processor = Processor()
 
         def keep(step: "Step", batch: "Batch") -> Any:
-            value = step(*batch)
-            self._turns.append((step, batch, model.work(*batch)))
+            value = windows.step(step, batch) if windows else step(*batch)
+            if len(self._turns) < _BATCHES:
+                self._turns.append((step, batch, model.work(*batch)))
             return value
 
-        result = model.run(runstep=keep, n_steps=_BATCHES)
+        if windows:
+            result = model.run(runstep=keep, n_steps=run_steps)
+        else:
+            with sessions.session():
+                result = model.run(runstep=keep, n_steps=run_steps)
         layers = [Layer(**dataclasses.asdict(layer)) for layer in model.cost().layers]
         self.environment = result.environment
         self.cost = LayerCosts(**dict(result.cost), layers=layers)
 
+    def work(self, number: int) -> float:
+        """Returns the work of a step, relative to a batch of the stated cost."""
+        return self._turns[number % _BATCHES][2]
+
     def step(self) -> None:
-        """Runs the step on the next batch and waits for it."""
-        compiled, batch, work = self._turns[len(self.work) % len(self._turns)]
-        self.work.append(work)
+        """Runs the next step and waits for it."""
+        self.run(self.steps)
+        self.steps += 1
+
+    def run(self, number: int) -> None:
+        """Runs the step of this number and waits for it."""
+        compiled, batch, _ = self._turns[number % _BATCHES]
+        self._run(compiled, batch)
+
+    def untraced(self) -> Callable[[int], None]:
+        """Returns ``run`` with an executor of its own, after its first executions."""
+        signatures = self._model.signatures()
+        only = signatures[0] if len(signatures) == 1 else None
+        step = self._turns[0][0]
+        copy = tf.function(lambda *batch: step(*batch), input_signature=only, autograph=False)
+        by_shape = {tuple(tuple(t.shape) for t in batch): batch for _, batch, _ in self._turns}
+        for batch in list(by_shape.values())[: len(signatures)]:  # one for each graph
+            self._run(copy, batch)
+        return lambda number: self._run(copy, self._turns[number % _BATCHES][1])
+
+    def _run(self, step: Step, batch: Batch) -> None:
         used, started = environment.cpu_use(), time.perf_counter()
-        compiled(*batch)
-        if self._device != "/cpu:0":
+        step(*batch)
+        if self._model.device != "/cpu:0":
             tf.test.experimental.sync_devices()
         self.processor.add(used, environment.cpu_use(), time.perf_counter() - started)
 
@@ -212,10 +240,3 @@ def step_seconds(model: NeuralNetworkModel, steps: int) -> np.ndarray:
     seconds = model.run(n_steps=warmup + steps, warmup=warmup).steps.counted
     model.teardown()
     return seconds
-
-
-def _seconds(function: Callable[[], object]) -> float:
-    """Returns the time of one call."""
-    start = time.perf_counter()
-    function()
-    return time.perf_counter() - start

@@ -15,18 +15,21 @@ def op_types(ops: pd.DataFrame) -> pd.DataFrame:
         ``workload``; ``type`` and ``class``, the paper's; ``kernels``, the types named by
         TensorFlow's profiler, in decreasing order of time; ``seconds``, mean self time per step;
         ``share`` of the time of all ops and ``cumulative_share``, from 0 to 1, means over the
-        profiles; ``count``, occurrences per step.
+        profiles; ``count``, occurrences per step; ``dominated``, whether an occurrence is on
+        average shorter than the cost of tracing it, so that its time is not to be relied on.
     """
     keys = ["workload", "type"]
-    table = ops.groupby(keys).agg({"class": "first", "seconds": "sum", "count": "sum"})
+    columns = {"class": "first", "seconds": "sum", "count": "sum", "tracing": "mean"}
+    table = ops.groupby(keys).agg(columns)
     table[["seconds", "count"]] = table[["seconds", "count"]].div(steps(ops), level=0, axis=0)
     table["share"] = _mean_shares(ops, "type")
     by_kernel = ops.groupby([*keys, "kernel"]).seconds.sum().sort_values(ascending=False)
     table["kernels"] = by_kernel.reset_index("kernel").groupby(keys).kernel.agg(" ".join)
     table = table.reset_index().sort_values(["share", "type"], ascending=[False, True])
     table["cumulative_share"] = table.groupby("workload").share.cumsum()
-    columns = [*keys, "class", "kernels", "seconds", "share", "cumulative_share", "count"]
-    return _in_order(table[columns], ops)
+    table["dominated"] = table.seconds < table["count"] * table.tracing.fillna(0.0)
+    shown = [*keys, "class", "kernels", "seconds", "share", "cumulative_share", "count"]
+    return _in_order(table[[*shown, "dominated"]], ops)
 
 
 def steps(ops: pd.DataFrame) -> pd.Series:

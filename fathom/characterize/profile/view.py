@@ -23,6 +23,9 @@ def show(profile: Profile, screen: Console) -> None:
     _show_steps(profile, frame, screen)
     screen.print(_op_table(op_types))
     screen.print(_layer_table(tables.layers(frame)))
+    if op_types.dominated.any():
+        cost = 1e6 * (profile.tracing_seconds_per_op or 0.0)
+        screen.print(f"* shorter than the cost of tracing an op, {cost:.2f} us: do not rely on it")
     unknown = op_types.type[op_types["class"] == ""]
     if len(unknown):
         screen.print(f"op types without a class: {', '.join(unknown)}")
@@ -35,9 +38,11 @@ def _show_steps(profile: Profile, frame: pd.DataFrame, screen: Console) -> None:
         f"{profile.workload} {kind}: batch {profile.batch_size}, {profile.precision}, "
         f"{profile.device}, {threads}; {profile.steps} steps"
     )
+    low, high = frames.overhead_interval(profile)
+    interval = "" if np.isnan(low) else f", 95 % interval {low:+.1%} to {high:+.1%}"
     screen.print(
-        f"step: median {_ms(np.median(profile.unprofiled_step_seconds))} ms; with the profiler "
-        f"{_ms(np.median(profile.step_seconds))} ms ({profile.overhead:+.1%})"
+        f"step: median {_ms(np.median(profile.unprofiled_step_seconds))} ms; the profiler's "
+        f"overhead {profile.overhead:+.1%}{interval}"
     )
     if profile.disturbed:
         screen.print(
@@ -54,10 +59,19 @@ def _show_steps(profile: Profile, frame: pd.DataFrame, screen: Console) -> None:
     shares = [f"{phase} {phases[phase] / total:.1%}" for phase in PHASES if phase in phases]
     screen.print(f"op time: {_ms(total)} ms per step: {', '.join(shares)}")
     screen.print(f"outside ops: {profile.outside_share:.1%} of the step")
+    if profile.life:
+        windows, traced = len(set(profile.life.windows)), len(profile.life.numbers)
+        screen.print(f"{windows} windows, {traced} steps, over {profile.life.run_steps} steps")
     if profile.gpu:
         screen.print(
             f"GPU, {profile.steps} steps: kernels {_ms(profile.gpu.kernel_seconds)} ms, copies "
             f"{_ms(profile.gpu.memcpy_seconds)} ms, API calls {_ms(profile.gpu.api_seconds)} ms"
+        )
+    if profile.gpu and profile.gpu.process:
+        whole = profile.gpu.process
+        screen.print(
+            f"GPU, from the set-up on: kernels {_ms(whole.kernel_seconds)} ms, copies "
+            f"{_ms(whole.memcpy_seconds)} ms, API calls {_ms(whole.api_seconds)} ms"
         )
 
 
@@ -68,7 +82,7 @@ def _op_table(rows: pd.DataFrame) -> Table:
     shown, rest = _split(rows)
     for row in shown.rename(columns={"class": "letter"}).itertuples():
         table.add_row(
-            row.type,
+            f"{row.type}{' *' * row.dominated}",
             f"{row.letter} {ops.CLASSES[row.letter]}" if row.letter else "-",
             _ms(row.seconds),
             f"{row.share:.1%}",

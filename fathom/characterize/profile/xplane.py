@@ -28,7 +28,7 @@ _STEP_EVENT = "fathom_step"
 _OP_EVENT = re.compile(r"(?P<name>[^:\s]+):(?P<op_type>[A-Za-z_]\w*)")
 _ASYNC_EVENT = "ExecutorState::ProcessAsync::Start"
 _COMPILED = re.compile(r"a_inference_(?P<function>\w+?)_\d+__.*")
-_GPU_API_EVENT = re.compile(r"cu(da)?[A-Z]\w*")
+_INPUT_THREADS = "tf_data_"  # of the input pipeline, whose ops are in no step
 _PICOSECOND = 1e-12
 
 
@@ -70,13 +70,10 @@ class Trace:
     Attributes:
         ops: on the host's threads and the GPUs' streams.
         steps: (start, end) of each marked step, in seconds since the first event of the trace.
-        gpu_seconds: time in the marked steps of GPU kernels (``kernel``), GPU copies (``memcpy``)
-            and the host's driver calls (``api``); None if no GPU was traced.
     """
 
     ops: tuple[OpEvent, ...]
     steps: tuple[tuple[float, float], ...]
-    gpu_seconds: dict[str, float] | None
 
     def ops_by_step(self) -> list[list[OpEvent]]:
         """Returns the ops that started within each step, each once, with its own time.
@@ -129,6 +126,11 @@ def profiling(save_to: Path | None = None) -> Iterator[None]:
                 shutil.copyfile(trace, whole)
 
 
+def marked(number: int) -> Any:
+    """Marks what runs in the block as a step."""
+    return tf.profiler.experimental.Trace(_STEP_EVENT, step_num=number, _r=1)
+
+
 def record(step: Callable[[], object], n_steps: int, path: Path) -> None:
     """Traces some steps and marks each of them.
 
@@ -145,7 +147,7 @@ def record(step: Callable[[], object], n_steps: int, path: Path) -> None:
     with profiling(path):
         step()
         for number in range(n_steps):
-            with tf.profiler.experimental.Trace(_STEP_EVENT, step_num=number, _r=1):
+            with marked(number):
                 step()
 
 
@@ -163,22 +165,34 @@ def read(path: Path) -> Trace:
     Raises:
         FathomError: the file cannot be read or is not a complete trace.
     """
-    lines = [
+    lines = timed_lines(path)
+    origin = min((start_ps(line, e) for _, line in lines for e in line.events), default=0)
+    steps = sorted(mark for plane, line in lines for mark in step_marks(plane, line))
+    return Trace(
+        ops=tuple(
+            op
+            for plane, line in lines
+            if not line.name.startswith(_INPUT_THREADS)
+            for op in _op_events(plane, line, origin)
+        ),
+        steps=tuple(
+            ((start - origin) * _PICOSECOND, (end - origin) * _PICOSECOND) for start, end in steps
+        ),
+    )
+
+
+def timed_lines(path: Path) -> list[tuple[Any, Any]]:
+    """Returns the planes and lines of a trace's host threads and GPU streams.
+
+    Raises:
+        FathomError: the file cannot be read or is not a complete trace.
+    """
+    return [
         (plane, line)
         for plane in parse(path).planes
         for line in plane.lines
         if line.events and is_timed(plane, line)
     ]
-    origin = min((_start(line, e) for _, line in lines for e in line.events), default=0)
-    on_gpu = any(plane.name.startswith("/device:GPU") for plane, _ in lines)
-    steps = sorted(mark for plane, line in lines for mark in _step_marks(plane, line))
-    return Trace(
-        ops=tuple(op for plane, line in lines for op in _op_events(plane, line, origin)),
-        steps=tuple(
-            ((start - origin) * _PICOSECOND, (end - origin) * _PICOSECOND) for start, end in steps
-        ),
-        gpu_seconds=_gpu_seconds(lines, steps) if on_gpu else None,
-    )
 
 
 def parse(path: Path) -> Any:
@@ -220,7 +234,7 @@ def op_of(plane: Any, event: Any) -> tuple[str, str] | None:
     return (match["name"], match["op_type"]) if match else None
 
 
-def _start(line: Any, event: Any) -> int:
+def start_ps(line: Any, event: Any) -> int:
     """Returns an event's start in integer picoseconds: a float would lose the last digits."""
     return line.timestamp_ns * 1000 + event.offset_ps
 
@@ -233,19 +247,19 @@ def _op_events(plane: Any, line: Any, origin: int) -> Iterator[OpEvent]:
     """Yields the op events of one line, with their self times."""
     events = sorted(line.events, key=lambda event: (event.offset_ps, -event.duration_ps))
     ops = [(event, *op) for event in events if (op := op_of(plane, event))]
-    self_ps = _self_times([event for event, _, _ in ops])
+    self_ps = self_times([event for event, _, _ in ops])
     for (event, name, op_type), own in zip(ops, self_ps, strict=True):
         yield OpEvent(
             name=name,
             op_type=_compiled_function(plane, events, event) or op_type,
-            start_s=(_start(line, event) - origin) * _PICOSECOND,
+            start_s=(start_ps(line, event) - origin) * _PICOSECOND,
             duration_s=event.duration_ps * _PICOSECOND,
             self_s=own * _PICOSECOND,
             line=f"{plane.name}/{line.name}",
         )
 
 
-def _self_times(events: list[Any]) -> list[int]:
+def self_times(events: list[Any]) -> list[int]:
     """Returns the time of each event without nested ones; events sorted by start, longest first."""
     self_ps = [event.duration_ps for event in events]
     around: list[int] = []  # the events that enclose the current one, outermost first
@@ -278,34 +292,12 @@ def _compiled_function(plane: Any, events: list[Any], op: Any) -> str | None:
     return None
 
 
-def _step_marks(plane: Any, line: Any) -> Iterator[tuple[int, int]]:
+def step_marks(plane: Any, line: Any) -> Iterator[tuple[int, int]]:
     """Yields the start and end of each step, in picoseconds."""
     for event in line.events:
         if plane.event_metadata[event.metadata_id].name == _STEP_EVENT:
-            start = _start(line, event)
+            start = start_ps(line, event)
             yield start, start + event.duration_ps
-
-
-def _gpu_seconds(
-    lines: Iterable[tuple[Any, Any]], steps: list[tuple[int, int]]
-) -> dict[str, float]:
-    """Sums the GPU and driver events that started in the steps; nested calls count once."""
-    seconds = {"kernel": 0.0, "memcpy": 0.0, "api": 0.0}
-    for plane, line in lines:
-        named = [
-            (plane.event_metadata[event.metadata_id].name, event)
-            for event in line.events
-            if any(start <= _start(line, event) < end for start, end in steps)
-        ]
-        if plane.name.startswith("/device:GPU"):
-            for name, event in named:
-                kind = "memcpy" if name.startswith("Memcpy") else "kernel"
-                seconds[kind] += 0 if name == "Memset" else event.duration_ps * _PICOSECOND
-        else:
-            calls = [event for name, event in named if _GPU_API_EVENT.fullmatch(name)]
-            calls.sort(key=lambda event: (event.offset_ps, -event.duration_ps))
-            seconds["api"] += sum(_self_times(calls)) * _PICOSECOND
-    return seconds
 
 
 def _statistic(plane: Any, event: Any, name: str) -> str:

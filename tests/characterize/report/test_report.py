@@ -149,7 +149,7 @@ def test_what_was_not_measured_is_named(small_report):
     assert "GPU: no runs on one in this folder" in text
     assert "no profile was taken on a GPU" in text
     assert "Nothing was measured on a GPU: the figures are the paper's." in text
-    assert "alexnet,,,,,0.4298," in (small_report / "figures" / "m_gpu.csv").read_text()
+    assert ",0.4298," in (small_report / "figures" / "m_gpu.csv").read_text()
 
 
 def test_the_machine_is_described(small_report):

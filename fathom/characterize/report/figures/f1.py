@@ -1,6 +1,6 @@
 """Figure 1 of the Fathom paper: the times of ops are stationary."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -90,6 +90,63 @@ def _drift(seconds: np.ndarray) -> float:
     return float(slope * (len(seconds) - 1) / np.median(seconds))
 
 
+def follow_run(life: pd.DataFrame, followed: pd.DataFrame) -> pd.DataFrame:
+    """Follows the op types of ``follow`` over whole runs on fresh batches.
+
+    Args:
+        life: windows over whole runs, from ``Folder.life``.
+        followed: from ``follow``.
+
+    Returns:
+        ``workload``, ``op type``, ``run``, ``window``, ``step``, ``time (s)`` of a batch of the
+        stated cost.
+    """
+    types = followed[["workload", "op type"]].drop_duplicates()
+    names = {"type": "op type", "seconds": "time (s)"}
+    columns = ["workload", "op type", "run", "window", "step", "time (s)"]
+    return types.merge(life.rename(columns=names))[columns]
+
+
+def run_statistics(run: pd.DataFrame) -> pd.DataFrame:
+    """Returns variation and drift of each op type from ``follow_run``, one row each.
+
+    Variation is that of all steps in the windows. Drift is the change from the first to the last
+    window over the median, by the Theil-Sen slope of the windows' medians, and the p value that of
+    the Mann-Kendall test within the run: it says nothing about other processes.
+    """
+    return pd.DataFrame(
+        {"workload": workload, "op type": op_type, **_over_run(each)}
+        for (workload, op_type), each in run.groupby(["workload", "op type"], sort=False)
+    )
+
+
+def _over_run(run: pd.DataFrame) -> dict[str, object]:
+    windows = run.groupby("window")[["step", "time (s)"]].median()
+    steps, medians = windows.step.to_numpy(), windows["time (s)"].to_numpy()
+    drift = p_value = np.nan
+    if len(windows) > 1:
+        slope = scipy.stats.theilslopes(medians, steps).slope
+        drift = float(slope * (steps[-1] - steps[0]) / np.median(medians))
+        p_value = float(scipy.stats.kendalltau(steps, medians).pvalue)
+    return {
+        "steps": len(run),
+        "windows": len(windows),
+        "mean (s)": float(run["time (s)"].mean()),
+        "variation": _variation(run["time (s)"].to_numpy()),
+        "drift": drift,
+        "p value": p_value,
+    }
+
+
+def run_summary(table: pd.DataFrame) -> str:
+    """Summarizes the statistics of whole runs in a sentence."""
+    return (
+        f" Over a whole run on fresh batches, one process each, the {len(table)} op types vary by "
+        f"{np.nanmedian(table.variation):.1%} in the median, and change by "
+        f"{table.drift.abs().median():.1%} from the first to the last window."
+    )
+
+
 def summary(table: pd.DataFrame) -> str:
     """Summarizes the statistics in a sentence."""
     known = table[table.processes > 1]
@@ -110,47 +167,63 @@ def summary(table: pd.DataFrame) -> str:
     )
 
 
-def draw(followed: pd.DataFrame) -> "matplotlib.figure.Figure":
-    """Draws the time of each op type from ``follow`` over its mean."""
-    names = list(followed.workload.unique())
-    variation = statistics(followed).set_index(["workload", "op type"]).variation
+def draw(followed: pd.DataFrame, run: pd.DataFrame | None = None) -> "matplotlib.figure.Figure":
+    """Draws the times from ``follow`` over their means, beside those from ``follow_run`` if any."""
+    several = run is not None and len(run) > 0
+    shown = []
+    for workload, mine in followed.groupby("workload", sort=False):
+        shown.append((f"{workload}, consecutive steps" if several else workload, mine))
+        if run is not None and workload in set(run.workload):
+            shown.append((f"{workload}, a whole run", run[run.workload == workload]))
     with style():
-        figure, axes = panels(names, columns=2, width=4.6, height=2.3)
-        for workload, panel in zip(names, axes, strict=True):
-            mine = followed[followed.workload == workload]
-            for i, (op_type, each) in enumerate(mine.groupby("op type", sort=False)):
-                seconds = each.groupby("step")["time (s)"].mean()  # of all processes
-                panel.plot(
-                    seconds.index,
-                    seconds / seconds.mean(),
-                    color=PALETTE[i % len(PALETTE)],
-                    marker=MARKERS[i % len(MARKERS)],
-                    markersize=3,
-                    linewidth=0.8,
-                    label=f"{op_type} ({variation[workload, op_type]:.1%})",
-                )
-            panel.set_ylim(0, max(2.0, panel.get_ylim()[1]))
-            panel.grid(axis="y")
-            panel.set(xlabel="step", ylabel="time over its mean")
-            panel.xaxis.get_major_locator().set_params(integer=True)
-            panel.legend(
-                loc="center left",
-                bbox_to_anchor=(1, 0.5),
-                title="op type (variation)",
-                title_fontsize=8,
-                handlelength=1.5,
-            )
+        figure, axes = panels([str(title) for title, _ in shown], columns=2, width=4.6, height=2.3)
+        for (_, mine), panel in zip(shown, axes, strict=True):
+            _draw_panel(panel, mine)
     return figure
+
+
+def _draw_panel(panel: Any, followed: pd.DataFrame) -> None:
+    """Draws the op types of one workload, means over the processes."""
+    for i, (op_type, each) in enumerate(followed.groupby("op type", sort=False)):
+        seconds = each.groupby("step")["time (s)"].mean()
+        by_run = [one["time (s)"].to_numpy() for _, one in each.groupby("run")]
+        variation = np.mean(list(map(_variation, by_run)))
+        panel.plot(
+            seconds.index,
+            seconds / seconds.mean(),
+            color=PALETTE[i % len(PALETTE)],
+            marker=MARKERS[i % len(MARKERS)],
+            markersize=3,
+            linewidth=0.8,
+            label=f"{op_type} ({variation:.1%})",
+        )
+    panel.set_ylim(0, max(2.0, panel.get_ylim()[1]))
+    panel.grid(axis="y")
+    panel.set(xlabel="step", ylabel="time over its mean")
+    panel.xaxis.get_major_locator().set_params(integer=True)
+    panel.legend(
+        loc="center left",
+        bbox_to_anchor=(1, 0.5),
+        title="op type (variation)",
+        title_fontsize=8,
+        handlelength=1.5,
+    )
 
 
 def _analyse(folder: Folder) -> Findings:
     ops, gaps = selection.training_ops(folder)
     if ops.empty:
         return Findings(gaps=gaps)
-    followed = follow(ops)
-    table = statistics(followed)
+    followed, life = follow(ops), folder.life()
+    run = follow_run(life[life.run.isin(ops.run)], followed)
+    table, more = statistics(followed), {}
     found = f"{summary(table)}{selection.caveats(selection.training_profiles(folder))}"
-    return Findings(found, draw(followed), followed, {"op_types": table}, gaps)
+    if len(run):
+        more = {"whole_run": run, "whole_run_op_types": run_statistics(run)}
+        found += run_summary(more["whole_run_op_types"])
+        without = [name for name in followed.workload.unique() if name not in set(run.workload)]
+        gaps = [*gaps, f"{', '.join(without)}: no windows over a whole run"] if without else gaps
+    return Findings(found, draw(followed, run), followed, {"op_types": table, **more}, gaps)
 
 
 FIGURE = Figure(
@@ -162,7 +235,8 @@ FIGURE = Figure(
     "is the change from the first to the last step over the median (Theil-Sen slope). Both are "
     "computed in each process; intervals and p values are between processes. A type drifts if "
     "p < 0.05, with Holm's correction, and the change is above 5 %. Where batches differ in "
-    "length, the times do too.",
+    "length, the times do too. A whole run, of one process, is on fresh batches: its times, in "
+    "short windows from its start to its end, are divided by the batch's work.",
     paper="Fathom, Figure 1, a picture without numbers: the execution time of ops is stationary "
     "and has low variance.",
     analyse=_analyse,

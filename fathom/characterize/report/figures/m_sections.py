@@ -1,4 +1,4 @@
-"""Table 2 of the Minsky paper: the sections of a training run over its wall time on the CPU."""
+"""Table 2 of the Minsky paper: the sections of training over its mean wall time on the CPU."""
 
 from typing import TYPE_CHECKING
 
@@ -28,38 +28,48 @@ _SECTIONS = ["init", "setup", "run", "main", "wall"]  # the paper's
 
 
 def section_times(runs: pd.DataFrame) -> pd.DataFrame:
-    """Returns the paper's sections of training runs over the wall time on the CPU.
+    """Returns the paper's sections of training runs over the mean wall time on the CPU.
 
     ``init`` is construction and data loading, ``main`` everything except the start of the
-    interpreter and of the framework, ``wall`` is measured from outside the process.
+    interpreter and of the framework, ``wall`` is measured from outside the process. All are means
+    over equal runs.
 
     Args:
-        runs: completed timings, from ``Folder.runs_frame``; of equal runs the first is used, and
-            workloads without one on the CPU are left out.
+        runs: completed timings on all cores, from ``Folder.runs_frame``: those of the set
+            ``repeats`` where a case has any, else the others. Workloads without one on the CPU are
+            left out.
 
     Returns:
         our row and the paper's for each workload and device: ``workload``, ``device``; an unnamed
-        column, ``measured`` or ``paper``; the sections; ``wall (s)``, ours.
+        column, ``measured`` or ``paper``; the sections; ``wall (s)`` and ``runs``, their number,
+        ours.
     """
-    first = runs[runs["mode"] == "train"].drop_duplicates(["workload", "on"])
-    on_cpu = first[first.on == "cpu"].set_index("workload").wall_s
-    first = first[first.workload.isin(on_cpu.index)].sort_values("on", kind="stable")
-    first = selection.in_order(first)
-    init = first.init_s + first.load_s
+    training = runs[runs["mode"] == "train"]
+    case = ["workload", "on"]
+    repeated = training.purpose.map(lambda purposes: "repeats" in purposes)
+    any_repeated = repeated.groupby([training[name] for name in case]).transform("any")
+    training = training[repeated | ~any_repeated]
+    init = training.init_s + training.load_s
     seconds = pd.DataFrame(
         {
-            "workload": first.workload,
-            "device": first.on,
-            "": "measured",
+            "workload": training.workload,
+            "on": training.on,
             "init": init,
-            "setup": first.setup_s,
-            "run": first.run_s,
-            "main": init + first.setup_s + first.run_s + first.evaluate_s,
-            "wall": first.wall_s,
+            "setup": training.setup_s,
+            "run": training.run_s,
+            "main": init + training.setup_s + training.run_s + training.evaluate_s,
+            "wall": training.wall_s,
         }
     )
-    shares = seconds[_SECTIONS].div(first.workload.map(on_cpu), axis=0)
-    ours = seconds.assign(**shares, **{"wall (s)": first.wall_s})
+    means = seconds.groupby(case, sort=False, as_index=False)[_SECTIONS].mean()
+    numbers = seconds.groupby(case, sort=False).size()
+    on_cpu = means[means.on == "cpu"].set_index("workload").wall
+    means = means[means.workload.isin(on_cpu.index)].sort_values("on", kind="stable")
+    means = selection.in_order(means).rename(columns={"on": "device"})
+    shares = means[_SECTIONS].div(means.workload.map(on_cpu), axis=0)
+    ours = means[["workload", "device"]].assign(**{"": "measured"}).join(shares)
+    ours["wall (s)"] = means.wall
+    ours["runs"] = [numbers[key] for key in zip(means.workload, means.device, strict=True)]
     paper = published.sections().reset_index()
     theirs = ours[["workload", "device"]].merge(paper.assign(**{"": "paper"}))
     both = pd.concat([ours, theirs], ignore_index=True)
@@ -114,7 +124,8 @@ def draw(table: pd.DataFrame) -> "matplotlib.figure.Figure":
 
 
 def _analyse(folder: Folder) -> Findings:
-    table = section_times(selection.timings(folder, "modes"))
+    both = [selection.timings(folder, purpose) for purpose in ("modes", "repeats")]
+    table = section_times(pd.concat(both).drop_duplicates("run"))
     runs = folder.runs_frame()
     gaps = selection.gaps(runs[selection.is_timing(runs, "modes")], table.workload.unique())
     if table.empty:
@@ -126,9 +137,10 @@ FIGURE = Figure(
     id="M-sections",
     order=8,
     title="Sections of a run",
-    meaning="Times of a training run over its wall time on the CPU. init is construction and "
-    "data loading; main is everything except the start of Python and TensorFlow; wall is measured "
-    "from outside the process. The share of the steps depends on their number.",
+    meaning="Times of training runs over the mean wall time on the CPU, means of the repeats (of "
+    "the one run where there are none). init is construction and data loading; main is everything "
+    "except the start of Python and TensorFlow; wall is measured from outside the process. The "
+    "share of the steps depends on their number.",
     paper="Minsky, Table 2: under ours, from IBM POWER8 and P100 with TensorFlow 1.0; speech was "
     "not measured.",
     analyse=_analyse,

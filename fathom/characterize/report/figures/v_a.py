@@ -42,7 +42,17 @@ def _outside(profiles: pd.DataFrame) -> dict[str, object]:
         "from": share.low,
         "to": share.high,
         "profiler's overhead": profiles.overhead.mean(),
+        **_overhead_limits(profiles),
     }
+
+
+def _overhead_limits(profiles: pd.DataFrame) -> dict[str, float]:
+    """Returns the overhead's interval: between processes, or between the pairs of a single one."""
+    low, high = profiles.overhead_low.iloc[0], profiles.overhead_high.iloc[0]
+    if len(profiles) > 1:
+        between = mean(profiles.overhead.to_numpy(float))
+        low, high = between.low, between.high
+    return {"overhead from": low, "overhead to": high}
 
 
 def summary(table: pd.DataFrame) -> str:
@@ -90,9 +100,10 @@ FIGURE = Figure(
     order=7,
     title="Time outside ops",
     meaning="The share of the profiled steps in which no op runs on any thread; intervals "
-    "are between processes. The profiler's "
-    "overhead is the median step with it over the median without it in the same process; the "
-    "other times of this report are measured without it, except those by op type.",
+    "are between processes. The profiler's overhead is the time that it adds to a step, from steps "
+    "with and without it in turn in the same process, with its interval between processes, or "
+    "between the pairs of steps of a single one; the other times of this report are measured "
+    "without it, except those by op type.",
     paper="Fathom, section V.A: typically less than 1-2 % of the runtime is spent outside of ops.",
     analyse=_analyse,
 )

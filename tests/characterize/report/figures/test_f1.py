@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 from legibility import assert_legible, labels_of
-from synthetic_folder import folder, long_names, op, ops_of, paper_profile, profile, run
+from synthetic_folder import folder, life, long_names, op, ops_of, paper_profile, profile, run
 
 from fathom.characterize.report.figures import f1
 
@@ -81,3 +81,37 @@ def test_there_is_one_panel_a_workload_with_room_for_long_names():
     plot = f1.draw(f1.follow(ops_of(*profiles)))
     assert_legible(plot)
     assert {"memnet", "speech", "seq2seq"} <= labels_of(plot)
+
+
+WINDOWS = [step for window in range(6) for step in (100 * window + 1, 100 * window + 2)]
+
+
+def followed_run(**seconds):
+    """What F1 has of a profile whose consecutive steps are even, with windows of these times."""
+    ops = [op(name, [1.0] * 6) for name in seconds]
+    runs = [run(profile=profile(ops, life=life(WINDOWS, work=2.0, **seconds)))]
+    return f1.FIGURE.analyse(folder([*runs, run("vgg", profile=profile(ops, "vgg"))]))
+
+
+def test_a_drift_over_a_whole_run_shows_where_consecutive_steps_are_even():
+    growing = np.repeat(np.linspace(1, 2, 6), 2)
+    found = followed_run(Add=growing, MatMul=np.ones(12))
+    table = found.tables["whole_run_op_types"].set_index("op type")
+    add = table.loc["Add"]
+    assert (add.steps, add.windows) == (12, 6)
+    assert add["mean (s)"] == pytest.approx(1.5)  # of a unit of work
+    assert add.drift == pytest.approx(1 / 1.5)
+    assert add["p value"] < 0.01
+    assert table.drift["MatMul"] == 0
+    assert (found.tables["op_types"].drift == 0).all()
+    assert set(found.tables["whole_run"].step) == set(WINDOWS)
+    assert "the 2 op types vary by" in found.summary
+    assert "vgg: no windows over a whole run" in found.gaps
+    assert_legible(found.plot)
+    assert {"autoenc, consecutive steps", "autoenc, a whole run"} <= labels_of(found.plot)
+
+
+def test_noise_that_lasts_as_long_as_a_window_is_no_drift():
+    slow_windows = np.repeat([1.0, 1.0, 1.0, 1.0, 1.3, 1.0], 2)
+    (row,) = followed_run(Add=slow_windows).tables["whole_run_op_types"].to_dict("records")
+    assert row["p value"] > 0.1

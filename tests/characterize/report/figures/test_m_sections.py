@@ -18,6 +18,21 @@ def test_sections_are_shares_of_the_wall_time_on_the_cpu():
     assert "memnet 30%" in m_sections.summary(table)
 
 
+def test_sections_are_means_of_the_repeats_over_their_mean_wall_time():
+    runs = runs_of(
+        run("memnet", wall_s=100.0),  # apart from the repeats, where there is a warm-up
+        run("memnet", ("repeats",), repeat=1, wall_s=9.0),
+        run("memnet", ("repeats",), repeat=2, wall_s=11.0),
+        run("memnet", device="/gpu:0", wall_s=5.0),
+    )
+    ours = m_sections.section_times(runs).dropna(subset="runs")
+    assert ours.device.tolist() == ["cpu", "gpu"]
+    assert ours.runs.tolist() == [2, 1]
+    assert ours.wall.tolist() == [1, 0.5]
+    assert ours["wall (s)"].tolist() == [10, 5]
+    np.testing.assert_allclose(ours.run.astype(float), 0.5)
+
+
 def test_a_section_that_is_a_part_of_the_run_is_not_counted_twice():
     document = result()
     document["sections"] |= {"emulator": 2.0, "learning": 3.0}

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import scipy.stats
 from legibility import labels_of
 from synthetic_folder import folder, op, paper_profile, profile, run, runs_of
 
@@ -41,6 +42,26 @@ def test_a_share_has_an_interval_between_processes():
     assert findings.summary.endswith("autoenc 8.4 (3.3 to 13.5). Under 2 % in 0, over in 1.")
     one = v_a.FIGURE.analyse(folder([run(profile=profiles[0])]))
     assert one.summary.endswith("autoenc 8.0. One run, no interval.")
+
+
+def test_the_overhead_is_that_of_steps_in_turn_with_its_interval():
+    ratios = np.array([1.1, 1.2, 1.15, 1.1])
+    pairs = {"traced_step_seconds": 2 * ratios, "unprofiled_step_seconds": np.full(4, 2.0)}
+    (row,) = table_of(profile([op("Add", [5.0])], **pairs)).to_dict("records")
+    mean, low, high = (
+        row[name] for name in ("profiler's overhead", "overhead from", "overhead to")
+    )
+    assert mean == np.exp(np.log(ratios).mean()) - 1
+    assert 0 < low < mean < high < 0.25
+    test = scipy.stats.ttest_1samp(np.log(ratios), 0).confidence_interval(0.95)
+    np.testing.assert_allclose([low, high], np.exp(test) - 1)
+
+
+def test_one_pair_has_no_interval():
+    pair = {"traced_step_seconds": [1.1], "unprofiled_step_seconds": [1.0]}
+    (row,) = table_of(profile([op("Add", [5.0])], **pair)).to_dict("records")
+    assert np.isclose(row["profiler's overhead"], 0.1)
+    assert np.isnan(row["overhead from"])
 
 
 def test_the_profile_on_the_fewest_threads_is_the_one_analysed():
