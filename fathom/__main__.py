@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from fathom import workloads
-from fathom.cli import new
-from fathom.cli.characterize import add_commands
+from fathom.cli import characterize, new, work
 from fathom.cli.parser import USER_ERROR, Parser, add_options, add_workload, checked, number
 from fathom.cli.terminal import console, import_tensorflow, run_command
 from fathom.system.files import user_path
@@ -49,7 +48,8 @@ def _parser() -> Parser:
     _add_action(actions, "synthesize", "write the synthetic data set", "target folder")
     _add_action(actions, "verify", "check a data set's files", "the data set's folder")
     _add_action(actions, "convert", "convert a data set to another format", "the data set's folder")
-    add_commands(commands)
+    characterize.add_commands(commands)
+    work.add_commands(commands)
     writing = commands.add_parser("new", help="write the package of a new workload")
     writing.set_defaults(command=lambda chosen: new.run(chosen, console()))
     text = "name of the workload: a-z, 0-9 and _"

@@ -4,54 +4,38 @@ Commands import their code when they run, so that ``--help`` is fast.
 """
 
 import argparse
-import importlib
 from pathlib import Path
-from typing import Any, TypeAlias
 
+from fathom.cli.command import Commands, add_command
 from fathom.cli.parser import (
     MODEL_OPTIONS,
-    Parser,
     add_mode,
     add_options,
-    add_workload,
     batch_sizes,
     checked,
     names,
     number,
     numbers,
 )
-from fathom.cli.terminal import console
 from fathom.options import DEVICE_KINDS
 
 _SHORTEST_LIFE = 5  # steps: four batches are held, and the first step is in no window
-Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 
 def add_commands(commands: Commands) -> None:
     """Adds the commands to the subparsers of ``python -m fathom``."""
-    _add_profile(_command(commands, "profile", "cli.profile", "show where a workload's time goes"))
-    describe = _command(commands, "describe", "cli.describe", "list the work of a step")
-    _add_work(describe)
-    add_options(describe, "precision")
-    add_options(describe, "json", help="write the description as JSON; - prints it")
-    describe.add_argument("--csv", type=Path, metavar="FILE", help="write one line per operation")
-    export = _command(commands, "export", "cli.export", "write a step in another tool's format")
-    _add_work(export, nargs="?")
-    add_options(export, "precision")
-    export.add_argument("--to", required=True, metavar="FORMAT", help="list names the formats")
-    add_options(export, "out", help="new folder; default: WORKLOAD-FORMAT")
-    export.add_argument("--force", action="store_true", help="replace the folder")
-    for name, text in _MACHINE_COMMANDS.items():
-        _add_machine(_command(commands, name, "cli.accelerators", text, name), name)
+    _add_profile(
+        add_command(commands, "profile", "cli.profile", "show where a workload's time goes")
+    )
     _add_characterize(
-        _command(
+        add_command(
             commands,
             "characterize",
             "characterize.measure.runner",
             "measure the suite, for fathom report",
         )
     )
-    report = _command(
+    report = add_command(
         commands,
         "report",
         "characterize.report.report",
@@ -61,20 +45,7 @@ def add_commands(commands: Commands) -> None:
     report.add_argument("directory", type=Path, metavar="DIR", help=text)
     add_options(report, "out", help="default: DIR/report")
     text = "compare measurements, or two variants by alternating runs"
-    _add_compare(_command(commands, "compare", "characterize.report.compare", text))
-
-
-def _command(
-    commands: Commands, name: str, module: str, text: str, function: str = "run"
-) -> Parser:
-    """Adds a command that calls a function of the module."""
-
-    def command(chosen: argparse.Namespace) -> None:
-        getattr(importlib.import_module(f"fathom.{module}"), function)(chosen, console())
-
-    parser = commands.add_parser(name, help=text)
-    parser.set_defaults(command=command)
-    return parser
+    _add_compare(add_command(commands, "compare", "characterize.report.compare", text))
 
 
 def _add_profile(parser: argparse.ArgumentParser) -> None:
@@ -90,43 +61,6 @@ def _add_profile(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--against", type=Path, metavar="DIR", help=text)
     # For fathom characterize: write only profile.json and the raw trace.
     parser.add_argument("--raw", action="store_true", help=argparse.SUPPRESS)
-
-
-_MACHINE_COMMANDS = {
-    "roofline": "bound a workload's operations on a machine, without running anything",
-    "explore": "find the best tilings of a workload's convolutions on an accelerator",
-    "scale": "predict time, rate and energy on several nodes of a machine",
-}
-
-
-def _add_work(parser: argparse.ArgumentParser, **changes: Any) -> None:
-    """Adds the options that choose the step to describe."""
-    add_workload(parser, **changes)
-    add_mode(parser)
-    add_options(parser, "batch-size", "dataset", "set")
-    text = "length of the examples, for workloads where it varies: frames, or words of the source"
-    parser.add_argument("--length", type=number(int, minimum=1), metavar="N", help=text)
-
-
-def _add_machine(parser: argparse.ArgumentParser, command: str) -> None:
-    _add_work(parser)
-    add = parser.add_argument
-    text = "a machine's name, as in docs/accelerators.md, or a JSON file that describes one"
-    add("--machine", required=True, metavar="NAME|FILE", help=text)
-    add("--description", type=Path, metavar="FILE", help="of fathom describe, instead of tracing")
-    if command != "explore":
-        text = "type of number, one of the machine's; default: float32"
-        add("--precision", metavar="TYPE", help=text)
-    if command == "scale":
-        text = "numbers of nodes; default: %(default)s"
-        add("--nodes", type=checked(numbers), default=[1, 9, 64], metavar="1,9,...", help=text)
-        text = "what the nodes share: the examples (data) or each layer (model); default: data"
-        add("--parallelism", choices=("data", "model"), default="data", help=text)
-        text = "share of the computation that can hide communication; default: 0"
-        add("--overlap", type=number(float, minimum=0, maximum=1), default=0.0, help=text)
-    add("--csv", type=Path, metavar="FILE", help="write the table")
-    if command != "scale":
-        add("--svg", type=Path, metavar="FILE", help="draw it under the machine's roofs")
 
 
 def _add_characterize(parser: argparse.ArgumentParser) -> None:
