@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
 from fathom.options import Compiled, Mode, Origin, Precision
-from fathom.results import cost
 from fathom.results.base import (
     Count,
     DeviceName,
@@ -20,6 +19,9 @@ from fathom.results.base import (
     Record,
 )
 from fathom.results.steps import Steps
+
+if TYPE_CHECKING:  # it imports Keras
+    from fathom.results import cost
 
 _UNDISTURBED = 0.95  # least CPU time over wall time of an undisturbed thread
 _SHORTEST_EVIDENCE = 1.0  # seconds of steps: many clock ticks of the CPU time
@@ -168,7 +170,7 @@ class Cost(Record):
     )
 
     @classmethod
-    def of(cls, counted: cost.Cost) -> "Cost":
+    def of(cls, counted: "cost.Cost") -> "Cost":
         """Returns the totals of a counted network."""
         return cls(
             parameters=counted.parameters,

@@ -8,8 +8,9 @@ import pandas as pd
 from fathom.characterize import frames
 from fathom.characterize.measure.folder import Folder, write_run
 from fathom.characterize.report import published
+from fathom.description.ops import paper_type
 from fathom.results.characterization import Machine, Run
-from fathom.results.profile import Life, OpTime, Profile, SampledOp
+from fathom.results.profile import Life, OpTime, OpWork, Profile, SampledOp
 from fathom.results.steps import Steps
 
 ENVIRONMENT = {
@@ -26,6 +27,8 @@ ENVIRONMENT = {
     "cudnn": "9",
     "switches": {},
     "gpu": None,
+    "gpu_number": None,
+    "gpus_visible": None,
     "device": "/cpu:0",
     "threads": 4,
     "inter_op_threads": 1,
@@ -34,7 +37,11 @@ ENVIRONMENT = {
     "git_commit": None,
     "command": "python",
 }
-MACHINE = Machine(environment=ENVIRONMENT, gemm_flops_per_second={"1": 1e11, "2": 2e11, "4": 4e11})
+MACHINE = Machine(
+    environment=ENVIRONMENT,
+    gemm_flops_per_second={"1": 1e11, "2": 2e11, "4": 4e11},
+    triad_bytes_per_second={"1": 1e10, "2": 2e10, "4": 2e10},
+)
 SECTIONS = {"import": 2.0, "init": 0.5, "load": 0.5, "setup": 1.0, "run": 5.0, "wall": 9.5}
 WORKLOADS = tuple(published.breakdown().index)
 LAYERS = [
@@ -117,7 +124,13 @@ def paper_profile(workload, threads=1, steps=6, seed=0, **changes):
         for op_type, percent in published.breakdown().loc[workload].items()
         if percent
     ]
-    return profile(ops, workload, threads, **changes)
+    work = tuple(
+        OpWork(
+            type=paper_type(each.type), layer=each.layer, phase=each.phase, flops=10**6, bytes=10**5
+        )
+        for each in ops
+    )
+    return profile(ops, workload, threads, **{"op_work": work} | changes)
 
 
 def long_names(workload, **changes):

@@ -1,7 +1,10 @@
 """A trace has every op that ran, however often the step ran before."""
 
+from collections import Counter
+
 import pytest
 import tensorflow as tf
+from recounting import recount
 from tensorflow.python.eager import context  # the one way to the graphs that were executed
 
 from fathom import FathomError, workloads
@@ -68,8 +71,8 @@ def profiled(workload, options, steps, folder):
     return profile_model(model, steps, folder)[0]
 
 
-@pytest.mark.parametrize("workload", ["autoenc", "memnet", "seq2seq", "deepq"])
-def test_a_trace_has_every_op_of_the_graph_that_was_executed(workload):
+@pytest.mark.parametrize("workload", workloads.CLASSES)
+def test_a_trace_has_every_op_of_the_graph_that_was_executed(workload, tmp_path):
     model = workloads.load(workload)("/cpu:0", small_options(workload) | {"xla": False})
     model.setup()
     turns = []
@@ -84,7 +87,9 @@ def test_a_trace_has_every_op_of_the_graph_that_was_executed(workload):
     graphs = context.export_run_metadata().function_graphs
     context.disable_run_metadata()
     step, batch = turns[-1]
-    (ops,) = xplane.trace(lambda: step(*batch), 1).ops_by_step()
+    path = tmp_path / "trace.xplane.pb"
+    xplane.record(lambda: step(*batch), 1, path)
+    (ops,) = xplane.read(path).ops_by_step()
     traced = {op.name for op in ops}
     executed = max(
         (graph.partition_graphs[0] for graph in graphs if graph.partition_graphs),
@@ -93,6 +98,12 @@ def test_a_trace_has_every_op_of_the_graph_that_was_executed(workload):
     expected = {node.name for node in executed.node if node.op not in NEVER_TRACED}
     assert traced <= {node.name for node in executed.node}
     assert len(expected - traced) <= 0.05 * len(expected)  # constants that the executor folds
+    seconds = Counter()
+    for op in ops:
+        seconds[op.op_type] += op.self_s
+    theirs, count = recount(path)
+    assert dict(seconds) == pytest.approx(theirs, abs=1e-8)
+    assert len(ops) == count
 
 
 @pytest.mark.parametrize(("workload", "run_steps"), [("autoenc", MANY), ("seq2seq", 12)])

@@ -73,7 +73,8 @@ def read_and_analyse(path, known):
         return
     known.add(content)
     report.write(folder, path / "report")
-    chosen = mock.Mock(base=path, others=[path])
+    unset = dict.fromkeys(("width", "budget", "out"))
+    chosen = mock.Mock(base=path, others=[path], interleave=False, **unset)
     with mock.patch.object(Folder, "read", return_value=folder):
         compare.run(chosen, mock.Mock(spec=Console))
 
@@ -83,7 +84,8 @@ def out(tmp_path, monkeypatch):
     """A folder with a run of each kind; nothing is drawn or written of it."""
     for figure in figures.find_all():
         monkeypatch.setattr(f"{figures.__name__}.{figure.stem}.draw", mock.Mock())
-    monkeypatch.setattr(report, "_rendered", lambda *_: b"")
+    monkeypatch.setattr(report.picture, "drawn", lambda *_: (b"", ""))
+    monkeypatch.setattr(report.picture, "rendered", lambda *_: b"")
     monkeypatch.setattr(report, "_write", lambda *_: None)
     synthetic_folder.write(tmp_path, ())
     for name in ("timing", "profile"):

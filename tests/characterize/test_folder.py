@@ -77,9 +77,9 @@ def test_a_folder_gives_back_what_was_written(out):
 
 
 def test_an_empty_folder_is_refused(tmp_path):
-    with pytest.raises(FathomError, match=r"no machine\.json"):
+    with pytest.raises(FathomError, match=r"machine\.json is missing"):
         Folder.read(tmp_path)
-    with pytest.raises(FathomError, match=r"no machine\.json"):
+    with pytest.raises(FathomError, match=r"machine\.json is missing"):
         Folder.read(tmp_path / "absent")
 
 

@@ -116,7 +116,7 @@ def test_what_cannot_be_compared_is_one_line(two, folder, tmp_path, capsys):
     for arguments, reason in (
         ([new, "--against", vgg], f"{vgg} is a profile of vgg, not of autoenc"),
         (["autoenc", "--against", vgg], f"{vgg} is a profile of vgg, not of autoenc"),
-        ([new, "--against", cut], "is cut off or no profiler trace"),
+        ([new, "--against", cut], "is truncated or not a profiler trace"),
         ([new, "--against", bare], f"{bare} has no trace.xplane.pb: profile again with --out"),
         ([new, "--against", tmp_path], "cannot read"),
         ([new, "--against", old, "--out", old], "--out would replace the profile"),

@@ -1,11 +1,10 @@
 import csv
 import gzip
-import itertools
 import json
 from collections import Counter
 
 import pytest
-from tensorflow.tsl.profiler.protobuf import xplane_pb2
+from recounting import recount
 
 from fathom import Autoenc, FathomError
 from fathom.__main__ import main
@@ -78,36 +77,6 @@ def test_an_independent_count_of_the_trace_finds_the_same(profiled):
         ours[op.type] += op.seconds.sum()
     assert dict(ours) == pytest.approx(theirs, abs=1e-8)
     assert sum(op.count for op in profile.ops) * STEPS == pytest.approx(count)
-
-
-def recount(path):
-    """Returns op seconds by type and the number of ops of all marked steps.
-
-    Between two neighbouring starts or ends of events the innermost open op is the one that runs.
-    """
-    space = xplane_pb2.XSpace.FromString(path.read_bytes())
-    (host,) = [plane for plane in space.planes if plane.name == "/host:CPU"]
-    labels = {key: metadata.name for key, metadata in host.event_metadata.items()}
-    spans = [
-        (thread, labels[event.metadata_id], line.timestamp_ns * 1000 + event.offset_ps, event)
-        for thread, line in enumerate(host.lines)
-        for event in line.events
-    ]
-    marks = sorted(start for _, label, start, _ in spans if label == "fathom_step")
-    ops = [
-        (thread, label.split(":")[1], start, start + event.duration_ps)
-        for thread, label, start, event in spans
-        if label.count(":") == 1 and " " not in label and start > marks[0]
-    ]
-    seconds = Counter(dict.fromkeys((op_type for _, op_type, _, _ in ops), 0.0))
-    for thread in {op[0] for op in ops}:
-        mine = [op for op in ops if op[0] == thread]
-        times = sorted({time for op in mine for time in op[2:]})
-        for begin, end in itertools.pairwise(times):
-            running = [op for op in mine if op[2] <= begin and op[3] >= end]
-            if running:
-                seconds[max(running, key=lambda op: op[2])[1]] += (end - begin) * 1e-12
-    return dict(seconds), len(ops)
 
 
 @pytest.fixture(scope="module")

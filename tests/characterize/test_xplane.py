@@ -127,7 +127,7 @@ def test_a_cut_off_trace_is_named_in_the_error(built, tmp_path):
 def test_a_file_that_is_no_trace_is_refused(tmp_path, content):
     path = tmp_path / "wrong.xplane.pb"
     path.write_bytes(content)
-    with pytest.raises(FathomError, match=r"wrong\.xplane\.pb.*no profiler trace"):
+    with pytest.raises(FathomError, match=r"wrong\.xplane\.pb.*not a profiler trace"):
         read(path)
 
 

@@ -196,9 +196,9 @@ def test_a_ground_truth_without_meta_mat_says_what_to_get(tmp_path):
     ("truth", "complaint"),
     [
         ("1\n2\n", "has 2 images, but not number 3: ILSVRC2012_val_00000003.JPEG"),
-        ("1\n0\n1\n", "line 2: '0' is no class"),
-        ("1\n1001\n1\n", "line 2: '1001' is no class"),
-        ("1\nx\n1\n", "line 2: 'x' is no class"),
+        ("1\n0\n1\n", "line 2: '0' is not a class"),
+        ("1\n1001\n1\n", "line 2: '1001' is not a class"),
+        ("1\nx\n1\n", "line 2: 'x' is not a class"),
         ("", "ground_truth.txt is empty"),
     ],
 )

@@ -209,7 +209,7 @@ def parse(path: Path) -> Any:
     except DecodeError as error:
         raise FathomError(f"{path} is truncated or not a profiler trace: profile again") from error
     if not space.planes:
-        raise FathomError(f"{path} is empty or no profiler trace: take it again")
+        raise FathomError(f"{path} is empty or not a profiler trace: take it again")
     return space
 
 

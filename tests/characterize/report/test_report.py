@@ -86,7 +86,7 @@ def test_the_page_needs_nothing_from_elsewhere(small_report):
 
 def test_every_figure_has_its_place_on_the_page_in_order(small_report):
     titles = [f"{each.id}: {each.title}" for each in figures.find_all()]
-    assert len(titles) == 16
+    assert len(titles) == 17
     text = page(small_report).text
     assert sorted(titles, key=text.index) == titles
 
