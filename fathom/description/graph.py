@@ -1,5 +1,6 @@
 """Walks a traced step: its operations in order, those of loops with their iterations."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -16,6 +17,8 @@ _CALLS = {
     "If": "then_branch",  # the usual case: a skipped update is the other one
     "StatelessIf": "then_branch",
 }
+_PRODUCTS = ("Conv2D", "MatMul", "BatchMatMulV2", "Einsum")
+_COMPILED = re.compile(r"^__inference_|_\d+$")
 _OF_SHAPES = ("StridedSlice", "AddV2", "Sub", "Mul", "Minimum", "Maximum", "FloorDiv")
 _SAME_VALUE = ("Identity", "ReadVariableOp", "Cast", "Reshape", "StopGradient", "Squeeze")
 
@@ -102,7 +105,7 @@ class Scope:
             ]
             repeats = self.repeats * self.iterations(op)
             return Scope(body, arguments, self, f"{self.prefix}{op.name}/body/", repeats)
-        if op.type in _CALLS:
+        if op.type in _CALLS and not _is_kernel(op):
             called = _function(op, _CALLS[op.type]).graph
             given = op.inputs[1:] if op.type.endswith("If") else op.inputs
             return Scope(called, given, self, f"{self.prefix}{op.name}/", self.repeats)
@@ -120,6 +123,13 @@ class Node:
     def name(self) -> str:
         """Name in the step, with those of the calls and loops around it."""
         return self.scope.prefix + cast(str, self.op.name)
+
+    @property
+    def type(self) -> str:
+        """Op type; of a function that XLA compiles into one kernel, its name, as in a profile."""
+        if _is_kernel(self.op):
+            return _COMPILED.sub("", self.op.get_attr("f").name)
+        return cast(str, self.op.type)
 
     @property
     def in_loop(self) -> bool:
@@ -153,6 +163,14 @@ def _needed(graph: Any) -> set[str]:
             needed.add(op.name)
             left += [tensor.op for tensor in op.inputs] + list(op.control_inputs)
     return needed
+
+
+def _is_kernel(op: tf.Operation) -> bool:
+    """Says whether an operation calls a function that XLA compiles, without products in it."""
+    if not op.type.endswith("PartitionedCall") or not op.get_attr("_XlaMustCompile"):
+        return False
+    inner = {each.type for each in _function(op, "f").graph.get_operations()}
+    return not inner & {*_LOOPS, *_CALLS, *_PRODUCTS}
 
 
 def _function(op: tf.Operation, attribute: str) -> Any:

@@ -32,7 +32,7 @@ _BY_CLASS: dict[str, Kind] = {
 
 def kind_of(node: Node) -> Kind:
     """Returns the kind of an operation."""
-    name = node.op.type
+    name = node.type
     if name in _CONVOLUTIONS:
         return "convolution"
     if name in _SPARSE:

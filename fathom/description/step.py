@@ -76,7 +76,7 @@ def _row(node: Node, layer: str, phase: StepPhase) -> Operation:
     outputs = list(node.op.outputs) or list(node.op.inputs[-1:])
     return Operation(
         name=node.name,
-        type=node.op.type,
+        type=node.type,
         layer=layer,
         phase=phase,
         kind=kind,

@@ -164,3 +164,17 @@ def test_lengths_that_a_workload_does_not_have_are_refused():
     model.build()
     with pytest.raises(FathomError, match="no bucket of 8-9 16-18 holds 17 words"):
         model.describe(17)
+
+
+def test_a_function_that_xla_compiles_is_one_operation_unless_it_has_products():
+    @tf.function(jit_compile=True, autograph=False)
+    def Scaled(x):  # noqa: N802 - the op type
+        return tf.exp(x) * 2.0
+
+    @tf.function(jit_compile=True, autograph=False)
+    def product(x):
+        return tf.matmul(x, x)
+
+    rows = described(lambda x: Scaled(x) + product(x), (3, 3))
+    assert set(rows) == {"Scaled", "MatMul", "AddV2"}
+    assert (rows["Scaled"].input_bytes, rows["Scaled"].output_bytes) == (36, 36)
