@@ -66,9 +66,23 @@ def _run(name: str, chosen: argparse.Namespace) -> None:
     if "help" in chosen.set:
         screen.print(hyperparameters.table(model_class.Hyperparameters), soft_wrap=False)
         return
+    _run_model(model_class, import_seconds, chosen, screen)
+
+
+def _run_model(
+    model_class: "type[NeuralNetworkModel]",
+    import_seconds: float,
+    chosen: argparse.Namespace,
+    screen: Console,
+) -> None:
+    """Sets up the model and runs it.
+
+    Nothing that imports TensorFlow may hold the model: TensorFlow keeps the frames that import it,
+    and Atari's emulator complains if it is still in use at exit.
+    """
     model = model_class(chosen.device, init_options(chosen, model_class.Hyperparameters))
     model.sections = {"import": import_seconds, **model.sections}
-    screen.print(f"{name}: {model.title}, {'inference' if chosen.infer else 'training'}")
+    screen.print(f"{model.name}: {model.title}, {'inference' if chosen.infer else 'training'}")
     screen.print(f"data: {model.dataset.title}, {model.source}")
     with _errors_explained():
         model.setup(_setup_options(chosen))

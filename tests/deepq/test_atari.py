@@ -1,5 +1,7 @@
 import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -29,3 +31,10 @@ def test_a_pipe_in_the_place_of_a_game_is_refused(tmp_path):
     os.mkfifo(tmp_path / "pong.bin")
     with pytest.raises(FathomError, match=r"pong\.bin is not a regular file"):
         Atari.load(tmp_path).rom("pong")
+
+
+def test_an_error_after_the_games_were_built_is_one_line(tmp_path):
+    command = [sys.executable, "-m", "fathom.deepq", "--infer", "--checkpoint-dir", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1  # the emulator prints more if it is still in use at exit
