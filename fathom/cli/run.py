@@ -204,7 +204,7 @@ def _print_start(model: "NeuralNetworkModel", n_steps: int, screen: Console) -> 
     compiled = "" if model.xla == "off" else f", XLA for the {model.xla}"
     screen.print(
         f"network: {cost.parameters:,} parameters, {_in_words(cost.forward_macs)} "
-        f"multiply-accumulates an example; batch {model.hyperparameters.batch_size}, "
+        f"multiply-accumulates per example; batch {model.hyperparameters.batch_size}, "
         f"{model.execution.precision}{compiled}, {model.device}, "
         f"{model.threads} thread{'s' if model.threads > 1 else ''}"
     )
