@@ -5,8 +5,8 @@ from collections import Counter
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 
-def recount(path):
-    """Returns op seconds by type and the number of ops of all marked steps.
+def recount(path, marked=True):
+    """Returns op seconds by type and the number of ops of all steps, or of the marked ones.
 
     An op's time is its own, without that of ops inside it on the same thread.
     """
@@ -23,7 +23,7 @@ def recount(path):
     ops = [
         (thread, start, -event.duration_ps, label.split(":")[1])
         for thread, label, start, event in spans
-        if label.count(":") == 1 and " " not in label and start > first
+        if label.count(":") == 1 and " " not in label and start > first * marked
     ]
     seconds = Counter()
     open_ops = []  # of one thread, each inside the one before

@@ -1,7 +1,9 @@
 import csv
 import gzip
 import json
+import shutil
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from recounting import recount
@@ -77,6 +79,21 @@ def test_an_independent_count_of_the_trace_finds_the_same(profiled):
         ours[op.type] += op.seconds.sum()
     assert dict(ours) == pytest.approx(theirs, abs=1e-8)
     assert sum(op.count for op in profile.ops) * STEPS == pytest.approx(count)
+
+
+def test_xprof_finds_the_same_times(profiled, tmp_path):
+    tools = pytest.importorskip("xprof.convert.raw_to_tool_data", reason="xprof is not installed")
+    path = shutil.copy(profiled[2], tmp_path)  # xprof keeps files of its own beside the trace
+    content, _ = tools.xspace_to_tool_data([str(path)], "framework_op_stats", {})
+    table = json.loads(content)[0]
+    names = [column["id"] for column in table["cols"]]
+    theirs = Counter()
+    for row in table["rows"]:
+        cells = dict(zip(names, (cell.get("v") for cell in row["c"]), strict=True))
+        if cells["host_or_device"] == "Host" and cells["type"] != "IDLE":
+            theirs[cells["type"]] += cells["total_self_time"] * 1e-6
+    ours, _ = recount(Path(path), marked=False)
+    assert dict(theirs) == pytest.approx(ours, abs=1e-9)
 
 
 @pytest.fixture(scope="module")
