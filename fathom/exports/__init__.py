@@ -2,8 +2,8 @@
 
 import importlib
 import pkgutil
+from typing import cast
 
-from fathom.errors import FathomError
 from fathom.exports.format import Exported, Format
 from fathom.options import unknown_option
 
@@ -24,7 +24,5 @@ def find(name: str) -> Format:
     """
     if name not in names():
         raise unknown_option("format", name, names())
-    found = importlib.import_module(f"{__name__}.{name.replace('-', '_')}").FORMAT
-    if not isinstance(found, Format):
-        raise FathomError(f"{name} is no format")
-    return found
+    module = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
+    return cast(Format, module.FORMAT)
