@@ -1,0 +1,59 @@
+"""Scaled dot-product attention with several heads, and its cache of keys and values.
+
+Vaswani et al. 2017, "Attention Is All You Need", section 3.2. What differs between networks -
+projections, normalization, masks - is theirs.
+"""
+
+import math
+
+import tensorflow as tf
+
+
+def split_heads(x: tf.Tensor, heads: int) -> tf.Tensor:
+    """Returns [batch, time, width] as [batch, heads, time, width / heads]."""
+    batch, time = tf.unstack(tf.shape(x)[:2])
+    return tf.transpose(tf.reshape(x, [batch, time, heads, x.shape[-1] // heads]), (0, 2, 1, 3))
+
+
+def merge_heads(x: tf.Tensor) -> tf.Tensor:
+    """Returns [batch, heads, time, size] as [batch, time, heads * size]."""
+    batch, time = tf.unstack(tf.gather(tf.shape(x), [0, 2]))
+    return tf.reshape(tf.transpose(x, (0, 2, 1, 3)), [batch, time, x.shape[1] * x.shape[3]])
+
+
+def attention_weights(
+    queries: tf.Tensor, keys: tf.Tensor, mask: tf.Tensor | None = None
+) -> tf.Tensor:
+    """Returns softmax(Q K' / sqrt(d)), [batch, heads, queries, keys]; the softmax is in float32.
+
+    Args:
+        queries: [batch, heads, queries, d].
+        keys: [batch, heads, keys, d].
+        mask: bool, broadcast to the result: True where a query may attend to a key. Each query has
+            at least one such key.
+    """
+    scores = tf.matmul(queries * (1 / math.sqrt(queries.shape[-1])), keys, transpose_b=True)
+    scores = tf.cast(scores, tf.float32)
+    if mask is not None:
+        scores = tf.where(mask, scores, -1e9)  # exp() of it is 0; the gradient stays finite
+    return tf.cast(tf.nn.softmax(scores), queries.dtype)
+
+
+def causal_mask(queries: tf.Tensor | int, keys: tf.Tensor | int) -> tf.Tensor:
+    """Returns bool [queries, keys]: a position attends to itself and those before it.
+
+    The last query stands at the last key, so that queries after cached keys are masked too.
+    """
+    return tf.range(queries)[:, None] + (keys - queries) >= tf.range(keys)
+
+
+def write(cache: tf.Tensor, new: tf.Tensor, position: tf.Tensor | int) -> tf.Tensor:
+    """Returns a cache of keys or values with those of new tokens written at a position.
+
+    Args:
+        cache: [batch, heads, length, d].
+        new: [batch, heads, tokens, d].
+        position: of the first of them; ``position + tokens <= length``.
+    """
+    end = position + tf.shape(new)[2]
+    return tf.concat([cache[:, :, :position], new, cache[:, :, end:]], 2)
