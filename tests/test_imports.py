@@ -17,9 +17,16 @@ ROOT = Path(fathom.__file__).parent
 ROOMS = (  # from the lowest to the highest
     *("errors", "options", "system", "results", "training", "description", "accelerators"),
     *("exports", "data", "layers", "workload", "nn", "imagenet", "<workload>", "workloads"),
+    "serving",
     *("characterize", "cli", "testing", "<command>"),
 )
-CAPABILITIES = ("accelerators", "exports", "modern", "testing")  # only commands import them
+CAPABILITIES = (
+    "accelerators",
+    "exports",
+    "modern",
+    "serving",
+    "testing",
+)  # only commands import them
 
 
 def name_of(path):

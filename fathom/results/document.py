@@ -8,17 +8,20 @@ import json
 import re
 from pathlib import Path
 
-from fathom.results import characterization, description, profile, records, steps
+from fathom.results import characterization, description, profile, quality, records, serving, steps
 from fathom.results.base import Document, Record
 
-_PAGES = ("results.md", "characterization.md", "accelerators.md")
+_PAGES = ("results.md", "characterization.md", "accelerators.md", "serving.md", "quality.md")
 _DOCUMENTS: dict[str, type[Document]] = {
     "result": records.RunResult,
     "profile": profile.Profile,
     "description": description.Description,
+    "quality": quality.Quality,
+    "serving": serving.ServingResult,
     "machine": characterization.Machine,
     "run": characterization.Run,
 }
+_MODULES = (records, steps, profile, characterization, description, quality, serving)
 _TABLE = re.compile(r"(?<=<!-- fields of )(\w+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
@@ -37,7 +40,7 @@ def _with_tables(page: str) -> str:
 def _table(name: str) -> str:
     kinds = {
         kind.__name__: kind
-        for module in (records, steps, profile, characterization, description)
+        for module in _MODULES
         for kind in vars(module).values()
         if isinstance(kind, type) and issubclass(kind, Record)
     }

@@ -1,0 +1,99 @@
+"""Time to quality: epochs, steps and time until a metric reaches a target.
+
+The question of Fathom's section on data sets (Adolf et al. 2016): a larger batch computes more
+examples per second, but may need more of them.
+"""
+
+import math
+import statistics
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from fathom.errors import FathomError
+from fathom.results.quality import Point, Training
+
+if TYPE_CHECKING:
+    from fathom.nn import NeuralNetworkModel
+
+
+def train_until(
+    model: "NeuralNetworkModel",
+    metric: str,
+    target: float,
+    most_epochs: int,
+    report: Callable[[int, float], None],
+) -> tuple[Training, bool]:
+    """Trains until a metric of the test data reaches a target.
+
+    Args:
+        model: after ``setup``.
+        metric: a name in what ``model.evaluate`` returns.
+        target: its value to reach.
+        most_epochs: limit.
+        report: receives the metric after each epoch, 0 for the untrained network's.
+
+    Returns:
+        the training, and whether a higher value is better: the untrained network's is lower than
+        the target.
+
+    Raises:
+        FathomError: there is no such metric or test data, or the untrained network has reached the
+            target.
+    """
+    values = [_value(model, metric)]
+    report(0, values[0])
+    if values[0] == target:
+        raise FathomError(f"the untrained network's {metric} is {target:.5g} already")
+    higher = values[0] < target
+    reached, failure = False, ""
+    epochs: list[list[float]] = []  # seconds of each step
+    while not reached and not failure and len(epochs) < most_epochs:
+        try:
+            model.run(n_steps=model.steps_per_epoch, warmup=0)
+        except FathomError as error:  # it diverged
+            failure = str(error)
+            break
+        steps = model.steps
+        epochs.append([sum(pair) for pair in zip(steps.seconds, steps.input_wait, strict=True)])
+        if len(epochs) == 1:
+            in_first_call = steps.call.count(0)
+        values.append(_value(model, metric))
+        report(len(epochs), values[-1])
+        reached = values[-1] >= target if higher else values[-1] <= target
+        failure = "" if math.isfinite(values[-1]) else f"{metric} is {values[-1]}"
+    if epochs:
+        _leave_out_compilation(epochs, in_first_call)
+    training = Training(
+        batch_size=model.hyperparameters.batch_size,
+        learning_rate=getattr(model.hyperparameters, "learning_rate", None),
+        reached=reached,
+        failure=failure,
+        curve=_curve(values, epochs),
+    )
+    return training, higher
+
+
+def _leave_out_compilation(epochs: list[list[float]], in_first_call: int) -> None:
+    """Sets the steps of the first call, in which TensorFlow compiles, to the median."""
+    usual = [*epochs[0][in_first_call:], *(seconds for epoch in epochs[1:] for seconds in epoch)]
+    if usual:
+        epochs[0][:in_first_call] = [statistics.median(usual)] * in_first_call
+
+
+def _curve(values: list[float], epochs: list[list[float]]) -> list[Point]:
+    """Returns the metric with the epochs, steps and seconds before it."""
+    points, steps, seconds = [], 0, 0.0
+    for epoch, value in enumerate(values):
+        if epoch:
+            steps += len(epochs[epoch - 1])
+            seconds += sum(epochs[epoch - 1])
+        points.append(Point(epoch=epoch, steps=steps, seconds=seconds, value=value))
+    return points
+
+
+def _value(model: "NeuralNetworkModel", metric: str) -> float:
+    metrics = model.evaluate()
+    if metric not in metrics:
+        names = ", ".join(name for name in metrics if name != "examples")
+        raise FathomError(f"{model.name} has no metric {metric}: it has {names}")
+    return float(metrics[metric])

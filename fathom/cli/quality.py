@@ -1,0 +1,163 @@
+"""``fathom quality``: trainings with several batch sizes until a metric reaches a target."""
+
+import argparse
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from fathom import workloads
+from fathom.cli.command import Commands, add_command
+from fathom.cli.parser import (
+    MODEL_OPTIONS,
+    add_options,
+    add_workload,
+    batch_sizes,
+    checked,
+    init_options,
+    number,
+)
+from fathom.cli.terminal import import_tensorflow
+from fathom.errors import FathomError
+from fathom.options import convert
+from fathom.results.quality import Quality, Training
+
+if TYPE_CHECKING:
+    from fathom.nn import NeuralNetworkModel
+
+
+def add_commands(commands: Commands) -> None:
+    """Adds the command to the subparsers of ``python -m fathom``."""
+    parser = add_command(
+        commands, "quality", "cli.quality", "measure the time until a metric reaches a target"
+    )
+    add = parser.add_argument
+    add_workload(parser)
+    text = "metric of --evaluate and its value to reach, as accuracy=0.8"
+    add("--target", required=True, type=checked(_target), metavar="METRIC=VALUE", help=text)
+    text = "batch sizes to train with"
+    kind = checked(batch_sizes)
+    add("--batches", required=True, type=kind, metavar="32,64,...", help=text)
+    text = "scale the learning rate with the batch size, from the workload's own"
+    add("--scale-rate", action="store_true", help=text)
+    text = "end each training after N epochs; default: 20"
+    add("--epochs", type=number(int, minimum=1), default=20, metavar="N", help=text)
+    options = [name for name in MODEL_OPTIONS if name != "batch-size"]
+    add_options(parser, *options, "xla")
+    text = "file of the result; trainings that it has are not repeated; default: WORKLOAD-quality"
+    add_options(parser, "json", help=text + ".json")
+
+
+def run(chosen: argparse.Namespace, screen: Console) -> None:
+    """Runs the command with its parsed arguments.
+
+    Raises:
+        FathomError: an invalid option, or a metric that the workload does not have.
+    """
+    path = chosen.json or Path(f"{chosen.workload}-quality.json")
+    if str(path) == "-":
+        raise FathomError("--json takes a file")
+    import_tensorflow()
+    done = _read(path, chosen)
+    found = {training.batch_size: training for training in done.trainings} if done else {}
+    for size in chosen.batches:
+        if size not in found:
+            done = _train(chosen, size, done, screen)
+            done.write(path)
+    if done:
+        _show(done, chosen.batches, screen)
+    screen.print(f"written: {path}")
+
+
+def _train(chosen: argparse.Namespace, size: int, done: Quality | None, screen: Console) -> Quality:
+    """Trains with a batch size; returns the result with this training added."""
+    from fathom.characterize.measure.quality import train_until
+    from fathom.results.records import Environment
+    from fathom.system import environment
+
+    model_class = workloads.load(chosen.workload)
+    values = init_options(chosen, model_class.Hyperparameters) | {"batch_size": size}
+    if chosen.scale_rate:
+        values["learning_rate"] = _scaled_rate(model_class, values)
+    model = model_class(chosen.device, values)
+    model.setup()
+    screen.print(f"{model.name}, batch size {size}: {model.steps_per_epoch:,} steps per epoch")
+    metric, target = chosen.target
+
+    def report(epoch: int, value: float) -> None:
+        screen.print(f"epoch {epoch}: {metric} {value:.5g}")
+
+    training, higher = train_until(model, metric, target, chosen.epochs, report)
+    described = environment.describe(
+        model.device, model.threads, model.execution.precision, model.xla
+    )
+    model.teardown()
+    before = done.trainings if done else []
+    return Quality(
+        workload=model.name,
+        metric=metric,
+        target=target,
+        higher_is_better=higher,
+        most_epochs=chosen.epochs,
+        seed=model.execution.seed,
+        environment=Environment(**described),
+        trainings=sorted([*before, training], key=lambda each: each.batch_size),
+    )
+
+
+def _scaled_rate(model_class: "type[NeuralNetworkModel]", values: dict[str, Any]) -> float:
+    """Returns the learning rate times the batch size over the default one (Goyal et al. 2017)."""
+    fields = dataclasses.fields(model_class.Hyperparameters)
+    defaults = {field.name: field.default for field in fields}
+    if "learning_rate" not in defaults:
+        raise FathomError(f"{model_class.name} has no learning_rate to scale")
+    rate = convert(str(values.get("learning_rate", defaults["learning_rate"])), float)
+    return rate * values["batch_size"] / defaults["batch_size"]
+
+
+def _read(path: Path, chosen: argparse.Namespace) -> Quality | None:
+    """Returns an earlier result, which must be of the same question."""
+    if not path.exists():
+        return None
+    done = Quality.read(path)
+    asked = (chosen.workload, *chosen.target, chosen.epochs, chosen.seed)
+    if asked != (done.workload, done.metric, done.target, done.most_epochs, done.seed):
+        raise FathomError(f"{path} is of another workload, target, limit or seed: name a new file")
+    return done
+
+
+def _target(text: str) -> tuple[str, float]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise ValueError(f"must be METRIC=VALUE, not {text}")
+    return name, convert(value, float)
+
+
+def _show(result: Quality, sizes: list[int], screen: Console) -> None:
+    """Prints epochs, steps, examples and time to the target by batch size."""
+    table = Table(box=None, header_style="bold")
+    for title in ("batch size", "learning rate", "epochs", "steps", "examples", "seconds"):
+        table.add_column(title, justify="right")
+    table.add_column(result.metric, justify="right")
+    table.add_column("")
+    for training in result.trainings:
+        if training.batch_size in sizes:
+            table.add_row(*_row(training))
+    screen.print(table)
+
+
+def _row(training: Training) -> list[str]:
+    last = training.curve[-1]
+    rate = training.learning_rate
+    return [
+        f"{training.batch_size:,}",
+        "" if rate is None else f"{rate:.4g}",
+        f"{last.epoch:,}",
+        f"{last.steps:,}",
+        f"{last.steps * training.batch_size:,}",
+        f"{last.seconds:,.1f}",
+        f"{last.value:.5g}",
+        "reached" if training.reached else training.failure or "not reached",
+    ]

@@ -1,0 +1,101 @@
+"""``fathom serve-test``: a workload's inference under the load of MLPerf's LoadGen."""
+
+import argparse
+from datetime import datetime
+from pathlib import Path
+from typing import get_args
+
+from rich.console import Console
+from rich.table import Table
+
+from fathom import workloads
+from fathom.cli.command import Commands, add_command
+from fathom.cli.parser import MODEL_OPTIONS, add_options, add_workload, init_options, number
+from fathom.cli.terminal import import_tensorflow
+from fathom.errors import FathomError
+from fathom.results.serving import Scenario, ServingResult, Trial
+
+
+def add_commands(commands: Commands) -> None:
+    """Adds the command to the subparsers of ``python -m fathom``."""
+    parser = add_command(
+        commands, "serve-test", "cli.serving", "measure the latency of inference under load"
+    )
+    add = parser.add_argument
+    add_workload(parser)
+    text = "of MLPerf; default: server"
+    add("--scenario", choices=get_args(Scenario), default="server", help=text)
+    positive = number(float, above=0)
+    text = "queries per second of the server; default: search for the highest that meets the bound"
+    add("--rate", type=positive, metavar="QPS", help=text)
+    text = "of the server's 99th percentile, in milliseconds"
+    add("--latency-bound", type=positive, metavar="MS", help=text)
+    text = "shortest duration of a run of LoadGen, in seconds; default: 10 (MLPerf's own: 600)"
+    add("--duration", type=number(float, minimum=1), default=10.0, metavar="S", help=text)
+    add_options(parser, *MODEL_OPTIONS, "xla", "checkpoint-dir")
+    add_options(parser, "out", help="folder of result and logs; default: results/<date and time>")
+
+
+def run(chosen: argparse.Namespace, screen: Console) -> None:
+    """Runs the command with its parsed arguments.
+
+    Raises:
+        FathomError: an invalid option, LoadGen is missing, or no rate meets the bound.
+    """
+    _check(chosen)
+    out = chosen.out or Path("results") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
+    if out.exists():
+        raise FathomError(f"{out} exists: give another --out")
+    import_tensorflow()
+    from fathom.serving import scenarios
+    from fathom.serving.search import MOST_TRIALS
+
+    model_class = workloads.load(chosen.workload, forward_only=True)
+    model = model_class(chosen.device, init_options(chosen, model_class.Hyperparameters))
+    model.setup({"checkpoint_dir": chosen.checkpoint_dir})
+    searches = chosen.scenario == "server" and chosen.rate is None
+    runs = f"up to {MOST_TRIALS} runs" if searches else "one run"
+    screen.print(
+        f"{chosen.workload}, {chosen.scenario}: batches of at most "
+        f"{model.hyperparameters.batch_size}, {runs} of at least {chosen.duration:g} s"
+    )
+    bound = chosen.latency_bound / 1e3 if chosen.latency_bound else None
+    result = scenarios.measure(
+        model, chosen.scenario, chosen.duration, chosen.rate, bound, out, screen.print
+    )
+    result.write(out / "serving.json")
+    _show(result, screen)
+    screen.print(f"written: {out / 'serving.json'}, LoadGen's logs beside it")
+    model.teardown()
+
+
+def _check(chosen: argparse.Namespace) -> None:
+    """Raises FathomError for options that do not go together."""
+    if chosen.scenario == "server":
+        if chosen.latency_bound is None:
+            raise FathomError("the scenario server needs --latency-bound MS")
+    elif chosen.rate or chosen.latency_bound:
+        raise FathomError(f"--rate and --latency-bound are of server, not {chosen.scenario}")
+
+
+def _show(result: ServingResult, screen: Console) -> None:
+    """Prints the percentiles of the trial that counts, and what the server did."""
+    trial = result.result
+    table = Table(box=None, header_style="bold")
+    for title in ("samples/s", *trial.latency):
+        table.add_column(title if title == "samples/s" else f"{title}, ms", justify="right")
+    latencies = (f"{1e3 * seconds:,.4g}" for seconds in trial.latency.values())
+    table.add_row(f"{trial.samples_per_second:,.4g}", *latencies)
+    screen.print(table)
+    screen.print(
+        f"{trial.queries:,} queries, batches of {_mean_batch(trial):.3g} samples in the mean; "
+        f"LoadGen: {'VALID' if trial.valid else 'INVALID: ' + trial.reason}"
+    )
+    if result.trials:
+        bound = 1e3 * (result.latency_bound or 0)
+        screen.print(f"highest rate within {bound:g} ms: {trial.rate:,.4g} queries/s")
+
+
+def _mean_batch(trial: Trial) -> float:
+    number = sum(trial.batches.values())
+    return sum(int(size) * count for size, count in trial.batches.items()) / max(1, number)

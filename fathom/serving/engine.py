@@ -1,0 +1,100 @@
+"""A model's inference step for batches of any size up to a limit."""
+
+import bisect
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import tensorflow as tf
+
+from fathom.errors import FathomError
+
+if TYPE_CHECKING:
+    from fathom.nn import NeuralNetworkModel
+    from fathom.training.compilation import Batch, Nest, Step
+
+Sample: TypeAlias = "tuple[np.ndarray, ...]"
+Shapes: TypeAlias = "tuple[tuple[int, ...], ...]"  # of a sample's arrays
+
+
+class Engine:
+    """Runs samples in batches, each padded to the next compiled size: 1, 2, 4, ..., the limit.
+
+    Args:
+        model: a forward-only model after ``setup``.
+        samples: number of different samples to draw from the model's inference data.
+        limit: largest number of samples of a batch.
+
+    Attributes:
+        samples: the samples, each a tuple of the inputs' arrays.
+        limit: as above.
+
+    Raises:
+        FathomError: the model's data ends before there is a sample.
+    """
+
+    def __init__(self, model: "NeuralNetworkModel", samples: int, limit: int) -> None:
+        self.limit = limit
+        self.samples = _draw(model, samples)
+        self._sizes = [2**power for power in range(limit.bit_length()) if 2**power < limit]
+        self._sizes.append(limit)
+        function = tf.function(model.infer_step, autograph=False, jit_compile=model.xla == "step")
+        with tf.device(model.device):
+            self._steps: dict[tuple[int, Shapes], Step] = {
+                (size, shapes_of(sample)): function.get_concrete_function(
+                    *(tf.TensorSpec((size, *array.shape), array.dtype) for array in sample)
+                )
+                for sample in {shapes_of(sample): sample for sample in self.samples}.values()
+                for size in self._sizes
+            }
+
+    def warm_up(self) -> None:
+        """Runs each compiled step twice: TensorFlow optimizes a graph when it first runs."""
+        for (size, shapes), step in self._steps.items():
+            sample = next(each for each in self.samples if shapes_of(each) == shapes)
+            for _ in range(2):
+                _finish(step(*_batch([sample] * size)))
+
+    def run(self, numbers: Sequence[int]) -> None:
+        """Runs samples of equal shapes in one batch, and waits for the results.
+
+        Args:
+            numbers: of the samples, at most ``limit``.
+        """
+        chosen = [self.samples[number] for number in numbers]
+        size = self._sizes[bisect.bisect_left(self._sizes, len(chosen))]
+        padded = chosen + chosen[-1:] * (size - len(chosen))
+        _finish(self._steps[size, shapes_of(chosen[0])](*_batch(padded)))
+
+
+def shapes_of(sample: Sample) -> Shapes:
+    """Returns the shapes of a sample's arrays."""
+    return tuple(array.shape for array in sample)
+
+
+def _draw(model: "NeuralNetworkModel", count: int) -> list[Sample]:
+    """Returns the first examples that the model infers."""
+    size = model.hyperparameters.batch_size
+    found: list[Sample] = []
+
+    def keep(step: "Step", batch: "Batch") -> "Nest":
+        flat = [np.asarray(tensor) for tensor in batch]
+        if model.steps_per_call > 1:  # a block of batches
+            flat = [array.reshape(-1, *array.shape[2:]) for array in flat]
+        found.extend(zip(*flat, strict=True))
+        return step(*batch)
+
+    model.run(keep, n_steps=-(-count // size), warmup=0)
+    if not found:
+        raise FathomError(f"{model.source.directory} has no example to infer")
+    return found[:count]
+
+
+def _batch(samples: Sequence[Sample]) -> "Batch":
+    return tuple(tf.constant(np.stack(arrays)) for arrays in zip(*samples, strict=True))
+
+
+def _finish(outputs: "Nest") -> None:
+    """Waits until the outputs are on the host, as a service's answer would be."""
+    for tensor in tf.nest.flatten(outputs):
+        tensor.numpy()
