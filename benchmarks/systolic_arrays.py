@@ -88,9 +88,8 @@ def summary(table: pd.DataFrame, side: int) -> pd.DataFrame:
     columns = ["macs", "simulated", "roofline", "own", "square"]
     sums = table[columns].mul(table["times"], axis=0).groupby(key, sort=False).sum()
     sums.loc["all"] = sums.sum()
-    for name in columns[1:]:
-        sums[f"{name} %"] = (100 * sums["macs"] / (sums[name] * side**2)).round(1)
-    return sums.round()
+    used = {f"{name} %": 100 * sums["macs"] / (sums[name] * side**2) for name in columns[1:]}
+    return sums.round().assign(**used).round(1)
 
 
 def models(description: Description, side: int) -> pd.DataFrame:
