@@ -30,7 +30,7 @@ from fathom.results import cost, records
 from fathom.results.description import Description
 from fathom.results.records import RunResult
 from fathom.results.steps import Steps
-from fathom.system import environment
+from fathom.system import energy, environment
 from fathom.system.device import (
     computing_in,
     keep_freed_memory,
@@ -85,7 +85,7 @@ class NeuralNetworkModel(Workload):
         self.device = select_device(device)
         select_precision(self.execution.precision, self.device)
         self.steps = Steps(first=0, warmup=0)
-        self.processor = records.Processor()
+        self.processor, self.meter = records.Processor(), energy.Meter()
         self.notes: list[str] = []
         self.runstep: RunStep = default_runstep
         self.progress = Progress()
@@ -339,13 +339,20 @@ class NeuralNetworkModel(Workload):
         first = 0 if self.forward_only else self.steps_done
         self.steps = Steps(first=first, warmup=warmup)
         self.processor = records.Processor()
+        self.meter = energy.meter(on_gpu=self.device != "/cpu:0")
         started, stolen = time.perf_counter(), environment.steal_seconds()
         try:
             batches = (
                 self.inference_batches() if self.forward_only else self.training_batches(first)
             )
             self._runner.run(
-                batches, n_steps, self.steps, self.processor, self.runstep, self.progress
+                batches,
+                n_steps,
+                self.steps,
+                self.processor,
+                self.runstep,
+                self.progress,
+                self.meter,
             )
         finally:
             self.sections["run"] = time.perf_counter() - started
@@ -362,6 +369,9 @@ class NeuralNetworkModel(Workload):
         machine = environment.describe(self.device, self.threads, execution.precision, self.xla)
         counted = self.cost()
         macs = counted.forward_macs if self.forward_only else counted.training_macs
+        work = self.steps.work[self.steps.warmup :]
+        flops = 2 * macs * chosen.batch_size * sum(work)
+        kind = "cpu" if self.device == "/cpu:0" else "gpu"
         return RunResult(
             workload=self.name,
             mode="infer" if self.forward_only else "train",
@@ -380,6 +390,7 @@ class NeuralNetworkModel(Workload):
             cost=records.Cost.of(counted),
             memory=records.Memory(**environment.peak_memory(self.device)),
             processor=self.processor,
+            energy=records.Energy.of(self.meter.joules, self.meter.unread, kind, len(work), flops),
             metrics=records.Metrics.of(self.history),
         )
 

@@ -34,6 +34,7 @@ class Machine(Document):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     indent = 2
+    remedy = "correct it as in docs/accelerators.md"
 
     schema_version: Literal[1] = Field(
         default=1, alias="schema", description="version of this description"

@@ -43,7 +43,7 @@ class Convolution:
     @property
     def shape(self) -> "Convolution":
         """The same convolution without its name, once."""
-        return dataclasses.replace(self, name="a layer", times=1)
+        return dataclasses.replace(self, name="", times=1)
 
     @property
     def macs(self) -> int:
@@ -157,8 +157,8 @@ def common_unrolling(layers: Sequence[Convolution], machine: Machine) -> tuple[i
     array, _ = _limits(machine)
     pairs = unrollings(layers, array)
     total = pd.DataFrame({"seconds": 0.0, "traffic_bytes": 0.0}, index=range(len(pairs)))
-    for shape in {layer.shape for layer in layers}:
-        best = _best_first(designs(shape, machine, pairs)).groupby("pair").first()
+    for shape, layer in _distinct(layers).items():
+        best = _best_first(designs(layer, machine, pairs)).groupby("pair").first()
         times = sum(layer.times for layer in layers if layer.shape == shape)
         total += times * best[["seconds", "traffic_bytes"]]
     tm, tn = pairs[_best_first(total.dropna()).index[0]]
@@ -180,9 +180,9 @@ def explore(layers: Sequence[Convolution], machine: Machine) -> pd.DataFrame:
     if not layers:
         raise FathomError("there is no convolution and no product to tile")
     chosen = np.array([common_unrolling(layers, machine)])
-    best = {  # layers of one shape have the same designs
-        (shape, design): _best_first(designs(shape, machine, pairs)).iloc[0].drop("pair")
-        for shape in {layer.shape for layer in layers}
+    best = {
+        (shape, design): _best_first(designs(layer, machine, pairs)).iloc[0].drop("pair")
+        for shape, layer in _distinct(layers).items()
         for design, pairs in (("own", None), ("common", chosen))
     }
     rows = [
@@ -194,6 +194,11 @@ def explore(layers: Sequence[Convolution], machine: Machine) -> pd.DataFrame:
 
 
 _WHOLE = ("tm", "tn", "tr", "tc", "cycles", "on_chip_bytes", "traffic_bytes")
+
+
+def _distinct(layers: Sequence[Convolution]) -> dict[Convolution, Convolution]:
+    """Returns the first layer of each shape; layers of one shape have the same designs."""
+    return {layer.shape: layer for layer in reversed(layers)}
 
 
 def _best_first(frame: pd.DataFrame) -> pd.DataFrame:

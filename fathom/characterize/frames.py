@@ -49,6 +49,7 @@ _RUN_COLUMNS = (
     # of a timing
     *("data", "settings", "xla", "parameters", "forward_macs", "flops", "median_s"),
     *("work_per_second", "examples_per_second", "flops_per_second"),
+    *("joules_per_step", "flops_per_joule"),
     *(f"{name}_s" for name in _SECTIONS),
     *("peak_resident_bytes", "peak_gpu_bytes"),
     # of a profile
@@ -216,6 +217,8 @@ def _timing(result: RunResult) -> dict[str, Any]:
         "work_per_second": result.steps.work_per_second,
         "examples_per_second": result.throughput.examples_per_second,
         "flops_per_second": result.throughput.flops_per_second,
+        "joules_per_step": result.energy.joules_per_step,
+        "flops_per_joule": result.energy.flops_per_joule,
         **{f"{name}_s": getattr(result.sections, name) or 0.0 for name in _SECTIONS},
         "peak_resident_bytes": result.memory.peak_resident_bytes,
         "peak_gpu_bytes": result.memory.peak_gpu_bytes,

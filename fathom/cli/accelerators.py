@@ -1,6 +1,7 @@
 """``fathom roofline``, ``explore`` and ``scale``: a workload on machines that need not exist."""
 
 import argparse
+from collections import Counter
 from pathlib import Path
 
 import pandas as pd
@@ -78,9 +79,10 @@ def explore(chosen: argparse.Namespace, screen: Console) -> None:
         tiles = f" (Tm {rows.tm.max()}, Tn {rows.tn.max()})" if design == "common" else ""
         screen.print(f"{design}{tiles}: {_time(total)} a step, {flops / total / 1e9:,.1f} GFLOP/s")
     if left:
+        kinds = Counter(f"{row.kind} ({row.phase})" for row in left)
         screen.print(
-            f"left out: {len(left):,} operations with {sum(row.macs for row in left):,} MACs that "
-            "are no forward convolution or product"
+            f"left out, with {sum(row.macs for row in left):,} MACs: "
+            + ", ".join(f"{count:,} of kind {kind}" for kind, count in kinds.items())
         )
     _write(found, chosen.csv, screen)
     if chosen.svg:

@@ -254,6 +254,11 @@ def _print_summary(result: "RunResult", screen: Console) -> None:
             f"{(speed.flops_per_second or 0) / 1e9:,.1f} GFLOP/s"
         )
         screen.print(f"with input: {speed.examples_per_second_with_input:,.1f} {speed.example}/s")
+    if result.energy.joules_per_step is not None:
+        screen.print(
+            f"energy: {result.energy.joules_per_step:,.3g} J a step, "
+            f"{(result.energy.flops_per_joule or 0) / 1e9:,.3g} GFLOP/J"
+        )
     losses = [loss for loss in steps.loss if loss is not None]
     if losses:
         screen.print(f"loss: {losses[0]:.5g} at the first step, {losses[-1]:.5g} at the last")

@@ -9,11 +9,13 @@ from fathom.options import unknown_option
 
 __all__ = ["Exported", "Format", "find", "names"]
 
+_SHARED = ("format", "products")  # by several formats
+
 
 def names() -> list[str]:
     """Returns the names of the formats."""
     modules = (module.name for module in pkgutil.iter_modules(__path__))
-    return sorted(name.replace("_", "-") for name in modules if name != "format")
+    return sorted(name.replace("_", "-") for name in modules if name not in _SHARED)
 
 
 def find(name: str) -> Format:

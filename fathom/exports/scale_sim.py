@@ -2,15 +2,14 @@
 
 SCALE-Sim computes one example and has neither groups nor repetitions: each group is a row, and
 ``repetitions.csv`` says how often a row is computed in the step. It pads nothing, so that height
-and width of an input are what its outputs need. The gradients of a convolution are products, as in
-im2col: of the weights [M, N P Q] x [N P Q, R S C], of the input [N P Q, M] x [M, R S C].
+and width of an input are what its outputs need. The gradients of a convolution are products.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fathom.errors import FathomError
 from fathom.exports.format import Exported, Format, sorted_out
+from fathom.exports.products import TAKEN, as_product, is_layer, padded, taken
 from fathom.results.description import Description, Operation
 
 _CONVOLUTIONS = (
@@ -28,10 +27,9 @@ class _Row:
 
 
 def _export(description: Description) -> Exported:
-    convolutions = [row for op in description.operations for row in _as_convolutions(op)]
-    products = [row for op in description.operations for row in _as_products(op)]
-    if not convolutions and not products:
-        raise FathomError(f"{description.workload} has no convolution and no product")
+    operations = taken(description)
+    convolutions = [row for op in operations for row in _as_convolutions(op)]
+    products = [row for op in operations for row in _as_products(op)]
     files = {}
     for name, header, rows in (
         ("convolutions.csv", _CONVOLUTIONS, convolutions),
@@ -42,19 +40,17 @@ def _export(description: Description) -> Exported:
             files[name] = "\n".join([header, *lines, ""])
     times = [f"{row.name},{row.times}" for row in (*convolutions, *products)]
     files["repetitions.csv"] = "\n".join(["layer,times", *times, ""])
-    taken = ("convolution", "matrix product", "recurrent product")
-    return Exported(files, sorted_out(description, *taken))
+    return Exported(files, sorted_out(description, *TAKEN))
 
 
 def _as_convolutions(op: Operation) -> Iterator[_Row]:
     """Yields a row for each group of a forward convolution."""
     size = op.bounds
-    if op.kind != "convolution" or op.phase != "forward" or not _expressible(op):
+    if not is_layer(op) or not _expressible(op):
         return
+    height, width = padded(op)
     for group in range(size["groups"]):
         stride = size["stride_h"]
-        height = (size["P"] - 1) * stride + size["R"]
-        width = (size["Q"] - 1) * stride + size["S"]
         channels, filters = size["C"] // size["groups"], size["M"] // size["groups"]
         sizes = (height, width, size["R"], size["S"], channels, filters, stride)
         yield _Row(_name(op, group), sizes, size["N"] * op.repeats)
@@ -62,19 +58,13 @@ def _as_convolutions(op: Operation) -> Iterator[_Row]:
 
 def _as_products(op: Operation) -> Iterator[_Row]:
     """Yields a row for a product, and for each group of a gradient of a convolution."""
-    size = op.bounds
-    if op.kind in ("matrix product", "recurrent product"):
-        yield _Row(_name(op, 0), (size["M"], size["N"], size["K"]), size["batch"] * op.repeats)
-    elif op.kind == "convolution" and not (op.phase == "forward" and _expressible(op)):
-        pixels = size["N"] * size["P"] * size["Q"]
-        window = size["R"] * size["S"] * size["C"] // size["groups"]
-        filters = size["M"] // size["groups"]
-        sizes = {
-            "weight gradient": (filters, window, pixels),
-            "input gradient": (pixels, window, filters),
-        }.get(op.phase, (pixels, filters, window))
-        for group in range(size["groups"]):
-            yield _Row(_name(op, group), sizes, op.repeats)
+    if is_layer(op) and _expressible(op):
+        return
+    product = as_product(op)
+    groups = op.bounds.get("groups", 1)
+    for group in range(groups):
+        sizes = (product.m, product.n, product.k)
+        yield _Row(_name(op, group), sizes, product.times // groups)
 
 
 def _expressible(op: Operation) -> bool:

@@ -4,8 +4,8 @@ The shapes are Timeloop's own: its CNN layer with N M C R S P Q and strides, gro
 by group, and a matrix product as a layer of one pixel with N rows.
 """
 
-from fathom.errors import FathomError
 from fathom.exports.format import Exported, Format, sorted_out
+from fathom.exports.products import TAKEN, taken
 from fathom.results.description import Description, Operation
 
 _SHAPE = """\
@@ -33,22 +33,18 @@ problem:
         read_write: true
   instance:
 """
-_TAKEN = ("convolution", "matrix product", "recurrent product")
 
 
 def _export(description: Description) -> Exported:
-    rows = [row for row in description.operations if row.kind in _TAKEN]
-    if not rows:
-        raise FathomError(f"{description.workload} has no convolution and no product")
     files, listed = {}, ["file,operation,phase,times"]
-    for number, row in enumerate(rows):
+    for number, row in enumerate(taken(description)):
         instance, times = _instance(row)
         name = f"{number:03d}.yaml"
         lines = "".join(f"    {key}: {value}\n" for key, value in instance.items())
         files[name] = f"# {row.name}\n{_SHAPE}{lines}"
         listed.append(f"{name},{row.name},{row.phase},{times}")
     files["problems.csv"] = "\n".join([*listed, ""])
-    return Exported(files, sorted_out(description, *_TAKEN))
+    return Exported(files, sorted_out(description, *TAKEN))
 
 
 def _instance(row: Operation) -> tuple[dict[str, int], int]:

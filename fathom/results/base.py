@@ -97,6 +97,7 @@ class Document(Record):
     """A whole result file; a subclass's first field is its schema version."""
 
     indent: ClassVar[int | None] = None  # of the file
+    remedy: ClassVar[str] = "delete it and measure again"  # of a damaged file
 
     def to_json(self) -> str:
         """Returns the text of the file."""
@@ -134,15 +135,15 @@ class Document(Record):
         try:
             document = cls.model_validate_json(text)
         except ValidationError as error:
-            raise _refusal(source, error.errors(include_url=False)) from error
+            raise _refusal(source, error.errors(include_url=False), cls.remedy) from error
         if "schema_version" not in document.model_fields_set:
-            raise damaged(source, "schema is missing")
+            raise damaged(source, "schema is missing", cls.remedy)
         return document
 
 
-def damaged(source: str, complaint: str) -> FathomError:
+def damaged(source: str, complaint: str, remedy: str = Document.remedy) -> FathomError:
     """Returns the error for a damaged file."""
-    return FathomError(f"{source} is damaged ({complaint}): delete it and measure again")
+    return FathomError(f"{source} is damaged ({complaint}): {remedy}")
 
 
 def shown(value: object) -> str:
@@ -151,7 +152,7 @@ def shown(value: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
-def _refusal(source: str, errors: list[ErrorDetails]) -> FathomError:
+def _refusal(source: str, errors: list[ErrorDetails], remedy: str) -> FathomError:
     """Returns the error for an invalid file; a wrong schema version takes precedence."""
     for error in errors:
         if error["loc"][-1:] == ("schema",):
@@ -160,7 +161,7 @@ def _refusal(source: str, errors: list[ErrorDetails]) -> FathomError:
                 f"{source} is of another schema ({where} is {found}, not {error['ctx']['expected']}"
                 "): measure again, or use the version of Fathom that wrote it"
             )
-    return damaged(source, _complaint(errors[0]))
+    return damaged(source, _complaint(errors[0]), remedy)
 
 
 def _complaint(error: ErrorDetails) -> str:

@@ -257,6 +257,51 @@ def is_disturbed(cpu_share: float | None) -> bool:
     return cpu_share is not None and cpu_share < _UNDISTURBED
 
 
+class Energy(Record):
+    """The energy of the measured steps, of the whole machine, other processes included."""
+
+    joules: dict[str, NotNegative] = Field(
+        default_factory=dict,
+        description="energy of all steps after the warm-up, input excluded, by counter: `cpu` (all "
+        "sockets), `dram` (their memory) and `gpu`, in joules",
+    )
+    joules_per_step: NotNegative | None = Field(
+        default=None,
+        description="mean energy of a step, all counters together, in joules; `null` without the "
+        "counter of the run's device",
+    )
+    flops_per_joule: NotNegative | None = Field(
+        default=None, description="counted floating-point operations of the same steps per joule"
+    )
+    unread: dict[str, str] = Field(
+        default_factory=dict,
+        description="why a counter is missing, by its name; empty in older files",
+    )
+
+    @classmethod
+    def of(
+        cls, joules: dict[str, float], unread: dict[str, str], device: str, steps: int, flops: float
+    ) -> "Energy":
+        """Returns the energy of a number of steps that took these FLOPs together.
+
+        Args:
+            joules: by counter.
+            unread: reasons for missing counters, by name.
+            device: ``cpu`` or ``gpu``: the counter without which there is no mean.
+            steps: their number.
+            flops: of all of them.
+        """
+        total = sum(joules.values())
+        if not steps or device not in joules or not total:
+            return cls(joules=joules if steps else {}, unread=unread)
+        return cls(
+            joules=joules,
+            joules_per_step=total / steps,
+            flops_per_joule=flops / total,
+            unread=unread,
+        )
+
+
 class Metrics(OpenRecord):
     """The evaluation's means over the test data, and the curves noted during the run."""
 
@@ -301,6 +346,7 @@ class RunResult(Document):
     processor: Processor = Field(
         default_factory=Processor, description="use of the processor by the steps"
     )
+    energy: Energy = Field(default_factory=Energy, description="energy of the steps")
     metrics: Metrics = Field(
         default_factory=Metrics, description="metrics of the evaluation and curves of the run"
     )

@@ -14,6 +14,7 @@ import tensorflow as tf
 from fathom.errors import FathomError
 from fathom.results.records import Processor
 from fathom.results.steps import Steps
+from fathom.system.energy import Meter
 from fathom.system.environment import cpu_use
 from fathom.system.signals import held_back
 from fathom.training.checkpoint import Checkpoints
@@ -119,6 +120,7 @@ class Runner:
         processor: Processor,
         runstep: RunStep,
         progress: Progress,
+        meter: Meter | None = None,
     ) -> None:
         """Runs ``n_steps`` steps, with separate calls for the warm-up.
 
@@ -132,19 +134,24 @@ class Runner:
             processor: sums the CPU time of all steps.
             runstep: called with (step, batch) for each call.
             progress: receives each call.
+            meter: sums the energy of the steps after the warm-up.
 
         Raises:
             FathomError: a loss is not finite, ``runstep`` did not return losses, or a checkpoint
                 cannot be written.
         """
-        number, batch = steps.first, None
+        number, batch, meter = steps.first, None, meter or Meter()
         end = number + n_steps
         with held_back(lambda: self._unsaved) as stops:
             with progress.running(number, n_steps, self._loop.batch_size):
                 while number < end and not stops:
                     warm = number >= steps.first + steps.warmup
+                    if number == steps.first + steps.warmup:
+                        meter.reset()
                     count = self._steps_in_call(number, end if warm else steps.first + steps.warmup)
-                    batch = self._call(number, count, batches, batch, steps, processor, runstep)
+                    batch = self._call(
+                        number, count, batches, batch, steps, processor, runstep, meter
+                    )
                     number += count
                     if self._loop.trains:
                         self._follow_up(number - count, count)
@@ -169,6 +176,7 @@ class Runner:
         steps: Steps,
         processor: Processor,
         runstep: RunStep,
+        meter: Meter,
     ) -> Batch:
         """Runs, times and records one call of ``count`` steps; returns its batch or block.
 
@@ -181,6 +189,7 @@ class Runner:
         if self._loop.steps_per_call > 1:
             self._step.choose(begin, begin + count)
         first_of_shape = bool(self._step.unseen_shapes) and self._step.note_shape(batch)
+        meter.start()
         used_before = cpu_use()
         before_step = time.perf_counter()
         self._unsaved = self._checkpoints is not None
@@ -190,6 +199,7 @@ class Runner:
         losses = self._losses(value, begin, count)
         seconds, wait = time.perf_counter() - before_step, before_step - before_input
         processor.add(used_before, cpu_use(), seconds)
+        meter.stop()
         steps.add_call(losses, seconds, wait, self._hooks.work(*batch), first_of_shape)
         for i, loss in enumerate(losses):
             if loss is not None and not math.isfinite(loss):

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from fathom import FathomError
+from fathom.__main__ import main
 from fathom.accelerators import machine, tiling
 from fathom.accelerators.tiling import Convolution
+from fathom.results.description import Description, Operation
 
 FPGA = machine.load("virtex7-485t")
 ALEXNET = [  # one tower
@@ -90,7 +92,29 @@ def test_tile_sizes_are_the_smallest_for_each_number_of_tiles():
 def test_machines_that_cannot_be_explored_are_refused():
     with pytest.raises(FathomError, match=r"H100 .* has no array"):
         tiling.explore(ALEXNET, machine.load("h100"))
-    with pytest.raises(FathomError, match="no tiling of a layer fits"):
+    with pytest.raises(FathomError, match="no tiling of conv"):
         tiling.explore(ALEXNET, FPGA.model_copy(update={"on_chip_bytes": 1.0}))
     with pytest.raises(FathomError, match="no convolution and no product"):
         tiling.explore([], FPGA)
+
+
+def test_the_command_names_what_it_leaves_out(tmp_path, capsys):
+    sizes = {"batch": 1, "M": 2, "N": 3, "K": 4}
+    operations = [
+        Operation(
+            **{"name": phase, "type": "MatMul", "layer": "fc", "phase": phase, "dtype": "float32"},
+            **{"kind": "matrix product", "bounds": sizes, "repeats": 1, "macs": 24, "flops": 0},
+            **{"input_bytes": 32, "weight_bytes": 48, "output_bytes": 24},
+        )
+        for phase in ("forward", "weight gradient")
+    ]
+    described = Description(
+        **{"schema": 1, "workload": "memnet", "mode": "train", "batch_size": 2, "inputs": {}},
+        **{"precision": "float32", "parameters": 12, "operations": tuple(operations)},
+    )
+    described.write(tmp_path / "step.json")
+    with pytest.raises(SystemExit) as end:
+        main(f"explore memnet --machine virtex7-485t --description {tmp_path}/step.json".split())
+    assert end.value.code == 0
+    left = "left out, with 24 MACs: 1 of kind matrix product (weight gradient)"
+    assert left in " ".join(capsys.readouterr().out.split())

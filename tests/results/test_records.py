@@ -5,7 +5,7 @@ import pytest
 
 from fathom import Autoenc, FathomError, workloads
 from fathom.results.characterization import Machine, Run
-from fathom.results.records import Processor, RunResult
+from fathom.results.records import Energy, Processor, RunResult
 
 ENVIRONMENT = {
     "cpu_model": "a processor",
@@ -161,3 +161,21 @@ def test_rates_are_by_number_of_threads(threads):
 
 def test_a_document_that_is_no_object_is_refused():
     assert "all of it is [], not an object" in refusal(Run, [])
+
+
+def test_energy_is_a_mean_only_with_the_counter_of_the_device():
+    known = Energy.of({"cpu": 6.0, "dram": 2.0}, {}, "cpu", steps=4, flops=16.0)
+    assert (known.joules_per_step, known.flops_per_joule) == (2.0, 2.0)
+    for joules, device, steps in (
+        ({"cpu": 6.0}, "gpu", 4),
+        ({}, "cpu", 4),
+        ({"cpu": 6.0}, "cpu", 0),
+    ):
+        unknown = Energy.of(joules, {"cpu": "a reason"}, device, steps, 16.0)
+        assert (unknown.joules_per_step, unknown.flops_per_joule) == (None, None)
+        assert unknown.unread == {"cpu": "a reason"}
+
+
+def test_every_run_has_its_energy_or_the_reason(document):
+    energy = document["energy"]
+    assert energy["joules_per_step"] is not None or energy["unread"]["cpu"]

@@ -1,4 +1,5 @@
 import contextlib
+import itertools
 
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ import tensorflow as tf
 from fathom import FathomError
 from fathom.results.records import Processor
 from fathom.results.steps import Steps
+from fathom.system.energy import Counter, Meter
 from fathom.training import runner as runner_module
 from fathom.training.compilation import CompiledStep
 from fathom.training.runner import Loop, Progress, Runner, default_runstep
@@ -167,3 +169,11 @@ def test_a_checkpoint_is_named_by_the_steps_that_ran_where_some_were_skipped():
         batches(), 8, Steps(first=0, warmup=0), Processor(), lambda *_: None, Progress()
     )
     assert checkpoints.saved == [1, 3, 4]
+
+
+def test_the_energy_of_the_warm_up_and_of_the_input_does_not_count():
+    counted = itertools.count()  # a joule more at each reading
+    meter = Meter([Counter("cpu", lambda: float(next(counted)))])
+    steps = Steps(first=0, warmup=2)
+    runner(Hooks()).run(batches(), 5, steps, Processor(), default_runstep, Progress(), meter)
+    assert meter.joules == {"cpu": 3.0}

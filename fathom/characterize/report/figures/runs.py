@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _CASE = ["workload", "mode", "device", "cores", "threads", "batch size"]
 _STEP = "step (ms)"
 _MEASURED = [_STEP, "from", "to", "examples/s", "input wait (ms)", "peak memory (MiB)", "GFLOP/s"]
+_ENERGY = ["J/step", "GFLOP/J"]
 
 
 def every_run(runs: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
@@ -39,14 +40,15 @@ def every_run(runs: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
         workload, mode, device, cores, threads, repeat, batch size; the median step time without
         input, and the limits of its 95 % interval from the steps, missing with too few; examples
         per second at that time; mean wait of a step for its input; peak resident memory of the
-        process; achieved GFLOP/s; whether other processes disturbed it.
+        process; achieved GFLOP/s; joules a step and GFLOP a joule, where a run has measured them;
+        whether other processes disturbed it.
     """
     steps = steps[steps.counted.astype(bool)]
     calls = steps.groupby(["run", "call"], sort=False).seconds.sum()  # timed as a whole
     lengths = steps.groupby(["run", "call"], sort=False).size()
     limits = {run: of_median(each.to_numpy()) for run, each in (calls / lengths).groupby("run")}
     low, high = (runs.run.map({run: each[i] for run, each in limits.items()}) for i in (0, 1))
-    return pd.DataFrame(
+    table = pd.DataFrame(
         {
             "workload": runs.workload,
             "mode": runs["mode"],
@@ -62,9 +64,12 @@ def every_run(runs: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
             "input wait (ms)": 1e3 * runs.run.map(steps.groupby("run").input_wait.mean()),
             "peak memory (MiB)": runs.peak_resident_bytes.astype(float) / 2**20,
             "GFLOP/s": runs.flops_per_second.astype(float) / 1e9,
+            "J/step": runs.joules_per_step.astype(float),
+            "GFLOP/J": runs.flops_per_joule.astype(float) / 1e9,
             "disturbed": runs.disturbed.eq(True),
         }
     ).reset_index(drop=True)
+    return table if table[_ENERGY].notna().any(axis=None) else table.drop(columns=_ENERGY)
 
 
 def cases(table: pd.DataFrame) -> pd.DataFrame:
@@ -80,7 +85,8 @@ def cases(table: pd.DataFrame) -> pd.DataFrame:
         one row per workload, mode, device, cores, threads and batch size; no interval with one run.
     """
     groups = table.groupby(_CASE, sort=False, dropna=False)
-    means, runs = groups[_MEASURED].mean(), groups.size()
+    measured = [name for name in (*_MEASURED, *_ENERGY) if name in table]
+    means, runs = groups[measured].mean(), groups.size()
     logarithms = np.log(table[_STEP]).groupby(
         [table[name] for name in _CASE], sort=False, dropna=False
     )
@@ -155,7 +161,8 @@ FIGURE = Figure(
     "steps of the same process might have given; drawn for runs on all cores. Equal runs are "
     "averaged in the table of cases; its interval is between runs. Input wait is the mean wait of "
     "a step for its batch, peak memory the resident memory of the whole process, GFLOP/s the "
-    "counted work at the median rate.",
+    "counted work at the median rate. Energy, where the machine tells it, is that of the whole "
+    "machine.",
     paper="no such figure; this analysis is our own.",
     analyse=_analyse,
 )

@@ -21,6 +21,16 @@ def test_a_run_has_its_step_time_throughput_wait_memory_and_rate():
     assert row["GFLOP/s"] == 200
 
 
+def test_energy_has_columns_where_a_run_measured_it():
+    energy = {"joules": {"cpu": 8.0}, "joules_per_step": 2.0, "flops_per_joule": 3e9}
+    both = [run(result=result()), run(repeat=1, result=result() | {"energy": energy})]
+    assert "J/step" not in measured(both[0])
+    table = measured(*both)
+    np.testing.assert_allclose(table["J/step"], [np.nan, 2])
+    np.testing.assert_allclose(table["GFLOP/J"], [np.nan, 3])
+    assert runs.cases(table)["J/step"].tolist() == [2]
+
+
 def test_steps_of_one_call_are_one_measurement():
     document = result() | {"steps": steps([0.1] + [0.1, 0.2] * 4, call=[0] + [1] * 4 + [5] * 4)}
     assert np.isnan(measured(run(result=document))["from"][0])

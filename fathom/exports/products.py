@@ -1,0 +1,68 @@
+"""Operations as products of matrices and as single examples: what several formats share."""
+
+from dataclasses import dataclass
+
+from fathom.errors import FathomError
+from fathom.results.description import Description, Kind, Operation
+
+TAKEN: tuple[Kind, ...] = ("convolution", "matrix product", "recurrent product")
+"""The kinds that simulators of accelerators take."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product of matrices, [m, k] x [k, n].
+
+    Attributes:
+        m, n, k: sizes.
+        times: how often it is computed in the step; a convolution's groups and a batch included.
+    """
+
+    m: int
+    n: int
+    k: int
+    times: int
+
+
+def taken(description: Description) -> list[Operation]:
+    """Returns the operations of the kinds in ``TAKEN``.
+
+    Raises:
+        FathomError: there are none.
+    """
+    rows = [row for row in description.operations if row.kind in TAKEN]
+    if not rows:
+        raise FathomError(f"{description.workload} has no convolution and no product")
+    return rows
+
+
+def is_layer(op: Operation) -> bool:
+    """Says whether an operation is a forward convolution, which others are layers too."""
+    return op.kind == "convolution" and op.phase == "forward"
+
+
+def as_product(op: Operation) -> Product:
+    """Returns an operation of ``taken`` as a product; a convolution as by im2col.
+
+    The gradients of a convolution are products too: of the weights [M, N P Q] x [N P Q, R S C], of
+    the input [N P Q, M] x [M, R S C].
+    """
+    size = op.bounds
+    if op.kind != "convolution":
+        return Product(size["M"], size["N"], size["K"], size["batch"] * op.repeats)
+    pixels = size["N"] * size["P"] * size["Q"]
+    window = size["R"] * size["S"] * size["C"] // size["groups"]
+    filters = size["M"] // size["groups"]
+    sizes = {
+        "weight gradient": (filters, window, pixels),
+        "input gradient": (pixels, window, filters),
+    }.get(op.phase, (pixels, filters, window))
+    return Product(*sizes, size["groups"] * op.repeats)
+
+
+def padded(op: Operation) -> tuple[int, int]:
+    """Returns the height and width of a convolution's input that its outputs need."""
+    size = op.bounds
+    height = (size["P"] - 1) * size["stride_h"] + (size["R"] - 1) * size["dilation_h"] + 1
+    width = (size["Q"] - 1) * size["stride_w"] + (size["S"] - 1) * size["dilation_w"] + 1
+    return height, width
