@@ -134,8 +134,8 @@ def _leaves(found: Sequence[Members], merges: Sequence[Merge]) -> list[str]:
 def _rows(leaves: list[str], placed: pd.DataFrame) -> list[str]:
     """Returns the leaves with each further workload next to those it joins."""
     rows = list(leaves)
-    for row in placed.itertuples():
-        rows.insert(1 + max(rows.index(each) for each in row.joins.split()), row.workload)
+    for name, joined in zip(placed["workload"], placed["joins"], strict=True):
+        rows.insert(1 + max(rows.index(each) for each in joined.split()), name)
     return rows
 
 
