@@ -62,7 +62,7 @@ def _train(
     Returns:
         the seconds from the first step's announcement to the end; None where it was killed.
     """
-    command = [sys.executable, "-m", f"fathom.{chosen.workload}", f"--steps={chosen.steps}"]
+    command = [sys.executable, "-m", "fathom", "run", chosen.workload, f"--steps={chosen.steps}"]
     command += ["--resume", f"--checkpoint-dir={directory}", f"--checkpoint-every={chosen.every}"]
     command += [f"--set={assignment}" for assignment in chosen.set]
     command += [f"--batch-size={chosen.batch_size}"] if chosen.batch_size else []

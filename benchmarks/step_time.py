@@ -37,7 +37,7 @@ INPUT_SECONDS = 3.0
 TABLE_WIDTH = 130  # columns; narrower terminals wrap lines, but truncate no figure
 PYTORCH_PROGRAMS = {
     **dict.fromkeys(("alexnet", "vgg", "residual", "autoenc"), "pytorch_networks.py"),
-    **{name: f"pytorch_{name}.py" for name in ("memnet", "seq2seq", "speech")},
+    **{name: f"pytorch_{name}.py" for name in ("memnet", "seq2seq", "speech", "dlrm", "gcn")},
 }
 
 
@@ -74,8 +74,10 @@ def command_line() -> argparse.Namespace:
     """Reads the command line."""
     parser = Parser(description="Times the steps of Fathom's workloads, one process a setting.")
     add = parser.add_argument
-    names = list(workloads.CLASSES)
-    add("--workload", nargs="+", choices=names, default=names, help="default: all")
+    eight = list(workloads.CLASSES)
+    add(
+        "--workload", nargs="+", choices=workloads.names(), default=eight, help="default: the eight"
+    )
     add("--mode", nargs="+", choices=MODES, default=MODES, help="default: both")
     add("--batch-size", nargs="+", type=int, metavar="B", help="default: the workload's own")
     add("--threads", nargs="+", type=int, metavar="N", default=[1], help="default: 1")
@@ -167,6 +169,13 @@ def sizes(workload: str, model: Any, batch: tuple) -> dict[str, int]:
         source = batch[0].shape[1]
         buckets = dict(map(int, pair.split("-")) for pair in model.hyperparameters.buckets.split())
         return {"source": source, "target": buckets[source]}
+    if workload == "dlrm":
+        return {"rows": model.hyperparameters.rows}
+    if workload == "gcn":
+        graph = model.graph
+        (nodes, features), edges = graph.features.shape, len(graph.edges)
+        rest = {"nonzeros": graph.features.nnz, "classes": len(graph.class_names)}
+        return {"nodes": nodes, "edges": edges, "features": features, **rest}
     if workload == "speech":  # PyTorch's program has a frame for each step of the network
         return {
             "frames": math.ceil(batch[0].shape[1] / getattr(model.hyperparameters, "stride", 1))

@@ -36,7 +36,8 @@ def _parser() -> Parser:
     add_options(parser, "version")
     commands = parser.add_subparsers(required=True, metavar="command")
     listing = commands.add_parser("list", help="list the workloads and the source of their data")
-    listing.set_defaults(command=lambda _: _list())
+    listing.add_argument("--criteria", action="store_true", help="what the paper chooses them by")
+    listing.set_defaults(command=_list)
     run = commands.add_parser(
         "run", help="run a workload: fathom run NAME is python -m fathom.NAME"
     )
@@ -81,10 +82,10 @@ def _add_action(
         )
 
 
-def _list() -> None:
-    from fathom.cli import listing
+def _list(chosen: argparse.Namespace) -> None:
+    from fathom.cli import criteria, listing
 
-    listing.show(console())
+    (criteria if chosen.criteria else listing).show(console())
 
 
 def _data(chosen: argparse.Namespace) -> None:

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from fathom import options
 from fathom.data import DataSet
+from fathom.description.criteria import Criteria
 from fathom.errors import FathomError
 from fathom.training.compilation import Batch, Nest
 from fathom.training.optimizers import Optimizer
@@ -26,6 +27,7 @@ class Workload(abc.ABC):
         example: human-readable name of the examples, in the plural.
         default_xla: measured default of ``xla``.
         characterization: how ``fathom characterize`` measures the workload.
+        criteria: of ``fathom list --criteria``; the suite's are in ``fathom.description.criteria``.
         evaluation_compiles: XLA has all kernels that ``build_evaluation`` needs.
         forward_only: inference without labels, loss and optimizer; set in the ``Fwd`` twins.
         hyperparameters: their values.
@@ -41,6 +43,7 @@ class Workload(abc.ABC):
     example: ClassVar[str] = "examples"
     default_xla: ClassVar[str] = "off"
     characterization: ClassVar[options.Characterization] = options.Characterization()
+    criteria: ClassVar[Criteria | None] = None
     evaluation_compiles: ClassVar[bool] = True
     forward_only: ClassVar[bool] = False
 

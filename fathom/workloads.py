@@ -119,14 +119,14 @@ def load(name: str, forward_only: bool = False) -> type["NeuralNetworkModel"]:
     entry = _registered()[0][name]
     twin = EntryPoint(name, f"{entry.value}Fwd", GROUP)
     try:
-        kind = (twin if forward_only else entry).load()
+        kind, forward = entry.load(), twin.load()
         _check(kind, name)
-        _check(twin.load(), name, forward_only=True)
+        _check(forward, name, forward_only=True)
     except (Exception, SystemExit) as error:  # whatever a package may raise where it is imported
         raise FathomError(
             f"{_origins([entry])} cannot be used: {cause(error) or type(error).__name__}"
         ) from error
-    return kind
+    return forward if forward_only else kind
 
 
 def _check(kind: type, name: str, forward_only: bool = False) -> None:

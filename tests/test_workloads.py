@@ -17,6 +17,15 @@ class SoundFwd(Sound):
 """
 
 
+def test_asking_for_either_class_of_a_plug_in_checks_both(install):
+    text = f"{SOUND}\nSoundFwd.__bases__ = (Autoenc,)\nSoundFwd.name = 'sound'\n"
+    text += "Sound.Hyperparameters = object\n"
+    install("fathom-sound", {"sound": "sound_half:Sound"}, sound_half=text)
+    for forward_only in (False, True):
+        with pytest.raises(FathomError, match=r"Sound\.Hyperparameters is not a fathom"):
+            workloads.load("sound", forward_only)
+
+
 def test_a_plug_in_is_known_by_its_metadata_and_imported_where_it_is_asked_for(install):
     install("fathom-sound", {"sound": "sound_module:Sound"}, sound_module=SOUND)
     assert workloads.names()[:8] == list(workloads.CLASSES)

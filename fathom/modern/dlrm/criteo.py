@@ -1,6 +1,6 @@
 """Criteo's clicks on advertisements in their raw format (Kaggle 2014)."""
 
-import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,9 @@ from fathom.system.files import open_file
 
 NUMBERS, CATEGORIES = 13, 26
 _COLUMNS = 1 + NUMBERS + CATEGORIES
-_LINES = 50_000  # parsed together
-_DIGITS = np.full(256, -1, np.int64)
+_PART = 2**24  # bytes parsed together
+_LONGEST = 18  # characters of an integer
+_DIGITS = np.full(256, -1, np.int8)
 _DIGITS[list(b"0123456789abcdef")] = range(16)
 
 
@@ -34,6 +35,7 @@ class Criteo(DataSet):
     title = "Criteo display advertising"
     licence = "Criteo's terms: research, non-commercial"
     home_page = "https://ailab.criteo.com/ressources/"
+    synthesis = 2
     layout = "train.txt: label, 13 integers, 26 categories a line, with tabs between"
 
     clicked: np.ndarray
@@ -54,13 +56,12 @@ class Criteo(DataSet):
             FathomError: it is missing, unreadable, empty or malformed; the message names the line.
         """
         path = directory / "train.txt"
-        parts = []
+        parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        first = 1  # line of the next part
         with open_file(path) as file:
-            for first in itertools.count(1, _LINES):
-                lines = list(itertools.islice(file, _LINES))
-                if not lines:
-                    break
-                parts.append(_parse(lines, path, first))
+            while text := file.read(_PART) + file.readline():
+                parts.append(_parse(text, path, first))
+                first += len(parts[-1][0])
         if not parts:
             raise FathomError(f"{path} is empty")
         clicked, numbers, categories = map(np.concatenate, zip(*parts, strict=True))
@@ -80,44 +81,56 @@ class Criteo(DataSet):
         synthetic.write(directory, seed)
 
 
-def _parse(lines: list[bytes], path: Path, first: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns labels, numbers and categories of some lines, the first of which is given."""
-    rows = [line.rstrip(b"\r\n").split(b"\t") for line in lines]
-    for number, row in enumerate(rows, first):
-        if len(row) != _COLUMNS:
-            raise FathomError(
-                f"{path}, line {number}: {len(row)} columns, expected {_COLUMNS} with tabs between"
-            )
-    table = np.array(rows)
-    numbers = _integers(table[:, : 1 + NUMBERS], path, first)
-    wrong = np.flatnonzero((table[:, 0] != b"0") & (table[:, 0] != b"1"))
-    if len(wrong):
-        raise FathomError(f"{path}, line {first + wrong[0]}: the label is not 0 or 1")
-    categories = _hexadecimal(table[:, 1 + NUMBERS :], path, first)
+def _parse(text: bytes, path: Path, first: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns labels, numbers and categories of some whole lines, the first of which is given."""
+    text = text.replace(b"\r\n", b"\n")
+    letters = np.frombuffer(text if text.endswith(b"\n") else text + b"\n", np.uint8)
+    ends = np.flatnonzero((letters == ord("\t")) | (letters == ord("\n")))
+    columns = np.diff(np.flatnonzero(letters[ends] == ord("\n")), prepend=-1)
+    _check(
+        columns == _COLUMNS,
+        *(path, first, lambda i: f"{columns[i]} columns, expected {_COLUMNS} with tabs between"),
+    )
+    lengths = np.diff(ends, prepend=-1).reshape(-1, _COLUMNS) - 1
+    after = ends.reshape(-1, _COLUMNS)
+    numbers, known = _integers(letters, after[:, : 1 + NUMBERS], lengths[:, : 1 + NUMBERS])
+    _check(known, path, first, lambda i: "an integer column has no integer")
+    label = (lengths[:, 0] == 1) & (numbers[:, 0] >= 0) & (numbers[:, 0] <= 1)
+    _check(label, path, first, lambda i: "the label is not 0 or 1")
+    categories, known = _hexadecimal(letters, after[:, 1 + NUMBERS :], lengths[:, 1 + NUMBERS :])
+    _check(known, path, first, lambda i: "a category is not of eight hexadecimal digits")
     scaled = np.log1p(np.maximum(numbers[:, 1:], 0)).astype(np.float32)
     return numbers[:, 0].astype(np.int32), scaled, categories
 
 
-def _integers(texts: np.ndarray, path: Path, first: int) -> np.ndarray:
-    """Returns integers, with 0 for empty texts: int64 [n, columns]."""
-    filled = np.where(texts == b"", b"0", texts)
-    try:
-        return filled.astype(np.int64)
-    except (ValueError, OverflowError):
-        digits = np.char.isdigit(np.char.lstrip(filled, b"-"))
-        wrong = np.flatnonzero(~digits.all(axis=1))
-        place = f"{path}, line {first + wrong[0]}" if len(wrong) else str(path)
-        raise FathomError(f"{place}: an integer column has no integer") from None
+def _check(good: np.ndarray, path: Path, first: int, words: Callable[[int], str]) -> None:
+    """Raises FathomError, which names the line, if one of the lines is not good: bool [lines]."""
+    if not good.all():
+        wrong = int(good.argmin())
+        raise FathomError(f"{path}, line {first + wrong}: {words(wrong)}")
 
 
-def _hexadecimal(texts: np.ndarray, path: Path, first: int) -> np.ndarray:
-    """Returns the values of eight hexadecimal digits, and -1 for empty texts: int64 [n, 26]."""
-    lengths = np.char.str_len(texts)
-    characters = texts.astype("S8").view(np.uint8).reshape(*texts.shape, 8)
-    digits = _DIGITS[characters]
-    wrong = (lengths != 0) & ((lengths != 8) | (digits < 0).any(axis=2))
-    if wrong.any():
-        line = first + int(np.flatnonzero(wrong.any(axis=1))[0])
-        raise FathomError(f"{path}, line {line}: a category is not of eight hexadecimal digits")
-    values = (digits << np.arange(28, -1, -4)).sum(axis=2)
-    return np.where(lengths == 0, -1, values)
+def _integers(
+    letters: np.ndarray, ends: np.ndarray, lengths: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns integers, 0 for empty fields, int64, and the lines that have no other: bool [n]."""
+    negative = (lengths > 1) & (letters[ends - lengths] == ord("-"))
+    digits = lengths - negative
+    values, good = np.zeros(ends.shape, np.int64), digits <= _LONGEST
+    for i in range(min(int(digits.max()), _LONGEST)):
+        digit = np.where(i < digits, _DIGITS[letters[ends - 1 - i]], 0)
+        good &= (digit >= 0) & (digit <= 9)
+        values += digit.astype(np.int64) * 10**i
+    return np.where(negative, -values, values), good.all(axis=1)
+
+
+def _hexadecimal(
+    letters: np.ndarray, ends: np.ndarray, lengths: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the values of eight digits, -1 for empty fields, and the lines that have no other."""
+    values, good = np.zeros(ends.shape, np.int64), (lengths == 8) | (lengths == 0)
+    for i in range(8):
+        digit = _DIGITS[letters[ends - 8 + i]]
+        good &= (digit >= 0) | (lengths == 0)
+        values = 16 * values + digit
+    return np.where(lengths == 0, -1, values), good.all(axis=1)

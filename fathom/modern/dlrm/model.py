@@ -24,6 +24,7 @@ from fathom.training.optimizers import GradientDescent, Optimizer
 BOTTOM = (512, 256, 64)
 TOP = (512, 256)
 COLUMNS = 16
+_EVALUATED = 2_048  # examples at once
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class DLRM(nn.NeuralNetworkModel):
     datasets = (Criteo,)
     Hyperparameters = DLRMHyperparameters
     hyperparameters: DLRMHyperparameters
-    default_steps = 1_000
+    default_steps = 3_000
     characterization = Characterization(steps=100, quick_steps=50)
 
     def load_data(self) -> None:
@@ -141,7 +142,7 @@ class DLRM(nn.NeuralNetworkModel):
 
     def evaluation_batches(self) -> Iterator[Tensors]:
         """Returns the test examples once."""
-        size = self.hyperparameters.batch_size
+        size = max(_EVALUATED, self.hyperparameters.batch_size)
         for first in range(self.criteo.training_examples, len(self.criteo.clicked), size):
             part = slice(first, first + size)
             yield self._numbers[part], self._rows[part], self._clicked[part]

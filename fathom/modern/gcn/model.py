@@ -144,12 +144,15 @@ class GCN(nn.NeuralNetworkModel):
     def end_epoch(self, epoch: int) -> None:
         """Stops learning where the validation loss exceeds its mean over the epochs before it.
 
-        This is the rule of the published code. The weights stay as they are from then on.
+        This is the rule of the published code, whose validation loss includes the L2 term, as its
+        training loss does. The weights stay as they are from then on.
         """
         patience = self.hyperparameters.patience
         if not patience:
             return
         loss = self.metrics_of(self._batches(self.graph.validation))["cross_entropy"]
+        w0 = self.network.get_layer("W0").kernel.numpy()
+        loss += self.hyperparameters.weight_decay * float(np.sum(w0**2)) / 2
         self.note("validation_loss", loss)
         before = self._losses[1:]
         self._losses.assign(tf.concat([before, [loss]], 0))

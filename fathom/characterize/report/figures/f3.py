@@ -180,6 +180,8 @@ def summary(distance: pd.DataFrame) -> str:
         f"{workload} {Interval(*limits).told('.3f')}"
         for workload, *limits in distance.dropna(subset="cosine distance").itertuples()
     ]
+    if not known:
+        return "The paper's table has none of these workloads."
     return f"Cosine distance to the paper's rows: {', '.join(known)}."
 
 

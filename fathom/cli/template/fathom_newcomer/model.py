@@ -10,6 +10,7 @@ from keras import layers
 
 from fathom import nn
 from fathom.data.pipeline import DataLoader, Sampler, Tensors
+from fathom.description.criteria import Criteria
 from fathom.options import Hyperparameters, hyperparameter
 from fathom.training.optimizers import Adam, Optimizer
 from fathom_newcomer.points import CLASSES, Points
@@ -34,6 +35,15 @@ class Newcomer(nn.NeuralNetworkModel):
     hyperparameters: NewcomerHyperparameters
     example = "points"
     default_steps = 1_000
+    criteria = Criteria(  # of fathom list --criteria
+        year=2026,
+        styles=("fully-connected",),
+        layers=3,
+        task="supervised",
+        domain="function approximation",
+        dataset="spirals",
+        legacy="A start from which to make a workload of your own.",
+    )
 
     def load_data(self) -> None:
         """Reads the points."""

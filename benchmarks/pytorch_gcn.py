@@ -1,0 +1,149 @@
+"""PyTorch baseline of gcn, timed in the same way as Fathom's graph convolutional network.
+
+The network of Kipf and Welling 2017, as in ``fathom/modern/gcn/model.py``, with PyTorch's sparse
+products. Matrices take two forms, COO or CSR; both are timed, and the faster one counts. Needs only
+PyTorch. The graph is random, with degrees by a power law, and as large as Fathom's.
+
+    python benchmarks/pytorch_gcn.py --mode train --nodes 100000 --edges 1000000 --features 64
+"""
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+UNITS, DROPOUT, DECAY, RATE = 16, 0.5, 5e-4, 0.01
+
+
+class GraphNetwork(nn.Module):
+    """Two convolutions of constant sparse features on a constant graph.
+
+    Args:
+        adjacency: A', sparse [nodes, nodes].
+        features: X, sparse COO [nodes, features].
+        classes: of the nodes.
+        layout: of the sparse products.
+    """
+
+    def __init__(
+        self, adjacency: Tensor, features: Tensor, classes: int, layout: torch.layout
+    ) -> None:
+        super().__init__()
+        self._adjacency = adjacency.to_sparse(layout=layout)
+        self._features = features.to_sparse(layout=layout)
+        sizes = (features.shape[1], UNITS), (UNITS, classes)
+        self.weights = nn.ParameterList(nn.init.xavier_uniform_(torch.empty(s)) for s in sizes)
+
+    def forward(self) -> Tensor:
+        """Returns the logits of all nodes: [nodes, classes]."""
+        hidden = torch.sparse.mm(self._adjacency, torch.sparse.mm(self._dropped(), self.weights[0]))
+        hidden = F.dropout(F.relu(hidden), DROPOUT, self.training)
+        return torch.sparse.mm(self._adjacency, hidden @ self.weights[1])
+
+    def _dropped(self) -> Tensor:
+        """Returns X with dropout of its non-zero values in training."""
+        x = self._features
+        if not self.training:
+            return x
+        values = F.dropout(x.values(), DROPOUT)
+        if x.layout is torch.sparse_csr:
+            return torch.sparse_csr_tensor(x.crow_indices(), x.col_indices(), values, x.shape)
+        return torch.sparse_coo_tensor(x.indices(), values, x.shape, is_coalesced=True)
+
+
+def make_graph(args: argparse.Namespace) -> tuple[Tensor, Tensor]:
+    """Returns A' and X, both COO."""
+    weights = (torch.arange(args.nodes) + 1.0) ** -0.5
+    weights = weights[torch.randperm(args.nodes)]
+    ends = weights.cumsum(0)
+    pairs = torch.searchsorted(ends, ends[-1] * torch.rand(2, args.edges)).clamp(max=args.nodes - 1)
+    loops = torch.arange(args.nodes).expand(2, -1)
+    places = torch.cat([pairs, pairs.flip(0), loops], 1)
+    ones = torch.ones(places.shape[1])
+    scale = torch.zeros(args.nodes).index_add(0, places[0], ones) ** -0.5
+    values = scale[places[0]] * scale[places[1]]
+    adjacency = torch.sparse_coo_tensor(places, values, (args.nodes, args.nodes)).coalesce()
+    each = torch.arange(args.nodes).repeat_interleave(max(1, args.nonzeros // args.nodes))
+    places = torch.stack([each, torch.randint(args.features, each.shape)])
+    values = torch.rand(len(each))
+    features = torch.sparse_coo_tensor(places, values, (args.nodes, args.features)).coalesce()
+    return adjacency, features
+
+
+def make_step(
+    args: argparse.Namespace, graph: tuple[Tensor, Tensor], layout: torch.layout
+) -> Callable[[], object]:
+    """Returns a function that runs one step, of which the loss takes some nodes."""
+    network = GraphNetwork(*graph, args.classes, layout)
+    nodes = torch.randperm(args.nodes)[: args.batch_size]
+    classes = torch.randint(args.classes, (args.batch_size,))
+    if args.mode == "infer":
+        network.eval()
+        return torch.inference_mode()(lambda: network()[nodes])
+    first, second = network.weights
+    groups = [{"params": [first], "weight_decay": DECAY}, {"params": [second]}]
+    optimizer = torch.optim.Adam(groups, lr=RATE, fused=True)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        F.cross_entropy(network()[nodes], classes).backward()
+        optimizer.step()
+
+    return step
+
+
+def timed(step: Callable[[], object]) -> tuple[float, float]:
+    """Returns a step's wall and processor time in seconds."""
+    wall, processor = time.perf_counter(), time.process_time()
+    step()
+    return time.perf_counter() - wall, time.process_time() - processor
+
+
+def main() -> None:
+    """Measures the network and prints one line of results."""
+    parser = argparse.ArgumentParser(description="Time the graph network, written in PyTorch.")
+    parser.add_argument("--mode", choices=("train", "infer"), default="train")
+    parser.add_argument("--batch-size", type=int, default=140, help="nodes of the loss")
+    parser.add_argument("--nodes", type=int, default=2_708)
+    parser.add_argument("--edges", type=int, default=5_278, help="undirected")
+    parser.add_argument("--features", type=int, default=1_433)
+    parser.add_argument("--nonzeros", type=int, default=49_216, help="of the features")
+    parser.add_argument("--classes", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=200, help="steps timed (default: 200)")
+    parser.add_argument("--warmup", type=int, default=20, help="steps before (default: 20)")
+    parser.add_argument("--compile", action="store_true", help="refused: no sparse products there")
+    parser.add_argument("--json", type=Path, help="write the record to this file")
+    args = parser.parse_args()
+    if args.compile:
+        parser.error("torch.compile takes no sparse products")
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(0)
+    graph, best = make_graph(args), None
+    for layout in (torch.sparse_coo, torch.sparse_csr):
+        step = make_step(args, graph, layout)
+        for _ in range(args.warmup):
+            step()
+        wall, processor = zip(*(timed(step) for _ in range(args.steps)), strict=True)
+        record = {"layout": str(layout), "step_seconds": wall, "processor_seconds": processor}
+        record["median_s"] = statistics.median(wall)
+        if best is None or record["median_s"] < best["median_s"]:
+            best = record
+    print(
+        f"gcn {args.mode}, {args.nodes} nodes, {args.edges} edges, {args.threads} thread(s): "
+        f"{1e3 * best['median_s']:.3f} ms a step, "
+        f"{1e3 * statistics.median(best['processor_seconds']):.3f} ms of processor time; "
+        f"{best['layout']}"
+    )
+    if args.json:
+        args.json.write_text(json.dumps(best | {"torch": torch.__version__}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""``fathom list --criteria``: what the Fathom paper chooses workloads by, in its two tables."""
+
+from rich.console import Console
+from rich.table import Table
+
+from fathom import workloads
+from fathom.cli.terminal import import_tensorflow
+from fathom.description.criteria import DOMAINS, STYLES, SUITE, TASKS, Criteria
+from fathom.errors import cause
+
+
+def show(screen: Console) -> None:
+    """Prints the paper's Table II and its Table I, with a column for each workload.
+
+    A registered workload that is not of the suite is imported, and named if it has no criteria.
+    """
+    known, missing = find()
+    screen.print(_works(known))
+    screen.print()
+    screen.print(_features(known))
+    for name, reason in missing.items():
+        screen.print(f"{name}: {reason}")
+
+
+def find() -> tuple[dict[str, Criteria], dict[str, str]]:
+    """Returns the criteria by workload, and the reason for each workload without."""
+    known, missing = {}, workloads.refused()
+    for name in workloads.names():
+        try:
+            found = SUITE.get(name) or _of_plugin(name)
+        except Exception as error:  # whatever a package may raise
+            missing = missing | {name: cause(error) or type(error).__name__}
+            continue
+        if found is None:
+            missing = missing | {name: "its class has no criteria"}
+        else:
+            known[name] = found
+    return known, missing
+
+
+def _of_plugin(name: str) -> Criteria | None:
+    import_tensorflow()
+    return workloads.load(name).criteria
+
+
+def _works(known: dict[str, Criteria]) -> Table:
+    """Returns Table II: a row for each workload."""
+    table = Table(box=None, header_style="bold", title="Workloads (Table II)", title_justify="left")
+    for title in ("workload", "year", "style", "layers", "learning task", "data set", "legacy"):
+        table.add_column(title, justify="right" if title in ("year", "layers") else "left")
+    for name, each in known.items():
+        style, year, layers = ", ".join(each.styles), str(each.year), str(each.layers)
+        table.add_row(name, year, style, layers, each.task, each.dataset, each.legacy)
+    return table
+
+
+def _features(known: dict[str, Criteria]) -> Table:
+    """Returns Table I: a row for each feature, a cross for each workload that has it."""
+    table = Table(box=None, header_style="bold", title="Features (Table I)", title_justify="left")
+    table.add_column("feature")
+    for name in known:
+        table.add_column(name, justify="center")
+    for style in STYLES:
+        table.add_row(style, *("x" if style in each.styles else "" for each in known.values()))
+    table.add_row("layers", *(str(each.layers) for each in known.values()))
+    for task in TASKS:
+        table.add_row(task, *("x" if task == each.task else "" for each in known.values()))
+    for domain in DOMAINS:
+        table.add_row(domain, *("x" if domain == each.domain else "" for each in known.values()))
+    return table
