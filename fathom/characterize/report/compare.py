@@ -49,6 +49,12 @@ def _compare_folders(chosen: argparse.Namespace, screen: Console) -> None:
         screen.print(f"{label}: {path}")
     _show(_environments(folders), "what differs", screen)
     _show(comparison.ratios, "median step times and the 95 % interval of their ratio", screen)
+    if len(comparison.ratios) and comparison.ratios.verdict.notna().any():
+        screen.print(
+            "machine: how much slower the machine itself was at times, by its probes and the CPU "
+            "time of disturbed runs. A ratio within it counts as noise; `python -m fathom compare "
+            "--interleave` shows smaller differences."
+        )
     _show(comparison.shares, "op types' shares of the time in ops, training", screen)
     both = [each for each in (comparison.ratios, comparison.shares) if len(each)]
     if any(each.verdict.isna().any() for each in both):

@@ -10,7 +10,7 @@ import pandas as pd
 
 from fathom.characterize.measure.folder import Folder
 from fathom.characterize.profile import tables
-from fathom.characterize.report import selection
+from fathom.characterize.report import drift, selection
 from fathom.characterize.report.intervals import CONFIDENCE, combine, holm, p_value, ratio
 
 LABELS = string.ascii_uppercase  # of the folders; the first one is the base
@@ -28,10 +28,11 @@ class Comparison:
     Attributes:
         ratios: one row per workload, mode, device (``cpu`` or ``gpu``) and folder: the geometric
             means of the runs' median step times, their ratio ``over A``, ``from`` and ``to``, the
-            limits of its 95 % interval between runs; the number of ``runs`` of A and of the folder,
-            and of those that other processes disturbed; ``p``, with Holm's correction over all
-            rows; ``verdict``. With a single run on either side there is no interval, p value or
-            verdict.
+            limits of its 95 % interval between runs; ``machine (%)``, how much slower the machine
+            itself was at times; the number of ``runs`` of A and of the folder, and of those that
+            other processes disturbed; ``p`` of a larger ratio than the machine's, with Holm's
+            correction over all rows; ``verdict``. With a single run on either side there is no
+            interval, p value or verdict.
         shares: one row per workload, op type and folder: its share of the time in ops in percent,
             the mean over equal profiles, and the difference, with the same columns.
         refused: one sentence per workload and mode whose runs or profiles are not compared.
@@ -47,7 +48,8 @@ def compare(base: Folder, others: Sequence[Folder]) -> Comparison:
     ratios, shares, refused = [], [], []
     steps_of_base, profiles_of_base = _counted(base), _profiles(base)
     for label, folder in zip(LABELS[1:], others, strict=False):
-        rows, unlike_steps = _compare_steps(label, steps_of_base, _counted(folder))
+        change = drift.between(base.machine, folder.machine)
+        rows, unlike_steps = _compare_steps(label, steps_of_base, _counted(folder), change)
         changes, unlike_profiles = _compare_profiles(label, profiles_of_base, _profiles(folder))
         ratios += rows
         shares += changes
@@ -95,7 +97,7 @@ def _verdict(different: str, p_value: float) -> str | None:
 
 def _counted(folder: Folder) -> dict[tuple[str, ...], pd.DataFrame]:
     """Returns the counted steps of the timings and their settings by workload, mode and device."""
-    runs = selection.processes(folder)[["run", "on", "settings", "disturbed"]]
+    runs = selection.processes(folder)[["run", "on", "settings", "disturbed", "cpu_share"]]
     steps = folder.steps()
     counted = runs.merge(steps[steps.counted.astype(bool)], on="run")
     return dict(list(counted.groupby(_CASE, sort=False)))
@@ -105,6 +107,7 @@ def _compare_steps(
     label: str,
     first: Mapping[tuple[str, ...], pd.DataFrame],
     second: Mapping[tuple[str, ...], pd.DataFrame],
+    change: float,
 ) -> tuple[list[dict[str, Any]], list[str]]:
     ratios, refused = [], []
     for case in dict.fromkeys([*first, *second]):
@@ -115,7 +118,7 @@ def _compare_steps(
         if unlike:
             refused.append(f"{' '.join(case)}: {unlike}")
         else:
-            ratios.append(_ratio(label, case, a, b))
+            ratios.append(_ratio(label, case, a, b, change))
     for case in [*first, *second]:
         if (case in first) != (case in second):
             refused.append(f"{' '.join(case)}: only in {'A' if case in first else label}")
@@ -132,9 +135,10 @@ def _unlike(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
 
 
 def _ratio(
-    label: str, case: tuple[str, ...], first: pd.DataFrame, second: pd.DataFrame
+    label: str, case: tuple[str, ...], first: pd.DataFrame, second: pd.DataFrame, change: float
 ) -> dict[str, Any]:
     """Compares the runs' medians: the steps of a run do not show the noise between runs."""
+    change = max(change, drift.lost(first), drift.lost(second))
     a, b = (side.groupby("run").seconds.median().to_numpy() for side in (first, second))
     over = ratio(b, a)
     return {
@@ -145,8 +149,9 @@ def _ratio(
         "over A": over.value,
         "from": over.low,
         "to": over.high,
+        "machine (%)": 100 * np.expm1(change),
         "runs": _runs(first.drop_duplicates("run"), second.drop_duplicates("run")),
-        "p": p_value([np.log(a), np.log(b)]),
+        "p": p_value([np.log(a), np.log(b)], change),
     }
 
 
