@@ -4,7 +4,6 @@ import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -30,7 +29,7 @@ from fathom.results.profile import (
 )
 from fathom.results.records import Processor
 from fathom.system import environment
-from fathom.training.compilation import Batch, CompiledStep, Step
+from fathom.training.compilation import Batch, CompiledStep, Nest, Step
 
 _BATCHES = 4  # held in memory and cycled
 _FEWEST_PAIRS = 3  # of steps with and without the profiler
@@ -186,7 +185,7 @@ class _HeldBatches:
         self.steps = 0
         self.processor = Processor()
 
-        def keep(step: "Step", batch: "Batch") -> Any:
+        def keep(step: Step, batch: Batch) -> Nest:
             value = windows.step(step, batch) if windows else step(*batch)
             if len(self._turns) < _BATCHES:
                 self._turns.append((step, batch, model.work(*batch)))

@@ -3,7 +3,6 @@
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +15,7 @@ from fathom.characterize.report.intervals import CONFIDENCE, combine, holm, p_va
 LABELS = string.ascii_uppercase  # of the folders; the first one is the base
 _SMALLEST_SHARE = 1.0  # percent; op types below it on both sides are not compared
 _SHARE_COLUMNS = [
-    *("workload", "op type", "folder", "A (%)", "its (%)", "less A", "from", "to", "profiles", "p"),
+    *("workload", "op type", "folder", "A (%)", "its (%)", "less A", "from", "to", "profiles", "p")
 ]
 _CASE = ["workload", "mode", "on"]
 
@@ -65,7 +64,7 @@ def compare(base: Folder, others: Sequence[Folder]) -> Comparison:
     )
 
 
-def _side_by_side(rows: list[dict[str, Any]], case: list[str]) -> pd.DataFrame:
+def _side_by_side(rows: list[dict[str, object]], case: list[str]) -> pd.DataFrame:
     """Groups the rows by case and keeps their order otherwise."""
     frame = pd.DataFrame(rows)
     if frame.empty:
@@ -108,7 +107,7 @@ def _compare_steps(
     first: Mapping[tuple[str, ...], pd.DataFrame],
     second: Mapping[tuple[str, ...], pd.DataFrame],
     change: float,
-) -> tuple[list[dict[str, Any]], list[str]]:
+) -> tuple[list[dict[str, object]], list[str]]:
     ratios, refused = [], []
     for case in dict.fromkeys([*first, *second]):
         if case not in first or case not in second:
@@ -125,7 +124,7 @@ def _compare_steps(
     return ratios, refused
 
 
-def _unlike(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
+def _unlike(first: Mapping[str, object], second: Mapping[str, object]) -> str:
     """Returns the differences in settings that make step times incomparable."""
     return ", ".join(
         f"{name} {first.get(name)} against {second.get(name)}"
@@ -136,7 +135,7 @@ def _unlike(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
 
 def _ratio(
     label: str, case: tuple[str, ...], first: pd.DataFrame, second: pd.DataFrame, change: float
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Compares the runs' medians: the steps of a run do not show the noise between runs."""
     change = max(change, drift.lost(first), drift.lost(second))
     a, b = (side.groupby("run").seconds.median().to_numpy() for side in (first, second))
@@ -190,7 +189,7 @@ def _profiles(folder: Folder) -> _Profiles:
 
 def _compare_profiles(
     label: str, first: _Profiles, second: _Profiles
-) -> tuple[list[dict[str, Any]], list[str]]:
+) -> tuple[list[dict[str, object]], list[str]]:
     changes, refused = [], []
     for workload in dict.fromkeys([*first.runs, *second.runs]):
         a, b = (each.runs.get(workload) for each in (first, second))
@@ -216,7 +215,7 @@ def _unlike_profiles(label: str, first: pd.DataFrame, second: pd.DataFrame) -> s
     return ""
 
 
-def _share_changes(first: pd.DataFrame, second: pd.DataFrame) -> list[dict[str, Any]]:
+def _share_changes(first: pd.DataFrame, second: pd.DataFrame) -> list[dict[str, object]]:
     """Compares the shares of op types by process."""
     op_types = list(dict.fromkeys([*first.index, *second.index]))
     sides = [100 * side.reindex(op_types, fill_value=0.0) for side in (first, second)]
@@ -227,7 +226,7 @@ def _share_changes(first: pd.DataFrame, second: pd.DataFrame) -> list[dict[str, 
     ]
 
 
-def _share_change(op_type: str, first: np.ndarray, second: np.ndarray) -> dict[str, Any]:
+def _share_change(op_type: str, first: np.ndarray, second: np.ndarray) -> dict[str, object]:
     """Compares one type's share in percent, float64 [processes]."""
     sides = [side[np.newaxis] for side in (first, second)]
     (less,) = combine(sides, lambda a, b: b[0] - a[0])
