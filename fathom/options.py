@@ -320,7 +320,7 @@ def sort(values: Mapping[str, object] | None, *option_types: type) -> list[dict[
     ]
 
 
-def convert(value: Any, hint: Any) -> Any:
+def convert(value: object, hint: Any) -> Any:
     """Returns ``value`` as the hinted type.
 
     Args:

@@ -7,8 +7,5 @@ docs/characterization.md explains both.
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__,
-    submod_attrs={
-        "measure.folder": ["Folder"],
-    },
+    __name__, submod_attrs={"measure.folder": ["Folder"]}
 )

@@ -4,12 +4,11 @@ All analyses read measurements from here. docs/characterization.md lists the col
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
-import scipy.stats
 
+from fathom.characterize.report.intervals import Interval, mean
 from fathom.description.ops import op_class, paper_type
 from fathom.results.characterization import Run
 from fathom.results.profile import Profile
@@ -24,15 +23,7 @@ _OP_COLUMNS = (
 _LIFE_COLUMNS = ("run", *_WHAT_RAN, "type", "class", "run_steps", "window", "step", "seconds")
 _CALL_COLUMNS = ("run", *_WHAT_RAN, "call", "count", "seconds")
 _STEP_COLUMNS = (
-    "run",
-    *_WHAT_RAN,
-    "step",
-    "seconds",
-    "input_wait",
-    "loss",
-    "work",
-    "call",
-    "counted",
+    *("run", *_WHAT_RAN, "step", "seconds", "input_wait", "loss", "work", "call", "counted"),
 )
 _LAYER_COLUMNS = (
     *("run", *_WHAT_RAN, "layer", "kind", "parameters", "macs", "activations", "reads_input"),
@@ -146,11 +137,8 @@ def api_calls(runs: Iterable[Run]) -> pd.DataFrame:
 
 def overhead_interval(profile: Profile) -> tuple[float, float]:
     """Returns Student's 95 % interval of the profiler's overhead; NaN with less than two pairs."""
-    logs = profile.log_overheads
-    if len(logs) < 2:
-        return np.nan, np.nan
-    half = scipy.stats.t.ppf(0.975, len(logs) - 1) * logs.std(ddof=1) / np.sqrt(len(logs))
-    return float(np.exp(logs.mean() - half) - 1), float(np.exp(logs.mean() + half) - 1)
+    logs = mean(profile.log_overheads) if len(profile.log_overheads) else Interval(np.nan)
+    return float(np.expm1(logs.low)), float(np.expm1(logs.high))
 
 
 def steps(runs: Iterable[Run]) -> pd.DataFrame:
@@ -185,7 +173,7 @@ def runs(all_runs: Iterable[Run]) -> pd.DataFrame:
     return frame.astype(dict.fromkeys(_INTEGERS, "Int64"))
 
 
-def _run(run: Run) -> dict[str, Any]:
+def _run(run: Run) -> dict[str, object]:
     row = {name: getattr(run, name) for name in _RUN_COLUMNS if hasattr(run, name)}
     row |= {
         "run": run.id,
@@ -199,7 +187,7 @@ def _run(run: Run) -> dict[str, Any]:
     return row | (_profile(run.profile) if run.profile else {})
 
 
-def _timing(result: RunResult) -> dict[str, Any]:
+def _timing(result: RunResult) -> dict[str, object]:
     """Returns the columns of a run from its result."""
     cost, hyperparameters, data = result.cost, result.hyperparameters, result.data
     flops = {"train": cost.training_flops_per_example, "infer": cost.forward_flops_per_example}
@@ -225,7 +213,7 @@ def _timing(result: RunResult) -> dict[str, Any]:
     }
 
 
-def _profile(profile: Profile) -> dict[str, Any]:
+def _profile(profile: Profile) -> dict[str, object]:
     """Returns the columns of a run from its profile."""
     low, high = overhead_interval(profile)
     process = profile.gpu.process if profile.gpu else None
@@ -248,11 +236,14 @@ def _profile(profile: Profile) -> dict[str, Any]:
 
 
 def _steps(result: RunResult, run: str) -> pd.DataFrame:
-    steps = result.steps
+    steps, environment = result.steps, result.environment
     numbers = np.arange(len(steps.seconds))
-    frame = pd.DataFrame(
+    return pd.DataFrame(
         {
             "run": run,
+            "workload": result.workload,
+            "mode": result.mode,
+            **{name: getattr(environment, name) for name in ("device", "threads", "precision")},
             "step": steps.first + numbers,
             "seconds": steps.seconds,
             "input_wait": steps.input_wait,
@@ -262,23 +253,15 @@ def _steps(result: RunResult, run: str) -> pd.DataFrame:
             "counted": np.isin(numbers, counted_steps(steps.warmup, steps.first_of_shape)),
         }
     )
-    environment = result.environment
-    return frame.assign(
-        workload=result.workload,
-        mode=result.mode,
-        device=environment.device,
-        threads=environment.threads,
-        precision=environment.precision,
-    )
 
 
-def _layers(profile: Profile, run: str) -> list[dict[str, Any]]:
+def _layers(profile: Profile, run: str) -> list[dict[str, object]]:
     examples = profile.batch_size * float(profile.work.mean())
     known = {"run": run, **_what_ran(profile), "examples": examples}
     return [{**known, "layer": layer.name, **dict(layer)} for layer in profile.cost.layers]
 
 
-def _what_ran(profile: Profile) -> dict[str, Any]:
+def _what_ran(profile: Profile) -> dict[str, object]:
     return {name: getattr(profile, name) for name in _WHAT_RAN}
 
 

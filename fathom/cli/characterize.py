@@ -4,7 +4,10 @@ Commands import their code when they run, so that ``--help`` is fast.
 """
 
 import argparse
+import dataclasses
 from pathlib import Path
+
+from rich.console import Console
 
 from fathom.cli.command import Commands, add_command
 from fathom.cli.parser import (
@@ -17,8 +20,10 @@ from fathom.cli.parser import (
     number,
     numbers,
 )
+from fathom.errors import FathomError
 from fathom.options import DEVICE_KINDS
 
+_WIDTH_PERCENT, _BUDGET_MINUTES = 2.0, 30.0  # of compare --interleave
 _SHORTEST_LIFE = 5  # steps: four batches are held, and the first step is in no window
 
 
@@ -31,21 +36,59 @@ def add_commands(commands: Commands) -> None:
         add_command(
             commands,
             "characterize",
-            "characterize.measure.runner",
+            "cli.characterize",
             "measure the suite, for fathom report",
+            "characterize",
         )
     )
-    report = add_command(
+    parser = add_command(
         commands,
         "report",
-        "characterize.report.report",
+        "cli.characterize",
         "draw the papers' figures from measurements",
+        "report",
     )
     text = "results directory of fathom characterize"
-    report.add_argument("directory", type=Path, metavar="DIR", help=text)
-    add_options(report, "out", help="default: DIR/report")
+    parser.add_argument("directory", type=Path, metavar="DIR", help=text)
+    add_options(parser, "out", help="default: DIR/report")
     text = "compare measurements, or two variants by alternating runs"
-    _add_compare(add_command(commands, "compare", "characterize.report.compare", text))
+    _add_compare(add_command(commands, "compare", "cli.characterize", text, "compare"))
+
+
+def characterize(chosen: argparse.Namespace, screen: Console) -> None:
+    """Runs ``fathom characterize``; see ``runner.run``."""
+    from fathom.characterize.measure import runner
+    from fathom.characterize.measure.request import Wanted
+
+    fields = dataclasses.fields(Wanted)
+    wanted = Wanted(**{field.name: getattr(chosen, field.name) for field in fields})
+    runner.run(wanted, chosen.out, chosen.budget, screen)
+
+
+def report(chosen: argparse.Namespace, screen: Console) -> None:
+    """Runs ``fathom report``; see ``report.run``."""
+    from fathom.characterize.report.report import run
+
+    run(chosen.directory, chosen.out or chosen.directory / "report", screen)
+
+
+def compare(chosen: argparse.Namespace, screen: Console) -> None:
+    """Runs ``fathom compare``; see ``compare_folders`` and ``interleave``.
+
+    Raises:
+        FathomError: an option of ``--interleave`` without it, or as these functions.
+    """
+    from fathom.characterize.report.compare import compare_folders, interleave
+
+    sides = [chosen.base, *chosen.others]
+    if chosen.interleave:
+        width, minutes = chosen.width or _WIDTH_PERCENT, chosen.budget or _BUDGET_MINUTES
+        interleave(sides, width / 100, 60 * minutes, chosen.out, screen)
+        return
+    for name in ("width", "budget", "out"):
+        if getattr(chosen, name) is not None:
+            raise FathomError(f"--{name} is an option of --interleave")
+    compare_folders([Path(side) for side in sides], screen)
 
 
 def _add_profile(parser: argparse.ArgumentParser) -> None:

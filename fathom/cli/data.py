@@ -57,12 +57,7 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     dataset = find_dataset(chosen.dataset)
     if chosen.data_dir is not None:
         chosen.data_dir = user_path(chosen.data_dir)
-    actions = {
-        "fetch": _fetch,
-        "synthesize": _synthesize,
-        "verify": _verify,
-        "convert": _convert,
-    }
+    actions = {"fetch": _fetch, "synthesize": _synthesize, "verify": _verify, "convert": _convert}
     actions[chosen.action](dataset, chosen, screen)
 
 

@@ -21,6 +21,7 @@ from fathom.system.files import user_path
 if TYPE_CHECKING:
     from fathom.nn import NeuralNetworkModel
     from fathom.results.records import RunResult
+    from fathom.training.runner import Progress
 
 
 _STANDARD_OUTPUT = Path("-")
@@ -190,7 +191,9 @@ def _steps_to_run(model: "NeuralNetworkModel", chosen: argparse.Namespace) -> in
     return steps if chosen.infer else max(0, steps - model.steps_done)
 
 
-def _progress(chosen: argparse.Namespace, model: "NeuralNetworkModel", screen: Console) -> Any:
+def _progress(
+    chosen: argparse.Namespace, model: "NeuralNetworkModel", screen: Console
+) -> "Progress":
     from fathom.cli.progress import Bar, Lines, Progress
 
     if chosen.quiet:

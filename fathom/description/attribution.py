@@ -75,7 +75,7 @@ class Attribution:
     """
 
     def __init__(
-        self, graph: Any, network: keras.Model, optimizer: Optimizer | None = None
+        self, graph: tf.Graph, network: keras.Model, optimizer: Optimizer | None = None
     ) -> None:
         self._network = network.name
         self._layers = {layer.name for layer in network.layers}
@@ -114,7 +114,7 @@ class Attribution:
             nearest = [tensor.op for op in nearest for tensor in op.inputs]
         return name
 
-    def _place_all(self, operations: list[Any], captures: dict[str, str]) -> None:
+    def _place_all(self, operations: list[tf.Operation], captures: dict[str, str]) -> None:
         gradients = [i for i, op in enumerate(operations) if op.name.startswith(_GRADIENT)]
         network = [i for i, op in enumerate(operations) if self._in_network(op.name)]
         end = len(operations)
@@ -132,7 +132,7 @@ class Attribution:
             self._places[op.name] = place
         self._place_updates(operations[last_gradient + 1 :], captures)
 
-    def _place_updates(self, operations: list[Any], captures: dict[str, str]) -> None:
+    def _place_updates(self, operations: list[tf.Operation], captures: dict[str, str]) -> None:
         """Attributes ops used only to update one layer's variables to that layer."""
         served: dict[str, set[str]] = {}
         for op in reversed(operations):
@@ -159,7 +159,7 @@ class Attribution:
         base = _COUNTER.sub("", part)
         return base if base in self._layers or part not in self._layers else part
 
-    def _served_layer(self, op: Any) -> str | None:
+    def _served_layer(self, op: tf.Operation) -> str | None:
         """Returns the layer of an op without scope in the backward pass.
 
         A sum of gradients belongs to one of the layers whose gradients it adds; the gradient of an
@@ -173,10 +173,10 @@ class Attribution:
         producers = [tensor.op for tensor in op.inputs if self._phase(tensor.op) == "backward"]
         return self._commonest(forward) or self._commonest(producers)
 
-    def _phase(self, op: Any) -> str | None:
+    def _phase(self, op: tf.Operation) -> str | None:
         return self._places.get(op.name, (None, None))[1]
 
-    def _commonest(self, ops: Iterable[Any]) -> str | None:
+    def _commonest(self, ops: Iterable[tf.Operation]) -> str | None:
         """Returns the most frequent layer of these ops, ignoring roles."""
         placed = Counter(self._places[op.name][0] for op in ops)
         layers = [layer for layer, _ in placed.most_common() if layer in self._layers]
@@ -184,7 +184,7 @@ class Attribution:
 
 
 def _layers_of_captures(
-    graph: Any, network: keras.Model, optimizer: Optimizer | None
+    graph: tf.Graph, network: keras.Model, optimizer: Optimizer | None
 ) -> dict[str, str]:
     """Returns the layers of variables and their slots by placeholder name."""
     layers = {

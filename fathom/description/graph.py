@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import tensorflow as tf
@@ -37,7 +37,7 @@ class Scope:
 
     def __init__(
         self,
-        graph: Any,
+        graph: tf.Graph,
         arguments: Sequence[tf.Tensor | None] = (),
         parent: "Scope | None" = None,
         prefix: str = "",
@@ -150,7 +150,7 @@ def walk(scope: Scope) -> Iterator[Node]:
             yield from walk(called)
 
 
-def _needed(graph: Any) -> set[str]:
+def _needed(graph: tf.Graph) -> set[str]:
     """Returns the names of the operations that lead to a result or change a variable."""
     left = [tensor.op for tensor in graph.outputs]
     left += [
@@ -173,7 +173,7 @@ def _is_kernel(op: tf.Operation) -> bool:
     return not inner & {*_LOOPS, *_CALLS, *_PRODUCTS}
 
 
-def _function(op: tf.Operation, attribute: str) -> Any:
+def _function(op: tf.Operation, attribute: str) -> tf.types.experimental.ConcreteFunction:
     # TensorFlow has no public way from a call to the function's graph with its shapes.
     return op.graph._get_function(op.get_attr(attribute).name)
 

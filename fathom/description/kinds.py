@@ -6,7 +6,6 @@ channels, R x S kernels, P x Q outputs; a product has M x N results of K terms.
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import tensorflow as tf
 
@@ -81,7 +80,7 @@ def elements(shape: tf.TensorShape) -> int:
 
 
 def _convolution(op: tf.Operation) -> Bounds:
-    tensors: dict[str, Callable[[], tuple[Any, Any, Any]]] = {
+    tensors: dict[str, Callable[[], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]] = {
         "Conv2D": lambda: (op.inputs[0].shape, op.inputs[1].shape, op.outputs[0].shape),
         "Conv2DBackpropFilter": lambda: (
             op.inputs[0].shape,
@@ -107,7 +106,7 @@ def _convolution(op: tf.Operation) -> Bounds:
 
 
 def _paddings(
-    op: tf.Operation, image: Any, bounds: Bounds, axes: tuple[int, int], dilations: list[int]
+    op: tf.Operation, image: tf.Tensor, bounds: Bounds, axes: tuple[int, int], dilations: list[int]
 ) -> Bounds:
     """Returns the rows and columns of zeros at the four sides."""
     names = (("pad_top", "pad_bottom"), ("pad_left", "pad_right"))

@@ -1,7 +1,6 @@
 """Describes a traced step, one operation after the other."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import keras
 import tensorflow as tf
@@ -25,7 +24,7 @@ _LITTLE_WORK = ("data movement", "look-up")
 
 
 def operations(
-    graph: Any, network: keras.Model, optimizer: Optimizer | None = None
+    graph: tf.Graph, network: keras.Model, optimizer: Optimizer | None = None
 ) -> tuple[Operation, ...]:
     """Returns the operations of a step that compute or move data, in the graph's order.
 
@@ -51,7 +50,7 @@ def operations(
 _PHASES: dict[str, StepPhase] = {"forward": "forward", "optimizer": "update", "other": "other"}
 
 
-def _working(graph: Any) -> Iterator[Node]:
+def _working(graph: tf.Graph) -> Iterator[Node]:
     """Yields the operations that compute or move data when the step runs.
 
     Those of constants alone are left out: TensorFlow computes them once.

@@ -52,7 +52,7 @@ class MemNet(nn.NeuralNetworkModel):
         profile_setting="linear_start=false",  # past the sixth of a training without softmax
     )
 
-    def build_hyperparameters(self, values: Mapping[str, Any]) -> MemNetHyperparameters:
+    def build_hyperparameters(self, values: Mapping[str, object]) -> MemNetHyperparameters:
         """Returns the hyperparameters; the default learning rate depends on the linear start."""
         chosen = options.build(MemNetHyperparameters, values)
         if chosen.linear_start or "learning_rate" in values:

@@ -1,7 +1,6 @@
 """Random noise for the temporal encoding (section 4.1 of the paper)."""
 
 import math
-from typing import Any
 
 import keras
 import tensorflow as tf
@@ -21,7 +20,7 @@ class RandomNoise(keras.layers.Layer):
         key: of the random numbers.
     """
 
-    def __init__(self, share: float, key: PRNGKey, **options: Any) -> None:
+    def __init__(self, share: float, key: PRNGKey, **options: object) -> None:
         super().__init__(**options)
         self._share, self._key = share, key
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -44,7 +44,7 @@ class _Array:
     item: Any
     min_length: int = 0
 
-    def __get_pydantic_core_schema__(self, _: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(self, _: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         items = core_schema.list_schema(
             handler.generate_schema(self.item), min_length=self.min_length
         )
@@ -75,7 +75,7 @@ class Record(BaseModel):
 
     def to_plain(self) -> dict[str, Any]:
         """Returns the fields by their names in the file, as plain data for strict JSON."""
-        return _json_safe(self.model_dump(by_alias=True))
+        return {name: _json_safe(value) for name, value in self.model_dump(by_alias=True).items()}
 
 
 class OpenRecord(Record):
@@ -89,7 +89,7 @@ class OpenRecord(Record):
             """Returns a field that a workload added."""
 
     @model_serializer(mode="wrap")
-    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
         return {name: value for name, value in handler(self).items() if value is not None}
 
 
@@ -181,7 +181,7 @@ def _complaint(error: ErrorDetails) -> str:
     return f"{where} is {found}, not {_wanted(kind, limits)}"
 
 
-def _wanted(kind: str, limits: dict[str, Any]) -> str:
+def _wanted(kind: str, limits: Mapping[str, object]) -> str:
     """Returns the expected value for a kind of pydantic error, in words."""
     words = {
         "bool_type": "true or false",
@@ -229,7 +229,7 @@ def _rounded(numbers: np.ndarray) -> list[float]:
     return [round(float(number), _NANOSECOND_DIGITS) for number in numbers]
 
 
-def _json_safe(value: Any) -> Any:
+def _json_safe(value: object) -> object:
     """Replaces NaN and infinities, which JSON cannot represent, by null; converts NumPy numbers."""
     if isinstance(value, dict):
         return {key: _json_safe(item) for key, item in value.items()}

@@ -74,8 +74,7 @@ class Environment(Record):
     )
     gpu: str | None = Field(description="name of the GPU; `null` for a run on the CPU")
     gpu_number: Count | None = Field(
-        default=None,
-        description="its number among the GPUs of the machine, as in `--device gpu:N`",
+        default=None, description="its number among the GPUs of the machine, as in `--device gpu:N`"
     )
     gpus_visible: Count | None = Field(
         default=None,
@@ -203,8 +202,7 @@ class Processor(Record):
         default=None, description="time of the same steps by the clock, in seconds"
     )
     involuntary_switches: Count | None = Field(
-        default=None,
-        description="involuntary context switches of its threads during the steps",
+        default=None, description="involuntary context switches of its threads during the steps"
     )
     frequency_mhz: NotNegative | None = Field(
         default=None,
@@ -217,8 +215,7 @@ class Processor(Record):
         "from before the first step to after the last, in seconds",
     )
     unread: dict[str, str] = Field(
-        default_factory=dict,
-        description="why a field is `null`, by its name; empty in older files",
+        default_factory=dict, description="why a field is `null`, by its name; empty in older files"
     )
 
     def add(self, before: tuple[float, int], after: tuple[float, int], seconds: float) -> None:

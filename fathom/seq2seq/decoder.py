@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 import tensorflow as tf
@@ -83,7 +83,7 @@ class Decoder(layers.Layer):
         self._new_initializer, self._noise, self._longest = new_initializer, noise, longest
         self.steps_taken = tf.Variable(0, trainable=False, name="steps_taken")
 
-    def build(self, *shapes: Any) -> None:
+    def build(self, *shapes: tuple[int | None, ...]) -> None:
         """Creates the weights."""
         units, gates = self._units, 4 * self._units
         self.embedding = self._weight("embedding", self._vocabulary, units)
@@ -106,11 +106,11 @@ class Decoder(layers.Layer):
 
     def compute_output_spec(
         self,
-        source: Any,
-        states: Any,
-        hidden: Any,
-        memory: Any,
-        target: Any = None,
+        source: tf.Tensor,
+        states: tf.Tensor,
+        hidden: tf.Tensor,
+        memory: tf.Tensor,
+        target: tf.Tensor | None = None,
         training: bool = False,
         most_probable: bool = False,
     ) -> keras.KerasTensor:

@@ -4,7 +4,6 @@ A layer that is the same for every frame is one matrix product over all frames o
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import keras
 import tensorflow as tf
@@ -13,7 +12,7 @@ from typing_extensions import Unpack
 from fathom.layers import LayerOptions
 
 
-def steps_of(lengths: Any, stride: int) -> Any:
+def steps_of(lengths: tf.Tensor, stride: int) -> tf.Tensor:
     """Returns the steps of ``lengths`` frames: a number, an array or a tensor."""
     return (lengths + stride - 1) // stride
 

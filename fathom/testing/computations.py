@@ -50,8 +50,10 @@ def compute(
         step = tf.function(_step_of(model), autograph=False, jit_compile=model.xla == "step")
         outputs, gradients = step(*_batch_of(workload))
         while not all(np.isfinite(gradient).all() for gradient in gradients):
-            assert model.optimizer.loss_scale.value > 1, "a gradient is not finite"
-            model.optimizer.loss_scale.value.assign(model.optimizer.loss_scale.value / 2)
+            scale = model.optimizer and model.optimizer.loss_scale
+            assert scale is not None
+            assert scale.value > 1, "a gradient is not finite"
+            scale.value.assign(scale.value / 2)
             outputs, gradients = step(*_batch_of(workload))
     paths = [variable.path for variable in model.network.trainable_variables]
     values = {f"output {i}": output.numpy() for i, output in enumerate(outputs)}

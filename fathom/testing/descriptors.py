@@ -3,10 +3,13 @@
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fathom import options, workloads
 from fathom.errors import FathomError
+
+if TYPE_CHECKING:
+    from fathom.nn import NeuralNetworkModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,22 +38,22 @@ class Descriptor:
     inputs: Mapping[str, tuple[tuple, str]]
     labels: Mapping[str, tuple[tuple, str]]
     outputs: tuple[tuple, ...]
-    small: Mapping[str, Any]
+    small: Mapping[str, object]
     size: str
-    soon: Mapping[str, Any] = field(default_factory=dict)
-    overfit: Mapping[str, Any] = field(default_factory=dict)
+    soon: Mapping[str, object] = field(default_factory=dict)
+    overfit: Mapping[str, object] = field(default_factory=dict)
     work: float = 1
     macs_tolerance: float = 0
-    few_layers: Mapping[str, Any] = field(default_factory=dict)
+    few_layers: Mapping[str, object] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.name
 
-    def model(self, forward_only: bool = False, **options: Any) -> Any:
+    def model(self, forward_only: bool = False, **options: object) -> "NeuralNetworkModel":
         """Returns the quick variant of the model, not yet set up."""
         return self.model_class(forward_only)("/cpu:0", {**self.small, **options})
 
-    def model_class(self, forward_only: bool = False) -> type[Any]:
+    def model_class(self, forward_only: bool = False) -> "type[NeuralNetworkModel]":
         """Returns the workload's class or its forward-only twin."""
         return workloads.load(self.name, forward_only)
 
@@ -241,6 +244,6 @@ def descriptor(name: str) -> Descriptor:
         raise FathomError(f"{package}.descriptor defines no DESCRIPTOR: {error}") from error
 
 
-def small_options(name: str) -> Mapping[str, Any]:
+def small_options(name: str) -> Mapping[str, object]:
     """Returns the options that make a workload's step quick."""
     return descriptor(name).small

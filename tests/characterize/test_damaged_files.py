@@ -73,10 +73,8 @@ def read_and_analyse(path, known):
         return
     known.add(content)
     report.write(folder, path / "report")
-    unset = dict.fromkeys(("width", "budget", "out"))
-    chosen = mock.Mock(base=path, others=[path], interleave=False, **unset)
     with mock.patch.object(Folder, "read", return_value=folder):
-        compare.run(chosen, mock.Mock(spec=Console))
+        compare.compare_folders([path, path], mock.Mock(spec=Console))
 
 
 @pytest.fixture

@@ -6,10 +6,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
 from recounting import recount
 
 from fathom import Autoenc, FathomError
 from fathom.__main__ import main
+from fathom.characterize.profile import profiling
 from fathom.characterize.profile.profiling import profile_model
 from fathom.results.profile import Profile
 
@@ -39,6 +41,30 @@ def test_every_step_is_timed_with_and_without_the_profiler(profiled):
     timed = profile.step_seconds.sum() + profile.unprofiled_step_seconds.sum()
     assert profile.processor.wall_seconds > 0.9 * timed
     assert profile.processor.cpu_seconds > 0
+
+
+def test_the_profilers_overhead_compares_two_copies_that_are_called_directly(tmp_path, monkeypatch):
+    copies, calls = [], []
+    make, in_turn = profiling.CompiledStep, profiling.in_turn
+    function = type(tf.function(lambda: None))
+
+    def copied(*args, **options):
+        copies.append(make(*args, **options))
+        return copies[-1]
+
+    def watched(*args):
+        with monkeypatch.context() as patch:
+            patch.setattr(function, "__call__", lambda *_, **__: calls.append("looked up"))
+            return in_turn(*args)
+
+    monkeypatch.setattr(profiling, "CompiledStep", copied)
+    monkeypatch.setattr(profiling, "in_turn", watched)
+    model = Autoenc("/cpu:0", SMALL)
+    model.setup()
+    profile_model(model, STEPS, tmp_path)
+    ours, theirs = ([op.type for op in copy.single.graph.get_operations()] for copy in copies)
+    assert ours == theirs
+    assert calls == []
 
 
 def test_a_model_whose_calls_run_several_steps_is_refused(tmp_path):

@@ -4,7 +4,6 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -145,7 +144,7 @@ def _check_same_machine(machine: Machine, runs: Mapping[str, Run]) -> None:
             )
 
 
-def _other_machine(source: str, name: str, theirs: Any, ours: Any) -> FathomError:
+def _other_machine(source: str, name: str, theirs: object, ours: object) -> FathomError:
     return FathomError(
         f"{source} is from another machine or version than the rest ({name}: {theirs!r}, not "
         f"{ours!r}): keep one folder for each"

@@ -4,9 +4,9 @@ This is a separate process, because TensorFlow's thread pools have a fixed size 
 because the data sets should exist before the first run is timed.
 """
 
+import argparse
 import contextlib
 from pathlib import Path
-from typing import Any
 
 from fathom import workloads
 from fathom.cli.parser import Parser
@@ -25,7 +25,7 @@ def main() -> None:
     run_command("fathom.characterize.measure.machine", lambda: _measure(chosen))
 
 
-def _measure(chosen: Any) -> None:
+def _measure(chosen: argparse.Namespace) -> None:
     import_tensorflow()
     import tensorflow as tf
 

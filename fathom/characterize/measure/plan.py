@@ -148,9 +148,7 @@ def _batches(request: Request) -> list[Planned]:
     """Each workload in each mode on each device at each batch size."""
     return [
         _run(
-            *(request, "timing", "batches", workload, mode, device),
-            repeat=repeat,
-            batch_size=size,
+            *(request, "timing", "batches", workload, mode, device), repeat=repeat, batch_size=size
         )
         for size in request.batches
         for repeat in range(max(1, request.repeats))

@@ -1,8 +1,8 @@
 """The request of ``fathom characterize``, and its machine."""
 
-import argparse
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -11,7 +11,7 @@ from fathom import workloads
 from fathom.characterize.measure import folder
 from fathom.characterize.measure.plan import Request, powers_of_two
 from fathom.errors import FathomError
-from fathom.options import MODES, Characterization
+from fathom.options import MODES, Characterization, Mode, Precision
 from fathom.results.characterization import Machine, Probe
 from fathom.results.records import Environment
 from fathom.system.processes import run_python
@@ -23,18 +23,41 @@ _BATCHES, _QUICK_BATCHES = [2**i for i in range(9)], [4**i for i in range(4)]
 _SAME_RATE = 0.1  # largest difference of the matrix products before and after the runs
 
 
-def measure_machine(chosen: argparse.Namespace, out: Path, screen: Console) -> Request:
+@dataclass(frozen=True)
+class Wanted:
+    """The measurements that a user wants, before the machine is known.
+
+    Attributes: as of ``plan.Request``, where None stands for a default that may depend on the
+        machine, and ``batches`` for no sweep; an empty list for a sweep over the default sizes.
+        Devices are named ``cpu`` or ``gpu``.
+    """
+
+    precision: Precision
+    quick: bool
+    workloads: Sequence[str] | None = None
+    modes: Sequence[Mode] | None = None
+    devices: Sequence[str] | None = None
+    threads: Sequence[int] | None = None
+    steps: int | None = None
+    repeats: int | None = None
+    warmup_runs: int | None = None
+    profile_repeats: int | None = None
+    batch_size: int | None = None
+    batches: Sequence[int] | None = None
+
+
+def measure_machine(wanted: Wanted, out: Path, screen: Console) -> Request:
     """Measures the machine, writes ``machine.json``, and returns the request.
 
     Raises:
         FathomError: the folder is of another machine, or a device is not available.
     """
     screen.print("measuring the machine and preparing data")
-    names = chosen.workloads or list(workloads.CLASSES)
-    first = _machine(1, chosen.precision, names)
-    devices = _devices(chosen.devices, first.gpus)
+    names = wanted.workloads or list(workloads.CLASSES)
+    first = _machine(1, wanted.precision, names)
+    devices = _devices(wanted.devices, first.gpus)
     cores = first.environment.cores_available
-    threads = chosen.threads or powers_of_two(cores)
+    threads = wanted.threads or powers_of_two(cores)
     if max(threads) > cores:
         screen.print(f"more threads than the {cores} cores of this machine: {max(threads)}")
     known = folder.read_machine(out)
@@ -43,27 +66,27 @@ def measure_machine(chosen: argparse.Namespace, out: Path, screen: Console) -> R
     machine = known or Machine(environment=first.environment, gemm_flops_per_second={})
     machine = _with_probe(machine, "1", first)
     for number in {*threads, cores} - set(map(int, machine.gemm_flops_per_second)):
-        machine = _with_probe(machine, str(number), _machine(number, chosen.precision, []))
+        machine = _with_probe(machine, str(number), _machine(number, wanted.precision, []))
     machine.write(out / "machine.json")
     quick = (_QUICK_REPEATS, _QUICK_WARMUP_RUNS)
-    repeats, warmup_runs = quick if chosen.quick else (_REPEATS, _WARMUP_RUNS)
-    profile_repeats = _QUICK_PROFILE_REPEATS if chosen.quick else _PROFILE_REPEATS
-    batches = chosen.batches
+    repeats, warmup_runs = quick if wanted.quick else (_REPEATS, _WARMUP_RUNS)
+    profile_repeats = _QUICK_PROFILE_REPEATS if wanted.quick else _PROFILE_REPEATS
+    batches = wanted.batches
     if batches is not None:
-        repeats, batches = 1, batches or (_QUICK_BATCHES if chosen.quick else _BATCHES)
+        repeats, batches = 1, batches or (_QUICK_BATCHES if wanted.quick else _BATCHES)
     return Request(
         workloads={name: first.characterizations.get(name, Characterization()) for name in names},
-        modes=chosen.modes or MODES,
+        modes=wanted.modes or MODES,
         devices=devices,
         cores=cores,
         threads=threads,
-        steps=chosen.steps,
-        repeats=repeats if chosen.repeats is None else chosen.repeats,
-        warmup_runs=warmup_runs if chosen.warmup_runs is None else chosen.warmup_runs,
-        profile_repeats=chosen.profile_repeats or profile_repeats,
-        precision=chosen.precision,
-        batch_size=chosen.batch_size,
-        quick=chosen.quick,
+        steps=wanted.steps,
+        repeats=repeats if wanted.repeats is None else wanted.repeats,
+        warmup_runs=warmup_runs if wanted.warmup_runs is None else wanted.warmup_runs,
+        profile_repeats=wanted.profile_repeats or profile_repeats,
+        precision=wanted.precision,
+        batch_size=wanted.batch_size,
+        quick=wanted.quick,
         batches=batches or (),
     )
 
@@ -128,7 +151,7 @@ def _with_probe(machine: Machine, threads: str, probe: Probe) -> Machine:
     return machine.model_copy(update=in_order)
 
 
-def _machine(threads: int, precision: str, prepare: list[str]) -> Probe:
+def _machine(threads: int, precision: str, prepare: Sequence[str]) -> Probe:
     """Runs ``fathom.characterize.measure.machine`` and returns its results."""
     with tempfile.TemporaryDirectory() as temporary:
         out = Path(temporary) / "machine.json"
@@ -141,7 +164,7 @@ def _machine(threads: int, precision: str, prepare: list[str]) -> Probe:
         return Probe.read(out)
 
 
-def _devices(wanted: list[str] | None, gpus: int) -> list[str]:
+def _devices(wanted: Sequence[str] | None, gpus: int) -> list[str]:
     """Returns the devices as TensorFlow names them; default: the CPU, and a GPU if any."""
     if wanted is None:
         return ["/cpu:0"] + ["/gpu:0"] * (gpus > 0)

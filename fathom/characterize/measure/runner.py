@@ -1,6 +1,5 @@
 """Makes the runs of a characterization, each in a new process: ``fathom characterize``."""
 
-import argparse
 import contextlib
 import math
 import os
@@ -14,6 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from fathom.characterize.measure import folder, plan, request
+from fathom.characterize.measure.request import Wanted
 from fathom.characterize.profile.files import PROFILE, TRACE
 from fathom.errors import FathomError
 from fathom.results.characterization import Planned, Run
@@ -26,15 +26,20 @@ from fathom.system.processes import run_python
 _QUICK_MINUTES = 18.0  # after which --quick measures nothing again
 
 
-def run(chosen: argparse.Namespace, screen: Console) -> None:
-    """Runs ``fathom characterize`` with its parsed arguments; exits with 1 if a run failed.
+def run(wanted: Wanted, out: Path, budget: float | None, screen: Console) -> None:
+    """Makes the runs that a folder lacks; exits with 1 if one failed.
+
+    Args:
+        wanted: the measurements.
+        out: results directory.
+        budget: minutes after which no new run starts; None: no limit.
+        screen: for the progress.
 
     Raises:
         FathomError: an invalid option or device, or a folder of another machine or request.
     """
-    out = chosen.out
     lock = _create(out)
-    planned, skipped = _measure(chosen, out, screen)
+    planned, skipped = _measure(wanted, out, budget, screen)
     del lock  # held until here
     runs = folder.read_runs(out)
     failed = [runs[p.id] for p in planned if p.id in runs and runs[p.id].status == "failed"]
@@ -49,22 +54,22 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
 
 
 def _measure(
-    chosen: argparse.Namespace, out: Path, screen: Console
+    wanted: Wanted, out: Path, budget: float | None, screen: Console
 ) -> tuple[Sequence[Planned], int]:
     """Makes the remaining runs; returns all completed runs and the number skipped."""
     try:
-        wanted = request.measure_machine(chosen, out, screen)
-        planned = plan.plan(wanted)
+        asked = request.measure_machine(wanted, out, screen)
+        planned = plan.plan(asked)
         before = _done_before(planned, out)
         beyond = [each for each in planned if _is_beyond_end(each, before.values())]
         left = [each for each in planned if each.id not in before and each not in beyond]
         screen.print(f"{len(planned)} runs, {len(planned) - len(left)} of them done before: {out}")
         started = time.perf_counter()
-        skipped = _make(left, before, started + 60 * (chosen.budget or math.inf), out, screen)
-        minutes = chosen.budget or (_QUICK_MINUTES if chosen.quick else math.inf)
+        skipped = _make(left, before, started + 60 * (budget or math.inf), out, screen)
+        minutes = budget or (_QUICK_MINUTES if wanted.quick else math.inf)
         _make_disturbed(planned, started + 60 * minutes, out, screen)
         if left:
-            request.measure_again(out, wanted, screen)
+            request.measure_again(out, asked, screen)
     except KeyboardInterrupt as stop:
         stop.args = ("rerun the command to continue",)
         raise

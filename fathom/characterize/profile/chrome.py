@@ -4,16 +4,20 @@ import gzip
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
+
+from tensorflow.tsl.profiler.protobuf.xplane_pb2 import XEvent, XPlane
 
 from fathom.characterize.profile import xplane
 from fathom.description import ops
 from fathom.system.files import atomic_write
 
+Place: TypeAlias = Callable[[str, str], tuple[str, str]]  # layer and phase of an op's name and type
+
 _MICROSECONDS = 1e-6  # per picosecond; the format's unit is microseconds
 
 
-def write(trace: Path, place: Callable[[str, str], tuple[str, str]], path: Path) -> None:
+def write(trace: Path, place: Place, path: Path) -> None:
     """Writes a trace of TensorFlow's profiler as compressed JSON.
 
     Each thread and each GPU stream is a track; ops have their type, class, layer and phase.
@@ -37,7 +41,7 @@ def write(trace: Path, place: Callable[[str, str], tuple[str, str]], path: Path)
         json.dump(document, file)
 
 
-def _plane_events(plane: Any, process: int, place: Any) -> Iterator[dict[str, Any]]:
+def _plane_events(plane: XPlane, process: int, place: Place) -> Iterator[dict[str, object]]:
     lines = [line for line in plane.lines if line.events and xplane.is_timed(plane, line)]
     if lines:
         yield _name("process_name", plane.name, process)
@@ -56,7 +60,7 @@ def _plane_events(plane: Any, process: int, place: Any) -> Iterator[dict[str, An
                 }
 
 
-def _label(plane: Any, event: Any, place: Any) -> dict[str, Any]:
+def _label(plane: XPlane, event: XEvent, place: Place) -> dict[str, object]:
     """Returns an event's label in Perfetto: an op's type, otherwise the event's name."""
     op = xplane.op_of(plane, event)
     if op is None:
@@ -76,5 +80,5 @@ def _label(plane: Any, event: Any, place: Any) -> dict[str, Any]:
     }
 
 
-def _name(kind: str, name: str, process: int, thread: int = 0) -> dict[str, Any]:
+def _name(kind: str, name: str, process: int, thread: int = 0) -> dict[str, object]:
     return {"ph": "M", "name": kind, "pid": process, "tid": thread, "args": {"name": name}}

@@ -6,7 +6,8 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+from tensorflow.tsl.profiler.protobuf.xplane_pb2 import XEvent, XPlane
 
 from fathom.characterize.profile import xplane
 
@@ -65,7 +66,7 @@ def read(path: Path) -> tuple[GpuUse, GpuUse]:
     return in_steps, whole
 
 
-def _add_events(use: GpuUse, plane: Any, events: Iterable[Any]) -> None:
+def _add_events(use: GpuUse, plane: XPlane, events: Iterable[XEvent]) -> None:
     """Adds events of one line."""
     named = [(plane.event_metadata[event.metadata_id].name, event) for event in events]
     if plane.name.startswith("/device:GPU"):

@@ -22,7 +22,7 @@ def in_turn(
     Args:
         traced: runs a step on the batch of this number; never executed without the profiler, as
             its executor would then stop tracing cheap ops (``xplane.profiling``).
-        untraced: the same step, with another executor.
+        untraced: the same step with another executor, compiled and called in the same way.
         fewest: number of pairs; short steps have more, up to 50 in a second.
 
     Returns:

@@ -4,7 +4,6 @@ import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -30,7 +29,7 @@ from fathom.results.profile import (
 )
 from fathom.results.records import Processor
 from fathom.system import environment
-from fathom.training.compilation import Batch, Step
+from fathom.training.compilation import Batch, CompiledStep, Nest, Step
 
 _BATCHES = 4  # held in memory and cycled
 _FEWEST_PAIRS = 3  # of steps with and without the profiler
@@ -82,7 +81,9 @@ def profile_model(
     ops_by_step = trace.ops_by_step()
     require_equal_ops([counts_of(ops) for ops in ops_by_step], [n % _BATCHES for n in numbers])
     gpu_use = _gpu_time(path, sessions)
-    traced, untraced = in_turn(held.run, held.untraced(), max(_FEWEST_PAIRS, steps // 2))
+    with xplane.profiling():
+        with_profiler = held.copy()
+    traced, untraced = in_turn(with_profiler, held.copy(), max(_FEWEST_PAIRS, steps // 2))
     held.processor.add_system(stolen, environment.steal_seconds(), environment.frequency_mhz())
     attribution = Attribution(model.model(), model.network, model.optimizer)
     profile = Profile(
@@ -184,7 +185,7 @@ class _HeldBatches:
         self.steps = 0
         self.processor = Processor()
 
-        def keep(step: "Step", batch: "Batch") -> Any:
+        def keep(step: Step, batch: Batch) -> Nest:
             value = windows.step(step, batch) if windows else step(*batch)
             if len(self._turns) < _BATCHES:
                 self._turns.append((step, batch, model.work(*batch)))
@@ -213,14 +214,18 @@ class _HeldBatches:
         compiled, batch, _ = self._turns[number % _BATCHES]
         self._run(compiled, batch)
 
-    def untraced(self) -> Callable[[int], None]:
-        """Returns ``run`` with an executor of its own, after its first executions."""
-        signatures = self._model.signatures()
-        only = signatures[0] if len(signatures) == 1 else None
-        step = self._turns[0][0]
-        copy = tf.function(lambda *batch: step(*batch), input_signature=only, autograph=False)
+    def copy(self) -> Callable[[int], None]:
+        """Returns ``run`` with an executor of its own, after the first execution of each graph.
+
+        Steps are compared between two copies, never between a copy and the original: a copy has one
+        call more in its graph. It is called as directly as the original, since the look-up of
+        ``tf.function`` takes up to a tenth of a short step.
+        """
+        step, signatures = self._turns[0][0], self._model.signatures()
+        with tf.device(self._model.device):
+            copy = CompiledStep(lambda *batch: step(*batch), signatures, 1, xla=False).single
         by_shape = {tuple(tuple(t.shape) for t in batch): batch for _, batch, _ in self._turns}
-        for batch in list(by_shape.values())[: len(signatures)]:  # one for each graph
+        for batch in list(by_shape.values())[: len(signatures)]:
             self._run(copy, batch)
         return lambda number: self._run(copy, self._turns[number % _BATCHES][1])
 

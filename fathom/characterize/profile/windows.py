@@ -4,7 +4,6 @@ import tempfile
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -14,7 +13,7 @@ from fathom.characterize.profile.completeness import Counts, counts_of, require_
 from fathom.characterize.profile.gpu import Sessions
 from fathom.nn import NeuralNetworkModel
 from fathom.results.profile import Life, SampledOp
-from fathom.training.compilation import Batch, Step
+from fathom.training.compilation import Batch, Nest, Step
 
 _WINDOWS = 11  # at the start of the run, after 10 %, ..., at its end
 _LONGEST = 5  # steps of a window
@@ -68,7 +67,7 @@ class Windows:
         self._number = 0
         self._samples: list[_Sample] = []
 
-    def step(self, step: Step, batch: Batch) -> Any:
+    def step(self, step: Step, batch: Batch) -> Nest:
         """Runs the next step of the run and returns its result."""
         number, shapes = self._number, tuple(tuple(tensor.shape) for tensor in batch)
         self._number += 1

@@ -15,11 +15,10 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import tensorflow as tf
 from google.protobuf.message import DecodeError
-from tensorflow.tsl.profiler.protobuf import xplane_pb2
+from tensorflow.tsl.profiler.protobuf.xplane_pb2 import XEvent, XLine, XPlane, XSpace
 
 from fathom.errors import FathomError
 from fathom.system.files import atomic_write
@@ -126,7 +125,7 @@ def profiling(save_to: Path | None = None) -> Iterator[None]:
                 shutil.copyfile(trace, whole)
 
 
-def marked(number: int) -> Any:
+def marked(number: int) -> contextlib.AbstractContextManager[None]:
     """Marks what runs in the block as a step."""
     return tf.profiler.experimental.Trace(_STEP_EVENT, step_num=number, _r=1)
 
@@ -181,7 +180,7 @@ def read(path: Path) -> Trace:
     )
 
 
-def timed_lines(path: Path) -> list[tuple[Any, Any]]:
+def timed_lines(path: Path) -> list[tuple[XPlane, XLine]]:
     """Returns the planes and lines of a trace's host threads and GPU streams.
 
     Raises:
@@ -195,13 +194,13 @@ def timed_lines(path: Path) -> list[tuple[Any, Any]]:
     ]
 
 
-def parse(path: Path) -> Any:
+def parse(path: Path) -> XSpace:
     """Returns the ``XSpace`` of a trace file.
 
     Raises:
         FathomError: the file cannot be read or is not a complete trace.
     """
-    space = xplane_pb2.XSpace()
+    space = XSpace()
     try:
         space.ParseFromString(path.read_bytes())
     except OSError as error:
@@ -213,7 +212,7 @@ def parse(path: Path) -> Any:
     return space
 
 
-def is_timed(plane: Any, line: Any) -> bool:
+def is_timed(plane: XPlane, line: XLine) -> bool:
     """Returns whether a line is a host thread or a GPU stream.
 
     A GPU's plane may have other lines that repeat the same events by step or by op.
@@ -223,7 +222,7 @@ def is_timed(plane: Any, line: Any) -> bool:
     return plane.name.startswith("/host:")
 
 
-def op_of(plane: Any, event: Any) -> tuple[str, str] | None:
+def op_of(plane: XPlane, event: XEvent) -> tuple[str, str] | None:
     """Returns the name and type of an event's op; None if it is not an op."""
     label = plane.event_metadata[event.metadata_id].name
     if label == _ASYNC_EVENT:
@@ -234,16 +233,16 @@ def op_of(plane: Any, event: Any) -> tuple[str, str] | None:
     return (match["name"], match["op_type"]) if match else None
 
 
-def start_ps(line: Any, event: Any) -> int:
+def start_ps(line: XLine, event: XEvent) -> int:
     """Returns an event's start in integer picoseconds: a float would lose the last digits."""
     return line.timestamp_ns * 1000 + event.offset_ps
 
 
-def _end(event: Any) -> int:
+def _end(event: XEvent) -> int:
     return event.offset_ps + event.duration_ps
 
 
-def _op_events(plane: Any, line: Any, origin: int) -> Iterator[OpEvent]:
+def _op_events(plane: XPlane, line: XLine, origin: int) -> Iterator[OpEvent]:
     """Yields the op events of one line, with their self times."""
     events = sorted(line.events, key=lambda event: (event.offset_ps, -event.duration_ps))
     ops = [(event, *op) for event in events if (op := op_of(plane, event))]
@@ -259,7 +258,7 @@ def _op_events(plane: Any, line: Any, origin: int) -> Iterator[OpEvent]:
         )
 
 
-def self_times(events: list[Any]) -> list[int]:
+def self_times(events: list[XEvent]) -> list[int]:
     """Returns the time of each event without nested ones; events sorted by start, longest first."""
     self_ps = [event.duration_ps for event in events]
     around: list[int] = []  # the events that enclose the current one, outermost first
@@ -273,7 +272,7 @@ def self_times(events: list[Any]) -> list[int]:
     return self_ps
 
 
-def _compiled_function(plane: Any, events: list[Any], op: Any) -> str | None:
+def _compiled_function(plane: XPlane, events: list[XEvent], op: XEvent) -> str | None:
     """Returns the name of the XLA-compiled function that ``op`` called, if any.
 
     Args:
@@ -292,7 +291,7 @@ def _compiled_function(plane: Any, events: list[Any], op: Any) -> str | None:
     return None
 
 
-def step_marks(plane: Any, line: Any) -> Iterator[tuple[int, int]]:
+def step_marks(plane: XPlane, line: XLine) -> Iterator[tuple[int, int]]:
     """Yields the start and end of each step, in picoseconds."""
     for event in line.events:
         if plane.event_metadata[event.metadata_id].name == _STEP_EVENT:
@@ -300,7 +299,7 @@ def step_marks(plane: Any, line: Any) -> Iterator[tuple[int, int]]:
             yield start, start + event.duration_ps
 
 
-def _statistic(plane: Any, event: Any, name: str) -> str:
+def _statistic(plane: XPlane, event: XEvent, name: str) -> str:
     """Returns a text statistic of an event; empty if it has none."""
     for stat in event.stats:
         if plane.stat_metadata[stat.metadata_id].name == name:

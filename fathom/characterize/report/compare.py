@@ -1,12 +1,10 @@
 """``fathom compare``: compares results directories of ``fathom characterize``, or two variants."""
 
-import argparse
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import rich.table
@@ -19,27 +17,13 @@ from fathom.characterize.report.page import is_number, shown
 from fathom.characterize.report.pairs import Ratio, verdict
 from fathom.errors import FathomError
 
-_WIDTH_PERCENT, _BUDGET_MINUTES = 2.0, 30.0
-_OF_INTERLEAVING = ("width", "budget", "out")
 
-
-def run(chosen: argparse.Namespace, screen: Console) -> None:
-    """Runs ``fathom compare`` with its parsed arguments.
+def compare_folders(paths: Sequence[Path], screen: Console) -> None:
+    """Compares results directories with the first one.
 
     Raises:
-        FathomError: a folder cannot be read, a variant fails, or there is nothing to compare.
+        FathomError: a folder cannot be read, or there is nothing to compare.
     """
-    if chosen.interleave:
-        _interleave(chosen, screen)
-        return
-    for name in _OF_INTERLEAVING:
-        if getattr(chosen, name) is not None:
-            raise FathomError(f"--{name} is an option of --interleave")
-    _compare_folders(chosen, screen)
-
-
-def _compare_folders(chosen: argparse.Namespace, screen: Console) -> None:
-    paths = [Path(chosen.base), *map(Path, chosen.others)]
     if len(paths) > len(LABELS):
         raise FathomError(f"{len(paths)} folders are too many: compare at most {len(LABELS)}")
     folders = dict(zip(LABELS, map(Folder.read, paths), strict=False))
@@ -49,13 +33,19 @@ def _compare_folders(chosen: argparse.Namespace, screen: Console) -> None:
         screen.print(f"{label}: {path}")
     _show(_environments(folders), "what differs", screen)
     _show(comparison.ratios, "median step times and the 95 % interval of their ratio", screen)
+    if len(comparison.ratios) and comparison.ratios.verdict.notna().any():
+        screen.print(
+            "machine: how much slower the machine itself was at times, by its probes and the CPU "
+            "time of disturbed runs. A ratio within it counts as noise; `python -m fathom compare "
+            "--interleave` shows smaller differences."
+        )
     _show(comparison.shares, "op types' shares of the time in ops, training", screen)
     both = [each for each in (comparison.ratios, comparison.shares) if len(each)]
     if any(each.verdict.isna().any() for each in both):
         screen.print(
             "No verdict with a single run or profile on either side: the noise from run to run is "
             "unknown. `python -m fathom characterize --repeats 3 --profile-repeats 3 --out "
-            f"{shlex.quote(str(chosen.base))}`, with the options that the folder was measured "
+            f"{shlex.quote(str(paths[0]))}`, with the options that the folder was measured "
             "with, and likewise for the other folders, repeats them."
         )
     for sentence in comparison.refused:
@@ -67,14 +57,25 @@ def _compare_folders(chosen: argparse.Namespace, screen: Console) -> None:
         )
 
 
-def _interleave(chosen: argparse.Namespace, screen: Console) -> None:
-    """Measures two variants in turn; shows what was measured also after an error or interrupt."""
-    if len(chosen.others) != 1:
+def interleave(
+    commands: Sequence[str], width: float, budget_s: float, out: Path | None, screen: Console
+) -> None:
+    """Measures two variants in turn; shows what was measured also after an error or interrupt.
+
+    Args:
+        commands: of A and B.
+        width: of the interval of the ratio at which the comparison ends, relative to the ratio.
+        budget_s: seconds after which it ends at the latest.
+        out: folder of the results; None: one named after the time.
+        screen: for the output.
+
+    Raises:
+        FathomError: there are not two variants, one fails, or the folder cannot be used.
+    """
+    if len(commands) != 2:
         raise FathomError("--interleave takes two variants, each a command in quotes")
-    width = (chosen.width or _WIDTH_PERCENT) / 100
-    budget_s = 60 * (chosen.budget or _BUDGET_MINUTES)
-    out = chosen.out or Path("results") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
-    measured = Interleaving({"A": chosen.base, "B": chosen.others[0]}, _new_folder(out))
+    out = out or Path("results") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
+    measured = Interleaving(dict(zip(LABELS, commands, strict=False)), _new_folder(out))
     for label, command in measured.commands.items():
         screen.print(f"{label}: {command}")
     screen.print(
@@ -146,14 +147,14 @@ def _environments(folders: dict[str, Folder]) -> pd.DataFrame:
     return _differences({label: _environment(folder) for label, folder in folders.items()})
 
 
-def _differences(sides: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
+def _differences(sides: Mapping[str, Mapping[str, object]]) -> pd.DataFrame:
     """Returns the fields in which the sides differ, as text, without the commands."""
     texts = {label: {name: str(v) for name, v in side.items()} for label, side in sides.items()}
     table = pd.DataFrame(texts).drop("command").rename_axis("").reset_index()
     return table[table[list(sides)].nunique(axis=1, dropna=False) > 1]
 
 
-def _environment(folder: Folder) -> dict[str, Any]:
+def _environment(folder: Folder) -> dict[str, object]:
     rates = folder.machine.gemm_flops_per_second.items()
     products = ", ".join(f"{float(rate) / 1e9:.0f} on {threads}" for threads, rate in rates)
     environment = folder.machine.environment.to_plain()

@@ -3,20 +3,19 @@
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fathom.characterize.measure.folder import Folder
 from fathom.characterize.profile import tables
-from fathom.characterize.report import selection
+from fathom.characterize.report import drift, selection
 from fathom.characterize.report.intervals import CONFIDENCE, combine, holm, p_value, ratio
 
 LABELS = string.ascii_uppercase  # of the folders; the first one is the base
 _SMALLEST_SHARE = 1.0  # percent; op types below it on both sides are not compared
 _SHARE_COLUMNS = [
-    *("workload", "op type", "folder", "A (%)", "its (%)", "less A", "from", "to", "profiles", "p"),
+    *("workload", "op type", "folder", "A (%)", "its (%)", "less A", "from", "to", "profiles", "p")
 ]
 _CASE = ["workload", "mode", "on"]
 
@@ -28,10 +27,11 @@ class Comparison:
     Attributes:
         ratios: one row per workload, mode, device (``cpu`` or ``gpu``) and folder: the geometric
             means of the runs' median step times, their ratio ``over A``, ``from`` and ``to``, the
-            limits of its 95 % interval between runs; the number of ``runs`` of A and of the folder,
-            and of those that other processes disturbed; ``p``, with Holm's correction over all
-            rows; ``verdict``. With a single run on either side there is no interval, p value or
-            verdict.
+            limits of its 95 % interval between runs; ``machine (%)``, how much slower the machine
+            itself was at times; the number of ``runs`` of A and of the folder, and of those that
+            other processes disturbed; ``p`` of a larger ratio than the machine's, with Holm's
+            correction over all rows; ``verdict``. With a single run on either side there is no
+            interval, p value or verdict.
         shares: one row per workload, op type and folder: its share of the time in ops in percent,
             the mean over equal profiles, and the difference, with the same columns.
         refused: one sentence per workload and mode whose runs or profiles are not compared.
@@ -47,7 +47,8 @@ def compare(base: Folder, others: Sequence[Folder]) -> Comparison:
     ratios, shares, refused = [], [], []
     steps_of_base, profiles_of_base = _counted(base), _profiles(base)
     for label, folder in zip(LABELS[1:], others, strict=False):
-        rows, unlike_steps = _compare_steps(label, steps_of_base, _counted(folder))
+        change = drift.between(base.machine, folder.machine)
+        rows, unlike_steps = _compare_steps(label, steps_of_base, _counted(folder), change)
         changes, unlike_profiles = _compare_profiles(label, profiles_of_base, _profiles(folder))
         ratios += rows
         shares += changes
@@ -63,7 +64,7 @@ def compare(base: Folder, others: Sequence[Folder]) -> Comparison:
     )
 
 
-def _side_by_side(rows: list[dict[str, Any]], case: list[str]) -> pd.DataFrame:
+def _side_by_side(rows: list[dict[str, object]], case: list[str]) -> pd.DataFrame:
     """Groups the rows by case and keeps their order otherwise."""
     frame = pd.DataFrame(rows)
     if frame.empty:
@@ -95,7 +96,7 @@ def _verdict(different: str, p_value: float) -> str | None:
 
 def _counted(folder: Folder) -> dict[tuple[str, ...], pd.DataFrame]:
     """Returns the counted steps of the timings and their settings by workload, mode and device."""
-    runs = selection.processes(folder)[["run", "on", "settings", "disturbed"]]
+    runs = selection.processes(folder)[["run", "on", "settings", "disturbed", "cpu_share"]]
     steps = folder.steps()
     counted = runs.merge(steps[steps.counted.astype(bool)], on="run")
     return dict(list(counted.groupby(_CASE, sort=False)))
@@ -105,7 +106,8 @@ def _compare_steps(
     label: str,
     first: Mapping[tuple[str, ...], pd.DataFrame],
     second: Mapping[tuple[str, ...], pd.DataFrame],
-) -> tuple[list[dict[str, Any]], list[str]]:
+    change: float,
+) -> tuple[list[dict[str, object]], list[str]]:
     ratios, refused = [], []
     for case in dict.fromkeys([*first, *second]):
         if case not in first or case not in second:
@@ -115,14 +117,14 @@ def _compare_steps(
         if unlike:
             refused.append(f"{' '.join(case)}: {unlike}")
         else:
-            ratios.append(_ratio(label, case, a, b))
+            ratios.append(_ratio(label, case, a, b, change))
     for case in [*first, *second]:
         if (case in first) != (case in second):
             refused.append(f"{' '.join(case)}: only in {'A' if case in first else label}")
     return ratios, refused
 
 
-def _unlike(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
+def _unlike(first: Mapping[str, object], second: Mapping[str, object]) -> str:
     """Returns the differences in settings that make step times incomparable."""
     return ", ".join(
         f"{name} {first.get(name)} against {second.get(name)}"
@@ -132,9 +134,10 @@ def _unlike(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
 
 
 def _ratio(
-    label: str, case: tuple[str, ...], first: pd.DataFrame, second: pd.DataFrame
-) -> dict[str, Any]:
+    label: str, case: tuple[str, ...], first: pd.DataFrame, second: pd.DataFrame, change: float
+) -> dict[str, object]:
     """Compares the runs' medians: the steps of a run do not show the noise between runs."""
+    change = max(change, drift.lost(first), drift.lost(second))
     a, b = (side.groupby("run").seconds.median().to_numpy() for side in (first, second))
     over = ratio(b, a)
     return {
@@ -145,8 +148,9 @@ def _ratio(
         "over A": over.value,
         "from": over.low,
         "to": over.high,
+        "machine (%)": 100 * np.expm1(change),
         "runs": _runs(first.drop_duplicates("run"), second.drop_duplicates("run")),
-        "p": p_value([np.log(a), np.log(b)]),
+        "p": p_value([np.log(a), np.log(b)], change),
     }
 
 
@@ -185,7 +189,7 @@ def _profiles(folder: Folder) -> _Profiles:
 
 def _compare_profiles(
     label: str, first: _Profiles, second: _Profiles
-) -> tuple[list[dict[str, Any]], list[str]]:
+) -> tuple[list[dict[str, object]], list[str]]:
     changes, refused = [], []
     for workload in dict.fromkeys([*first.runs, *second.runs]):
         a, b = (each.runs.get(workload) for each in (first, second))
@@ -211,7 +215,7 @@ def _unlike_profiles(label: str, first: pd.DataFrame, second: pd.DataFrame) -> s
     return ""
 
 
-def _share_changes(first: pd.DataFrame, second: pd.DataFrame) -> list[dict[str, Any]]:
+def _share_changes(first: pd.DataFrame, second: pd.DataFrame) -> list[dict[str, object]]:
     """Compares the shares of op types by process."""
     op_types = list(dict.fromkeys([*first.index, *second.index]))
     sides = [100 * side.reindex(op_types, fill_value=0.0) for side in (first, second)]
@@ -222,7 +226,7 @@ def _share_changes(first: pd.DataFrame, second: pd.DataFrame) -> list[dict[str, 
     ]
 
 
-def _share_change(op_type: str, first: np.ndarray, second: np.ndarray) -> dict[str, Any]:
+def _share_change(op_type: str, first: np.ndarray, second: np.ndarray) -> dict[str, object]:
     """Compares one type's share in percent, float64 [processes]."""
     sides = [side[np.newaxis] for side in (first, second)]
     (less,) = combine(sides, lambda a, b: b[0] - a[0])

@@ -2,14 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from fathom.characterize.measure.folder import Folder
-
-if TYPE_CHECKING:
-    import matplotlib.figure
+from fathom.characterize.report.style import Plot
 
 
 @dataclass(frozen=True)
@@ -25,7 +22,7 @@ class Findings:
     """
 
     summary: str = ""
-    plot: "matplotlib.figure.Figure | None" = None
+    plot: "Plot | None" = None
     data: pd.DataFrame | None = None
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     gaps: Sequence[str] = ()

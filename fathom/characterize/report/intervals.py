@@ -108,11 +108,13 @@ def ratio(numerator: np.ndarray, denominator: np.ndarray) -> Interval:
     return Interval(*(float(np.exp(x)) for x in (logs.value, logs.low, logs.high)))
 
 
-def p_value(sides: Sequence[np.ndarray]) -> float:
+def p_value(sides: Sequence[np.ndarray], margin: float = 0.0) -> float:
     """Returns the p value of Student's test for a mean of 0, or of Welch's for two equal means.
 
     Args:
         sides: one or two, each with one value per process, float64 [processes].
+        margin: of two sides: their means may differ by so much for another reason, so that the test
+            is for a difference of at most the margin.
     """
     if min(map(len, sides)) < 2:
         return np.nan
@@ -121,7 +123,11 @@ def p_value(sides: Sequence[np.ndarray]) -> float:
         if len(sides) == 1:
             found = scipy.stats.ttest_1samp(sides[0], 0).pvalue
         else:
-            found = scipy.stats.ttest_ind(sides[1], sides[0], equal_var=False).pvalue
+            difference = abs(sides[1].mean() - sides[0].mean())
+            test = scipy.stats.ttest_ind(sides[1], sides[0], equal_var=False)
+            error = difference / abs(test.statistic)
+            limits = np.array([difference - margin, difference + margin]) / error
+            found = scipy.stats.t.sf(limits, test.df).sum()
     return float(np.nan_to_num(found, nan=1.0))
 
 

@@ -1,11 +1,9 @@
 """``fathom report``: figures, tables and one page from the result files of a folder."""
 
-import argparse
 import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,14 +22,13 @@ _OF_A_PROCESS = ("command", "device", "threads", "xla", "gpu")  # of the probing
 Found = Mapping[Figure, Findings]
 
 
-def run(chosen: argparse.Namespace, screen: Console) -> None:
-    """Runs ``fathom report`` with its parsed arguments.
+def run(directory: Path, out: Path, screen: Console) -> None:
+    """Writes the report of a results directory and prints its findings.
 
     Raises:
         FathomError: the folder cannot be read, or the report cannot be written.
     """
-    out = chosen.out or chosen.directory / "report"
-    found = write(Folder.read(chosen.directory), out)
+    found = write(Folder.read(directory), out)
     for figure, findings in found.items():
         screen.print(f"{figure.id}: {findings.summary or 'nothing to show'}")
         for gap in findings.gaps:
@@ -87,7 +84,7 @@ def _export(found: Found, about: Mapping[str, pd.DataFrame]) -> bytes:
     return json.dumps(document, allow_nan=False).encode()
 
 
-def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+def _rows(table: pd.DataFrame) -> list[dict[str, object]]:
     """Returns the rows of a table as JSON has them: ``null`` for missing and infinite values."""
     plain = table.replace([np.inf, -np.inf], np.nan).astype(object)
     return plain.where(plain.notna(), None).to_dict("records")

@@ -3,13 +3,17 @@
 import contextlib
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fathom.characterize.report import selection
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+Plot: TypeAlias = "Figure"  # matplotlib's, which is imported when something is drawn
+Panel: TypeAlias = "Axes"
 
 # The Okabe-Ito palette, with grey instead of yellow, which is too light on white.
 BLACK, ORANGE, SKY, GREEN, GREY, BLUE, RED, PURPLE = PALETTE = (
@@ -45,14 +49,22 @@ def style() -> Iterator[None]:
         yield
 
 
-def new_figure(width: float, height: float) -> "Figure":
+def new_figure(width: float, height: float) -> Plot:
     """Returns an empty figure of this size in inches, without a window."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), dpi=110, layout="constrained")
 
 
-def panels(names: Sequence[str], columns: int, width: float, height: float) -> tuple[Any, list]:
+def single(height: float) -> tuple[Plot, Panel]:
+    """Returns a figure of common width and a height in inches, and its only panel."""
+    figure = new_figure(WIDTH, height)
+    return figure, figure.subplots()
+
+
+def panels(
+    names: Sequence[str], columns: int, width: float, height: float
+) -> tuple[Plot, list[Panel]]:
     """Returns a figure and one titled panel per name, ``columns`` per row; panel size in inches."""
     columns = min(columns, len(names))
     rows = math.ceil(len(names) / columns)
@@ -77,7 +89,7 @@ def look_of(workload: str) -> dict[str, Any]:
     return {"color": colours[i % len(colours)], "marker": MARKERS[i % len(MARKERS)]}
 
 
-def legend_above(figure: "Figure", columns: int) -> None:
+def legend_above(figure: Plot, columns: int) -> None:
     """Adds one legend above the whole figure, with each label of its axes once."""
     labelled: dict[str, Artist] = {}
     for each in figure.axes:

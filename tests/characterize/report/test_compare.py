@@ -1,4 +1,3 @@
-import argparse
 import itertools
 
 import numpy as np
@@ -44,17 +43,11 @@ def compared_profiles(*sides):
 def command(tmp_path, *sides, machine=MACHINE):
     """Runs the command on folders of these runs, the last one of another machine."""
     machines = [MACHINE] * (len(sides) - 1) + [machine]
-    base, *others = (
+    paths = [
         synthetic_folder.write(tmp_path / f"folder{i}", *each)
         for i, each in enumerate(zip(sides, machines, strict=True))
-    )
-    compare.run(chosen(base, *others), Console(width=200, soft_wrap=True))
-
-
-def chosen(base, *others):
-    """The parsed arguments of a comparison of folders."""
-    nothing = dict.fromkeys(("width", "budget", "out"))
-    return argparse.Namespace(base=base, others=others, interleave=False, **nothing)
+    ]
+    compare.compare_folders(paths, Console(width=200, soft_wrap=True))
 
 
 def same_program(generator, processes, workloads=8, noise=0.03):
@@ -312,4 +305,4 @@ def test_the_command_compares_several_folders(tmp_path, capsys):
 
 def test_more_folders_than_letters_are_refused(tmp_path):
     with pytest.raises(FathomError, match="27 folders are too many: compare at most 26"):
-        compare.run(chosen(*[tmp_path] * 27), Console())
+        compare.compare_folders([tmp_path] * 27, Console())

@@ -54,6 +54,22 @@ def test_about_one_distance_in_twenty_is_outside_its_interval(processes):
     assert 0.01 < missed(cosine_distance(shares, far), found) < 0.09
 
 
+def test_without_a_margin_the_test_is_welchs():
+    sides = [np.array([1.0, 1.1, 1.2]), np.array([1.2, 1.25, 1.4, 1.5])]
+    welch = scipy.stats.ttest_ind(*sides, equal_var=False).pvalue
+    assert p_value(sides) == pytest.approx(welch)
+
+
+def test_at_most_one_difference_in_twenty_within_the_margin_is_told():
+    generator = np.random.default_rng(0)
+    pairs = generator.normal(0, 1, (PAIRS, 2, 3)) + np.array([[0.0], [2.0]])  # as far as the margin
+    p_values = np.array([p_value(list(pair), margin=2.0) for pair in pairs])
+    assert 0.01 < (p_values < 0.05).mean() < 0.08
+    assert (np.array([p_value(list(pair)) for pair in pairs]) < 0.05).mean() > 0.3
+    assert p_value([np.ones(2), 2 * np.ones(3)], margin=0.5) == 0
+    assert p_value([np.ones(2), 2 * np.ones(3)], margin=1.5) == 1
+
+
 def test_where_nothing_varies_the_interval_is_a_point():
     assert mean(np.ones(3)) == Interval(1, 1, 1)
     halved = ratio(np.ones(2), 2 * np.ones(3))

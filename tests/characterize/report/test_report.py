@@ -1,4 +1,3 @@
-import argparse
 import base64
 import json
 import pkgutil
@@ -252,7 +251,7 @@ def test_an_op_type_without_a_class_is_listed_at_the_end(tmp_path):
 @pytest.mark.usefixtures("quick")
 def test_the_command_says_where_the_report_is_and_what_is_missing(tmp_path, capsys):
     folder = synthetic_folder.write(tmp_path / "folder", [run("deepq")])
-    report.run(argparse.Namespace(directory=folder, out=None), Console(width=300))
+    report.run(folder, folder / "report", Console(width=300))
     shown = capsys.readouterr().out
     assert "F1: nothing to show" in shown
     assert f"written to {folder / 'report'}" in shown
@@ -261,7 +260,7 @@ def test_the_command_says_where_the_report_is_and_what_is_missing(tmp_path, caps
 
 def test_an_empty_folder_is_refused(tmp_path):
     with pytest.raises(FathomError, match=r"machine\.json"):
-        report.run(argparse.Namespace(directory=tmp_path, out=None), mock.Mock())
+        report.run(tmp_path, tmp_path / "report", mock.Mock())
 
 
 def test_a_result_of_another_schema_is_refused(tmp_path):

@@ -1,7 +1,6 @@
 """Work and traffic counted from the architecture, and utilization: our own analysis."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -16,15 +15,12 @@ from fathom.characterize.report.style import (
     GREY,
     HATCHES,
     SKY,
-    WIDTH,
+    Plot,
     legend_above,
-    new_figure,
+    single,
     style,
 )
 from fathom.options import PRECISIONS
-
-if TYPE_CHECKING:
-    import matplotlib.figure
 
 _WEIGHT_BYTES = 4  # weights stay float32 in mixed precision
 
@@ -119,12 +115,11 @@ def summary(table: pd.DataFrame) -> str:
     )
 
 
-def draw(table: pd.DataFrame) -> "matplotlib.figure.Figure":
+def draw(table: pd.DataFrame) -> Plot:
     """Draws achieved FLOP/s over those of a large matrix product, training and inference."""
     names = list(table.workload.unique())
     with style():
-        figure = new_figure(WIDTH, 1.3 + 0.4 * len(names))
-        axes = figure.subplots()
+        figure, axes = single(1.3 + 0.4 * len(names))
         axes.axvline(1, color=GREY, linewidth=0.8, linestyle="--")
         for j, (mode, color) in enumerate((("train", BLUE), ("infer", SKY))):
             mine = table[(table["mode"] == mode) & table["achieved/peak"].notna()]

@@ -1,6 +1,6 @@
 """Figure 1 of the Fathom paper: the times of ops are stationary."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,10 +10,7 @@ from fathom.characterize.measure.folder import Folder
 from fathom.characterize.profile import tables
 from fathom.characterize.report import intervals, selection
 from fathom.characterize.report.figure import Figure, Findings
-from fathom.characterize.report.style import MARKERS, PALETTE, panels, style
-
-if TYPE_CHECKING:
-    import matplotlib.figure
+from fathom.characterize.report.style import MARKERS, PALETTE, Plot, panels, style
 
 _DRIFT_SIZE = 0.05  # smallest relevant change over the profiled steps
 _STEADY = 0.1  # coefficient of variation
@@ -167,7 +164,7 @@ def summary(table: pd.DataFrame) -> str:
     )
 
 
-def draw(followed: pd.DataFrame, run: pd.DataFrame | None = None) -> "matplotlib.figure.Figure":
+def draw(followed: pd.DataFrame, run: pd.DataFrame | None = None) -> Plot:
     """Draws the times from ``follow`` over their means, beside those from ``follow_run`` if any."""
     several = run is not None and len(run) > 0
     shown = []

@@ -1,7 +1,6 @@
 """Figure 2 of the Fathom paper: a handful of op types makes up most of the time."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -11,10 +10,7 @@ from fathom.characterize.profile import tables
 from fathom.characterize.report import intervals, selection
 from fathom.characterize.report.figure import Figure, Findings
 from fathom.characterize.report.intervals import Interval
-from fathom.characterize.report.style import GREY, WIDTH, look_of, new_figure, style
-
-if TYPE_CHECKING:
-    import matplotlib.figure
+from fathom.characterize.report.style import GREY, Plot, look_of, single, style
 
 _RANKS = 25  # drawn
 
@@ -93,12 +89,11 @@ def summary(table: pd.DataFrame) -> str:
     return f"The number of op types that make up 90 % of the time in ops: {counted}."
 
 
-def draw(ranks: pd.DataFrame) -> "matplotlib.figure.Figure":
+def draw(ranks: pd.DataFrame) -> Plot:
     """Draws the cumulative share of the op types of ``curves``, one curve per workload."""
     to_90 = counts(ranks).set_index("workload")["types to 90 %"]
     with style():
-        figure = new_figure(WIDTH, 4)
-        axes = figure.subplots()
+        figure, axes = single(4)
         axes.axvspan(5, 15, color="#EEEEEE", label="5 to 15 types (the paper)")
         axes.axhline(90, color=GREY, linewidth=0.8, linestyle="--")
         shown = ranks[ranks["rank"] <= _RANKS]

@@ -1,7 +1,7 @@
 """Figure 3 of the Fathom paper: the share of time by op type, and the paper's own table."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,12 +12,8 @@ from fathom.characterize.report import intervals, published, selection
 from fathom.characterize.report.clustering import cosine_distance
 from fathom.characterize.report.figure import Figure, Findings
 from fathom.characterize.report.intervals import Interval, combine
-from fathom.characterize.report.style import ALWAYS_WHITE, new_figure, style
+from fathom.characterize.report.style import ALWAYS_WHITE, Panel, Plot, new_figure, style
 from fathom.description.ops import CLASSES, op_class
-
-if TYPE_CHECKING:
-    import matplotlib.axes
-    import matplotlib.figure
 
 _VISIBLE = 1.0  # percent from which an op type has a column, as in the paper
 _FAR = 0.1  # cosine distance to the paper's row from which the report lists each op's part
@@ -185,7 +181,7 @@ def summary(distance: pd.DataFrame) -> str:
     return f"Cosine distance to the paper's rows: {', '.join(known)}."
 
 
-def draw(percent: pd.DataFrame, distance: pd.DataFrame) -> "matplotlib.figure.Figure":
+def draw(percent: pd.DataFrame, distance: pd.DataFrame) -> Plot:
     """Draws the heat map of our shares above the paper's, in the same columns."""
     paper = published.breakdown().reindex(columns=percent.columns, fill_value=0.0)
     rows = len(percent), len(paper)
@@ -205,9 +201,7 @@ def draw(percent: pd.DataFrame, distance: pd.DataFrame) -> "matplotlib.figure.Fi
     return figure
 
 
-def _draw_heat_map(
-    axes: "matplotlib.axes.Axes", percent: np.ndarray, labels: Sequence[str]
-) -> None:
+def _draw_heat_map(axes: Panel, percent: np.ndarray, labels: Sequence[str]) -> None:
     from matplotlib.colors import LinearSegmentedColormap
 
     shown = np.ma.masked_less(percent, 0.5)  # rounds to 0
@@ -227,7 +221,7 @@ def _draw_heat_map(
     axes.tick_params(which="minor", length=0)
 
 
-def _mark_classes(axes: "matplotlib.axes.Axes", classes: Sequence[str]) -> None:
+def _mark_classes(axes: Panel, classes: Sequence[str]) -> None:
     """Writes the class above each group of columns, and draws lines between groups."""
     starts = [i for i in range(len(classes)) if i == 0 or classes[i] != classes[i - 1]]
     for start, end in zip(starts, [*starts[1:], len(classes)], strict=True):

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -13,11 +12,7 @@ from fathom.characterize.report import published, selection
 from fathom.characterize.report.clustering import Merge, cluster, cosine_distance, linkage
 from fathom.characterize.report.figure import Figure, Findings
 from fathom.characterize.report.intervals import Interval, combine
-from fathom.characterize.report.style import BLUE, panels, style
-
-if TYPE_CHECKING:
-    import matplotlib.axes
-    import matplotlib.figure
+from fathom.characterize.report.style import BLUE, Panel, Plot, panels, style
 
 
 def distances(shares: pd.DataFrame) -> pd.DataFrame:
@@ -116,7 +111,7 @@ def summary(hierarchy: pd.DataFrame, by_process: Mapping[str, np.ndarray]) -> st
     return f"{closest}; the last two clusters join at {last.told('.2f')}."
 
 
-def draw(shares: pd.DataFrame) -> "matplotlib.figure.Figure":
+def draw(shares: pd.DataFrame) -> Plot:
     """Draws our dendrogram and that of the paper's Figure 3, with distance on the x axis."""
     paper = published.breakdown()
     with style():
@@ -128,7 +123,7 @@ def draw(shares: pd.DataFrame) -> "matplotlib.figure.Figure":
     return figure
 
 
-def _dendrogram(axes: "matplotlib.axes.Axes", shares: pd.DataFrame) -> None:
+def _dendrogram(axes: Panel, shares: pd.DataFrame) -> None:
     from scipy.cluster.hierarchy import dendrogram
 
     merges = linkage(cluster(shares.to_numpy()))

@@ -1,7 +1,5 @@
 """Figure 5 of the Fathom paper: training and inference, on the CPU and on the GPU."""
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 import pandas as pd
 
@@ -13,14 +11,11 @@ from fathom.characterize.report.style import (
     BLUE,
     MARKERS,
     ORANGE,
-    WIDTH,
+    Plot,
     legend_above,
-    new_figure,
+    single,
     style,
 )
-
-if TYPE_CHECKING:
-    import matplotlib.figure
 
 _COLUMNS = [
     *("workload", "mode", "device", "batch size", "runs", "median step (s)"),
@@ -53,12 +48,12 @@ def step_times(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=_COLUMNS).astype({"batch size": "Int64"})
 
 
-def _row(runs: pd.DataFrame | None, on_cpu: pd.DataFrame | None) -> dict[str, Any]:
+def _row(runs: pd.DataFrame | None, on_cpu: pd.DataFrame | None) -> dict[str, object]:
     """Returns the columns of one case, given equal runs of it and of training on the CPU."""
     if runs is None:
         return {}
     seconds = _seconds(runs)
-    row: dict[str, Any] = {"batch size": runs.batch_size.iloc[0], "runs": selection.count(runs)}
+    row: dict[str, object] = {"batch size": runs.batch_size.iloc[0], "runs": selection.count(runs)}
     row["median step (s)"] = float(np.exp(np.log(seconds).mean()))
     if on_cpu is None:
         return row
@@ -87,15 +82,14 @@ def summary(times: pd.DataFrame) -> str:
     )
 
 
-def draw(times: pd.DataFrame) -> "matplotlib.figure.Figure":
+def draw(times: pd.DataFrame) -> Plot:
     """Draws the four cases of each workload as points, normalised to training on the CPU."""
     from matplotlib.ticker import LogLocator, NullLocator
 
     names = _with_batch_sizes(times)
     rows = np.arange(len(names))
     with style():
-        figure = new_figure(WIDTH, 1.4 + 0.3 * len(rows))
-        axes = figure.subplots()
+        figure, axes = single(1.4 + 0.3 * len(rows))
         for j, (mode, device) in enumerate(_CASES):
             case = times[(times["mode"] == mode) & (times.device == device)]
             if case["median step (s)"].isna().all():

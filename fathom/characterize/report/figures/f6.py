@@ -1,7 +1,6 @@
 """Figure 6 of the Fathom paper: the effect of intra-op parallelism on each op type."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -11,16 +10,7 @@ from fathom.characterize.profile import tables
 from fathom.characterize.report import intervals, selection
 from fathom.characterize.report.figure import Figure, Findings
 from fathom.characterize.report.intervals import Interval
-from fathom.characterize.report.style import (
-    HATCHES,
-    legend_above,
-    panels,
-    shortened,
-    style,
-)
-
-if TYPE_CHECKING:
-    import matplotlib.figure
+from fathom.characterize.report.style import HATCHES, Plot, legend_above, panels, shortened, style
 
 _HEAVIEST = 7  # op types shown per workload
 _LAYERS_NAMED = 3
@@ -174,7 +164,7 @@ def _noise(interval: Interval, equal: float) -> str:
     return " (within the noise)" if within else ""
 
 
-def draw(table: pd.DataFrame) -> "matplotlib.figure.Figure":
+def draw(table: pd.DataFrame) -> Plot:
     """Draws the absolute time of each op type by threads, with the layers that use it."""
     import matplotlib
 

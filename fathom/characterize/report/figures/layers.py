@@ -1,7 +1,5 @@
 """Where in the model the time goes: an analysis of our own."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 
@@ -16,16 +14,14 @@ from fathom.characterize.report.style import (
     GREY,
     HATCHES,
     ORANGE,
+    Panel,
+    Plot,
     legend_above,
     panels,
     shortened,
     style,
 )
 from fathom.results.profile import PHASES
-
-if TYPE_CHECKING:
-    import matplotlib.axes
-    import matplotlib.figure
 
 _SHOWN = 9  # layers per workload; the others are one bar
 _LAYER = "layer or role"
@@ -72,7 +68,7 @@ def summary(ops: pd.DataFrame) -> str:
     )
 
 
-def draw(times: pd.DataFrame) -> "matplotlib.figure.Figure":
+def draw(times: pd.DataFrame) -> Plot:
     """Draws the time of each workload's most expensive layers, stacked by phase."""
     names = list(times.workload.unique())
     with style():
@@ -83,7 +79,7 @@ def draw(times: pd.DataFrame) -> "matplotlib.figure.Figure":
     return figure
 
 
-def _draw_layers(panel: "matplotlib.axes.Axes", times: pd.DataFrame) -> None:
+def _draw_layers(panel: Panel, times: pd.DataFrame) -> None:
     """Draws one workload's layers, the most expensive at the top, the others as one bar."""
     shown, others = times[:_SHOWN], times[_SHOWN:]
     labels = [shortened(name or "without name", 24) for name in shown[_LAYER]]

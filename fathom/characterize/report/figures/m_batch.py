@@ -1,17 +1,11 @@
 """Sweeps over batch sizes: where a larger batch gains no more, and where a GPU pays off."""
 
-from typing import TYPE_CHECKING
-
 import pandas as pd
 
 from fathom.characterize.measure.folder import Folder
 from fathom.characterize.report import selection
 from fathom.characterize.report.figure import Figure, Findings
-from fathom.characterize.report.style import BLUE, ORANGE, legend_above, panels, style
-
-if TYPE_CHECKING:
-    import matplotlib.axes
-    import matplotlib.figure
+from fathom.characterize.report.style import BLUE, ORANGE, Panel, Plot, legend_above, panels, style
 
 KNEE = 0.9  # of the best rate of a sweep
 _CASE = ["workload", "mode", "device"]
@@ -119,7 +113,7 @@ def _case(row: tuple) -> str:
     return f"{row[0]} {row[1]} ({row[2].upper()})"
 
 
-def draw(table: pd.DataFrame) -> "matplotlib.figure.Figure":
+def draw(table: pd.DataFrame) -> Plot:
     """Draws rate, step time and memory over batch size, for each workload, with the knees."""
     names = list(table.workload.unique())
     titles = [f"{name}: {quantity}" for name in names for quantity in _QUANTITIES]
@@ -133,7 +127,7 @@ def draw(table: pd.DataFrame) -> "matplotlib.figure.Figure":
     return figure
 
 
-def _draw_quantity(panel: "matplotlib.axes.Axes", table: pd.DataFrame, quantity: str) -> None:
+def _draw_quantity(panel: Panel, table: pd.DataFrame, quantity: str) -> None:
     from matplotlib.ticker import LogLocator, NullFormatter
 
     for (mode, device), each in table.groupby(["mode", "device"], sort=False):

@@ -1,7 +1,5 @@
 """Figure 2 of the Minsky paper: parallel efficiency, cores restricted by CPU affinity."""
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 import pandas as pd
 
@@ -9,13 +7,10 @@ from fathom.characterize.measure.folder import Folder
 from fathom.characterize.report import selection
 from fathom.characterize.report.figure import Figure, Findings
 from fathom.characterize.report.intervals import Interval, ratio
-from fathom.characterize.report.style import GREY, WIDTH, look_of, new_figure, style
-
-if TYPE_CHECKING:
-    import matplotlib.figure
+from fathom.characterize.report.style import GREY, Plot, look_of, single, style
 
 _COLUMNS = [
-    *("workload", "cores", "runs", "median step (s)", "speed-up", "efficiency", "from", "to"),
+    *("workload", "cores", "runs", "median step (s)", "speed-up", "efficiency", "from", "to")
 ]
 
 
@@ -41,7 +36,7 @@ def efficiency(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=_COLUMNS)
 
 
-def _row(one: pd.DataFrame, runs: pd.DataFrame) -> dict[str, Any]:
+def _row(one: pd.DataFrame, runs: pd.DataFrame) -> dict[str, object]:
     """Returns the columns of one number of cores, given the runs on one core."""
     cores, seconds = int(runs.cores.iloc[0]), runs.median_s.to_numpy(float)
     speed_up = Interval(1.0) if cores == 1 else ratio(one.median_s.to_numpy(float), seconds)
@@ -66,11 +61,10 @@ def summary(table: pd.DataFrame) -> str:
     return f"Efficiency on the most cores measured: {', '.join(ends)}."
 
 
-def draw(table: pd.DataFrame) -> "matplotlib.figure.Figure":
+def draw(table: pd.DataFrame) -> Plot:
     """Draws the speed-up over the cores used, against the cores."""
     with style():
-        figure = new_figure(WIDTH, 3.6)
-        axes = figure.subplots()
+        figure, axes = single(3.6)
         axes.axhline(1, color=GREY, linewidth=0.8, linestyle="--")
         for workload, each in table.groupby("workload", sort=False):
             look = look_of(str(workload))

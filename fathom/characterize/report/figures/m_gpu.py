@@ -1,6 +1,6 @@
 """Table 1 of the Minsky paper: GPU utilization by kernels."""
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,10 +10,7 @@ from fathom.characterize.profile import tables
 from fathom.characterize.report import published, selection
 from fathom.characterize.report.figure import Figure, Findings
 from fathom.characterize.report.intervals import Interval, mean
-from fathom.characterize.report.style import BLACK, BLUE, legend_above, panels, style
-
-if TYPE_CHECKING:
-    import matplotlib.figure
+from fathom.characterize.report.style import BLACK, BLUE, Plot, legend_above, panels, style
 
 _KERNELS, _COPIES = "kernels / API calls", "copies / kernels"
 
@@ -114,7 +111,7 @@ def summary(table: pd.DataFrame, measured: bool) -> str:
     return f"Time in kernels over the time of API calls: {listed}."
 
 
-def draw(table: pd.DataFrame, measured: bool) -> "matplotlib.figure.Figure":
+def draw(table: pd.DataFrame, measured: bool) -> Plot:
     """Draws the two ratios of each workload and of the paper, or only the paper's."""
     rows = np.arange(len(table))
     titles = {_KERNELS: "kernel time over API call time", _COPIES: "copy time over kernel time"}
@@ -124,8 +121,8 @@ def draw(table: pd.DataFrame, measured: bool) -> "matplotlib.figure.Figure":
         for axes, column in zip(both, titles, strict=True):
             if measured:
                 axes.plot(table[column], rows, "o", color=BLUE, label="measured")
-            paper, look = table[f"{column}, paper"], {"color": BLACK, "markerfacecolor": "white"}
-            axes.plot(paper, rows, "D", **look, label="Minsky, Table 1")
+            look: dict[str, Any] = {"color": BLACK, "markerfacecolor": "white"}
+            axes.plot(table[f"{column}, paper"], rows, "D", **look, label="Minsky, Table 1")
             axes.set_xscale("log")
             axes.set_xlabel("ratio")
             axes.grid()

@@ -1,7 +1,5 @@
 """Table 2 of the Minsky paper: the sections of training over its mean wall time on the CPU."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 
@@ -15,14 +13,11 @@ from fathom.characterize.report.style import (
     HATCHES,
     ORANGE,
     SKY,
-    WIDTH,
+    Plot,
     legend_above,
-    new_figure,
+    single,
     style,
 )
-
-if TYPE_CHECKING:
-    import matplotlib.figure
 
 _SECTIONS = ["init", "setup", "run", "main", "wall"]  # the paper's
 
@@ -86,7 +81,7 @@ def summary(table: pd.DataFrame) -> str:
     )
 
 
-def draw(table: pd.DataFrame) -> "matplotlib.figure.Figure":
+def draw(table: pd.DataFrame) -> Plot:
     """Draws the sections of each run as stacked bars, the paper's below ours."""
     labels = [
         "the paper" if source == "paper" else f"{workload}, {device.upper()}"
@@ -100,8 +95,7 @@ def draw(table: pd.DataFrame) -> "matplotlib.figure.Figure":
         "rest of main": (table.main - table.init - table.setup - table.run, GREEN),
     }
     with style():
-        figure = new_figure(WIDTH, 1.4 + 0.27 * len(table))
-        axes = figure.subplots()
+        figure, axes = single(1.4 + 0.27 * len(table))
         left = np.zeros(len(table))
         for hatch, (name, (part, color)) in zip(HATCHES, parts.items(), strict=False):
             width = np.maximum(part, 0)

@@ -1,7 +1,5 @@
 """Figure 4 of the Minsky paper: the spread of whole runs, without warm-up runs."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 import scipy.stats
@@ -10,10 +8,7 @@ from fathom.characterize.measure.folder import Folder
 from fathom.characterize.report import selection
 from fathom.characterize.report.figure import Figure, Findings
 from fathom.characterize.report.intervals import CONFIDENCE, Interval
-from fathom.characterize.report.style import BLUE, GREY, RED, WIDTH, new_figure, style
-
-if TYPE_CHECKING:
-    import matplotlib.figure
+from fathom.characterize.report.style import BLUE, GREY, RED, Plot, single, style
 
 _FEWEST_FOR_BOX = 5  # runs: quartiles of fewer say no more than the points
 _CASE = ["workload", "mode", "device"]
@@ -74,12 +69,11 @@ def summary(table: pd.DataFrame) -> str:
     )
 
 
-def draw(walls: pd.DataFrame) -> "matplotlib.figure.Figure":
+def draw(walls: pd.DataFrame) -> Plot:
     """Draws each run over the mean on the CPU as a point, and quartiles of enough runs as a box."""
     groups = list(walls.groupby(_CASE, sort=False))
     with style():
-        figure = new_figure(WIDTH, 1 + 0.35 * len(groups))
-        axes = figure.subplots()
+        figure, axes = single(1 + 0.35 * len(groups))
         axes.axvline(1, color=GREY, linewidth=0.8, linestyle="--")
         for row, (_, each) in enumerate(groups):
             times = each["over the CPU's mean"].to_numpy()

@@ -1,7 +1,5 @@
 """Peak memory of the runs, and the working set of each layer: an analysis of our own."""
 
-from typing import TYPE_CHECKING
-
 import pandas as pd
 
 from fathom.characterize.measure.folder import Folder
@@ -14,16 +12,14 @@ from fathom.characterize.report.style import (
     HATCHES,
     ORANGE,
     SKY,
+    Panel,
+    Plot,
     legend_above,
     panels,
     shortened,
     style,
 )
 from fathom.options import PRECISIONS
-
-if TYPE_CHECKING:
-    import matplotlib.axes
-    import matplotlib.figure
 
 _MIB = 2**20
 _WEIGHT_BYTES = 4  # weights stay float32 in mixed precision
@@ -81,7 +77,7 @@ def summary(peak: pd.DataFrame) -> str:
     )
 
 
-def draw(peak: pd.DataFrame, sets: pd.DataFrame) -> "matplotlib.figure.Figure":
+def draw(peak: pd.DataFrame, sets: pd.DataFrame) -> Plot:
     """Draws the peaks, and the layers with the largest working sets of each workload."""
     names = list(sets.workload.unique())
     with style():
@@ -94,7 +90,7 @@ def draw(peak: pd.DataFrame, sets: pd.DataFrame) -> "matplotlib.figure.Figure":
     return figure
 
 
-def _draw_peaks(panel: "matplotlib.axes.Axes", peak: pd.DataFrame) -> None:
+def _draw_peaks(panel: Panel, peak: pd.DataFrame) -> None:
     cases = peak.workload + peak.device.map({"gpu": ", GPU"}).fillna("")
     names = list(cases.unique())
     for j, (mode, color) in enumerate((("train", GREY), ("infer", SKY))):
@@ -112,7 +108,7 @@ def _draw_peaks(panel: "matplotlib.axes.Axes", peak: pd.DataFrame) -> None:
     panel.set_xlabel("MiB")
 
 
-def _draw_layers(panel: "matplotlib.axes.Axes", sets: pd.DataFrame) -> None:
+def _draw_layers(panel: Panel, sets: pd.DataFrame) -> None:
     for j, (phase, color) in enumerate(_PHASES.items()):
         panel.barh(
             [row + 0.27 * (j - 1) for row in range(len(sets))],

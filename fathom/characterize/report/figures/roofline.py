@@ -1,7 +1,5 @@
 """Operations under the roofs of the machine that they ran on (Drumond et al., section V-A)."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 
@@ -9,11 +7,8 @@ from fathom.characterize.measure.folder import Folder
 from fathom.characterize.profile import tables
 from fathom.characterize.report import selection
 from fathom.characterize.report.figure import Figure, Findings
-from fathom.characterize.report.style import BLUE, GREEN, GREY, ORANGE, RED, panels, style
+from fathom.characterize.report.style import BLUE, GREEN, GREY, ORANGE, RED, Plot, panels, style
 from fathom.results.characterization import Machine
-
-if TYPE_CHECKING:
-    import matplotlib.figure
 
 _KEYS = ["workload", "type", "layer", "phase"]
 _LEAST_SHARE = 0.01  # of a workload's time in ops
@@ -64,7 +59,7 @@ def summary(table: pd.DataFrame) -> str:
     )
 
 
-def draw(table: pd.DataFrame, peak: float, bandwidth: float) -> "matplotlib.figure.Figure":
+def draw(table: pd.DataFrame, peak: float, bandwidth: float) -> Plot:
     """Draws each op's rate over its intensity under the roofs, area by share of the time."""
     with style():
         figure, axes = panels(list(table.workload.unique()), 4, 2.4, 2.2)

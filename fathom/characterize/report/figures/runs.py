@@ -1,7 +1,5 @@
 """Step time, throughput, input wait, memory and FLOP/s of every run: an analysis of our own."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 import scipy.stats
@@ -14,14 +12,11 @@ from fathom.characterize.report.style import (
     BLUE,
     MARKERS,
     ORANGE,
-    WIDTH,
+    Plot,
     legend_above,
-    new_figure,
+    single,
     style,
 )
-
-if TYPE_CHECKING:
-    import matplotlib.figure
 
 _CASE = ["workload", "mode", "device", "cores", "threads", "batch size"]
 _STEP = "step (ms)"
@@ -105,15 +100,14 @@ def summary(table: pd.DataFrame) -> str:
     return f"{len(table)} timing runs: the median steps take from {least} to {most}."
 
 
-def draw(table: pd.DataFrame) -> "matplotlib.figure.Figure":
+def draw(table: pd.DataFrame) -> Plot:
     """Draws the step time of each run with its interval."""
     from matplotlib.ticker import LogLocator, NullLocator
 
     rows = table.workload + np.where(table.device == "gpu", ", GPU", "")
     names = list(rows.unique())
     with style():
-        figure = new_figure(WIDTH, 1.3 + 0.35 * len(names))
-        axes = figure.subplots()
+        figure, axes = single(1.3 + 0.35 * len(names))
         for j, (mode, color) in enumerate((("train", BLUE), ("infer", ORANGE))):
             mine = table[table["mode"] == mode]
             equal = mine.groupby(["workload", "device"])

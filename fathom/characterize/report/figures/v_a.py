@@ -1,7 +1,5 @@
 """Section V.A of the Fathom paper: the time of a step in which no op runs."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 
@@ -9,10 +7,7 @@ from fathom.characterize.measure.folder import Folder
 from fathom.characterize.report import selection
 from fathom.characterize.report.figure import Figure, Findings
 from fathom.characterize.report.intervals import Interval, mean
-from fathom.characterize.report.style import BLUE, ORANGE, WIDTH, legend_above, new_figure, style
-
-if TYPE_CHECKING:
-    import matplotlib.figure
+from fathom.characterize.report.style import BLUE, ORANGE, Plot, legend_above, single, style
 
 _PAPER = 2  # percent outside ops, at most, in the paper
 
@@ -67,12 +62,11 @@ def summary(table: pd.DataFrame) -> str:
     return f"Percent of a step outside ops: {listed}.{counted if known else ''}"
 
 
-def draw(table: pd.DataFrame) -> "matplotlib.figure.Figure":
+def draw(table: pd.DataFrame) -> Plot:
     """Draws the share of each workload's step in which no op runs."""
     percent = 100 * table["share outside ops"]
     with style():
-        figure = new_figure(WIDTH, 0.9 + 0.3 * len(table))
-        axes = figure.subplots()
+        figure, axes = single(0.9 + 0.3 * len(table))
         rows = np.arange(len(table))
         bars = axes.barh(rows, percent, color=BLUE, height=0.6)
         axes.bar_label(bars, fmt="%.1f", padding=3)
