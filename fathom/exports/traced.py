@@ -1,0 +1,52 @@
+"""The network's forward pass as one function of named tensors."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from fathom.exports.format import Sizes
+from fathom.nn import NeuralNetworkModel
+from fathom.training.compilation import ConcreteFunction, Signature
+
+RANDOM = "the random numbers are those of one step, the same at every call"
+
+
+def signature(model: NeuralNetworkModel, sizes: Sizes) -> Signature:
+    """Returns the network's inputs with their names; None where any size is taken.
+
+    Raises:
+        FathomError: there is no such length.
+    """
+    declared = model.signatures()[-1]
+    specs = declared if sizes.length is None else model.signature_of_length(sizes.length)
+    return [
+        tf.TensorSpec((sizes.batch, *spec.shape[1:]), spec.dtype, spec.name)
+        for spec in specs[: len(keras.tree.flatten(model.inputs))]
+    ]
+
+
+def forward(model: NeuralNetworkModel, sizes: Sizes) -> ConcreteFunction:
+    """Returns the forward pass of inference, traced: a dictionary of outputs by name."""
+
+    def infer(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
+        inputs = keras.tree.pack_sequence_as(model.inputs, list(tensors))
+        with tf.device(model.device):
+            return named(model.network(inputs, training=False))
+
+    return tf.function(infer, autograph=False).get_concrete_function(*signature(model, sizes))
+
+
+def named(outputs: Any) -> dict[str, tf.Tensor]:
+    """Returns the network's outputs by name: ``output``, unless they are a named tuple."""
+    if hasattr(outputs, "_asdict"):
+        return dict(outputs._asdict())
+    flat = keras.tree.flatten(outputs)
+    return {"output" if len(flat) == 1 else f"output_{i}": each for i, each in enumerate(flat)}
+
+
+def draws_random_numbers(traced: ConcreteFunction) -> bool:
+    """Says whether an operation of the graph, or of a function it calls, draws random numbers."""
+    definition = traced.graph.as_graph_def()
+    nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
+    return any(node.op.startswith(("StatelessRandom", "StatelessTruncated")) for node in nodes)
