@@ -70,7 +70,7 @@ def _export_network(
     forward_only = chosen.infer or not to.trains
     model_class = workloads.load(chosen.workload, forward_only)
     options = init_options(chosen, model_class.Hyperparameters)
-    model = model_class("/cpu:0", {**options, "xla": True} if to.compiled else options)
+    model = model_class("/cpu:0", {**options, "xla": to.xla})
     if chosen.checkpoint_dir is None:
         model.build()
     elif to.has_weights:

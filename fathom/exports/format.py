@@ -56,7 +56,7 @@ class NetworkFormat:
         about: what it is, in a line.
         save: writes a model that is built into a folder; returns what the format cannot express.
         trains: it can hold a training step; otherwise the model is a forward-only one.
-        compiled: it holds what XLA compiles, so that the model must have been built with ``xla``.
+        xla: the option ``xla`` with which the model must have been built; None: any.
         has_weights: the files hold the weights.
         packages: modules of the extra ``exports`` that it needs.
     """
@@ -64,7 +64,7 @@ class NetworkFormat:
     about: str
     save: "Callable[[NeuralNetworkModel, Path, Sizes], tuple[str, ...]]"
     trains: bool = False
-    compiled: bool = False
+    xla: bool | None = None
     has_weights: bool = True
     packages: tuple[str, ...] = ()
 

@@ -18,7 +18,7 @@ def _save(model: "NeuralNetworkModel", folder: Path, sizes: Sizes) -> tuple[str,
 
     from fathom.exports.traced import RANDOM, draws_random_numbers, forward
 
-    traced = forward(model, sizes)
+    traced = forward(model, sizes).get_concrete_function()
     module = tf.Module()
     order = [id(captured) for captured in traced.captured_inputs]
     variables = [each for each in traced.graph.variables if id(each.handle) in order]

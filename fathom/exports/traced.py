@@ -26,15 +26,15 @@ def signature(model: NeuralNetworkModel, sizes: Sizes) -> Signature:
     ]
 
 
-def forward(model: NeuralNetworkModel, sizes: Sizes) -> ConcreteFunction:
-    """Returns the forward pass of inference, traced: a dictionary of outputs by name."""
+def forward(model: NeuralNetworkModel, sizes: Sizes) -> Any:
+    """Returns the forward pass of inference, a ``tf.function``: outputs in a dictionary by name."""
 
     def infer(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
         inputs = keras.tree.pack_sequence_as(model.inputs, list(tensors))
         with tf.device(model.device):
             return named(model.network(inputs, training=False))
 
-    return tf.function(infer, autograph=False).get_concrete_function(*signature(model, sizes))
+    return tf.function(infer, input_signature=signature(model, sizes), autograph=False)
 
 
 def named(outputs: Any) -> dict[str, tf.Tensor]:
