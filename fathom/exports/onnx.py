@@ -39,7 +39,8 @@ def _save(model: "NeuralNetworkModel", folder: Path, sizes: Sizes) -> tuple[str,
     from fathom.exports.traced import RANDOM, draws_random_numbers, forward, signature
 
     logging.getLogger("tf2onnx").setLevel(logging.CRITICAL)  # what it lacks is reported below
-    function, inputs = forward(model, sizes), signature(model, sizes)
+    inputs = signature(model, sizes)
+    function = forward(model, inputs)
     traced = function.get_concrete_function()
     with _in_order():
         proto, _ = tf2onnx.convert.from_function(function, input_signature=inputs, opset=_OPSET)

@@ -16,9 +16,9 @@ def _save(model: "NeuralNetworkModel", folder: Path, sizes: Sizes) -> tuple[str,
     """Writes the SavedModel."""
     import tensorflow as tf
 
-    from fathom.exports.traced import RANDOM, draws_random_numbers, forward
+    from fathom.exports.traced import RANDOM, draws_random_numbers, forward, signature
 
-    traced = forward(model, sizes).get_concrete_function()
+    traced = forward(model, signature(model, sizes)).get_concrete_function()
     module = tf.Module()
     order = [id(captured) for captured in traced.captured_inputs]
     variables = [each for each in traced.graph.variables if id(each.handle) in order]

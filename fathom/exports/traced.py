@@ -26,15 +26,24 @@ def signature(model: NeuralNetworkModel, sizes: Sizes) -> Signature:
     ]
 
 
-def forward(model: NeuralNetworkModel, sizes: Sizes) -> Any:
-    """Returns the forward pass of inference, a ``tf.function``: outputs in a dictionary by name."""
+def forward(model: NeuralNetworkModel, inputs: Signature, compiled: bool = False) -> Any:
+    """Returns the forward pass of inference as a ``tf.function``.
+
+    Args:
+        model: built.
+        inputs: the network's.
+        compiled: XLA compiles it.
+
+    Returns:
+        of the inputs' tensors, to a dictionary of outputs by name.
+    """
 
     def infer(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
-        inputs = keras.tree.pack_sequence_as(model.inputs, list(tensors))
+        nest = keras.tree.pack_sequence_as(model.inputs, list(tensors))
         with tf.device(model.device):
-            return named(model.network(inputs, training=False))
+            return named(model.network(nest, training=False))
 
-    return tf.function(infer, input_signature=signature(model, sizes), autograph=False)
+    return tf.function(infer, input_signature=inputs, autograph=False, jit_compile=compiled)
 
 
 def named(outputs: Any) -> dict[str, tf.Tensor]:
