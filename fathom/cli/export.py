@@ -13,7 +13,7 @@ from fathom.cli.describe import describe
 from fathom.cli.parser import init_options
 from fathom.cli.terminal import import_tensorflow
 from fathom.errors import FathomError
-from fathom.exports import Format, NetworkFormat, Sizes
+from fathom.exports import ExportOptions, Format, NetworkFormat
 from fathom.exports.format import write
 from fathom.system.files import atomic_directory
 
@@ -83,7 +83,8 @@ def _export_network(
     if to.has_weights and size > _ANNOUNCED:
         screen.print(f"the weights take {size / 1e9:,.1f} GB")
     with _replacing(out) as folder:
-        left_out = to.save(model, folder, Sizes(chosen.batch_size, chosen.length))
+        given = ExportOptions(chosen.batch_size, chosen.length, chosen.profile)
+        left_out = to.save(model, folder, given)
         sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
     mode = "infer" if forward_only else "train"
     screen.print(f"{chosen.workload}, {mode}: {len(sizes)} files, {sum(sizes) / 1e3:,.0f} kB")

@@ -28,6 +28,8 @@ def add_commands(commands: Commands) -> None:
     _add_work(export, nargs="?")
     add_options(export, "precision")
     add_options(export, "checkpoint-dir", help="weights, for formats that hold them")
+    text = "folder of fathom profile --out, for formats with times"
+    export.add_argument("--profile", type=Path, metavar="DIR", help=text)
     export.add_argument("--to", required=True, metavar="FORMAT", help="list names the formats")
     add_options(export, "out", help="new folder; default: WORKLOAD-FORMAT")
     export.add_argument("--force", action="store_true", help="replace the folder")

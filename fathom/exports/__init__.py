@@ -4,10 +4,10 @@ import importlib
 import pkgutil
 from typing import cast
 
-from fathom.exports.format import Exported, Format, NetworkFormat, Sizes
+from fathom.exports.format import Exported, ExportOptions, Format, NetworkFormat
 from fathom.options import unknown_option
 
-__all__ = ["Exported", "Format", "NetworkFormat", "Sizes", "find", "names"]
+__all__ = ["ExportOptions", "Exported", "Format", "NetworkFormat", "find", "names"]
 
 _SHARED = ("format", "traced")  # by several formats
 

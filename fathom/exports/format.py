@@ -36,16 +36,18 @@ class Format:
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """The sizes that an export of a network is fixed to; None: any, where the network takes any.
+class ExportOptions:
+    """What the user chose about the export of a network.
 
     Attributes:
-        batch: examples.
-        length: of each example, as in ``NeuralNetworkModel.describe``.
+        batch: examples; None: any number, where the format and the network take any.
+        length: of each example, as in ``NeuralNetworkModel.describe``; None as before.
+        profile: folder of ``fathom profile --out``, for formats with times.
     """
 
     batch: int | None = None
     length: int | None = None
+    profile: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class NetworkFormat:
     """
 
     about: str
-    save: "Callable[[NeuralNetworkModel, Path, Sizes], tuple[str, ...]]"
+    save: "Callable[[NeuralNetworkModel, Path, ExportOptions], tuple[str, ...]]"
     trains: bool = False
     xla: bool | None = None
     has_weights: bool = True

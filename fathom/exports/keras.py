@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fathom.exports.format import NetworkFormat, Sizes, writing
+from fathom.exports.format import ExportOptions, NetworkFormat, writing
 
 if TYPE_CHECKING:
     import keras
@@ -42,7 +42,7 @@ def load(path: Path) -> "keras.Model":
     return keras.saving.load_model(path)
 
 
-def _save(model: "NeuralNetworkModel", folder: Path, sizes: Sizes) -> tuple[str, ...]:
+def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> tuple[str, ...]:
     """Writes the archive; it takes any size that the network takes."""
     whole = folder / f".{_FILE}"
     with writing(folder):

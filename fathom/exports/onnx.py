@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from fathom.errors import FathomError
-from fathom.exports.format import NetworkFormat, Sizes
+from fathom.exports.format import ExportOptions, NetworkFormat
 
 if TYPE_CHECKING:
     from fathom.nn import NeuralNetworkModel
@@ -27,7 +27,7 @@ _LARGEST = 2e9  # bytes of one protobuf message
 _LAST = -(2**31)  # before the first element
 
 
-def _save(model: "NeuralNetworkModel", folder: Path, sizes: Sizes) -> tuple[str, ...]:
+def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> tuple[str, ...]:
     """Writes ``network.onnx``; weights of more than 2 GB are in ``network.weights`` beside it.
 
     Raises:
@@ -39,7 +39,7 @@ def _save(model: "NeuralNetworkModel", folder: Path, sizes: Sizes) -> tuple[str,
     from fathom.exports.traced import RANDOM, draws_random_numbers, forward, signature
 
     logging.getLogger("tf2onnx").setLevel(logging.CRITICAL)  # what it lacks is reported below
-    inputs = signature(model, sizes)
+    inputs = signature(model, options)
     function = forward(model, inputs)
     traced = function.get_concrete_function()
     with _in_order():

@@ -6,26 +6,26 @@ Its one signature, ``serving_default``, takes the network's inputs by name.
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fathom.exports.format import NetworkFormat, Sizes, writing
+from fathom.exports.format import ExportOptions, NetworkFormat, writing
 
 if TYPE_CHECKING:
     from fathom.nn import NeuralNetworkModel
 
 
-def _save(model: "NeuralNetworkModel", folder: Path, sizes: Sizes) -> tuple[str, ...]:
+def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> tuple[str, ...]:
     """Writes the SavedModel."""
     import tensorflow as tf
 
     from fathom.exports.traced import RANDOM, draws_random_numbers, forward, signature
 
-    traced = forward(model, signature(model, sizes)).get_concrete_function()
+    traced = forward(model, signature(model, options)).get_concrete_function()
     module = tf.Module()
     order = [id(captured) for captured in traced.captured_inputs]
     variables = [each for each in traced.graph.variables if id(each.handle) in order]
     module.variables_read = sorted(variables, key=lambda each: order.index(id(each.handle)))
-    options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
+    saving = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
     with writing(folder):
-        tf.saved_model.save(module, str(folder), signatures=traced, options=options)
+        tf.saved_model.save(module, str(folder), signatures=traced, options=saving)
         # A random number, which would make two exports of the same network differ.
         (folder / "fingerprint.pb").unlink(missing_ok=True)
     return (RANDOM,) * draws_random_numbers(traced)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fathom.errors import FathomError, cause
-from fathom.exports.format import NetworkFormat, Sizes
+from fathom.exports.format import ExportOptions, NetworkFormat
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -26,14 +26,14 @@ _ALIAS = re.compile(
 )  # of an argument that an output replaces
 
 
-def _save(model: "NeuralNetworkModel", folder: Path, sizes: Sizes) -> tuple[str, ...]:
+def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> tuple[str, ...]:
     """Writes the text, the names of its arguments and results, and the constants."""
     import keras
     import tensorflow as tf
 
     from fathom.exports.traced import forward
 
-    signature = model.signature_of_length(sizes.length)
+    signature = model.signature_of_length(options.length)
     if model.forward_only:
         signature = signature[: len(keras.tree.flatten(model.inputs))]
         step = forward(model, signature, compiled=True)

@@ -5,23 +5,23 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from fathom.exports.format import Sizes
+from fathom.exports.format import ExportOptions
 from fathom.nn import NeuralNetworkModel
 from fathom.training.compilation import ConcreteFunction, Signature
 
 RANDOM = "the random numbers are those of one step, the same at every call"
 
 
-def signature(model: NeuralNetworkModel, sizes: Sizes) -> Signature:
+def signature(model: NeuralNetworkModel, options: ExportOptions) -> Signature:
     """Returns the network's inputs with their names; None where any size is taken.
 
     Raises:
         FathomError: there is no such length.
     """
     declared = model.signatures()[-1]
-    specs = declared if sizes.length is None else model.signature_of_length(sizes.length)
+    specs = declared if options.length is None else model.signature_of_length(options.length)
     return [
-        tf.TensorSpec((sizes.batch, *spec.shape[1:]), spec.dtype, spec.name)
+        tf.TensorSpec((options.batch, *spec.shape[1:]), spec.dtype, spec.name)
         for spec in specs[: len(keras.tree.flatten(model.inputs))]
     ]
 
