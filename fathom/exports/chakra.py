@@ -6,6 +6,7 @@ all its work. ``trace.0.et`` has a metadata message and then the nodes, each aft
 Source: Chakra's schema, ``et_def.proto`` of version 0.0.4, of which the fields used are here.
 """
 
+import graphlib
 import gzip
 import json
 from collections import Counter
@@ -120,13 +121,17 @@ def _nodes(
     signature = model.signature_of_length(options.length)
     with tf.device(model.device), scoped_gradients():
         graph = tf.function(step, autograph=False).get_concrete_function(*signature).graph
+    before = {
+        name: [other.name for other in (*_sources(op), *op.control_inputs)]
+        for name, op in ((op.name, op) for op in graph.get_operations())
+    }
     needed = needed_operations(graph)
-    operations = [op for op in graph.get_operations() if op.name in needed]
-    numbers = {op.name: number for number, op in enumerate(operations)}
+    ordered = [name for name in graphlib.TopologicalSorter(before).static_order() if name in needed]
+    numbers = {name: number for number, name in enumerate(ordered)}
     flops, traffic = _work_of(work, numbers)
-    for op in operations:
-        data = {numbers[tensor.op.name] for tensor in op.inputs}
-        after = {numbers[before.name] for before in op.control_inputs} - data
+    for op in map(graph.get_operation_by_name, ordered):
+        data = {numbers[source.name] for source in _sources(op)}
+        after = {numbers[other.name] for other in op.control_inputs} - data
         yield kind(
             id=numbers[op.name],
             name=op.name,
@@ -158,6 +163,10 @@ def _work_of(
         flops[node] += row.total_flops
         traffic[node] += row.traffic_bytes
     return flops, traffic
+
+
+def _sources(op: "tf.Operation") -> "list[tf.Operation]":
+    return [tensor.op for tensor in op.inputs]
 
 
 def _type(op: "tf.Operation") -> int:
