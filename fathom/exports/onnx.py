@@ -20,7 +20,7 @@ from fathom.exports.format import ExportOptions, NetworkFormat
 
 if TYPE_CHECKING:
     from fathom.nn import NeuralNetworkModel
-    from fathom.training.compilation import ConcreteFunction
+    from fathom.training.compilation import ConcreteFunction, Signature
 
 _OPSET = 17
 _LARGEST = 2e9  # bytes of one protobuf message
@@ -36,17 +36,18 @@ def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> 
     import onnx
     import tf2onnx
 
-    from fathom.exports.traced import RANDOM, draws_random_numbers, forward, signature
+    from fathom.exports.traced import RANDOM, draws_random_numbers, signature
 
     logging.getLogger("tf2onnx").setLevel(logging.CRITICAL)  # what it lacks is reported below
     inputs = signature(model, options)
-    function = forward(model, inputs)
+    function = _function(model, inputs)
+    specs = function.input_signature
     traced = function.get_concrete_function()
     with _in_order():
-        proto, _ = tf2onnx.convert.from_function(function, input_signature=inputs, opset=_OPSET)
+        proto, _ = tf2onnx.convert.from_function(function, input_signature=specs, opset=_OPSET)
     graph = proto.graph
     _require_known(model.name, graph)
-    _embed_constants(traced, graph)
+    _embed(_constants(traced) | {w.path: w.value for w in model.network.variables}, graph)
     for loop in _backward_loops(traced):
         _reverse(loop, graph)
     _name_by_layer([layer.name for layer in model.network.layers], model.name, graph)
@@ -120,22 +121,58 @@ def _nodes(graph: Any) -> Iterator[Any]:
             yield from _nodes(attribute.g)
 
 
-def _embed_constants(traced: "ConcreteFunction", graph: Any) -> None:
-    """Makes initializers of inputs that are constants outside the traced graph."""
-    import onnx
+def _function(model: "NeuralNetworkModel", inputs: "Signature") -> Any:
+    """Returns the forward pass as a ``tf.function`` of the inputs and of all weights by path.
 
-    values = {
-        placeholder.name: captured.numpy()
+    tf2onnx would copy weights inside the graph many times.
+    """
+    import keras
+    import tensorflow as tf
+
+    from fathom.exports.traced import named
+
+    weights = model.network.variables
+
+    def infer(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
+        nest = keras.tree.pack_sequence_as(model.inputs, list(tensors[: len(inputs)]))
+        state = list(zip(weights, tensors[len(inputs) :], strict=True))
+        with tf.device(model.device), keras.StatelessScope(state):
+            return named(model.network(nest, training=False))
+
+    specs = [tf.TensorSpec(weight.shape, weight.dtype, weight.path) for weight in weights]
+    return tf.function(infer, input_signature=[*inputs, *specs], autograph=False)
+
+
+def _constants(traced: "ConcreteFunction") -> dict[str, Any]:
+    """Returns the constants outside the traced graph by the names of its inputs."""
+    return {
+        placeholder.name: captured
         for captured, placeholder in traced.graph.captures
         if captured.dtype.name != "resource"
     }
+
+
+def _embed(values: dict[str, Any], graph: Any) -> None:
+    """Makes initializers of the inputs with these values, as the nodes that read them want them."""
+    import onnx
+
     kept = [declared for declared in graph.input if declared.name not in values]
-    read = {name for node in _nodes(graph) for name in node.input}
-    graph.initializer.extend(
-        onnx.numpy_helper.from_array(value, name) for name, value in values.items() if name in read
-    )
     del graph.input[:]
     graph.input.extend(kept)
+    readers: dict[str, list[Any]] = {}
+    for node in _nodes(graph):
+        for name in node.input:
+            readers.setdefault(name, []).append(node)
+    for name, value in values.items():
+        array, nodes = value.numpy(), readers.get(name, [])
+        if len(nodes) == 1 and nodes[0].op_type == "Transpose" and nodes[0] in graph.node:
+            (order,) = (attribute.ints for attribute in nodes[0].attribute)
+            array = array.transpose(order)
+            for reader in readers[nodes[0].output[0]]:
+                reader.input[list(reader.input).index(nodes[0].output[0])] = name
+            graph.node.remove(nodes[0])
+        if nodes:
+            graph.initializer.append(onnx.numpy_helper.from_array(array, name))
 
 
 def _backward_loops(traced: "ConcreteFunction") -> Iterator[str]:
