@@ -1,10 +1,12 @@
 """Shared Keras layers around TensorFlow kernels, and reproducible random numbers for layers."""
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import keras
 import tensorflow as tf
-from typing_extensions import TypedDict, Unpack
+from typing_extensions import Self, TypedDict, Unpack
 
 from fathom.training.compilation import Nest
 from fathom.training.randomness import uniform
@@ -17,21 +19,68 @@ class LayerOptions(TypedDict, total=False):
     dtype: str | keras.DTypePolicy
 
 
+class Layer(keras.layers.Layer):
+    """A Keras layer that can be saved and loaded: its configuration is its arguments.
+
+    A subclass keeps each argument ``x`` of its constructor as ``self._x``, but for ``options``.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        keras.saving.register_keras_serializable(cls.__module__)(cls)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments; a variable is its value.
+
+        Keras serializes them: one that two layers share stays shared.
+        """
+        config = super().get_config()
+        of_keras = inspect.signature(keras.layers.Layer.__init__).parameters
+        for name in inspect.signature(type(self).__init__).parameters:
+            if name not in (*of_keras, "options"):
+                value = getattr(self, f"_{name}")
+                is_variable = isinstance(value, tf.Variable)
+                config[name] = value.numpy().item() if is_variable else value
+        return config
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """Returns a layer of the same arguments."""
+        deserialize = keras.saving.deserialize_keras_object
+        serialized = {k: v for k, v in config.items() if isinstance(v, dict | list)}
+        return cls(**{**config, **{k: deserialize(v) for k, v in serialized.items()}})
+
+
+@keras.saving.register_keras_serializable("fathom.layers")
 class PRNGKey:
     """The key of one layer's random numbers, determined by the run's seed and the step alone.
 
     Args:
         seed: differs from layer to layer.
-        step: int64 variable that differs from step to step.
+        step: int64 variable that differs from step to step; a number, as in a layer that was
+            loaded: the key counts on from it.
     """
 
-    def __init__(self, seed: int, step: tf.Variable) -> None:
+    def __init__(self, seed: int, step: tf.Variable | int) -> None:
         self._seed = seed
-        self._step = step
+        self._counts = isinstance(step, int)
+        self._step = tf.Variable(step, dtype=tf.int64) if isinstance(step, int) else step
 
     def tensor(self) -> tf.Tensor:
         """Returns int64 [2] for the functions of ``fathom.training.randomness``."""
-        return tf.stack([tf.constant(self._seed, tf.int64), self._step.read_value()])
+        step = self._step.read_value()
+        if self._counts:
+            self._step.assign_add(1)
+        return tf.stack([tf.constant(self._seed, tf.int64), step])
+
+    def get_config(self) -> dict[str, int]:
+        """Returns the seed and the current step."""
+        return {"seed": self._seed, "step": int(self._step)}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, int]) -> Self:
+        """Returns a key that continues the same numbers."""
+        return cls(**config)
 
 
 def as_float32(outputs: Nest) -> Nest:
@@ -44,6 +93,7 @@ def as_float32(outputs: Nest) -> Nest:
     return keras.tree.map_structure(cast, outputs)
 
 
+@keras.saving.register_keras_serializable("fathom.layers")
 class Convolution2D(keras.layers.Conv2D):
     """``keras.layers.Conv2D`` whose groups are one ``tf.nn.conv2d``.
 
@@ -62,7 +112,7 @@ class Convolution2D(keras.layers.Conv2D):
         return tf.concat(convolved, 3)
 
 
-class LocalResponseNormalization(keras.layers.Layer):
+class LocalResponseNormalization(Layer):
     """Response normalisation across channels (Krizhevsky et al. 2012, section 3.3).
 
     b_i = a_i / (k + alpha * sum of a_j^2 over the n channels around i)^beta, with beta = 3/4.
@@ -120,7 +170,7 @@ def _compiled_normalization(x: tf.Tensor, n: int, k: float, alpha: float) -> tf.
     return normalize(x)
 
 
-class Dropout(keras.layers.Layer):
+class Dropout(Layer):
     """Dropout (Hinton et al. 2012), scaled in training so that inference needs no change.
 
     Args:

@@ -16,7 +16,7 @@ from fathom import workloads
 ROOT = Path(fathom.__file__).parent
 ROOMS = (  # from the lowest to the highest
     *("errors", "options", "system", "results", "training", "description", "accelerators"),
-    *("exports", "data", "layers", "workload", "nn", "imagenet", "<workload>", "workloads"),
+    *("data", "layers", "workload", "nn", "imagenet", "<workload>", "workloads", "exports"),
     "serving",
     *("characterize", "cli", "testing", "<command>"),
 )

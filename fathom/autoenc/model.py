@@ -17,7 +17,7 @@ from typing_extensions import Unpack
 from fathom import nn
 from fathom.autoenc.mnist import Mnist
 from fathom.data.pipeline import DataLoader, Sampler, Tensors
-from fathom.layers import LayerOptions, PRNGKey
+from fathom.layers import Layer, LayerOptions, PRNGKey
 from fathom.options import Characterization, Hyperparameters, hyperparameter
 from fathom.training import randomness
 from fathom.training.optimizers import BY_NAME, Optimizer
@@ -60,7 +60,7 @@ class Outputs(NamedTuple):
     log_variance: tf.Tensor  # [batch, latents], log sigma^2 of q(z | x)
 
 
-class Reparameterization(layers.Layer):
+class Reparameterization(Layer):
     """z = mu + sigma * epsilon, epsilon ~ N(0, I): the trick of section 2.4, equation 10.
 
     Args:

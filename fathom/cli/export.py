@@ -1,16 +1,23 @@
-"""``fathom export``: writes a workload's step in the format of another tool."""
+"""``fathom export``: writes a workload in the format of another tool."""
 
 import argparse
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
 
-from fathom import exports
+from fathom import exports, workloads
 from fathom.cli.describe import describe
+from fathom.cli.parser import init_options
+from fathom.cli.terminal import import_tensorflow
 from fathom.errors import FathomError
+from fathom.exports import ExportOptions, Format, NetworkFormat
 from fathom.exports.format import write
 from fathom.system.files import atomic_directory
+
+_ANNOUNCED = 1e9  # bytes
 
 
 def run(chosen: argparse.Namespace, screen: Console) -> None:
@@ -29,24 +36,73 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     out = chosen.out or Path(f"{chosen.workload}-{chosen.to}")
     if out.exists() and not chosen.force:
         raise FathomError(f"{out} exists: give another --out, or --force to replace it")
+    if isinstance(chosen_format, Format):
+        _export_work(chosen_format, chosen, out, screen)
+    else:
+        _export_network(chosen_format, chosen, out, screen)
+    screen.print(f"written: {out}")
+
+
+def _export_work(to: Format, chosen: argparse.Namespace, out: Path, screen: Console) -> None:
+    """Exports the description of the step."""
+    if chosen.checkpoint_dir:
+        raise FathomError(f"{chosen.to} holds no weights: leave --checkpoint-dir away")
     description = describe(chosen)
-    exported = chosen_format.export(description)
-    if out.exists():
-        _remove(out)
-    with atomic_directory(out) as folder:
+    exported = to.export(description)
+    with _replacing(out) as folder:
         write(exported, folder)
     size = sum(len(text) for text in exported.files.values())
     screen.print(
         f"{description.workload}, {description.mode}, batch size {description.batch_size}: "
         f"{len(exported.files)} files, {size / 1e3:,.0f} kB"
     )
-    for line in exported.left_out:
+    _show_left_out(exported.left_out, screen)
+
+
+def _export_network(
+    to: NetworkFormat, chosen: argparse.Namespace, out: Path, screen: Console
+) -> None:
+    """Exports the network, or its step."""
+    to.require_packages(chosen.to)
+    if chosen.train and not to.trains:
+        raise FathomError(f"{chosen.to} holds no training step: leave --train away")
+    import_tensorflow()
+    forward_only = chosen.infer or not to.trains
+    model_class = workloads.load(chosen.workload, forward_only)
+    options = init_options(chosen, model_class.Hyperparameters)
+    model = model_class("/cpu:0", {**options, "xla": to.xla})
+    if chosen.checkpoint_dir is None:
+        model.build()
+    elif to.has_weights:
+        model.setup({"checkpoint_dir": chosen.checkpoint_dir})
+        for note in model.notes:
+            screen.print(note)
+    else:
+        raise FathomError(f"{chosen.to} holds no weights: leave --checkpoint-dir away")
+    size = 4 * model.network.count_params()
+    if to.has_weights and size > _ANNOUNCED:
+        screen.print(f"the weights take {size / 1e9:,.1f} GB")
+    with _replacing(out) as folder:
+        given = ExportOptions(chosen.batch_size, chosen.length, chosen.profile)
+        left_out = to.save(model, folder, given)
+        sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
+    mode = "infer" if forward_only else "train"
+    screen.print(f"{chosen.workload}, {mode}: {len(sizes)} files, {sum(sizes) / 1e3:,.0f} kB")
+    _show_left_out(left_out, screen)
+
+
+@contextmanager
+def _replacing(out: Path) -> Iterator[Path]:
+    """Yields a temporary folder, which takes the place of ``out`` when it is complete."""
+    with atomic_directory(out) as folder:
+        yield folder
+        if out.exists():
+            try:
+                shutil.rmtree(out) if out.is_dir() else out.unlink()
+            except OSError as error:
+                raise FathomError(f"cannot replace {out}: {error.strerror}") from error
+
+
+def _show_left_out(lines: tuple[str, ...], screen: Console) -> None:
+    for line in lines:
         screen.print(f"not expressed: {line}")
-    screen.print(f"written: {out}")
-
-
-def _remove(out: Path) -> None:
-    try:
-        shutil.rmtree(out) if out.is_dir() else out.unlink()
-    except OSError as error:
-        raise FathomError(f"cannot replace {out}: {error.strerror}") from error

@@ -24,9 +24,12 @@ def add_commands(commands: Commands) -> None:
     add_options(describe, "precision")
     add_options(describe, "json", help="write the description as JSON; - prints it")
     describe.add_argument("--csv", type=Path, metavar="FILE", help="write one line per operation")
-    export = add_command(commands, "export", "cli.export", "write a step in another tool's format")
+    export = add_command(commands, "export", "cli.export", "write it in another tool's format")
     _add_work(export, nargs="?")
     add_options(export, "precision")
+    add_options(export, "checkpoint-dir", help="weights, for formats that hold them")
+    text = "folder of fathom profile --out, for formats with times"
+    export.add_argument("--profile", type=Path, metavar="DIR", help=text)
     export.add_argument("--to", required=True, metavar="FORMAT", help="list names the formats")
     add_options(export, "out", help="new folder; default: WORKLOAD-FORMAT")
     export.add_argument("--force", action="store_true", help="replace the folder")

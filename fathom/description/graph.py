@@ -139,7 +139,7 @@ class Node:
 
 def walk(scope: Scope) -> Iterator[Node]:
     """Yields the operations that contribute to a step, in the order of the graph."""
-    needed = _needed(scope.graph)
+    needed = needed_operations(scope.graph)
     for op in scope.graph.get_operations():
         if op.name not in needed:
             continue
@@ -150,7 +150,7 @@ def walk(scope: Scope) -> Iterator[Node]:
             yield from walk(called)
 
 
-def _needed(graph: tf.Graph) -> set[str]:
+def needed_operations(graph: tf.Graph) -> set[str]:
     """Returns the names of the operations that lead to a result or change a variable."""
     left = [tensor.op for tensor in graph.outputs]
     left += [

@@ -1,15 +1,15 @@
-"""A workload's step in the formats of other tools: each module is a format, its ``FORMAT``."""
+"""A workload in the formats of other tools: each module is a format, its ``FORMAT``."""
 
 import importlib
 import pkgutil
 from typing import cast
 
-from fathom.exports.format import Exported, Format
+from fathom.exports.format import Exported, ExportOptions, Format, NetworkFormat
 from fathom.options import unknown_option
 
-__all__ = ["Exported", "Format", "find", "names"]
+__all__ = ["ExportOptions", "Exported", "Format", "NetworkFormat", "find", "names"]
 
-_SHARED = ("format", "products")  # by several formats
+_SHARED = ("format", "products", "traced")  # by several formats
 
 
 def names() -> list[str]:
@@ -18,7 +18,7 @@ def names() -> list[str]:
     return sorted(name.replace("_", "-") for name in modules if name not in _SHARED)
 
 
-def find(name: str) -> Format:
+def find(name: str) -> Format | NetworkFormat:
     """Returns a format.
 
     Raises:
@@ -27,4 +27,4 @@ def find(name: str) -> Format:
     if name not in names():
         raise unknown_option("format", name, names())
     module = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
-    return cast(Format, module.FORMAT)
+    return cast(Format | NetworkFormat, module.FORMAT)

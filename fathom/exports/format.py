@@ -1,10 +1,17 @@
 """What every format is: words about it, and a function that writes it."""
 
-from collections.abc import Callable
+import contextlib
+import importlib.util
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from fathom.errors import FathomError, cause
 from fathom.results.description import Description
+
+if TYPE_CHECKING:
+    from fathom.nn import NeuralNetworkModel  # imports TensorFlow
 
 
 @dataclass(frozen=True)
@@ -17,7 +24,7 @@ class Exported:
 
 @dataclass(frozen=True)
 class Format:
-    """A format of another tool.
+    """A format of another tool for the work of a step.
 
     Attributes:
         about: what it is, in a line.
@@ -26,6 +33,61 @@ class Format:
 
     about: str
     export: Callable[[Description], Exported]
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """What the user chose about the export of a network.
+
+    Attributes:
+        batch: examples; None: any number, where the format and the network take any.
+        length: of each example, as in ``NeuralNetworkModel.describe``; None as before.
+        profile: folder of ``fathom profile --out``, for formats with times.
+    """
+
+    batch: int | None = None
+    length: int | None = None
+    profile: Path | None = None
+
+
+@dataclass(frozen=True)
+class NetworkFormat:
+    """A format of another tool for the network itself.
+
+    Attributes:
+        about: what it is, in a line.
+        save: writes a model that is built into a folder; returns what the format cannot express.
+        trains: it can hold a training step; otherwise the model is a forward-only one.
+        xla: the option ``xla`` with which the model must have been built; None: any.
+        has_weights: the files hold the weights.
+        packages: modules of the extra ``exports`` that it needs.
+    """
+
+    about: str
+    save: "Callable[[NeuralNetworkModel, Path, ExportOptions], tuple[str, ...]]"
+    trains: bool = False
+    xla: bool | None = None
+    has_weights: bool = True
+    packages: tuple[str, ...] = ()
+
+    def require_packages(self, name: str) -> None:
+        """Raises FathomError if a package is missing."""
+        missing = [each for each in self.packages if importlib.util.find_spec(each) is None]
+        if missing:
+            raise FathomError(
+                f"{name} needs {' and '.join(missing)}: pip install 'fathom-workloads[exports]'"
+            )
+
+
+@contextlib.contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Turns TensorFlow's and HDF5's errors of writing into the errors of files."""
+    import tensorflow as tf
+
+    try:
+        yield
+    except (tf.errors.OpError, RuntimeError) as error:
+        raise FathomError(f"cannot write {folder}: {cause(error)}") from error
 
 
 def sorted_out(description: Description, *kinds: str) -> tuple[str, ...]:

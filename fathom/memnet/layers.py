@@ -5,10 +5,9 @@ from collections.abc import Callable, Sequence
 import keras
 import numpy as np
 import tensorflow as tf
-from keras import layers
 from typing_extensions import Unpack
 
-from fathom.layers import LayerOptions
+from fathom.layers import Layer, LayerOptions
 
 
 def position_weights(words: int, dimensions: int) -> np.ndarray:
@@ -23,27 +22,28 @@ def position_weights(words: int, dimensions: int) -> np.ndarray:
     return (2 * ((1 - j) - k * (1 - 2 * j))).astype(np.float32)
 
 
-class SentenceEmbedding(layers.Layer):
+class SentenceEmbedding(Layer):
     """An embedding matrix: m_i = sum_j l_j * A x_ij, elementwise (section 4.1).
 
     The null word has no row in the matrix: its embedding stays zero.
 
     Args:
-        weights: l, float32 [words, d]; all 1 for a bag of words.
+        position_weights: l, float32 [words, d]; all 1 for a bag of words.
         vocabulary: number of words, including the null word.
         initializer: of the matrix, [vocabulary - 1, d].
     """
 
     def __init__(
         self,
-        weights: np.ndarray,
+        position_weights: np.ndarray,
         vocabulary: int,
         initializer: keras.initializers.Initializer,
         **options: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**options)
-        self.position_weights = weights
-        shape = (vocabulary - 1, weights.shape[1])
+        self._position_weights, self._vocabulary = position_weights, vocabulary
+        self._initializer = initializer
+        shape = (vocabulary - 1, position_weights.shape[1])
         self.matrix = self.add_weight(shape=shape, initializer=initializer, name="matrix")
 
     def rows(self) -> tf.Tensor:
@@ -52,10 +52,10 @@ class SentenceEmbedding(layers.Layer):
 
     def call(self, sentences: tf.Tensor) -> tf.Tensor:
         """Embeds sentences int32 [..., words]; returns [..., d]."""
-        return _weighted_sums_of_rows([self.rows()], sentences, self.position_weights)[0]
+        return _weighted_sums_of_rows([self.rows()], sentences, self._position_weights)[0]
 
 
-class StoryEmbedding(layers.Layer):
+class StoryEmbedding(Layer):
     """Embeds a story with several matrices at once, which is faster than one after another.
 
     Args:
@@ -76,7 +76,7 @@ class StoryEmbedding(layers.Layer):
     def call(self, story: tf.Tensor) -> list[tf.Tensor]:
         """Embeds story int32 [batch, memories, words]; returns [batch, memories, d] for each."""
         rows = [tf.cast(e.rows(), self.compute_dtype) for e in self._embeddings]
-        return _weighted_sums_of_rows(rows, story, self._embeddings[0].position_weights)
+        return _weighted_sums_of_rows(rows, story, self._embeddings[0]._position_weights)
 
 
 def _weighted_sums_of_rows(
@@ -109,7 +109,7 @@ def _weighted_sums_of_rows(
     return list(weighted_sums(*matrices))
 
 
-class TemporalEncoding(layers.Layer):
+class TemporalEncoding(Layer):
     """Adds T_A(t), row t of a matrix, to the memory of time t (section 4.1).
 
     Times count from the newest sentence; random noise leaves gaps in them. Sentences that gaps
@@ -153,14 +153,15 @@ class TemporalEncoding(layers.Layer):
         return memories + is_filled * rows
 
 
-class Attention(layers.Layer):
+class Attention(Layer):
     """p = Softmax(u^T m) (section 2.1, equation 1).
 
     Args:
-        linear: bool variable; if true, the softmax is left out (linear start, section 5).
+        linear: bool variable, or its value; if true, the softmax is left out (linear start,
+            section 5).
     """
 
-    def __init__(self, linear: tf.Variable, **options: Unpack[LayerOptions]) -> None:
+    def __init__(self, linear: tf.Variable | bool, **options: Unpack[LayerOptions]) -> None:
         super().__init__(**options)
         self._linear = linear
 
@@ -174,7 +175,7 @@ class Attention(layers.Layer):
         return tf.where(self._linear, match, tf.nn.softmax(match))
 
 
-class Response(layers.Layer):
+class Response(Layer):
     """o = sum_i p_i c_i (section 2.1, equation 2)."""
 
     def build(self, p_shape: tuple, outputs_shape: tuple) -> None:
@@ -186,7 +187,7 @@ class Response(layers.Layer):
         return tf.linalg.matvec(outputs, p, transpose_a=True)
 
 
-class TiedAnswer(layers.Layer):
+class TiedAnswer(Layer):
     """W u with W^T = C^K, an embedding matrix (section 2.2, adjacent tying).
 
     Args:

@@ -2,14 +2,13 @@
 
 import math
 
-import keras
 import tensorflow as tf
 
-from fathom.layers import PRNGKey
+from fathom.layers import Layer, PRNGKey
 from fathom.training.randomness import uniform
 
 
-class RandomNoise(keras.layers.Layer):
+class RandomNoise(Layer):
     """Draws empty memories between the sentences of each story, in training.
 
     Only the times of the sentences change: an empty memory is a gap in them. As in the authors'

@@ -8,12 +8,12 @@ import keras
 import tensorflow as tf
 from typing_extensions import Unpack
 
-from fathom.layers import LayerOptions
+from fathom.layers import Layer, LayerOptions
 
 _SMALL_SIDE = 7  # pixels: largest image for which ``small_convolution`` was measured to be faster
 
 
-class BatchNormalization(keras.layers.Layer):
+class BatchNormalization(Layer):
     """Batch normalisation (Ioffe and Szegedy 2015) by TensorFlow's fused kernel.
 
     Keras' own layer consists of a dozen small operations.
@@ -67,7 +67,7 @@ class BatchNormalization(keras.layers.Layer):
         return factor, self.offset.value - self.mean.value * factor
 
 
-class NormalizedConvolution2D(keras.layers.Layer):
+class NormalizedConvolution2D(Layer):
     """A convolution followed by batch normalisation (He et al. 2015, section 3.4).
 
     It has no biases: the normalisation would cancel them.
@@ -97,6 +97,7 @@ class NormalizedConvolution2D(keras.layers.Layer):
         super().__init__(**options)
         self._filters, self._size, self._strides = filters, size, strides
         self._kernel_initializer = kernel_initializer
+        self._momentum, self._epsilon = momentum, epsilon
         self.normalization = BatchNormalization(
             momentum, epsilon, name="norm", dtype=self.dtype_policy
         )
@@ -178,7 +179,7 @@ def small_convolution(inputs: tf.Tensor, kernel: tf.Tensor) -> tuple[tf.Tensor, 
     return tf.nn.conv2d(inputs, kernel, **every_pixel), gradient
 
 
-class IdentityShortcut(keras.layers.Layer):
+class IdentityShortcut(Layer):
     """The shortcut of option A: every ``strides``-th pixel of the input.
 
     Additional channels of the output are zero (He et al. 2015, section 3.3).

@@ -1,16 +1,16 @@
 """The decoder: attention with input feeding, and the softmax over words."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import keras
 import tensorflow as tf
-from keras import layers
 from typing_extensions import Unpack
 
-from fathom.layers import LayerOptions, PRNGKey
+from fathom.layers import Layer, LayerOptions, PRNGKey
 from fathom.seq2seq import decoding
+from fathom.seq2seq.buckets import Bucket, bucket_of_source
 from fathom.seq2seq.layers import lstm_cell
 from fathom.seq2seq.recurrence import Multiply, read, recur, steps_of
 from fathom.seq2seq.vocabulary import GO, PAD
@@ -41,7 +41,7 @@ class Weights(NamedTuple):
     score: tf.Tensor | None  # v_a
 
 
-class Decoder(layers.Layer):
+class Decoder(Layer):
     """The decoder: an LSTM stack with attention and input feeding, and the softmax over words.
 
     A step reads the previous word and the previous output (input feeding: Luong et al. 2015,
@@ -58,7 +58,7 @@ class Decoder(layers.Layer):
         beam_size: hypotheses kept by ``translate``; 1: greedy.
         new_initializer: returns a new initializer for each variable.
         noise: PRNG key of the dropout.
-        longest: maps the source length to the largest number of decoded words.
+        sizes: the buckets, by which a source's length limits the number of decoded words.
 
     Attributes:
         steps_taken: int32 scalar: steps of the last free decoding.
@@ -74,13 +74,14 @@ class Decoder(layers.Layer):
         beam_size: int,
         new_initializer: Callable[[], keras.initializers.Initializer],
         noise: PRNGKey,
-        longest: Callable[[int], int],
+        sizes: Sequence[Bucket],
         **options: Unpack[LayerOptions],
     ) -> None:
         super().__init__(autocast=False, **options)
         self._vocabulary, self._units, self._depth = vocabulary, units, depth
         self._attention, self._dropout, self._beam_size = attention, dropout, beam_size
-        self._new_initializer, self._noise, self._longest = new_initializer, noise, longest
+        self._new_initializer, self._noise = new_initializer, noise
+        self._sizes = tuple(Bucket(*size) for size in sizes)
         self.steps_taken = tf.Variable(0, trainable=False, name="steps_taken")
 
     def build(self, *shapes: tuple[int | None, ...]) -> None:
@@ -151,7 +152,8 @@ class Decoder(layers.Layer):
         if target is not None:
             outputs = self._predict(target, state, annotations, weights, training)
             return self._most_probable(outputs) if most_probable else outputs
-        return self._decode(state, annotations, weights, self._longest(source.shape[1]))
+        bucket = self._sizes[bucket_of_source(source.shape[1], self._sizes)]
+        return self._decode(state, annotations, weights, bucket.target)
 
     def logits(self, outputs: tf.Tensor, bias: tf.Tensor | None = None) -> tf.Tensor:
         """Returns the softmax's logits of outputs [n, units], float32 [n, vocabulary].

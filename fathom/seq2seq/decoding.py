@@ -92,4 +92,4 @@ def beam_search(step: Step, state: Nest, longest: int, size: int) -> tuple[tf.Te
 
 def _put(decoded: tf.Tensor, words: tf.Tensor, time: tf.Tensor) -> tf.Tensor:
     """Writes words [n] at a step of [n, longest], which is still padding there."""
-    return decoded + words[:, None] * tf.one_hot(time, decoded.shape[1], dtype=tf.int32)
+    return decoded + words[:, None] * tf.cast(tf.range(decoded.shape[1]) == time, tf.int32)

@@ -5,16 +5,15 @@ recurrences are loops in the graph, of any length and quick to trace. docs/workl
 compares them with unrolled cells and fused kernels.
 """
 
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
 
 import keras
 import tensorflow as tf
-from keras import layers
 from keras.initializers import Initializer
-from typing_extensions import Unpack
+from typing_extensions import Self, Unpack
 
-from fathom.layers import LayerOptions
+from fathom.layers import Layer, LayerOptions
 from fathom.seq2seq.recurrence import Multiply, read, recur
 from fathom.seq2seq.vocabulary import PAD
 from fathom.training.compilation import Nest
@@ -39,7 +38,35 @@ def lstm_cell(gates: tf.Tensor, memory: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor
     return tf.sigmoid(o) * tf.tanh(memory), memory
 
 
-class Embedding(layers.Layer):
+@keras.saving.register_keras_serializable("fathom.seq2seq.layers")
+class UniformInitializers:
+    """Returns at each call an initializer of uniform values with the next seed.
+
+    Args:
+        largest: absolute value.
+        seeds: one for each call.
+    """
+
+    def __init__(self, largest: float, seeds: Iterable[int]) -> None:
+        self._largest, self._seeds = largest, iter(seeds)
+        self._used: list[int] = []
+
+    def __call__(self) -> Initializer:
+        """Returns the next initializer."""
+        self._used.append(next(self._seeds))
+        return keras.initializers.RandomUniform(-self._largest, self._largest, self._used[-1])
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the seeds that were used, for a layer of the same initial values."""
+        return {"largest": self._largest, "seeds": list(self._used)}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """Returns the same initializers from the first on."""
+        return cls(**config)
+
+
+class Embedding(Layer):
     """Word vectors with a sparse gradient.
 
     Args:
@@ -52,18 +79,19 @@ class Embedding(layers.Layer):
         self, vocabulary: int, units: int, initializer: Initializer, **options: Unpack[LayerOptions]
     ) -> None:
         super().__init__(autocast=False, **options)
-        self._shape, self._initializer = (vocabulary, units), initializer
+        self._vocabulary, self._units, self._initializer = vocabulary, units, initializer
 
     def build(self, input_shape: Shape | None = None) -> None:
         """Creates the vectors."""
+        shape = (self._vocabulary, self._units)
         self.embedding = self.add_weight(
-            shape=self._shape, initializer=self._initializer, name="embedding"
+            shape=shape, initializer=self._initializer, name="embedding"
         )
 
     def compute_output_spec(self, words: keras.KerasTensor) -> keras.KerasTensor:
         """Returns the shape that ``call`` returns."""
         time, batch = words.shape[::-1]
-        return keras.KerasTensor((time, batch, self._shape[1]), self.compute_dtype)
+        return keras.KerasTensor((time, batch, self._units), self.compute_dtype)
 
     def call(self, words: tf.Tensor) -> tf.Tensor:
         """Looks up words int32 [batch, time]; returns [time, batch, units]."""
@@ -71,7 +99,7 @@ class Embedding(layers.Layer):
         return tf.cast(vectors, self.compute_dtype)
 
 
-class LSTM(layers.Layer):
+class LSTM(Layer):
     """One layer of the encoder.
 
     The input projection of the gates is one product over all time steps. It is set to zero for

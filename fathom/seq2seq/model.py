@@ -26,7 +26,7 @@ from fathom.seq2seq.buckets import Batch, Bucket
 from fathom.seq2seq.cost import cost_of
 from fathom.seq2seq.decoder import Decoder
 from fathom.seq2seq.hyperparameters import SIZES, Seq2SeqHyperparameters
-from fathom.seq2seq.layers import LSTM, Embedding
+from fathom.seq2seq.layers import LSTM, Embedding, UniformInitializers
 from fathom.seq2seq.multi30k import Multi30k
 from fathom.seq2seq.sampled_softmax import sampled_cross_entropy
 from fathom.seq2seq.translation import Translator
@@ -131,9 +131,9 @@ class Seq2Seq(nn.NeuralNetworkModel):
             chosen.attention,
             chosen.dropout,
             chosen.beam_size,
-            self._initializer,
+            self._initializers(),
             self.new_noise(),
-            self._longest_translation,
+            self.buckets,
             name="decoder",
         )
         self._decoder.build()
@@ -154,11 +154,11 @@ class Seq2Seq(nn.NeuralNetworkModel):
         # Reversed, so that the first words of both sentences are close (section 3.3).
         words = keras.ops.flip(source, 1)
         states = Embedding(
-            chosen.source_vocabulary, chosen.units, self._initializer(), name="source_embedding"
+            chosen.source_vocabulary, chosen.units, self._initializers()(), name="source_embedding"
         )(words)
         hidden, memory = [], []
         for i in range(1, chosen.layers + 1):
-            lstm = LSTM(chosen.units, self._initializer, name=f"encoder_{i}")
+            lstm = LSTM(chosen.units, self._initializers(), name=f"encoder_{i}")
             states, last_hidden, last_memory = lstm(self._dropped(states, i), words)
             hidden.append(last_hidden)
             memory.append(last_memory)
@@ -170,14 +170,9 @@ class Seq2Seq(nn.NeuralNetworkModel):
         dropout = Dropout(self.hyperparameters.dropout, self.new_noise(), name=f"dropout_{number}")
         return dropout(states)
 
-    def _initializer(self) -> keras.initializers.Initializer:
-        largest = self.hyperparameters.initial_range
-        return keras.initializers.RandomUniform(-largest, largest, seed=self.new_seed())
-
-    def _longest_translation(self, source_length: int) -> int:
-        """Returns the maximum length of a translation, by the bucket of the source."""
-        number = buckets.bucket_of_source(source_length, self.buckets)
-        return self.buckets[number].target
+    def _initializers(self) -> UniformInitializers:
+        seeds = iter(self.new_seed, None)
+        return UniformInitializers(self.hyperparameters.initial_range, seeds)
 
     def build_loss(self, inputs: nn.Nest, words: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
         """Returns the mean cross-entropy per word in nats, by the sampled softmax."""

@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 from typing_extensions import Unpack
 
-from fathom.layers import LayerOptions
+from fathom.layers import Layer, LayerOptions
 
 
 def steps_of(lengths: tf.Tensor, stride: int) -> tf.Tensor:
@@ -17,7 +17,7 @@ def steps_of(lengths: tf.Tensor, stride: int) -> tf.Tensor:
     return (lengths + stride - 1) // stride
 
 
-class ContextWindow(keras.layers.Layer):
+class ContextWindow(Layer):
     """Concatenates frames with their neighbours, zero-padded at an utterance's ends.
 
     Args:
@@ -46,7 +46,7 @@ class ContextWindow(keras.layers.Layer):
         return windows, steps_of(lengths, self._stride)
 
 
-class FrameLayer(keras.layers.Layer):
+class FrameLayer(Layer):
     """A dense layer, g(W x + b), for every frame: one product over all frames.
 
     Args:
@@ -109,7 +109,7 @@ def _passes(y: tf.Tensor, clip: float) -> tf.Tensor:
     return tf.logical_and(y > 0, y < clip)
 
 
-class BidirectionalRecurrent(keras.layers.Layer):
+class BidirectionalRecurrent(Layer):
     """Layer 4: the sum of units that run forward and backward in time.
 
     h_f(t) = g(W x(t) + V_f h_f(t - 1) + b), h_b(t) = g(W x(t) + V_b h_b(t + 1) + b), and the output

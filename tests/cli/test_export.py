@@ -1,5 +1,10 @@
 """``fathom export`` writes whole folders, and replaces none unasked."""
 
+import importlib.util
+from unittest import mock
+
+import keras
+import tensorflow as tf
 from commands import run
 
 from fathom import __main__
@@ -39,3 +44,45 @@ def test_mistakes_are_named_in_one_line(tmp_path, capsys):
         code = fathom(*arguments)
         assert code == (2 if message else 0)
         assert message in capsys.readouterr().err
+
+
+def test_a_network_is_exported_with_the_weights_of_a_checkpoint(tmp_path, capsys):
+    network = [f"--set={name}" for name in ("hidden_units=7", "latents=2", "batch_size=5")]
+    checkpoints = tmp_path / "checkpoints"
+    trained = ["run", "autoenc", "--train", "--steps=2", f"--checkpoint-dir={checkpoints}"]
+    assert fathom(*trained, *network) == 0
+    exported = ["export", "autoenc", *network, "--to=keras"]
+    capsys.readouterr()
+    for out, options in (("initial", []), ("trained", [f"--checkpoint-dir={checkpoints}"])):
+        assert fathom(*exported, f"--out={tmp_path / out}", *options) == 0
+    assert "ckpt-2" in capsys.readouterr().out
+    first, second = (
+        keras.saving.load_model(tmp_path / out / "network.keras").get_weights()
+        for out in ("initial", "trained")
+    )
+    saved = tf.train.load_checkpoint(str(checkpoints / "ckpt-2"))
+    name = "variables/encoder_hidden-kernel/.ATTRIBUTES/VARIABLE_VALUE"
+    assert (second[0] == saved.get_tensor(name)).all()
+    assert (first[0] != second[0]).any()
+
+
+def test_a_format_of_networks_says_what_it_cannot_do(tmp_path, capsys):
+    out = tmp_path / "out"
+    network = ("export", "autoenc", "--set=hidden_units=7", "--out", out)
+    for arguments, message in (
+        ((*network, "--to", "keras", "--train"), "keras holds no training step"),
+        ((*network, "--to", "chakra", "--checkpoint-dir", "x"), "chakra holds no weights"),
+        ((*network, "--to", "json", "--checkpoint-dir", "x"), "json holds no weights"),
+    ):
+        assert fathom(*arguments) == 2
+        assert message in capsys.readouterr().err
+    with mock.patch.object(importlib.util, "find_spec", return_value=None):
+        assert fathom(*network, "--to", "onnx") == 2
+    assert "tf2onnx and onnx: pip install 'fathom-workloads[exports]'" in capsys.readouterr().err
+    full = tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+    with mock.patch.object(tf.saved_model, "save", side_effect=full):
+        assert fathom(*network, "--to", "saved-model") == 2
+    error = capsys.readouterr().err
+    assert "No space left on device" in error
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []

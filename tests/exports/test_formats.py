@@ -21,7 +21,10 @@ def description(request):
     return model.describe()
 
 
-@pytest.mark.parametrize("name", exports.names())
+OF_THE_WORK = [name for name in exports.names() if isinstance(exports.find(name), exports.Format)]
+
+
+@pytest.mark.parametrize("name", OF_THE_WORK)
 def test_an_export_is_deterministic(description, name):
     first, second = (exports.find(name).export(description) for _ in range(2))
     assert first == second

@@ -33,7 +33,7 @@ def make_decoder(attention=True, dropout=0.0, beam_size=1):
     noise = PRNGKey(1, tf.Variable(0, dtype=tf.int64))
     decoder = Decoder(
         *(WORDS, UNITS, DEPTH, attention, dropout, beam_size, initializer(), noise),
-        lambda source: source + 3,
+        sizes=[(source, source + 3) for source in range(1, 20)],
     )
     decoder.build()
     return decoder

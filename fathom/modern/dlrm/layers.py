@@ -6,8 +6,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from fathom.layers import Layer
 
-class EmbeddingTables(keras.layers.Layer):
+
+class EmbeddingTables(Layer):
     """The rows of several tables of one size, which lie one after another in one variable.
 
     One look-up reads all tables. Its gradient is sparse: an update touches only the rows that were
@@ -22,6 +24,7 @@ class EmbeddingTables(keras.layers.Layer):
 
     def __init__(self, tables: int, rows: int, columns: int, seed: int, **options: Any) -> None:
         super().__init__(**options)
+        self._tables, self._rows, self._columns, self._seed = tables, rows, columns, seed
         limit = rows**-0.5
         self.tables = self.add_weight(
             shape=(tables * rows, columns),
@@ -36,7 +39,7 @@ class EmbeddingTables(keras.layers.Layer):
         return tf.cast(tf.gather(self.tables.value, places), self.compute_dtype)
 
 
-class Interaction(keras.layers.Layer):
+class Interaction(Layer):
     """The dot products of all pairs of vectors (section 2.5)."""
 
     def build(self, shape: tuple[int, ...]) -> None:

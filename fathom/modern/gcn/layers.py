@@ -1,16 +1,19 @@
 """The layers of the graph convolutional network: products with constant sparse matrices."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import keras
 import numpy as np
 import scipy.sparse
 import tensorflow as tf
+from typing_extensions import Self
 
-from fathom.layers import PRNGKey
+from fathom.layers import Layer, PRNGKey
 from fathom.training.randomness import uniform
 
 
+@keras.saving.register_keras_serializable("fathom.modern.gcn.layers")
 class SparseMatrix:
     """A constant sparse matrix as the kernels take it: memory in proportion to its non-zeros.
 
@@ -25,6 +28,20 @@ class SparseMatrix:
         self.values = tf.constant(entries.data)
         self._compiled = compiled
         self._indices = tf.constant(np.stack([entries.row, entries.col], 1).astype(np.int64))
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the entries as JSON has them."""
+        rows, columns = self._indices.numpy().T.tolist()
+        entries = {"rows": rows, "columns": columns, "values": self.values.numpy().tolist()}
+        return {"shape": list(self.shape), "compiled": self._compiled, **entries}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """Returns the same matrix."""
+        places = (config["rows"], config["columns"])
+        values = np.array(config["values"], np.float32)
+        matrix = scipy.sparse.csr_array((values, places), shape=tuple(config["shape"]))
+        return cls(matrix, config["compiled"])
 
     def product(self, values: tf.Tensor, dense: tf.Tensor) -> tf.Tensor:
         """Returns the product with a matrix.
@@ -42,7 +59,7 @@ class SparseMatrix:
         )
 
 
-class FeatureProduct(keras.layers.Layer):
+class FeatureProduct(Layer):
     """X W for the sparse features X of all nodes, with dropout of their non-zero values.
 
     Args:
@@ -63,7 +80,8 @@ class FeatureProduct(keras.layers.Layer):
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self._features, self._rate, self._noise = features, rate, noise
+        self._features, self._units, self._rate = features, units, rate
+        self._noise, self._initializer = noise, initializer
         self.kernel = self.add_weight(
             shape=(features.shape[1], units), initializer=initializer, name="kernel"
         )
@@ -79,7 +97,7 @@ class FeatureProduct(keras.layers.Layer):
         return self._features.product(tf.cast(values, kernel.dtype), kernel)
 
 
-class Propagation(keras.layers.Layer):
+class Propagation(Layer):
     """A' x: each node's sum over itself and its neighbours.
 
     Args:
@@ -89,7 +107,7 @@ class Propagation(keras.layers.Layer):
 
     def __init__(self, adjacency: SparseMatrix, units: int, **options: Any) -> None:
         super().__init__(**options)
-        self._adjacency = adjacency
+        self._adjacency, self._units = adjacency, units
         self.macs = adjacency.count * units // adjacency.shape[0]  # per node
 
     def call(self, x: tf.Tensor) -> tf.Tensor:

@@ -1,0 +1,209 @@
+"""MLCommons Chakra: an execution trace of the step, as its feeder and ASTRA-sim read it.
+
+A node is an operation of the step's graph; a loop, or a function that it calls, is one node with
+all its work. ``trace.0.et`` has a metadata message and then the nodes, each after its size.
+
+Source: Chakra's schema, ``et_def.proto`` of version 0.0.4, of which the fields used are here.
+"""
+
+import graphlib
+import gzip
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fathom.errors import FathomError
+from fathom.exports.format import ExportOptions, NetworkFormat
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from fathom.nn import NeuralNetworkModel
+    from fathom.results.description import Operation
+
+VERSION = "0.0.4"
+_FILE = "trace.0.et"  # of the only device
+_TRACE = "trace.json.gz"  # in the folder of a profile
+_METADATA, _LOAD, _STORE, _COMPUTE = 1, 2, 3, 4  # NodeType
+_ATTRIBUTE = "AttributeProto"
+_FIELDS: dict[str, dict[str, tuple[int, str, bool]]] = {  # number, type, repeated
+    _ATTRIBUTE: {
+        "name": (1, "string", False),
+        "int64_val": (9, "int64", False),
+        "uint64_val": (13, "uint64", False),
+        "bool_val": (27, "bool", False),
+        "string_val": (29, "string", False),
+    },
+    "IOInfo": {
+        name: (i, "string", False) for i, name in enumerate(("values", "shapes", "types"), 1)
+    },
+    "GlobalMetadata": {"version": (1, "string", False), "attr": (2, _ATTRIBUTE, True)},
+    "Node": {
+        "id": (1, "uint64", False),
+        "name": (2, "string", False),
+        "type": (3, "int32", False),  # an enumeration, which is written in the same way
+        "ctrl_deps": (4, "uint64", True),
+        "data_deps": (5, "uint64", True),
+        "duration_micros": (7, "uint64", False),
+        "inputs": (8, "IOInfo", False),
+        "outputs": (9, "IOInfo", False),
+        "attr": (10, _ATTRIBUTE, True),
+    },
+}
+
+
+def messages() -> dict[str, type[Any]]:
+    """Returns the classes of the messages by name."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    package = "ChakraProtoMsg"
+    file = descriptor_pb2.FileDescriptorProto(name="et_def.proto", package=package, syntax="proto3")
+    kinds = descriptor_pb2.FieldDescriptorProto
+    for message, fields in _FIELDS.items():
+        declared = file.message_type.add(name=message)
+        if message == _ATTRIBUTE:
+            declared.oneof_decl.add(name="value")
+        for name, (number, kind, repeated) in fields.items():
+            field = declared.field.add(name=name, number=number)
+            field.label = kinds.LABEL_REPEATED if repeated else kinds.LABEL_OPTIONAL
+            field.type = (
+                kinds.TYPE_MESSAGE if kind in _FIELDS else kinds.Type.Value(f"TYPE_{kind.upper()}")
+            )
+            if kind in _FIELDS:
+                field.type_name = f".{package}.{kind}"
+            if name.endswith("_val"):
+                field.oneof_index = 0
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    found = pool.FindMessageTypeByName
+    return {name: message_factory.GetMessageClass(found(f"{package}.{name}")) for name in _FIELDS}
+
+
+def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> tuple[str, ...]:
+    """Writes the trace.
+
+    Raises:
+        FathomError: the profile cannot be read.
+    """
+    from google.protobuf import proto
+
+    times = _times(options.profile) if options.profile else Counter()
+    kinds = messages()
+    work = model.describe(options.length).operations
+    nodes = list(_nodes(model, options, work, kinds["Node"], times))
+    with (folder / _FILE).open("wb") as file:
+        proto.serialize_length_prefixed(kinds["GlobalMetadata"](version=VERSION), file)
+        for node in nodes:
+            proto.serialize_length_prefixed(node, file)
+    timed = {node.name for node in nodes} & times.keys()
+    lost = abs(1 - sum(times[name] for name in timed) / (sum(times.values()) or 1))
+    if not options.profile:
+        return ("durations: --profile gives them",)
+    return (f"{lost:.0%} of the profiled time: of operations that TensorFlow made of others",)
+
+
+def _nodes(
+    model: "NeuralNetworkModel",
+    options: ExportOptions,
+    work: "tuple[Operation, ...]",
+    kind: type[Any],
+    times: "Counter[str]",
+) -> Iterator[Any]:
+    """Yields a node for each operation that the step needs, after those that it depends on."""
+    import tensorflow as tf
+
+    from fathom.description.attribution import scoped_gradients
+    from fathom.description.graph import needed_operations
+
+    step = model.infer_step if model.forward_only else model.train_step
+    signature = model.signature_of_length(options.length)
+    with tf.device(model.device), scoped_gradients():
+        graph = tf.function(step, autograph=False).get_concrete_function(*signature).graph
+    before = {
+        name: [other.name for other in (*_sources(op), *op.control_inputs)]
+        for name, op in ((op.name, op) for op in graph.get_operations())
+    }
+    needed = needed_operations(graph)
+    ordered = [name for name in graphlib.TopologicalSorter(before).static_order() if name in needed]
+    numbers = {name: number for number, name in enumerate(ordered)}
+    flops, traffic = _work_of(work, numbers)
+    for op in map(graph.get_operation_by_name, ordered):
+        data = {numbers[source.name] for source in _sources(op)}
+        after = {numbers[other.name] for other in op.control_inputs} - data
+        yield kind(
+            id=numbers[op.name],
+            name=op.name,
+            type=_type(op),
+            data_deps=sorted(data),
+            ctrl_deps=sorted(after),
+            duration_micros=round(times[op.name]),
+            inputs=_tensors(op.inputs),
+            outputs=_tensors(op.outputs),
+            attr=[
+                {"name": "is_cpu_op", "bool_val": True},
+                {"name": "num_ops", "int64_val": flops[op.name]},
+                {"name": "tensor_size", "uint64_val": traffic[op.name]},
+                {"name": "op_type", "string_val": op.type},
+            ],
+        )
+
+
+def _work_of(
+    work: "tuple[Operation, ...]", names: dict[str, int]
+) -> tuple["Counter[str]", "Counter[str]"]:
+    """Returns floating-point operations and bytes by node: those in a loop are the loop's."""
+    flops: Counter[str] = Counter()
+    traffic: Counter[str] = Counter()
+    for row in work:
+        parts = row.name.split("/")
+        prefixes = ("/".join(parts[:n]) for n in range(len(parts), 0, -1))
+        node = next(prefix for prefix in prefixes if prefix in names)
+        flops[node] += row.total_flops
+        traffic[node] += row.traffic_bytes
+    return flops, traffic
+
+
+def _sources(op: "tf.Operation") -> "list[tf.Operation]":
+    return [tensor.op for tensor in op.inputs]
+
+
+def _type(op: "tf.Operation") -> int:
+    if op.type in ("Placeholder", "Const"):
+        return _METADATA
+    if op.type.startswith("Assign") or op.type.startswith("ResourceScatter"):
+        return _STORE
+    return _LOAD if op.type in ("ReadVariableOp", "ResourceGather") else _COMPUTE
+
+
+def _tensors(tensors: "list[tf.Tensor]") -> dict[str, str]:
+    """Returns names, shapes and types as JSON."""
+    shapes = [tensor.shape.as_list() if tensor.shape.rank is not None else [] for tensor in tensors]
+    return {
+        "values": json.dumps([tensor.name for tensor in tensors]),
+        "shapes": json.dumps(shapes),
+        "types": json.dumps([tensor.dtype.base_dtype.name for tensor in tensors]),
+    }
+
+
+def _times(profile: Path) -> "Counter[str]":
+    """Returns the microseconds a step of each operation of a profile."""
+    try:
+        steps = len(json.loads((profile / "profile.json").read_text())["step_seconds"])
+        events = json.loads(gzip.decompress((profile / _TRACE).read_bytes()))["traceEvents"]
+    except (OSError, ValueError, KeyError) as error:
+        raise FathomError(f"{profile} is no folder of fathom profile --out: {error}") from error
+    times: Counter[str] = Counter()
+    for event in events:
+        if "op" in event.get("args", {}):
+            times[event["args"]["op"]] += event["dur"] / steps
+    return times
+
+
+FORMAT = NetworkFormat(
+    about="MLCommons Chakra execution trace of the step",
+    save=_save,
+    trains=True,
+    has_weights=False,
+)

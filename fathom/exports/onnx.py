@@ -1,0 +1,234 @@
+"""ONNX: the forward pass with the weights, for ONNX Runtime and the compilers that read it.
+
+tf2onnx converts the graph; loops become ``Loop``. What it does not do is done here: constants that
+the graph reads from outside become initializers, loops that run backward in time keep their order,
+and nodes have the names of their layers.
+"""
+
+import contextlib
+import graphlib
+import logging
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+from fathom.errors import FathomError
+from fathom.exports.format import ExportOptions, NetworkFormat
+
+if TYPE_CHECKING:
+    from fathom.nn import NeuralNetworkModel
+    from fathom.training.compilation import ConcreteFunction, Signature
+
+_OPSET = 17
+_LARGEST = 2e9  # bytes of one protobuf message
+_LAST = -(2**31)  # before the first element
+
+
+def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> tuple[str, ...]:
+    """Writes ``network.onnx``; weights of more than 2 GB are in ``network.weights`` beside it.
+
+    Raises:
+        FathomError: ONNX lacks an operation.
+    """
+    import onnx
+    import tf2onnx
+
+    from fathom.exports.traced import RANDOM, draws_random_numbers, signature
+
+    logging.getLogger("tf2onnx").setLevel(logging.CRITICAL)  # what it lacks is reported below
+    inputs = signature(model, options)
+    function = _function(model, inputs)
+    specs = function.input_signature
+    traced = function.get_concrete_function()
+    with _in_order():
+        proto, _ = tf2onnx.convert.from_function(function, input_signature=specs, opset=_OPSET)
+    graph = proto.graph
+    _require_known(model.name, graph)
+    _embed(_constants(traced) | {w.path: w.value for w in model.network.variables}, graph)
+    for loop in _backward_loops(traced):
+        _reverse(loop, graph)
+    _name_by_layer([layer.name for layer in model.network.layers], model.name, graph)
+    for declared, spec in zip(graph.input, inputs, strict=True):
+        for axis, size in enumerate(spec.shape):
+            if size is None:
+                name = f"{spec.name}_{axis}" if axis else "batch"
+                declared.type.tensor_type.shape.dim[axis].dim_param = name
+    external = proto.ByteSize() > _LARGEST
+    onnx.save(
+        proto,
+        folder / "network.onnx",
+        save_as_external_data=external,
+        location="network.weights" if external else None,
+    )
+    return (RANDOM,) * draws_random_numbers(traced)
+
+
+@contextlib.contextmanager
+def _in_order() -> Iterator[None]:
+    """Lets tf2onnx go through its sets in the order of names, not of addresses in memory.
+
+    Otherwise names and order of the nodes differ from one export to the next.
+    """
+    from tf2onnx import tfonnx, utils
+    from tf2onnx.graph import Graph, Node
+
+    consumers, functions = Graph.find_output_consumers, tfonnx.resolve_functions
+
+    def sorted_consumers(graph: Any, name: str) -> list[Any]:
+        return sorted(consumers(graph, name), key=lambda node: node.name)
+
+    with (
+        mock.patch.object(Graph, "find_output_consumers", sorted_consumers),
+        mock.patch.object(tfonnx, "resolve_functions", lambda graph: _in_turn(functions(graph))),
+        mock.patch.object(Node, "__hash__", lambda node: zlib.crc32(node.name.encode())),
+        mock.patch.object(utils, "INTERNAL_NAME", 1),
+    ):
+        yield
+
+
+def _in_turn(functions: list[Any]) -> list[Any]:
+    """Returns the bodies of loops by name, each after those that it calls."""
+    by_name = {function.name: function for function in functions}
+    calls = {
+        name: sorted(
+            {a.func.name for n in by_name[name].as_graph_def().node for a in n.attr.values()}
+        )
+        for name in sorted(by_name)
+    }
+    return [by_name[n] for n in graphlib.TopologicalSorter(calls).static_order() if n in by_name]
+
+
+def _require_known(workload: str, graph: Any) -> None:
+    """Raises FathomError if a node is still one of TensorFlow's."""
+    import onnx
+
+    unknown = {node.op_type for node in _nodes(graph) if not onnx.defs.has(node.op_type)}
+    if unknown:
+        remedy = "; with --batch-size they are constants" if "Random" in str(unknown) else ""
+        raise FathomError(
+            f"ONNX cannot express {workload}: no {', '.join(sorted(unknown))}{remedy}"
+        )
+
+
+def _nodes(graph: Any) -> Iterator[Any]:
+    """Yields the nodes of a graph and of the bodies of its loops."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            yield from _nodes(attribute.g)
+
+
+def _function(model: "NeuralNetworkModel", inputs: "Signature") -> Any:
+    """Returns the forward pass as a ``tf.function`` of the inputs and of all weights by path.
+
+    tf2onnx would copy weights inside the graph many times.
+    """
+    import keras
+    import tensorflow as tf
+
+    from fathom.exports.traced import named
+
+    weights = model.network.variables
+
+    def infer(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
+        nest = keras.tree.pack_sequence_as(model.inputs, list(tensors[: len(inputs)]))
+        state = list(zip(weights, tensors[len(inputs) :], strict=True))
+        with tf.device(model.device), keras.StatelessScope(state):
+            return named(model.network(nest, training=False))
+
+    specs = [tf.TensorSpec(weight.shape, weight.dtype, weight.path) for weight in weights]
+    return tf.function(infer, input_signature=[*inputs, *specs], autograph=False)
+
+
+def _constants(traced: "ConcreteFunction") -> dict[str, Any]:
+    """Returns the constants outside the traced graph by the names of its inputs."""
+    return {
+        placeholder.name: captured
+        for captured, placeholder in traced.graph.captures
+        if captured.dtype.name != "resource"
+    }
+
+
+def _embed(values: dict[str, Any], graph: Any) -> None:
+    """Makes initializers of the inputs with these values, as the nodes that read them want them."""
+    import onnx
+
+    kept = [declared for declared in graph.input if declared.name not in values]
+    del graph.input[:]
+    graph.input.extend(kept)
+    readers: dict[str, list[Any]] = {}
+    for node in _nodes(graph):
+        for name in node.input:
+            readers.setdefault(name, []).append(node)
+    for name, value in values.items():
+        array, nodes = value.numpy(), readers.get(name, [])
+        if len(nodes) == 1 and nodes[0].op_type == "Transpose" and nodes[0] in graph.node:
+            (order,) = (attribute.ints for attribute in nodes[0].attribute)
+            array = array.transpose(order)
+            for reader in readers[nodes[0].output[0]]:
+                reader.input[list(reader.input).index(nodes[0].output[0])] = name
+            graph.node.remove(nodes[0])
+        if nodes:
+            graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+
+
+def _backward_loops(traced: "ConcreteFunction") -> Iterator[str]:
+    """Yields the names of loops that write a list at another place than that of the iteration.
+
+    tf2onnx appends the value of each iteration to the list.
+    """
+    definition = traced.graph.as_graph_def()
+    functions = {function.signature.name: function for function in definition.library.function}
+    for node in definition.node:
+        if node.op in ("While", "StatelessWhile"):
+            body = functions[node.attr["body"].func.name]
+            arguments = {argument.name for argument in body.signature.input_arg}
+            places = [n.input[1] for n in body.node_def if n.op == "TensorListSetItem"]
+            if not arguments.issuperset(places):
+                yield node.name
+
+
+def _reverse(loop: str, graph: Any) -> None:
+    """Reverses the list that a loop wrote from its last element to its first."""
+    import onnx
+
+    position, node = next(
+        (i, node) for i, node in enumerate(graph.node) if node.name.endswith(f"{loop}_loop")
+    )
+    (body,) = (attribute.g for attribute in node.attribute if attribute.name == "body")
+    carried = len(node.input) - 2
+    if len(body.output) - 1 - carried != 1:
+        raise FathomError(f"ONNX cannot express {loop}: it writes several lists backward")
+    forward, backward = node.output[carried], f"{node.output[carried]}_as_computed"
+    node.output[carried] = backward
+    numbers = {"starts": -1, "ends": _LAST, "axes": 0, "steps": -1}
+    for name, number in numbers.items():
+        value = onnx.helper.make_tensor(f"{backward}_{name}", onnx.TensorProto.INT64, [1], [number])
+        graph.initializer.append(value)
+    reads = [backward, *(f"{backward}_{name}" for name in numbers)]
+    graph.node.insert(
+        position + 1, onnx.helper.make_node("Slice", reads, [forward], name=f"{loop}/reverse")
+    )
+
+
+def _name_by_layer(layers: list[str], network: str, graph: Any) -> None:
+    """Removes from the nodes' names the network and the numbers that TensorFlow adds to a layer."""
+    names = "|".join(map(re.escape, sorted(layers, key=len, reverse=True)))
+    used: set[str] = set()
+    for node in _nodes(graph):
+        short = re.sub(rf"^{network}_\d+/", "", node.name)
+        short = re.sub(rf"^({names})_\d+(?=/|$)", r"\1", short)
+        if short not in used:
+            node.name = short
+        used.add(node.name)
+
+
+FORMAT = NetworkFormat(
+    about="ONNX graph of the forward pass",
+    save=_save,
+    xla=False,
+    packages=("tf2onnx", "onnx"),
+)

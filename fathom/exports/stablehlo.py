@@ -1,0 +1,106 @@
+"""StableHLO: the text that XLA compiles, of the forward pass or of the whole training step.
+
+The function ``main`` of ``step.mlir`` takes the batch and every variable as arguments, and returns
+the loss or the network's outputs, then each variable that the step changes. ``step.json`` names
+them. There are no weights; a constant, such as the graph of a graph network, is a ``.npy`` file.
+"""
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fathom.errors import FathomError, cause
+from fathom.exports.format import ExportOptions, NetworkFormat
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from fathom.nn import NeuralNetworkModel
+    from fathom.training.compilation import ConcreteFunction
+
+_ALIAS = re.compile(
+    r"parameter_number = (\d+) : i64\}, output_index = array<i64(?:: (\d+))?>"
+)  # of an argument that an output replaces
+
+
+def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> tuple[str, ...]:
+    """Writes the text, the names of its arguments and results, and the constants."""
+    import keras
+    import tensorflow as tf
+
+    from fathom.exports.traced import forward
+
+    signature = model.signature_of_length(options.length)
+    if model.forward_only:
+        signature = signature[: len(keras.tree.flatten(model.inputs))]
+        step = forward(model, signature, compiled=True)
+    else:
+        step = tf.function(
+            model.train_step, input_signature=signature, autograph=False, jit_compile=True
+        )
+    traced = step.get_concrete_function()
+    try:
+        text = step.experimental_get_compiler_ir(*signature)(stage="stablehlo")
+    except (tf.errors.OpError, ValueError, TypeError) as error:
+        raise FathomError(f"XLA cannot compile {model.name}: {cause(error)}") from error
+    (folder / "step.mlir").write_text(text)
+    arguments = _arguments(model, traced)
+    for argument in arguments:
+        if argument["kind"] == "constant":
+            np.save(folder / f"{argument['name']}.npy", argument.pop("value"))
+    changed = {int(result or 0): int(number) for number, result in _ALIAS.findall(text)}
+    results = ["loss"] if not model.forward_only else sorted(traced.structured_outputs)
+    results += [f"new {arguments[changed[i]]['name']}" for i in sorted(changed)]
+    listing = {"arguments": arguments, "results": results}
+    (folder / "step.json").write_text(json.dumps(listing, indent=1) + "\n")
+    return ("the weights, which are arguments",)
+
+
+def _arguments(model: "NeuralNetworkModel", traced: "ConcreteFunction") -> list[dict[str, Any]]:
+    """Returns name, kind, shape and dtype of each argument of ``main``; a constant's value too."""
+    variables = _variables(model, traced)
+    names = {id(variable.handle): name for name, variable in variables.items()}
+    batch = traced.inputs[: len(traced.inputs) - len(traced.captured_inputs)]
+    arguments = [_described(spec.name.partition(":")[0], "batch", spec) for spec in batch]
+    for number, captured in enumerate(traced.captured_inputs):
+        if captured.dtype.name == "resource":
+            name = names[id(captured)]
+            arguments.append(_described(name, "variable", variables[name]))
+        else:
+            constant = _described(f"constant_{number}", "constant", captured)
+            arguments.append({**constant, "value": captured.numpy()})
+    return arguments
+
+
+def _described(name: str, kind: str, tensor: "tf.Tensor | tf.Variable") -> dict[str, Any]:
+    return {
+        "name": name,
+        "kind": kind,
+        "shape": list(tensor.shape),
+        "dtype": tensor.dtype.base_dtype.name,
+    }
+
+
+def _variables(model: "NeuralNetworkModel", traced: "ConcreteFunction") -> "dict[str, tf.Variable]":
+    """Returns the variables of the step by different names."""
+    found = {variable.path: variable.value for variable in model.network.variables}
+    found |= model.optimizer.named_variables() if model.optimizer else {}
+    known = {id(variable.handle) for variable in found.values()}
+    order = [id(captured) for captured in traced.captured_inputs]
+    others = [v for v in traced.graph.variables if id(v.handle) not in known]
+    for variable in sorted(others, key=lambda other: order.index(id(other.handle))):
+        name = variable.name.partition(":")[0]
+        found[name if name not in found else f"other_{name}"] = variable
+    return found
+
+
+FORMAT = NetworkFormat(
+    about="StableHLO text of the forward pass or of the training step, as XLA compiles it",
+    save=_save,
+    trains=True,
+    xla=True,
+    has_weights=False,
+)

@@ -1,0 +1,76 @@
+"""A trace has every operation of the step, after those that it depends on."""
+
+import gzip
+import json
+
+import pytest
+from google.protobuf import proto
+
+from fathom import FathomError, exports
+from fathom.exports import ExportOptions, chakra
+from fathom.testing.descriptors import descriptor
+
+
+@pytest.fixture(scope="module")
+def model():
+    model = descriptor("seq2seq").model()
+    model.build()
+    return model
+
+
+def nodes_of(folder):
+    kinds = chakra.messages()
+    with (folder / "trace.0.et").open("rb") as file:
+        assert proto.parse_length_prefixed(kinds["GlobalMetadata"], file).version == chakra.VERSION
+        nodes = []
+        while node := proto.parse_length_prefixed(kinds["Node"], file):
+            nodes.append(node)
+    return nodes
+
+
+def attribute(node, name):
+    (found,) = (each for each in node.attr if each.name == name)
+    return getattr(found, found.WhichOneof("value"))
+
+
+def test_dependencies_are_complete_and_come_first(model, tmp_path):
+    exports.find("chakra").save(model, tmp_path, ExportOptions())
+    nodes = nodes_of(tmp_path)
+    written = {}
+    for node in nodes:
+        before = {*node.data_deps, *node.ctrl_deps}
+        assert before <= written.keys()
+        produced = {name for other in node.data_deps for name in written[other]}
+        assert set(json.loads(node.inputs.values)) <= produced
+        written[node.id] = json.loads(node.outputs.values)
+    assert len(written) == len(nodes)
+    work = model.describe().operations
+    assert sum(attribute(node, "num_ops") for node in nodes) == sum(o.total_flops for o in work)
+    assert sum(attribute(node, "tensor_size") for node in nodes) == sum(
+        o.traffic_bytes for o in work
+    )
+
+
+def test_durations_are_those_of_a_profile(model, tmp_path):
+    exports.find("chakra").save(model, tmp_path, ExportOptions())
+    name = next(node.name for node in nodes_of(tmp_path) if node.name.endswith("/while"))
+    events = [
+        {"name": "While", "dur": 30.0, "args": {"op": name}},
+        {"name": "While", "dur": 50.0, "args": {"op": name}},
+        {"name": "Other", "dur": 80.0, "args": {"op": "unknown"}},
+        {"name": "process_name", "args": {"name": "host"}},
+    ]
+    (tmp_path / "profile.json").write_text('{"step_seconds": [1, 1]}')
+    with gzip.open(tmp_path / "trace.json.gz", "wt") as file:
+        json.dump({"traceEvents": events}, file)
+    options = ExportOptions(profile=tmp_path)
+    (left_out,) = exports.find("chakra").save(model, tmp_path, options)
+    assert left_out.startswith("50% of the profiled time")
+    durations = {node.name: node.duration_micros for node in nodes_of(tmp_path)}
+    assert durations.pop(name) == 40
+    assert not any(durations.values())
+
+
+def test_a_folder_without_a_profile_is_refused(model, tmp_path):
+    with pytest.raises(FathomError, match="is no folder of fathom profile"):
+        exports.find("chakra").save(model, tmp_path, ExportOptions(profile=tmp_path))

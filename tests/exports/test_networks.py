@@ -1,0 +1,231 @@
+"""Exported networks compute what ours do, in the tool that reads the format."""
+
+import contextlib
+import filecmp
+import functools
+import importlib.util
+import json
+import subprocess
+import sys
+from unittest import mock
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from fathom import FathomError, exports, workloads
+from fathom.exports import ExportOptions
+from fathom.exports.keras import load
+from fathom.exports.traced import named
+from fathom.testing.descriptors import descriptor
+
+WORKLOADS = workloads.names()
+FRAMES = 10  # where any length is taken
+WITHOUT_FATHOM = """
+import sys, numpy, tensorflow
+values = numpy.load(sys.argv[2])
+run = tensorflow.saved_model.load(sys.argv[1]).signatures["serving_default"]
+inputs = {name[3:]: tensorflow.constant(values[name]) for name in values if name[:3] == "in "}
+outputs = run(**inputs)
+for name, output in outputs.items():
+    numpy.testing.assert_allclose(output, values["out " + name], rtol=1e-4, atol=1e-6)
+assert "fathom" not in sys.modules
+"""
+EXPORTS = """
+import pathlib, sys
+from fathom import exports
+from fathom.testing.descriptors import descriptor
+for name in sys.argv[2:]:
+    to, folder = exports.find(name), pathlib.Path(sys.argv[1], name)
+    model = descriptor("memnet").model(True, xla=to.xla)
+    model.build()
+    folder.mkdir(parents=True)
+    to.save(model, folder, exports.ExportOptions())
+"""
+
+
+class Network:
+    """A small forward-only model with a batch and what it makes of it."""
+
+    def __init__(self, name):
+        self.model = build(name, forward_only=True)
+        batch = random_batch(self.model.signatures()[-1])
+        self.inputs = {spec.name: batch[spec.name] for spec in self.model.signatures()[-1]}
+        nest = keras.tree.pack_sequence_as(self.model.inputs, [*map(tf.constant, batch.values())])
+        outputs = named(self.model.network(nest, training=False))
+        self.outputs = {output: value.numpy() for output, value in outputs.items()}
+
+    def save(self, to, folder, **options):
+        folder.mkdir()
+        return exports.find(to).save(self.model, folder, ExportOptions(**options))
+
+    def check(self, outputs):
+        for name, expected in self.outputs.items():
+            error = np.linalg.norm(outputs[name] - expected) / np.linalg.norm(expected)
+            assert error < 1e-4, name
+
+
+def build(name, forward_only, xla=False):
+    model = descriptor(name).model(forward_only, xla=xla)
+    model.build()
+    return model
+
+
+def random_batch(signature):
+    """Returns an array for each tensor of a batch, by name."""
+    rng = np.random.default_rng(0)
+    batch = {}
+    for spec in signature:
+        shape = [FRAMES if size is None else size for size in spec.shape]
+        if spec.name == "lengths":  # of utterances
+            value = np.full(shape, FRAMES)
+        elif spec.dtype.is_floating:
+            value = rng.normal(size=shape)
+        else:
+            answers = (0, 2) if spec.name in ("clicked", "terminal") else (1, 5)
+            value = rng.integers(*answers, shape)
+        batch[spec.name] = value.astype(spec.dtype.as_numpy_dtype)
+    return batch
+
+
+@pytest.fixture(scope="module", params=WORKLOADS)
+def network(request):
+    return Network(request.param)
+
+
+@pytest.fixture(scope="module")
+def autoencoder():
+    return Network("autoenc")
+
+
+def test_keras_loads_the_network(network, tmp_path):
+    network.save("keras", tmp_path / "out")
+    loaded = load(tmp_path / "out" / "network.keras")
+    nest = keras.tree.pack_sequence_as(network.model.inputs, list(network.inputs.values()))
+    outputs = keras.tree.flatten(loaded(nest, training=False))
+    network.check({k: v.numpy() for k, v in zip(network.outputs, outputs, strict=True)})
+    assert loaded.count_params() == network.model.network.count_params()
+
+
+def test_tensorflow_loads_the_network_of_any_batch_size(network, tmp_path):
+    network.save("saved-model", tmp_path / "out")
+    run = tf.saved_model.load(str(tmp_path / "out")).signatures["serving_default"]
+    network.check({k: v.numpy() for k, v in run(**network.inputs).items()})
+
+
+def test_a_saved_model_needs_no_fathom(autoencoder, tmp_path):
+    autoencoder.save("saved-model", tmp_path / "out")
+    values = {f"in {name}": value for name, value in autoencoder.inputs.items()}
+    values |= {f"out {name}": value for name, value in autoencoder.outputs.items()}
+    np.savez(tmp_path / "values.npz", **values)
+    arguments = [tmp_path / "out", tmp_path / "values.npz"]
+    command = [sys.executable, "-I", "-c", WITHOUT_FATHOM, *map(str, arguments)]
+    subprocess.run(command, check=True, timeout=300)
+
+
+def test_onnx_runtime_computes_the_same(network, tmp_path):
+    pytest.importorskip("tf2onnx", reason="tf2onnx is not installed")
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    if network.model.name == "gcn":
+        with pytest.raises(FathomError, match="cannot express gcn: no SparseTensorDenseMatMul"):
+            network.save("onnx", tmp_path / "out")
+        return
+    random = network.model.name == "autoenc"
+    batch = network.model.hyperparameters.batch_size if random else None
+    left_out = network.save("onnx", tmp_path / "out", batch=batch)
+    assert bool(left_out) == random
+    file = tmp_path / "out" / "network.onnx"
+    onnx.checker.check_model(str(file), full_check=True)
+    session = runtime.InferenceSession(str(file))
+    outputs = session.run(list(network.outputs), network.inputs)
+    network.check(dict(zip(network.outputs, outputs, strict=True)))
+    graph = onnx.load(str(file)).graph
+    weights = {weight.path for weight in network.model.network.trainable_weights}
+    assert weights & {initializer.name for initializer in graph.initializer}
+    names = {node.name.partition("/")[0] for node in graph.node}
+    assert names & {layer.name for layer in network.model.network.layers if layer.weights}
+
+
+def test_onnx_cannot_draw_random_numbers(autoencoder, tmp_path):
+    pytest.importorskip("tf2onnx", reason="tf2onnx is not installed")
+    with pytest.raises(FathomError, match=r"cannot express autoenc: no Stateless.*--batch-size"):
+        autoencoder.save("onnx", tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_jax_trains_the_same(name, tmp_path):
+    """Executes the text with the XLA of JAX."""
+    pytest.importorskip("jax", reason="jax is not installed")
+    few = descriptor(name).few_layers
+    with contextlib.ExitStack() as stack:
+        for constant, value in few.items():
+            module = descriptor(name).model_class().__module__
+            stack.enter_context(mock.patch(f"{module}.{constant}", value))
+        model = build(name, forward_only=False, xla=True)
+    signature = model.signature_of_length(None)
+    batch = random_batch(signature)
+    if "lengths" in batch:
+        batch["lengths"][:] = signature[0].shape[1]
+        batch["phone_counts"][:] = 2
+    exports.find("stablehlo").save(model, tmp_path, ExportOptions())
+    listing = json.loads((tmp_path / "step.json").read_text())
+    traced = tf.function(model.train_step, autograph=False).get_concrete_function(*signature)
+    captured = iter(traced.captured_inputs)
+    read = {}  # functions that return an argument's value
+    for argument in listing["arguments"]:
+        name, kind = argument["name"], argument["kind"]
+        tensor = tf.constant(batch[name]) if kind == "batch" else next(captured)
+        read[name] = functools.partial(value_of, tensor, argument["dtype"])
+        if kind == "constant":
+            np.testing.assert_array_equal(np.load(tmp_path / f"{name}.npy"), read[name]())
+    results = execute((tmp_path / "step.mlir").read_text(), [value() for value in read.values()])
+    found = dict(zip(listing["results"], results, strict=True))
+    assert_close(found.pop("loss"), traced(*map(tf.constant, batch.values())).numpy(), "loss")
+    assert found.keys() >= {f"new {v.path}" for v in model.network.trainable_variables}
+    for name, value in found.items():
+        assert_close(value, read[name.removeprefix("new ")](), name)
+
+
+def value_of(tensor, dtype):
+    """Returns the value of a tensor, or the current value of the variable that it refers to."""
+    if tensor.dtype == tf.resource:
+        tensor = tf.raw_ops.ReadVariableOp(resource=tensor, dtype=dtype)
+    return tensor.numpy()
+
+
+def assert_close(found, expected, name):
+    error = np.linalg.norm((found - expected).ravel().astype(float))
+    largest = 1e-4 if name.startswith("new optimizer") else 1e-5  # gradients, near zero, or weights
+    assert error <= largest * np.linalg.norm(expected.ravel().astype(float)), name
+
+
+def execute(text, arguments):
+    """Compiles and runs StableHLO on the CPU with the XLA of JAX; returns the results."""
+    import jax
+    from jax.extend import backend
+    from jaxlib import xla_client
+
+    client = backend.get_backend("cpu")
+    devices = xla_client.DeviceList(tuple(client.local_devices()[:1]))
+    compiled = client.compile_and_load(text, devices, xla_client.CompileOptions())
+    with jax.enable_x64(True):
+        placed = [jax.device_put(np.array(argument)) for argument in arguments]
+        results = compiled.execute_sharded(placed).disassemble_into_single_device_arrays()
+        return [np.asarray(result[0]) for result in results]
+
+
+def test_exports_of_two_processes_are_equal(tmp_path):
+    """Within one process TensorFlow numbers its functions on."""
+    formats = ["chakra", "keras", "saved-model", "stablehlo"]
+    if importlib.util.find_spec("tf2onnx"):
+        formats.append("onnx")
+    for out in ("first", "second"):
+        command = [sys.executable, "-c", EXPORTS, str(tmp_path / out), *formats]
+        subprocess.run(command, check=True, timeout=300)
+    first = tmp_path / "first"
+    files = [path.relative_to(first) for path in first.rglob("*.*") if path.is_file()]
+    assert {path.parts[0] for path in files} == {*formats}
+    _, differ, missing = filecmp.cmpfiles(first, tmp_path / "second", files, shallow=False)
+    assert not differ + missing
