@@ -357,7 +357,7 @@ def _centered_rmsprop(
 ) -> Callable[[tf.Tensor, tf.Tensor], None]:
     """Returns the centred rule without momentum, compiled to one pass over memory.
 
-    TensorFlow's kernel takes four, and two more arrays: the last update, and the gradient squared.
+    TensorFlow's kernel takes several, and keeps the last update too.
     """
     square, mean = slots["square"], slots["mean"]
 
