@@ -11,6 +11,9 @@ from typing_extensions import Self, TypedDict, Unpack
 from fathom.training.compilation import Nest
 from fathom.training.randomness import uniform
 
+_PRODUCT_CHANNELS = 512  # of the input and filters of a convolution that is slower than a product
+_PRODUCT_SIDE = 28  # pixels; in larger images the patches take too much memory
+
 
 class LayerOptions(TypedDict, total=False):
     """The options of every Keras layer that ours pass on."""
@@ -93,15 +96,67 @@ def as_float32(outputs: Nest) -> Nest:
     return keras.tree.map_structure(cast, outputs)
 
 
+def suits_a_product(inputs: tf.Tensor, kernel: tf.Tensor, device: str) -> bool:
+    """Says whether ``product_convolution`` is the faster convolution with stride 1.
+
+    It is for a single float32 example with many channels on a CPU: oneDNN's kernel takes two to
+    three times as long (docs/performance.md).
+    """
+    batch, height, width, channels = inputs.shape
+    wide = min(channels, kernel.shape[-1]) >= _PRODUCT_CHANNELS
+    small = batch == 1 and max(height, width) <= _PRODUCT_SIDE and kernel.shape[0] == 3
+    return small and wide and inputs.dtype == tf.float32 and "CPU" in device
+
+
+@tf.custom_gradient
+def product_convolution(inputs: tf.Tensor, kernel: tf.Tensor) -> tuple[tf.Tensor, Callable]:
+    """Convolves with stride 1 by one matrix product of patches; the gradients are convolutions'.
+
+    Args:
+        inputs: [batch, height, width, channels], padded with zeros.
+        kernel: [size, size, channels, filters], of odd size.
+
+    Returns:
+        [batch, height, width, filters].
+    """
+    size, _, channels, filters = kernel.shape
+    _, height, width, _ = inputs.shape
+    every_pixel = {"strides": [1, 1, 1, 1], "padding": "SAME"}
+
+    def gradient(d_outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        d_inputs = tf.raw_ops.Conv2DBackpropInput(
+            input_sizes=tf.shape(inputs), filter=kernel, out_backprop=d_outputs, **every_pixel
+        )
+        d_kernel = tf.raw_ops.Conv2DBackpropFilter(
+            input=inputs, filter_sizes=kernel.shape, out_backprop=d_outputs, **every_pixel
+        )
+        return d_inputs, d_kernel
+
+    edges = [size // 2, size // 2]
+    padded = tf.pad(inputs, [[0, 0], edges, edges, [0, 0]])
+    patches = [
+        padded[:, top : top + height, left : left + width]
+        for top in range(size)
+        for left in range(size)
+    ]
+    rows = tf.reshape(tf.concat(patches, 3), [-1, size * size * channels])
+    products = tf.matmul(rows, tf.reshape(kernel, [-1, filters]))
+    return tf.reshape(products, [-1, height, width, filters]), gradient
+
+
 @keras.saving.register_keras_serializable("fathom.layers")
 class Convolution2D(keras.layers.Conv2D):
     """``keras.layers.Conv2D`` whose groups are one ``tf.nn.conv2d``.
 
-    Keras compiles a grouped convolution with XLA on the CPU, which hides its ops in a profile.
+    Keras compiles a grouped convolution with XLA on the CPU, which hides its ops in a profile. A
+    convolution of one example is a matrix product where that is faster.
     """
 
     def convolution_op(self, inputs: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
         """Convolves [batch, height, width, channels] with [h, w, channels / groups, filters]."""
+        every_pixel = self.groups == 1 and self.strides == (1, 1) and self.padding == "same"
+        if every_pixel and suits_a_product(inputs, kernel, self.kernel.value.device):
+            return product_convolution(inputs, tf.convert_to_tensor(kernel))
         if inputs.dtype != tf.float16 or self.groups == 1:
             return tf.nn.conv2d(inputs, kernel, self.strides, self.padding.upper())
         # The CPU's float16 kernel for the filter's gradient does not support groups.

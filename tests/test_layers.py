@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from fathom import layers
 from fathom.layers import Convolution2D, Dropout, LocalResponseNormalization, PRNGKey
 
 
@@ -71,3 +72,37 @@ def test_noise_differs_from_step_to_step_and_layer_to_layer_and_repeats():
     assert one.tensor().numpy().tolist() != first
     step.assign(0)
     assert one.tensor().numpy().tolist() == first
+
+
+def op_types(layer, batch, channels):
+    spec = tf.TensorSpec((batch, 3, 4, channels))
+    traced = tf.function(lambda x: layer(x), autograph=False).get_concrete_function(spec)
+    return [op.type for op in traced.graph.get_operations()]
+
+
+def test_a_wide_convolution_of_one_example_is_a_product_with_the_same_result(monkeypatch):
+    monkeypatch.setattr(layers, "_PRODUCT_CHANNELS", 4)
+    layer = Convolution2D(5, 3, padding="same")
+    x = tf.random.stateless_normal((1, 3, 4, 6), [0, 1])
+    by_product, results = tf.function(layer, autograph=False), []
+    for function in (by_product, lambda x: tf.nn.conv2d(x, layer.kernel.value, 1, "SAME")):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = function(x)
+            loss = tf.reduce_sum(tf.sin(y))
+        results.append([y, *tape.gradient(loss, [x, layer.kernel.value])])
+    for ours, exact in zip(*results, strict=True):
+        np.testing.assert_allclose(ours, exact, rtol=1e-5, atol=1e-5)
+    assert "Conv2D" not in op_types(layer, 1, 6)
+    assert "Conv2D" in op_types(layer, 2, 6)
+    assert "Conv2D" in op_types(Convolution2D(3, 3, padding="same"), 1, 6)
+
+
+def test_new_weights_are_noticed_by_a_traced_product(monkeypatch):
+    monkeypatch.setattr(layers, "_PRODUCT_CHANNELS", 4)
+    layer = Convolution2D(5, 3, padding="same")
+    x = tf.ones((1, 3, 4, 6))
+    traced = tf.function(lambda x: layer(x), autograph=False).get_concrete_function(x)
+    assert traced(x).numpy().any()
+    layer.kernel.assign(tf.zeros_like(layer.kernel.value))
+    assert not traced(x).numpy().any()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fathom.deepq.emulator import SIDE, Environment, Turn
-from fathom.deepq.replay import HISTORY, ReplayMemory
+from fathom.deepq.replay import HISTORY, PIXEL, ReplayMemory
 from fathom.errors import FathomError
 
 # Returns the Q-values of states, float [games, actions]; None if they are unknown.
@@ -82,7 +82,7 @@ class Player:
         scores = self.points[turn.game_over].tolist()
         self.points[turn.game_over] = 0
         terminals = turn.game_over | (turn.life_lost & self._life_is_episode)
-        self.state[..., :-1] = self.state[..., 1:]
+        self.state.view(PIXEL)[:] >>= 8  # drops the oldest frames
         self.state[terminals] = 0
         self.state[..., -1] = turn.frames
         return Outcome(turn, terminals, scores)

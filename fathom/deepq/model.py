@@ -25,6 +25,7 @@ from fathom.deepq.hyperparameters import DeepQHyperparameters
 from fathom.deepq.network import q_network
 from fathom.deepq.replay import HISTORY, ReplayMemory
 from fathom.deepq.saving import SavedAgent
+from fathom.deepq.sharing import aligned_copy, shared
 from fathom.options import Characterization
 from fathom.results.cost import Cost
 from fathom.system.device import available_cores, computing_in
@@ -156,7 +157,7 @@ class DeepQ(nn.NeuralNetworkModel):
 
     def _q_function(self, state: np.ndarray) -> np.ndarray | None:
         """Returns the Q-values of states from an acting step, which the user's hook may skip."""
-        q_values = self.runstep(self._act, (tf.convert_to_tensor(state.copy()),))
+        q_values = self.runstep(self._act, (shared(aligned_copy(state)),))
         return None if q_values is None else q_values.numpy()
 
     def infer_step(self, state: tf.Tensor) -> tf.Tensor:
@@ -171,7 +172,7 @@ class DeepQ(nn.NeuralNetworkModel):
         rng = self.rng(PLAYING)
         player.begin()
         while True:
-            yield (tf.convert_to_tensor(player.state.copy()),)
+            yield (shared(aligned_copy(player.state)),)
             player.act(player.choose(self.hyperparameters.evaluation_epsilon, rng))
 
     def section_times(self) -> dict[str, float]:
@@ -248,9 +249,7 @@ class DeepQ(nn.NeuralNetworkModel):
             rng = self.rng(PLAYING, step)
             agent.play(chosen.update_frequency, rng)
             started = time.perf_counter()
-            with tf.device("/cpu:0"):
-                minibatch = agent.memory.sample(chosen.batch_size, rng)
-                batch = tuple(tf.convert_to_tensor(array) for array in minibatch)
+            batch = tuple(map(shared, agent.memory.sample(chosen.batch_size, rng)))
             self.sampling_seconds += time.perf_counter() - started
             yield batch
 

@@ -5,9 +5,11 @@ from typing import NamedTuple
 import numpy as np
 
 from fathom.deepq.emulator import SIDE
+from fathom.deepq.sharing import aligned_empty
 from fathom.system.memory import require_free_memory
 
 HISTORY = 4  # frames that make up a state
+PIXEL = np.dtype("<u4")  # of a state: its four frames, the newest in the highest byte
 _REDRAWS = 10  # of transitions that were cut off; one in 27,000 is
 
 
@@ -133,7 +135,11 @@ class ReplayMemory:
         # A frame belongs to an older episode if one ended at or after it, before the moment.
         older = np.flip(np.logical_or.accumulate(np.flip(ends, 1), 1), 1)
         frames[:, : HISTORY - 1][older | (around[:, : HISTORY - 1] < 0)] = 0
-        states = np.empty((2, *frames[:, 0].shape, HISTORY), np.uint8)
+        states, next_states = (
+            aligned_empty((*frames[:, 0].shape, HISTORY), np.uint8) for _ in range(2)
+        )
         for i in range(HISTORY):  # several times faster than one transposition
-            states[0, ..., i], states[1, ..., i] = frames[:, i], frames[:, i + 1]
-        return states[0], states[1]
+            states[..., i] = frames[:, i]
+        np.right_shift(states.view(PIXEL), 8, out=next_states.view(PIXEL))  # drops the oldest
+        next_states[..., -1] = frames[:, -1]
+        return states, next_states

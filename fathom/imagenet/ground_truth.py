@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-import scipy.io
 
 from fathom.errors import FathomError
 from fathom.imagenet.tree import read_lines, read_wnids
@@ -69,6 +68,8 @@ def _read_ground_truth(path: Path, wnid_of: dict[int, str], meta: Path) -> dict[
 
 def _read_meta(path: Path) -> dict[int, str]:
     """Reads the devkit's table of classes: the WordNet id of each ILSVRC2012_ID from 1 to 1000."""
+    import scipy.io  # slow to import, and only the devkit needs it
+
     try:
         synsets = np.atleast_1d(scipy.io.loadmat(path, squeeze_me=True)["synsets"])
         table = {int(row["ILSVRC2012_ID"]): str(row["WNID"]) for row in synsets}

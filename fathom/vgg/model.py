@@ -10,7 +10,7 @@ import keras
 from keras import layers
 
 from fathom.imagenet.classifier import Classifier, ClassifierHyperparameters
-from fathom.layers import Dropout
+from fathom.layers import Convolution2D, Dropout
 from fathom.options import Characterization, hyperparameter
 
 CONFIGURATION_E = ((1, 2), (2, 2), (4, 4), (8, 4), (8, 4))
@@ -75,9 +75,9 @@ class VGG(Classifier):
             x = Dropout(chosen.dropout, self.new_noise(), name=f"{name}_dropout")(x)
         return self._dense("fc8", chosen.classes)(x)
 
-    def _convolution(self, name: str, filters: int) -> layers.Conv2D:
+    def _convolution(self, name: str, filters: int) -> Convolution2D:
         """Returns a 3 x 3 convolution that keeps the map's size, with its ReLU (section 2.1)."""
-        return layers.Conv2D(
+        return Convolution2D(
             filters,
             3,
             padding="same",

@@ -44,6 +44,7 @@ check("runtest.sh", suite.main, ["--help"])
 for module in ("results.records", "results.profile", "results.characterization", "characterize"):
     importlib.import_module(f"fathom.{module}")
 check("fathom", main, ["list"])
+assert "scipy" not in sys.modules, "fathom list imports scipy"
 check("fathom", main, ["list", "--criteria"])
 folder, out = sys.argv[1:]
 check("fathom", main, ["compare", folder, folder])

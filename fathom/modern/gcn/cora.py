@@ -5,15 +5,17 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse
 
 from fathom.data import DataSet
 from fathom.errors import FathomError
 from fathom.modern.gcn import synthetic
 from fathom.system.files import read_file
+
+if TYPE_CHECKING:
+    import scipy.sparse
 
 SPLITS = ("train", "validation", "test")
 
@@ -39,7 +41,7 @@ class Cora(DataSet):
         "train.index, validation.index, test.index (a node a line)"
     )
 
-    features: scipy.sparse.csr_array
+    features: "scipy.sparse.csr_array"
     classes: np.ndarray
     class_names: tuple[str, ...]
     edges: np.ndarray
@@ -113,8 +115,10 @@ def _lines(path: Path) -> list[bytes]:
     return lines
 
 
-def _read_nodes(path: Path) -> tuple[dict[bytes, int], scipy.sparse.csr_array, list[str]]:
+def _read_nodes(path: Path) -> "tuple[dict[bytes, int], scipy.sparse.csr_array, list[str]]":
     """Returns the number of each node by its name, the features, and the names of the classes."""
+    import scipy.sparse  # takes longer to import than all else that lists the workloads
+
     numbers: dict[bytes, int] = {}
     names, columns, values, ends = [], [], [], [0]
     width = -1
