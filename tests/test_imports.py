@@ -16,10 +16,20 @@ from fathom import workloads
 ROOT = Path(fathom.__file__).parent
 ROOMS = (  # from the lowest to the highest
     *("errors", "options", "system", "results", "training", "description", "accelerators"),
-    *("exports", "data", "layers", "workload", "nn", "imagenet", "<workload>", "workloads"),
+    *(
+        "exports",
+        "data",
+        "layers",
+        "numbers",
+        "workload",
+        "nn",
+        "imagenet",
+        "<workload>",
+        "workloads",
+    ),
     *("characterize", "cli", "testing", "<command>"),
 )
-CAPABILITIES = ("accelerators", "exports", "modern", "testing")  # only commands import them
+CAPABILITIES = ("accelerators", "exports", "modern", "numbers", "testing")  # no workload needs them
 
 
 def name_of(path):

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import ConfigDict, Field, computed_field
 
-from fathom.options import Mode, Precision
-from fathom.results.base import Count, Document, PositiveCount, Record
+from fathom.options import Mode
+from fathom.results.base import Count, Document, PositiveCount, PrecisionName, Record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,7 +89,7 @@ class Description(Document):
     workload: str = Field(description="name of the workload")
     mode: Mode = Field(description="`train` or `infer`")
     batch_size: PositiveCount = Field(description="examples per step")
-    precision: Precision = Field(description="of the computation")
+    precision: PrecisionName = Field(description="of the computation")
     inputs: dict[str, tuple[PositiveCount, ...]] = Field(
         description="shapes of the step's inputs and labels, by name"
     )
