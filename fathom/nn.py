@@ -26,6 +26,7 @@ from fathom.description.step import operations
 from fathom.errors import FathomError
 from fathom.layers import PRNGKey, as_float32
 from fathom.numbers import calibration
+from fathom.numbers.packed import packed
 from fathom.numbers.simulation import Simulation
 from fathom.results import cost, records
 from fathom.results.description import Description
@@ -45,7 +46,7 @@ from fathom.training.compilation import Batch, CompiledStep, Nest, Step
 from fathom.training.evaluation import sum_metrics
 from fathom.training.footprint import require_memory
 from fathom.training.loss_scale import LossScale
-from fathom.training.optimizers import Optimizer
+from fathom.training.optimizers import Around, Optimizer
 from fathom.training.runner import Loop, Progress, Runner, RunStep, check_length, default_runstep
 from fathom.workload import Workload
 
@@ -199,9 +200,7 @@ class NeuralNetworkModel(Workload):
         Raises:
             FathomError: there is nothing to calibrate on.
         """
-        self._network = simulation.network
-        if not self.forward_only:
-            self._optimizer.around = simulation.around
+        self.compute_with(simulation.network, simulation.around)
         if simulation.calibrates and not resumed:
             self.compile()
             history = dict(self.history)
@@ -215,6 +214,17 @@ class NeuralNetworkModel(Workload):
                 self.restore_state()
             self.history = history
         simulation.begin(chosen=resumed)
+
+    def compute_with(self, network: keras.Model, around: Around | None = None) -> None:
+        """Takes another network with the same inputs, outputs and variables, for later compiling.
+
+        Args:
+            network: the other network.
+            around: what applies the optimizer's updates: see ``Optimizer``; None: nothing else.
+        """
+        self._network = network
+        if not self.forward_only:
+            self._optimizer.around = around
 
     def compile(self) -> None:
         """Compiles the step and the evaluation; a subclass may compile more."""
@@ -323,6 +333,8 @@ class NeuralNetworkModel(Workload):
         step = self.infer_step if self.forward_only else self.train_step
         with tf.device(self.device), scoped_gradients():
             traced = tf.function(step, autograph=False).get_concrete_function(*signature)
+        listed = operations(traced.graph, network, self.optimizer)
+        fixed = options.precision_traits(self.execution.precision).fixed
         return Description(
             workload=self.name,
             mode="infer" if self.forward_only else "train",
@@ -330,7 +342,7 @@ class NeuralNetworkModel(Workload):
             precision=self.execution.precision,
             inputs={spec.name: tuple(spec.shape) for spec in signature},
             parameters=self.cost().parameters,
-            operations=operations(traced.graph, network, self.optimizer),
+            operations=packed(listed, fixed) if fixed else listed,
         )
 
     @property

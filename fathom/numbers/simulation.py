@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from fathom.layers import PRNGKey
+from fathom.numbers.network import inserted
 from fathom.numbers.rounder import Gradient, Mode, Rounded, Rounder
 from fathom.options import FixedPoint
 from fathom.results.records import FixedPointRecord, TensorKind
@@ -65,7 +66,7 @@ class Simulation:
             for variable in self._variables
             if trains and "weights" in kinds and "updates" not in kinds
         ]
-        self.network = self._between_layers(network)
+        self.network = inserted(network, self._rounded, _KEEPS_VALUES)
 
     @property
     def variables(self) -> dict[str, tf.Variable]:
@@ -159,40 +160,9 @@ class Simulation:
 
     # ---------------------------------------------------------------- building
 
-    def _between_layers(self, network: keras.Model) -> keras.Model:
-        """Returns the network with a ``Rounded`` after each input and layer that changes values."""
-        inputs = {
-            id(tensor): self._rounded(tensor, tensor.name, gradients=False)
-            for tensor in network.inputs
-        }
-
-        def call(layer: keras.Operation, *arguments: object, **named: object) -> object:
-            def rounded(value: object) -> object:
-                return inputs.get(id(value), value)
-
-            arguments, named = keras.tree.map_structure(rounded, (arguments, named))
-            outputs = layer(*arguments, **named)
-            if isinstance(layer, _KEEPS_VALUES):
-                return outputs
-            flat = keras.tree.flatten(outputs)
-            names = [layer.name if i == 0 else f"{layer.name}_{i}" for i in range(len(flat))]
-            changed = [self._rounded(*pair) for pair in zip(flat, names, strict=True)]
-            return keras.tree.pack_sequence_as(outputs, changed)
-
-        return keras.models.clone_model(
-            network,
-            input_tensors=network.input,
-            clone_function=lambda layer: layer,
-            call_function=call,
-        )
-
-    def _rounded(
-        self, tensor: keras.KerasTensor, layer: str, gradients: bool = True
-    ) -> keras.KerasTensor:
-        if tensor.dtype != "float32":
-            return tensor
+    def _rounded(self, tensor: keras.KerasTensor, layer: str, is_input: bool) -> keras.KerasTensor:
         kinds: list[TensorKind] = ["activations"]
-        if gradients and self._trains:
+        if self._trains and not is_input:
             kinds.append("gradients")
         made = {k: self._rounder(layer, "output", k) for k in kinds if k in self._kinds}
         if not made:

@@ -43,7 +43,9 @@ class Operation(Record):
         description="`forward`, `input gradient`, `weight gradient`, `update` or `other`"
     )
     kind: Kind = Field(description="kind of computation; `recurrent product`: one inside a loop")
-    dtype: str = Field(description="type of the result's elements")
+    dtype: str = Field(
+        description="type of the result's elements; `fixed16` and so on where they are packed"
+    )
     bounds: dict[str, Count] = Field(
         description="the loop bounds that define it: of a convolution N M C R S P Q, `stride_h`, "
         "`stride_w`, the paddings, `dilation_h`, `dilation_w` and `groups`; of a product `batch` M "

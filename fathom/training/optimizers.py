@@ -19,6 +19,7 @@ from fathom.training.loss_scale import Gradient, LossScale
 
 Variable: TypeAlias = keras.Variable | tf.Variable
 Update: TypeAlias = Callable[[Sequence[Gradient]], None]
+Around: TypeAlias = Callable[[Sequence[Gradient], Update], None]
 Slots: TypeAlias = dict[str, tf.Variable]  # of one variable, by name
 
 kernels = tf.raw_ops
@@ -87,7 +88,7 @@ class Optimizer(tf.Module, abc.ABC):
         )
         self.slots: dict[str, list[tf.Variable]] = {}
         self.loss_scale: LossScale | None = None
-        self.around: Callable[[Sequence[Gradient], Update], None] | None = None
+        self.around: Around | None = None
         self._weight_decay = weight_decay
         self._clip_norm = clip_norm
         self._global_clip_norm = global_clip_norm
