@@ -80,9 +80,12 @@ def select_precision(precision: str, device: str) -> None:
         device: TensorFlow's name of it.
 
     Raises:
-        FathomError: the device does not have TF32.
+        FathomError: the device does not have TF32, or fixed point.
     """
-    tf32 = precision_traits(precision).tf32
+    traits = precision_traits(precision)
+    tf32 = traits.tf32
+    if traits.fixed and device != "/cpu:0":
+        raise FathomError(f"precision {precision} is simulated on the CPU only: use --device cpu")
     if tf32 and device == "/cpu:0":
         raise FathomError("precision tf32 is for GPUs only: use --device gpu or another precision")
     if tf32:

@@ -7,6 +7,7 @@ from fathom import Autoenc, AutoencFwd, FathomError
 from fathom.layers import PRNGKey
 from fathom.numbers.simulation import Simulation
 from fathom.options import QUANTIZED, FixedPoint
+from fathom.system.device import select_precision
 from fathom.training.optimizers import GradientDescent
 
 SMALL = {"batch_size": 20, "hidden_units": 16, "latents": 4}
@@ -187,6 +188,11 @@ def test_a_description_in_fixed_point_is_of_the_network_itself():
 def test_unusable_formats_are_refused(options, message):
     with pytest.raises(FathomError, match=message):
         Autoenc("/cpu:0", SMALL | options)
+
+
+def test_a_gpu_is_refused():
+    with pytest.raises(FathomError, match="on the CPU only"):
+        select_precision("fixed16", "/gpu:0")
 
 
 def test_calibration_needs_data(monkeypatch):
