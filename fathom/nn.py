@@ -124,6 +124,7 @@ class NeuralNetworkModel(Workload):
 
     def build(self) -> None:
         """Builds the network and, in training, the optimizer; nothing is traced yet."""
+        self.release("_saved_variables")  # of an earlier network
         self._seeds = np.random.default_rng(self.execution.seed)
         with tf.device(self.device), computing_in(self.execution.precision):
             self._steps_done = tf.Variable(0, dtype=tf.int64, name="steps_done")

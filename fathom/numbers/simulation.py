@@ -86,8 +86,9 @@ class Simulation:
             chosen: the formats are known, from a checkpoint; otherwise chooses them.
         """
         self._mode.calibrating = False
-        if not chosen:
+        if not chosen or self._format.fraction is not None:
             self._choose()
+        if not chosen:
             for copy, variable in zip(self._copies, self._variables, strict=False):
                 copy.assign(variable)
         for variable, rounders in zip(self._variables, self._of_weights, strict=True):
