@@ -56,7 +56,9 @@ class Rounder(tf.Module):
         self._mode, self._noise = mode, noise
         self.scale = tf.Variable(1.0, trainable=False, name="scale")
         self.largest = tf.Variable(0.0, trainable=False, name="largest")
-        self._compiled = tf.function(fixed.round_to, jit_compile=True, autograph=False)
+        self._compiled = tf.function(  # its own: TensorFlow warns of many shapes of one function
+            lambda *given: fixed.round_to(*given), jit_compile=True, autograph=False
+        )
         self._counts = tf.Variable(tf.zeros(4, tf.int64), trainable=False, name="counts")
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
