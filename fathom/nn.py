@@ -13,7 +13,6 @@ import dataclasses
 import functools
 import time
 from collections.abc import Iterable, Mapping
-from typing import cast
 
 import keras
 import numpy as np
@@ -26,6 +25,9 @@ from fathom.description.attribution import scoped_gradients
 from fathom.description.step import operations
 from fathom.errors import FathomError
 from fathom.layers import PRNGKey, as_float32
+from fathom.numbers import calibration
+from fathom.numbers.packed import packed
+from fathom.numbers.simulation import Simulation
 from fathom.results import cost, records
 from fathom.results.description import Description
 from fathom.results.records import RunResult
@@ -44,7 +46,7 @@ from fathom.training.compilation import Batch, CompiledStep, Nest, Step
 from fathom.training.evaluation import sum_metrics
 from fathom.training.footprint import require_memory
 from fathom.training.loss_scale import LossScale
-from fathom.training.optimizers import Optimizer
+from fathom.training.optimizers import Around, Optimizer
 from fathom.training.runner import Loop, Progress, Runner, RunStep, check_length, default_runstep
 from fathom.workload import Workload
 
@@ -122,18 +124,36 @@ class NeuralNetworkModel(Workload):
 
     def build(self) -> None:
         """Builds the network and, in training, the optimizer; nothing is traced yet."""
+        self.release("_saved_variables")  # of an earlier network
         self._seeds = np.random.default_rng(self.execution.seed)
         with tf.device(self.device), computing_in(self.execution.precision):
             self._steps_done = tf.Variable(0, dtype=tf.int64, name="steps_done")
-            self._noise_step = tf.Variable(0, dtype=tf.int64, name="noise_step")
+            self._noise_step = tf.Variable(0, False, dtype=tf.int64, name="noise_step")
             self._inputs, self._labels = self.build_inputs(), self.build_labels()
             outputs = as_float32(self.build_inference(self._inputs))
             self._network = keras.Model(self._inputs, outputs, name=self.name)
             if not self.forward_only:
                 self._optimizer = self.build_train()
                 self._optimizer.build(self.network.trainable_variables)
-                if options.PRECISIONS[self.execution.precision].scales_loss:
+                if options.precision_traits(self.execution.precision).scales_loss:
                     self._optimizer.loss_scale = LossScale()
+            self._simulation = self._build_simulation()
+
+    def _build_simulation(self) -> Simulation | None:
+        """Returns the network with rounding to fixed point, for ``setup``; None in float."""
+        chosen = self.execution
+        number_format = options.precision_traits(chosen.precision).fixed
+        if number_format is None:
+            return None
+        return Simulation(
+            self._network,
+            not self.forward_only,
+            number_format,
+            chosen.quantize.split(","),
+            chosen.overflow,
+            self._noise_step,
+            self.new_noise if chosen.rounding == "stochastic" else None,
+        )
 
     def setup(self, setup_options: Mapping[str, object] | None = None) -> None:
         """Loads the data, builds the network, compiles its step, restores a checkpoint.
@@ -160,6 +180,8 @@ class NeuralNetworkModel(Workload):
                 trains=not self.forward_only,
             )
         checkpoints = self._open_checkpoints(chosen.checkpoint_dir, chosen.resume)
+        if self._simulation is not None:
+            self._simulate(self._simulation, resumed=not self.forward_only and self.steps_done > 0)
         self.compile()
         loop = Loop(
             trains=not self.forward_only,
@@ -172,6 +194,38 @@ class NeuralNetworkModel(Workload):
         )
         self._runner = Runner(self._compiled, loop, self, checkpoints, saved_at=self.steps_done)
         self.sections |= {"load": loaded - started, "setup": time.perf_counter() - loaded}
+
+    def _simulate(self, simulation: Simulation, resumed: bool) -> None:
+        """Computes in fixed point from here on; chooses the formats by float32 steps, undone.
+
+        Raises:
+            FathomError: there is nothing to calibrate on.
+        """
+        self.compute_with(simulation.network, simulation.around)
+        if simulation.calibrates and not resumed:
+            self.compile()
+            history = dict(self.history)
+            if self.forward_only:
+                batches, kept = self.inference_batches(), [self._noise_step]
+            else:
+                self.save_state()
+                batches, kept = self.training_batches(0), list(self._saved_variables.values())
+            calibration.run(self._compiled.single, batches, self.steps_per_call, kept)
+            if not self.forward_only:
+                self.restore_state()
+            self.history = history
+        simulation.begin(chosen=resumed)
+
+    def compute_with(self, network: keras.Model, around: Around | None = None) -> None:
+        """Takes another network with the same inputs, outputs and variables, for later compiling.
+
+        Args:
+            network: the other network.
+            around: what applies the optimizer's updates: see ``Optimizer``; None: nothing else.
+        """
+        self._network = network
+        if not self.forward_only:
+            self._optimizer.around = around
 
     def compile(self) -> None:
         """Compiles the step and the evaluation; a subclass may compile more."""
@@ -192,6 +246,7 @@ class NeuralNetworkModel(Workload):
     def teardown(self) -> None:
         """Releases the network, the optimizer and compiled functions; ``setup`` may follow."""
         self.release("_network", "_inputs", "_labels", "_optimizer")
+        self.release("_simulation", "_saved_variables")
         self.release("_compiled", "_evaluate", "_runner")
 
     def release(self, *names: str) -> None:
@@ -279,14 +334,16 @@ class NeuralNetworkModel(Workload):
         step = self.infer_step if self.forward_only else self.train_step
         with tf.device(self.device), scoped_gradients():
             traced = tf.function(step, autograph=False).get_concrete_function(*signature)
+        listed = operations(traced.graph, network, self.optimizer)
+        fixed = options.precision_traits(self.execution.precision).fixed
         return Description(
             workload=self.name,
             mode="infer" if self.forward_only else "train",
             batch_size=self.hyperparameters.batch_size,
-            precision=cast(options.Precision, self.execution.precision),
+            precision=self.execution.precision,
             inputs={spec.name: tuple(spec.shape) for spec in signature},
             parameters=self.cost().parameters,
-            operations=operations(traced.graph, network, self.optimizer),
+            operations=packed(listed, fixed) if fixed else listed,
         )
 
     @property
@@ -392,6 +449,7 @@ class NeuralNetworkModel(Workload):
             processor=self.processor,
             energy=records.Energy.of(self.meter.joules, self.meter.unread, kind, len(work), flops),
             metrics=records.Metrics.of(self.history),
+            fixed_point=None if self._simulation is None else self._simulation.record(),
         )
 
     def evaluate(self) -> dict[str, float]:
@@ -485,7 +543,7 @@ class NeuralNetworkModel(Workload):
         settings = dataclasses.asdict(self.hyperparameters)
         settings |= {"seed": self.execution.seed, "precision": self.execution.precision}
         settings |= {"data": str(self.source.directory)}
-        variables = self._saved_variables()
+        variables = self._saved_variables
         checkpoints = Checkpoints(user_path(directory), self.name, settings, variables)
         begun = checkpoints.begin(resume, writes=not self.forward_only)
         self.notes += begun.notes
@@ -495,10 +553,12 @@ class NeuralNetworkModel(Workload):
             self.change_learning_rate(*begun.changes["learning_rate"])
         return None if self.forward_only else checkpoints
 
+    @functools.cached_property
     def _saved_variables(self) -> dict[str, tf.Variable]:
         """Returns all variables that a resumed run needs, by name."""
         variables = {v.path.replace("/", "-"): v.value for v in self.network.variables}
         variables |= {"steps_done": self._steps_done, "noise_step": self._noise_step}
         if not self.forward_only:
             variables |= self._optimizer.named_variables()
+            variables |= {} if self._simulation is None else self._simulation.variables
         return variables | self.state()

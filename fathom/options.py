@@ -21,7 +21,19 @@ Mode = Literal["train", "infer"]
 DeviceKind = Literal["cpu", "gpu"]
 Origin = Literal["given", "environment", "fetched", "packaged", "synthetic"]  # of data
 Compiled = Literal["step", "layers", "off"]  # by XLA: the whole step, some layers, or nothing
-Precision = Literal["float32", "tf32", "bfloat16", "float16"]
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """A fixed-point format, of the numbers k / 2^fraction with whole k of ``bits`` bits.
+
+    Attributes:
+        bits: of a number, with its sign, from 2 to 64.
+        fraction: of all tensors, from 0 to ``bits``; None: of each its own, by calibration.
+    """
+
+    bits: int
+    fraction: int | None = None
 
 
 @dataclass(frozen=True)
@@ -33,12 +45,14 @@ class PrecisionTraits:
         policy: Keras' dtype policy.
         scales_loss: gradients underflow without a loss scale.
         tf32: a GPU rounds the factors of float32 products to TF32, of 10 bits of mantissa.
+        fixed: values are rounded to this format, and computed with in float32.
     """
 
     value_bytes: int
     policy: str
     scales_loss: bool = False
     tf32: bool = False
+    fixed: FixedPoint | None = None
 
 
 PRECISIONS: dict[str, PrecisionTraits] = {
@@ -47,6 +61,10 @@ PRECISIONS: dict[str, PrecisionTraits] = {
     "bfloat16": PrecisionTraits(2, "mixed_bfloat16"),
     "float16": PrecisionTraits(2, "mixed_float16", scales_loss=True),
 }
+FIXED_PATTERN = r"fixed(\d{1,9})|fixed:(\d{1,9})\.(\d{1,9})"  # fixed16, or fixed:16.10
+QUANTIZED = ("weights", "activations", "gradients", "updates")
+ROUNDINGS = ("nearest", "stochastic")
+OVERFLOWS = ("saturate", "wrap")
 MODES: tuple[Mode, ...] = get_args(Mode)
 DEVICE_KINDS: tuple[DeviceKind, ...] = get_args(DeviceKind)
 CHECKPOINT_EVERY = 100  # steps; another checkpoint is written at the end
@@ -218,18 +236,47 @@ class Execution:
     xla: bool | None = None  # compile the step or nothing; None: the workload's default
     threads: int | None = None  # intra-op threads; None: one per core
     inter_op_threads: int | None = None  # operations at once; None: one
+    quantize: str = ",".join(QUANTIZED)  # what a fixed-point precision rounds
+    rounding: str = ROUNDINGS[0]  # of fixed-point numbers
+    overflow: str = OVERFLOWS[0]  # of fixed-point numbers
 
     def __post_init__(self) -> None:
-        if self.precision not in PRECISIONS:
-            raise FathomError(
-                f"precision must be one of {', '.join(PRECISIONS)}, not {self.precision}"
-            )
+        fixed = precision_traits(self.precision).fixed
+        if fixed and fixed.bits > 24 and self.overflow == "wrap":  # float32 has 24 bits
+            raise FathomError(f"overflow wrap needs at most 24 bits, not {fixed.bits}")
+        for kind in self.quantize.split(","):
+            if kind not in QUANTIZED:
+                raise unknown_option("kind of tensor to quantize", kind, QUANTIZED)
+        for name, known in (("rounding", ROUNDINGS), ("overflow", OVERFLOWS)):
+            if getattr(self, name) not in known:
+                raise unknown_option(name, getattr(self, name), known)
         for name in ("threads", "inter_op_threads"):
             number = getattr(self, name)
             if number is not None and not 1 <= number <= MAX_THREADS:
                 raise FathomError(f"{name} must be from 1 to {MAX_THREADS}, not {number}")
         if not 0 <= self.seed <= _LARGEST:
             raise FathomError(f"seed must be from 0 to {_LARGEST}, not {self.seed}")
+
+
+def precision_traits(name: str) -> PrecisionTraits:
+    """Returns the properties of a precision: of ``PRECISIONS``, ``fixed16`` or ``fixed:16.10``.
+
+    Raises:
+        FathomError: there is no such precision or format.
+    """
+    if name in PRECISIONS:
+        return PRECISIONS[name]
+    found = re.fullmatch(FIXED_PATTERN, name)
+    if found is None:
+        known = ", ".join([*PRECISIONS, "fixed16", "fixed32", "fixed:BITS.FRACTION"])
+        raise FathomError(f"precision must be one of {known}, not {_shown(name)}")
+    bits = int(found[1] or found[2])
+    fraction = None if found[3] is None else int(found[3])
+    if not 2 <= bits <= 64:
+        raise FathomError(f"a fixed-point number has from 2 to 64 bits, not {bits}")
+    if fraction is not None and fraction > bits:
+        raise FathomError(f"{name} has {fraction} fraction bits, more than its {bits} bits")
+    return PrecisionTraits(4, "float32", fixed=FixedPoint(bits, fraction))
 
 
 @dataclass(frozen=True)

@@ -16,17 +16,12 @@ from fathom import workloads
 ROOT = Path(fathom.__file__).parent
 ROOMS = (  # from the lowest to the highest
     *("errors", "options", "system", "results", "training", "description", "accelerators"),
-    *("data", "layers", "workload", "nn", "imagenet", "<workload>", "workloads", "exports"),
-    "serving",
-    *("characterize", "cli", "testing", "<command>"),
+    *("data", "layers", "numbers", "workload", "nn", "imagenet", "<workload>", "workloads"),
+    *("exports", "serving", "characterize", "cli", "testing", "<command>"),
 )
-CAPABILITIES = (
-    "accelerators",
-    "exports",
-    "modern",
-    "serving",
-    "testing",
-)  # only commands import them
+CAPABILITIES = (  # no workload needs them
+    *("accelerators", "exports", "modern", "numbers", "serving", "testing"),
+)
 
 
 def name_of(path):

@@ -46,15 +46,15 @@ def table(description: Description, machine: Machine, precision: str | None = No
 
 
 def bits(precision: str) -> int:
-    """Returns the bits of a type of number, which end its name.
+    """Returns the bits of a type of number, which end its name, but for ``fixed:16.10``.
 
     Raises:
-        FathomError: its name ends in no number.
+        FathomError: its name has no number of bits.
     """
-    found = re.search(r"\d+$", precision)
+    found = re.search(r"(\d+)(\.\d+)?$", precision)
     if not found:
         raise FathomError(f"{precision} is no type of number, such as float32 or fixed16")
-    return int(found[0])
+    return int(found[1])
 
 
 def layers(operations: pd.DataFrame) -> pd.DataFrame:

@@ -72,6 +72,9 @@ def _show(description: Description, screen: Console) -> None:
         work = (f"{macs / 1e9:,.3f}", f"{flops / 1e9:,.3f}")
         table.add_row(phase, kind, f"{len(rows):,}", *work, *(f"{n / 1e6:,.2f}" for n in read))
     screen.print(table)
+    products = description.frame().groupby("dtype").macs.sum()
+    by_type = ", ".join(f"{macs / 1e9:,.3f} {name}" for name, macs in products.items() if macs)
+    screen.print(f"GMACs by number format: {by_type or 'none'}")
     intensity = description.total_flops / max(1, description.traffic_bytes)
     screen.print(
         f"{len(description.operations):,} operations, {description.macs / 1e9:,.3f} GMACs, "

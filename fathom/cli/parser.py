@@ -13,13 +13,16 @@ from fathom.options import (
     CHECKPOINT_EVERY,
     MAX_THREADS,
     MODES,
+    OVERFLOWS,
     PRECISIONS,
+    ROUNDINGS,
     Allowed,
     Execution,
     Hyperparameters,
     convert,
     field_names,
     parse_device,
+    precision_traits,
     sort,
     unknown_option,
 )
@@ -109,6 +112,11 @@ def _device(text: str) -> str:
     return text
 
 
+def _precision(text: str) -> str:
+    precision_traits(text)
+    return text
+
+
 def _version() -> str:
     try:
         return f"fathom-workloads {importlib.metadata.version('fathom-workloads')}"
@@ -151,10 +159,18 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "TensorFlow's",
     },
     "precision": {
-        "choices": list(PRECISIONS),
+        "type": checked(_precision),
+        "metavar": "P",
         "default": Execution.precision,
-        "help": "of the computation, tf32 on GPUs only; default: %(default)s",
+        "help": f"{', '.join(PRECISIONS)} (on GPUs), fixed16, fixed:BITS.FRACTION; "
+        "default: %(default)s",
     },
+    "quantize": {
+        "metavar": "A,B",
+        "help": f"what a fixed-point precision rounds; default: {Execution.quantize}",
+    },
+    "rounding": {"choices": ROUNDINGS, "help": "of fixed-point numbers; default: nearest"},
+    "overflow": {"choices": OVERFLOWS, "help": "of fixed-point numbers; default: saturate"},
     "xla": {
         "action": argparse.BooleanOptionalAction,
         "help": "compile the whole step with XLA, or nothing; default: the workload's fastest",
@@ -186,7 +202,8 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 
 
 MODEL_OPTIONS = (
-    *("batch-size", "device", "threads", "inter-op-threads", "precision"),
+    *("batch-size", "device", "threads", "inter-op-threads"),
+    *("precision", "quantize", "rounding", "overflow"),
     *("dataset", "data-dir", "seed", "set"),
 )
 """The options of all commands that build a model in their own process."""

@@ -1,4 +1,4 @@
-"""The command lines of ``fathom describe``, ``export``, ``roofline``, ``explore`` and ``scale``.
+"""The command lines of ``fathom describe``, ``export``, ``sparsity`` and the models of machines.
 
 Commands import their code when they run, so that ``--help`` is fast.
 """
@@ -33,6 +33,10 @@ def add_commands(commands: Commands) -> None:
     export.add_argument("--to", required=True, metavar="FORMAT", help="list names the formats")
     add_options(export, "out", help="new folder; default: WORKLOAD-FORMAT")
     export.add_argument("--force", action="store_true", help="replace the folder")
+    text = "count the zeros of a workload's tensors by layer, and prune its weights"
+    _add_sparsity(add_command(commands, "sparsity", "cli.sparsity", text))
+    text = "run an exported network in int8, against float32"
+    _add_int8(add_command(commands, "int8", "cli.int8", text))
     for name, text in _MACHINE_COMMANDS.items():
         _add_machine(add_command(commands, name, "cli.accelerators", text, name), name)
 
@@ -44,6 +48,35 @@ def _add_work(parser: argparse.ArgumentParser, **changes: Any) -> None:
     add_options(parser, "batch-size", "dataset", "set")
     text = "length of the examples, for workloads where it varies: frames, or words of the source"
     parser.add_argument("--length", type=number(int, minimum=1), metavar="N", help=text)
+
+
+def _add_sparsity(parser: argparse.ArgumentParser) -> None:
+    add_workload(parser)
+    add_mode(parser)
+    add_options(parser, "steps", default=20, help="steps of the run; default: %(default)s")
+    add_options(parser, "batch-size", "threads", "dataset", "data-dir", "seed", "set")
+    add_options(parser, "checkpoint-dir", help="with --infer: the checkpoints to load")
+    share = number(float, above=0, maximum=1)
+    text = "prune to these shares of the weights after the run, and evaluate"
+    add = parser.add_argument
+    add(
+        "--density",
+        type=checked(lambda t: [share(x) for x in t.split(",")]),
+        metavar="0.5,...",
+        help=text,
+    )
+    add("--csv", type=Path, metavar="FILE", help="write the table")
+
+
+def _add_int8(parser: argparse.ArgumentParser) -> None:
+    add_workload(parser)
+    text = "the network in ONNX, as fathom export --to onnx writes it"
+    parser.add_argument("--network", type=Path, required=True, metavar="FILE", help=text)
+    add_options(parser, "steps", default=5, help="steps of each turn; default: %(default)s")
+    add_options(parser, "batch-size", "threads", "dataset", "data-dir", "seed", "set")
+    add_options(parser, "checkpoint-dir", help="the checkpoints that the export loaded")
+    text = "also evaluate each network on the test data"
+    parser.add_argument("--evaluate", action="store_true", help=text)
 
 
 def _add_machine(parser: argparse.ArgumentParser, command: str) -> None:

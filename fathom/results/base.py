@@ -21,7 +21,7 @@ from pydantic_core import CoreSchema, ErrorDetails, core_schema
 from typing_extensions import Self
 
 from fathom.errors import FathomError
-from fathom.options import DEVICE_KINDS
+from fathom.options import DEVICE_KINDS, FIXED_PATTERN, PRECISIONS
 from fathom.system.files import atomic_write
 
 _LONGEST = 60  # characters of an invalid value in a message
@@ -31,9 +31,12 @@ _NANOSECOND_DIGITS = 9
 Number = Annotated[float, Field(gt=-1e100, lt=1e100)]
 NotNegative = Annotated[float, Field(ge=0, lt=1e100)]
 Positive = Annotated[float, Field(gt=0, lt=1e100)]
+Share = Annotated[float, Field(ge=0, le=1)]
 Integer = Annotated[int, Field(gt=-(2**63), lt=2**63)]
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 PositiveCount = Annotated[int, Field(ge=1, lt=2**63)]
+_PRECISION = "|".join([*PRECISIONS, FIXED_PATTERN.replace(r"\d", "[0-9]")])
+PrecisionName = Annotated[str, Field(pattern=f"^({_PRECISION})$")]
 DeviceName = Annotated[str, Field(pattern=f"^/({'|'.join(DEVICE_KINDS)}):[0-9]+$")]
 
 

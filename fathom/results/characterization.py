@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import ConfigDict, Field, model_validator
 from typing_extensions import Self
 
-from fathom.options import Characterization, Mode, Precision
+from fathom.options import Characterization, Mode
 from fathom.results.base import (
     Count,
     DeviceName,
@@ -14,6 +14,7 @@ from fathom.results.base import (
     NotNegative,
     Positive,
     PositiveCount,
+    PrecisionName,
     Record,
 )
 from fathom.results.profile import Profile
@@ -88,7 +89,7 @@ class Planned(Record):
     repeat: Integer = Field(
         description="0, or its number among equal runs; negative for a warm-up run"
     )
-    precision: Precision = Field(description="of the computation")
+    precision: PrecisionName = Field(description="of the computation")
     batch_size: PositiveCount | None = Field(
         description="examples per step; `null`: the workload's default"
     )

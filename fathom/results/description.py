@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import ConfigDict, Field, computed_field
 
-from fathom.options import Mode, Precision
-from fathom.results.base import Count, Document, PositiveCount, Record
+from fathom.options import Mode
+from fathom.results.base import Count, Document, PositiveCount, PrecisionName, Record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,7 +43,9 @@ class Operation(Record):
         description="`forward`, `input gradient`, `weight gradient`, `update` or `other`"
     )
     kind: Kind = Field(description="kind of computation; `recurrent product`: one inside a loop")
-    dtype: str = Field(description="type of the result's elements")
+    dtype: str = Field(
+        description="type of the result's elements; `fixed16` and so on where they are packed"
+    )
     bounds: dict[str, Count] = Field(
         description="the loop bounds that define it: of a convolution N M C R S P Q, `stride_h`, "
         "`stride_w`, the paddings, `dilation_h`, `dilation_w` and `groups`; of a product `batch` M "
@@ -89,7 +91,7 @@ class Description(Document):
     workload: str = Field(description="name of the workload")
     mode: Mode = Field(description="`train` or `infer`")
     batch_size: PositiveCount = Field(description="examples per step")
-    precision: Precision = Field(description="of the computation")
+    precision: PrecisionName = Field(description="of the computation")
     inputs: dict[str, tuple[PositiveCount, ...]] = Field(
         description="shapes of the step's inputs and labels, by name"
     )

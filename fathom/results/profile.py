@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import ConfigDict, Field, computed_field, model_validator
 from typing_extensions import Self
 
-from fathom.options import DeviceKind, Mode, Precision
+from fathom.options import DeviceKind, Mode
 from fathom.results.base import (
     Count,
     DeviceName,
@@ -15,6 +15,7 @@ from fathom.results.base import (
     NotNegative,
     PositiveArray,
     PositiveCount,
+    PrecisionName,
     Record,
     SecondsArray,
 )
@@ -182,7 +183,7 @@ class Profile(Document):
     batch_size: PositiveCount = Field(description="examples per step")
     threads: PositiveCount = Field(description="intra-op threads")
     device: DeviceName = Field(description="as TensorFlow names it")
-    precision: Precision = Field(description="of the computation")
+    precision: PrecisionName = Field(description="of the computation")
     step_seconds: NonemptyPositiveArray = Field(
         description="time of each step with the profiler on, in seconds"
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
-from fathom.options import Compiled, Mode, Origin, Precision
+from fathom.options import Compiled, Mode, Origin
 from fathom.results.base import (
     Count,
     DeviceName,
@@ -16,12 +16,16 @@ from fathom.results.base import (
     Number,
     OpenRecord,
     PositiveCount,
+    PrecisionName,
     Record,
+    Share,
 )
 from fathom.results.steps import Steps
 
 if TYPE_CHECKING:  # it imports Keras
     from fathom.results import cost
+
+TensorKind = Literal["weights", "activations", "gradients", "updates"]
 
 _UNDISTURBED = 0.95  # least CPU time over wall time of an undisturbed thread
 _SHORTEST_EVIDENCE = 1.0  # seconds of steps: many clock ticks of the CPU time
@@ -88,7 +92,7 @@ class Environment(Record):
     inter_op_threads: PositiveCount = Field(
         default=1, description="inter-op threads: operations that run at once"
     )
-    precision: Precision = Field(description="of the computation")
+    precision: PrecisionName = Field(description="of the computation")
     xla: Compiled = Field(
         description="what XLA compiled: the whole `step`, some `layers`, or nothing (`off`)"
     )
@@ -321,6 +325,36 @@ class Metrics(OpenRecord):
         return cls(history=curves or None)
 
 
+class FixedTensor(Record):
+    """The fixed-point numbers of one tensor, in all steps and evaluations of the run."""
+
+    layer: str = Field(description="the layer that the tensor belongs to")
+    tensor: str = Field(description="`output`, or the name of the variable")
+    kind: TensorKind = Field(description="`gradients` are those of the output or of the variable")
+    fraction: Integer = Field(description="f: the numbers are multiples of 2^-f")
+    values: Count = Field(
+        description="number of counted values: those of every eighth step; of weights, the initial "
+        "or restored ones"
+    )
+    saturated: Share | None = Field(
+        description="share of the values beyond the largest numbers; `null` if none was counted"
+    )
+    zeroed: Share | None = Field(
+        description="share of the values other than 0 that were rounded to 0; `null` if there "
+        "were none"
+    )
+
+
+class FixedPointRecord(Record):
+    """The simulated fixed-point numbers of a run."""
+
+    bits: PositiveCount = Field(description="of a number, with its sign")
+    quantized: list[str] = Field(description="the kinds of tensors that were rounded")
+    rounding: str = Field(description="to `nearest`, or `stochastic`")
+    overflow: str = Field(description="`saturate` at the largest numbers, or `wrap`")
+    tensors: list[FixedTensor] = Field(description="each rounded tensor")
+
+
 class RunResult(Document):
     """The result of a run."""
 
@@ -346,6 +380,9 @@ class RunResult(Document):
     energy: Energy = Field(default_factory=Energy, description="energy of the steps")
     metrics: Metrics = Field(
         default_factory=Metrics, description="metrics of the evaluation and curves of the run"
+    )
+    fixed_point: FixedPointRecord | None = Field(
+        default=None, description="simulated fixed-point numbers; `null` in floating point"
     )
     ended: str = Field(
         default="complete",

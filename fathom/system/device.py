@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from fathom.errors import FathomError
-from fathom.options import PRECISIONS, parse_device
+from fathom.options import parse_device, precision_traits
 
 _GEMM_SIZE = 2048
 _GEMM_PRODUCTS = 6  # timed; the fastest is used
@@ -76,13 +76,16 @@ def select_precision(precision: str, device: str) -> None:
     TensorFlow's default is TF32 wherever a GPU has it.
 
     Args:
-        precision: a name of ``PRECISIONS``.
+        precision: as for ``options.precision_traits``.
         device: TensorFlow's name of it.
 
     Raises:
-        FathomError: the device does not have TF32.
+        FathomError: the device does not have TF32, or fixed point.
     """
-    tf32 = PRECISIONS[precision].tf32
+    traits = precision_traits(precision)
+    tf32 = traits.tf32
+    if traits.fixed and device != "/cpu:0":
+        raise FathomError(f"precision {precision} is simulated on the CPU only: use --device cpu")
     if tf32 and device == "/cpu:0":
         raise FathomError("precision tf32 is for GPUs only: use --device gpu or another precision")
     if tf32:
@@ -157,7 +160,7 @@ def gemm_rate(device: str, precision: str) -> float:
     """Returns the best rate of TensorFlow's large matrix product on a device, in FLOP/s."""
     with tf.device(device):
         shape = [_GEMM_SIZE, _GEMM_SIZE]
-        dtype = keras.DTypePolicy(PRECISIONS[precision].policy).compute_dtype
+        dtype = keras.DTypePolicy(precision_traits(precision).policy).compute_dtype
         a, b = (tf.cast(tf.random.stateless_uniform(shape, [0, i]), dtype) for i in (1, 2))
         product = tf.function(lambda: tf.matmul(a, b))
         times = []
@@ -191,7 +194,7 @@ def triad_rate() -> float:
 def computing_in(precision: str) -> Iterator[None]:
     """Makes Keras layers built in the block compute in ``precision``, with float32 weights."""
     before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(PRECISIONS[precision].policy)
+    keras.config.set_dtype_policy(precision_traits(precision).policy)
     try:
         yield
     finally:

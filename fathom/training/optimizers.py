@@ -6,6 +6,7 @@ on ``tf.Variable``, inside a ``tf.function``, also with ``jit_compile=True``.
 """
 
 import abc
+import functools
 import weakref
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -17,6 +18,8 @@ from typing_extensions import TypedDict, Unpack
 from fathom.training.loss_scale import Gradient, LossScale
 
 Variable: TypeAlias = keras.Variable | tf.Variable
+Update: TypeAlias = Callable[[Sequence[Gradient]], None]
+Around: TypeAlias = Callable[[Sequence[Gradient], Update], None]
 Slots: TypeAlias = dict[str, tf.Variable]  # of one variable, by name
 
 kernels = tf.raw_ops
@@ -49,6 +52,8 @@ class Optimizer(tf.Module, abc.ABC):
         learning_rate: float32 scalar ``tf.Variable``; assign to it to change the rate.
         slots: the variables of each slot by name, one for each trained variable, in order.
         loss_scale: None; set it to a ``LossScale`` before tracing to train in float16.
+        around: None; or what applies each update, if set before tracing: it is called with the
+            gradients of the trained variables and the function to call with these or others.
     """
 
     _slot_names: tuple[str, ...] = ()
@@ -84,6 +89,7 @@ class Optimizer(tf.Module, abc.ABC):
         )
         self.slots: dict[str, list[tf.Variable]] = {}
         self.loss_scale: LossScale | None = None
+        self.around: Around | None = None
         self._weight_decay = weight_decay
         self._clip_norm = clip_norm
         self._global_clip_norm = global_clip_norm
@@ -128,12 +134,15 @@ class Optimizer(tf.Module, abc.ABC):
         for gradient, target in zip(gradients, targets, strict=True):
             if gradient is None:
                 raise ValueError(f"the loss does not depend on {target.name}: no gradient")
-        if self.loss_scale is None:
-            self._apply(gradients, variables)
+        update = functools.partial(self._apply, variables)
+        if self.loss_scale is not None:
+            self.loss_scale.guard(gradients, update)
+        elif self.around is not None:
+            self.around(gradients, update)
         else:
-            self.loss_scale.guard(gradients, lambda unscaled: self._apply(unscaled, variables))
+            update(gradients)
 
-    def _apply(self, gradients: Sequence[Gradient], variables: Sequence[Variable]) -> None:
+    def _apply(self, variables: Sequence[Variable], gradients: Sequence[Gradient]) -> None:
         rate = self._step_size()
         for i, gradient in enumerate(self._clipped(gradients)):
             target = _tensorflow_variable(variables[i])

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from fathom.options import Characterization, Mode, Precision
+from fathom.options import Characterization, Mode
 from fathom.results.characterization import Kind, Planned, Purpose
 
 _PROFILE_STEPS, _QUICK_PROFILE_STEPS = 20, 6
@@ -37,7 +37,7 @@ class Request:
     repeats: int
     warmup_runs: int
     profile_repeats: int
-    precision: Precision
+    precision: str
     batch_size: int | None
     quick: bool
     batches: Sequence[int] = ()

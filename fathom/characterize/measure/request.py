@@ -11,7 +11,7 @@ from fathom import workloads
 from fathom.characterize.measure import folder
 from fathom.characterize.measure.plan import Request, powers_of_two
 from fathom.errors import FathomError
-from fathom.options import MODES, Characterization, Mode, Precision
+from fathom.options import MODES, Characterization, Mode
 from fathom.results.characterization import Machine, Probe
 from fathom.results.records import Environment
 from fathom.system.processes import run_python
@@ -32,7 +32,7 @@ class Wanted:
         Devices are named ``cpu`` or ``gpu``.
     """
 
-    precision: Precision
+    precision: str
     quick: bool
     workloads: Sequence[str] | None = None
     modes: Sequence[Mode] | None = None

@@ -20,7 +20,7 @@ from fathom.characterize.report.style import (
     single,
     style,
 )
-from fathom.options import PRECISIONS
+from fathom.options import precision_traits
 
 _WEIGHT_BYTES = 4  # weights stay float32 in mixed precision
 
@@ -84,7 +84,7 @@ def layer_work(layers: pd.DataFrame, ops: pd.DataFrame) -> pd.DataFrame:
     time = seconds.reindex(pd.MultiIndex.from_frame(layers[keys]), fill_value=0.0).to_numpy()
     backward = np.where(layers.reads_input, 1, 2)
     flops = 2 * layers.examples * layers.macs * (layers.forward_passes + backward)
-    value_bytes = layers.precision.map({name: p.value_bytes for name, p in PRECISIONS.items()})
+    value_bytes = layers.precision.map(lambda name: precision_traits(name).value_bytes)
     output_bytes = value_bytes * layers.activations * layers.examples
     with np.errstate(divide="ignore", invalid="ignore"):
         rate = np.where(time > 0, flops.round() / time, np.nan)

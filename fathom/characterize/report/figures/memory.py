@@ -19,7 +19,7 @@ from fathom.characterize.report.style import (
     shortened,
     style,
 )
-from fathom.options import PRECISIONS
+from fathom.options import precision_traits
 
 _MIB = 2**20
 _WEIGHT_BYTES = 4  # weights stay float32 in mixed precision
@@ -39,7 +39,7 @@ def working_sets(layers: pd.DataFrame) -> pd.DataFrame:
         forward pass (both), of the backward pass (both and their gradients) and of the optimizer
         (weights and gradients).
     """
-    value_bytes = layers.precision.map({name: p.value_bytes for name, p in PRECISIONS.items()})
+    value_bytes = layers.precision.map(lambda name: precision_traits(name).value_bytes)
     weights = _WEIGHT_BYTES * layers.parameters / _MIB
     output = value_bytes * layers.activations * layers.examples / _MIB
     sets = (weights + output, 2 * (weights + output), 2 * weights)

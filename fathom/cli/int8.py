@@ -1,0 +1,98 @@
+"""``fathom int8``: an exported network in int8, against float32: metric and rate."""
+
+import argparse
+import itertools
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from fathom import workloads
+from fathom.cli.parser import init_options
+from fathom.cli.terminal import import_tensorflow
+from fathom.errors import FathomError
+from fathom.nn import NeuralNetworkModel
+
+_CALIBRATION = 10  # batches
+_ROUNDS = 5  # in which the variants run in turn
+
+
+def run(chosen: argparse.Namespace, screen: Console) -> None:
+    """Runs the command with its parsed arguments.
+
+    Raises:
+        FathomError: an invalid option, file or checkpoint, or a package is missing.
+    """
+    from fathom.numbers import int8
+
+    int8.require_engine()
+    if not chosen.network.is_file():
+        raise FathomError(
+            f"{chosen.network} does not exist: fathom export {chosen.workload} --to onnx writes it"
+        )
+    import_tensorflow()
+    model_class = workloads.load(chosen.workload, forward_only=True)
+    plain = _set_up(model_class, chosen)
+    with tempfile.TemporaryDirectory() as folder:
+        quantized = Path(folder) / "int8.onnx"
+        left = int8.quantize(chosen.network, _calibration(plain), quantized)
+        models = {
+            "TensorFlow, float32": plain,
+            "ONNX Runtime, float32": _set_up(_served(model_class, chosen.network), chosen),
+            "ONNX Runtime, int8": _set_up(_served(model_class, quantized), chosen),
+        }
+        _compare(models, chosen, screen)
+    kept = ", ".join(f"{number} {kind}" for kind, number in sorted(left.items()))
+    screen.print(f"in float32 also in the int8 network: {kept or 'nothing'}")
+
+
+def _set_up(
+    model_class: type[NeuralNetworkModel], chosen: argparse.Namespace
+) -> NeuralNetworkModel:
+    model = model_class("/cpu:0", init_options(chosen, model_class.Hyperparameters))
+    model.setup({"checkpoint_dir": chosen.checkpoint_dir})
+    return model
+
+
+def _served(model_class: type[NeuralNetworkModel], file: Path) -> type[NeuralNetworkModel]:
+    """Returns the workload with its network computed by ONNX Runtime, from a file."""
+    from fathom.numbers import int8
+
+    class Served(model_class):  # type: ignore[misc, valid-type]
+        def compile(self) -> None:
+            session = int8.session(file, self.threads)
+            self.compute_with(int8.network_of(session, self.network))
+            super().compile()
+
+    return Served
+
+
+def _calibration(model: NeuralNetworkModel) -> Iterator[list[np.ndarray]]:
+    """Yields the inputs of some batches of inference."""
+    for batch in itertools.islice(model.inference_batches(), _CALIBRATION):
+        yield [tensor.numpy() for tensor in batch]
+
+
+def _compare(
+    models: dict[str, NeuralNetworkModel], chosen: argparse.Namespace, screen: Console
+) -> None:
+    """Runs the models in turn, evaluates them, and prints a line for each."""
+    seconds: dict[str, list[float]] = {name: [] for name in models}
+    for _ in range(_ROUNDS):
+        for name, model in models.items():
+            result = model.run(n_steps=chosen.steps + 1, warmup=1)
+            seconds[name] += list(result.steps.counted)
+    metrics = {name: model.evaluate() if chosen.evaluate else {} for name, model in models.items()}
+    table = Table(box=None, header_style="bold")
+    columns = list(metrics["ONNX Runtime, int8"])
+    for title in ("network", "ms per step", "rate", *columns):
+        table.add_column(title, justify="left" if title == "network" else "right")
+    first = float(np.median(seconds["TensorFlow, float32"]))
+    for name, times in seconds.items():
+        median = float(np.median(times))
+        shown = [f"{metrics[name][column]:.5g}" for column in columns]
+        table.add_row(name, f"{1e3 * median:,.1f}", f"{first / median:.2f} x", *shown)
+    screen.print(table)

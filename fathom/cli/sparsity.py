@@ -1,0 +1,113 @@
+"""``fathom sparsity``: zeros of a workload's tensors by layer, and pruning."""
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+from fathom import workloads
+from fathom.cli.parser import init_options
+from fathom.cli.terminal import import_tensorflow
+from fathom.nn import NeuralNetworkModel
+from fathom.system.files import atomic_write
+
+_PERIODS = 5  # of the run, at most: zeros change over training
+
+
+def run(chosen: argparse.Namespace, screen: Console) -> None:
+    """Runs the command with its parsed arguments.
+
+    Raises:
+        FathomError: an invalid option, data or checkpoint, or a file that cannot be written.
+    """
+    import_tensorflow()
+    model_class = workloads.load(chosen.workload, forward_only=chosen.infer)
+    model, take = observed(model_class, init_options(chosen, model_class.Hyperparameters))
+    model.setup({"checkpoint_dir": chosen.checkpoint_dir} if chosen.infer else None)
+    table = _run(model, take, chosen.steps)
+    last = table[table.steps == table.steps.max()]
+    _show(last.drop(columns=["steps"]), f"zeros up to step {table.steps.max():,}", screen)
+    screen.print(_total(last))
+    if chosen.csv:
+        with atomic_write(chosen.csv) as path:
+            table.to_csv(path, index=False)
+        screen.print(f"written: {chosen.csv}")
+    if chosen.density:
+        _show(pruned(model, chosen.density), "metrics after pruning", screen)
+
+
+def observed(
+    model_class: type[NeuralNetworkModel], init_options: dict[str, Any]
+) -> tuple[NeuralNetworkModel, Callable[[], pd.DataFrame]]:
+    """Returns a model on the CPU that counts zeros in its steps, and what returns them so far."""
+    from fathom.numbers.sparsity import Observation, savings
+
+    observations: list[Observation] = []
+
+    class Observed(model_class):  # type: ignore[misc, valid-type]
+        def compile(self) -> None:
+            self._counted = Observation(self.network)
+            observations.append(self._counted)
+            self.compute_with(self._counted.network, self._counted.around)
+            super().compile()
+
+    model = Observed("/cpu:0", init_options)
+    return model, lambda: savings(model.network, model.cost(), observations[-1].take())
+
+
+def _run(model: NeuralNetworkModel, take: Callable[[], pd.DataFrame], n_steps: int) -> pd.DataFrame:
+    """Runs the steps in a few periods; returns the zeros of each, with the steps at its end."""
+    done, tables = 0, []
+    for period in range(1, min(_PERIODS, n_steps) + 1):
+        steps = n_steps * period // min(_PERIODS, n_steps) - done
+        model.run(n_steps=steps, warmup=0)
+        done += steps
+        tables.append(take().assign(steps=done))
+    return pd.concat(tables, ignore_index=True)
+
+
+def pruned(model: NeuralNetworkModel, densities: list[float]) -> pd.DataFrame:
+    """Returns the metrics of the test data after pruning to each density, the first unpruned.
+
+    Raises:
+        FathomError: there are no test data.
+    """
+    from fathom.numbers.sparsity import prune
+
+    variables = model.network.trainable_variables
+    before = [variable.numpy() for variable in variables]
+    rows = []
+    for density in [1.0, *densities]:
+        prune(variables, density)
+        rows.append({"density": density, **model.evaluate()})
+        for variable, values in zip(variables, before, strict=True):
+            variable.assign(values)
+    return pd.DataFrame(rows)
+
+
+def _total(last: pd.DataFrame) -> str:
+    """Returns the saved work of the whole network, in words."""
+    saved = [
+        f"{(last.macs * last[column]).sum() / last.macs.sum():.1%} of {words}"
+        for column, words in (("saved forward", "a forward pass"), ("saved in training", "a step"))
+        if last[column].notna().all()
+    ]
+    return f"a perfect skipper of zeros would save {', '.join(saved)} (multiply-accumulates)"
+
+
+def _show(frame: pd.DataFrame, title: str, screen: Console) -> None:
+    table = Table(box=None, header_style="bold", title=title, title_justify="left")
+    for name in frame.columns:
+        table.add_column(name, justify="left" if name == "layer" else "right")
+    for row in frame.itertuples(index=False):
+        table.add_row(*(_text(value) for value in row))
+    screen.print(table)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, float):
+        return "" if value != value else f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,1 @@
+"""Number formats: fixed point simulated in float32, int8 inference, sparsity."""

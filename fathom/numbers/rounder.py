@@ -1,0 +1,138 @@
+"""Rounding of one tensor of a network in every step, with its format and its counts."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import keras
+import tensorflow as tf
+from typing_extensions import Unpack
+
+from fathom.layers import LayerOptions, PRNGKey
+from fathom.numbers import fixed
+from fathom.results.records import FixedTensor, TensorKind
+
+COUNTED_EVERY = 8  # steps: counting takes several passes over a tensor, rounding one
+Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
+
+
+@dataclass
+class Mode:
+    """What rounders do when a step is traced.
+
+    Attributes:
+        bits: of all formats.
+        overflow: ``saturate`` or ``wrap``.
+        calibrating: note the largest magnitude and pass values on; otherwise round them.
+        step: int64 variable that differs from step to step; its multiples of ``COUNTED_EVERY``
+            count.
+    """
+
+    bits: int
+    overflow: str
+    calibrating: bool
+    step: tf.Variable
+
+
+class Rounder(tf.Module):
+    """Rounds the values of one tensor.
+
+    Args:
+        layer: that the tensor belongs to.
+        tensor: ``output``, or the variable's name.
+        kind: one of ``options.QUANTIZED``.
+        mode: of all rounders of a network.
+        noise: key of stochastic rounding; None: to nearest.
+
+    Attributes:
+        scale: float32 scalar, 2^f.
+        largest: float32 scalar, the largest magnitude seen in calibration.
+    """
+
+    def __init__(
+        self, layer: str, tensor: str, kind: TensorKind, mode: Mode, noise: PRNGKey | None = None
+    ) -> None:
+        super().__init__()
+        self.layer, self.tensor, self.kind = layer, tensor, kind
+        self._mode, self._noise = mode, noise
+        self.scale = tf.Variable(1.0, trainable=False, name="scale")
+        self.largest = tf.Variable(0.0, trainable=False, name="largest")
+        self._compiled = tf.function(  # its own: TensorFlow warns of many shapes of one function
+            lambda *given: fixed.round_to(*given), jit_compile=True, autograph=False
+        )
+        self._counts = tf.Variable(tf.zeros(4, tf.int64), trainable=False, name="counts")
+
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        """Returns the rounded float32 values, of the shape of x."""
+        if self._mode.calibrating:
+            self.largest.assign(tf.maximum(self.largest, tf.reduce_max(tf.abs(x), None)))
+            return tf.identity(x)
+        rounded = self._rounded(x)
+        if self.kind != "weights":  # counted once, when the formats are chosen
+            count = self._mode.step % COUNTED_EVERY == 0
+            self._counts.assign_add(
+                tf.cond(count, lambda: self._count(x, rounded), lambda: tf.zeros(4, tf.int64))
+            )
+        return rounded
+
+    def choose(self, headroom: int, least: float = 0.0) -> None:
+        """Chooses the finest format that holds the largest magnitude seen, and ``least``."""
+        largest = max(float(self.largest), least)
+        self.scale.assign(fixed.scale_for(largest, self._mode.bits, headroom))
+
+    def count(self, x: tf.Tensor) -> None:
+        """Counts the rounding of values outside the step."""
+        self._counts.assign(self._count(x, self._rounded(x)))
+
+    def record(self) -> FixedTensor:
+        """Returns the format and the shares of the counted values."""
+        values, before, beyond, lost = (int(number) for number in self._counts.numpy())
+        return FixedTensor(
+            layer=self.layer,
+            tensor=self.tensor,
+            kind=self.kind,
+            fraction=round(float(tf.math.log(self.scale) / tf.math.log(2.0))),
+            values=values,
+            saturated=beyond / values if values else None,
+            zeroed=lost / before if before else None,
+        )
+
+    def _rounded(self, x: tf.Tensor) -> tf.Tensor:
+        seed = None if self._noise is None else self._noise.tensor()
+        # One pass over memory; a tensor of unknown shape would be compiled again for each shape.
+        rounding = self._compiled if x.shape.is_fully_defined() else fixed.round_to
+        return rounding(x, self.scale.read_value(), self._mode.bits, self._mode.overflow, seed)
+
+    def _count(self, x: tf.Tensor, rounded: tf.Tensor) -> tf.Tensor:
+        return fixed.counts(x, rounded, self.scale, self._mode.bits)
+
+
+class Rounded(keras.layers.Layer):
+    """Rounds a layer's output, and the gradient that comes back to it.
+
+    The derivative of the rounding is taken as 1, also of a saturated value.
+
+    Args:
+        activations, gradients: rounders of the two; None: left as they are.
+    """
+
+    def __init__(
+        self,
+        activations: Rounder | None,
+        gradients: Rounder | None,
+        **options: Unpack[LayerOptions],
+    ) -> None:
+        super().__init__(**options)
+        self._activations, self._gradients = activations, gradients
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        """Rounds a float32 tensor of any shape."""
+
+        def backward(gradient: Gradient) -> tf.Tensor:
+            dense = tf.convert_to_tensor(gradient)
+            return dense if self._gradients is None else self._gradients(dense)
+
+        @tf.custom_gradient
+        def rounded(x: tf.Tensor) -> tuple[tf.Tensor, object]:
+            return tf.identity(x) if self._activations is None else self._activations(x), backward
+
+        return rounded(inputs)

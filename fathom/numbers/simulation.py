@@ -1,0 +1,207 @@
+"""A network computed with fixed-point numbers: what is rounded where, in which format.
+
+The values that a layer gives to the next, the gradients that come back, the gradients of weights,
+the weights and their updates are each rounded to the format of their tensor. Between roundings a
+layer computes in float32, as an accelerator computes in an accumulator wider than its numbers. The
+state inside a recurrent layer, the optimizer's moments and running statistics stay float32.
+"""
+
+from collections.abc import Callable, Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from fathom.layers import PRNGKey
+from fathom.numbers.network import inserted
+from fathom.numbers.rounder import Gradient, Mode, Rounded, Rounder
+from fathom.options import FixedPoint
+from fathom.results.records import FixedPointRecord, TensorKind
+
+TRAINING_HEADROOM = 2  # bits: values grow after the calibration
+TRAINED_WEIGHTS = 2.0  # least range of weights, which grow from small ones: docs/numbers.md
+_KEEPS_VALUES = (  # of its input: rounding them again would change nothing
+    keras.layers.Flatten,
+    keras.layers.Reshape,
+    keras.layers.MaxPooling2D,
+)
+
+
+class Simulation:
+    """Fixed-point numbers in a network and its optimizer.
+
+    Args:
+        network: functional, in float32.
+        trains: there are gradients and updates.
+        number_format: bits, and the fraction unless it is chosen by calibration.
+        kinds: of ``options.QUANTIZED``, what is rounded.
+        overflow: one of ``options.OVERFLOWS``.
+        step: int64 variable that differs from step to step.
+        new_noise: returns a key of random numbers; None: round to nearest.
+
+    Attributes:
+        network: with the same layers, rounded in between.
+    """
+
+    def __init__(
+        self,
+        network: keras.Model,
+        trains: bool,
+        number_format: FixedPoint,
+        kinds: Sequence[str],
+        overflow: str,
+        step: tf.Variable,
+        new_noise: Callable[[], PRNGKey] | None,
+    ) -> None:
+        self._format, self._kinds, self._trains = number_format, tuple(kinds), trains
+        self._mode = Mode(number_format.bits, overflow, number_format.fraction is None, step)
+        self._new_noise = new_noise
+        self._rounders: list[Rounder] = []
+        self._variables = [variable.value for variable in network.trainable_variables]
+        self._of_weights: list[dict[str, Rounder]] = [
+            self._rounders_of(variable) for variable in network.trainable_variables
+        ]
+        self._copies = [  # in float32, if the updates are not rounded
+            tf.Variable(variable, trainable=False, name="copy")
+            for variable in self._variables
+            if trains and "weights" in kinds and "updates" not in kinds
+        ]
+        self.network = inserted(network, self._rounded, _KEEPS_VALUES)
+
+    @property
+    def variables(self) -> dict[str, tf.Variable]:
+        """What a checkpoint of a training holds: formats and float32 copies, by name."""
+        scales = {f"fixed-{i}-scale": rounder.scale for i, rounder in enumerate(self._rounders)}
+        return scales | {f"fixed-copy-{i}": copy for i, copy in enumerate(self._copies)}
+
+    @property
+    def calibrates(self) -> bool:
+        """Whether steps traced now note magnitudes instead of rounding."""
+        return self._mode.calibrating
+
+    def begin(self, chosen: bool) -> None:
+        """Rounds the weights; steps traced from now on round everything.
+
+        Args:
+            chosen: the formats are known, from a checkpoint; otherwise chooses them.
+        """
+        self._mode.calibrating = False
+        if not chosen or self._format.fraction is not None:
+            self._choose()
+        if not chosen:
+            for copy, variable in zip(self._copies, self._variables, strict=False):
+                copy.assign(variable)
+        for variable, rounders in zip(self._variables, self._of_weights, strict=True):
+            if "weights" in rounders:
+                rounders["weights"].count(variable)
+                variable.assign(rounders["weights"](variable.read_value()))
+
+    def around(
+        self, gradients: Sequence[Gradient], update: Callable[[Sequence[Gradient]], None]
+    ) -> None:
+        """Rounds gradients, applies them, and rounds the updates, within the graph being traced.
+
+        A weight w becomes Q(w) + Q(update), with the same format, and saturates as a sum. Without
+        rounded updates, the optimizer changes a float32 copy, of which the weight is rounded.
+
+        Args:
+            gradients: of the trainable variables.
+            update: changes the variables, given the gradients.
+        """
+        if "gradients" in self._kinds:
+            gradients = [
+                _rounded_gradient(gradient, rounders["gradients"])
+                for gradient, rounders in zip(gradients, self._of_weights, strict=True)
+            ]
+        if self._mode.calibrating or not {"weights", "updates"} & set(self._kinds):
+            update(gradients)
+        elif "updates" in self._kinds:
+            self._update_rounded(gradients, update)
+        else:
+            self._update_copies(gradients, update)
+
+    def record(self) -> FixedPointRecord:
+        """Returns the formats, and the shares of values that saturated or became zero."""
+        rows = [rounder.record() for rounder in self._rounders]
+        return FixedPointRecord(
+            bits=self._format.bits,
+            quantized=list(self._kinds),
+            rounding="nearest" if self._new_noise is None else "stochastic",
+            overflow=self._mode.overflow,
+            tensors=rows,
+        )
+
+    # ---------------------------------------------------------------- updates
+
+    def _update_rounded(
+        self, gradients: Sequence[Gradient], update: Callable[[Sequence[Gradient]], None]
+    ) -> None:
+        before = [variable.read_value() for variable in self._variables]
+        update(gradients)
+        for old, variable, rounders in zip(before, self._variables, self._of_weights, strict=True):
+            change = rounders["updates"](variable.read_value() - old)
+            if "weights" in rounders:  # changed from outside, as by a restart, they are not yet
+                summed = rounders["weights"](rounders["weights"](old) + change)
+            else:
+                summed = old + change
+            variable.assign(summed)
+
+    def _update_copies(
+        self, gradients: Sequence[Gradient], update: Callable[[Sequence[Gradient]], None]
+    ) -> None:
+        rows = list(zip(self._copies, self._variables, self._of_weights, strict=True))
+        for copy, variable, rounders in rows:
+            weight = variable.read_value()
+            same = tf.equal(rounders["weights"](copy.read_value()), weight)
+            variable.assign(tf.where(same, copy, weight))  # others were changed from outside
+        update(gradients)
+        for copy, variable, rounders in rows:
+            copy.assign(variable)
+            variable.assign(rounders["weights"](variable.read_value()))
+
+    # ---------------------------------------------------------------- building
+
+    def _rounded(self, tensor: keras.KerasTensor, layer: str, is_input: bool) -> keras.KerasTensor:
+        kinds: list[TensorKind] = ["activations"]
+        if self._trains and not is_input:
+            kinds.append("gradients")
+        made = {k: self._rounder(layer, "output", k) for k in kinds if k in self._kinds}
+        if not made:
+            return tensor
+        name = f"{layer}_rounded"
+        return Rounded(made.get("activations"), made.get("gradients"), name=name)(tensor)
+
+    def _rounders_of(self, variable: keras.Variable) -> dict[str, Rounder]:
+        layer, _, name = variable.path.rpartition("/")
+        kinds: list[TensorKind] = ["weights"]
+        if self._trains:
+            kinds += ["gradients", "updates"]
+        return {k: self._rounder(layer, name, k) for k in kinds if k in self._kinds}
+
+    def _rounder(self, layer: str, tensor: str, kind: TensorKind) -> Rounder:
+        noise = self._new_noise() if self._new_noise and kind != "weights" else None
+        self._rounders.append(Rounder(layer, tensor, kind, self._mode, noise))
+        return self._rounders[-1]
+
+    def _choose(self) -> None:
+        """Chooses the formats: the given one, or by the largest magnitudes of the calibration."""
+        headroom = TRAINING_HEADROOM if self._trains else 0
+        for rounder in self._rounders:
+            if self._format.fraction is not None:
+                rounder.scale.assign(2.0**self._format.fraction)
+            elif rounder.kind in ("activations", "gradients"):
+                rounder.choose(headroom)
+        if self._format.fraction is not None:
+            return
+        for variable, rounders in zip(self._variables, self._of_weights, strict=True):
+            largest = float(np.max(np.abs(variable.numpy()), initial=0))
+            least = max(largest, TRAINED_WEIGHTS if self._trains else 0)
+            for kind in {"weights", "updates"} & rounders.keys():  # one format: they are added
+                rounders[kind].choose(0, least)
+
+
+def _rounded_gradient(gradient: Gradient, rounder: Rounder) -> Gradient:
+    if isinstance(gradient, tf.IndexedSlices):
+        values = rounder(gradient.values)
+        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+    return rounder(gradient)

@@ -1,0 +1,187 @@
+"""Zeros in a network's tensors, the work that skipping them would save, and pruning."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import keras
+import numpy as np
+import pandas as pd
+import tensorflow as tf
+from typing_extensions import Unpack
+
+from fathom.layers import LayerOptions
+from fathom.numbers.network import inserted
+from fathom.results.cost import Cost
+from fathom.training.optimizers import Gradient, Update, is_weight_matrix
+
+Key: TypeAlias = tuple[str, str]  # name of a layer or variable; of its tensor
+
+
+class ZeroCounter(tf.Module):
+    """Counts zeros of one tensor in the graph of a step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._counts = tf.Variable(tf.zeros(2, tf.int64), trainable=False)
+
+    def __call__(self, x: tf.Tensor) -> None:
+        """Counts the values and the zeros of a tensor of any shape."""
+        values = tf.size(x, tf.int64)
+        self._counts.assign_add(tf.stack([values, values - tf.math.count_nonzero(x)]))
+
+    def take(self) -> float:
+        """Returns the share of zeros since the last call, NaN if there were no values."""
+        values, zeros = self._counts.numpy()
+        self._counts.assign([0, 0])
+        return zeros / values if values else float("nan")
+
+
+class Counted(keras.layers.Layer):
+    """Counts zeros in a layer's output and in the gradient that comes back to it.
+
+    The gradient counts as zero where the output is: it does not pass the layer's rectifier.
+    """
+
+    def __init__(
+        self, outputs: ZeroCounter, gradients: ZeroCounter, **options: Unpack[LayerOptions]
+    ) -> None:
+        super().__init__(**options)
+        self._outputs, self._gradients = outputs, gradients
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        """Returns the tensor itself."""
+
+        @tf.custom_gradient
+        def counted(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[Gradient], tf.Tensor]]:
+            self._outputs(x)
+
+            def backward(gradient: Gradient) -> tf.Tensor:
+                dense = tf.convert_to_tensor(gradient)
+                self._gradients(tf.where(x == 0, tf.zeros_like(dense), dense))
+                return dense
+
+            return tf.identity(x), backward
+
+        return counted(inputs)
+
+
+class Observation:
+    """A network that counts zeros while it runs.
+
+    Args:
+        network: functional, in float32.
+
+    Attributes:
+        network: with the same layers, and counters in between.
+    """
+
+    def __init__(self, network: keras.Model) -> None:
+        self._counters: dict[Key, ZeroCounter] = {}
+        self._variables = network.trainable_variables
+        self._layers = {
+            variable.path: layer.name
+            for layer in network.layers
+            for variable in layer.trainable_variables
+        }
+        for variable in filter(is_weight_matrix, self._variables):
+            self._counter(self._layers[variable.path], _gradient(variable))
+        self.network = inserted(network, self._counted)
+
+    def around(self, gradients: Sequence[Gradient], update: Update) -> None:
+        """Counts zeros in the gradients of the weights, and applies them."""
+        for variable, gradient in zip(self._variables, gradients, strict=True):
+            if is_weight_matrix(variable):
+                counter = self._counters[self._layers[variable.path], _gradient(variable)]
+                counter(tf.convert_to_tensor(gradient))
+        update(gradients)
+
+    def take(self) -> dict[Key, float]:
+        """Returns the shares of zeros since the last call, and those in the weights now."""
+        shares = {key: counter.take() for key, counter in self._counters.items()}
+        for variable in filter(is_weight_matrix, self._variables):
+            zeros = float(np.mean(variable.numpy() == 0))
+            shares[self._layers[variable.path], variable.name] = zeros
+        return shares
+
+    def _counted(self, tensor: keras.KerasTensor, layer: str, is_input: bool) -> keras.KerasTensor:
+        counters = self._counter(layer, "output"), self._counter(layer, "gradient of output")
+        return Counted(*counters, name=f"{layer}_counted")(tensor)
+
+    def _counter(self, layer: str, tensor: str) -> ZeroCounter:
+        self._counters[layer, tensor] = counter = ZeroCounter()
+        return counter
+
+
+def _gradient(variable: keras.Variable) -> str:
+    return f"gradient of {variable.name}"
+
+
+def savings(network: keras.Model, cost: Cost, zeros: dict[Key, float]) -> pd.DataFrame:
+    """Returns the work that a machine would save that skips every product with a zero.
+
+    The zeros of the two factors of a product are taken as independent.
+
+    Args:
+        network: functional, without counters.
+        cost: of the network.
+        zeros: shares of zeros by layer and tensor, as from ``Observation.take``.
+
+    Returns:
+        one row per layer with multiply-accumulates, in the network's order: layer, macs (forward,
+        per example), zeros in its input, weights, output and gradient of the output, and the saved
+        share of the forward pass and of a training step; NaN where nothing was counted.
+    """
+    rows = []
+    for each in cost.layers:
+        if not each.macs:
+            continue
+        source = keras.tree.flatten(network.get_layer(each.name).input)[0]
+        weights = [
+            share
+            for (layer, tensor), share in zeros.items()
+            if layer == each.name and "output" not in tensor and "gradient" not in tensor
+        ]
+        x = zeros.get((_maker(source), "output"), 0.0)
+        w = float(np.mean(weights)) if weights else 0.0
+        dy = zeros.get((each.name, "gradient of output"), float("nan"))
+        forward, of_weights, of_input = (
+            1 - (1 - a) * (1 - b) for a, b in ((x, w), (x, dy), (dy, w))
+        )
+        passes = [forward, of_weights] + ([] if each.reads_input else [of_input])
+        rows.append(
+            {
+                "layer": each.name,
+                "macs": each.macs,
+                "input": x,
+                "weights": w,
+                "output": zeros.get((each.name, "output"), float("nan")),
+                "gradient": dy,
+                "saved forward": forward,
+                "saved in training": float(np.mean(passes)),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _maker(tensor: keras.KerasTensor) -> str:
+    """Returns the name of the layer, or of the input, that a symbolic tensor comes from."""
+    operation, _, index = tensor._keras_history
+    if isinstance(operation, keras.layers.InputLayer):
+        return tensor.name
+    return f"{operation.name}_{index}" if index else operation.name
+
+
+def prune(variables: Sequence[keras.Variable], density: float) -> None:
+    """Sets the smallest weights of each matrix or kernel to zero.
+
+    Args:
+        variables: of a network; biases and scales are left alone.
+        density: share of the weights of each that keeps its value, the largest in magnitude.
+    """
+    for variable in filter(is_weight_matrix, variables):
+        values = variable.numpy()
+        magnitudes = np.abs(values).ravel()
+        kept = round(density * magnitudes.size)
+        smallest = np.argsort(magnitudes, kind="stable")[: magnitudes.size - kept]
+        values.ravel()[smallest] = 0
+        variable.assign(values)

@@ -1,0 +1,201 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from fathom import Autoenc, AutoencFwd, FathomError
+from fathom.layers import PRNGKey
+from fathom.numbers.simulation import Simulation
+from fathom.options import QUANTIZED, FixedPoint
+from fathom.system.device import select_precision
+from fathom.training.optimizers import GradientDescent
+
+SMALL = {"batch_size": 20, "hidden_units": 16, "latents": 4}
+COARSE = FixedPoint(16, 4)
+X = tf.constant(np.random.default_rng(0).normal(size=(4, 3)), tf.float32)
+
+
+def on_grid(values, fraction):
+    scaled = np.asarray(values, np.float64) * 2**fraction
+    return np.array_equal(scaled, np.round(scaled))
+
+
+@pytest.fixture
+def simulate():
+    """Gives a function that simulates a network of two layers; returns it, and its step."""
+
+    def build(kinds=QUANTIZED, number_format=COARSE, noise=None, rate=0.125):
+        inputs = keras.Input((3,))
+        hidden = keras.layers.Dense(5, "relu", kernel_initializer="ones", name="hidden")(inputs)
+        normal = keras.initializers.RandomNormal(stddev=1.0, seed=1)
+        out = keras.layers.Dense(2, kernel_initializer=normal, name="out")(hidden)
+        network = keras.Model(inputs, out)
+        step = tf.Variable(0, False, dtype=tf.int64)
+        optimizer = GradientDescent(rate)
+        optimizer.build(network.trainable_variables)
+        simulation = Simulation(network, True, number_format, kinds, "saturate", step, noise)
+        optimizer.around = simulation.around
+        simulation.begin(chosen=False)
+
+        @tf.function
+        def train(x):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(simulation.network(x) ** 2)
+            gradients = tape.gradient(loss, network.trainable_variables)
+            optimizer.apply(gradients, network.trainable_variables)
+            return loss, gradients
+
+        return simulation, network, train
+
+    return build
+
+
+def test_every_value_between_layers_is_on_the_grid(simulate):
+    simulation, network, _ = simulate()
+    rounded = [layer for layer in simulation.network.layers if layer.name.endswith("_rounded")]
+    assert [layer.name for layer in rounded][1:] == ["hidden_rounded", "out_rounded"]
+    values = keras.Model(simulation.network.inputs, [layer.output for layer in rounded])(X)
+    assert all(on_grid(value, 4) for value in values)
+    assert not on_grid(X, 4)
+    hidden = np.maximum(values[0] @ network.layers[1].kernel + network.layers[1].bias, 0)
+    np.testing.assert_array_equal(values[1], np.round(hidden * 16) / 16)
+
+
+def test_weights_stay_on_the_grid_and_small_updates_vanish(simulate):
+    _, network, train = simulate(rate=1e-6)
+    before = [v.numpy() for v in network.trainable_variables]
+    assert all(on_grid(value, 4) for value in before)
+    train(X)
+    assert all(
+        np.array_equal(a, b) for a, b in zip(before, network.trainable_variables, strict=True)
+    )
+    _, network, train = simulate()
+    before = network.trainable_variables[0].numpy()
+    train(X)
+    assert on_grid(network.trainable_variables[0], 4)
+    assert (network.trainable_variables[0].numpy() != before).any()
+
+
+def test_without_rounded_updates_small_ones_accumulate_in_a_float32_copy(simulate):
+    kinds = ("weights", "activations", "gradients")
+    _, network, train = simulate(kinds, rate=1e-3)
+    before = network.trainable_variables[0].numpy()
+    for _ in range(60):
+        train(X)
+        assert on_grid(network.trainable_variables[0], 4)
+    assert (network.trainable_variables[0].numpy() != before).any()
+
+
+def test_the_copy_gives_way_to_weights_set_from_outside(simulate):
+    _, network, train = simulate(("weights",), rate=1e-6)
+    network.trainable_variables[0].assign(tf.fill([3, 5], 0.25))
+    train(X)
+    np.testing.assert_array_equal(network.trainable_variables[0], np.full((3, 5), 0.25))
+
+
+def test_gradients_are_rounded_where_they_enter_a_layer_and_at_the_weights(simulate):
+    simulation, _, train = simulate(("gradients",), FixedPoint(16, 2))
+    seen = []
+    for row in simulation.record().tensors:
+        seen.append((row.layer, row.tensor))
+    assert ("hidden", "output") in seen
+    assert ("hidden", "kernel") in seen
+    train(X)
+    row = next(r for r in simulation.record().tensors if (r.layer, r.tensor) == ("out", "output"))
+    assert row.values == 8
+
+
+def test_stochastic_rounding_lets_small_updates_through(simulate):
+    step = tf.Variable(0, False, dtype=tf.int64)
+    seeds = iter(range(100))
+    noise = lambda: PRNGKey(next(seeds), step)  # noqa: E731
+    simulation, network, train = simulate(noise=noise, rate=1e-3)
+    before = network.trainable_variables[0].numpy()
+    for _ in range(20):
+        train(X)
+        step.assign_add(1)
+    assert on_grid(network.trainable_variables[0], 4)
+    assert (network.trainable_variables[0].numpy() != before).any()
+    assert simulation.record().rounding == "stochastic"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Gives the checkpoints and the metrics of a small float32 training."""
+    folder = tmp_path_factory.mktemp("float32")
+    model = Autoenc("/cpu:0", SMALL)
+    model.setup({"checkpoint_dir": folder})
+    model.run(n_steps=100)
+    return folder, model.evaluate()["negative_elbo"]
+
+
+def bound(folder, **options):
+    model = AutoencFwd("/cpu:0", SMALL | options)
+    model.setup({"checkpoint_dir": folder})
+    return model.evaluate()["negative_elbo"]
+
+
+def test_calibrated_inference_nears_float32_with_the_bits(trained):
+    folder, expected = trained
+    errors = [abs(bound(folder, precision=f"fixed{b}") - expected) for b in (4, 8, 16)]
+    assert errors[0] > errors[1] > errors[2]
+    assert errors[2] < 1e-3 * expected
+
+
+def test_training_calibrates_on_steps_that_it_undoes_and_resumes_bit_identically(tmp_path):
+    def losses(folder, n_steps, resume=False):
+        model = Autoenc("/cpu:0", SMALL | {"precision": "fixed16", "steps_per_call": 2})
+        model.setup({"checkpoint_dir": folder, "resume": resume})
+        result = model.run(n_steps=n_steps)
+        assert result.fixed_point.bits == 16
+        assert any(row.values for row in result.fixed_point.tensors)
+        return result.steps.loss
+
+    whole = losses(tmp_path / "whole", 8)
+    first = losses(tmp_path / "parts", 4)
+    assert first + losses(tmp_path / "parts", 4, resume=True) == whole
+    plain = Autoenc("/cpu:0", SMALL)
+    plain.setup()
+    assert whole[0] == pytest.approx(plain.run(n_steps=1).steps.loss[0], rel=1e-3)
+
+
+def test_a_description_in_fixed_point_is_of_the_network_itself():
+    def describe(precision):
+        model = Autoenc("/cpu:0", SMALL | {"precision": precision})
+        model.build()
+        return model.describe()
+
+    packed, plain = describe("fixed:16.10"), describe("float32")
+    assert len(packed.operations) == len(plain.operations)
+    assert packed.macs == plain.macs
+    products = [row for row in packed.operations if row.macs]
+    assert {row.dtype for row in products} == {"fixed16"}
+    same = [row for row in plain.operations if row.macs]
+    assert sum(row.weight_bytes for row in products) * 2 == sum(row.weight_bytes for row in same)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"precision": "fixed1"}, "from 2 to 64 bits, not 1"),
+        ({"precision": "fixed:65.3"}, "from 2 to 64 bits, not 65"),
+        ({"precision": "fixed:16.17"}, "more than its 16 bits"),
+        ({"precision": "fixed16", "quantize": "weights,values"}, "unknown kind of tensor"),
+        ({"precision": "fixed16", "rounding": "up"}, "unknown rounding"),
+        ({"precision": "fixed32", "overflow": "wrap"}, "at most 24 bits"),
+    ],
+)
+def test_unusable_formats_are_refused(options, message):
+    with pytest.raises(FathomError, match=message):
+        Autoenc("/cpu:0", SMALL | options)
+
+
+def test_a_gpu_is_refused():
+    with pytest.raises(FathomError, match="on the CPU only"):
+        select_precision("fixed16", "/gpu:0")
+
+
+def test_calibration_needs_data(monkeypatch):
+    monkeypatch.setattr(AutoencFwd, "inference_batches", lambda self: iter(()))
+    with pytest.raises(FathomError, match="no data to calibrate on"):
+        AutoencFwd("/cpu:0", SMALL | {"precision": "fixed16"}).setup()

@@ -1,0 +1,76 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from fathom import FathomError
+from fathom.numbers.sparsity import Observation, prune, savings
+from fathom.results import cost
+from fathom.training.optimizers import GradientDescent
+
+X = tf.constant([[1.0, 0.0, 2.0, 0.0], [0.0, 0.0, -1.0, 3.0]])
+
+
+@pytest.fixture
+def network():
+    inputs = keras.Input((4,), name="x")
+    kernel = keras.initializers.Constant([[1, -1], [1, -1], [1, -1], [1, -1]])
+    hidden = keras.layers.Dense(2, "relu", kernel_initializer=kernel, name="hidden")(inputs)
+    return keras.Model(inputs, keras.layers.Dense(3, name="out")(hidden))
+
+
+def observe(network):
+    """Returns the zeros of a training step."""
+    observation = Observation(network)
+    optimizer = GradientDescent(0.0)
+    variables = network.trainable_variables
+    optimizer.build(variables)
+    optimizer.around = observation.around
+
+    @tf.function
+    def step():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(observation.network(X))
+        optimizer.apply(tape.gradient(loss, variables), variables)
+
+    step()
+    return observation.take()
+
+
+def test_zeros_are_counted_by_layer(network):
+    zeros = observe(network)
+    assert zeros["x", "output"] == 4 / 8
+    assert zeros["hidden", "output"] == 2 / 4  # the second unit never fires
+    assert zeros["hidden", "gradient of output"] == 2 / 4  # nor passes it a gradient
+    assert zeros["hidden", "gradient of kernel"] == 5 / 8  # also a column of X is zero
+    assert zeros["out", "gradient of output"] == 0
+    assert zeros["hidden", "kernel"] == 0
+
+
+def test_a_skipper_saves_the_products_with_a_zero_factor(network):
+    zeros = observe(network)
+    table = savings(network, cost.count(network), zeros).set_index("layer")
+    assert table["saved forward"].tolist() == [1 / 2, 1 / 2]
+    hidden, out = table["saved in training"]
+    assert hidden == pytest.approx((1 / 2 + 3 / 4) / 2)  # the input's gradient is not needed
+    assert out == pytest.approx((1 / 2 + 1 / 2 + 0) / 3)
+    prune(network.trainable_variables, 0.5)
+    table = savings(network, cost.count(network), observe(network)).set_index("layer")
+    assert table.weights.tolist() == [1 / 2, 1 / 2]
+
+
+def test_pruning_keeps_the_largest_weights_and_leaves_biases(network):
+    kernel, bias = network.get_layer("out").kernel, network.get_layer("out").bias
+    kernel.assign([[0.1, -0.2, 0.3], [-0.4, 0.5, -0.6]])
+    bias.assign([0.01, 0.02, 0.03])
+    prune(network.trainable_variables, 0.5)
+    np.testing.assert_allclose(kernel, [[0, 0, 0], [-0.4, 0.5, -0.6]])
+    np.testing.assert_allclose(bias, [0.01, 0.02, 0.03])
+
+
+def test_int8_names_the_extra_that_it_lacks(monkeypatch):
+    from fathom.numbers import int8
+
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(FathomError, match=r"pip install 'fathom-workloads\[int8\]'"):
+        int8.require_engine()
