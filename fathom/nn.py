@@ -444,6 +444,7 @@ class NeuralNetworkModel(Workload):
             sections=records.Sections(**{**self.sections, "wall": environment.process_age()}),
             steps=self.steps,
             throughput=records.Throughput.of(self.steps, self.example, chosen.batch_size, 2 * macs),
+            generation=self.generation(),
             cost=records.Cost.of(counted),
             memory=records.Memory(**environment.peak_memory(self.device)),
             processor=self.processor,

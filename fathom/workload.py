@@ -12,6 +12,7 @@ from fathom import options
 from fathom.data import DataSet
 from fathom.description.criteria import Criteria
 from fathom.errors import FathomError
+from fathom.results.generation import Generation
 from fathom.training.compilation import Batch, Nest
 from fathom.training.optimizers import Optimizer
 
@@ -182,6 +183,13 @@ class Workload(abc.ABC):
     def section_times(self) -> dict[str, float]:
         """Returns the seconds of additional sections of all runs so far, by name."""
         return {}
+
+    def generation(self) -> Generation | None:
+        """Returns the speed of the last run's phases, if inference generates token by token.
+
+        ``training.phases.Phases`` times them.
+        """
+        return None
 
     def describe_data(self) -> dict[str, Any]:
         """Returns what a result reports about the data, besides its directory and kind."""

@@ -70,7 +70,7 @@ class Attribution:
 
     Args:
         graph: the step as it was traced, within ``scoped_gradients``.
-        network: whose layers are meant; a layer inside a layer counts with the outer one.
+        network: whose layers are meant; one that another calls counts as itself.
         optimizer: that of a training step; None in inference.
     """
 
@@ -148,8 +148,8 @@ class Attribution:
         return self._network in map(self._base, name.split("/")[:-1])
 
     def _layer(self, name: str) -> str | None:
-        """Returns the outermost layer whose scope contains an op, or ``network`` between layers."""
-        for part in name.split("/")[:-1]:
+        """Returns the innermost layer whose scope contains an op, or ``network`` between layers."""
+        for part in reversed(name.split("/")[:-1]):
             if self._base(part) in self._layers:
                 return self._base(part)
         return "network" if self._in_network(name) else None

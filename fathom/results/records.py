@@ -20,6 +20,7 @@ from fathom.results.base import (
     Record,
     Share,
 )
+from fathom.results.generation import Generation
 from fathom.results.steps import Steps
 
 if TYPE_CHECKING:  # it imports Keras
@@ -372,6 +373,10 @@ class RunResult(Document):
     sections: Sections = Field(description="times of the sections of the run")
     steps: Steps = Field(description="every step, and statistics")
     throughput: Throughput = Field(description="speed")
+    generation: Generation | None = Field(
+        default=None,
+        description="speed of prefill and decode, if inference generates token by token",
+    )
     cost: Cost = Field(description="size and work of the network")
     memory: Memory = Field(default_factory=Memory, description="peak memory")
     processor: Processor = Field(

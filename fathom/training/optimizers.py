@@ -314,6 +314,25 @@ class Adam(Optimizer):
         )
 
 
+class AdamW(Adam):
+    """Adam with decoupled weight decay: ``w <- w - lr d w``, then Adam's update.
+
+    Loshchilov & Hutter 2019, "Decoupled Weight Decay Regularization", algorithm 2. The schedule
+    multiplies the decay too.
+    """
+
+    def _add_weight_decay(
+        self, target: tf.Variable, gradient: Gradient, rate: tf.Tensor, slots: Slots
+    ) -> tf.Tensor:
+        """Shrinks the weights; the gradient stays as it is."""
+        kernels.ResourceApplyGradientDescent(
+            var=target.handle,
+            alpha=tf.cast(self.learning_rate * self._weight_decay, target.dtype),
+            delta=target.read_value(),
+        )
+        return tf.convert_to_tensor(gradient)
+
+
 class RMSProp(Optimizer):
     """``s <- d s + (1-d) g^2; u <- mu u + lr g / sqrt(s + epsilon); w <- w - u``.
 

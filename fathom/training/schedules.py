@@ -1,6 +1,26 @@
 """Learning-rate schedules."""
 
+import math
+
 import tensorflow as tf
+
+
+def warmed_cosine(step: int, highest: float, warmup: int, end: int, lowest: float = 0.1) -> float:
+    """Returns the rate of a step: rising linearly, then falling along half a cosine.
+
+    Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training", section 4.1.
+
+    Args:
+        step: counting from 0.
+        highest: rate after the warm-up.
+        warmup: steps of the warm-up.
+        end: step from which on the rate is the lowest.
+        lowest: rate from then on, as a share of the highest.
+    """
+    if step < warmup:
+        return highest * (step + 1) / (warmup + 1)
+    done = min(1.0, (step - warmup) / max(1, end - warmup))
+    return highest * (lowest + (1 - lowest) * (1 + math.cos(math.pi * done)) / 2)
 
 
 class Plateau(tf.Module):

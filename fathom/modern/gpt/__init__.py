@@ -1,0 +1,7 @@
+"""The language model GPT-2 (Radford et al. 2019)."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__, submod_attrs={"model": ["GPT", "GPTFwd"], "text": ["TinyShakespeare"]}
+)

@@ -1,0 +1,244 @@
+"""The layers of GPT-2, for whole sequences and for one token after others in a cache.
+
+Matrix products are of rank 2: the positions of all sequences are rows of one matrix.
+"""
+
+from collections.abc import Callable
+
+import keras
+import tensorflow as tf
+from typing_extensions import Unpack
+
+from fathom.layers import Dropout, LayerOptions, PRNGKey
+from fathom.modern import attention
+
+STDDEV = 0.02  # of all weights (Radford et al. 2018, section 4.1)
+
+Cache = tuple[tf.Tensor, tf.Tensor]  # keys and values, [batch, heads, length, size]
+
+
+class Embedding(keras.layers.Layer):
+    """The sum of a token's vector and a position's, both learned.
+
+    Args:
+        vocabulary: number of tokens.
+        context: number of positions.
+        width: of the vectors.
+        new_seed: returns a seed for each variable.
+    """
+
+    def __init__(
+        self,
+        vocabulary: int,
+        context: int,
+        width: int,
+        new_seed: Callable[[], int],
+        **options: Unpack[LayerOptions],
+    ) -> None:
+        super().__init__(**options)
+        self.table = _weight(self, "tokens", (vocabulary, width), new_seed)
+        self.positions = _weight(self, "positions", (context, width), new_seed)
+
+    def call(self, tokens: tf.Tensor, position: tf.Tensor | int = 0) -> tf.Tensor:
+        """Returns [batch, time, width] for int32 [batch, time], the first at ``position``."""
+        words = _look_up(tf.convert_to_tensor(self.table.value), tokens)
+        size = [tokens.shape[1], self.positions.shape[1]]
+        places = tf.slice(tf.convert_to_tensor(self.positions), [position, 0], size)
+        return tf.cast(words, self.compute_dtype) + places
+
+
+class LayerNormalization(keras.layers.Layer):
+    """Normalises each vector to mean 0 and variance 1, then scales and shifts it (Ba et al. 2016).
+
+    Computed in float32.
+
+    Args:
+        width: of the vectors.
+    """
+
+    def __init__(self, width: int, **options: Unpack[LayerOptions]) -> None:
+        super().__init__(autocast=False, **options)
+        self.scale = self.add_weight((width,), initializer="ones", name="scale")
+        self.offset = self.add_weight((width,), initializer="zeros", name="offset")
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        """Returns the normalised vectors of [..., width]."""
+        wide = tf.cast(x, tf.float32)
+        mean, variance = tf.nn.moments(wide, [-1], keepdims=True)
+        y = (wide - mean) * tf.math.rsqrt(variance + 1e-5)
+        return tf.cast(y * self.scale + self.offset, x.dtype)
+
+
+class Attention(keras.layers.Layer):
+    """Causal self-attention with its projections.
+
+    Args:
+        width: of a token's vector.
+        heads: of ``width / heads`` each.
+        time: positions of a sequence, for the count of work.
+        dropout: of the attention, in training.
+        output_stddev: of the last projection's weights.
+        new_seed: returns a seed for each variable.
+        noise: PRNG key of the dropout.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        time: int,
+        dropout: float,
+        output_stddev: float,
+        new_seed: Callable[[], int],
+        noise: PRNGKey,
+        **options: Unpack[LayerOptions],
+    ) -> None:
+        super().__init__(**options)
+        self._heads = heads
+        self.kernel = _weight(self, "kernel", (width, 3 * width), new_seed)
+        self.bias = self.add_weight((3 * width,), initializer="zeros", name="bias")
+        self.projection = _weight(self, "projection", (width, width), new_seed, output_stddev)
+        self.projection_bias = self.add_weight(
+            (width,), initializer="zeros", name="projection_bias"
+        )
+        self._dropout = Dropout(dropout, noise, dtype=self.dtype_policy)
+        self.macs = self.macs_of(time, time)
+
+    def macs_of(self, queries: int, keys: int) -> int:
+        """Returns the multiply-accumulates for tokens that attend to as many keys each."""
+        width = self.projection.shape[0]
+        return queries * (4 * width * width + 2 * keys * width)
+
+    def call(
+        self,
+        x: tf.Tensor,
+        cache: Cache | None = None,
+        position: tf.Tensor | None = None,
+        training: bool = False,
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Lets each token attend to itself and those before it.
+
+        Args:
+            x: [batch, time, width].
+            cache: keys and values of earlier tokens, with room for those of ``x``; None: there are
+                no earlier tokens.
+            position: int32 scalar: of the first token of ``x`` in the cache.
+            training: apply dropout.
+
+        Returns:
+            [batch, time, width], and keys and values: those of ``x``, or the cache with them.
+        """
+        time, width = x.shape[1:]
+        parts = tf.reshape(
+            _linear(x, self.kernel, self.bias), [-1, time, 3, self._heads, width // self._heads]
+        )
+        queries, keys, values = tf.unstack(tf.transpose(parts, (2, 0, 3, 1, 4)), num=3)
+        if cache is None:
+            mask = attention.causal_mask(time, time)
+        else:
+            keys = attention.write(cache[0], keys, position)
+            values = attention.write(cache[1], values, position)
+            mask = tf.range(keys.shape[2]) <= position + tf.range(time)[:, None]
+        weights = self._dropout(attention.attention_weights(queries, keys, mask), training=training)
+        merged = attention.merge_heads(tf.matmul(weights, values))
+        return _linear(merged, self.projection, self.projection_bias), keys, values
+
+
+class Perceptron(keras.layers.Layer):
+    """Two dense layers with GELU between (Hendrycks and Gimpel 2016, the form with tanh).
+
+    Args:
+        width: of a token's vector; four times as much in between.
+        time: positions of a sequence, for the count of work.
+        output_stddev: of the second layer's weights.
+        new_seed: returns a seed for each variable.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        time: int,
+        output_stddev: float,
+        new_seed: Callable[[], int],
+        **options: Unpack[LayerOptions],
+    ) -> None:
+        super().__init__(**options)
+        inner = 4 * width
+        self.kernel = _weight(self, "kernel", (width, inner), new_seed)
+        self.bias = self.add_weight((inner,), initializer="zeros", name="bias")
+        self.projection = _weight(self, "projection", (inner, width), new_seed, output_stddev)
+        self.projection_bias = self.add_weight(
+            (width,), initializer="zeros", name="projection_bias"
+        )
+        self.macs = self.macs_of(time)
+
+    def macs_of(self, tokens: int) -> int:
+        """Returns the multiply-accumulates for some tokens."""
+        inner, width = self.projection.shape
+        return 2 * tokens * inner * width
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        """Returns [batch, time, width] of the same."""
+        hidden = tf.nn.gelu(_linear(x, self.kernel, self.bias), approximate=True)
+        return _linear(hidden, self.projection, self.projection_bias)
+
+
+class Logits(keras.layers.Layer):
+    """The product with the embeddings of all tokens (Press and Wolf 2017).
+
+    Args:
+        table: returns the embedding's table, whose layer it belongs to.
+        time: positions of a sequence, for the count of work.
+    """
+
+    def __init__(
+        self, table: Callable[[], keras.Variable], time: int, **options: Unpack[LayerOptions]
+    ) -> None:
+        super().__init__(**options)
+        self._table = table
+        self.macs = self.macs_of(time)
+
+    def macs_of(self, tokens: int) -> int:
+        """Returns the multiply-accumulates for some tokens."""
+        vocabulary, width = self._table().shape
+        return tokens * vocabulary * width
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        """Returns logits [batch, time, vocabulary] of [batch, time, width]."""
+        time, width = x.shape[1:]
+        table = tf.cast(tf.convert_to_tensor(self._table().value), x.dtype)
+        products = tf.matmul(tf.reshape(x, [-1, width]), table, transpose_b=True)
+        return tf.reshape(products, [-1, time, table.shape[0]])
+
+
+def _weight(
+    layer: keras.layers.Layer,
+    name: str,
+    shape: tuple[int, int],
+    new_seed: Callable[[], int],
+    stddev: float = STDDEV,
+) -> keras.Variable:
+    """Adds a matrix of normally distributed weights to a layer."""
+    initializer = keras.initializers.RandomNormal(0, stddev, new_seed())
+    return layer.add_weight(shape, initializer=initializer, name=name)
+
+
+def _linear(x: tf.Tensor, kernel: keras.Variable, bias: keras.Variable) -> tf.Tensor:
+    """Returns x W + b for [batch, time, inputs]."""
+    time, width = x.shape[1:]
+    product = tf.matmul(tf.reshape(x, [-1, width]), tf.convert_to_tensor(kernel))
+    sums = tf.nn.bias_add(product, tf.convert_to_tensor(bias))
+    return tf.reshape(sums, [-1, time, kernel.shape[1]])
+
+
+def _look_up(table: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    """Returns rows of a table; its gradient is dense, like that of the product with the table."""
+
+    @tf.custom_gradient
+    def look_up(table: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+            return tf.math.unsorted_segment_sum(upstream, rows, table.shape[0])
+
+        return tf.gather(table, rows), gradient
+
+    return look_up(table)

@@ -1,0 +1,351 @@
+"""The language model GPT-2: Radford et al. 2019.
+
+"Language Models are Unsupervised Multitask Learners". What the paper leaves open is taken from its
+predecessor, Radford et al. 2018, and from nanoGPT.
+"""
+
+import dataclasses
+import hashlib
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from fathom import nn, options
+from fathom.data.pipeline import DataLoader, Sampler, Tensors
+from fathom.errors import FathomError
+from fathom.modern.gpt import samples, vocabulary
+from fathom.modern.gpt.hyperparameters import SIZES, GPTHyperparameters
+from fathom.modern.gpt.network import Network
+from fathom.modern.gpt.text import TinyShakespeare
+from fathom.options import Characterization
+from fathom.results.cost import Cost
+from fathom.results.generation import Generation, PhaseTimes
+from fathom.system.device import computing_in
+from fathom.training.optimizers import AdamW, Optimizer
+from fathom.training.phases import Phases
+from fathom.training.schedules import warmed_cosine
+
+_SAMPLED = 256  # tokens of a sample
+
+
+class GPT(nn.NeuralNetworkModel):
+    """Predicts each token of a sequence from those before it.
+
+    Attributes:
+        text: the data set, after ``load_data``.
+        vocabulary: of its tokens.
+    """
+
+    name = "gpt"
+    title = "language model GPT-2 (Radford et al. 2019)"
+    datasets = (TinyShakespeare,)
+    Hyperparameters = GPTHyperparameters
+    hyperparameters: GPTHyperparameters
+    example = "sequences"
+    default_steps = 2000
+    characterization = Characterization(steps=50, quick_steps=20)
+
+    def build_hyperparameters(self, values: Mapping[str, object]) -> GPTHyperparameters:
+        """Returns the hyperparameters, with the values of ``size`` as defaults."""
+        given = {**SIZES.get(str(values.get("size")), {}), **values}
+        chosen = options.build(GPTHyperparameters, given)
+        prompt = chosen.prompt_tokens or chosen.context // 2
+        new = chosen.new_tokens or chosen.context - prompt
+        return dataclasses.replace(chosen, prompt_tokens=prompt, new_tokens=new)
+
+    # ---------------------------------------------------------------- data
+
+    def load_data(self) -> None:
+        """Reads the text and encodes it.
+
+        Raises:
+            FathomError: it cannot be read, has more different tokens than the network, or a part is
+                shorter than the context.
+        """
+        chosen = self.hyperparameters
+        self.text: TinyShakespeare = self.dataset.load(self.source.directory)
+        # The characters of the whole text, as in nanoGPT; byte pairs are of the training part.
+        known = self.text.training
+        if chosen.tokens == "characters":
+            known += self.text.validation
+        self.vocabulary = vocabulary.build(chosen.tokens, known, chosen.vocabulary)
+        if chosen.vocabulary and len(self.vocabulary) > chosen.vocabulary:
+            raise FathomError(
+                f"{self.source.directory} has {len(self.vocabulary)} different {chosen.tokens}, "
+                f"more than the vocabulary of {chosen.vocabulary}"
+            )
+        with tf.device("/cpu:0"):
+            self._vocabulary = tf.Variable(_number(self.vocabulary), dtype=tf.int64)
+            self._training = self._encode(self.text.training, "training")
+            self._validation = self._encode(self.text.validation, "validation")
+
+    def _encode(self, text: str, part: str) -> tf.Tensor:
+        tokens = self.vocabulary.encode(text)
+        if len(tokens) <= self.hyperparameters.context:
+            raise FathomError(
+                f"{self.source.directory}: the {part} part has {len(tokens)} tokens, but needs more"
+                f" than the context of {self.hyperparameters.context}: give a longer text, or lower"
+                " context"
+            )
+        return tf.constant(tokens)
+
+    def _windows(self, tokens: tf.Tensor, starts: tf.Tensor) -> Tensors:
+        """Returns the tokens from some places on, and those that follow each of them."""
+        places = starts[:, None] + tf.range(self.hyperparameters.context + 1, dtype=starts.dtype)
+        found = tf.gather(tokens, places)
+        return found[:, :-1], found[:, 1:]
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Number of batches in which each place of the training text is once the first."""
+        return self._order.steps_per_epoch
+
+    @property
+    def _order(self) -> Sampler:
+        places = len(self._training) - self.hyperparameters.context
+        return Sampler(places, self.hyperparameters.batch_size, self.execution.seed)
+
+    def training_batches(self, first_step: int) -> Iterator[Tensors]:
+        """Returns the endless stream of training sequences from ``first_step`` on."""
+        return DataLoader(
+            self._order, lambda starts, seeds: self._windows(self._training, starts), first_step
+        )
+
+    def inference_batches(self) -> Iterator[Tensors]:
+        """Returns an endless stream of validation sequences, cycling through them."""
+        return DataLoader(
+            self._in_turn(), lambda places, seeds: self._windows(self._validation, places)[:1]
+        )
+
+    def evaluation_batches(self) -> Iterator[Tensors]:
+        """Returns the validation text once, one sequence after the other, without its last part."""
+        length, size = self.hyperparameters.context, self.hyperparameters.batch_size
+        starts = np.arange(0, len(self._validation) - length, length)
+        for first in range(0, len(starts), size):
+            yield self._windows(self._validation, tf.constant(starts[first : first + size]))
+
+    def describe_data(self) -> dict[str, Any]:
+        """Returns the numbers of tokens, and the lowest possible loss where it is known."""
+        known = {"entropy_per_character": self.text.entropy} if self.text.entropy else {}
+        return {
+            "training_tokens": len(self._training),
+            "validation_tokens": len(self._validation),
+            "vocabulary": len(self.vocabulary),
+            **known,
+        }
+
+    def state(self) -> dict[str, tf.Variable]:
+        """Returns a number that tells vocabularies apart."""
+        return {"vocabulary": self._vocabulary}
+
+    def restore_state(self) -> None:
+        """Refuses a checkpoint of another vocabulary.
+
+        Raises:
+            FathomError: its tokens stand for something else.
+        """
+        if int(self._vocabulary) != _number(self.vocabulary):
+            raise FathomError(
+                "the vocabulary of the checkpoint is of as many, but other tokens: use the text "
+                "that it was trained on"
+            )
+
+    # ---------------------------------------------------------------- network
+
+    def build(self) -> None:
+        """Builds the network, whose size depends on the text unless ``vocabulary`` is given."""
+        if not self.hyperparameters.vocabulary and not hasattr(self, "vocabulary"):
+            self.load_data()
+        super().build()
+
+    def build_inputs(self) -> nn.Nest:
+        """Returns tokens, int32 [batch, context]."""
+        return keras.Input((self.hyperparameters.context,), dtype="int32", name="tokens")
+
+    def build_labels(self) -> keras.KerasTensor:
+        """Returns the tokens that follow them, int32 [batch, context]."""
+        return keras.Input((self.hyperparameters.context,), dtype="int32", name="next")
+
+    def build_inference(self, inputs: nn.Nest) -> nn.Nest:
+        """Returns the logits of the tokens that follow, float32 [batch, context, vocabulary]."""
+        self._build_network()
+        return self._gpt.logits(self._gpt(inputs)[0])
+
+    def _build_network(self) -> None:
+        words = self.hyperparameters.vocabulary or len(self.vocabulary)
+        self._gpt = Network(self.hyperparameters, words, self.new_seed, self.new_noise)
+
+    def build_loss(self, tokens: tf.Tensor, following: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+        """Returns the mean cross-entropy of a token, in nats."""
+        return tf.reduce_mean(_cross_entropy(following, logits))
+
+    def build_train(self) -> Optimizer:
+        """AdamW with a warm-up and a cosine; biases and scales do not decay."""
+        chosen = self.hyperparameters
+        return AdamW(
+            self._rate(0),
+            chosen.beta_1,
+            chosen.beta_2,
+            weight_decay=chosen.weight_decay,
+            global_clip_norm=chosen.clip_norm,
+        )
+
+    def end_step(self, number: int) -> None:
+        """Sets the learning rate of the next step."""
+        self.learning_rate.assign(self._rate(number + 1))
+
+    def _rate(self, step: int) -> float:
+        chosen = self.hyperparameters
+        return warmed_cosine(step, chosen.learning_rate, chosen.warmup, chosen.decay_steps)
+
+    def build_evaluation(
+        self, tokens: tf.Tensor, following: tf.Tensor, logits: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Returns each sequence's mean cross-entropy of a token, in nats."""
+        return {"loss": tf.reduce_mean(_cross_entropy(following, logits), 1)}
+
+    def total_metrics(self, sums: dict[str, float], examples: int) -> dict[str, float]:
+        """Returns the validation loss in nats and the perplexity, both per token."""
+        loss = sums["loss"] / examples
+        return {"loss": loss, "perplexity": math.exp(loss)}
+
+    def save_pictures(self, directory: Path) -> list[Path]:
+        """Writes text that the network continues, from the beginning of the validation text."""
+        chosen, count = self.hyperparameters, 3
+        with tf.device(self.device), computing_in(self.execution.precision):
+            prompts = keras.Input((chosen.prompt_tokens,), dtype="int32")
+            prefill, decode = self._gpt.phases(prompts, self.new_noise())
+            generate = tf.function(lambda prompts: decode(*prefill(prompts)), autograph=False)
+            tokens = self._validation[: count * chosen.prompt_tokens].numpy().reshape(count, -1)
+            while tokens.shape[1] < chosen.prompt_tokens + _SAMPLED:
+                new = generate(tf.constant(tokens[:, -chosen.prompt_tokens :]))
+                tokens = np.concatenate([tokens, new], 1)
+        decoded = self.vocabulary.decode
+        path = directory / "gpt-samples.txt"
+        samples.save(
+            path,
+            [
+                (decoded(row[: chosen.prompt_tokens]), decoded(row[chosen.prompt_tokens :]))
+                for row in tokens
+            ],
+        )
+        return [path]
+
+
+def _number(tokens: vocabulary.Vocabulary) -> int:
+    """Returns a number of 63 bits for a vocabulary, the same for equal ones."""
+    return int.from_bytes(hashlib.sha256(tokens.identity.encode()).digest()[:8], "big") >> 1
+
+
+def _cross_entropy(following: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+    """Returns the cross-entropy of each token in nats, [batch, time]."""
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(following, logits)
+
+
+class GPTFwd(GPT):
+    """Continues prompts: prefill reads them at once, decode adds a token at a time."""
+
+    forward_only = True
+
+    def build_inputs(self) -> keras.KerasTensor:
+        """Returns the prompts, int32 [batch, prompt]."""
+        return keras.Input((self.hyperparameters.prompt_tokens,), dtype="int32", name="prompts")
+
+    def build_inference(self, prompts: keras.KerasTensor) -> keras.KerasTensor:
+        """Returns the tokens after the prompts, int32 [batch, new]."""
+        self._build_network()
+        self._prefilling, self._decoding = self._gpt.phases(prompts, self.new_noise())
+        return self._decoding(*self._prefilling.outputs)
+
+    def infer_step(self, *inputs: tf.Tensor) -> nn.Nest:
+        """Runs the phases chosen; the prefill returns a token of each prompt, and the caches."""
+        step = {"prefill": self._prefilling, "decode": self._decoding}.get(
+            self.hyperparameters.phase
+        )
+        if step is None:
+            return super().infer_step(*inputs)
+        self._noise_step.assign_add(1)
+        return step(*inputs)
+
+    def signatures(self) -> list[list[tf.TensorSpec]]:
+        """Returns the shapes of the prompts; of decode, those of what the prefill returns."""
+        if self.hyperparameters.phase != "decode":
+            return super().signatures()
+        size = self.hyperparameters.batch_size
+        return [
+            [
+                tf.TensorSpec((size, *each.shape[1:]), each.dtype, name)
+                for name, each in zip(self._names(), self._prefilling.outputs, strict=True)
+            ]
+        ]
+
+    def _names(self) -> list[str]:
+        """Returns names of what the prefill returns."""
+        blocks = range(1, self.hyperparameters.layers + 1)
+        return ["first", *(f"{kind}{i}" for i in blocks for kind in ("keys", "values"))]
+
+    def compile(self) -> None:
+        """Compiles the step and, so that they can be timed apart, each phase of it."""
+        super().compile()
+        self._phases = Phases(
+            lambda prompts: self._prefilling(prompts, training=False),
+            self._decoding,
+            self.device,
+            xla=self.xla == "step",
+        )
+        if self.hyperparameters.phase == "both":
+            self._compiled.call = self._in_phases
+
+    def _in_phases(self, prompts: tf.Tensor) -> tf.Tensor:
+        """Runs and times one phase after the other; returns the new tokens."""
+        chosen = self.hyperparameters
+        tokens = self._phases.run((prompts,), chosen.prompt_tokens, lambda: chosen.new_tokens - 1)
+        self._noise_step.assign_add(1)
+        return tokens
+
+    def inference_batches(self) -> Iterator[Tensors]:
+        """Returns an endless stream of prompts, or of filled caches where a step only decodes."""
+        length, chosen = self.hyperparameters.prompt_tokens, self.hyperparameters
+        count = len(self._validation) // length
+        order = Sampler(count, chosen.batch_size, self.execution.seed, shuffle=False)
+        prompts = tf.reshape(self._validation[: count * length], [count, length])
+        batches = DataLoader(order, lambda places, seeds: (tf.gather(prompts, places),))
+        if chosen.phase != "decode":
+            return batches
+        return (tuple(self._phases.prefill(*batch)) for batch in batches)
+
+    def evaluation_outputs(self, tokens: tf.Tensor) -> tf.Tensor:
+        """Returns the logits [batch, context, vocabulary] of whole sequences."""
+        return tf.cast(self._gpt.logits(self._gpt(tokens)[0]), tf.float32)
+
+    def generation(self) -> Generation | None:
+        """Returns the speed of the phases that run."""
+        chosen, counted = self.hyperparameters, self.steps.counted.tolist()
+        given, decoded = chosen.prompt_tokens, chosen.new_tokens - 1
+        runs = {
+            "both": self._phases.runs[-len(counted) :],
+            "prefill": [PhaseTimes(seconds, None, given, 0) for seconds in counted],
+            "decode": [PhaseTimes(None, seconds, given, decoded) for seconds in counted],
+        }[chosen.phase]
+        cache = self._prefilling.outputs[1:]
+        size = sum(math.prod(each.shape[1:]) * tf.as_dtype(each.dtype).size for each in cache)
+        return Generation.of(runs, chosen.batch_size, chosen.batch_size * size) if runs else None
+
+    def cost(self) -> Cost:
+        """Returns the cost of a prompt and of the tokens after it, of the phases that run."""
+        counted = super().cost()
+        rows = (
+            dataclasses.replace(row, macs=self._gpt.macs_of(self.network.get_layer(row.name)))
+            for row in counted.layers
+        )
+        return dataclasses.replace(counted, layers=tuple(rows))
+
+    def teardown(self) -> None:
+        """Releases the resources of the base class and the phases."""
+        super().teardown()
+        self.release("_phases", "_prefilling", "_decoding")

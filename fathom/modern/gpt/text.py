@@ -1,0 +1,79 @@
+"""A text in one file, as character and byte models read it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fathom.data import DataSet
+from fathom.data.dataset import RemoteFile
+from fathom.errors import FathomError
+from fathom.modern.gpt import grammar
+from fathom.system.files import read_file
+
+TRAINING_SHARE = 0.9  # the first part; the rest is for validation, as in nanoGPT
+_FILE = "input.txt"
+_ENTROPY = "entropy.txt"  # beside a synthetic text, in nats per character
+
+
+@dataclass(frozen=True)
+class TinyShakespeare(DataSet):
+    """A text in memory; any other text can be put in its place.
+
+    Attributes:
+        training: the first nine tenths of the characters.
+        validation: the rest.
+        entropy: of a synthetic text, in nats per character; None: not known.
+    """
+
+    name = "tinyshakespeare"
+    title = "Tiny Shakespeare"
+    licence = "public domain"
+    home_page = "https://github.com/karpathy/char-rnn"
+    layout = "input.txt, any text in UTF-8"
+    files = (
+        RemoteFile(
+            _FILE,
+            "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
+            (
+                "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/"
+                "tinyshakespeare/input.txt",
+            ),
+        ),
+    )
+
+    training: str
+    validation: str
+    entropy: float | None
+
+    @classmethod
+    def load(cls, directory: Path) -> "TinyShakespeare":
+        """Reads the text.
+
+        Raises:
+            FathomError: it cannot be read, is empty, or is not UTF-8.
+        """
+        path = directory / _FILE
+        try:
+            text = read_file(path).decode()
+        except UnicodeDecodeError as error:
+            raise FathomError(f"{path} is not UTF-8 text: byte {error.start}") from error
+        if not text:
+            raise FathomError(f"{path} is empty")
+        cut = int(len(text) * TRAINING_SHARE)
+        known = directory / _ENTROPY
+        entropy = float(read_file(known)) if known.exists() else None
+        return cls(text[:cut], text[cut:], entropy)
+
+    @classmethod
+    def verify(cls, directory: Path, options: Any, everything: bool) -> str:
+        """Reads the whole text."""
+        text = cls.load(directory)
+        whole = text.training + text.validation
+        return f"{len(whole):,} characters, {len(set(whole))} different"
+
+    @classmethod
+    def synthesize(cls, directory: Path, seed: int) -> None:
+        """Writes sentences of a small grammar, and their entropy."""
+        text, entropy = grammar.write(seed)
+        (directory / _FILE).write_text(text)
+        (directory / _ENTROPY).write_text(f"{entropy!r}\n")

@@ -1,0 +1,254 @@
+"""The language model against its formulas in NumPy, and decoding with a cache against without."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from fathom.errors import FathomError
+from fathom.modern.gpt.model import GPT, GPTFwd
+from fathom.training.schedules import warmed_cosine
+
+SMALL = {"layers": 2, "heads": 2, "width": 16, "context": 12, "batch_size": 3}
+
+
+def make(kind=GPT, **options):
+    model = kind("/cpu:0", {**SMALL, **options})
+    model.setup()
+    rng = np.random.default_rng(0)
+    for variable in model.network.variables:  # biases and attention are more than next to nothing
+        variable.assign(variable + rng.normal(0, 0.3, variable.shape))
+    return model
+
+
+@pytest.fixture(scope="module")
+def model():
+    """Gives a small model, set up."""
+    return make()
+
+
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def normalized(x, w):
+    centred = x - x.mean(-1, keepdims=True)
+    return centred / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * w["scale"] + w["offset"]
+
+
+def attended(x, w, heads):
+    size = x.shape[1] // heads
+    q, k, v = np.split(x @ w["kernel"] + w["bias"], 3, 1)
+    parts = []
+    for h in range(heads):
+        part = slice(h * size, (h + 1) * size)
+        scores = q[:, part] @ k[:, part].T / np.sqrt(size)
+        scores[np.triu_indices(len(x), 1)] = -np.inf
+        parts.append(softmax(scores) @ v[:, part])
+    return np.concatenate(parts, 1) @ w["projection"] + w["projection_bias"]
+
+
+def perceived(x, w):
+    x = x @ w["kernel"] + w["bias"]
+    x = 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    return x @ w["projection"] + w["projection_bias"]
+
+
+def logits_of(network, tokens, layers=2, heads=2):
+    """Returns the logits of one sequence, computed in NumPy in float64."""
+    w = {}
+    for variable in network.variables:
+        layer, name = variable.path.split("/")
+        w.setdefault(layer, {})[name] = variable.numpy().astype(np.float64)
+    x = w["embedding"]["tokens"][tokens] + w["embedding"]["positions"][: len(tokens)]
+    for i in range(1, layers + 1):
+        x = x + attended(normalized(x, w[f"block{i}_norm1"]), w[f"block{i}_attention"], heads)
+        x = x + perceived(normalized(x, w[f"block{i}_norm2"]), w[f"block{i}_mlp"])
+    return normalized(x, w["norm"]) @ w["embedding"]["tokens"].T
+
+
+def test_the_network_is_that_of_the_paper(model):
+    tokens = next(model.training_batches(0))[0]
+    logits = model.network(tokens).numpy()
+    for i in range(3):
+        expected = logits_of(model.network, tokens[i].numpy())
+        np.testing.assert_allclose(logits[i], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_gpt_2_small_has_its_parameters():
+    model = GPT("/cpu:0", {"size": "gpt2", "batch_size": 1})
+    model.build()
+    assert model.cost().parameters == 124_439_808
+    width, time, words = 768, 1024, 50_257
+    blocks = 12 * (12 * width**2 * time + 2 * time**2 * width)
+    assert model.cost().forward_macs == blocks + time * width * words
+
+
+def test_initial_weights_are_normal_and_smaller_where_residuals_add_up():
+    model = GPT("/cpu:0", {"width": 64, "layers": 8})
+    model.setup()
+    for variable in model.network.variables:
+        if len(variable.shape) == 2:
+            expected = 0.02 / 4 if variable.path.endswith("/projection") else 0.02
+            assert np.std(variable) == pytest.approx(expected, rel=0.05), variable.path
+    loss = model.run(n_steps=1).steps.loss[0]
+    assert loss == pytest.approx(np.log(len(model.vocabulary)), rel=0.02)
+
+
+def greedy_without_cache(network, prompt, new):
+    """Returns new tokens and the logits that chose them, each from the whole sequence."""
+    tokens, logits = list(prompt), []
+    for _ in range(new):
+        logits.append(logits_of(network, tokens)[-1])
+        tokens.append(int(np.argmax(logits[-1])))
+    return tokens[len(prompt) :], np.array(logits)
+
+
+@pytest.mark.parametrize("options", [{}, {"prompt_tokens": 1}, {"new_tokens": 2}, {"xla": True}])
+def test_decoding_with_the_cache_equals_decoding_without(options):
+    model = make(GPTFwd, **options)
+    prompts = next(model.inference_batches())[0]
+    generated = model._compiled.call(prompts).numpy()
+    assert generated.shape == (3, model.hyperparameters.new_tokens)
+    for prompt, tokens in zip(prompts.numpy(), generated, strict=True):
+        expected, _ = greedy_without_cache(model.network, prompt, len(tokens))
+        assert tokens.tolist() == expected
+    np.testing.assert_array_equal(model._compiled.single(prompts), generated)
+
+
+def test_logits_from_the_cache_equal_those_of_the_whole_sequence():
+    model = make(GPTFwd)
+    prompts = next(model.inference_batches())[0]
+    first, *caches = model._prefilling(prompts)
+    pairs = list(zip(caches[::2], caches[1::2], strict=True))
+    _, expected = greedy_without_cache(model.network, prompts[0].numpy(), 4)
+    tokens = first
+    for i in range(3):
+        position = model.hyperparameters.prompt_tokens + i
+        logits, pairs = model._gpt.decode_token(tokens, pairs, tf.constant(position))
+        np.testing.assert_allclose(logits[0], expected[i + 1], rtol=1e-4, atol=1e-4)
+        tokens = tf.argmax(logits, 1, tf.int32)
+
+
+def test_the_phases_can_run_alone():
+    both = make(GPTFwd)
+    generated = both._compiled.call(*next(both.inference_batches()))
+    outputs = {}
+    for phase in ("prefill", "decode"):
+        model = make(GPTFwd, phase=phase)
+        result = model.run(
+            runstep=lambda step, batch: outputs.setdefault(phase, step(*batch)),  # noqa: B023
+            n_steps=1,
+        )
+        speed = result.generation
+        assert (speed.prefill_tokens_per_second is None) == (phase == "decode")
+        assert (speed.decode_tokens_per_second is None) == (phase == "prefill")
+        types = [operation.type for operation in model.model().get_operations()]
+        assert ("While" in types or "StatelessWhile" in types) == (phase == "decode")
+    np.testing.assert_array_equal(outputs["prefill"][0], generated[:, 0])
+    np.testing.assert_array_equal(outputs["decode"], generated)
+
+
+def test_a_result_reports_the_phases_apart():
+    model = make(GPTFwd)
+    result = model.run(n_steps=3)
+    speed = result.generation
+    assert (speed.sequences, speed.prompt_tokens, speed.new_tokens) == (3, 6, 6)
+    # Keys and values of 2 blocks for 11 tokens of 16 float32 values, of each of 3 sequences.
+    assert speed.cache_bytes == 2 * 2 * 11 * 16 * 4 * 3
+    step = speed.seconds_to_first_token + 5 * speed.seconds_per_output_token
+    assert 0 < step <= 1.5 * max(result.steps.seconds)
+    assert make().run(n_steps=1).generation is None
+
+
+def test_the_choice_at_random_is_of_the_most_probable_and_follows_the_seed():
+    def generate(**options):
+        model = make(GPTFwd, **options)
+        batch = next(model.inference_batches())
+        return model._compiled.call(*batch).numpy().tolist()
+
+    warm = {"temperature": 1.0, "seed": 5}
+    assert generate(**warm) == generate(**warm)
+    assert generate(**warm) != generate(seed=5)
+    assert generate(**warm, top_k=1) == generate(seed=5)
+
+
+def test_weights_decay_apart_from_the_gradient_and_biases_do_not():
+    model = make(weight_decay=0.5, warmup=0)
+    plain = make(weight_decay=0.0, warmup=0)
+    batch = next(model.training_batches(0))
+    before = [variable.numpy() for variable in plain.network.trainable_variables]
+    model._compiled.call(*batch)
+    plain._compiled.call(*batch)
+    for with_decay, without, old in zip(
+        model.network.trainable_variables, plain.network.trainable_variables, before, strict=True
+    ):
+        decay = 1e-3 * 0.5 * old if len(old.shape) == 2 else 0 * old
+        np.testing.assert_allclose(without.numpy() - with_decay, decay, atol=1e-6)
+
+
+def test_the_rate_rises_and_falls():
+    rates = [warmed_cosine(step, 1.0, 100, 2000) for step in (0, 99, 100, 1050, 2000, 9999)]
+    assert rates == pytest.approx([1 / 101, 100 / 101, 1, 0.55, 0.1, 0.1])
+    model = make(warmup=4, decay_steps=10, learning_rate=0.01)
+    model.run(n_steps=3)
+    assert float(model.learning_rate) == pytest.approx(0.008)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"prompt_tokens": 13}, "13 tokens and 2 new ones are more than the context of 12"),
+        ({"prompt_tokens": 8, "new_tokens": 5}, "8 tokens and 5 new ones are more"),
+        ({"heads": 3}, "width 16 is not a multiple of heads 3"),
+        ({"tokens": "bpe"}, "bpe needs a vocabulary of more than 256"),
+        ({"vocabulary": 5}, "different characters, more than the vocabulary of 5"),
+        ({"tokens": "bytes", "vocabulary": 100}, "needs a vocabulary of 256"),
+        ({"context": 100_000}, "validation part has .* but needs more than the context of 100000"),
+    ],
+)
+def test_an_unusable_size_is_named_in_one_line(options, message):
+    def load():
+        GPT("/cpu:0", {**SMALL, **options}).load_data()
+
+    with pytest.raises(FathomError, match=message) as error:
+        load()
+    assert "\n" not in str(error.value)
+
+
+def test_a_checkpoint_of_another_vocabulary_is_refused(tmp_path):
+    texts = {}
+    for name, letters in (("a", "abcdef"), ("b", "uvwxyz")):
+        texts[name] = tmp_path / name
+        texts[name].mkdir()
+        (texts[name] / "input.txt").write_text(letters * 100)
+    saved = {"checkpoint_dir": str(tmp_path / "checkpoints")}
+    model = GPT("/cpu:0", {**SMALL, "data_dir": str(texts["a"])})
+    model.setup(saved)
+    model.run(n_steps=1)
+    for kind in (GPT, GPTFwd):
+        other = kind("/cpu:0", {**SMALL, "data_dir": str(texts["b"])})
+        with pytest.raises(FathomError, match=r"vocabulary.*other tokens"):
+            other.setup({**saved, "resume": True})
+    same = GPTFwd("/cpu:0", {**SMALL, "data_dir": str(texts["a"])})
+    same.setup(saved)
+
+
+def test_samples_are_written(tmp_path):
+    model = make()
+    (path,) = model.save_pictures(tmp_path)
+    assert path.name == "gpt-samples.txt"
+    assert path.read_text().count("--- prompt:") == 3
+
+
+def test_evaluation_covers_the_validation_text(model):
+    metrics = model.evaluate()
+    validation = model.vocabulary.encode(model.text.validation)
+    assert metrics["examples"] == (len(validation) - 1) // 12
+    whole = model.metrics_of([(validation[None, :12], validation[None, 1:13])])
+    expected = logits_of(model.network, validation[:12])
+    losses = -np.log(softmax(expected))[np.arange(12), validation[1:13]]
+    assert whole["loss"] == pytest.approx(losses.mean(), rel=1e-4)
+    assert dataclasses.asdict(model.hyperparameters)["prompt_tokens"] == 6

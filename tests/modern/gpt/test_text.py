@@ -1,0 +1,103 @@
+"""Texts, their tokens, and the grammar with a known entropy."""
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from fathom.errors import FathomError
+from fathom.modern.gpt import grammar, vocabulary
+from fathom.modern.gpt.text import TinyShakespeare
+
+TEXT = "To be, or not to be: that is the question. Ähm, œuvre 日本.\n" * 40
+
+
+def test_the_text_is_cut_as_in_nanogpt(tmp_path):
+    (tmp_path / "input.txt").write_text("0123456789" * 3 + "ab")
+    text = TinyShakespeare.load(tmp_path)
+    assert (len(text.training), text.validation) == (28, "89ab")
+    assert text.entropy is None
+
+
+def test_the_real_text_has_its_characters(real_data):
+    text = TinyShakespeare.load(real_data / "tinyshakespeare")
+    assert (len(text.training), len(text.validation)) == (1_003_854, 111_540)
+    assert len(vocabulary.build("characters", text.training + text.validation, 0)) == 65
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [(b"", "is empty"), (b"abc\xff", "is not UTF-8 text: byte 3")]
+)
+def test_an_unusable_file_is_named(content, message, tmp_path):
+    with pytest.raises(FathomError, match=r"input\.txt"):
+        TinyShakespeare.load(tmp_path)
+    (tmp_path / "input.txt").write_bytes(content)
+    with pytest.raises(FathomError, match=message):
+        TinyShakespeare.load(tmp_path)
+
+
+@pytest.mark.parametrize("kind", vocabulary.KINDS)
+def test_a_text_comes_back_from_its_tokens(kind, monkeypatch, tmp_path):
+    if kind == "bpe":
+        pytest.importorskip("tokenizers")
+        monkeypatch.setenv("FATHOM_CACHE_DIR", str(tmp_path))
+    words = vocabulary.build(kind, TEXT, 300)
+    tokens = words.encode(TEXT)
+    assert tokens.dtype == np.int32
+    assert tokens.min() >= 0
+    assert tokens.max() < len(words) <= 300
+    assert words.decode(tokens) == TEXT
+    assert words.decode(np.array([*tokens[:3], 9_999])) == words.decode(tokens[:3])
+    assert vocabulary.build(kind, TEXT, 300).identity == words.identity  # from the cache
+    assert (len(tokens) < 0.6 * len(TEXT)) == (kind == "bpe")
+
+
+def test_a_missing_library_is_named(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "tokenizers", None)
+    with pytest.raises(FathomError, match="pip install tokenizers"):
+        vocabulary.build("bpe", "other text", 300)
+
+
+def test_an_unknown_character_is_named():
+    with pytest.raises(FathomError, match="no character 'x'"):
+        vocabulary.build("characters", "abc", 0).encode("abx")
+
+
+def test_synthetic_texts_follow_their_seed():
+    first, entropy = grammar.write(1, 2_000)
+    assert grammar.write(1, 2_000) == (first, entropy)
+    assert grammar.write(2, 2_000)[0] != first
+
+
+def test_the_entropy_is_that_of_the_sentences():
+    text, entropy = grammar.write(0)
+    verbs = Counter(word for word in text.split() if word in ("loves", "fears"))
+    assert verbs["loves"] / verbs["fears"] == pytest.approx(4 / 3, rel=0.1)
+    # The mean surprise of sentences by their own probabilities, derived from the rules anew.
+    surprises = []
+    for line in text.splitlines()[:3_000]:
+        probability = 0.3 if ", " in line else 0.7
+        for clause in line.rstrip(".").replace(", and ", ", ").replace(", but ", ", ").split(", "):
+            probability *= clause_probability(clause)
+        probability *= 0.5 if ", " in line else 1
+        surprises.append(-math.log(probability) / 1)
+    lengths = [len(line) + 1 for line in text.splitlines()[:3_000]]
+    assert np.sum(surprises) / np.sum(lengths) == pytest.approx(entropy, rel=0.02)
+
+
+def clause_probability(clause):
+    of_noun = {"king": 0.3, "queen": 0.2, "fool": 0.2, "ghost": 0.1, "merchant": 0.1, "witch": 0.1}
+    of_quality = {"old": 0.5, "noble": 0.3, "pale": 0.2}
+    of_verb = {"loves": 0.4, "fears": 0.3, "betrays": 0.2, "forgives": 0.1}
+    of_move = {"dies": 0.5, "sleeps": 0.3, "returns": 0.2}
+    words = clause.split()
+    probability = 0.6 if of_verb.keys() & set(words) else 0.4
+    for i, word in enumerate(words):
+        for known in (of_noun, of_quality, of_verb, of_move):
+            probability *= known.get(word, 1)
+        if word == "a":
+            probability *= 0.3
+        elif word == "the":
+            probability *= 0.2 if words[i + 1] in of_quality else 0.5
+    return probability
