@@ -32,6 +32,10 @@ _LAYER_COLUMNS = (
 _WORK_COLUMNS = ("run", *_WHAT_RAN, "type", "layer", "phase", "flops", "bytes")
 _SECTIONS = ("init", "load", "setup", "run", "evaluate")  # of a result
 _PROCESSOR = ("involuntary_switches", "frequency_mhz", "steal_seconds")
+GENERATION = (  # of inference that generates token by token
+    *("prefill_tokens_per_second", "seconds_to_first_token"),
+    *("decode_tokens_per_second", "seconds_per_output_token", "cache_bytes"),
+)
 _GPU_TIMES = ("kernel", "api", "memcpy")
 _RUN_COLUMNS = (
     *("run", "kind", "purpose", *_WHAT_RAN, "on", "cores", "repeat", "batch_size"),
@@ -42,7 +46,7 @@ _RUN_COLUMNS = (
     *("work_per_second", "examples_per_second", "flops_per_second"),
     *("joules_per_step", "flops_per_joule"),
     *(f"{name}_s" for name in _SECTIONS),
-    *("peak_resident_bytes", "peak_gpu_bytes"),
+    *("peak_resident_bytes", "peak_gpu_bytes", *GENERATION),
     # of a profile
     *("profiled_steps", "step_s", "unprofiled_s", "compiled_s", "op_s", "outside_share"),
     *("overhead", "overhead_low", "overhead_high"),
@@ -51,7 +55,7 @@ _RUN_COLUMNS = (
 _INTEGERS = (
     *("threads", "cores", "repeat", "batch_size", "chosen_batch_size", "profiled_steps"),
     *("parameters", "forward_macs", "flops", "involuntary_switches"),
-    *("peak_resident_bytes", "peak_gpu_bytes"),
+    *("peak_resident_bytes", "peak_gpu_bytes", "cache_bytes"),
 )
 
 
@@ -210,6 +214,7 @@ def _timing(result: RunResult) -> dict[str, object]:
         **{f"{name}_s": getattr(result.sections, name) or 0.0 for name in _SECTIONS},
         "peak_resident_bytes": result.memory.peak_resident_bytes,
         "peak_gpu_bytes": result.memory.peak_gpu_bytes,
+        **{name: getattr(result.generation, name, None) for name in GENERATION},
     }
 
 

@@ -95,10 +95,13 @@ class Attribution:
         if fused and name in self._operations:
             name = self._fused_kernel(name, fused[1])
         known = _REWRITTEN.sub("", name)
+        called = ""  # the rest of the name, in the function or loop that an op calls
         while known:
             if known in self._places:
-                return self._places[known]
-            known = known.rpartition("/")[0]
+                layer, phase = self._places[known]
+                return self._named_layer(called) or layer, phase
+            known, _, part = known.rpartition("/")
+            called = f"{part}/{called}"
         layer = self._layer(name)
         if layer is None:
             return "unknown", "other"
@@ -149,10 +152,12 @@ class Attribution:
 
     def _layer(self, name: str) -> str | None:
         """Returns the innermost layer whose scope contains an op, or ``network`` between layers."""
-        for part in reversed(name.split("/")[:-1]):
-            if self._base(part) in self._layers:
-                return self._base(part)
-        return "network" if self._in_network(name) else None
+        return self._named_layer(name) or ("network" if self._in_network(name) else None)
+
+    def _named_layer(self, name: str) -> str | None:
+        """Returns the innermost layer in a name."""
+        parts = map(self._base, reversed(name.split("/")[:-1]))
+        return next((part for part in parts if part in self._layers), None)
 
     def _base(self, part: str) -> str:
         """Returns a scope without the number that distinguishes a layer's calls."""

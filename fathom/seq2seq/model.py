@@ -21,6 +21,7 @@ from fathom.errors import FathomError
 from fathom.layers import Dropout
 from fathom.options import Characterization
 from fathom.results.cost import Cost
+from fathom.results.generation import Generation
 from fathom.seq2seq import buckets, corpus, evaluation
 from fathom.seq2seq.buckets import Batch, Bucket
 from fathom.seq2seq.cost import cost_of
@@ -33,6 +34,7 @@ from fathom.seq2seq.translation import Translator
 from fathom.seq2seq.vocabulary import PAD
 from fathom.seq2seq.wmt import Wmt
 from fathom.training.optimizers import BY_NAME, Optimizer
+from fathom.training.phases import Phases
 from fathom.training.schedules import Plateau
 
 
@@ -389,3 +391,39 @@ class Seq2SeqFwd(Seq2Seq):
     """Translation, inference only: the decoder reads its own output, or the test text's."""
 
     forward_only = True
+
+    def compile(self) -> None:
+        """Compiles the step and, where it decodes freely, encoder and decoder to be timed apart."""
+        super().compile()
+        if self._decodes_freely:
+            self._phases = Phases(
+                lambda source: self.translator.encoder(source, training=False),
+                self._decoder,
+                self.device,
+                xla=self.xla == "step",
+            )
+            self._compiled.call = self._in_phases
+
+    def _in_phases(self, source: tf.Tensor) -> tf.Tensor:
+        """Runs and times one phase after the other; returns the translations."""
+        words = self._phases.run((source,), source.shape[1], lambda: int(self._decoder.steps_taken))
+        self._noise_step.assign_add(1)
+        return words
+
+    def generation(self) -> Generation | None:
+        """Returns the speed of encoder and decoder; the cache is what the decoder reads."""
+        runs = self._phases.counted(self.steps) if self._decodes_freely else []
+        if not runs:
+            return None
+        chosen = self.hyperparameters
+        source = np.mean([run.given for run in runs])
+        attended = 2 * source * chosen.attention  # the encoder's states and their keys
+        values = chosen.units * (attended + 2 * chosen.layers + 1)
+        value_bytes = options.PRECISIONS[self.execution.precision].value_bytes
+        size = int(chosen.batch_size * chosen.beam_size * values * value_bytes)
+        return Generation.of(runs, chosen.batch_size, size, first_by_prefill=False)
+
+    def teardown(self) -> None:
+        """Releases the resources of the base class and the phases."""
+        super().teardown()
+        self.release("_phases")

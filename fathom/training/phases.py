@@ -6,6 +6,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from fathom.results.generation import PhaseTimes
+from fathom.results.steps import Steps, counted_steps
 from fathom.training.compilation import Batch, Nest, Step
 
 
@@ -49,6 +50,12 @@ class Phases:
             ended = self._now()
         self.runs.append(PhaseTimes(between - started, ended - between, given, decoded()))
         return tokens
+
+    def counted(self, steps: Steps) -> list[PhaseTimes]:
+        """Returns the times of the last run's steps that its statistics count."""
+        last = self.runs[-len(steps.seconds) :]
+        numbers = counted_steps(steps.warmup, steps.first_of_shape)
+        return [last[i] for i in numbers if i < len(last)]
 
     def _now(self) -> float:
         """Returns the time when the device has done all that was asked of it."""

@@ -74,7 +74,9 @@ class Decoding(keras.layers.Layer):
             caches: keys and values of each block in turn, [batch, heads, prompt + new - 1, size].
         """
 
-        def decode(i: tf.Tensor, last: tf.Tensor, caches: list[Cache], tokens: tf.TensorArray):
+        def decode(
+            i: tf.Tensor, last: tf.Tensor, caches: list[Cache], tokens: tf.TensorArray
+        ) -> tuple[tf.Tensor, tf.Tensor, list[Cache], tf.TensorArray]:
             position = self._prompt - 1 + i
             logits, caches = self._step(last, caches, position)
             chosen = self._choose(logits, position + 1)

@@ -117,10 +117,13 @@ class GPT(nn.NeuralNetworkModel):
         )
 
     def inference_batches(self) -> Iterator[Tensors]:
-        """Returns an endless stream of validation sequences, cycling through them."""
-        return DataLoader(
-            self._in_turn(), lambda places, seeds: self._windows(self._validation, places)[:1]
-        )
+        """Returns an endless stream of prompts, from the validation text in turn."""
+        length = self.hyperparameters.prompt_tokens
+        count = len(self._validation) // length
+        prompts = tf.reshape(self._validation[: count * length], [count, length])
+        size, seed = self.hyperparameters.batch_size, self.execution.seed
+        order = Sampler(count, size, seed, shuffle=False)
+        return DataLoader(order, lambda places, seeds: (tf.gather(prompts, places),))
 
     def evaluation_batches(self) -> Iterator[Tensors]:
         """Returns the validation text once, one sequence after the other, without its last part."""
@@ -310,14 +313,10 @@ class GPTFwd(GPT):
 
     def inference_batches(self) -> Iterator[Tensors]:
         """Returns an endless stream of prompts, or of filled caches where a step only decodes."""
-        length, chosen = self.hyperparameters.prompt_tokens, self.hyperparameters
-        count = len(self._validation) // length
-        order = Sampler(count, chosen.batch_size, self.execution.seed, shuffle=False)
-        prompts = tf.reshape(self._validation[: count * length], [count, length])
-        batches = DataLoader(order, lambda places, seeds: (tf.gather(prompts, places),))
-        if chosen.phase != "decode":
-            return batches
-        return (tuple(self._phases.prefill(*batch)) for batch in batches)
+        prompts = super().inference_batches()
+        if self.hyperparameters.phase != "decode":
+            return prompts
+        return (tuple(self._phases.prefill(*batch)) for batch in prompts)
 
     def evaluation_outputs(self, tokens: tf.Tensor) -> tf.Tensor:
         """Returns the logits [batch, context, vocabulary] of whole sequences."""
@@ -328,7 +327,7 @@ class GPTFwd(GPT):
         chosen, counted = self.hyperparameters, self.steps.counted.tolist()
         given, decoded = chosen.prompt_tokens, chosen.new_tokens - 1
         runs = {
-            "both": self._phases.runs[-len(counted) :],
+            "both": self._phases.counted(self.steps),
             "prefill": [PhaseTimes(seconds, None, given, 0) for seconds in counted],
             "decode": [PhaseTimes(None, seconds, given, decoded) for seconds in counted],
         }[chosen.phase]

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import scipy.stats
 
+from fathom.characterize.frames import GENERATION
 from fathom.characterize.measure.folder import Folder
 from fathom.characterize.report import selection
 from fathom.characterize.report.figure import Figure, Findings
@@ -93,6 +94,31 @@ def cases(table: pd.DataFrame) -> pd.DataFrame:
     return means.reset_index()
 
 
+def generations(runs: pd.DataFrame) -> pd.DataFrame:
+    """Returns the phases of inference that generates token by token.
+
+    Args:
+        runs: completed timings, from ``Folder.runs_frame``.
+
+    Returns:
+        one row per workload, device, threads and batch size with such runs, means of equal ones:
+        tokens per second of prefill and of decode, milliseconds to the first token and for each
+        after it, MiB of the cache.
+    """
+    there = runs.dropna(subset="cache_bytes").rename(columns={"on": "device"})
+    by = [there[name] for name in ("workload", "device", "threads", "batch_size")]
+    means = there[list(GENERATION)].astype(float).groupby(by, sort=False, dropna=False).mean()
+    return pd.DataFrame(
+        {
+            "prefill (tokens/s)": means.prefill_tokens_per_second,
+            "first token (ms)": 1e3 * means.seconds_to_first_token,
+            "decode (tokens/s)": means.decode_tokens_per_second,
+            "per output token (ms)": 1e3 * means.seconds_per_output_token,
+            "cache (MiB)": means.cache_bytes / 2**20,
+        }
+    ).reset_index()
+
+
 def summary(table: pd.DataFrame) -> str:
     """Summarizes the step times in a sentence."""
     ends = (table.iloc[table[_STEP].argmin()], table.iloc[table[_STEP].argmax()])
@@ -144,7 +170,11 @@ def _analyse(folder: Folder) -> Findings:
     if table.empty:
         return Findings(gaps=gaps)
     on_all_cores = table[table.cores == table.cores.max()]
-    return Findings(summary(table), draw(on_all_cores), table, {"cases": cases(table)}, gaps)
+    tables = {"cases": cases(table)}
+    phases = generations(done)
+    if len(phases):
+        tables["generation"] = phases
+    return Findings(summary(table), draw(on_all_cores), table, tables, gaps)
 
 
 FIGURE = Figure(
@@ -157,6 +187,8 @@ FIGURE = Figure(
     "a step for its batch, peak memory the resident memory of the whole process, GFLOP/s the "
     "counted work at the median rate. Energy, where the machine tells it, is that of the whole "
     "machine.",
+    "counted work at the median rate. Where inference generates token by token, a table has its "
+    "two phases: prefill, until the first token, and decode, from one token to the next.",
     paper="no such figure; this analysis is our own.",
     analyse=_analyse,
 )
