@@ -43,6 +43,7 @@ def entries() -> dict[str, Entry]:
     from fathom.memnet.babi import Babi
     from fathom.modern.dlrm.criteo import Criteo
     from fathom.modern.gcn.cora import Cora, PowerLaw
+    from fathom.modern.gpt.text import TinyShakespeare
     from fathom.seq2seq.multi30k import Multi30k
     from fathom.seq2seq.wmt import Wmt
 
@@ -69,6 +70,10 @@ def entries() -> dict[str, Entry]:
         "dlrm": Entry("recommendation model (Naumov et al. 2019)", 4_635_985, 486_032, (Criteo,)),
         "gcn": Entry(
             "graph convolutional network (Kipf and Welling 2017)", 23_040, 524, (Cora, PowerLaw)
+        ),
+        "gpt": Entry(
+            "language model GPT-2 (Radford et al. 2019)",
+            *(804_992, 52_704_256, (TinyShakespeare,)),  # with the 27 characters of synthetic text
         ),
     }
 

@@ -10,6 +10,6 @@ DESCRIPTOR = Descriptor(
     labels={"next": ((64,), "int32")},
     outputs=((64, 27),),
     small={"batch_size": 4, "layers": 2, "heads": 2, "width": 16, "context": 16},
-    size="layers",
+    size="context",
     overfit={"learning_rate": 0.01, "warmup": 0},
 )

@@ -48,6 +48,7 @@ class GPT(nn.NeuralNetworkModel):
     hyperparameters: GPTHyperparameters
     example = "sequences"
     default_steps = 2000
+    default_xla = "step"
     characterization = Characterization(steps=50, quick_steps=20)
 
     def build_hyperparameters(self, values: Mapping[str, object]) -> GPTHyperparameters:
