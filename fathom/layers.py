@@ -240,7 +240,12 @@ class Dropout(Layer):
 
     def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Drops values of a tensor of any shape in training."""
-        if not training or self._rate == 0:
-            return inputs
-        kept = uniform(tf.shape(inputs), self._noise.tensor()) >= self._rate
-        return tf.where(kept, inputs / (1 - self._rate), 0)
+        return drop(inputs, self._rate, self._noise) if training else inputs
+
+
+def drop(values: tf.Tensor, rate: float, noise: PRNGKey) -> tf.Tensor:
+    """Returns a tensor with dropout: values are set to zero with a probability, the rest scaled."""
+    if not rate:
+        return values
+    kept = uniform(tf.shape(values), noise.tensor()) >= rate
+    return tf.where(kept, values / (1 - rate), 0)

@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 from typing_extensions import Unpack
 
-from fathom.layers import Dropout, LayerOptions, PRNGKey
+from fathom.layers import LayerOptions, PRNGKey, drop
 from fathom.modern import attention
 
 STDDEV = 0.02  # of all weights (Radford et al. 2018, section 4.1)
@@ -101,7 +101,7 @@ class Attention(keras.layers.Layer):
         self.projection_bias = self.add_weight(
             (width,), initializer="zeros", name="projection_bias"
         )
-        self._dropout = Dropout(dropout, noise, dtype=self.dtype_policy)
+        self._dropout, self._noise = dropout, noise
         self.macs = self.macs_of(time, time)
 
     def macs_of(self, queries: int, keys: int) -> int:
@@ -139,7 +139,9 @@ class Attention(keras.layers.Layer):
             keys = attention.write(cache[0], keys, position)
             values = attention.write(cache[1], values, position)
             mask = tf.range(keys.shape[2]) <= position + tf.range(time)[:, None]
-        weights = self._dropout(attention.attention_weights(queries, keys, mask), training=training)
+        weights = attention.attention_weights(queries, keys, mask)
+        if training:
+            weights = drop(weights, self._dropout, self._noise)
         merged = attention.merge_heads(tf.matmul(weights, values))
         return _linear(merged, self.projection, self.projection_bias), keys, values
 

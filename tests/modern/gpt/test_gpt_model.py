@@ -252,3 +252,10 @@ def test_evaluation_covers_the_validation_text(model):
     losses = -np.log(softmax(expected))[np.arange(12), validation[1:13]]
     assert whole["loss"] == pytest.approx(losses.mean(), rel=1e-4)
     assert dataclasses.asdict(model.hyperparameters)["prompt_tokens"] == 6
+
+
+def test_dropout_changes_training_alone():
+    model = make(dropout=0.5)
+    tokens = next(model.training_batches(0))[0]
+    np.testing.assert_array_equal(model.network(tokens), make().network(tokens))
+    assert not np.allclose(model.network(tokens, training=True), model.network(tokens), atol=0.1)
