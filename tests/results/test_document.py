@@ -4,6 +4,7 @@ import pytest
 
 from fathom.results import document
 from fathom.results.characterization import Machine, Run
+from fathom.results.generation import Generation
 from fathom.results.profile import GpuTime, Layer, LayerCosts, OpTime, Profile
 from fathom.results.records import (
     Cost,
@@ -21,7 +22,7 @@ from fathom.results.steps import Steps
 DOCS = Path(__file__).parents[2] / "docs"
 OF_A_RESULT = (
     *(RunResult, Data, UsedHyperparameters, Environment, Sections, Steps, Throughput, Cost),
-    *(Memory, Metrics),
+    *(Memory, Metrics, Generation),
 )
 OF_A_CHARACTERIZATION = (Machine, Run, Profile, OpTime, GpuTime, Layer)
 

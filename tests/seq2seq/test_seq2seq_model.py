@@ -217,12 +217,29 @@ def test_the_forward_only_twin_translates_as_the_trained_network_and_writes_its_
     said = []
     model.run(runstep=lambda step, batch: said.append(step(*batch)), n_steps=1)
     np.testing.assert_array_equal(said[0], trained.translator.translate(source))
+    np.testing.assert_array_equal(model.infer_step(source), said[0])  # in one part, not two
     metrics = model.evaluate()
     assert metrics["examples"] == 200
     assert 0 <= metrics["bleu"] <= 100
     translations, attention = model.save_pictures(tmp_path)
     assert translations.read_text(encoding="utf-8").count("translation: ") == 200
     assert attention.stat().st_size > 1000
+
+
+def test_the_result_has_the_speed_of_encoder_and_decoder_unless_it_reads_the_target():
+    model = Seq2SeqFwd("/cpu:0", {**SMALL, "beam_size": 2})
+    model.setup()
+    result = model.run(n_steps=3)
+    speed = result.generation
+    assert (speed.sequences, speed.prompt_tokens) == (8, 16)
+    assert 1 <= speed.new_tokens <= 18
+    # Of 2 hypotheses of 8 sentences: 16 states and keys, an output, 2 layers' states and memories.
+    assert speed.cache_bytes == 2 * 8 * (2 * 16 + 1 + 4) * 8 * 4
+    both = speed.seconds_to_first_token + (speed.new_tokens - 1) * speed.seconds_per_output_token
+    assert 0 < both <= 1.5 * max(result.steps.seconds)
+    forced = Seq2SeqFwd("/cpu:0", {**SMALL, "decoding": "teacher-forced"})
+    forced.setup()
+    assert forced.run(n_steps=1).generation is None
 
 
 @pytest.mark.filterwarnings("error")

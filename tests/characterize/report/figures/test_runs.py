@@ -3,6 +3,7 @@ import pytest
 from synthetic_folder import folder, result, run, steps
 
 from fathom.characterize.report.figures import runs
+from fathom.results.generation import Generation, PhaseTimes
 
 
 def measured(*each):
@@ -59,3 +60,16 @@ def test_without_timing_runs_there_is_nothing_to_draw():
     findings = runs.FIGURE.analyse(folder([run(status="failed", reason="killed")]))
     assert findings.plot is None
     assert "autoenc train: failed (killed)" in findings.gaps
+
+
+def test_phases_of_generation_have_a_table_of_their_own():
+    speed = Generation.of([PhaseTimes(0.02, 0.3, 32, 30)], sequences=4, cache_bytes=2**21)
+    document = result(mode="infer") | {"generation": speed.to_plain()}
+    each = [run(workload="gpt", mode="infer", result=document), run(result=result())]
+    (row,) = runs.FIGURE.analyse(folder(each)).tables["generation"].to_dict("records")
+    assert (row["workload"], row["cache (MiB)"]) == ("gpt", 2)
+    assert row["prefill (tokens/s)"] == pytest.approx(4 * 32 / 0.02)
+    assert row["first token (ms)"] == pytest.approx(20)
+    assert row["decode (tokens/s)"] == pytest.approx(4 * 30 / 0.3)
+    assert row["per output token (ms)"] == pytest.approx(10)
+    assert "generation" not in runs.FIGURE.analyse(folder(each[1:])).tables
