@@ -186,9 +186,8 @@ FIGURE = Figure(
     "averaged in the table of cases; its interval is between runs. Input wait is the mean wait of "
     "a step for its batch, peak memory the resident memory of the whole process, GFLOP/s the "
     "counted work at the median rate. Energy, where the machine tells it, is that of the whole "
-    "machine.",
-    "counted work at the median rate. Where inference generates token by token, a table has its "
-    "two phases: prefill, until the first token, and decode, from one token to the next.",
+    "machine. Where inference generates token by token, a table has its two phases: prefill, until "
+    "the first token, and decode, from one token to the next.",
     paper="no such figure; this analysis is our own.",
     analyse=_analyse,
 )
