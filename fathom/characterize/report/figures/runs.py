@@ -105,8 +105,8 @@ def generations(runs: pd.DataFrame) -> pd.DataFrame:
         tokens per second of prefill and of decode, milliseconds to the first token and for each
         after it, MiB of the cache.
     """
-    there = runs.dropna(subset="cache_bytes").rename(columns={"on": "device"})
-    by = [there[name] for name in ("workload", "device", "threads", "batch_size")]
+    there = runs.dropna(subset="cache_bytes")
+    by = [there.workload, there.on.rename("device"), there.threads, there.batch_size]
     means = there[list(GENERATION)].astype(float).groupby(by, sort=False, dropna=False).mean()
     return pd.DataFrame(
         {
