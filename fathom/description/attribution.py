@@ -102,10 +102,10 @@ class Attribution:
                 return self._named_layer(called) or layer, phase
             known, _, part = known.rpartition("/")
             called = f"{part}/{called}"
-        layer = self._layer(name)
-        if layer is None:
+        named = self._layer(name)
+        if named is None:
             return "unknown", "other"
-        return layer, "backward" if _GRADIENT in name else "forward"
+        return named, "backward" if _GRADIENT in name else "forward"
 
     def _fused_kernel(self, name: str, kernel: str) -> str:
         """Returns the nearest op up to and including this one that has the kernel's type."""
