@@ -43,8 +43,8 @@ def entries() -> dict[str, Entry]:
     from fathom.memnet.babi import Babi
     from fathom.modern.dlrm.criteo import Criteo
     from fathom.modern.gcn.cora import Cora, PowerLaw
-    from fathom.seq2seq.multi30k import Multi30k
-    from fathom.seq2seq.wmt import Wmt
+    from fathom.translation.multi30k import Multi30k
+    from fathom.translation.wmt import Wmt
 
     imagenet, timit = _stand_in("imagenet"), _stand_in("timit")
     return {

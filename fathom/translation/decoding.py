@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from fathom.seq2seq.vocabulary import EOS, GO, PAD
+from fathom.translation.symbols import EOS, GO, PAD
 from fathom.training.compilation import Nest
 
 # Maps the last words, int32 [n], and the state to the next word's logits, float32 [n, vocabulary],
