@@ -11,13 +11,13 @@ import tensorflow as tf
 
 def split_heads(x: tf.Tensor, heads: int) -> tf.Tensor:
     """Returns [batch, time, width] as [batch, heads, time, width / heads]."""
-    batch, time = tf.unstack(tf.shape(x)[:2])
+    batch, time = (x.shape[i] or tf.shape(x)[i] for i in (0, 1))
     return tf.transpose(tf.reshape(x, [batch, time, heads, x.shape[-1] // heads]), (0, 2, 1, 3))
 
 
 def merge_heads(x: tf.Tensor) -> tf.Tensor:
     """Returns [batch, heads, time, size] as [batch, time, heads * size]."""
-    batch, time = tf.unstack(tf.gather(tf.shape(x), [0, 2]))
+    batch, time = (x.shape[i] or tf.shape(x)[i] for i in (0, 2))
     return tf.reshape(tf.transpose(x, (0, 2, 1, 3)), [batch, time, x.shape[1] * x.shape[3]])
 
 
@@ -55,5 +55,7 @@ def write(cache: tf.Tensor, new: tf.Tensor, position: tf.Tensor | int) -> tf.Ten
         new: [batch, heads, tokens, d].
         position: of the first of them; ``position + tokens <= length``.
     """
-    end = position + tf.shape(new)[2]
-    return tf.concat([cache[:, :, :position], new, cache[:, :, end:]], 2)
+    batch, heads, tokens = (new.shape[i] or tf.shape(new)[i] for i in range(3))
+    axes = tf.meshgrid(tf.range(batch), tf.range(heads), position + tf.range(tokens), indexing="ij")
+    # In place where nothing else reads the old cache, as in a loop: concatenation would copy it.
+    return tf.tensor_scatter_nd_update(cache, tf.stack(axes, -1), new)

@@ -5,8 +5,8 @@ import sacrebleu
 import tensorflow as tf
 
 from fathom import FathomError, Seq2Seq, Seq2SeqFwd
-from fathom.translation import evaluation
 from fathom.seq2seq.buckets import Bucket
+from fathom.translation import evaluation
 from fathom.translation.parallel import write_lines
 from fathom.translation.symbols import EOS, GO, PAD
 

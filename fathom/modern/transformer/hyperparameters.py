@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from fathom.errors import FathomError
 from fathom.modern.transformer import batches
 from fathom.options import Hyperparameters, hyperparameter
 from fathom.translation.symbols import SPECIAL_SYMBOLS
@@ -81,8 +82,13 @@ class TransformerHyperparameters(Hyperparameters):
         source="section 6.1: 5 checkpoints",
         minimum=1,
     )
+    decoding: str = hyperparameter(
+        "free",
+        "forward-only: feed the decoder its own words, or the test text's (teacher-forced)",
+        choices=("free", "teacher-forced"),
+    )
     beam_size: int = hyperparameter(
-        4, "in translations; 1: greedy", unit="hypotheses", source="section 6.1", minimum=1
+        4, "in free decoding; 1: greedy", unit="hypotheses", source="section 6.1", minimum=1
     )
     length_penalty: float = hyperparameter(
         0.6, "exponent in the beam search's score", source="section 6.1"
@@ -93,3 +99,5 @@ class TransformerHyperparameters(Hyperparameters):
     def __post_init__(self) -> None:
         super().__post_init__()
         batches.parse(self.lengths)
+        if self.width % self.heads:
+            raise FathomError(f"width {self.width} is not a multiple of the {self.heads} heads")

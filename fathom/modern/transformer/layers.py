@@ -12,6 +12,7 @@ from typing_extensions import Unpack
 from fathom.layers import LayerOptions, PRNGKey
 from fathom.modern import attention
 from fathom.modern.transformer.formulas import dropped
+from fathom.translation.symbols import GO, PAD
 
 _EPSILON = 1e-5  # of layer normalization
 
@@ -60,12 +61,19 @@ class Embedding(keras.layers.Layer):
         """Returns words int32 [batch, time], the first of them at a position: [..., width]."""
         width = self.matrix.shape[1]
         words = tf.gather(self.matrix.value, x) * math.sqrt(width)
-        places = sinusoids(tf.range(tf.shape(x)[1]) + position, width)
+        places = sinusoids(tf.range(x.shape[1] or tf.shape(x)[1]) + position, width)
         return tf.cast(words + places, self.compute_dtype)
 
     def logits(self, x: tf.Tensor) -> tf.Tensor:
-        """Returns the logits of all words [n, vocabulary] for outputs [n, width]."""
-        return tf.matmul(x, tf.cast(self.matrix.value, x.dtype), transpose_b=True)
+        """Returns the logits of all words for outputs [n, width]: float32 [n, vocabulary]."""
+        products = tf.matmul(x, tf.cast(self.matrix.value, x.dtype), transpose_b=True)
+        return tf.cast(products, tf.float32)
+
+    def logits_to_say(self, x: tf.Tensor) -> tf.Tensor:
+        """Returns ``logits`` by which neither padding nor ``<go>`` is ever chosen."""
+        logits = self.logits(x)
+        never = np.isin(np.arange(logits.shape[1]), (PAD, GO))
+        return tf.where(never, -1e9, logits)
 
 
 def sinusoids(positions: tf.Tensor, width: int) -> tf.Tensor:
@@ -74,6 +82,23 @@ def sinusoids(positions: tf.Tensor, width: int) -> tf.Tensor:
     angles = tf.cast(positions, tf.float32)[:, None] * tf.constant(rates, tf.float32)
     both = tf.stack([tf.sin(angles), tf.cos(angles)], 2)
     return tf.reshape(both, [-1, 2 * len(rates)])[:, :width]
+
+
+class MostProbable(keras.layers.Layer):
+    """The most probable word after each given one.
+
+    Args:
+        embedding: of the network, with the softmax.
+    """
+
+    def __init__(self, embedding: Embedding, **options: Unpack[LayerOptions]) -> None:
+        super().__init__(**options)
+        self._logits = embedding.logits_to_say  # its weights are not this layer's
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        """Returns int32 [batch, target] for the decoder's outputs [batch, target, width]."""
+        logits = self._logits(tf.reshape(x, [-1, x.shape[2]]))
+        return tf.reshape(tf.argmax(logits, 1, tf.int32), tf.shape(x)[:2])
 
 
 class Linear(keras.layers.Layer):
@@ -107,16 +132,14 @@ class Linear(keras.layers.Layer):
             shape=self._shape, initializer=self._initializer, name="kernel"
         )
         if self._has_bias:
-            self.bias = self.add_weight(
-                shape=self._shape[1:], initializer="zeros", name="bias"
-            )
+            self.bias = self.add_weight(shape=self._shape[1:], initializer="zeros", name="bias")
 
     def call(self, x: tf.Tensor, columns: slice = slice(None)) -> tf.Tensor:
         """Returns the product of [batch, time, width] with some columns of the matrix."""
         kernel = tf.cast(self.kernel.value, x.dtype)
         if columns != slice(None):
             kernel = kernel[:, columns]
-        batch, time = tf.unstack(tf.shape(x)[:2])
+        batch, time = (x.shape[i] or tf.shape(x)[i] for i in (0, 1))
         product = tf.matmul(tf.reshape(x, [-1, kernel.shape[0]]), kernel)
         if self._has_bias:
             product = tf.nn.bias_add(product, tf.cast(self.bias.value, x.dtype))
@@ -174,8 +197,11 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def call(self, x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Returns self-attention of [batch, time, width]."""
-        queries, keys, values = tf.split(self._split(x, slice(None)), 3, 1)
-        return self.attend(queries, keys, values, mask)
+        return self.attend(*self.projected(x), mask)
+
+    def projected(self, x: tf.Tensor) -> list[tf.Tensor]:
+        """Returns queries, keys, values of [batch, time, width]: [batch, heads, time, size]."""
+        return tf.split(self._split(x, slice(None)), 3, 1)
 
     def _split(self, x: tf.Tensor, columns: slice) -> tf.Tensor:
         """Returns [batch, heads of the columns, time, width / heads]."""
@@ -186,10 +212,9 @@ class MultiHeadAttention(keras.layers.Layer):
         """Returns the queries of [batch, time, width]: [batch, heads, time, width / heads]."""
         return self._split(x, slice(self._width))
 
-    def keys_and_values(self, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def keys_and_values(self, x: tf.Tensor) -> list[tf.Tensor]:
         """Returns keys and values of [batch, time, width]: [batch, heads, time, width / heads]."""
-        keys, values = tf.split(self._split(x, slice(self._width, None)), 2, 1)
-        return keys, values
+        return tf.split(self._split(x, slice(self._width, None)), 2, 1)
 
     def attend(
         self, queries: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, mask: tf.Tensor | None
@@ -198,10 +223,16 @@ class MultiHeadAttention(keras.layers.Layer):
         weights = attention.attention_weights(queries, keys, mask)
         return self.output_projection(attention.merge_heads(tf.matmul(weights, values)))
 
-    def macs_of(self, queries: int, keys: int) -> int:
-        """Returns the multiply-accumulates of a sentence."""
-        products = 2 * self._width**2 * (queries + keys)
-        return products + 2 * queries * keys * self._width
+    def macs_of(self, queries: int, keys: int, projected: int | None = None) -> int:
+        """Returns the multiply-accumulates of a sentence.
+
+        Args:
+            queries: words that attend, each to all keys, hidden or not.
+            keys: words that are attended to.
+            projected: those whose keys and values are computed; None: all.
+        """
+        projected = keys if projected is None else projected
+        return 2 * self._width * (self._width * (queries + projected) + queries * keys)
 
 
 class FeedForward(keras.layers.Layer):
@@ -209,7 +240,7 @@ class FeedForward(keras.layers.Layer):
 
     def __init__(self, sizes: Sizes, random: Random, **options: Unpack[LayerOptions]) -> None:
         super().__init__(**options)
-        width, units = sizes.width, sizes.hidden_units
+        width, units = self._width, self._units = sizes.width, sizes.hidden_units
         self.first = Linear(width, units, random.new_seed(), bias=True, name="first")
         self.second = Linear(units, width, random.new_seed(), bias=True, name="second")
 
@@ -220,6 +251,10 @@ class FeedForward(keras.layers.Layer):
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """Returns [batch, time, width]."""
         return self.second(tf.nn.relu(self.first(x)))
+
+    def macs_of(self, words: int) -> int:
+        """Returns the multiply-accumulates of a sentence."""
+        return 2 * self._width * self._units * words
 
 
 class EncoderLayer(keras.layers.Layer):
@@ -240,6 +275,10 @@ class EncoderLayer(keras.layers.Layer):
         """Returns [batch, source, width]; the mask hides padding."""
         x = self.attended(x, self.attention(x, mask), training=training)
         return self.output_norm(x, self.feed_forward(x), training=training)
+
+    def macs_of(self, source: int) -> int:
+        """Returns the multiply-accumulates of a sentence."""
+        return self.attention.macs_of(source, source) + self.feed_forward.macs_of(source)
 
 
 class DecoderLayer(keras.layers.Layer):
@@ -269,15 +308,44 @@ class DecoderLayer(keras.layers.Layer):
             mask: hides the source's padding.
             training: drop values.
         """
-        time = tf.shape(x)[1]
+        time = x.shape[1] or tf.shape(x)[1]
         attended = self.attention(x, attention.causal_mask(time, time))
         x = self.attended(x, attended, training=training)
         return self._rest(x, self.source_attention.keys_and_values(source), mask, training)
 
+    def step(
+        self,
+        x: tf.Tensor,
+        cache: list[tf.Tensor],
+        position: tf.Tensor,
+        source: list[tf.Tensor],
+        mask: tf.Tensor,
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """Returns what ``call`` gives for one more word of each hypothesis, and the next cache.
+
+        Args:
+            x: [hypotheses, 1, width].
+            cache: keys and values of the words before, [hypotheses, heads, longest, width / heads].
+            position: of the word, int32 scalar.
+            source: keys and values, [batch, heads, source, width / heads]; each sentence has as
+                many hypotheses.
+            mask: hides the source's padding.
+        """
+        queries, *new = self.attention.projected(x)
+        keys, values = (
+            attention.write(old, one, position) for old, one in zip(cache, new, strict=True)
+        )
+        seen = tf.range(keys.shape[2]) <= position
+        x = self.attended(x, self.attention.attend(queries, keys, values, seen))
+        batch, width = tf.shape(source[0])[0], x.shape[2]
+        # To the source, the hypotheses of a sentence are as many queries.
+        x = self._rest(tf.reshape(x, [batch, -1, width]), source, mask)
+        return tf.reshape(x, [-1, 1, width]), [keys, values]
+
     def _rest(
         self,
         x: tf.Tensor,
-        source: tuple[tf.Tensor, tf.Tensor],
+        source: list[tf.Tensor],
         mask: tf.Tensor,
         training: bool = False,
     ) -> tf.Tensor:
@@ -286,6 +354,26 @@ class DecoderLayer(keras.layers.Layer):
         attended = self.source_attention.attend(queries, *source, mask)
         x = self.source_attended(x, attended, training=training)
         return self.output_norm(x, self.feed_forward(x), training=training)
+
+    def macs_of(self, source: int, target: int) -> int:
+        """Returns the multiply-accumulates of a sentence pair."""
+        attended = self.attention.macs_of(target, target)
+        attended += self.source_attention.macs_of(target, source)
+        return attended + self.feed_forward.macs_of(target)
+
+    def decoding_macs(self, source: int, steps: int, longest: int, hypotheses: int) -> int:
+        """Returns the multiply-accumulates of a translation.
+
+        Args:
+            source: words of the sentence.
+            steps: words of the translation.
+            longest: places in the cache, which each step attends to, filled or not.
+            hypotheses: decoded together.
+        """
+        words = hypotheses * steps
+        attended = self.attention.macs_of(words, longest, projected=words)
+        attended += self.source_attention.macs_of(words, source)
+        return attended + self.feed_forward.macs_of(words)
 
 
 def _residual(sizes: Sizes, random: Random, name: str) -> AddAndNormalize:

@@ -8,6 +8,7 @@ import contextlib
 import functools
 import math
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -19,10 +20,22 @@ from fathom.errors import FathomError
 from fathom.layers import Dropout
 from fathom.modern.transformer import batches, subwords
 from fathom.modern.transformer.batches import Batch, Shape
+from fathom.modern.transformer.cost import cost_of
 from fathom.modern.transformer.formulas import smoothed_cross_entropy
 from fathom.modern.transformer.hyperparameters import SIZES, TransformerHyperparameters
-from fathom.modern.transformer.layers import DecoderLayer, Embedding, EncoderLayer, Random, Sizes
+from fathom.modern.transformer.layers import (
+    DecoderLayer,
+    Embedding,
+    EncoderLayer,
+    MostProbable,
+    Random,
+    Sizes,
+)
+from fathom.modern.transformer.search import Search, longest_translation, translate
+from fathom.options import Characterization
+from fathom.results.cost import Cost
 from fathom.training.optimizers import Adam, Optimizer
+from fathom.translation import evaluation
 from fathom.translation.multi30k import Multi30k
 from fathom.translation.sentences import EncodedPairs
 from fathom.translation.symbols import PAD
@@ -38,6 +51,7 @@ class Transformer(nn.NeuralNetworkModel):
     Hyperparameters = TransformerHyperparameters
     hyperparameters: TransformerHyperparameters
     example = "sentences"
+    characterization = Characterization(inference_setting="decoding=teacher-forced")
 
     def build_hyperparameters(self, values: Mapping[str, object]) -> TransformerHyperparameters:
         """Returns the hyperparameters, with the values of ``size`` as defaults."""
@@ -57,6 +71,29 @@ class Transformer(nn.NeuralNetworkModel):
         self.test_pairs = list(self.texts.test or ())
         self.test = self.subwords.encode(self.test_pairs)
         self._assigned = batches.assign(self.pairs, self.lengths)
+        self.notes += [f"{what}: {number:,}" for what, number in self._unfit().items()]
+
+    def _unfit(self) -> dict[str, int]:
+        """Returns the number of pairs that are not used as they are, by reason."""
+        longest = len(self.lengths)
+        counts = {
+            "left out: pairs with a blank side": sum(text.blank for text in self.texts.training),
+            "left out: training pairs longer than the largest length": np.sum(
+                self._assigned == longest
+            ),
+            "cut: test pairs longer than the largest length": np.sum(
+                batches.assign(self.test, self.lengths) == longest
+            ),
+        }
+        return {reason: int(number) for reason, number in counts.items() if number}
+
+    def describe_data(self) -> dict[str, Any]:
+        """Returns the sizes of the text and its vocabulary, and what was left out."""
+        return {
+            "training_pairs": len(self.pairs),
+            "subwords": len(self.subwords),
+            "unfit": self._unfit(),
+        }
 
     # ---------------------------------------------------------------- network
 
@@ -66,6 +103,7 @@ class Transformer(nn.NeuralNetworkModel):
         number = self.hyperparameters.average
         with tf.device("/cpu:0"):
             self._kept_epochs = tf.Variable(0, dtype=tf.int64, name="kept_epochs")
+            self._digest = tf.Variable(0, dtype=tf.int64, name="subwords")
             self._kept = [
                 tf.Variable(
                     tf.zeros([number, *variable.shape]),
@@ -75,38 +113,65 @@ class Transformer(nn.NeuralNetworkModel):
             ]
 
     def build_inputs(self) -> nn.Nest:
-        """Returns source words and the decoder's input words, int32 [batch, words]."""
-        return (
-            keras.Input((None,), dtype="int32", name="source"),
-            keras.Input((None,), dtype="int32", name="target"),
-        )
+        """Returns source words and, unless decoding is free, the decoder's input words.
+
+        Both int32 [batch, words], padded at the end.
+        """
+        source = keras.Input((None,), dtype="int32", name="source")
+        if self._decodes_freely:
+            return source
+        return source, keras.Input((None,), dtype="int32", name="target")
+
+    @property
+    def _decodes_freely(self) -> bool:
+        """Whether the decoder reads its own words: only in forward-only models."""
+        return self.forward_only and self.hyperparameters.decoding == "free"
 
     def build_labels(self) -> nn.Nest:
         """Returns the decoder's expected output words: int32 [batch, words]."""
         return () if self.forward_only else keras.Input((None,), dtype="int32", name="words")
 
     def build_inference(self, inputs: nn.Nest) -> keras.KerasTensor:
-        """Returns the decoder's outputs, [batch, target, width]."""
+        """Encodes the source sentence, and decodes it.
+
+        Returns:
+            in training the decoder's outputs, [batch, target, width]; in the forward-only twin the
+            translation, or the most probable word after each given one, int32 [batch, target].
+        """
         chosen = self.hyperparameters
         sizes = Sizes(chosen.width, chosen.heads, chosen.hidden_units, chosen.dropout)
         random = Random(self.new_seed, self.new_noise)
-        source, target = inputs
+        source, *target = keras.tree.flatten(inputs)
         self._embedding = Embedding(
             chosen.vocabulary, chosen.width, self.new_seed(), name="embedding"
         )
         mask = keras.ops.not_equal(source, PAD)[:, None, None, :]
-        x = Dropout(chosen.dropout, self.new_noise(), name="source_dropout")(
-            self._embedding(source)
-        )
+        x = self._embedded(source, "source_dropout")
         for i in range(chosen.layers):
             x = EncoderLayer(sizes, random, name=f"encoder_{i + 1}")(x, mask)
-        encoded = x
-        x = Dropout(chosen.dropout, self.new_noise(), name="target_dropout")(
-            self._embedding(target)
+        decoder = [
+            DecoderLayer(sizes, random, name=f"decoder_{i + 1}") for i in range(chosen.layers)
+        ]
+        for layer in decoder:
+            layer.build()
+        self._search = Search(
+            *(self._embedding, decoder, sizes, chosen.beam_size, chosen.length_penalty),
+            name="search",
         )
-        for i in range(chosen.layers):
-            x = DecoderLayer(sizes, random, name=f"decoder_{i + 1}")(x, encoded, mask)
-        return x
+        translated = self._search(x, mask)
+        self._translator = keras.Model(source, translated, name="translator")
+        if self._decodes_freely:
+            return translated
+        outputs = self._embedded(target[0], "target_dropout")
+        for layer in decoder:
+            outputs = layer(outputs, x, mask)
+        return (
+            MostProbable(self._embedding, name="words")(outputs) if self.forward_only else outputs
+        )
+
+    def _embedded(self, words: keras.KerasTensor, name: str) -> keras.KerasTensor:
+        dropout = Dropout(self.hyperparameters.dropout, self.new_noise(), name=name)
+        return dropout(self._embedding(words))
 
     def build_loss(self, inputs: nn.Nest, words: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
         """Returns the mean cross-entropy per word in nats, with smoothed labels (section 5.4)."""
@@ -115,7 +180,8 @@ class Transformer(nn.NeuralNetworkModel):
         states = tf.cast(states, self._embedding.compute_dtype)
         words = tf.reshape(words, [-1])
         matrix = self._embedding.matrix.value
-        entropies = smoothed_cross_entropy(states, matrix, words, chosen.label_smoothing)
+        with tf.name_scope(self._embedding.name):  # whose matrix the softmax multiplies by
+            entropies = smoothed_cross_entropy(states, matrix, words, chosen.label_smoothing)
         real = tf.cast(words != PAD, tf.float32)
         return tf.reduce_sum(entropies * real) / tf.reduce_sum(real)
 
@@ -137,8 +203,7 @@ class Transformer(nn.NeuralNetworkModel):
         self, inputs: nn.Nest, words: tf.Tensor, outputs: tf.Tensor
     ) -> dict[str, tf.Tensor]:
         """Returns each sentence's cross-entropy in nats, and its length in subwords."""
-        states = tf.reshape(outputs, [-1, self.hyperparameters.width])
-        logits = tf.matmul(states, self._embedding.matrix.value, transpose_b=True)
+        logits = self._embedding.logits(tf.reshape(outputs, [-1, self.hyperparameters.width]))
         entropies = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.reshape(words, [-1]), logits)
         real = tf.cast(words != PAD, tf.float32)
         return {
@@ -162,10 +227,28 @@ class Transformer(nn.NeuralNetworkModel):
             self.note("validation_perplexity", metrics["perplexity"])
 
     def state(self) -> dict[str, tf.Variable]:
-        """Returns the weights that each of the last epochs ended with."""
-        return {variable.name.rpartition(":")[0]: variable for variable in self._kept} | {
-            "kept_epochs": self._kept_epochs
-        }
+        """Returns the weights that each of the last epochs ended with, and the vocabulary's digest.
+
+        The digest tells whether a checkpoint is of this vocabulary: others have the same size.
+        """
+        kept = {variable.name.rpartition(":")[0]: variable for variable in self._kept}
+        return {**kept, "kept_epochs": self._kept_epochs, "subwords": self._digest}
+
+    def save_state(self) -> None:
+        """Notes the vocabulary's digest."""
+        self._digest.assign(self.subwords.digest)
+
+    def restore_state(self) -> None:
+        """Compares the checkpoint's vocabulary.
+
+        Raises:
+            FathomError: it is another.
+        """
+        if int(self._digest) != self.subwords.digest:
+            raise FathomError(
+                "the checkpoint was trained with another vocabulary: use the training text and the "
+                f"vocabulary that it was trained with, not those of {self.source.directory}"
+            )
 
     @contextlib.contextmanager
     def averaged_weights(self) -> Iterator[None]:
@@ -204,18 +287,43 @@ class Transformer(nn.NeuralNetworkModel):
 
     def signatures(self) -> list[list[tf.TensorSpec]]:
         """Returns one signature per length: the step is compiled for fixed shapes."""
-        names = ("source", "target", "words")[: 2 if self.forward_only else 3]
-        return [[tf.TensorSpec(shape, tf.int32, name) for name in names] for shape in self.shapes]
+        return [self._signature(shape) for shape in self.shapes]
+
+    def _signature(self, shape: Shape) -> list[tf.TensorSpec]:
+        names = ["source", "target", "words"][: self._tensors]
+        return [tf.TensorSpec(shape, tf.int32, name) for name in names]
+
+    @property
+    def _tensors(self) -> int:
+        """Number of tensors in a batch."""
+        return 1 if self._decodes_freely else 2 if self.forward_only else 3
+
+    def signature_of_length(self, length: int | None) -> list[tf.TensorSpec]:
+        """Returns the batch shape for sentences of ``length`` subwords; None: the largest.
+
+        Raises:
+            FathomError: there is no such length.
+        """
+        for shape in self.shapes:
+            if shape.length >= (self.lengths[-1] if length is None else length):
+                return self._signature(shape)
+        raise FathomError(f"none of the lengths {self.hyperparameters.lengths} holds {length}")
 
     def training_batches(self, first_step: int) -> Iterator[Batch]:
         """Returns the endless stream of training pairs from ``first_step`` on."""
         return self._order.stream(self.pairs, first_step)
 
     def inference_batches(self) -> Iterator[tuple[tf.Tensor, ...]]:
-        """Returns an endless stream of test pairs."""
+        """Returns an endless stream of test sentences, or training ones without a test text.
+
+        Pairs, if the decoder reads the target sentence.
+        """
         pairs = self.test if len(self.test) else self.pairs
-        for batch in self._order.stream(pairs, 0):
-            yield batch[:2]
+        longest = len(self.lengths) - 1
+        assigned = np.minimum(batches.assign(pairs, self.lengths), longest)
+        order = batches.Order(assigned, self.shapes, self.execution.seed)
+        for batch in order.stream(pairs, 0):
+            yield batch[: self._tensors]
 
     def evaluation_batches(self) -> Iterator[Batch]:
         """Returns the test pairs once, cut to the largest length."""
@@ -226,8 +334,60 @@ class Transformer(nn.NeuralNetworkModel):
         for _, batch in batches.in_turn(pairs, assigned, self.shapes):
             yield batch
 
+    # ---------------------------------------------------------------- translation
+
+    def evaluate(self) -> dict[str, float]:
+        """Returns BLEU of the test text and, except in the forward-only twin, perplexity.
+
+        By the mean of the weights that the last epochs ended with (section 6.1).
+
+        Raises:
+            FathomError: there is no test text.
+        """
+        if not len(self.test):
+            raise FathomError(f"{self.source.directory} has no test text to translate")
+        with self.averaged_weights():
+            metrics = {"examples": len(self.test)} if self.forward_only else super().evaluate()
+            self.translations = translate(
+                self._translator, self.test, self.shapes, self.device, self.xla == "step"
+            )
+        said = [self.subwords.sentence(words) for words in self.translations]
+        references = [target for _, target in self.test_pairs]
+        return metrics | {"bleu": evaluation.bleu(said, references)}
+
+    def save_pictures(self, directory: Path) -> list[Path]:
+        """Writes the translations of the test text."""
+        path = directory / "transformer-translations.txt"
+        said = map(self.subwords.sentence, self.translations)
+        evaluation.save_translations(path, self.test_pairs, said)
+        return [path]
+
+    def teardown(self) -> None:
+        """Releases the resources of the base class, and what translates."""
+        super().teardown()
+        self.release("_translator", "_search", "_embedding", "_kept")
+
+    # ---------------------------------------------------------------- cost
+
+    def cost(self) -> Cost:
+        """Returns the cost of a pair of the largest length."""
+        return self._cost_of(self.lengths[-1], longest_translation(self.lengths[-1]))
+
+    def _cost_of(self, length: int, steps: int) -> Cost:
+        return cost_of(self.network, length, steps)
+
+    def work(self, *batch: tf.Tensor) -> float:
+        """Returns the work of a batch over that of ``batch_size`` pairs of the largest length.
+
+        Free decoding lasts until every sentence has ended, so its steps are counted.
+        """
+        pairs, length = batch[0].shape
+        steps = int(self._search.steps_taken) if self._decodes_freely else 0
+        done = pairs * self._cost_of(length, steps).forward_macs
+        return done / (self.hyperparameters.batch_size * self.cost().forward_macs)
+
 
 class TransformerFwd(Transformer):
-    """Translation, inference only."""
+    """Translation, inference only: the decoder reads its own output, or the test text's."""
 
     forward_only = True

@@ -4,7 +4,6 @@ import hashlib
 import io
 import json
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import numpy as np
 import sentencepiece
@@ -45,7 +44,7 @@ class Subwords:
 
     def sentence(self, ids: np.ndarray) -> str:
         """Returns the sentence for ids int [subwords] up to ``<eos>``, without ``<unk>``."""
-        return self._processor.decode(self._kept(ids))
+        return " ".join(self._processor.decode(self._kept(ids)).split())
 
     def pieces(self, ids: np.ndarray) -> list[str]:
         """Returns the subwords for ids int [subwords] up to ``<eos>``; a word's first has a bar."""
@@ -107,7 +106,9 @@ def _train(texts: tuple[ParallelText, ...], size: int) -> bytes:
             **{"pad_id": PAD, "bos_id": GO, "eos_id": EOS, "unk_id": UNK},
         )
     except RuntimeError as error:
-        raise FathomError(f"no vocabulary of {size} subwords can be made: {cause(error)}") from error
+        raise FathomError(
+            f"no vocabulary of {size} subwords can be made: {cause(error)}"
+        ) from error
     return model.getvalue()
 
 
