@@ -70,6 +70,9 @@ def entries() -> dict[str, Entry]:
         "gcn": Entry(
             "graph convolutional network (Kipf and Welling 2017)", 23_040, 524, (Cora, PowerLaw)
         ),
+        "transformer": Entry(
+            "transformer (Vaswani et al. 2017)", 2_342_912, 1_006_632_960, (Multi30k, Wmt)
+        ),
     }
 
 

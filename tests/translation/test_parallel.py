@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fathom import FathomError
-from fathom.seq2seq import parallel
+from fathom.translation import parallel
 from fathom.translation.multi30k import Multi30k
 from fathom.translation.parallel import ParallelText, write_lines
 from fathom.translation.wmt import Wmt

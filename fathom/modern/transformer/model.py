@@ -66,12 +66,16 @@ class Transformer(nn.NeuralNetworkModel):
             self.source.directory, chosen.source_language, chosen.target_language
         )
         self.subwords = subwords.load(self.texts.training, chosen.vocabulary)
+        self.test_pairs = list(self.texts.test or ())
+        self._encode()
+        self.notes += [f"{what}: {number:,}" for what, number in self._unfit().items()]
+
+    def _encode(self) -> None:
+        """Splits the texts into subwords."""
         self.pairs = self.subwords.encode(pair for text in self.texts.training for pair in text)
         self._validation = self.subwords.encode(self.texts.validation or ())
-        self.test_pairs = list(self.texts.test or ())
         self.test = self.subwords.encode(self.test_pairs)
         self._assigned = batches.assign(self.pairs, self.lengths)
-        self.notes += [f"{what}: {number:,}" for what, number in self._unfit().items()]
 
     def _unfit(self) -> dict[str, int]:
         """Returns the number of pairs that are not used as they are, by reason."""
@@ -103,7 +107,7 @@ class Transformer(nn.NeuralNetworkModel):
         number = self.hyperparameters.average
         with tf.device("/cpu:0"):
             self._kept_epochs = tf.Variable(0, dtype=tf.int64, name="kept_epochs")
-            self._digest = tf.Variable(0, dtype=tf.int64, name="subwords")
+            self._kept_subwords = tf.Variable(b"", dtype=tf.string, name="subwords")
             self._kept = [
                 tf.Variable(
                     tf.zeros([number, *variable.shape]),
@@ -227,28 +231,21 @@ class Transformer(nn.NeuralNetworkModel):
             self.note("validation_perplexity", metrics["perplexity"])
 
     def state(self) -> dict[str, tf.Variable]:
-        """Returns the weights that each of the last epochs ended with, and the vocabulary's digest.
-
-        The digest tells whether a checkpoint is of this vocabulary: others have the same size.
-        """
+        """Returns the weights that each of the last epochs ended with, and the vocabulary."""
         kept = {variable.name.rpartition(":")[0]: variable for variable in self._kept}
-        return {**kept, "kept_epochs": self._kept_epochs, "subwords": self._digest}
+        return {**kept, "kept_epochs": self._kept_epochs, "subwords": self._kept_subwords}
 
     def save_state(self) -> None:
-        """Notes the vocabulary's digest."""
-        self._digest.assign(self.subwords.digest)
+        """Keeps the vocabulary: the network knows no other."""
+        self._kept_subwords.assign(self.subwords.model)
 
     def restore_state(self) -> None:
-        """Compares the checkpoint's vocabulary.
-
-        Raises:
-            FathomError: it is another.
-        """
-        if int(self._digest) != self.subwords.digest:
-            raise FathomError(
-                "the checkpoint was trained with another vocabulary: use the training text and the "
-                f"vocabulary that it was trained with, not those of {self.source.directory}"
-            )
+        """Splits the texts by the checkpoint's vocabulary, if theirs is another."""
+        model = self._kept_subwords.numpy()
+        if model != self.subwords.model:
+            self.subwords = subwords.Subwords(model)
+            self._encode()
+            self.notes.append("the vocabulary is the checkpoint's, not that of the training text")
 
     @contextlib.contextmanager
     def averaged_weights(self) -> Iterator[None]:

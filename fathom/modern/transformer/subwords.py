@@ -23,11 +23,14 @@ class Subwords:
 
     Args:
         model: of SentencePiece, as a file's bytes.
+
+    Attributes:
+        model: the same.
     """
 
     def __init__(self, model: bytes) -> None:
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        self.digest = int.from_bytes(hashlib.sha256(model).digest()[:7], "big")
+        self.model = model
 
     def __len__(self) -> int:
         return self._processor.get_piece_size()

@@ -90,7 +90,9 @@ def states_of(source, target, w):
     padding, future = (source == PAD)[:, None], ~np.tri(target.shape[1], dtype=bool)
     x = embedded(source, w)
     for layer in ("encoder_1", "encoder_2"):
-        x = normalized(x + attention(x, x, padding, w, f"{layer}/attention"), w, f"{layer}/attended")
+        x = normalized(
+            x + attention(x, x, padding, w, f"{layer}/attention"), w, f"{layer}/attended"
+        )
         x = normalized(x + feed_forward(x, w, f"{layer}/feed_forward"), w, f"{layer}/fed_forward")
     y = embedded(target, w)
     for layer in ("decoder_1", "decoder_2"):
@@ -377,13 +379,27 @@ def test_translations_are_by_the_mean_of_the_last_epochs_weights():
     assert np.unique(variable.numpy()).tolist() == [9.0]
 
 
-def test_a_checkpoint_of_another_vocabulary_is_refused(tmp_path):
+def test_a_checkpoint_brings_its_vocabulary(tmp_path):
     model = model_of()
     model.setup({"checkpoint_dir": str(tmp_path)})
     model.run(n_steps=1)
     other = model_of(forward_only=True, seed=7)  # another synthetic text
-    with pytest.raises(FathomError, match="trained with another vocabulary") as error:
-        other.setup({"checkpoint_dir": str(tmp_path)})
+    other.load_data()
+    assert other.subwords.model != model.subwords.model
+    other = model_of(forward_only=True, seed=7)
+    other.setup({"checkpoint_dir": str(tmp_path)})
+    assert other.subwords.model == model.subwords.model
+    said = other.subwords.sentence(other.test.target.ids[: other.test.target.lengths[0]])
+    assert said == other.test_pairs[0][1].strip()
+    assert any("the vocabulary is the checkpoint's" in note for note in other.notes)
+
+
+def test_a_vocabulary_of_another_size_than_the_checkpoints_is_refused(tmp_path):
+    model = model_of()
+    model.setup({"checkpoint_dir": str(tmp_path)})
+    model.run(n_steps=1)
+    with pytest.raises(FathomError, match="shape") as error:
+        model_of(forward_only=True, vocabulary=90).setup({"checkpoint_dir": str(tmp_path)})
     assert "\n" not in str(error.value)
 
 
