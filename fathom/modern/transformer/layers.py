@@ -197,7 +197,8 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def call(self, x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Returns self-attention of [batch, time, width]."""
-        return self.attend(*self.projected(x), mask)
+        queries, keys, values = self.projected(x)
+        return self.attend(queries, keys, values, mask)
 
     def projected(self, x: tf.Tensor) -> list[tf.Tensor]:
         """Returns queries, keys, values of [batch, time, width]: [batch, heads, time, size]."""
@@ -351,7 +352,8 @@ class DecoderLayer(keras.layers.Layer):
     ) -> tf.Tensor:
         """Applies what follows self-attention, given the source's keys and values."""
         queries = self.source_attention.queries(x)
-        attended = self.source_attention.attend(queries, *source, mask)
+        keys, values = source
+        attended = self.source_attention.attend(queries, keys, values, mask)
         x = self.source_attended(x, attended, training=training)
         return self.output_norm(x, self.feed_forward(x), training=training)
 
