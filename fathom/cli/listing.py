@@ -44,8 +44,8 @@ def entries() -> dict[str, Entry]:
     from fathom.modern.dlrm.criteo import Criteo
     from fathom.modern.gcn.cora import Cora, PowerLaw
     from fathom.modern.gpt.text import TinyShakespeare
-    from fathom.seq2seq.multi30k import Multi30k
-    from fathom.seq2seq.wmt import Wmt
+    from fathom.translation.multi30k import Multi30k
+    from fathom.translation.wmt import Wmt
 
     imagenet, timit = _stand_in("imagenet"), _stand_in("timit")
     return {
@@ -74,6 +74,9 @@ def entries() -> dict[str, Entry]:
         "gpt": Entry(
             "language model GPT-2 (Radford et al. 2019)",
             *(804_992, 52_704_256, (TinyShakespeare,)),  # with the 27 characters of synthetic text
+        ),
+        "transformer": Entry(
+            "transformer (Vaswani et al. 2017)", 2_342_912, 1_006_632_960, (Multi30k, Wmt)
         ),
     }
 

@@ -3,5 +3,10 @@
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__, submod_attrs={"dlrm.model": ["DLRM", "DLRMFwd"], "gcn.model": ["GCN", "GCNFwd"]}
+    __name__,
+    submod_attrs={
+        "dlrm.model": ["DLRM", "DLRMFwd"],
+        "gcn.model": ["GCN", "GCNFwd"],
+        "transformer.model": ["Transformer", "TransformerFwd"],
+    },
 )

@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from fathom.errors import FathomError
-from fathom.seq2seq.corpus import EncodedPairs, Sentences
-from fathom.seq2seq.vocabulary import EOS, GO, PAD
+from fathom.translation.sentences import EncodedPairs
+from fathom.translation.symbols import EOS, GO, PAD
 
 
 class Bucket(NamedTuple):
@@ -122,8 +122,8 @@ class BucketSampler:
 
 def make_batch(pairs: EncodedPairs, chosen: np.ndarray, bucket: Bucket) -> Batch:
     """Returns the chosen pairs, padded or truncated to the bucket's lengths."""
-    source = _padded(pairs.source, chosen, bucket.source)
-    words = _padded(pairs.target, chosen, bucket.target)
+    source = pairs.source.padded(chosen, bucket.source)
+    words = pairs.target.padded(chosen, bucket.target)
     lengths = np.minimum(pairs.target.lengths[chosen], bucket.target - 1)
     words[np.arange(len(chosen)), lengths] = EOS
     words[np.arange(bucket.target) > lengths[:, None]] = PAD
@@ -131,14 +131,6 @@ def make_batch(pairs: EncodedPairs, chosen: np.ndarray, bucket: Bucket) -> Batch
     target[target == EOS] = PAD
     with tf.device("/cpu:0"):
         return Batch(tf.constant(source), tf.constant(target), tf.constant(words))
-
-
-def _padded(sentences: Sentences, chosen: np.ndarray, length: int) -> np.ndarray:
-    """Returns the chosen sentences' words, int32 [chosen, length]."""
-    within = np.arange(length)
-    positions = sentences.starts[chosen, None] + within
-    inside = within < sentences.lengths[chosen, None]
-    return np.where(inside, sentences.ids[np.where(inside, positions, 0)], np.int32(PAD))
 
 
 def training_batches(

@@ -12,41 +12,14 @@ import h5py
 import numpy as np
 
 from fathom.errors import FathomError
-from fathom.seq2seq.parallel import ParallelText
-from fathom.seq2seq.vocabulary import SPECIAL_SYMBOLS, Vocabulary, tokenize
+from fathom.seq2seq.vocabulary import Vocabulary, tokenize
 from fathom.system.files import atomic_write, cache_directory, make_cache_folder, sha256
+from fathom.translation.parallel import ParallelText
+from fathom.translation.sentences import EncodedPairs, Sentences
+from fathom.translation.symbols import SPECIAL_SYMBOLS
 
 _VERSION = 2  # of the cache's contents; increment it to rebuild them
 _SIDES = ("source", "target")
-
-
-@dataclass(frozen=True)
-class Sentences:
-    """Sentences, concatenated in one array.
-
-    Attributes:
-        ids: int32 [words of all sentences], token ids.
-        lengths: int64 [sentences], in words.
-    """
-
-    ids: np.ndarray
-    lengths: np.ndarray
-
-    @property
-    def starts(self) -> np.ndarray:
-        """Where each sentence begins in ``ids``, int64 [sentences]."""
-        return np.cumsum(self.lengths) - self.lengths
-
-
-@dataclass(frozen=True)
-class EncodedPairs:
-    """Sentence pairs as token ids: as many ``source`` as ``target`` sentences."""
-
-    source: Sentences
-    target: Sentences
-
-    def __len__(self) -> int:
-        return len(self.source.lengths)
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ import tensorflow as tf
 from typing_extensions import Unpack
 
 from fathom.layers import Layer, LayerOptions, PRNGKey
-from fathom.seq2seq import decoding
 from fathom.seq2seq.buckets import Bucket, bucket_of_source
 from fathom.seq2seq.layers import lstm_cell
 from fathom.seq2seq.recurrence import Multiply, read, recur, steps_of
-from fathom.seq2seq.vocabulary import GO, PAD
 from fathom.training.randomness import uniform
+from fathom.translation import decoding
+from fathom.translation.symbols import GO, PAD
 
 
 class Annotations(NamedTuple):

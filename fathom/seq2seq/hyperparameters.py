@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from fathom.options import Hyperparameters, hyperparameter
 from fathom.seq2seq import buckets
-from fathom.seq2seq.vocabulary import SPECIAL_SYMBOLS
 from fathom.training.optimizers import BY_NAME
+from fathom.translation.symbols import SPECIAL_SYMBOLS
 
 _SMALLEST_VOCABULARY = len(SPECIAL_SYMBOLS) + 1
 

@@ -15,8 +15,8 @@ from typing_extensions import Self, Unpack
 
 from fathom.layers import Layer, LayerOptions
 from fathom.seq2seq.recurrence import Multiply, read, recur
-from fathom.seq2seq.vocabulary import PAD
 from fathom.training.compilation import Nest
+from fathom.translation.symbols import PAD
 
 Shape: TypeAlias = tuple[int | None, ...]
 

@@ -22,20 +22,21 @@ from fathom.layers import Dropout
 from fathom.options import Characterization
 from fathom.results.cost import Cost
 from fathom.results.generation import Generation
-from fathom.seq2seq import buckets, corpus, evaluation
+from fathom.seq2seq import buckets, corpus
 from fathom.seq2seq.buckets import Batch, Bucket
 from fathom.seq2seq.cost import cost_of
 from fathom.seq2seq.decoder import Decoder
 from fathom.seq2seq.hyperparameters import SIZES, Seq2SeqHyperparameters
 from fathom.seq2seq.layers import LSTM, Embedding, UniformInitializers
-from fathom.seq2seq.multi30k import Multi30k
 from fathom.seq2seq.sampled_softmax import sampled_cross_entropy
 from fathom.seq2seq.translation import Translator
-from fathom.seq2seq.vocabulary import PAD
-from fathom.seq2seq.wmt import Wmt
 from fathom.training.optimizers import BY_NAME, Optimizer
 from fathom.training.phases import Phases
 from fathom.training.schedules import Plateau
+from fathom.translation import evaluation
+from fathom.translation.multi30k import Multi30k
+from fathom.translation.symbols import PAD
+from fathom.translation.wmt import Wmt
 
 
 class Seq2Seq(nn.NeuralNetworkModel):

@@ -7,10 +7,12 @@ import numpy as np
 import tensorflow as tf
 
 from fathom.seq2seq import buckets
-from fathom.seq2seq.corpus import Corpus, EncodedPairs
+from fathom.seq2seq.corpus import Corpus
 from fathom.seq2seq.decoder import Decoder
-from fathom.seq2seq.evaluation import Alignment
-from fathom.seq2seq.vocabulary import PAD
+from fathom.seq2seq.vocabulary import without_joiner
+from fathom.translation.evaluation import Alignment
+from fathom.translation.sentences import EncodedPairs
+from fathom.translation.symbols import PAD
 
 
 class Translator:
@@ -86,6 +88,6 @@ class Translator:
             batch = buckets.make_batch(pairs, np.array([i]), self._sizes[-1])
             read = np.concatenate([batch.target[:, :1], translations[i : i + 1, :-1]], 1)
             (attention,) = self.attention(batch.source, tf.constant(read))
-            source = corpus.source.tokens(batch.source[0].numpy())
-            said = corpus.target.tokens(translations[i])
+            source = [*map(without_joiner, corpus.source.tokens(batch.source[0].numpy()))]
+            said = [*map(without_joiner, corpus.target.tokens(translations[i]))]
             yield Alignment(source, said, attention[: len(said), : len(source)])

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-SPECIAL_SYMBOLS = ("<pad>", "<go>", "<eos>", "<unk>")
-PAD, GO, EOS, UNK = range(len(SPECIAL_SYMBOLS))
+from fathom.translation.symbols import EOS, GO, PAD, SPECIAL_SYMBOLS, UNK
 
 _JOINER = "￭"  # starts a token that follows the previous one without a space
 _TOKEN = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")  # noqa: RUF001 - the apostrophe of real text

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from fathom import FathomError
 from fathom.seq2seq import buckets
 from fathom.seq2seq.buckets import Bucket, BucketSampler
-from fathom.seq2seq.corpus import EncodedPairs, Sentences
-from fathom.seq2seq.vocabulary import EOS, GO, PAD
+from fathom.translation.sentences import EncodedPairs, Sentences
+from fathom.translation.symbols import EOS, GO, PAD
 
 
 def pairs_of(*lengths):

@@ -9,7 +9,7 @@ from scipy.special import softmax
 from fathom.layers import PRNGKey
 from fathom.seq2seq.decoder import Decoder
 from fathom.seq2seq.layers import LSTM, Embedding
-from fathom.seq2seq.vocabulary import EOS, GO, PAD
+from fathom.translation.symbols import EOS, GO, PAD
 
 UNITS, WORDS, DEPTH = 5, 11, 2
 

@@ -5,10 +5,10 @@ import sacrebleu
 import tensorflow as tf
 
 from fathom import FathomError, Seq2Seq, Seq2SeqFwd
-from fathom.seq2seq import evaluation
 from fathom.seq2seq.buckets import Bucket
-from fathom.seq2seq.parallel import write_lines
-from fathom.seq2seq.vocabulary import EOS, GO, PAD
+from fathom.translation import evaluation
+from fathom.translation.parallel import write_lines
+from fathom.translation.symbols import EOS, GO, PAD
 
 SMALL = {
     "batch_size": 8,

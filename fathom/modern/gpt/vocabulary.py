@@ -2,16 +2,13 @@
 
 import abc
 import hashlib
-from pathlib import Path
-from typing import TYPE_CHECKING
+import io
 
 import numpy as np
+import sentencepiece
 
-from fathom.errors import FathomError
+from fathom.errors import FathomError, cause
 from fathom.system.files import atomic_write, cache_directory, make_cache_folder
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
 
 KINDS = ("characters", "bytes", "bpe")
 BYTES = 256
@@ -85,35 +82,43 @@ class Bytes(Vocabulary):
 
 
 class BytePairs(Vocabulary):
-    """Frequent sequences of bytes, found in a text by byte-pair encoding (Sennrich et al. 2016).
+    """Frequent sequences of characters, by byte-pair encoding (Sennrich et al. 2016).
 
-    On bytes, as in section 2.2 of Radford et al. The tokenizer is trained once and kept in the
-    cache.
+    By SentencePiece. A character that the text does not have is encoded as bytes, so that every
+    text can be, as in section 2.2 of Radford et al. Trained once and kept in the cache.
 
     Args:
         text: to train on.
-        size: the most tokens.
+        size: the most tokens; the 256 bytes and the text's characters are among them.
 
     Raises:
-        FathomError: the cache cannot be written, or the library is missing.
+        FathomError: the text has more characters, or the cache cannot be written.
     """
 
     def __init__(self, text: str, size: int) -> None:
-        key = hashlib.sha256(f"{size} {text}".encode()).hexdigest()[:32]
-        path = cache_directory() / "gpt" / f"{key}.json"
-        self._tokenizer = _read(path) if path.exists() else _train(path, text, size)
+        key = hashlib.sha256(f"2 {size} {text}".encode()).hexdigest()[:32]
+        path = cache_directory() / "gpt" / f"{key}.model"
+        try:
+            model = path.read_bytes()
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        except (OSError, RuntimeError):  # there is none, or it is damaged
+            model = _train(text, size)
+            make_cache_folder(path.parent)
+            with atomic_write(path) as temporary:
+                temporary.write_bytes(model)
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         self.identity = f"bpe {key}"
 
     def __len__(self) -> int:
-        return int(self._tokenizer.get_vocab_size())
+        return int(self._processor.get_piece_size())
 
     def encode(self, text: str) -> np.ndarray:
         """Returns the tokens of a text."""
-        return np.array(self._tokenizer.encode(text).ids, np.int32)
+        return np.array(self._processor.encode(text), np.int32)
 
     def decode(self, tokens: np.ndarray) -> str:
         """Returns the text of tokens."""
-        return str(self._tokenizer.decode(tokens[tokens < len(self)].tolist()))
+        return str(self._processor.decode(tokens[tokens < len(self)].tolist()))
 
 
 def build(kind: str, text: str, size: int) -> Vocabulary:
@@ -137,38 +142,26 @@ def _code_points(text: str) -> np.ndarray:
     return np.frombuffer(text.encode("utf-32-le"), np.uint32)
 
 
-def _library() -> None:
-    """Raises FathomError if the library of byte-pair encoding is missing."""
+def _train(text: str, size: int) -> bytes:
+    model = io.BytesIO()
     try:
-        import tokenizers  # noqa: F401
-    except ImportError as error:
-        raise FathomError("tokens=bpe needs a library: pip install tokenizers") from error
-
-
-def _read(path: Path) -> "Tokenizer":
-    _library()
-    from tokenizers import Tokenizer
-
-    try:
-        return Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises no other class
-        raise FathomError(f"{path} is damaged: delete it ({error})") from error
-
-
-def _train(path: Path, text: str, size: int) -> "Tokenizer":
-    _library()
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=size,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator([text], trainer)
-    make_cache_folder(path.parent)
-    with atomic_write(path) as temporary:
-        tokenizer.save(str(temporary))
-    return tokenizer
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(text.splitlines()),
+            model_writer=model,
+            model_type="bpe",
+            vocab_size=size,
+            hard_vocab_limit=False,  # a small text has fewer tokens
+            character_coverage=1.0,
+            byte_fallback=True,
+            user_defined_symbols=["\n"],
+            normalization_rule_name="identity",
+            add_dummy_prefix=False,
+            remove_extra_whitespaces=False,
+            bos_id=-1,
+            eos_id=-1,
+            num_threads=1,
+            minloglevel=3,
+        )
+    except RuntimeError as error:
+        raise FathomError(f"no vocabulary of {size} tokens can be made: {cause(error)}") from error
+    return model.getvalue()

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fathom import FathomError
-from fathom.seq2seq import parallel
-from fathom.seq2seq.multi30k import Multi30k
-from fathom.seq2seq.parallel import ParallelText, write_lines
-from fathom.seq2seq.wmt import Wmt
+from fathom.translation import parallel
+from fathom.translation.multi30k import Multi30k
+from fathom.translation.parallel import ParallelText, write_lines
+from fathom.translation.wmt import Wmt
 
 
 def write(folder, **contents):

@@ -3,8 +3,8 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
-from fathom.seq2seq import decoding
-from fathom.seq2seq.vocabulary import EOS, GO, PAD
+from fathom.translation import decoding
+from fathom.translation.symbols import EOS, GO, PAD
 
 WORDS = 6
 

@@ -1,6 +1,6 @@
 """The parallel texts of the WMT-15 translation task (Bojar et al. 2015)."""
 
-from fathom.seq2seq.parallel import ParallelTexts
+from fathom.translation.parallel import ParallelTexts
 
 
 class Wmt(ParallelTexts):

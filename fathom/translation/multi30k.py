@@ -1,6 +1,6 @@
 """Multi30k (Elliott et al. 2016): captions of 31,014 photographs in English and German."""
 
-from fathom.seq2seq.parallel import ParallelTexts
+from fathom.translation.parallel import ParallelTexts
 
 
 class Multi30k(ParallelTexts):

@@ -13,8 +13,8 @@ import numpy as np
 
 from fathom.data.dataset import DataSet, Reading
 from fathom.errors import FathomError
-from fathom.seq2seq.synthetic import sentence_pair
 from fathom.system.files import atomic_write, open_file
+from fathom.translation.synthetic import sentence_pair
 
 # Names without the language's extension, in order of preference.
 VALIDATION = ("val", "newstest2013", "newstest2012")

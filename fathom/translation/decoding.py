@@ -4,12 +4,20 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from fathom.seq2seq.vocabulary import EOS, GO, PAD
 from fathom.training.compilation import Nest
+from fathom.translation.symbols import EOS, GO, PAD
 
 # Maps the last words, int32 [n], and the state to the next word's logits, float32 [n, vocabulary],
 # and the next state.
 Step = Callable[[tf.Tensor, Nest], tuple[tf.Tensor, Nest]]
+
+# Maps the lengths of hypotheses, float32, to the divisors of their log probabilities.
+Penalty = Callable[[tf.Tensor], tf.Tensor]
+
+
+def per_word(lengths: tf.Tensor) -> tf.Tensor:
+    """Returns the lengths as penalties."""
+    return tf.maximum(lengths, 1)
 
 
 def greedy(step: Step, state: Nest, longest: int) -> tuple[tf.Tensor, tf.Tensor]:
@@ -41,16 +49,19 @@ def greedy(step: Step, state: Nest, longest: int) -> tuple[tf.Tensor, tf.Tensor]
     return decoded, steps
 
 
-def beam_search(step: Step, state: Nest, longest: int, size: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Keeps the ``size`` most probable hypotheses of each sentence (Sutskever et al., 3.2).
+def beam_search(
+    step: Step, state: Nest, longest: int, size: int, penalty: Penalty = per_word
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Keeps the ``size`` most probable hypotheses of each sentence (Sutskever et al. 2014, 3.2).
 
-    Returns the remaining hypothesis with the highest log probability per word.
+    Returns the remaining hypothesis with the highest log probability over its penalty.
 
     Args:
         step: one step of the decoder.
         state: the decoder's initial state, tensors [batch * size, ...], ``size`` equal rows each.
         longest: the largest number of words.
         size: hypotheses per sentence.
+        penalty: of lengths.
 
     Returns:
         int32 [batch, longest], the words, ``<eos>`` and padding; and the number of steps taken.
@@ -86,7 +97,7 @@ def beam_search(step: Step, state: Nest, longest: int, size: int) -> tuple[tf.Te
     )
     decoded = tf.reshape(decoded, [batch, size, longest])
     lengths = tf.reduce_sum(tf.cast(decoded != PAD, tf.float32), 2)
-    best = tf.argmax(scores / tf.maximum(lengths, 1), 1, tf.int32)
+    best = tf.argmax(scores / penalty(lengths), 1, tf.int32)
     return tf.gather(decoded, best, batch_dims=1), steps
 
 

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fathom.seq2seq.vocabulary import without_joiner
 from fathom.system.files import atomic_write
 
 PICTURED = 4  # sentences whose attention is drawn
@@ -63,8 +62,8 @@ def save_attention(path: Path, alignments: Iterable[Alignment]) -> None:
         if not said:  # Matplotlib warns about an image without rows
             continue
         axes.imshow(attention, cmap="gray", vmin=0, vmax=1)
-        axes.set_xticks(range(len(source)), [without_joiner(word) for word in source], rotation=90)
-        axes.set_yticks(range(len(said)), [without_joiner(word) for word in said])
+        axes.set_xticks(range(len(source)), source, rotation=90)
+        axes.set_yticks(range(len(said)), said)
         axes.xaxis.tick_top()
     with atomic_write(path) as temporary:
         figure.savefig(temporary, format="png", dpi=80)

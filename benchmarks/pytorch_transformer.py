@@ -1,0 +1,173 @@
+"""PyTorch baseline of transformer, timed in the same way as Fathom's network.
+
+``torch.nn.Transformer``, with one matrix for both embeddings and the softmax. Inference decodes
+greedily with a cache of keys and values, which ``torch.nn.Transformer`` lacks: the decoder's layers
+are applied by their weights. Needs only PyTorch, not Fathom. Words are random, the same in every
+step.
+
+    python benchmarks/pytorch_transformer.py --mode train --length 20
+"""
+
+import argparse
+import json
+import math
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pytorch_networks import keep_memory, seconds
+
+keep_memory()
+
+import torch  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402, N812
+
+
+class Translator(nn.Module):
+    """The transformer of Vaswani et al. 2017, post-norm."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        super().__init__()
+        self.width, self.heads = args.width, args.heads
+        self.embedding = nn.Embedding(args.vocabulary, args.width)
+        options = {"dropout": args.dropout, "batch_first": True}
+        sizes = (args.width, args.heads, args.hidden_units)
+        self.encoder = nn.TransformerEncoder(
+            nn.TransformerEncoderLayer(*sizes, **options), args.layers, enable_nested_tensor=False
+        )
+        self.decoder = nn.TransformerDecoder(
+            nn.TransformerDecoderLayer(*sizes, **options), args.layers
+        )
+        self.dropout = nn.Dropout(args.dropout)
+        self.register_buffer("places", torch.randn(1, 512, args.width))
+
+    def embed(self, words: Tensor, first: int = 0) -> Tensor:
+        """Embeds words [batch, time]."""
+        places = self.places[:, first : first + words.shape[1]]
+        return self.dropout(self.embedding(words) * math.sqrt(self.width) + places)
+
+    def loss(self, source: Tensor, target: Tensor) -> Tensor:
+        """Returns the cross-entropy with label smoothing."""
+        future = nn.Transformer.generate_square_subsequent_mask(target.shape[1])
+        encoded = self.encoder(self.embed(source))
+        states = self.decoder(self.embed(target), encoded, tgt_mask=future, tgt_is_causal=True)
+        logits = states.flatten(0, 1) @ self.embedding.weight.T
+        return F.cross_entropy(logits, target.flatten(), label_smoothing=0.1)
+
+    def split(self, x: Tensor) -> Tensor:
+        """Returns [batch, time, width] as [batch, heads, time, width / heads]."""
+        return x.unflatten(2, (self.heads, -1)).transpose(1, 2)
+
+    def attend(
+        self, layer: nn.MultiheadAttention, x: Tensor, keys: Tensor, values: Tensor
+    ) -> Tensor:
+        """Attends with the queries of x to given keys and values."""
+        queries = self.split(F.linear(x, *self.part(layer, 0, 1)))
+        found = F.scaled_dot_product_attention(queries, keys, values)
+        return layer.out_proj(found.transpose(1, 2).flatten(2))
+
+    def part(self, layer: nn.MultiheadAttention, first: int, last: int) -> tuple[Tensor, Tensor]:
+        """Returns weights and biases of some of queries, keys and values."""
+        rows = slice(first * self.width, last * self.width)
+        return layer.in_proj_weight[rows], layer.in_proj_bias[rows]
+
+    def keys_and_values(self, layer: nn.MultiheadAttention, x: Tensor) -> list[Tensor]:
+        """Returns keys and values of x."""
+        return [self.split(y) for y in F.linear(x, *self.part(layer, 1, 3)).chunk(2, 2)]
+
+    def greedy(self, source: Tensor, longest: int) -> Tensor:
+        """Translates by the most probable words: [batch, longest]."""
+        encoded = self.encoder(self.embed(source))
+        layers = list(self.decoder.layers)
+        across = [self.keys_and_values(layer.multihead_attn, encoded) for layer in layers]
+        size = (len(source), self.heads, longest, self.width // self.heads)
+        caches = [[torch.zeros(size), torch.zeros(size)] for _ in layers]
+        words, said = torch.ones(len(source), 1, dtype=torch.long), []
+        for position in range(longest):
+            x = self.embed(words, position)
+            for layer, cache, memory in zip(layers, caches, across, strict=True):
+                new = self.keys_and_values(layer.self_attn, x)
+                for kept, one in zip(cache, new, strict=True):
+                    kept[:, :, position : position + 1] = one
+                seen = [kept[:, :, : position + 1] for kept in cache]
+                x = layer.norm1(x + self.attend(layer.self_attn, x, *seen))
+                x = layer.norm2(x + self.attend(layer.multihead_attn, x, *memory))
+                x = layer.norm3(x + layer.linear2(F.relu(layer.linear1(x))))
+            words = (x[:, 0] @ self.embedding.weight.T).argmax(1, keepdim=True)
+            said.append(words)
+        return torch.cat(said, 1)
+
+
+def make_step(args: argparse.Namespace) -> Callable[[], object]:
+    """Returns a function that runs one training step or decodes one batch."""
+    torch.manual_seed(0)
+    model = Translator(args)
+    pairs = args.tokens // args.length
+    source, target = (torch.randint(4, args.vocabulary, [pairs, args.length]) for _ in range(2))
+    autocast = torch.autocast("cpu", torch.bfloat16, enabled=args.precision == "bfloat16")
+    if args.mode == "infer":
+        model.eval()
+
+        @torch.inference_mode()
+        def infer() -> Tensor:
+            with autocast:
+                return model.greedy(source, 2 * args.length)
+
+        return infer
+    loss = torch.compile(model.loss) if args.compile else model.loss
+    optimizer = torch.optim.Adam(model.parameters(), 1e-4, betas=(0.9, 0.98), fused=True)
+
+    def train() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        with autocast:
+            value = loss(source, target)
+        value.backward()
+        optimizer.step()
+
+    return train
+
+
+def main() -> None:
+    """Times the step and prints the result as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--mode", choices=("train", "infer"), default="train")
+    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
+    for name, default in (
+        ("tokens", 4096),
+        ("length", 16),
+        ("vocabulary", 8_000),
+        ("width", 128),
+        ("heads", 4),
+        ("hidden-units", 256),
+        ("layers", 4),
+        ("threads", 1),
+        ("steps", 10),
+        ("warmup", 2),
+    ):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--dropout", type=float, default=0.3)
+    parser.add_argument("--compile", action="store_true", help="torch.compile the loss")
+    parser.add_argument("--json", type=Path, help="write the record to this file")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    step = make_step(args)
+    for _ in range(args.warmup):
+        step()
+    processor = time.process_time()
+    times = [seconds(step) for _ in range(args.steps)]
+    processor = (time.process_time() - processor) / args.steps
+    median = statistics.median(times)
+    print(
+        f"transformer {args.mode}, {args.tokens} tokens, length {args.length}, {args.precision}, "
+        f"{args.threads} thread(s): {1e3 * median:,.0f} ms a step, "
+        f"{1e3 * processor:,.0f} ms of processor time"
+    )
+    if args.json:
+        record = {"step_seconds": times, "median_s": median, "processor_seconds": processor}
+        args.json.write_text(json.dumps(record | {"torch": torch.__version__}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,7 @@
+"""The transformer for translation (Vaswani et al. 2017)."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__, submod_attrs={"model": ["Transformer", "TransformerFwd"]}
+)

@@ -1,0 +1,145 @@
+"""Translation word by word, with a cache of keys and values."""
+
+import math
+
+import keras
+import numpy as np
+import tensorflow as tf
+from typing_extensions import Unpack
+
+from fathom.layers import LayerOptions
+from fathom.modern.transformer import batches
+from fathom.modern.transformer.batches import Shape
+from fathom.modern.transformer.layers import DecoderLayer, Embedding, Sizes
+from fathom.translation import decoding
+from fathom.translation.sentences import EncodedPairs
+from fathom.translation.symbols import PAD
+
+State = tuple[tf.Tensor, list[list[tf.Tensor]]]  # position [n]; each layer's keys and values
+
+
+class Search(keras.layers.Layer):
+    """Feeds the decoder its own words: beam search, or greedily (section 6.1).
+
+    Args:
+        embedding: of the network, with the softmax.
+        decoder: its layers.
+        sizes: their sizes.
+        beam_size: hypotheses per sentence; 1: greedy.
+        length_penalty: exponent of the beam search's length penalty.
+
+    Attributes:
+        steps_taken: int32 scalar: steps of the last translation.
+    """
+
+    def __init__(
+        self,
+        embedding: Embedding,
+        decoder: list[DecoderLayer],
+        sizes: Sizes,
+        beam_size: int,
+        length_penalty: float,
+        **options: Unpack[LayerOptions],
+    ) -> None:
+        super().__init__(**options)
+        self.decoder = decoder
+        self._embedding = lambda: embedding  # its weights are not this layer's
+        self._sizes, self._beam_size, self._exponent = sizes, beam_size, length_penalty
+        self.steps_taken = tf.Variable(0, trainable=False, name="steps_taken")
+
+    def compute_output_spec(
+        self, encoded: keras.KerasTensor, mask: keras.KerasTensor
+    ) -> keras.KerasTensor:
+        """Returns the shape that ``call`` returns."""
+        return keras.KerasTensor((encoded.shape[0], None), "int32")
+
+    def call(self, encoded: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Returns translations int32 [batch, longest], padded after ``<eos>``.
+
+        Args:
+            encoded: the encoder's output, [batch, source, width].
+            mask: hides the source's padding, bool [batch, 1, 1, source].
+        """
+        longest = longest_translation(encoded.shape[1])
+        source = [layer.source_attention.keys_and_values(encoded) for layer in self.decoder]
+        state = self._initial_state(tf.shape(encoded)[0] * self._beam_size, longest)
+
+        def step(words: tf.Tensor, state: State) -> tuple[tf.Tensor, State]:
+            return self._step(words, state, source, mask)
+
+        if self._beam_size == 1:
+            words, steps = decoding.greedy(step, state, longest)
+        else:
+            words, steps = decoding.beam_search(
+                step, state, longest, self._beam_size, self._penalty
+            )
+        self.steps_taken.assign(steps)
+        return words
+
+    def _initial_state(self, hypotheses: tf.Tensor, longest: int) -> State:
+        width, heads = self._sizes.width, self._sizes.heads
+        empty = tf.zeros([hypotheses, heads, longest, width // heads], self.compute_dtype)
+        return tf.zeros([hypotheses], tf.int32), [[empty, empty] for _ in self.decoder]
+
+    def _step(
+        self, words: tf.Tensor, state: State, source: list[list[tf.Tensor]], mask: tf.Tensor
+    ) -> tuple[tf.Tensor, State]:
+        """Reads the hypotheses' last words; returns the next words' logits and the next state."""
+        positions, caches = state
+        x, kept = self._embedding()(words[:, None], position=positions[0]), []
+        for layer, cache, of_source in zip(self.decoder, caches, source, strict=True):
+            x, cache = layer.step(x, cache, positions[0], of_source, mask)
+            kept.append(cache)
+        return self._embedding().logits_to_say(x[:, 0]), (positions + 1, kept)
+
+    def macs_of(self, source: int, steps: int) -> int:
+        """Returns the multiply-accumulates of the translation of a sentence in so many steps."""
+        longest, hypotheses = longest_translation(source), self._beam_size
+        layers = sum(
+            layer.decoding_macs(source, steps, longest, hypotheses) for layer in self.decoder
+        )
+        return layers + hypotheses * steps * math.prod(self._embedding().matrix.shape)
+
+    def _penalty(self, lengths: tf.Tensor) -> tf.Tensor:
+        """Returns the length penalty (Wu et al. 2016, equation 14)."""
+        return ((5 + lengths) / 6) ** self._exponent
+
+
+def longest_translation(source: int) -> int:
+    """Returns the largest number of words in the translation of a source with its padding."""
+    return 2 * source
+
+
+def translate(
+    network: keras.Model,
+    pairs: EncodedPairs,
+    shapes: tuple[Shape, ...],
+    device: str,
+    compiles: bool,
+) -> np.ndarray:
+    """Translates the source sides of a text.
+
+    Args:
+        network: returns translations int32 [batch, words] of source words int32 [batch, source].
+        pairs: of which the source sides count.
+        shapes: of the batches.
+        device: TensorFlow's name of the device.
+        compiles: XLA compiles the translation.
+
+    Returns:
+        int32 [pairs, words], padded after ``<eos>``.
+    """
+    lengths = tuple(shape.length for shape in shapes)
+    words = np.full((len(pairs), longest_translation(lengths[-1])), PAD, np.int32)
+    decode = tf.function(
+        lambda source: network(source, training=False),
+        reduce_retracing=False,
+        autograph=False,
+        jit_compile=compiles,
+    )
+    assigned = np.searchsorted(lengths, pairs.source.lengths + 1)
+    for chosen, batch in batches.in_turn(pairs, assigned, shapes):
+        with tf.device(device):
+            decoded = decode(batch.source).numpy()
+        words[chosen, : decoded.shape[1]] = decoded
+    return words

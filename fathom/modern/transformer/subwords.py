@@ -1,0 +1,124 @@
+"""The byte-pair vocabulary that both languages share (Sennrich et al. 2016)."""
+
+import hashlib
+import io
+import json
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import sentencepiece
+
+from fathom.errors import FathomError, cause
+from fathom.system.files import atomic_write, cache_directory, make_cache_folder, sha256
+from fathom.translation.parallel import ParallelText
+from fathom.translation.sentences import EncodedPairs, Sentences
+from fathom.translation.symbols import EOS, GO, PAD, UNK
+
+_VERSION = 1  # of the training; increment it to train anew
+_SAMPLE = 2_000_000  # sentences that a vocabulary is trained on, at most
+
+
+class Subwords:
+    """Splits sentences into subwords, and joins them.
+
+    Args:
+        model: of SentencePiece, as a file's bytes.
+
+    Attributes:
+        model: the same.
+    """
+
+    def __init__(self, model: bytes) -> None:
+        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        self.model = model
+
+    def __len__(self) -> int:
+        return self._processor.get_piece_size()
+
+    def encode(self, pairs: Iterable[tuple[str, str]]) -> EncodedPairs:
+        """Returns sentence pairs as token ids."""
+        sides = list(zip(*pairs, strict=True)) or [(), ()]
+        return EncodedPairs(*(self._sentences(side) for side in sides))
+
+    def _sentences(self, texts: Iterable[str]) -> Sentences:
+        split = self._processor.encode([text.strip() for text in texts])
+        lengths = np.array([len(ids) for ids in split], np.int64)
+        return Sentences(np.array([i for ids in split for i in ids], np.int32), lengths)
+
+    def sentence(self, ids: np.ndarray) -> str:
+        """Returns the sentence for ids int [subwords] up to ``<eos>``, without ``<unk>``."""
+        return " ".join(self._processor.decode(self._kept(ids)).split())
+
+    def pieces(self, ids: np.ndarray) -> list[str]:
+        """Returns the subwords for ids int [subwords] up to ``<eos>``; a word's first has a bar."""
+        return [self._processor.id_to_piece(i) for i in self._kept(ids)]
+
+    def _kept(self, ids: np.ndarray) -> list[int]:
+        ended = np.flatnonzero(ids == EOS)
+        kept = ids[: ended[0]] if len(ended) else ids
+        return [int(i) for i in kept if i not in (PAD, GO, UNK) and i < len(self)]
+
+
+def load(texts: tuple[ParallelText, ...], size: int) -> Subwords:
+    """Returns the vocabulary of the training texts, from the cache if possible.
+
+    Args:
+        texts: both languages of which count.
+        size: the largest, including special symbols; a small text has fewer subwords.
+
+    Raises:
+        FathomError: a text is unreadable or malformed, the vocabulary has no room for the text's
+            letters, or the cache cannot be written.
+    """
+    path = cache_directory() / "wmt" / f"{_key(texts, size)}.model"
+    try:
+        return Subwords(path.read_bytes())
+    except (OSError, RuntimeError):  # there is none, or it is damaged
+        model = _train(texts, size)
+    make_cache_folder(path.parent)
+    with atomic_write(path) as temporary:
+        temporary.write_bytes(model)
+    return Subwords(model)
+
+
+def _key(texts: tuple[ParallelText, ...], size: int) -> str:
+    """Returns a digest of the files' bytes and of everything that determines the vocabulary."""
+    files = [path for text in texts for path in (text.source, text.target)]
+    try:
+        digests = [sha256(path) for path in files]
+    except OSError as error:
+        raise FathomError(f"cannot read {error.filename}: {error.strerror}") from error
+    identity = json.dumps([_VERSION, size, digests])
+    return hashlib.sha256(identity.encode()).hexdigest()[:32]
+
+
+def _train(texts: tuple[ParallelText, ...], size: int) -> bytes:
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=_lines(texts),
+            model_writer=model,
+            model_type="bpe",
+            vocab_size=size,
+            hard_vocab_limit=False,  # a small text has fewer subwords
+            character_coverage=1.0,
+            normalization_rule_name="identity",
+            input_sentence_size=_SAMPLE,
+            num_threads=1,
+            minloglevel=3,
+            pad_id=PAD,
+            bos_id=GO,
+            eos_id=EOS,
+            unk_id=UNK,
+        )
+    except RuntimeError as error:
+        raise FathomError(
+            f"no vocabulary of {size} subwords can be made: {cause(error)}"
+        ) from error
+    return model.getvalue()
+
+
+def _lines(texts: tuple[ParallelText, ...]) -> Iterator[str]:
+    for text in texts:
+        for pair in text:
+            yield from pair
