@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 from typing_extensions import Self, TypedDict, Unpack
 
+from fathom.training import replicas
 from fathom.training.compilation import Nest
 from fathom.training.randomness import uniform
 
@@ -84,6 +85,17 @@ class PRNGKey:
     def from_config(cls, config: Mapping[str, int]) -> Self:
         """Returns a key that continues the same numbers."""
         return cls(**config)
+
+    def uniform(self, shape: tf.Tensor, axis: int = 0, stream: int = 0) -> tf.Tensor:
+        """Returns float32 random numbers in [0, 1) for a batch, or for a replica's part of it.
+
+        Args:
+            shape: of the result.
+            axis: the batch's, along which replicas have different numbers.
+            stream: numbers of other streams differ.
+        """
+        seed = self.tensor() + tf.constant([stream, 0], tf.int64) if stream else self.tensor()
+        return replicas.part(uniform(replicas.whole_shape(shape, axis), seed), axis)
 
 
 def as_float32(outputs: Nest) -> Nest:
@@ -231,21 +243,22 @@ class Dropout(Layer):
     Args:
         rate: probability that a value is set to zero.
         noise: PRNG key of the dropped values.
+        axis: the batch's.
     """
 
-    def __init__(self, rate: float, noise: PRNGKey, **options: Unpack[LayerOptions]) -> None:
+    def __init__(
+        self, rate: float, noise: PRNGKey, axis: int = 0, **options: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**options)
-        self._rate = rate
-        self._noise = noise
+        self._rate, self._noise, self._axis = rate, noise, axis
 
     def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Drops values of a tensor of any shape in training."""
-        return drop(inputs, self._rate, self._noise) if training else inputs
+        return drop(inputs, self._rate, self._noise, self._axis) if training else inputs
 
 
-def drop(values: tf.Tensor, rate: float, noise: PRNGKey) -> tf.Tensor:
+def drop(values: tf.Tensor, rate: float, noise: PRNGKey, axis: int = 0) -> tf.Tensor:
     """Returns a tensor with dropout: values are set to zero with a probability, the rest scaled."""
     if not rate:
         return values
-    kept = uniform(tf.shape(values), noise.tensor()) >= rate
-    return tf.where(kept, values / (1 - rate), 0)
+    return tf.where(noise.uniform(tf.shape(values), axis) >= rate, values / (1 - rate), 0)

@@ -9,6 +9,7 @@ the workload defines, as listed in ``fathom.workload.Workload``:
     model.teardown()
 """
 
+import contextlib
 import dataclasses
 import functools
 import time
@@ -41,6 +42,7 @@ from fathom.system.device import (
     set_threads,
 )
 from fathom.system.files import user_path
+from fathom.training import replicas, strategies
 from fathom.training.checkpoint import Checkpoints
 from fathom.training.compilation import Batch, CompiledStep, Nest, Step
 from fathom.training.evaluation import sum_metrics
@@ -62,6 +64,8 @@ class NeuralNetworkModel(Workload):
         execution: how the network is executed.
         device: TensorFlow's name of the device.
         threads: intra-op threads.
+        strategy: of distributed training; None: one device.
+        is_chief: this process writes the checkpoints: all but the first worker's do not.
         notes: messages for the user at the start of a run, such as the restored checkpoint.
         runstep: the hook of the current run.
         progress: receives the current run's progress.
@@ -85,6 +89,9 @@ class NeuralNetworkModel(Workload):
         # Before TensorFlow computes anything.
         self.threads = set_threads(self.execution.threads, self.execution.inter_op_threads)
         self.device = select_device(device)
+        chosen = self.execution
+        self.strategy = strategies.create(chosen.strategy, chosen.replicas, self.device)
+        self.is_chief = chosen.strategy != "multi-worker" or strategies.is_chief()
         select_precision(self.execution.precision, self.device)
         self.steps = Steps(first=0, warmup=0)
         self.processor, self.meter = records.Processor(), energy.Meter()
@@ -112,7 +119,10 @@ class NeuralNetworkModel(Workload):
     @property
     def xla(self) -> str:
         """What XLA compiles: the whole ``step``, some ``layers``, or nothing (``off``)."""
-        return {None: self.default_xla, True: "step", False: "off"}[self.execution.xla]
+        default = self.default_xla
+        if self.strategy and default == "step":
+            default = "off"  # XLA does not compile the collectives of a strategy
+        return {None: default, True: "step", False: "off"}[self.execution.xla]
 
     def new_seed(self) -> int:
         """Returns a seed for the next random part of the network, derived from the run's seed."""
@@ -126,7 +136,7 @@ class NeuralNetworkModel(Workload):
         """Builds the network and, in training, the optimizer; nothing is traced yet."""
         self.release("_saved_variables")  # of an earlier network
         self._seeds = np.random.default_rng(self.execution.seed)
-        with tf.device(self.device), computing_in(self.execution.precision):
+        with self._placement(), computing_in(self.execution.precision):
             self._steps_done = tf.Variable(0, dtype=tf.int64, name="steps_done")
             self._noise_step = tf.Variable(0, False, dtype=tf.int64, name="noise_step")
             self._inputs, self._labels = self.build_inputs(), self.build_labels()
@@ -155,6 +165,27 @@ class NeuralNetworkModel(Workload):
             self.new_noise if chosen.rounding == "stochastic" else None,
         )
 
+    def _check_strategy(self) -> None:
+        """Raises FathomError if the run cannot be distributed as chosen."""
+        if self.strategy is None:
+            return
+        name, size = self.execution.strategy, self.hyperparameters.batch_size
+        replicas = self.strategy.num_replicas_in_sync
+        if self.forward_only:
+            raise FathomError(f"--strategy {name} is for training")
+        if self.undistributable:
+            raise FathomError(f"{self.name} cannot be distributed: {self.undistributable}")
+        if self.xla == "step":
+            raise FathomError(f"--strategy {name} does not work with --xla")
+        if self.execution.precision == "float16":
+            raise FathomError(f"--strategy {name} does not work in float16: try bfloat16")
+        if size % replicas:
+            raise FathomError(f"a batch of {size} cannot be divided among {replicas} replicas")
+
+    def _placement(self) -> contextlib.AbstractContextManager:
+        """Returns the context in which variables are created and steps are traced."""
+        return self.strategy.scope() if self.strategy else tf.device(self.device)
+
     def setup(self, setup_options: Mapping[str, object] | None = None) -> None:
         """Loads the data, builds the network, compiles its step, restores a checkpoint.
 
@@ -165,6 +196,7 @@ class NeuralNetworkModel(Workload):
             FathomError: unusable data, options or checkpoints.
         """
         chosen = options.build(options.Setup, setup_options)
+        self._check_strategy()
         keep_freed_memory()
         started = time.perf_counter()
         self.load_data()
@@ -229,9 +261,9 @@ class NeuralNetworkModel(Workload):
 
     def compile(self) -> None:
         """Compiles the step and the evaluation; a subclass may compile more."""
-        with tf.device(self.device):
+        with self._placement():
             self._compiled = CompiledStep(
-                self.infer_step if self.forward_only else self.train_step,
+                self.infer_step if self.forward_only else self._train_step_of_all_replicas,
                 self.signatures(),
                 self.steps_per_call,
                 xla=self.xla == "step",
@@ -350,7 +382,7 @@ class NeuralNetworkModel(Workload):
     def steps_done(self) -> int:
         """Training steps since the start of training, including those before resuming."""
         self._check_built()
-        return int(self._steps_done)
+        return int(self._steps_done.numpy())
 
     @property
     def saved_at(self) -> int:
@@ -472,7 +504,7 @@ class NeuralNetworkModel(Workload):
         """
         self._compiled_step()
         select_precision(self.execution.precision, self.device)
-        trained_noise = int(self._noise_step)
+        trained_noise = int(self._noise_step.numpy())
         self._noise_step.assign(2**40)  # not the random numbers of any training step
         sums, examples = sum_metrics(self._evaluate, batches, self.device)
         self._noise_step.assign(trained_noise)
@@ -490,17 +522,31 @@ class NeuralNetworkModel(Workload):
 
     # ---------------------------------------------------------------- compiled steps
 
+    def _train_step_of_all_replicas(self, *batch: tf.Tensor) -> tf.Tensor:
+        """Runs ``train_step`` on every replica; returns the loss of the whole batch."""
+        if self.strategy is None:
+            return self.train_step(*batch)
+        losses = self.strategy.run(self.train_step, args=batch)
+        return self.strategy.experimental_local_results(losses)[0]
+
     def train_step(self, *batch: tf.Tensor) -> tf.Tensor:
-        """One forward pass, backward pass and update; returns the loss before the update."""
-        inputs, labels = self._split(batch)
+        """One forward pass, backward pass and update; returns the loss before the update.
+
+        A replica computes its part of the batch, and updates its copy of the variables with the
+        gradient of the whole batch's loss.
+        """
+        inputs, labels = self._split(tuple(replicas.part(tensor) for tensor in batch))
         variables = self.network.trainable_variables
         with tf.GradientTape() as tape:
             outputs = self.network(inputs, training=True)
             loss = self.build_loss(inputs, labels, outputs)
+            loss = replicas.weighted(loss, self.loss_denominator(labels))
             scaled = self._optimizer.scale(loss)
-        self._optimizer.apply(tape.gradient(scaled, variables), variables)
-        self._steps_done.assign_add(1)
-        self._noise_step.assign_add(1)
+        gradients = tape.gradient(scaled, variables)
+        loss, *gradients = replicas.total([loss, *gradients])
+        self._optimizer.apply(gradients, variables)
+        for counter in (self._steps_done, self._noise_step):
+            replicas.add(counter, 1)
         return loss
 
     def infer_step(self, *inputs: tf.Tensor) -> Nest:
@@ -546,13 +592,16 @@ class NeuralNetworkModel(Workload):
         settings |= {"data": str(self.source.directory)}
         variables = self._saved_variables
         checkpoints = Checkpoints(user_path(directory), self.name, settings, variables)
-        begun = checkpoints.begin(resume, writes=not self.forward_only)
+        if not self.is_chief and not (resume and checkpoints.latest):
+            return None
+        writes = self.is_chief and not self.forward_only
+        begun = checkpoints.begin(resume, writes)
         self.notes += begun.notes
         if checkpoints.latest:
             self.restore_state()
         if "learning_rate" in begun.changes and not self.forward_only:
             self.change_learning_rate(*begun.changes["learning_rate"])
-        return None if self.forward_only else checkpoints
+        return checkpoints if writes else None
 
     @functools.cached_property
     def _saved_variables(self) -> dict[str, tf.Variable]:

@@ -21,6 +21,7 @@ Mode = Literal["train", "infer"]
 DeviceKind = Literal["cpu", "gpu"]
 Origin = Literal["given", "environment", "fetched", "packaged", "synthetic"]  # of data
 Compiled = Literal["step", "layers", "off"]  # by XLA: the whole step, some layers, or nothing
+Strategy = Literal["none", "mirrored", "multi-worker"]  # of distributed training
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ QUANTIZED = ("weights", "activations", "gradients", "updates")
 ROUNDINGS = ("nearest", "stochastic")
 OVERFLOWS = ("saturate", "wrap")
 MODES: tuple[Mode, ...] = get_args(Mode)
+STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 DEVICE_KINDS: tuple[DeviceKind, ...] = get_args(DeviceKind)
 CHECKPOINT_EVERY = 100  # steps; another checkpoint is written at the end
 MAX_THREADS = 1024  # TensorFlow takes seconds to start thousands, and crashes with more
@@ -239,6 +241,8 @@ class Execution:
     quantize: str = ",".join(QUANTIZED)  # what a fixed-point precision rounds
     rounding: str = ROUNDINGS[0]  # of fixed-point numbers
     overflow: str = OVERFLOWS[0]  # of fixed-point numbers
+    strategy: str = "none"  # of distributed training
+    replicas: int | None = None  # devices of the strategy mirrored; None: all GPUs
 
     def __post_init__(self) -> None:
         fixed = precision_traits(self.precision).fixed
@@ -250,7 +254,11 @@ class Execution:
         for name, known in (("rounding", ROUNDINGS), ("overflow", OVERFLOWS)):
             if getattr(self, name) not in known:
                 raise unknown_option(name, getattr(self, name), known)
-        for name in ("threads", "inter_op_threads"):
+        if self.strategy not in STRATEGIES:
+            raise unknown_option("strategy", self.strategy, STRATEGIES)
+        if self.replicas is not None and self.strategy != "mirrored":
+            raise FathomError("--replicas is for --strategy mirrored")
+        for name in ("threads", "inter_op_threads", "replicas"):
             number = getattr(self, name)
             if number is not None and not 1 <= number <= MAX_THREADS:
                 raise FathomError(f"{name} must be from 1 to {MAX_THREADS}, not {number}")

@@ -30,6 +30,7 @@ class Workload(abc.ABC):
         characterization: how ``fathom characterize`` measures the workload.
         criteria: of ``fathom list --criteria``; the suite's are in ``fathom.description.criteria``.
         evaluation_compiles: XLA has all kernels that ``build_evaluation`` needs.
+        undistributable: why training cannot use a ``tf.distribute`` strategy; empty if it can.
         forward_only: inference without labels, loss and optimizer; set in the ``Fwd`` twins.
         hyperparameters: their values.
         network: the functional Keras model, after ``build``.
@@ -46,6 +47,7 @@ class Workload(abc.ABC):
     characterization: ClassVar[options.Characterization] = options.Characterization()
     criteria: ClassVar[Criteria | None] = None
     evaluation_compiles: ClassVar[bool] = True
+    undistributable: ClassVar[str] = ""
     forward_only: ClassVar[bool] = False
 
     hyperparameters: options.Hyperparameters
@@ -106,6 +108,13 @@ class Workload(abc.ABC):
         """Number of training steps in one pass over the training data."""
 
     # ---------------------------------------------------------------- may be defined
+
+    def loss_denominator(self, labels: Nest) -> tf.Tensor | float | None:
+        """Returns what ``build_loss`` divides a sum by, for the replicas of a batch.
+
+        None if it does not divide. By default 1: of the number of examples, equal for all replicas.
+        """
+        return 1.0
 
     @property
     def default_steps(self) -> int:

@@ -19,7 +19,7 @@ from fathom.autoenc.mnist import Mnist
 from fathom.data.pipeline import DataLoader, Sampler, Tensors
 from fathom.layers import Layer, LayerOptions, PRNGKey
 from fathom.options import Characterization, Hyperparameters, hyperparameter
-from fathom.training import randomness
+from fathom.training import randomness, replicas
 from fathom.training.optimizers import BY_NAME, Optimizer
 
 PIXELS = 28 * 28
@@ -76,7 +76,8 @@ class Reparameterization(Layer):
 
     def call(self, mean: tf.Tensor, log_variance: tf.Tensor) -> tf.Tensor:
         """Draws z [batch, latents] from q(z | x), one sample per image (L = 1)."""
-        epsilon = randomness.normal(tf.shape(mean), self._noise.tensor(), self._compiled)
+        shape = replicas.whole_shape(tf.shape(mean))
+        epsilon = replicas.part(randomness.normal(shape, self._noise.tensor(), self._compiled))
         return mean + tf.exp(0.5 * log_variance) * tf.cast(epsilon, mean.dtype)
 
 

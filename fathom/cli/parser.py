@@ -16,6 +16,7 @@ from fathom.options import (
     OVERFLOWS,
     PRECISIONS,
     ROUNDINGS,
+    STRATEGIES,
     Allowed,
     Execution,
     Hyperparameters,
@@ -171,6 +172,17 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     },
     "rounding": {"choices": ROUNDINGS, "help": "of fixed-point numbers; default: nearest"},
     "overflow": {"choices": OVERFLOWS, "help": "of fixed-point numbers; default: saturate"},
+    "strategy": {
+        "choices": list(STRATEGIES),
+        "default": Execution.strategy,
+        "help": "of distributed training: one process with several devices (mirrored), or one of "
+        "several workers; default: %(default)s",
+    },
+    "replicas": {
+        "type": number(int, minimum=1, maximum=MAX_THREADS),
+        "metavar": "N",
+        "help": "devices of --strategy mirrored; default: all GPUs",
+    },
     "xla": {
         "action": argparse.BooleanOptionalAction,
         "help": "compile the whole step with XLA, or nothing; default: the workload's fastest",

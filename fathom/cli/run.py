@@ -45,7 +45,7 @@ def workload_parser(name: str, program: str) -> Parser:
     parser.add_argument("--epochs", type=count, metavar="N", help="end after training epoch N")
     text = "leave the first N steps out of the statistics; default: a fifth, at most 5"
     parser.add_argument("--warmup", type=count, metavar="N", help=text)
-    add_options(parser, *MODEL_OPTIONS, "xla")
+    add_options(parser, *MODEL_OPTIONS, "xla", "strategy", "replicas")
     text = "evaluate on the test data at the end"
     parser.add_argument("--evaluate", action="store_true", help=text)
     add_options(parser, "checkpoint-dir", "checkpoint-every")
@@ -83,6 +83,8 @@ def _run_model(
     """
     model = model_class(chosen.device, init_options(chosen, model_class.Hyperparameters))
     model.sections = {"import": import_seconds, **model.sections}
+    if not model.is_chief:  # which prints and writes for all workers
+        chosen.json, chosen.quiet, screen.quiet = None, True, True
     screen.print(f"{model.name}: {model.title}, {'inference' if chosen.infer else 'training'}")
     screen.print(f"data: {model.dataset.title}, {model.source}")
     with _errors_explained():
@@ -103,7 +105,7 @@ def _run_steps(model: "NeuralNetworkModel", chosen: argparse.Namespace, screen: 
         with _errors_explained():
             result = model.run(n_steps=n_steps, warmup=chosen.warmup, progress=progress)
             _print_summary(result, screen)
-            if chosen.evaluate:
+            if chosen.evaluate and model.is_chief:
                 _evaluate(model, result, chosen, screen)
     except BaseException as error:
         interrupted = isinstance(error, KeyboardInterrupt)
@@ -141,6 +143,12 @@ def _errors_explained() -> Iterator[None]:
         raise FathomError(
             f"not enough memory ({cause(error)}): use a smaller --batch-size, or smaller "
             "hyperparameters"
+        ) from error
+    except (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError) as error:
+        if stop_signals:
+            raise KeyboardInterrupt from error
+        raise FathomError(
+            f"another worker was lost ({cause(error)[:200]}): start all workers again with --resume"
         ) from error
     except Exception as error:
         if stop_signals:

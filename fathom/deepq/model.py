@@ -53,6 +53,7 @@ class DeepQ(nn.NeuralNetworkModel):
     datasets = (Atari,)
     Hyperparameters = DeepQHyperparameters
     hyperparameters: DeepQHyperparameters
+    undistributable = "its agent acts between updates, one after the other"
     example = "transitions"
     default_steps = 1000
     characterization = Characterization(

@@ -168,7 +168,7 @@ class Classifier(nn.NeuralNetworkModel):
             error = self.validation_error()
             self._plateau.update(error)
             self.note("validation_top1_error", error)
-            self.note("learning_rate", float(self.learning_rate))
+            self.note("learning_rate", float(self.learning_rate.numpy()))
 
     def validation_error(self) -> float:
         """Returns the top-1 error of the validation images' centre crops.

@@ -179,6 +179,9 @@ class MemNet(nn.NeuralNetworkModel):
         """Returns the cross-entropy in nats, summed over the batch, not averaged (section 4.2)."""
         return tf.reduce_sum(cross_entropy(answer, logits))
 
+    def loss_denominator(self, labels: nn.Nest) -> None:
+        """The loss is a sum."""
+
     def build_train(self) -> Optimizer:
         """Stochastic gradient descent without momentum; each matrix's gradient is clipped."""
         chosen = self.hyperparameters

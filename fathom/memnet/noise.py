@@ -5,7 +5,6 @@ import math
 import tensorflow as tf
 
 from fathom.layers import Layer, PRNGKey
-from fathom.training.randomness import uniform
 
 
 class RandomNoise(Layer):
@@ -27,11 +26,17 @@ class RandomNoise(Layer):
         """Returns the gaps in front of each sentence, int32 [batch, memory]; see ``gaps``."""
         if not training:
             return tf.zeros(tf.shape(story)[:2], tf.int32)
-        return gaps(story, self._share, self._key.tensor())
+        draws = 1 + most_empty(story.shape[1], self._share)
+        return gaps(story, self._share, self._key.uniform(tf.stack([tf.shape(story)[0], draws])))
 
 
-def gaps(story: tf.Tensor, share: float, seed: tf.Tensor) -> tf.Tensor:
-    """Draws empty memories; returns how many of them are newer than each sentence.
+def most_empty(memory: int, share: float) -> int:
+    """Returns the largest number of empty memories, of a story that fills the memory."""
+    return math.ceil(share * memory)
+
+
+def gaps(story: tf.Tensor, share: float, draws: tf.Tensor) -> tf.Tensor:
+    """Places empty memories; returns how many of them are newer than each sentence.
 
     Their number is drawn from 0 to ``share`` of the story's sentences, rounded up; each is put in
     front of a random sentence, or behind the oldest.
@@ -39,16 +44,15 @@ def gaps(story: tf.Tensor, share: float, seed: tf.Tensor) -> tf.Tensor:
     Args:
         story: int32 [batch, memory, words], the newest sentence first, then null words.
         share: maximum, of the sentences.
-        seed: int64 [2]; the same seed gives the same noise.
+        draws: random numbers in [0, 1), [batch, 1 + most empty memories].
 
     Returns:
         int32 [batch, memory], ascending.
     """
-    batch, memory = tf.shape(story)[0], story.shape[1]
-    most = math.ceil(share * memory)  # of a story that fills the memory
+    memory = story.shape[1]
+    most = most_empty(memory, share)
     is_filled = tf.cast(tf.reduce_any(story > 0, -1), tf.float32)
     sentences = tf.reduce_sum(is_filled, 1, keepdims=True)
-    draws = uniform([batch, 1 + most], seed)
     count = tf.floor(draws[:, :1] * (tf.math.ceil(share * sentences) + 1))
     before = tf.floor(draws[:, 1:] * (sentences + 1))  # the sentence that follows each
     before = tf.where(tf.range(most, dtype=tf.float32) < count, before, float(memory))

@@ -12,7 +12,6 @@ from fathom.layers import Layer, LayerOptions, PRNGKey
 from fathom.seq2seq.buckets import Bucket, bucket_of_source
 from fathom.seq2seq.layers import lstm_cell
 from fathom.seq2seq.recurrence import Multiply, read, recur, steps_of
-from fathom.training.randomness import uniform
 from fathom.translation import decoding
 from fathom.translation.symbols import GO, PAD
 
@@ -290,8 +289,7 @@ class Decoder(Layer):
 
     def _mask(self, shape: tf.Tensor, number: int) -> tf.Tensor:
         """Returns a dropout mask of zeros and 1 / (1 - dropout)."""
-        seed = self._noise.tensor() + tf.constant([number, 0], tf.int64)
-        kept = uniform(shape, seed) >= self._dropout
+        kept = self._noise.uniform(shape, axis=1, stream=number) >= self._dropout
         return tf.cast(kept, self.compute_dtype) / (1 - self._dropout)
 
     def _decode(

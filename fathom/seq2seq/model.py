@@ -170,7 +170,9 @@ class Seq2Seq(nn.NeuralNetworkModel):
     def _dropped(self, states: keras.KerasTensor, number: int) -> keras.KerasTensor:
         if not self.hyperparameters.dropout:
             return states
-        dropout = Dropout(self.hyperparameters.dropout, self.new_noise(), name=f"dropout_{number}")
+        dropout = Dropout(
+            self.hyperparameters.dropout, self.new_noise(), axis=1, name=f"dropout_{number}"
+        )
         return dropout(states)
 
     def _initializers(self) -> UniformInitializers:
@@ -196,6 +198,10 @@ class Seq2Seq(nn.NeuralNetworkModel):
             )
         real = tf.cast(words != PAD, tf.float32)
         return tf.reduce_sum(entropies * real) / tf.reduce_sum(real)
+
+    def loss_denominator(self, words: tf.Tensor) -> tf.Tensor:
+        """Returns the number of words without padding."""
+        return tf.reduce_sum(tf.cast(words != PAD, tf.float32))
 
     def build_train(self) -> Optimizer:
         """Stochastic gradient descent or Adam, the gradients clipped by their global norm."""
@@ -238,7 +244,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
             metrics = self.metrics_of(self._in_turn(self._validation))
             self.note("validation_perplexity", metrics["perplexity"])
             self._plateau.update(metrics["cross_entropy"])
-            self.note("learning_rate", float(self.learning_rate))
+            self.note("learning_rate", float(self.learning_rate.numpy()))
 
     def state(self) -> dict[str, tf.Variable]:
         """Returns the state of the learning-rate schedule."""

@@ -40,7 +40,7 @@ def run_python(
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
-            preexec_fn=_end_with_parent,
+            preexec_fn=end_with_parent,
         ) as process,
     ):
         try:
@@ -125,7 +125,7 @@ def _last_line(log: Path) -> str:
     return (log.read_text(errors="replace").strip().splitlines() or [""])[-1]
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """Makes Linux kill this process when its parent ends; does nothing on other systems.
 
     Called in the child, between fork and exec.

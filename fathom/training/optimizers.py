@@ -15,6 +15,7 @@ import keras
 import tensorflow as tf
 from typing_extensions import TypedDict, Unpack
 
+from fathom.training import replicas
 from fathom.training.loss_scale import Gradient, LossScale
 
 Variable: TypeAlias = keras.Variable | tf.Variable
@@ -293,7 +294,7 @@ class Adam(Optimizer):
         self.steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="steps")
 
     def _step_size(self) -> tf.Tensor:
-        step = tf.cast(self.steps.assign_add(1), tf.float64)
+        step = tf.cast(replicas.add(self.steps, 1), tf.float64)
         correction = tf.sqrt(1 - self._beta_2**step) / (1 - self._beta_1**step)
         return self.learning_rate * tf.cast(correction, tf.float32)
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from fathom.training import replicas
 from fathom.training.randomness import bits
 
 _LEAST = 1e-37  # of a probability, whose logarithm is finite
@@ -19,10 +20,11 @@ def dropped(x: tf.Tensor, rate: float, seed: tf.Tensor) -> tf.Tensor:
         rate: probability that a value is set to zero, rounded to a multiple of 2^-16.
         seed: int64 [2].
     """
-    shape, count = tf.shape(x), tf.size(x)
+    shape = replicas.whole_shape(tf.shape(x))
+    count = tf.reduce_prod(shape)
     drawn = tf.reshape(tf.bitcast(bits([(count + 1) // 2], seed), tf.uint16), [-1])
     kept = tf.reshape(drawn[:count], shape) >= tf.constant(round(rate * 2**16), tf.uint16)
-    return tf.where(kept, x * (1 / (1 - rate)), tf.zeros([], x.dtype))
+    return tf.where(replicas.part(kept), x * (1 / (1 - rate)), tf.zeros([], x.dtype))
 
 
 def smoothed_cross_entropy(

@@ -189,6 +189,10 @@ class Transformer(nn.NeuralNetworkModel):
         real = tf.cast(words != PAD, tf.float32)
         return tf.reduce_sum(entropies * real) / tf.reduce_sum(real)
 
+    def loss_denominator(self, words: tf.Tensor) -> tf.Tensor:
+        """Returns the number of words without padding."""
+        return tf.reduce_sum(tf.cast(words != PAD, tf.float32))
+
     def build_train(self) -> Optimizer:
         """Adam with the constants of section 5.3."""
         return Adam(self._rate(1), beta_2=0.98, epsilon=1e-9)

@@ -1,0 +1,129 @@
+"""``fathom launch``: starts the workers of a distributed training on this machine."""
+
+import argparse
+import contextlib
+import json
+import os
+import shlex
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from fathom import workloads
+from fathom.cli.command import Commands, add_command
+from fathom.cli.parser import add_options, number
+from fathom.errors import FathomError
+from fathom.system.files import user_path
+from fathom.system.processes import end_with_parent, failure
+
+_POLL_S = 0.2
+_LONGEST_END = 30.0  # seconds that the others have after the first has ended
+_FIRST_PORT = 20000  # on hosts, where free ports are not known
+
+
+def add_commands(commands: Commands) -> None:
+    """Adds the command to the subparsers of ``python -m fathom``."""
+    parser = add_command(commands, "launch", "cli.launch", "train on several workers")
+    add = parser.add_argument
+    text = "number of workers, each a process"
+    add("-n", "--workers", type=number(int, minimum=1), required=True, metavar="N", help=text)
+    text = "print the commands that start the workers on these machines, in turn"
+    add("--hosts", metavar="A,B", help=text)
+    add_options(parser, "out", default=Path("launch"), help="folder of the logs; default: launch")
+    text = "after --: the workload and its options, as after fathom run"
+    add("arguments", nargs="+", metavar="WORKLOAD ...", help=text)
+
+
+def run(chosen: argparse.Namespace, screen: Console) -> None:
+    """Runs the command with its parsed arguments.
+
+    Raises:
+        FathomError: an unknown workload, or a worker failed.
+    """
+    name, *others = chosen.arguments
+    workloads.checked_name(name)
+    command = ["-m", "fathom", "run", name, *others, "--strategy", "multi-worker"]
+    if chosen.hosts:
+        hosts = chosen.hosts.split(",")
+        _print_commands([hosts[i % len(hosts)] for i in range(chosen.workers)], command, screen)
+        return
+    with _free_ports(chosen.workers) as ports:
+        addresses = [f"localhost:{port}" for port in ports]
+    out = user_path(chosen.out)
+    out.mkdir(parents=True, exist_ok=True)
+    logs = [out / f"worker-{index}.log" for index in range(chosen.workers)]
+    screen.print(f"{chosen.workers} workers on this machine; logs: {out}/worker-*.log")
+    with contextlib.ExitStack() as ending:
+        processes = []
+        for index, log in enumerate(logs):
+            file = ending.enter_context(log.open("wb"))
+            processes.append(_start(command, addresses, index, file.fileno()))
+            ending.callback(processes[-1].kill)
+        failed = _wait(processes, logs[0], screen)
+    if failed is not None:
+        reason = failure(processes[failed].returncode, logs[failed])
+        raise FathomError(f"worker {failed} failed: {reason}; all ended; see {logs[failed]}")
+
+
+def _config(addresses: Sequence[str], index: int) -> str:
+    task = {"type": "worker", "index": index}
+    return json.dumps({"cluster": {"worker": list(addresses)}, "task": task})
+
+
+def _print_commands(hosts: Sequence[str], command: Sequence[str], screen: Console) -> None:
+    addresses = [f"{host}:{_FIRST_PORT + index}" for index, host in enumerate(hosts)]
+    for index, host in enumerate(hosts):
+        config = f"TF_CONFIG={_config(addresses, index)}"
+        there = shlex.join(["env", config, "python", *command])
+        screen.print(shlex.join(["ssh", host, there]), soft_wrap=True)
+
+
+@contextlib.contextmanager
+def _free_ports(count: int) -> Iterator[list[int]]:
+    """Yields ports that are free now, held until the block ends."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("localhost", 0))
+        yield [each.getsockname()[1] for each in sockets]
+
+
+def _start(
+    command: Sequence[str], addresses: Sequence[str], index: int, log: int
+) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-u", *command],
+        env={**os.environ, "TF_CONFIG": _config(addresses, index)},
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        preexec_fn=end_with_parent,
+    )
+
+
+def _wait(processes: Sequence[subprocess.Popen], log: Path, screen: Console) -> int | None:
+    """Shows the chief's output until all workers end, or one fails.
+
+    Returns:
+        the number of the first worker that failed; None if none did.
+    """
+    with log.open(errors="replace") as output:
+        deadline = float("inf")
+        while True:
+            codes = [process.poll() for process in processes]
+            screen.print(output.read(), end="", markup=False, highlight=False)
+            failed = [index for index, code in enumerate(codes) if code]
+            if failed:
+                return failed[0]
+            if all(code == 0 for code in codes):
+                return None
+            if any(code == 0 for code in codes):
+                deadline = min(deadline, time.monotonic() + _LONGEST_END)
+            if time.monotonic() > deadline:
+                return codes.index(None)
+            time.sleep(_POLL_S)

@@ -1,0 +1,74 @@
+"""Synchronous data parallelism: replicas compute parts of a batch, and gradients are summed.
+
+The functions are called within a replica's step; outside a ``tf.distribute`` strategy there is one
+replica, whose part is everything.
+"""
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import tensorflow as tf
+
+Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
+
+
+def count() -> int:
+    """Returns the number of replicas that take part in the step being traced."""
+    context = tf.distribute.get_replica_context()
+    return 1 if context is None else context.num_replicas_in_sync
+
+
+def part(tensor: tf.Tensor, axis: int = 0) -> tf.Tensor:
+    """Returns this replica's part of a tensor of the whole batch.
+
+    Args:
+        tensor: whose size along the axis is a multiple of the number of replicas.
+        axis: the batch's.
+    """
+    if count() == 1:
+        return tensor
+    number = tf.distribute.get_replica_context().replica_id_in_sync_group
+    size = tf.shape(tensor)[axis] // count()
+    found = tf.gather(tensor, number * size + tf.range(size), axis=axis)
+    shape = tensor.shape.as_list()
+    shape[axis] = shape[axis] and shape[axis] // count()
+    return tf.ensure_shape(found, shape)
+
+
+def whole_shape(shape: tf.Tensor, axis: int = 0) -> tf.Tensor:
+    """Returns the shape for the whole batch of a tensor of one replica's part."""
+    if count() == 1:
+        return shape
+    sizes = tf.unstack(tf.convert_to_tensor(shape, tf.int32))
+    sizes[axis] *= count()
+    return tf.stack(sizes)
+
+
+def weighted(loss: tf.Tensor, denominator: tf.Tensor | float | None) -> tf.Tensor:
+    """Returns a replica's term of the loss of the whole batch, which is the sum of all terms.
+
+    Args:
+        loss: of the replica's part, float32.
+        denominator: what the loss was divided by; a number: it is equal for all replicas; None: the
+            loss is a sum.
+    """
+    if count() == 1 or denominator is None:
+        return loss
+    if isinstance(denominator, float):
+        return loss / count()
+    return loss * (denominator / total([denominator])[0])
+
+
+def add(variable: tf.Variable, number: int) -> tf.Tensor:
+    """Adds to a variable, or to a replica's copy of it, in the graph; returns the new value."""
+    tf.raw_ops.AssignAddVariableOp(
+        resource=variable.handle, value=tf.constant(number, variable.dtype)
+    )
+    return variable.read_value()
+
+
+def total(values: Sequence[Gradient]) -> list[Gradient]:
+    """Returns the sums of values over all replicas, which each receives."""
+    if count() == 1:
+        return list(values)
+    return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, list(values))

@@ -1,0 +1,209 @@
+"""The strategies of distributed training: TensorFlow's, created from a run's options.
+
+``multi-worker`` is one process for each worker, on any machines. Each learns its place from
+``TF_CONFIG`` (as ``fathom launch`` sets it) or from Slurm. A worker waits for the others, and
+notices the loss of one, within the limits below.
+"""
+
+import json
+import os
+import socket
+import sys
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.eager import context  # the limits have no public interface
+
+from fathom.errors import FathomError
+
+LONGEST_START = 120  # seconds that a worker waits for the others
+LONGEST_SILENCE = 20  # seconds without a sign of life after which a worker counts as lost
+_GRACE = 10  # seconds
+_USER_ERROR = 2  # exit code
+_CLUSTER = "TF_CONFIG"
+_SLURM = "SLURM_PROCID"
+
+_created: dict[tuple[str, int | None, str], tf.distribute.Strategy] = {}
+"""The strategy of this process: the collectives of two would have the same numbers."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The workers of a training, and this process's place among them.
+
+    Attributes:
+        workers: addresses, ``host:port``.
+        index: of this process's; 0 is the chief, which prints and writes.
+    """
+
+    workers: tuple[str, ...]
+    index: int
+
+
+def create(name: str, devices: int | None, device: str) -> tf.distribute.Strategy | None:
+    """Returns a strategy, before TensorFlow computes anything; None for ``none``.
+
+    Args:
+        name: one of ``options.STRATEGIES``.
+        devices: of ``mirrored``: the first GPUs, or as many logical CPUs; None: all GPUs.
+        device: TensorFlow's name of the chosen device.
+
+    Raises:
+        FathomError: there are fewer devices, the cluster is described wrongly, a worker does not
+            come, or TensorFlow already runs.
+    """
+    if name == "none":
+        return None
+    wanted = (name, devices, device)
+    if not _created:
+        _created[wanted] = _strategy(*wanted)
+    if wanted not in _created:
+        raise FathomError(
+            "another strategy of distributed training comes too late: TensorFlow allows one in a "
+            "process; start a fresh process"
+        )
+    return _created[wanted]
+
+
+def _strategy(name: str, devices: int | None, device: str) -> tf.distribute.Strategy:
+    if name == "mirrored":
+        return tf.distribute.MirroredStrategy(_devices(devices, device.strip("/").split(":")[0]))
+    return _join(cluster())
+
+
+def is_chief() -> bool:
+    """Returns whether this process prints and writes: alone, or the first worker."""
+    return not (_CLUSTER in os.environ or _SLURM in os.environ) or cluster().index == 0
+
+
+def cluster() -> Cluster:
+    """Returns the cluster that ``TF_CONFIG`` or Slurm describes.
+
+    Raises:
+        FathomError: none does, or not as needed.
+    """
+    if _CLUSTER in os.environ:
+        return _parsed(os.environ[_CLUSTER])
+    if _SLURM in os.environ:
+        resolver = tf.distribute.cluster_resolver.SlurmClusterResolver()
+        workers = resolver.cluster_spec().job_tasks("worker")
+        return Cluster(tuple(workers), int(os.environ[_SLURM]))
+    raise FathomError(
+        "--strategy multi-worker needs TF_CONFIG or Slurm: start the workers with "
+        "python -m fathom launch -n N -- WORKLOAD ..."
+    )
+
+
+def _parsed(text: str) -> Cluster:
+    expected = (
+        'TF_CONFIG must be JSON as {"cluster": {"worker": ["host:port", ...]}, '
+        '"task": {"type": "worker", "index": 0}}'
+    )
+    try:
+        description = json.loads(text)
+        workers, task = description["cluster"]["worker"], description["task"]
+        found = Cluster(tuple(map(str, workers)), int(task["index"]))
+        is_worker = task["type"] == "worker"
+    except (ValueError, KeyError, TypeError) as error:
+        raise FathomError(f"{expected}: {error or 'a part is missing'}") from error
+    if not is_worker or list(description["cluster"]) != ["worker"]:
+        raise FathomError(f"{expected}: all tasks are workers")
+    if not 0 <= found.index < len(found.workers):
+        raise FathomError(f"TF_CONFIG has {len(found.workers)} workers, and none {found.index}")
+    if len(set(found.workers)) < len(found.workers):
+        raise FathomError("TF_CONFIG names an address twice")
+    for address in found.workers:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+            raise FathomError(f"TF_CONFIG has an address that is no host:port: {address}")
+    return found
+
+
+def _join(found: Cluster) -> tf.distribute.Strategy:
+    """Waits for all workers and returns the strategy."""
+    _check_port(found.workers[found.index])
+    config: Any = context.context()
+    together = threading.Timer(LONGEST_START + _GRACE, _give_up, [len(found.workers)])
+    together.daemon = True
+    together.start()
+    try:
+        config.configure_coordination_service(
+            service_type="standalone",
+            service_leader="/job:worker/replica:0/task:0",
+            cluster_register_timeout_in_ms=1000 * LONGEST_START,
+            heartbeat_timeout_in_ms=1000 * LONGEST_SILENCE,
+            shutdown_barrier_timeout_in_ms=1000 * LONGEST_SILENCE,
+            coordinated_jobs=_jobs(len(found.workers)),
+        )
+        return tf.distribute.MultiWorkerMirroredStrategy(
+            tf.distribute.cluster_resolver.SimpleClusterResolver(
+                tf.train.ClusterSpec({"worker": list(found.workers)}),
+                task_type="worker",
+                task_id=found.index,
+                rpc_layer="grpc",
+            )
+        )
+    except tf.errors.OpError as error:
+        raise FathomError(
+            f"the {len(found.workers)} workers did not come together within {LONGEST_START} s: "
+            f"{' '.join(str(error.message).split())[:200]}"
+        ) from error
+    except RuntimeError as error:
+        raise FathomError(
+            "a strategy comes too late: TensorFlow already runs in this process; choose it for the "
+            "first model, or start a fresh process"
+        ) from error
+    finally:
+        together.cancel()
+
+
+def _give_up(workers: int) -> None:
+    """Ends the process: the first worker waits for the others in a call that has no limit."""
+    sys.stderr.write(f"fathom: error: the {workers} workers did not come together in time\n")
+    sys.stderr.flush()
+    os._exit(_USER_ERROR)
+
+
+def _jobs(workers: int) -> list[Any]:
+    from tensorflow.compiler.xla.tsl.protobuf import coordination_config_pb2
+
+    return [coordination_config_pb2.CoordinatedJob(name="worker", num_tasks=workers)]
+
+
+def _check_port(address: str) -> None:
+    """Raises FathomError if another program of this machine has the worker's port."""
+    port = int(address.rpartition(":")[2])
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError as error:
+            raise FathomError(
+                f"port {port} of {address} cannot be used: {error.strerror}"
+            ) from None
+
+
+def _devices(count: int | None, kind: str) -> list[str]:
+    if kind == "cpu":
+        _split_cpu(count or 1)
+    found = len(tf.config.list_logical_devices(kind.upper()))
+    if count is not None and count > found:
+        raise FathomError(f"there are {found} devices of the kind {kind}, not {count}")
+    return [f"/{kind}:{number}" for number in range(count or found)]
+
+
+def _split_cpu(count: int) -> None:
+    """Makes logical devices of the CPU."""
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    try:
+        tf.config.set_logical_device_configuration(
+            cpu, [tf.config.LogicalDeviceConfiguration()] * count
+        )
+    except RuntimeError:
+        if len(tf.config.list_logical_devices("CPU")) < count:
+            raise FathomError(
+                f"{count} replicas come too late: TensorFlow already runs in this process; choose "
+                "them for the first model, or start a fresh process"
+            ) from None

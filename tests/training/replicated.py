@@ -1,0 +1,25 @@
+"""Trains small networks on some replicas; prints their losses as JSON for test_replicas."""
+
+import json
+import sys
+
+from fathom import workloads
+from fathom.testing.descriptors import small_options
+
+STEPS = 6
+
+
+def losses(name, replicas, **options):
+    """Returns the losses of the first steps."""
+    strategy = {"strategy": "mirrored", "replicas": replicas} if replicas > 1 else {"xla": False}
+    small = {**small_options(name), "batch_size": 12, **options}
+    model = workloads.load(name)("/cpu:0", {**small, **strategy, "threads": 1})
+    model.setup()
+    found = model.run(n_steps=STEPS, warmup=0).steps.loss
+    model.teardown()
+    return found
+
+
+if __name__ == "__main__":
+    replicas, *names = sys.argv[1:]
+    print(json.dumps({name: losses(name, int(replicas)) for name in names}))

@@ -1,0 +1,140 @@
+"""Training on several replicas is that of one: the same losses, whatever their number."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import run
+
+from fathom import FathomError, __main__
+from fathom.training import strategies
+
+WORKLOADS = ("autoenc", "memnet", "alexnet", "seq2seq", "dlrm", "transformer")
+
+
+@pytest.fixture(scope="module")
+def losses():
+    """Gives the losses of each workload on 1, 2 and 3 replicas, each in a process of its own."""
+    script = Path(__file__).with_name("replicated.py")
+    processes = [
+        subprocess.Popen(
+            [sys.executable, script, str(replicas), *WORKLOADS],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for replicas in (1, 2, 3)  # TensorFlow allows one number in a process
+    ]
+    found = []
+    for process in processes:
+        output, errors = process.communicate(timeout=600)
+        assert process.returncode == 0, errors[-2000:]
+        found.append(json.loads(output.splitlines()[-1]))
+    return found
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_losses_do_not_depend_on_the_number_of_replicas(losses, workload):
+    one, two, three = (each[workload] for each in losses)
+    assert len(set(one)) > 1
+    np.testing.assert_allclose(two, one, rtol=1e-5)
+    np.testing.assert_allclose(three, one, rtol=1e-5)
+
+
+def fathom(*arguments):
+    return run(__main__.main, list(arguments))
+
+
+def refusal(capsys, *arguments):
+    assert fathom(*arguments) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    return error
+
+
+SMALL = ("--set=hidden_units=8", "--set=latents=2", "--steps=1", "--device=cpu")
+
+
+def test_what_cannot_be_distributed_is_refused(capsys):
+    for arguments, message in (
+        (("autoenc", "--strategy=mirrored", "--batch-size=7", "--infer"), "is for training"),
+        (("autoenc", "--strategy=mirrored", "--xla", *SMALL), "does not work with --xla"),
+        (("autoenc", "--replicas=2", *SMALL), "is for --strategy mirrored"),
+        (("autoenc", "--strategy=parameter-server"), "invalid choice"),
+        (("autoenc", "--strategy=mirrored", "--precision=float16", *SMALL), "try bfloat16"),
+        (("deepq", "--strategy=mirrored"), "deepq cannot be distributed: its agent acts"),
+    ):
+        assert message in refusal(capsys, "run", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ("{", "must be JSON as"),
+        ('{"cluster": {"worker": ["a:1"]}}', "must be JSON as"),
+        ('{"cluster": {"ps": ["a:1"], "worker": ["a:2"]}, "task": {"type": "worker", "index": 0}}',
+         "all tasks are workers"),
+        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 1}}', "and none 1"),
+        ('{"cluster": {"worker": ["a:1", "a:1"]}, "task": {"type": "worker", "index": 1}}',
+         "an address twice"),
+        ('{"cluster": {"worker": ["a"]}, "task": {"type": "worker", "index": 0}}', "no host:port"),
+    ],
+)  # fmt: skip
+def test_a_malformed_cluster_is_refused(config, message, monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", config)
+    with pytest.raises(FathomError, match=message):
+        strategies.cluster()
+
+
+def test_without_a_cluster_the_command_that_makes_one_is_named(monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    with pytest.raises(FathomError, match="python -m fathom launch -n N"):
+        strategies.cluster()
+
+
+def test_a_port_in_use_is_refused():
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        address = f"localhost:{taken.getsockname()[1]}"
+        with pytest.raises(FathomError, match=f"of {address} cannot be used"):
+            strategies._check_port(address)
+
+
+def test_launched_workers_train_as_one_process(tmp_path, capsys):
+    result, logs = tmp_path / "r.json", tmp_path / "logs"
+    options = (*SMALL[:2], "--steps=4", "--batch-size=6", "--threads=1", "--device=cpu")
+    command = ("autoenc", "--train", *options, f"--json={result}")
+    assert fathom("launch", "-n", "2", "--out", str(logs), "--", *command) == 0
+    assert "4 steps in" in capsys.readouterr().out
+    assert "steps in" not in (logs / "worker-1.log").read_text()
+    two = json.loads(result.read_text())["steps"]["loss"]
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    subprocess.run(
+        [sys.executable, "-m", "fathom", "run", *command, "--no-xla"],
+        env=environment, check=True, capture_output=True, timeout=300,
+    )  # fmt: skip
+    one = json.loads(result.read_text())["steps"]["loss"]
+    np.testing.assert_allclose(two, one, rtol=1e-5)
+
+
+def test_the_first_failure_ends_all_workers(tmp_path, capsys):
+    command = ("autoenc", "--train", "--batch-size=7", *SMALL)
+    error = refusal(capsys, "launch", "-n", "2", "--out", str(tmp_path), "--", *command)
+    assert "a batch of 7 cannot be divided among 2 replicas" in error
+    assert f"see {tmp_path}" in error
+
+
+def test_hosts_get_the_commands_to_run(capsys):
+    assert fathom("launch", "-n", "2", "--hosts", "a,b", "--", "vgg", "--train") == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("ssh a ")
+    assert '"index": 1' in second
+    assert "a:20000" in second
+    assert "run vgg --train --strategy multi-worker" in second
