@@ -131,15 +131,15 @@ def translate(
     """
     lengths = tuple(shape.length for shape in shapes)
     words = np.full((len(pairs), longest_translation(lengths[-1])), PAD, np.int32)
-    decode = tf.function(
-        lambda source: network(source, training=False),
-        reduce_retracing=False,
-        autograph=False,
-        jit_compile=compiles,
-    )
+    decode = {  # a function for each length, as TensorFlow warns of one with many shapes
+        length: tf.function(
+            lambda source: network(source, training=False), autograph=False, jit_compile=compiles
+        )
+        for length in lengths
+    }
     assigned = np.searchsorted(lengths, pairs.source.lengths + 1)
     for chosen, batch in batches.in_turn(pairs, assigned, shapes):
         with tf.device(device):
-            decoded = decode(batch.source).numpy()
+            decoded = decode[batch.source.shape[1]](batch.source).numpy()
         words[chosen, : decoded.shape[1]] = decoded
     return words
