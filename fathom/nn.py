@@ -177,8 +177,11 @@ class NeuralNetworkModel(Workload):
             raise FathomError(f"{self.name} cannot be distributed: {self.undistributable}")
         if self.xla == "step":
             raise FathomError(f"--strategy {name} does not work with --xla")
-        if self.execution.precision == "float16":
-            raise FathomError(f"--strategy {name} does not work in float16: try bfloat16")
+        traits = options.precision_traits(self.execution.precision)
+        if traits.scales_loss or traits.fixed:
+            raise FathomError(
+                f"--strategy {name} does not work in {self.execution.precision}: try bfloat16"
+            )
         if size % replicas:
             raise FathomError(f"a batch of {size} cannot be divided among {replicas} replicas")
 
