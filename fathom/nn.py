@@ -90,7 +90,8 @@ class NeuralNetworkModel(Workload):
         self.threads = set_threads(self.execution.threads, self.execution.inter_op_threads)
         self.device = select_device(device)
         chosen = self.execution
-        self.strategy = strategies.create(chosen.strategy, chosen.replicas, self.device)
+        identity = self._identity() if chosen.strategy != "none" else {}
+        self.strategy = strategies.create(chosen.strategy, chosen.replicas, self.device, identity)
         self.is_chief = chosen.strategy != "multi-worker" or strategies.is_chief()
         select_precision(self.execution.precision, self.device)
         self.steps = Steps(first=0, warmup=0)
@@ -164,6 +165,11 @@ class NeuralNetworkModel(Workload):
             self._noise_step,
             self.new_noise if chosen.rounding == "stochastic" else None,
         )
+
+    def _identity(self) -> dict[str, object]:
+        """Returns what is about to run, by name, which the workers of a training must share."""
+        options = dataclasses.asdict(self.hyperparameters) | dataclasses.asdict(self.execution)
+        return options | {"workload": self.name, "commit": environment.git_commit()}
 
     def _check_strategy(self) -> None:
         """Raises FathomError if the run cannot be distributed as chosen."""

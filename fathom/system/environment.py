@@ -50,7 +50,7 @@ def describe(device: str, threads: int, precision: str, xla: str) -> dict[str, A
         "inter_op_threads": inter_op_threads_in_use(),
         "precision": precision,
         "xla": xla,
-        "git_commit": _git_commit(),
+        "git_commit": git_commit(),
         "command": shlex.join(sys.orig_argv),
     }
 
@@ -121,7 +121,7 @@ def _gpu() -> str:
     return tf.config.experimental.get_device_details(visible).get("device_name", visible.name)
 
 
-def _git_commit() -> str | None:
+def git_commit() -> str | None:
     """Returns the commit of Fathom's checkout; None for an installed package."""
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():

@@ -8,8 +8,7 @@ notices the loss of one, within the limits below.
 import json
 import os
 import socket
-import sys
-import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +16,10 @@ import tensorflow as tf
 from tensorflow.python.eager import context  # the limits have no public interface
 
 from fathom.errors import FathomError
+from fathom.training.rendezvous import meet
 
 LONGEST_START = 120  # seconds that a worker waits for the others
 LONGEST_SILENCE = 20  # seconds without a sign of life after which a worker counts as lost
-_GRACE = 10  # seconds
-_USER_ERROR = 2  # exit code
 _CLUSTER = "TF_CONFIG"
 _SLURM = "SLURM_PROCID"
 
@@ -42,13 +40,16 @@ class Cluster:
     index: int
 
 
-def create(name: str, devices: int | None, device: str) -> tf.distribute.Strategy | None:
+def create(
+    name: str, devices: int | None, device: str, identity: Mapping[str, object]
+) -> tf.distribute.Strategy | None:
     """Returns a strategy, before TensorFlow computes anything; None for ``none``.
 
     Args:
         name: one of ``options.STRATEGIES``.
         devices: of ``mirrored``: the first GPUs, or as many logical CPUs; None: all GPUs.
         device: TensorFlow's name of the chosen device.
+        identity: what is about to run, by name; all workers' must be the same.
 
     Raises:
         FathomError: there are fewer devices, the cluster is described wrongly, a worker does not
@@ -58,7 +59,7 @@ def create(name: str, devices: int | None, device: str) -> tf.distribute.Strateg
         return None
     wanted = (name, devices, device)
     if not _created:
-        _created[wanted] = _strategy(*wanted)
+        _created[wanted] = _strategy(*wanted, identity)
     if wanted not in _created:
         raise FathomError(
             "another strategy of distributed training comes too late: TensorFlow allows one in a "
@@ -67,10 +68,12 @@ def create(name: str, devices: int | None, device: str) -> tf.distribute.Strateg
     return _created[wanted]
 
 
-def _strategy(name: str, devices: int | None, device: str) -> tf.distribute.Strategy:
+def _strategy(
+    name: str, devices: int | None, device: str, identity: Mapping[str, object]
+) -> tf.distribute.Strategy:
     if name == "mirrored":
         return tf.distribute.MirroredStrategy(_devices(devices, device.strip("/").split(":")[0]))
-    return _join(cluster())
+    return _join(cluster(), identity)
 
 
 def is_chief() -> bool:
@@ -121,13 +124,11 @@ def _parsed(text: str) -> Cluster:
     return found
 
 
-def _join(found: Cluster) -> tf.distribute.Strategy:
+def _join(found: Cluster, identity: Mapping[str, object]) -> tf.distribute.Strategy:
     """Waits for all workers and returns the strategy."""
     _check_port(found.workers[found.index])
+    meet(found.workers, found.index, identity, LONGEST_START)
     config: Any = context.context()
-    together = threading.Timer(LONGEST_START + _GRACE, _give_up, [len(found.workers)])
-    together.daemon = True
-    together.start()
     try:
         config.configure_coordination_service(
             service_type="standalone",
@@ -155,15 +156,6 @@ def _join(found: Cluster) -> tf.distribute.Strategy:
             "a strategy comes too late: TensorFlow already runs in this process; choose it for the "
             "first model, or start a fresh process"
         ) from error
-    finally:
-        together.cancel()
-
-
-def _give_up(workers: int) -> None:
-    """Ends the process: the first worker waits for the others in a call that has no limit."""
-    sys.stderr.write(f"fathom: error: the {workers} workers did not come together in time\n")
-    sys.stderr.flush()
-    os._exit(_USER_ERROR)
 
 
 def _jobs(workers: int) -> list[Any]:

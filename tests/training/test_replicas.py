@@ -2,8 +2,10 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ from commands import run
 
 from fathom import FathomError, __main__
 from fathom.training import strategies
+from fathom.training.rendezvous import meet
 
 WORKLOADS = ("autoenc", "memnet", "alexnet", "seq2seq", "dlrm", "transformer")
 
@@ -97,8 +100,6 @@ def test_without_a_cluster_the_command_that_makes_one_is_named(monkeypatch):
 
 
 def test_a_port_in_use_is_refused():
-    import socket
-
     with socket.socket() as taken:
         taken.bind(("", 0))
         taken.listen()
@@ -138,3 +139,49 @@ def test_hosts_get_the_commands_to_run(capsys):
     assert '"index": 1' in second
     assert "a:20000" in second
     assert "run vgg --train --strategy multi-worker" in second
+
+
+def meeting(*wanted, workers=None, limit=5.0):
+    """Lets workers meet, each in a thread; returns what each of them is told."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        address = f"localhost:{free.getsockname()[1]}"
+    told = {}
+
+    def come(place, index, identity):
+        try:
+            meet([address] * (workers or len(wanted)), index, identity, limit)
+            told[place] = "go"
+        except FathomError as error:
+            told[place] = str(error)
+
+    threads = [
+        threading.Thread(target=come, args=(place, *each)) for place, each in enumerate(wanted)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    return [told[place] for place in range(len(wanted))]
+
+
+def test_workers_go_when_all_are_there():
+    same = {"batch_size": 8, "commit": "abc"}
+    assert meeting((0, same), (2, same), (1, same)) == ["go"] * 3
+
+
+def test_workers_that_differ_are_refused_by_what_differs():
+    told = meeting((0, {"seed": 0, "commit": "a"}), (1, {"seed": 1, "commit": "b"}))
+    assert told == ["worker 1 differs from the first in commit, seed"] * 2
+
+
+def test_a_number_that_two_workers_have_is_refused():
+    first, *others = meeting((0, {}), (1, {}), (1, {}))
+    assert first == "two workers have the number 1"
+    assert first in others
+
+
+def test_a_worker_that_does_not_come_is_named():
+    assert meeting((0, {}), workers=3, limit=1.0) == ["worker 1 and 2 did not come within 1 s"]
+    (told,) = meeting((1, {}), workers=2, limit=0.5)
+    assert "cannot be reached" in told
