@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fathom.errors import FathomError
 from fathom.exports.format import ExportOptions, NetworkFormat, writing
 
 if TYPE_CHECKING:
@@ -46,7 +47,12 @@ def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> 
     """Writes the archive; it takes any size that the network takes."""
     whole = folder / f".{_FILE}"
     with writing(folder):
-        model.network.save(whole)
+        try:
+            model.network.save(whole)
+        except NotImplementedError as error:
+            raise FathomError(
+                f"Keras cannot save {model.name}: a layer has no configuration"
+            ) from error
         _rewrite(whole, folder / _FILE)
         whole.unlink()
     return ("the update rule and its state",)

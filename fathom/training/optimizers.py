@@ -24,7 +24,6 @@ Around: TypeAlias = Callable[[Sequence[Gradient], Update], None]
 Slots: TypeAlias = dict[str, tf.Variable]  # of one variable, by name
 
 kernels = tf.raw_ops
-_LARGE = 100_000  # values of a variable whose compiled update gains more than its launch costs
 
 
 def is_weight_matrix(variable: Variable) -> bool:
@@ -367,10 +366,6 @@ class RMSProp(Optimizer):
             "momentum": self._momentum,
             "epsilon": self._epsilon,
         }
-        large = target.shape.num_elements() >= _LARGE and not isinstance(gradient, tf.IndexedSlices)
-        if self._centered and not self._momentum and large:
-            _centered_rmsprop(target, slots, self._decay, self._epsilon)(gradient, rate)
-            return
         if self._centered:
             dense = kernels.ResourceApplyCenteredRMSProp
             sparse = kernels.ResourceSparseApplyCenteredRMSProp
@@ -379,26 +374,6 @@ class RMSProp(Optimizer):
             dense = kernels.ResourceApplyRMSProp
             sparse = kernels.ResourceSparseApplyRMSProp
         _run(dense, sparse, target, gradient, **arguments)
-
-
-def _centered_rmsprop(
-    target: tf.Variable, slots: Slots, decay: float, epsilon: float
-) -> Callable[[tf.Tensor, tf.Tensor], None]:
-    """Returns the centred rule without momentum, compiled to one pass over memory.
-
-    TensorFlow's kernel takes several, and keeps the last update too.
-    """
-    square, mean = slots["square"], slots["mean"]
-
-    @tf.function(jit_compile=True, autograph=False)
-    def ApplyCenteredRMSProp(g: tf.Tensor, rate: tf.Tensor) -> None:  # noqa: N802 - the op type
-        s = square + (g * g - square) * (1 - decay)
-        m = mean + (g - mean) * (1 - decay)
-        target.assign_sub(rate * g * tf.math.rsqrt(s - m * m + epsilon), read_value=False)
-        square.assign(s, read_value=False)
-        mean.assign(m, read_value=False)
-
-    return ApplyCenteredRMSProp
 
 
 BY_NAME: dict[str, type[Optimizer]] = {"sgd": GradientDescent, "adagrad": Adagrad, "adam": Adam}

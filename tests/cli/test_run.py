@@ -274,7 +274,7 @@ def test_skipping_a_damaged_checkpoint_is_reported(capsys, tmp_path):
         (["--set", "rate"], "NAME=VALUE"),
         (["--json=no/such/folder/result.json"], "a folder that exists"),
         (["--train", "--infer"], "not allowed with"),
-        (["--precision=float8"], "invalid choice"),
+        (["--precision=float8"], "precision must be one of float32, "),
         (["--device=foo"], "unknown device 'foo'"),
         (["--threads=0"], "--threads must be at least 1, not 0"),
         (["--seed=-1"], "--seed must not be negative, not -1"),

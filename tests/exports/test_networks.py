@@ -100,6 +100,10 @@ def autoencoder():
 
 
 def test_keras_loads_the_network(network, tmp_path):
+    if network.model.name in ("gpt", "transformer"):  # whose layers have no configuration yet
+        with pytest.raises(FathomError, match="Keras cannot save"):
+            network.save("keras", tmp_path / "out")
+        return
     network.save("keras", tmp_path / "out")
     loaded = load(tmp_path / "out" / "network.keras")
     nest = keras.tree.pack_sequence_as(network.model.inputs, list(network.inputs.values()))

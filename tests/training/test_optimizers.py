@@ -296,23 +296,6 @@ def test_an_update_is_one_fused_op(rule):
         assert updates == [kernel]
 
 
-def test_a_large_variables_centred_rule_is_one_compiled_function_with_the_kernels_result():
-    optimizer, kernel = (RULES["centered"][0]() for _ in range(2))
-    shape = (400, 250)
-    variable, small = tf.Variable(tf.ones(shape)), [tf.Variable(tf.ones(250)) for _ in range(400)]
-    gradients = gradients_by_step([shape])
-    kernel.build(small)
-    for (gradient,) in gradients:
-        kernel.apply([tf.constant(row) for row in gradient], small)
-    (weights,) = train(optimizer, [variable], gradients)
-    np.testing.assert_allclose(weights, np.stack(small), rtol=1e-5)
-
-    step = tf.function(lambda g: optimizer.apply([g], [variable]))
-    calls = step.get_concrete_function(tf.TensorSpec(shape)).graph.get_operations()
-    (called,) = [op.get_attr("f").name for op in calls if op.type.endswith("PartitionedCall")]
-    assert "ApplyCenteredRMSProp" in called
-
-
 def test_a_keras_model_can_be_trained():
     keras.utils.set_random_seed(1)
     model = keras.Sequential([keras.Input([4]), keras.layers.Dense(1)])

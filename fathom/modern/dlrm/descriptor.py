@@ -9,7 +9,7 @@ DESCRIPTOR = Descriptor(
     inputs={"numbers": ((13,), "float32"), "rows": ((26,), "int32")},
     labels={"clicked": ((), "int32")},
     outputs=((),),
-    small={"batch_size": 20, "rows": 50},
+    small={"batch_size": 60, "rows": 50},
     size="rows",
     overfit={"batch_size": 4, "learning_rate": 0.15},
 )
