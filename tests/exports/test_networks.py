@@ -132,6 +132,12 @@ def test_onnx_runtime_computes_the_same(network, tmp_path):
     pytest.importorskip("tf2onnx", reason="tf2onnx is not installed")
     onnx = pytest.importorskip("onnx", reason="onnx is not installed")
     runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    if network.model.name == "transformer":
+        pytest.skip("ONNX Runtime refuses the loop of its search: docs/exports.md")
+    if network.model.name == "gpt":
+        with pytest.raises(FathomError, match="cannot express gpt: no TensorListReserve"):
+            network.save("onnx", tmp_path / "out")
+        return
     if network.model.name == "gcn":
         with pytest.raises(FathomError, match="cannot express gcn: no SparseTensorDenseMatMul"):
             network.save("onnx", tmp_path / "out")
@@ -162,6 +168,8 @@ def test_onnx_cannot_draw_random_numbers(autoencoder, tmp_path):
 def test_jax_trains_the_same(name, tmp_path):
     """Executes the text with the XLA of JAX."""
     pytest.importorskip("jax", reason="jax is not installed")
+    if name in ("gpt", "transformer"):
+        pytest.skip("TensorFlow writes their masks as text that JAX cannot read: docs/exports.md")
     few = descriptor(name).few_layers
     with contextlib.ExitStack() as stack:
         for constant, value in few.items():

@@ -2,13 +2,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from fathom.memnet.noise import gaps
+from fathom.layers import PRNGKey
+from fathom.memnet.noise import gaps, most_empty
 
 
 def drawn(lengths, share, seed=0, memory=50):
     """Returns the gaps of stories with some numbers of sentences, one word each."""
     story = (np.arange(memory) < np.array(lengths)[:, None]).astype(np.int32)[..., None]
-    return gaps(tf.constant(story), share, tf.constant([seed, 7], tf.int64)).numpy()
+    draws = PRNGKey(seed, tf.Variable(7, dtype=tf.int64)).uniform(
+        tf.constant([len(lengths), 1 + most_empty(memory, share)])
+    )
+    return gaps(tf.constant(story), share, draws).numpy()
 
 
 def test_gaps_add_up_from_the_newest_sentence_to_the_oldest():
