@@ -36,6 +36,7 @@ class Workload(abc.ABC):
         network: the functional Keras model, after ``build``.
         inputs, labels: symbolic inputs and labels.
         learning_rate: the optimizer's, a float32 scalar that schedules assign to.
+        history: curves noted by the workload: lists of (steps done, value) by name.
     """
 
     name: ClassVar[str]
@@ -55,6 +56,12 @@ class Workload(abc.ABC):
     inputs: Nest
     labels: Nest
     learning_rate: tf.Variable
+    history: dict[str, list[tuple[int, float]]]
+
+    @property
+    def mode(self) -> options.Mode:
+        """``train`` or ``infer``, as results name it."""
+        return "infer" if self.forward_only else "train"
 
     # ---------------------------------------------------------------- must be defined
 

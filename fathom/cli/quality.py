@@ -74,8 +74,6 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
 def _train(chosen: argparse.Namespace, size: int, done: Quality | None, screen: Console) -> Quality:
     """Trains with a batch size; returns the result with this training added."""
     from fathom.characterize.measure.quality import train_until
-    from fathom.results.records import Environment
-    from fathom.system import environment
 
     model_class = workloads.load(chosen.workload)
     values = init_options(chosen, model_class.Hyperparameters) | {"batch_size": size}
@@ -90,9 +88,7 @@ def _train(chosen: argparse.Namespace, size: int, done: Quality | None, screen: 
         screen.print(f"epoch {epoch}: {metric} {value:.5g}")
 
     training, higher = train_until(model, metric, target, chosen.epochs, report)
-    described = environment.describe(
-        model.device, model.threads, model.execution.precision, model.xla
-    )
+    machine = model.machine()
     model.teardown()
     before = done.trainings if done else []
     return Quality(
@@ -102,7 +98,7 @@ def _train(chosen: argparse.Namespace, size: int, done: Quality | None, screen: 
         higher_is_better=higher,
         most_epochs=chosen.epochs,
         seed=model.execution.seed,
-        environment=Environment(**described),
+        environment=machine,
         trainings=sorted([*before, training], key=lambda each: each.batch_size),
     )
 

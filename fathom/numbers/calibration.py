@@ -7,33 +7,41 @@ import tensorflow as tf
 
 from fathom.errors import FathomError
 from fathom.training.compilation import Batch, Step
+from fathom.workload import Workload
 
 STEPS = 20
 
 
-def run(
-    step: Step, batches: Iterable[Batch], steps_per_call: int, kept: Sequence[tf.Variable]
-) -> None:
-    """Runs the calibration's steps, and undoes what they changed.
+def run(workload: Workload, step: Step, kept: Sequence[tf.Variable]) -> None:
+    """Runs the calibration's steps on a workload's data, and undoes what they changed.
 
     Args:
-        step: one step, traced while rounders calibrate.
-        batches: of the data; blocks of batches if a call runs several steps.
-        steps_per_call: batches in a block.
+        workload: built, and not yet run.
+        step: its step, traced while rounders calibrate.
         kept: the variables that get their values back.
 
     Raises:
         FathomError: there are no batches.
     """
+    history = dict(workload.history)
+    if not workload.forward_only:
+        workload.save_state()
     before = [variable.read_value() for variable in kept]
+    if workload.forward_only:
+        batches = workload.inference_batches()
+    else:
+        batches = workload.training_batches(0)
     steps = 0
-    for batch in itertools.islice(_single(batches, steps_per_call), STEPS):
+    for batch in itertools.islice(_single(batches, workload.steps_per_call), STEPS):
         step(*batch)
         steps += 1
     if not steps:
         raise FathomError("there is no data to calibrate on: give the fraction, as in fixed:16.10")
     for variable, value in zip(kept, before, strict=True):
         variable.assign(value)
+    if not workload.forward_only:
+        workload.restore_state()
+    workload.history = history
 
 
 def _single(batches: Iterable[Batch], steps_per_call: int) -> Iterable[Batch]:

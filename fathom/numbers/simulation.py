@@ -15,7 +15,7 @@ import tensorflow as tf
 from fathom.layers import PRNGKey
 from fathom.numbers.network import inserted
 from fathom.numbers.rounder import Gradient, Mode, Rounded, Rounder
-from fathom.options import FixedPoint
+from fathom.options import Execution, FixedPoint, precision_traits
 from fathom.results.records import FixedPointRecord, TensorKind
 
 TRAINING_HEADROOM = 2  # bits: values grow after the calibration
@@ -198,6 +198,31 @@ class Simulation:
             least = max(largest, TRAINED_WEIGHTS if self._trains else 0)
             for kind in {"weights", "updates"} & rounders.keys():  # one format: they are added
                 rounders[kind].choose(0, least)
+
+
+def create(
+    network: keras.Model,
+    trains: bool,
+    execution: Execution,
+    step: tf.Variable,
+    new_noise: Callable[[], PRNGKey],
+) -> Simulation | None:
+    """Returns the simulation that a run's options ask for; None in floating point.
+
+    Args: as for ``Simulation``.
+    """
+    number_format = precision_traits(execution.precision).fixed
+    if number_format is None:
+        return None
+    return Simulation(
+        network,
+        trains,
+        number_format,
+        execution.quantize.split(","),
+        execution.overflow,
+        step,
+        new_noise if execution.rounding == "stochastic" else None,
+    )
 
 
 def _rounded_gradient(gradient: Gradient, rounder: Rounder) -> Gradient:

@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fathom.errors import FathomError
-from fathom.results.records import Environment
 from fathom.results.serving import Scenario, ServingResult, Trial
 from fathom.serving import loadgen
 from fathom.serving.engine import Engine
 from fathom.serving.search import best, highest_rate
-from fathom.system import environment
 
 if TYPE_CHECKING:
     from fathom.nn import NeuralNetworkModel
@@ -76,9 +74,6 @@ def measure(
     else:
         trials = highest_rate(lambda each: attempt(each, bound), _FIRST_RATE * most)
         result = best(trials)
-    described = environment.describe(
-        model.device, model.threads, model.execution.precision, model.xla
-    )
     return ServingResult(
         workload=model.name,
         scenario=scenario,
@@ -88,7 +83,7 @@ def measure(
         latency_bound=bound,
         seed=model.execution.seed,
         batch_seconds={str(size): time for size, time in seconds.items()},
-        environment=Environment(**described),
+        environment=model.machine(),
         trials=trials,
         result=result,
     )

@@ -9,13 +9,15 @@ import json
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.eager import context  # the limits have no public interface
 
 from fathom.errors import FathomError
+from fathom.options import Execution, Hyperparameters, precision_traits
+from fathom.system.environment import git_commit
 from fathom.training.rendezvous import meet
 
 LONGEST_START = 120  # seconds that a worker waits for the others
@@ -41,25 +43,32 @@ class Cluster:
 
 
 def create(
-    name: str, devices: int | None, device: str, identity: Mapping[str, object]
+    execution: Execution, device: str, workload: str, hyperparameters: Hyperparameters
 ) -> tf.distribute.Strategy | None:
-    """Returns a strategy, before TensorFlow computes anything; None for ``none``.
+    """Returns the strategy of a training, before TensorFlow computes anything; None for ``none``.
 
     Args:
-        name: one of ``options.STRATEGIES``.
-        devices: of ``mirrored``: the first GPUs, or as many logical CPUs; None: all GPUs.
+        execution: names the strategy and, of ``mirrored``, the number of devices: the first GPUs,
+            or as many logical CPUs; None: all GPUs.
         device: TensorFlow's name of the chosen device.
-        identity: what is about to run, by name; all workers' must be the same.
+        workload: its name. All workers must run the same, with the same options.
+        hyperparameters: of the workload.
 
     Raises:
         FathomError: there are fewer devices, the cluster is described wrongly, a worker does not
             come, or TensorFlow already runs.
     """
-    if name == "none":
+    if execution.strategy == "none":
         return None
-    wanted = (name, devices, device)
+    wanted = (execution.strategy, execution.replicas, device)
     if not _created:
-        _created[wanted] = _strategy(*wanted, identity)
+        if execution.strategy == "mirrored":
+            devices = _devices(execution.replicas, device.strip("/").split(":")[0])
+            _created[wanted] = tf.distribute.MirroredStrategy(devices)
+        else:
+            identity = asdict(hyperparameters) | asdict(execution)
+            identity |= {"workload": workload, "commit": git_commit()}
+            _created[wanted] = _join(cluster(), identity)
     if wanted not in _created:
         raise FathomError(
             "another strategy of distributed training comes too late: TensorFlow allows one in a "
@@ -68,17 +77,45 @@ def create(
     return _created[wanted]
 
 
-def _strategy(
-    name: str, devices: int | None, device: str, identity: Mapping[str, object]
-) -> tf.distribute.Strategy:
-    if name == "mirrored":
-        return tf.distribute.MirroredStrategy(_devices(devices, device.strip("/").split(":")[0]))
-    return _join(cluster(), identity)
+def check(
+    execution: Execution,
+    workload: str,
+    *,
+    replicas: int,
+    batch_size: int,
+    obstacle: str,
+    trains: bool,
+    xla: bool,
+) -> None:
+    """Raises FathomError if a run cannot be distributed as chosen.
+
+    Args:
+        execution: names the strategy and the precision.
+        workload: its name.
+        replicas: of the strategy.
+        batch_size: of all replicas together.
+        obstacle: why the workload cannot be distributed; empty if it can.
+        trains: it is a training.
+        xla: XLA compiles the whole step.
+    """
+    name = execution.strategy
+    traits = precision_traits(execution.precision)
+    if not trains:
+        raise FathomError(f"--strategy {name} is for training")
+    if obstacle:
+        raise FathomError(f"{workload} cannot be distributed: {obstacle}")
+    if xla:
+        raise FathomError(f"--strategy {name} does not work with --xla")
+    if traits.scales_loss or traits.fixed:
+        raise FathomError(f"--strategy {name} does not work in {execution.precision}: try bfloat16")
+    if batch_size % replicas:
+        raise FathomError(f"a batch of {batch_size} cannot be divided among {replicas} replicas")
 
 
-def is_chief() -> bool:
+def is_chief(strategy: str) -> bool:
     """Returns whether this process prints and writes: alone, or the first worker."""
-    return not (_CLUSTER in os.environ or _SLURM in os.environ) or cluster().index == 0
+    described = _CLUSTER in os.environ or _SLURM in os.environ
+    return strategy != "multi-worker" or not described or cluster().index == 0
 
 
 def cluster() -> Cluster:

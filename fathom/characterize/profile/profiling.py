@@ -88,7 +88,7 @@ def profile_model(
     attribution = Attribution(model.model(), model.network, model.optimizer)
     profile = Profile(
         workload=model.name,
-        mode="infer" if model.forward_only else "train",
+        mode=model.mode,
         batch_size=model.hyperparameters.batch_size,
         threads=model.threads,
         device=model.device,
