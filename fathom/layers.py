@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import keras
 import tensorflow as tf
@@ -29,11 +28,11 @@ class Layer(keras.layers.Layer):
     A subclass keeps each argument ``x`` of its constructor as ``self._x``, but for ``options``.
     """
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         keras.saving.register_keras_serializable(cls.__module__)(cls)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """Returns the arguments; a variable is its value.
 
         Keras serializes them: one that two layers share stays shared.
@@ -48,7 +47,7 @@ class Layer(keras.layers.Layer):
         return config
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Self:
+    def from_config(cls, config: Mapping[str, object]) -> Self:
         """Returns a layer of the same arguments."""
         deserialize = keras.saving.deserialize_keras_object
         serialized = {k: v for k, v in config.items() if isinstance(v, dict | list)}

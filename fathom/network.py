@@ -90,8 +90,8 @@ class BuiltWorkload(Workload):
 
     def machine(self) -> records.Environment:
         """Returns the machine and the software, as results state them."""
-        return records.Environment(
-            **environment.describe(self.device, self.threads, self.execution.precision, self.xla)
+        return records.Environment.model_validate(
+            environment.describe(self.device, self.threads, self.execution.precision, self.xla)
         )
 
     # ---------------------------------------------------------------- building

@@ -256,11 +256,13 @@ class NeuralNetworkModel(BuiltWorkload):
         return RunResult(
             workload=self.name,
             mode=self.mode,
-            data=records.Data(
-                name=self.dataset.name,
-                directory=str(source.directory),
-                kind=source.kind,
-                **self.describe_data(),
+            data=records.Data.model_validate(
+                {
+                    "name": self.dataset.name,
+                    "directory": str(source.directory),
+                    "kind": source.kind,
+                    **self.describe_data(),
+                }
             ),
             hyperparameters=records.UsedHyperparameters(**dataclasses.asdict(chosen)),
             seed=self.execution.seed,

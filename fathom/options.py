@@ -120,7 +120,7 @@ class Allowed:
                 expected = "not be negative" if negative else f"be {words} {limit}"
                 raise ValueError(f"must {expected}, not {value}")
 
-    def describe(self, hint: Any) -> str:
+    def describe(self, hint: object) -> str:
         """Returns a short description of the allowed values of a type, as for ``convert``."""
         kinds, words = _alternatives(hint)
         if self.choices:
@@ -375,7 +375,7 @@ def sort(values: Mapping[str, object] | None, *option_types: type) -> list[dict[
     ]
 
 
-def convert(value: object, hint: Any) -> Any:
+def convert(value: object, hint: object) -> Any:
     """Returns ``value`` as the hinted type.
 
     Args:
@@ -410,7 +410,7 @@ def convert(value: object, hint: Any) -> Any:
         raise expected from None
 
 
-def _alternatives(hint: Any) -> tuple[tuple[Any, ...], list[str]]:
+def _alternatives(hint: object) -> tuple[tuple[Any, ...], list[str]]:
     """Returns the types of a hint, and the words of its ``Literal`` if it has one."""
     kinds = get_args(hint) or (hint,)
     return kinds, [word for kind in kinds for word in get_args(kind)]

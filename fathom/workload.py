@@ -3,7 +3,7 @@
 import abc
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import keras
 import tensorflow as tf
@@ -207,7 +207,7 @@ class Workload(abc.ABC):
         """
         return None
 
-    def describe_data(self) -> dict[str, Any]:
+    def describe_data(self) -> dict[str, object]:
         """Returns what a result reports about the data, besides its directory and kind."""
         return {}
 

@@ -249,14 +249,14 @@ def add_mode(parser: argparse.ArgumentParser) -> None:
 
 def init_options(
     chosen: argparse.Namespace, hyperparameters: type[Hyperparameters]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Returns a model's options: each ``--set``, the batch size, and those of ``Execution``.
 
     Raises:
         FathomError: a ``--set`` is not an assignment, or not of a hyperparameter.
     """
     execution = field_names(Execution)
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for assignment in chosen.set:
         name, equals, value = assignment.partition("=")
         if not equals:

@@ -3,7 +3,7 @@
 import argparse
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -103,7 +103,7 @@ def _train(chosen: argparse.Namespace, size: int, done: Quality | None, screen: 
     )
 
 
-def _scaled_rate(model_class: "type[NeuralNetworkModel]", values: dict[str, Any]) -> float:
+def _scaled_rate(model_class: "type[NeuralNetworkModel]", values: dict[str, object]) -> float:
     """Returns the learning rate times the batch size over the default one (Goyal et al. 2017)."""
     fields = dataclasses.fields(model_class.Hyperparameters)
     defaults = {field.name: field.default for field in fields}

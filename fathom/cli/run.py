@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from rich.console import Console
 
@@ -164,7 +164,7 @@ def _check(chosen: argparse.Namespace) -> None:
         raise FathomError("--steps and --epochs exclude each other")
     if chosen.infer and chosen.epochs is not None:
         raise FathomError("--epochs counts passes over the training data: use --steps with --infer")
-    options.Setup(**_setup_options(chosen))
+    options.build(options.Setup, _setup_options(chosen))
     if chosen.checkpoint_dir:
         user_path(chosen.checkpoint_dir)
     file = None if chosen.json == _STANDARD_OUTPUT else chosen.json
@@ -172,7 +172,7 @@ def _check(chosen: argparse.Namespace) -> None:
         _check_writable(file)
 
 
-def _setup_options(chosen: argparse.Namespace) -> dict[str, Any]:
+def _setup_options(chosen: argparse.Namespace) -> dict[str, object]:
     return {name: getattr(chosen, name) for name in options.field_names(options.Setup)}
 
 

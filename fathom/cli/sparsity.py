@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Callable
-from typing import Any
 
 import pandas as pd
 from rich.console import Console
@@ -40,7 +39,7 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
 
 
 def observed(
-    model_class: type[NeuralNetworkModel], init_options: dict[str, Any]
+    model_class: type[NeuralNetworkModel], init_options: dict[str, object]
 ) -> tuple[NeuralNetworkModel, Callable[[], pd.DataFrame]]:
     """Returns a model on the CPU that counts zeros in its steps, and what returns them so far."""
     from fathom.numbers.sparsity import Observation, savings

@@ -140,8 +140,8 @@ def _discard_output() -> None:
 @contextlib.contextmanager
 def absent(modules: Sequence[str]) -> Iterator[None]:
     """Makes imports of modules fail in the block, except of those that are loaded already."""
-    hidden: dict[str, Any] = dict.fromkeys(name for name in modules if name not in sys.modules)
-    sys.modules.update(hidden)
+    hidden = [name for name in modules if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # None makes it fail
     try:
         yield
     finally:

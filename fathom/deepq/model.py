@@ -11,7 +11,6 @@ import itertools
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
@@ -304,7 +303,7 @@ class DeepQ(nn.NeuralNetworkModel):
         self.scores = tuple(scores)
         return score_statistics(scores) | {"mean_q": self.mean_q()}
 
-    def describe_data(self) -> dict[str, Any]:
+    def describe_data(self) -> dict[str, object]:
         """Returns the game, and the scores of the last evaluation's games."""
         return {"game": self.hyperparameters.game, "scores": list(self.scores)}
 

@@ -1,14 +1,12 @@
 """Arrays whose memory TensorFlow can use: converting an array copies it."""
 
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
 
 _ALIGNMENT = 64  # bytes; TensorFlow ends the process over a tensor that begins elsewhere
 
 
-def aligned_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+def aligned_empty(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> np.ndarray:
     """Returns an array of undefined values, at an address that suits ``shared``."""
     length = int(np.prod(shape)) * np.dtype(dtype).itemsize
     memory = np.empty(length + _ALIGNMENT, np.uint8)

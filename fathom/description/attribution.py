@@ -11,11 +11,11 @@ import functools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 import keras
 import tensorflow as tf
 
+from fathom.training.compilation import Nest
 from fathom.training.optimizers import Optimizer
 
 _GRADIENT = "gradient_tape/"
@@ -36,14 +36,14 @@ def scoped_gradients() -> Iterator[None]:
     """
     original = tf.custom_gradient
 
-    def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
+    def custom_gradient(function: Callable[..., Nest]) -> Callable[..., Nest]:
         @functools.wraps(function)
-        def scoped(*arguments: Any, **options: Any) -> tuple[Any, Callable[..., Any]]:
+        def scoped(*arguments: Nest, **options: Nest) -> tuple[Nest, Callable[..., Nest]]:
             scope = tf.get_current_name_scope()
             value, gradient = function(*arguments, **options)
 
             @functools.wraps(gradient)
-            def scoped_gradient(*upstream: Any, **variables: Any) -> Any:
+            def scoped_gradient(*upstream: Nest, **variables: Nest) -> Nest:
                 with tf.name_scope(f"{_GRADIENT}{scope}/"):
                     return gradient(*upstream, **variables)
 

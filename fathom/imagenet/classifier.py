@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import keras
 import tensorflow as tf
@@ -202,7 +201,7 @@ class Classifier(nn.NeuralNetworkModel):
         chosen = self.hyperparameters
         return self._images_to_evaluate(chosen.evaluate_on, chosen.views)
 
-    def describe_data(self) -> dict[str, Any]:
+    def describe_data(self) -> dict[str, object]:
         """Returns the numbers of images and classes, and the damaged images that were skipped."""
         return {
             "train_images": self.images.train.size if self.images.train else 0,

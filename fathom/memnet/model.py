@@ -6,7 +6,6 @@ Section and equation numbers are those of the paper (arXiv:1503.08895).
 import dataclasses
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
@@ -300,7 +299,7 @@ class MemNet(nn.NeuralNetworkModel):
         epochs = batches.epochs(questions, order, steps, first_step // steps, training)
         return epochs if self.steps_per_call > 1 else batches.singly(epochs, first_step % steps)
 
-    def describe_data(self) -> dict[str, Any]:
+    def describe_data(self) -> dict[str, object]:
         """Returns the tasks, and the numbers of questions and words."""
         return {
             "tasks": list(self.babi.tasks),

@@ -56,7 +56,7 @@ class UniformInitializers:
         self._used.append(next(self._seeds))
         return keras.initializers.RandomUniform(-self._largest, self._largest, self._used[-1])
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """Returns the seeds that were used, for a layer of the same initial values."""
         return {"largest": self._largest, "seeds": list(self._used)}
 

@@ -10,7 +10,6 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
@@ -87,7 +86,7 @@ class Seq2Seq(nn.NeuralNetworkModel):
         }
         return {reason: number for reason, number in counts.items() if number}
 
-    def describe_data(self) -> dict[str, Any]:
+    def describe_data(self) -> dict[str, object]:
         """Returns the sizes of the text and its vocabularies, and what was left out."""
         return {
             "training_pairs": len(self.corpus.pairs),

@@ -12,12 +12,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 from fathom.errors import FathomError
 from fathom.results.serving import Scenario, Trial
 from fathom.serving.engine import Engine
 from fathom.serving.server import Query, Server
+
+_Values: TypeAlias = dict[str, Any]  # of JSON
 
 STREAMS = 8  # samples per query of multi-stream, as in MLPerf
 PERCENTILE = 0.99  # of the server's bound
@@ -118,7 +120,7 @@ def _wait(thread: threading.Thread, limit: float) -> None:
             raise FathomError(f"LoadGen did not end within {limit:.0f} s")
 
 
-def _settings(loadgen: ModuleType, load: Load) -> Any:
+def _settings(loadgen: ModuleType, load: Load) -> object:
     names = {
         "single-stream": "SingleStream",
         "multi-stream": "MultiStream",
@@ -143,7 +145,7 @@ def _settings(loadgen: ModuleType, load: Load) -> Any:
     return settings
 
 
-def _log_settings(loadgen: ModuleType, folder: Path) -> Any:
+def _log_settings(loadgen: ModuleType, folder: Path) -> object:
     output = loadgen.LogOutputSettings()
     output.outdir, output.copy_summary_to_stdout = str(folder), False
     settings = loadgen.LogSettings()
@@ -151,12 +153,12 @@ def _log_settings(loadgen: ModuleType, folder: Path) -> Any:
     return settings
 
 
-def _results(log: Path) -> dict[str, Any]:
+def _results(log: Path) -> _Values:
     """Returns the results that LoadGen logged, by key; each is logged once."""
     return {line["key"]: line["value"] for line in _lines(log)}
 
 
-def _lines(log: Path) -> Iterator[dict[str, Any]]:
+def _lines(log: Path) -> Iterator[_Values]:
     try:
         for line in log.read_text().splitlines():
             if line.startswith(_PREFIX):
@@ -165,7 +167,7 @@ def _lines(log: Path) -> Iterator[dict[str, Any]]:
         raise FathomError(f"cannot read LoadGen's log {log}: {error}") from error
 
 
-def _trial(load: Load, results: dict[str, Any], server: Server) -> Trial:
+def _trial(load: Load, results: _Values, server: Server) -> Trial:
     latency = {
         f"p{float(match[1]):g}": nanoseconds / 1e9
         for key, nanoseconds in results.items()
@@ -186,7 +188,7 @@ def _trial(load: Load, results: dict[str, Any], server: Server) -> Trial:
     )
 
 
-def _rate(scenario: Scenario, results: dict[str, Any]) -> float:
+def _rate(scenario: Scenario, results: _Values) -> float:
     if scenario == "offline":
         return results["result_samples_per_second"]
     if scenario == "server":
@@ -195,6 +197,6 @@ def _rate(scenario: Scenario, results: dict[str, Any]) -> float:
     return samples / (results["result_mean_latency_ns"] / 1e9)
 
 
-def _reason(results: dict[str, Any]) -> str:
+def _reason(results: _Values) -> str:
     texts = (results.get("result_invalid_reason"), results.get("early_stopping_result"))
     return " ".join(" ".join(text.replace("*", " ").split()) for text in texts if text)

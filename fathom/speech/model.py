@@ -7,7 +7,6 @@ TIMIT instead of English letters.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
@@ -188,7 +187,7 @@ class Speech(nn.NeuralNetworkModel):
         """Returns the test utterances once, the shortest first."""
         return self.test_feed.once()
 
-    def describe_data(self) -> dict[str, Any]:
+    def describe_data(self) -> dict[str, object]:
         """Returns the numbers of utterances, and the skipped ones with their reasons."""
         return {
             "train_utterances": len(self.timit.train),

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
@@ -24,7 +23,7 @@ _SWITCHES = (
 )
 
 
-def describe(device: str, threads: int, precision: str, xla: str) -> dict[str, Any]:
+def describe(device: str, threads: int, precision: str, xla: str) -> dict[str, object]:
     """Returns the environment of a run as plain data; docs/results.md lists the fields."""
     cpu_model, cpu_flags = _cpu()
     build = tf.sysconfig.get_build_info()

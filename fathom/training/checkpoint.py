@@ -7,13 +7,15 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
 from fathom.errors import FathomError, cause
 from fathom.system.files import atomic_write
 from fathom.system.lock import lock_folder
+
+Change: TypeAlias = tuple[Any, Any]  # of a setting: old and new value
 
 _KEPT = 3
 _DESCRIPTION = "fathom.json"
@@ -31,7 +33,7 @@ class Restored:
         notes: messages for the user: the checkpoint, damaged newer ones, changed settings.
     """
 
-    changes: dict[str, tuple[Any, Any]]
+    changes: dict[str, Change]
     notes: list[str] = field(default_factory=list)
 
 
@@ -207,7 +209,7 @@ class Checkpoints:
             for path in self._directory.glob(f"ckpt-{step}.data-*"):
                 path.unlink()
 
-    def _changes(self) -> dict[str, tuple[Any, Any]]:
+    def _changes(self) -> dict[str, Change]:
         """Returns the settings changed since the checkpoints were written: old and new values.
 
         The old value of a setting that did not exist then is None.
@@ -261,7 +263,7 @@ class Checkpoints:
                 )
 
 
-def _described(changes: dict[str, tuple[Any, Any]]) -> list[str]:
+def _described(changes: dict[str, Change]) -> list[str]:
     """Returns a description of each changed setting."""
     return [
         f"{name} {'unknown' if before is None else before} -> {now}"

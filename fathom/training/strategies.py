@@ -195,7 +195,7 @@ def _join(found: Cluster, identity: Mapping[str, object]) -> tf.distribute.Strat
         ) from error
 
 
-def _jobs(workers: int) -> list[Any]:
+def _jobs(workers: int) -> list[object]:
     from tensorflow.compiler.xla.tsl.protobuf import coordination_config_pb2
 
     return [coordination_config_pb2.CoordinatedJob(name="worker", num_tasks=workers)]

@@ -44,7 +44,9 @@ def _measure(chosen: argparse.Namespace) -> None:
         with contextlib.suppress(FathomError):  # each run of the workload will report the error
             locate(choose(workload.datasets, None, None), None, 0)
     Probe(
-        environment=Environment(**environment.describe("/cpu:0", threads, chosen.precision, "off")),
+        environment=Environment.model_validate(
+            environment.describe("/cpu:0", threads, chosen.precision, "off")
+        ),
         characterizations={name: each.characterization for name, each in classes.items()},
         gpus=len(tf.config.list_physical_devices("GPU")),
         gemm_flops_per_second=device.gemm_rate("/cpu:0", chosen.precision),

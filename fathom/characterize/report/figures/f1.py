@@ -1,7 +1,5 @@
 """Figure 1 of the Fathom paper: the times of ops are stationary."""
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import scipy.stats
@@ -10,7 +8,7 @@ from fathom.characterize.measure.folder import Folder
 from fathom.characterize.profile import tables
 from fathom.characterize.report import intervals, selection
 from fathom.characterize.report.figure import Figure, Findings
-from fathom.characterize.report.style import MARKERS, PALETTE, Plot, panels, style
+from fathom.characterize.report.style import MARKERS, PALETTE, Panel, Plot, panels, style
 
 _DRIFT_SIZE = 0.05  # smallest relevant change over the profiled steps
 _STEADY = 0.1  # coefficient of variation
@@ -179,7 +177,7 @@ def draw(followed: pd.DataFrame, run: pd.DataFrame | None = None) -> Plot:
     return figure
 
 
-def _draw_panel(panel: Any, followed: pd.DataFrame) -> None:
+def _draw_panel(panel: Panel, followed: pd.DataFrame) -> None:
     """Draws the op types of one workload, means over the processes."""
     for i, (op_type, each) in enumerate(followed.groupby("op type", sort=False)):
         seconds = each.groupby("step")["time (s)"].mean()
@@ -197,7 +195,7 @@ def _draw_panel(panel: Any, followed: pd.DataFrame) -> None:
     panel.set_ylim(0, max(2.0, panel.get_ylim()[1]))
     panel.grid(axis="y")
     panel.set(xlabel="step", ylabel="time over its mean")
-    panel.xaxis.get_major_locator().set_params(integer=True)
+    panel.locator_params(axis="x", integer=True)
     panel.legend(
         loc="center left",
         bbox_to_anchor=(1, 0.5),

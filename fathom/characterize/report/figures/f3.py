@@ -1,7 +1,6 @@
 """Figure 3 of the Fathom paper: the share of time by op type, and the paper's own table."""
 
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -148,7 +147,7 @@ def differences(ops: pd.DataFrame, heaviest: int = 10) -> pd.DataFrame:
             "paper (%)": rows.paper,
             "part of distance": rows.part,
             "calls/step": rows["count"],
-            "why": list(map(_reason, rows.index, rows.to_dict("records"))),
+            "why": [_reason(str(op_type), row) for op_type, row in rows.iterrows()],
             "kernels": rows.kernels,
             "layers": [
                 " ".join(tables.heaviest(ops[ops.type == op_type], "layer")[:3])
@@ -158,7 +157,7 @@ def differences(ops: pd.DataFrame, heaviest: int = 10) -> pd.DataFrame:
     )
 
 
-def _reason(op_type: str, row: Mapping[Hashable, Any]) -> str:
+def _reason(op_type: str, row: pd.Series) -> str:
     """Returns why the shares differ, as far as the profiles show."""
     if not row["count"]:
         return "no such op runs in this step"

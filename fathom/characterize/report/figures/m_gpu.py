@@ -1,7 +1,5 @@
 """Table 1 of the Minsky paper: GPU utilization by kernels."""
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
@@ -121,8 +119,14 @@ def draw(table: pd.DataFrame, measured: bool) -> Plot:
         for axes, column in zip(both, titles, strict=True):
             if measured:
                 axes.plot(table[column], rows, "o", color=BLUE, label="measured")
-            look: dict[str, Any] = {"color": BLACK, "markerfacecolor": "white"}
-            axes.plot(table[f"{column}, paper"], rows, "D", **look, label="Minsky, Table 1")
+            axes.plot(
+                table[f"{column}, paper"],
+                rows,
+                "D",
+                color=BLACK,
+                markerfacecolor="white",
+                label="Minsky, Table 1",
+            )
             axes.set_xscale("log")
             axes.set_xlabel("ratio")
             axes.grid()
