@@ -362,3 +362,9 @@ def test_an_option_that_cannot_work_is_refused_in_one_line(option, message):
     with pytest.raises(FathomError, match=message) as error:
         pong(**option).setup()
     assert "\n" not in str(error.value)
+
+
+def test_fixed_point_needs_no_folder_for_checkpoints():
+    model = corridor(precision="fixed16")
+    model.setup()
+    assert model.run(n_steps=1).fixed_point.bits == 16
