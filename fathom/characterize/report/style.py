@@ -2,8 +2,10 @@
 
 import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
 
 from fathom.characterize.report import selection
 
@@ -87,6 +89,40 @@ def look_of(workload: str) -> dict[str, Any]:
     known, colours = selection.order(), (*PALETTE, *_MORE_COLOURS)
     i = known.index(workload) if workload in known else len(known)
     return {"color": colours[i % len(colours)], "marker": MARKERS[i % len(MARKERS)]}
+
+
+def bars(
+    panel: Panel,
+    names: Sequence[str],
+    series: Mapping[str, tuple[np.ndarray, str]],
+    stacked: bool = False,
+) -> None:
+    """Draws horizontal bars: a row for each name from the top, a bar for each series in it.
+
+    Args:
+        panel: empty.
+        names: of the rows.
+        series: by label, the lengths [names] and the colour.
+        stacked: the bars of a row follow each other, otherwise they are below each other.
+    """
+    rows, left = np.arange(len(names)), np.zeros(len(names))
+    height = 0.8 if stacked else 0.8 / len(series)
+    for j, (label, (lengths, colour)) in enumerate(series.items()):
+        panel.barh(
+            rows if stacked else rows + (j - (len(series) - 1) / 2) * height,
+            lengths,
+            height,
+            left if stacked else 0,
+            color=colour,
+            hatch=HATCHES[j],
+            edgecolor="white",
+            linewidth=0,
+            label=label,
+        )
+        left = left + lengths
+    panel.set_yticks(rows, names, fontsize=8)
+    panel.invert_yaxis()
+    panel.grid(axis="x")
 
 
 def legend_above(figure: Plot, columns: int) -> None:

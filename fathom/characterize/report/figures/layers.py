@@ -12,10 +12,10 @@ from fathom.characterize.report.style import (
     BLUE,
     GREEN,
     GREY,
-    HATCHES,
     ORANGE,
     Panel,
     Plot,
+    bars,
     legend_above,
     panels,
     shortened,
@@ -87,23 +87,8 @@ def _draw_layers(panel: Panel, times: pd.DataFrame) -> None:
     if len(others):
         labels.append(f"{len(others)} others")
         milliseconds = np.vstack([milliseconds, 1e3 * others[_COLUMNS].sum()])
-    left = np.zeros(len(labels))
-    for j, (phase, color) in enumerate(zip(PHASES, (BLUE, ORANGE, GREEN, GREY), strict=True)):
-        panel.barh(
-            range(len(labels)),
-            milliseconds[:, j],
-            left=left,
-            color=color,
-            hatch=HATCHES[j],
-            edgecolor="white",
-            linewidth=0,
-            label=phase,
-        )
-        left += milliseconds[:, j]
-    panel.set_yticks(range(len(labels)), labels, fontsize=8)
-    panel.invert_yaxis()
-    panel.set_xlim(0, 1.05 * left.max())
-    panel.grid(axis="x")
+    colours = zip(milliseconds.T, (BLUE, ORANGE, GREEN, GREY), strict=True)
+    bars(panel, labels, dict(zip(PHASES, colours, strict=True)), stacked=True)
     panel.set_xlabel("time per step (ms)")
 
 

@@ -10,10 +10,10 @@ from fathom.characterize.report.style import (
     BLUE,
     GREEN,
     GREY,
-    HATCHES,
     ORANGE,
     SKY,
     Plot,
+    bars,
     legend_above,
     single,
     style,
@@ -96,22 +96,8 @@ def draw(table: pd.DataFrame) -> Plot:
     }
     with style():
         figure, axes = single(1.4 + 0.27 * len(table))
-        left = np.zeros(len(table))
-        for hatch, (name, (part, color)) in zip(HATCHES, parts.items(), strict=False):
-            width = np.maximum(part, 0)
-            axes.barh(
-                range(len(table)),
-                width,
-                left=left,
-                color=color,
-                hatch=hatch,
-                edgecolor="white",
-                linewidth=0,
-                label=name,
-            )
-            left += width
-        axes.set_yticks(range(len(table)), labels)
-        axes.invert_yaxis()
+        series = {name: (np.maximum(part, 0), color) for name, (part, color) in parts.items()}
+        bars(axes, labels, series, stacked=True)
         axes.set_xlabel("time over the CPU's wall time")
         legend_above(figure, columns=3)
     return figure

@@ -9,11 +9,11 @@ from fathom.characterize.report.style import (
     BLUE,
     GREEN,
     GREY,
-    HATCHES,
     ORANGE,
     SKY,
     Panel,
     Plot,
+    bars,
     legend_above,
     panels,
     shortened,
@@ -91,38 +91,21 @@ def draw(peak: pd.DataFrame, sets: pd.DataFrame) -> Plot:
 
 
 def _draw_peaks(panel: Panel, peak: pd.DataFrame) -> None:
-    cases = peak.workload + peak.device.map({"gpu": ", GPU"}).fillna("")
-    names = list(cases.unique())
-    for j, (mode, color) in enumerate((("train", GREY), ("infer", SKY))):
-        mine = peak[peak["mode"] == mode]
-        panel.barh(
-            cases[mine.index].map(names.index) + 0.4 * j - 0.2,
-            mine[_PEAK],
-            height=0.38,
-            color=color,
-            label="training" if mode == "train" else "inference",
-        )
-    panel.set_yticks(range(len(names)), names, fontsize=8)
-    panel.invert_yaxis()
-    panel.grid(axis="x")
+    cases = (peak.workload + peak.device.map({"gpu": ", GPU"}).fillna("")).rename("case")
+    largest = (
+        peak.groupby([cases, "mode"], sort=False)[_PEAK].max().unstack().reindex(cases.unique())
+    )
+    modes = (("train", "training", GREY), ("infer", "inference", SKY))
+    series = {
+        label: (largest[mode].to_numpy(), color) for mode, label, color in modes if mode in largest
+    }
+    bars(panel, list(largest.index), series)
     panel.set_xlabel("MiB")
 
 
 def _draw_layers(panel: Panel, sets: pd.DataFrame) -> None:
-    for j, (phase, color) in enumerate(_PHASES.items()):
-        panel.barh(
-            [row + 0.27 * (j - 1) for row in range(len(sets))],
-            sets[f"{phase} (MiB)"],
-            height=0.27,
-            color=color,
-            hatch=HATCHES[j],
-            edgecolor="white",
-            linewidth=0,
-            label=phase,
-        )
-    panel.set_yticks(range(len(sets)), [shortened(name, 24) for name in sets.layer], fontsize=8)
-    panel.invert_yaxis()
-    panel.grid(axis="x")
+    series = {phase: (sets[f"{phase} (MiB)"].to_numpy(), color) for phase, color in _PHASES.items()}
+    bars(panel, [shortened(name, 24) for name in sets.layer], series)
     panel.set_xlabel("working set (MiB)")
 
 
