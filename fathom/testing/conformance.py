@@ -11,11 +11,14 @@ import gc
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 import weakref
+from pathlib import Path
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -24,6 +27,7 @@ import tensorflow as tf
 
 from fathom.cli.run import run_workload
 from fathom.errors import FathomError
+from fathom.nn import NeuralNetworkModel
 from fathom.results.records import RunResult
 from fathom.testing.computations import compare, compute, default_values, plant_fault
 from fathom.testing.descriptors import descriptor
@@ -80,6 +84,38 @@ def run_one_step(workload, options):
 
 def losses(model, n_steps):
     return model.run(n_steps=n_steps).steps.loss
+
+
+class Trained(NamedTuple):
+    """A quick model after its first steps, and their losses."""
+
+    model: NeuralNetworkModel
+    losses: list
+
+
+@pytest.fixture(scope="module")
+def plain(workload):
+    """Gives a model after six steps, which tests may train further but not change otherwise."""
+    model = workload.model()
+    model.setup()
+    yield Trained(model, losses(model, 6))
+    model.teardown()
+
+
+@pytest.fixture(scope="module")
+def kept(workload, tmp_path_factory):
+    """Gives a model as its checkpoint has it, after three steps, and the checkpoint's folder."""
+    folder = tmp_path_factory.mktemp("kept")
+    model = workload.model()
+    model.setup({"checkpoint_dir": str(folder)})
+    yield Trained(model, losses(model, 3)), folder
+    model.teardown()
+
+
+@pytest.fixture
+def checkpoints(kept, tmp_path):
+    """Gives a copy of that folder."""
+    return str(shutil.copytree(kept[1], tmp_path / "checkpoints"))
 
 
 def test_the_model_is_constructed_without_arguments(workload):
@@ -142,12 +178,10 @@ def test_the_papers_batch_can_be_drawn_from_the_synthetic_data(workload, forward
     assert {tuple(tensor.shape[: len(expected)]) for tensor in batch} == {expected}
 
 
-def test_gradients_reach_every_variable_and_a_step_changes_each(workload):
-    model = workload.model()
-    model.setup()
-    before = [variable.numpy().copy() for variable in model.network.trainable_variables]
-    model.run(n_steps=2)
-    for variable, old in zip(model.network.trainable_variables, before, strict=True):
+def test_gradients_reach_every_variable_and_a_step_changes_each(plain):
+    before = [variable.numpy().copy() for variable in plain.model.network.trainable_variables]
+    plain.model.run(n_steps=2)
+    for variable, old in zip(plain.model.network.trainable_variables, before, strict=True):
         assert np.any(variable.numpy() != old), variable.path
 
 
@@ -162,39 +196,31 @@ def test_thirty_steps_overfit_one_batch(workload, computation):
     assert result.steps.loss[-1] < 0.5 * result.steps.loss[0]
 
 
-def test_the_same_seed_gives_the_same_losses_and_another_seed_others(workload):
+def test_the_same_seed_gives_the_same_losses_and_another_seed_others(workload, plain):
     def run(seed):
         model = workload.model(seed=seed)
         model.setup()
         return losses(model, 3)
 
-    first = run(1)
-    assert run(1) == first
-    assert run(2) != first
+    assert run(plain.model.execution.seed) == plain.losses[:3]
+    assert run(1) != plain.losses[:3]
 
 
-def test_training_resumed_from_a_checkpoint_repeats_the_uninterrupted_losses(workload, tmp_path):
-    uninterrupted = workload.model()
-    uninterrupted.setup()
-    expected = losses(uninterrupted, 6)
-
-    first = workload.model()
-    first.setup({"checkpoint_dir": str(tmp_path)})
-    begun = losses(first, 3)
+def test_training_resumed_from_a_checkpoint_repeats_the_uninterrupted_losses(
+    workload, plain, kept, checkpoints
+):
     resumed = workload.model()
-    resumed.setup({"checkpoint_dir": str(tmp_path), "resume": True})
+    resumed.setup({"checkpoint_dir": checkpoints, "resume": True})
     assert resumed.steps_done == 3
-    assert begun + losses(resumed, 3) == expected
+    assert kept[0].losses + losses(resumed, 3) == plain.losses
 
 
-def test_a_resumed_training_takes_up_another_learning_rate(workload, tmp_path):
-    model = workload.model()
-    model.setup({"checkpoint_dir": str(tmp_path)})
-    model.run(n_steps=1)
+def test_a_resumed_training_takes_up_another_learning_rate(workload, kept, checkpoints):
+    model = kept[0].model
     rate = float(model.optimizer.learning_rate)
     told = model.hyperparameters.learning_rate
     resumed = workload.model(learning_rate=told / 4, seed=model.execution.seed + 1)
-    resumed.setup({"checkpoint_dir": str(tmp_path), "resume": True})
+    resumed.setup({"checkpoint_dir": checkpoints, "resume": True})
     assert float(resumed.optimizer.learning_rate) == pytest.approx(rate / 4)
     assert f"changed since then: learning_rate {told} -> {told / 4}" in resumed.notes
     assert any(note.startswith("changed since then: seed") for note in resumed.notes)
@@ -255,28 +281,24 @@ def test_the_command_line_infers(workload, tmp_path):
     assert document["steps"]["loss"] == [None] * 3
 
 
-def test_runstep_sees_every_step_and_may_skip_some(workload):
-    model = workload.model()
-    model.setup()
+def test_runstep_sees_every_step_and_may_skip_some(workload, plain):
     seen = []
 
     def every_other(step, batch):
         seen.append(len(batch))
         return step(*batch) if len(seen) % 2 else None
 
-    result = model.run(runstep=every_other, n_steps=4)
+    result = plain.model.run(runstep=every_other, n_steps=4)
     assert seen == [len(workload.inputs) + len(workload.labels)] * 4
     assert [loss is None for loss in result.steps.loss] == [False, True, False, True]
 
 
-def test_the_traced_graph_can_be_inspected(workload):
-    model = workload.model()
-    model.setup()
-    graph = model.model()
+def test_the_traced_graph_can_be_inspected(plain):
+    graph, loss = plain.model.model(), plain.model.loss
     assert isinstance(graph, tf.Graph)
-    assert model.loss.graph is graph
-    assert model.loss.shape == ()
-    assert model.loss.dtype == tf.float32
+    assert loss.graph is graph
+    assert loss.shape == ()
+    assert loss.dtype == tf.float32
     assert any(operation.type.startswith("ResourceApply") for operation in graph.get_operations())
 
 
@@ -297,13 +319,11 @@ def test_the_forward_only_twin_returns_outputs_and_has_no_optimizer(workload):
     assert not any(name.startswith("ResourceApply") for name in types)
 
 
-def test_the_forward_only_twin_takes_the_trained_weights(workload, tmp_path):
-    trained = workload.model()
-    trained.setup({"checkpoint_dir": str(tmp_path)})
-    trained.run(n_steps=2)
+def test_the_forward_only_twin_takes_the_trained_weights(workload, kept, checkpoints):
     model = workload.model(forward_only=True)
-    model.setup({"checkpoint_dir": str(tmp_path)})
-    for ours, theirs in zip(model.network.variables, trained.network.variables, strict=True):
+    model.setup({"checkpoint_dir": checkpoints})
+    trained = kept[0].model.network.variables
+    for ours, theirs in zip(model.network.variables, trained, strict=True):
         np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
 
 
@@ -331,13 +351,12 @@ def test_the_comparison_sees_a_planted_fault(workload, fault):
         compare(values, default_values(workload), "bfloat16")  # the widest of the tolerances
 
 
-def test_evaluation_disturbs_no_training_step(workload):
-    plain, evaluated = workload.model(), workload.model()
-    plain.setup()
+def test_evaluation_disturbs_no_training_step(workload, plain):
+    evaluated = workload.model()
     evaluated.setup()
     begun = losses(evaluated, 2)
     evaluated.evaluate()
-    assert begun + losses(evaluated, 2) == losses(plain, 4)
+    assert begun + losses(evaluated, 2) == plain.losses[:4]
 
 
 def test_several_models_live_in_one_process_and_can_be_torn_down(workload):
@@ -356,25 +375,20 @@ def test_several_models_live_in_one_process_and_can_be_torn_down(workload):
     assert len(losses(first, 1)) == 1
 
 
-def test_a_checkpoint_of_another_shape_or_workload_is_refused(workload, tmp_path):
-    model = workload.model()
-    model.setup({"checkpoint_dir": str(tmp_path)})
-    model.run(n_steps=1)
+def test_a_checkpoint_of_another_shape_or_workload_is_refused(workload, checkpoints):
+    resumed = {"checkpoint_dir": checkpoints, "resume": True}
     other = workload.model(**{workload.size: workload.small[workload.size] + 1})
     with pytest.raises(FathomError, match="shape"):
-        other.setup({"checkpoint_dir": str(tmp_path), "resume": True})
-    description = tmp_path / "fathom.json"
+        other.setup(resumed)
+    description = Path(checkpoints) / "fathom.json"
     description.write_text(description.read_text().replace(workload.name, "perceptron"))
     with pytest.raises(FathomError, match="perceptron"):
-        workload.model().setup({"checkpoint_dir": str(tmp_path), "resume": True})
+        workload.model().setup(resumed)
 
 
-def test_a_new_training_never_overwrites_an_older_ones_checkpoints(workload, tmp_path):
-    model = workload.model()
-    model.setup({"checkpoint_dir": str(tmp_path)})
-    model.run(n_steps=1)
+def test_a_new_training_never_overwrites_an_older_ones_checkpoints(workload, checkpoints):
     with pytest.raises(FathomError, match="--resume"):
-        workload.model().setup({"checkpoint_dir": str(tmp_path)})
+        workload.model().setup({"checkpoint_dir": checkpoints})
 
 
 def test_a_loss_that_is_not_a_number_stops_the_run_and_keeps_the_last_checkpoint(

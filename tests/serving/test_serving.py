@@ -150,7 +150,7 @@ def test_loadgen_measures_each_scenario(engine, scenario, tmp_path):
     pytest.importorskip("mlperf_loadgen", reason="LoadGen is not installed")
     from fathom.serving import loadgen
 
-    load = loadgen.Load(scenario, duration=0.2, rate=50.0, latency=0.01, seed=3)
+    load = loadgen.Load(scenario, duration=0.2, rate=200.0, latency=0.01, seed=3)
     found = loadgen.run(engine, load, tmp_path / "logs")
     assert found.queries >= {"offline": 1, "single-stream": 64}.get(scenario, 50)
     samples = sum(int(size) * number for size, number in found.batches.items())
@@ -164,11 +164,11 @@ def test_loadgen_measures_each_scenario(engine, scenario, tmp_path):
 def test_the_command_writes_the_result_beside_the_logs(tmp_path, capsys):
     pytest.importorskip("mlperf_loadgen", reason="LoadGen is not installed")
     out = tmp_path / "out"
-    arguments = ("--rate=20", "--latency-bound=10000", "--duration=1", f"--out={out}", *SMALL)
+    arguments = ("--rate=200", "--latency-bound=10000", "--duration=1", f"--out={out}", *SMALL)
     assert fathom("serve-test", "autoenc", *arguments) == 0
     printed = capsys.readouterr().out
     result = ServingResult.read(out / "serving.json")
-    assert result.result.rate == 20
+    assert result.result.rate == 200
     assert result.largest_batch == 10
     assert result.trials == []
     assert result.latency_bound == 10
