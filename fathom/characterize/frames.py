@@ -60,12 +60,7 @@ _INTEGERS = (
 
 
 def profile_ops(profile: Profile, run: str = "") -> pd.DataFrame:
-    """Returns one row per op type, layer, phase, device and step of a profile.
-
-    Args:
-        profile: of one workload.
-        run: id of its run.
-    """
+    """Returns one row per op type, layer, phase, device and step of a profile."""
     tracing = np.nan if profile.tracing_seconds_per_op is None else profile.tracing_seconds_per_op
     ops = pd.DataFrame(
         {
@@ -94,12 +89,7 @@ def ops(runs: Iterable[Run]) -> pd.DataFrame:
 
 
 def life_ops(profile: Profile, run: str = "") -> pd.DataFrame:
-    """Returns one row per op type and step of a profile's windows over a whole run.
-
-    Args:
-        profile: of one workload.
-        run: id of its run.
-    """
+    """Returns one row per op type and step of a profile's windows over a whole run."""
     life = profile.life
     if life is None:
         return pd.DataFrame(columns=list(_LIFE_COLUMNS))

@@ -13,7 +13,10 @@ Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 def add_command(
     commands: Commands, name: str, module: str, text: str, function: str = "run"
 ) -> Parser:
-    """Adds a command that calls a function of a module with its arguments and a console."""
+    """Adds a command that calls a function of a module with its parsed arguments and a console.
+
+    The function raises FathomError for what the user can put right.
+    """
 
     def command(chosen: argparse.Namespace) -> None:
         getattr(importlib.import_module(f"fathom.{module}"), function)(chosen, console())

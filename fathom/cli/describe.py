@@ -21,11 +21,7 @@ _SUMS = ["macs", "flops", "input_bytes", "weight_bytes", "output_bytes"]
 
 
 def run(chosen: argparse.Namespace, screen: Console) -> None:
-    """Runs the command with its parsed arguments.
-
-    Raises:
-        FathomError: an invalid option, or a file that cannot be written.
-    """
+    """Runs the command with its parsed arguments."""
     description = describe(chosen)
     if chosen.csv:
         with atomic_write(chosen.csv) as path:

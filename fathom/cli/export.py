@@ -21,11 +21,7 @@ _ANNOUNCED = 1e9  # bytes
 
 
 def run(chosen: argparse.Namespace, screen: Console) -> None:
-    """Runs the command with its parsed arguments.
-
-    Raises:
-        FathomError: an invalid option, or a folder that exists or cannot be written.
-    """
+    """Runs the command with its parsed arguments."""
     if chosen.to == "list":
         for name in exports.names():
             screen.print(f"{name}: {exports.find(name).about}")

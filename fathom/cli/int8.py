@@ -21,11 +21,7 @@ _ROUNDS = 5  # in which the variants run in turn
 
 
 def run(chosen: argparse.Namespace, screen: Console) -> None:
-    """Runs the command with its parsed arguments.
-
-    Raises:
-        FathomError: an invalid option, file or checkpoint, or a package is missing.
-    """
+    """Runs the command with its parsed arguments."""
     from fathom.numbers import int8
 
     int8.require_engine()

@@ -40,11 +40,7 @@ def add_commands(commands: Commands) -> None:
 
 
 def run(chosen: argparse.Namespace, screen: Console) -> None:
-    """Runs the command with its parsed arguments.
-
-    Raises:
-        FathomError: an unknown workload, or a worker failed.
-    """
+    """Runs the command with its parsed arguments."""
     name, *others = chosen.arguments
     workloads.checked_name(name)
     command = ["-m", "fathom", "run", name, *others, "--strategy", "multi-worker"]

@@ -18,12 +18,7 @@ if TYPE_CHECKING:
 
 
 def run(chosen: argparse.Namespace, screen: Console) -> None:
-    """Runs the command with its parsed arguments.
-
-    Raises:
-        FathomError: an invalid option, unusable data, a folder that cannot be written, or a profile
-            that cannot be read.
-    """
+    """Runs the command with its parsed arguments."""
     known = [*workloads.names(), *workloads.refused()]
     stored = None if chosen.workload in known else Path(chosen.workload)
     if stored and not stored.is_dir():

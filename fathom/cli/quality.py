@@ -51,11 +51,7 @@ def add_commands(commands: Commands) -> None:
 
 
 def run(chosen: argparse.Namespace, screen: Console) -> None:
-    """Runs the command with its parsed arguments.
-
-    Raises:
-        FathomError: an invalid option, or a metric that the workload does not have.
-    """
+    """Runs the command with its parsed arguments."""
     path = chosen.json or Path(f"{chosen.workload}-quality.json")
     if str(path) == "-":
         raise FathomError("--json takes a file")

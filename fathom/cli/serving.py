@@ -37,11 +37,7 @@ def add_commands(commands: Commands) -> None:
 
 
 def run(chosen: argparse.Namespace, screen: Console) -> None:
-    """Runs the command with its parsed arguments.
-
-    Raises:
-        FathomError: an invalid option, LoadGen is missing, or no rate meets the bound.
-    """
+    """Runs the command with its parsed arguments."""
     _check(chosen)
     out = chosen.out or Path("results") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
     if out.exists():

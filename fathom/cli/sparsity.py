@@ -17,11 +17,7 @@ _PERIODS = 5  # of the run, at most: zeros change over training
 
 
 def run(chosen: argparse.Namespace, screen: Console) -> None:
-    """Runs the command with its parsed arguments.
-
-    Raises:
-        FathomError: an invalid option, data or checkpoint, or a file that cannot be written.
-    """
+    """Runs the command with its parsed arguments."""
     import_tensorflow()
     model_class = workloads.load(chosen.workload, forward_only=chosen.infer)
     model, take = observed(model_class, init_options(chosen, model_class.Hyperparameters))

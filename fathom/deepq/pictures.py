@@ -19,14 +19,7 @@ _SCORES = 20  # games in the running mean
 def record(
     game: Game, player: Player, epsilon: float, rng: np.random.Generator
 ) -> list[np.ndarray]:
-    """Plays a game to its end; returns every second action's screen.
-
-    Args:
-        game: the game.
-        player: plays it.
-        epsilon: probability of a random action.
-        rng: of these.
-    """
+    """Plays a game to its end; returns every second action's screen."""
     player.begin()
     screens = []
     for number in range(_LONGEST_RECORDING):

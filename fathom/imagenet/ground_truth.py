@@ -25,9 +25,6 @@ def find_file(places: Iterable[Path], name: str) -> Path | None:
 def read(places: Iterable[Path]) -> tuple[Path, dict[int, str]] | None:
     """Reads the ground truth: a list of WordNet ids, Kaggle's table, or the devkit's two files.
 
-    Args:
-        places: the folders to search.
-
     Returns:
         The file, and the WordNet id of each image by its number; None if there is no such file.
 

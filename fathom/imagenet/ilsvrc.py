@@ -141,12 +141,7 @@ class ImageNet(DataSet):
 
     @classmethod
     def synthesize(cls, directory: Path, seed: int) -> None:
-        """Writes a JPEG tree of ten classes of drawn patterns; see ``fathom.imagenet.synthetic``.
-
-        Args:
-            directory: an existing folder.
-            seed: determines every byte.
-        """
+        """Writes a JPEG tree of ten classes of drawn patterns: see ``synthetic``."""
         synthetic.write_tree(directory, seed)
 
     @classmethod
@@ -193,11 +188,7 @@ def convert(
 
 
 def check_images(images: Images, indices: np.ndarray) -> None:
-    """Reads and fully decodes images.
-
-    Args:
-        images: a split.
-        indices: int64 [n], of the images.
+    """Reads and fully decodes the images of these indices, int64 [n].
 
     Raises:
         FathomError: an image is damaged, or its label is out of range.

@@ -33,12 +33,7 @@ Pattern = Callable[[np.ndarray, np.ndarray, np.random.Generator], np.ndarray]
 
 
 def write_tree(directory: Path, seed: int) -> None:
-    """Writes ``train/<WordNet id>/*.JPEG`` and ``val/<WordNet id>/*.JPEG``.
-
-    Args:
-        directory: an existing folder.
-        seed: determines every byte.
-    """
+    """Writes ``train/<WordNet id>/*.JPEG`` and ``val/<WordNet id>/*.JPEG``, the same for a seed."""
     for split, (folder, count) in enumerate(IMAGES_PER_CLASS.items()):
         for label, wnid in enumerate(WNIDS):
             (directory / folder / wnid).mkdir(parents=True)

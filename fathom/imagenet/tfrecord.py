@@ -49,10 +49,7 @@ def masked_crc32c(data: bytes) -> int:
 
 
 def scan(path: Path) -> np.ndarray:
-    """Finds the records of a TFRecord file; reads their headers only.
-
-    Args:
-        path: an uncompressed TFRecord file.
+    """Finds the records of an uncompressed TFRecord file; reads their headers only.
 
     Returns:
         int64 [records]: the byte at which each record begins.

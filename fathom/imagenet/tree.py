@@ -112,11 +112,6 @@ def labelled_images(
 ) -> FileImages:
     """Labels the images that ``find_images`` found.
 
-    Args:
-        directory: the data set's folder.
-        images: the images of each class.
-        class_names: the classes' WordNet ids in label order.
-
     Raises:
         FathomError: a class is not among ``class_names``.
     """

@@ -26,13 +26,6 @@ def epochs(
     """Returns an endless stream of epochs, whose batches are stacked: [steps, batch, ...].
 
     An epoch is loaded at once: loading such small batches one by one costs too much.
-
-    Args:
-        questions: the questions.
-        order: sampler of the epochs.
-        steps: batches per epoch.
-        first: the first epoch.
-        training: with the answers.
     """
     with tf.device("/cpu:0"):
         story, question = tf.constant(questions.story), tf.constant(questions.question)

@@ -207,10 +207,7 @@ def create(
     step: tf.Variable,
     new_noise: Callable[[], PRNGKey],
 ) -> Simulation | None:
-    """Returns the simulation that a run's options ask for; None in floating point.
-
-    Args: as for ``Simulation``.
-    """
+    """Returns the simulation that a run's options ask for; None in floating point."""
     number_format = precision_traits(execution.precision).fixed
     if number_format is None:
         return None

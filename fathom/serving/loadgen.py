@@ -69,11 +69,6 @@ def find() -> ModuleType:
 def run(engine: Engine, load: Load, logs: Path) -> Trial:
     """Runs LoadGen once.
 
-    Args:
-        engine: answers the queries.
-        load: what to send.
-        logs: new folder for LoadGen's own logs.
-
     Raises:
         FathomError: LoadGen is not installed, the inference fails, or the run does not end.
     """

@@ -40,10 +40,6 @@ class Audio:
 def decode(content: bytes, path: Path) -> Audio:
     """Decodes a SPHERE or RIFF file, detected by its content.
 
-    Args:
-        content: the file's bytes.
-        path: the file, for messages.
-
     Raises:
         FathomError: it is neither, is truncated, or is not 16-bit PCM with one channel.
     """
@@ -79,12 +75,7 @@ def _is_cut_off(content: bytes, samples: int) -> bool:
 
 
 def write_riff(path: Path, samples: np.ndarray, rate: int) -> None:
-    """Writes a RIFF WAVE file.
-
-    Args:
-        path: the file.
-        samples: int16 [n].
-        rate: samples per second.
+    """Writes samples, int16 [n], as a RIFF WAVE file; the rate is in samples per second.
 
     Raises:
         FathomError: the file cannot be written.

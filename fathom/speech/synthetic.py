@@ -142,12 +142,7 @@ class Speaker:
 
 
 def write_tree(directory: Path, seed: int) -> None:
-    """Writes ``{train,test}/dr<n>/<speaker>/sx<n>.{wav,phn,wrd,txt}``.
-
-    Args:
-        directory: an existing folder.
-        seed: fixes every byte.
-    """
+    """Writes ``{train,test}/dr<n>/<speaker>/sx<n>.{wav,phn,wrd,txt}``, the same for a seed."""
     for part, (folder, speakers) in enumerate(SPEAKERS.items()):
         for number in range(speakers):
             rng = np.random.default_rng([seed, part, number])

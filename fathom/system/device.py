@@ -75,10 +75,6 @@ def select_precision(precision: str, device: str) -> None:
 
     TensorFlow's default is TF32 wherever a GPU has it.
 
-    Args:
-        precision: as for ``options.precision_traits``.
-        device: TensorFlow's name of it.
-
     Raises:
         FathomError: the device does not have TF32, or fixed point.
     """

@@ -46,10 +46,6 @@ def user_path(text: str | Path) -> Path:
 def make_cache_folder(folder: Path, otherwise: str = "") -> None:
     """Creates a folder of the cache.
 
-    Args:
-        folder: may already exist.
-        otherwise: another remedy, for the message.
-
     Raises:
         FathomError: the folder cannot be created or written.
     """

@@ -18,10 +18,7 @@ def require_memory(
     blocks: int,
     trains: bool,
 ) -> None:
-    """Raises FathomError if the steps of a workload do not fit into the machine's free memory.
-
-    Args: as for ``bytes_needed``.
-    """
+    """Raises FathomError if the steps of a workload do not fit into the machine's free memory."""
     what, remedy = f"a step of {workload}", "use a smaller --batch-size"
     if steps_per_call > 1:
         what = f"a call of {steps_per_call} steps of {workload}"

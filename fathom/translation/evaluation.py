@@ -22,10 +22,7 @@ class Alignment(NamedTuple):
 def bleu(translations: list[str], references: list[str], lowercase: bool = False) -> float:
     """Returns corpus BLEU in percent, by sacrebleu with its default tokenization (13a).
 
-    Args:
-        translations: detokenized sentences.
-        references: the reference translations, as in the file.
-        lowercase: ignore case.
+    The translations are detokenized, the references as in the file.
     """
     import sacrebleu  # slow to import
 

@@ -17,12 +17,7 @@ _STYLE, _SCRIPT = ((_HERE / name).read_text() for name in ("page.css", "page.js"
 
 
 def page(title: str, parts: Iterable[str]) -> str:
-    """Returns a whole document.
-
-    Args:
-        title: plain text.
-        parts: HTML, in order.
-    """
+    """Returns a whole document; the parts are HTML, the title is plain text."""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width">\n'

@@ -76,12 +76,7 @@ def _heights(rows: Sequence[np.ndarray], merges: Sequence[Merge]) -> np.ndarray:
 
 
 def is_closest(pair: Collection[str], by_process: Mapping[str, np.ndarray]) -> bool | None:
-    """Returns whether two workloads are significantly closer than any other two; None: unknown.
-
-    Args:
-        pair: two names.
-        by_process: as in ``merges``.
-    """
+    """Returns whether two workloads are significantly closer than any other two; None: unknown."""
     names = list(by_process)
     others = [{a, b} for a, b in itertools.combinations(names, 2) if {a, b} != set(pair)]
 

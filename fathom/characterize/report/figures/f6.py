@@ -38,9 +38,6 @@ def scaling(ops: pd.DataFrame) -> pd.DataFrame:
 def changes(ops: pd.DataFrame) -> pd.DataFrame:
     """Compares the same op types on the fewest and the most threads.
 
-    Args:
-        ops: as for ``scaling``.
-
     Returns:
         ``workload``; ``op type``; ``threads``, the fewest, and ``to threads``; ``times as fast``,
         the ratio of the geometric mean times, and the limits ``from`` and ``to`` of its 95 %

@@ -51,9 +51,6 @@ def sweeps(runs: pd.DataFrame) -> pd.DataFrame:
 def knees(table: pd.DataFrame) -> pd.DataFrame:
     """Returns the knee of each sweep: the smallest batch that reaches 90 % of the best rate.
 
-    Args:
-        table: from ``sweeps``.
-
     Returns:
         ``workload``, ``mode``, ``device``; ``knee (batch size)``; ``found``: the knee is not the
         largest batch measured, of which nothing tells whether a larger one gains; ``examples/s``
@@ -77,10 +74,7 @@ def knees(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def gpu_over_cpu(table: pd.DataFrame) -> pd.DataFrame:
-    """Returns the rates of the GPU over those of the CPU, where both were measured.
-
-    Args:
-        table: from ``sweeps``.
+    """Returns the rates in ``sweeps`` of the GPU over those of the CPU, where both were measured.
 
     Returns:
         ``workload``, ``mode``, ``batch size``, ``GPU over CPU``.

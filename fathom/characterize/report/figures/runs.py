@@ -74,9 +74,6 @@ def cases(table: pd.DataFrame) -> pd.DataFrame:
     That of the step time is geometric, with its 95 % interval between runs (Student's, of the
     logarithms).
 
-    Args:
-        table: from ``every_run``.
-
     Returns:
         one row per workload, mode, device, cores, threads and batch size; no interval with one run.
     """
