@@ -2,22 +2,28 @@
 
 from importlib import resources
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from fathom.errors import FathomError
 from fathom.options import unknown_option
-from fathom.results.base import Count, Document, NotNegative, Positive, PositiveCount, Record
+from fathom.results.base import (
+    SCHEMA,
+    Count,
+    Document,
+    NotNegative,
+    Positive,
+    PositiveCount,
+    Record,
+)
 
 _FOLDER = resources.files(__package__) / "machines"
 
 
-class Array(Record):
+class Array(Record, frozen=True):
     """A spatial array of multipliers, whose tiles ``tiling`` explores."""
-
-    model_config = ConfigDict(frozen=True)
 
     elements: PositiveCount = Field(description="processing elements: multiply-accumulates a cycle")
     clock_hz: Positive = Field(description="clock frequency")
@@ -25,20 +31,17 @@ class Array(Record):
     word_bytes: PositiveCount = Field(description="bytes of a value on chip and in memory")
 
 
-class Machine(Document):
+class Machine(Document, frozen=True, extra="forbid"):
     """A machine, or one node of several.
 
     Only rates and bandwidth are needed for a roofline; a model that needs another field refuses a
     machine without it.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     indent = 2
     remedy = "correct it as in docs/accelerators.md"
 
-    schema_version: Literal[1] = Field(
-        default=1, alias="schema", description="version of this description"
-    )
+    schema_version: Annotated[Literal[1], SCHEMA] = 1
     title: str = Field(description="full name")
     flops: dict[str, Positive] = Field(
         min_length=1, description="peak FLOP/s by type of number, such as `float32`"

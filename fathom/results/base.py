@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import numpy as np
 from pydantic import (
     BaseModel,
-    ConfigDict,
     Field,
     GetCoreSchemaHandler,
     SerializerFunctionWrapHandler,
@@ -38,6 +37,7 @@ PositiveCount = Annotated[int, Field(ge=1, lt=2**63)]
 _PRECISION = "|".join([*PRECISIONS, FIXED_PATTERN.replace(r"\d", "[0-9]")])
 PrecisionName = Annotated[str, Field(pattern=f"^({_PRECISION})$")]
 DeviceName = Annotated[str, Field(pattern=f"^/({'|'.join(DEVICE_KINDS)}):[0-9]+$")]
+SCHEMA = Field(alias="schema", description="version of this description")
 
 
 @dataclass(frozen=True)
@@ -66,25 +66,22 @@ PositiveArray = Annotated[np.ndarray, _Array(Positive)]
 NonemptyPositiveArray = Annotated[np.ndarray, _Array(Positive, min_length=1)]
 
 
-class Record(BaseModel):
+class Record(
+    BaseModel,
+    strict=True,
+    allow_inf_nan=False,
+    populate_by_name=True,
+    json_schema_serialization_defaults_required=True,
+):
     """A part of a result file. Values are not converted, and unknown fields are ignored."""
-
-    model_config = ConfigDict(
-        strict=True,
-        allow_inf_nan=False,
-        populate_by_name=True,
-        json_schema_serialization_defaults_required=True,
-    )
 
     def to_plain(self) -> dict[str, Any]:
         """Returns the fields by their names in the file, as plain data for strict JSON."""
         return {name: _json_safe(value) for name, value in self.model_dump(by_alias=True).items()}
 
 
-class OpenRecord(Record):
+class OpenRecord(Record, extra="allow"):
     """A part to which workloads add their own fields; None is not written."""
-
-    model_config = ConfigDict(extra="allow")
 
     if TYPE_CHECKING:
 

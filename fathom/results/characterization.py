@@ -2,11 +2,12 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from fathom.options import Characterization, Mode
 from fathom.results.base import (
+    SCHEMA,
     Count,
     DeviceName,
     Document,
@@ -25,15 +26,12 @@ Purpose = Literal["modes", "profile", "threads", "cores", "repeats", "warmup", "
 Threads = Annotated[str, Field(pattern="^[1-9][0-9]*$")]  # a number as the key of a JSON object
 
 
-class Machine(Document):
+class Machine(Document, frozen=True):
     """The machine of a characterization."""
 
-    model_config = ConfigDict(frozen=True)
     indent: ClassVar[int | None] = 1
 
-    schema_version: Literal[1] = Field(
-        default=1, alias="schema", description="version of this description"
-    )
+    schema_version: Annotated[Literal[1], SCHEMA] = 1
     environment: Environment = Field(description="as in docs/results.md")
     gemm_flops_per_second: dict[Threads, Positive] = Field(
         description="rate of a large matrix product in floating-point operations a second, by "
@@ -54,7 +52,7 @@ class Machine(Document):
 class Probe(Document):
     """The results of the probing process."""
 
-    schema_version: Literal[1] = Field(default=1, alias="schema", description="version")
+    schema_version: Annotated[Literal[1], SCHEMA] = 1
     environment: Environment = Field(description="as in docs/results.md")
     characterizations: dict[str, Characterization] = Field(
         default={}, description="how the workloads want to be measured, by name"
@@ -69,10 +67,8 @@ class Probe(Document):
     )
 
 
-class Planned(Record):
+class Planned(Record, frozen=True):
     """One planned run."""
-
-    model_config = ConfigDict(frozen=True)
 
     id: str = Field(description="name of its file, unique in the directory")
     kind: Kind = Field(
@@ -114,14 +110,10 @@ class Planned(Record):
         return "batches" in self.purpose and case == other_case
 
 
-class Run(Document, Planned):
+class Run(Document, Planned, frozen=True):
     """One run of one workload in a separate process, done or failed."""
 
-    model_config = ConfigDict(frozen=True)
-
-    schema_version: Literal[1] = Field(
-        default=1, alias="schema", description="version of this description"
-    )
+    schema_version: Annotated[Literal[1], SCHEMA] = 1
     status: Literal["done", "failed"] = Field(description="`done` or `failed`")
     reason: str | None = Field(description="why it failed, else `null`")
     wall_s: Positive = Field(

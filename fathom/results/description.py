@@ -1,11 +1,11 @@
 """A description of the work of one step, independent of any machine."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import ConfigDict, Field, computed_field
+from pydantic import Field, computed_field
 
 from fathom.options import Mode
-from fathom.results.base import Count, Document, PositiveCount, PrecisionName, Record
+from fathom.results.base import SCHEMA, Count, Document, PositiveCount, PrecisionName, Record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,10 +31,8 @@ PRODUCTS: tuple[Kind, ...] = (
 """The kinds whose work is counted in multiply-accumulates."""
 
 
-class Operation(Record):
+class Operation(Record, frozen=True):
     """One operation of a step. Work and bytes are those of all its executions in the step."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str = Field(description="name in the traced graph; operations of loops under the loop's")
     type: str = Field(description="TensorFlow's op type")
@@ -80,14 +78,10 @@ class Operation(Record):
         return self.input_bytes + self.weight_bytes // self.repeats + self.output_bytes
 
 
-class Description(Document):
+class Description(Document, frozen=True):
     """The operations of one step, in the order of the traced graph; see docs/describe.md."""
 
-    model_config = ConfigDict(frozen=True)
-
-    schema_version: Literal[1] = Field(
-        default=1, alias="schema", description="version of this description"
-    )
+    schema_version: Annotated[Literal[1], SCHEMA] = 1
     workload: str = Field(description="name of the workload")
     mode: Mode = Field(description="`train` or `infer`")
     batch_size: PositiveCount = Field(description="examples per step")

@@ -1,13 +1,14 @@
 """The op profile of one workload."""
 
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 import numpy as np
-from pydantic import ConfigDict, Field, computed_field, model_validator
+from pydantic import Field, computed_field, model_validator
 from typing_extensions import Self
 
 from fathom.options import DeviceKind, Mode
 from fathom.results.base import (
+    SCHEMA,
     Count,
     DeviceName,
     Document,
@@ -25,10 +26,8 @@ Phase = Literal["forward", "backward", "optimizer", "other"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 
 
-class OpTime(Record):
+class OpTime(Record, frozen=True):
     """The time of all ops of one type in one layer and phase."""
-
-    model_config = ConfigDict(frozen=True)
 
     type: str = Field(
         description="op type as TensorFlow's profiler names it; `ops.paper_type` gives the paper's"
@@ -43,10 +42,8 @@ class OpTime(Record):
     count: NotNegative = Field(description="average occurrences per step")
 
 
-class OpWork(Record):
+class OpWork(Record, frozen=True):
     """The work of all ops of one type in one layer and phase, from the step's description."""
-
-    model_config = ConfigDict(frozen=True)
 
     type: str = Field(description="op type as the papers name it, fused ops by their main part")
     layer: str = Field(description="as in `ops`")
@@ -59,10 +56,8 @@ class OpWork(Record):
     )
 
 
-class ApiCall(Record):
+class ApiCall(Record, frozen=True):
     """The calls of one function of the GPU's driver or runtime."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str = Field(description="name of the function")
     count: Count = Field(description="number of calls")
@@ -71,10 +66,8 @@ class ApiCall(Record):
     )
 
 
-class ProcessGpuTime(Record):
+class ProcessGpuTime(Record, frozen=True):
     """The time of a GPU and its driver in the whole process, as nvprof gives it."""
-
-    model_config = ConfigDict(frozen=True)
 
     kernel_seconds: NotNegative = Field(description="time of kernels on the GPU, in seconds")
     memcpy_seconds: NotNegative = Field(
@@ -90,10 +83,8 @@ class ProcessGpuTime(Record):
         return sum(call.seconds for call in self.calls)
 
 
-class GpuTime(Record):
+class GpuTime(Record, frozen=True):
     """The time of a GPU and its driver, in all profiled steps together."""
-
-    model_config = ConfigDict(frozen=True)
 
     kernel_seconds: NotNegative = Field(description="time of kernels on the GPU, in seconds")
     api_seconds: NotNegative = Field(
@@ -109,20 +100,16 @@ class GpuTime(Record):
     )
 
 
-class SampledOp(Record):
+class SampledOp(Record, frozen=True):
     """The time of all ops of one type in some steps."""
-
-    model_config = ConfigDict(frozen=True)
 
     type: str = Field(description="op type as TensorFlow's profiler names it")
     seconds: SecondsArray = Field(description="self time in each step, in seconds")
     count: NotNegative = Field(description="average occurrences per step")
 
 
-class Life(Record):
+class Life(Record, frozen=True):
     """Short windows of profiled steps, spread over a whole run on fresh batches."""
-
-    model_config = ConfigDict(frozen=True)
 
     run_steps: PositiveCount = Field(description="number of steps of the run")
     numbers: tuple[Count, ...] = Field(
@@ -170,14 +157,10 @@ class LayerCosts(Cost):
     layers: list[Layer] = Field(description="in the network's order")
 
 
-class Profile(Document):
+class Profile(Document, frozen=True):
     """The op profile of some steps of one workload; see docs/characterization.md."""
 
-    model_config = ConfigDict(frozen=True)
-
-    schema_version: Literal[2] = Field(
-        default=2, alias="schema", description="version of this description"
-    )
+    schema_version: Annotated[Literal[2], SCHEMA] = 2
     workload: str = Field(description="name of the workload")
     mode: Mode = Field(description="`train` or `infer`")
     batch_size: PositiveCount = Field(description="examples per step")

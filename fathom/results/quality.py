@@ -1,10 +1,10 @@
 """The result of a test of time to quality, described field by field in docs/quality.md."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fathom.results.base import Count, Document, NotNegative, Number, PositiveCount, Record
+from fathom.results.base import SCHEMA, Count, Document, NotNegative, Number, PositiveCount, Record
 from fathom.results.records import Environment
 
 
@@ -37,9 +37,7 @@ class Training(Record):
 class Quality(Document):
     """Trainings with several batch sizes until a metric reaches a target."""
 
-    schema_version: Literal[1] = Field(
-        default=1, alias="schema", description="version of this document"
-    )
+    schema_version: Annotated[Literal[1], SCHEMA] = 1
     workload: str = Field(description="name of the workload")
     metric: str = Field(description="name of the metric, of the test data")
     target: Number = Field(description="its value to reach")

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from fathom.options import Compiled, Mode, Origin
 from fathom.results.base import (
+    SCHEMA,
     Count,
     DeviceName,
     Document,
@@ -361,9 +362,7 @@ class RunResult(Document):
 
     indent: ClassVar[int | None] = 1
 
-    schema_version: Literal[1] = Field(
-        default=1, alias="schema", description="version of this description"
-    )
+    schema_version: Annotated[Literal[1], SCHEMA] = 1
     workload: str = Field(description="name of the workload")
     mode: Mode = Field(description="`train` or `infer`")
     data: Data = Field(description="the data set")

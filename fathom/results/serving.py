@@ -1,10 +1,18 @@
 """The result of a load test: one JSON document, described field by field in docs/serving.md."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fathom.results.base import Count, Document, NotNegative, Positive, PositiveCount, Record
+from fathom.results.base import (
+    SCHEMA,
+    Count,
+    Document,
+    NotNegative,
+    Positive,
+    PositiveCount,
+    Record,
+)
 from fathom.results.records import Environment
 
 Scenario = Literal["single-stream", "multi-stream", "server", "offline"]
@@ -30,9 +38,7 @@ class Trial(Record):
 class ServingResult(Document):
     """A workload's inference under a load test."""
 
-    schema_version: Literal[1] = Field(
-        default=1, alias="schema", description="version of this document"
-    )
+    schema_version: Annotated[Literal[1], SCHEMA] = 1
     workload: str = Field(description="name of the workload")
     scenario: Scenario = Field(description="one of LoadGen's")
     largest_batch: PositiveCount = Field(description="limit of the dynamic batches")
