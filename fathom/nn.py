@@ -119,11 +119,7 @@ class NeuralNetworkModel(BuiltWorkload):
         self.sections |= {"load": loaded - started, "setup": time.perf_counter() - loaded}
 
     def _simulate(self, simulation: Simulation, resumed: bool) -> None:
-        """Computes in fixed point from here on, in formats chosen now unless they were restored.
-
-        Raises:
-            FathomError: there is nothing to calibrate on.
-        """
+        """Computes in fixed point from here on, in formats chosen now unless they were restored."""
         self.compute_with(simulation.network, simulation.around)
         if simulation.calibrates and not resumed:
             self.compile()

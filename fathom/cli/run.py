@@ -288,11 +288,7 @@ def _print_summary(result: "RunResult", screen: Console) -> None:
 
 
 def _write(result: "RunResult", path: Path | None) -> None:
-    """Writes the result to a file, or to standard output.
-
-    Raises:
-        FathomError: it cannot be written.
-    """
+    """Writes the result to a file, or to standard output."""
     from fathom.system.environment import process_age
 
     result.sections.wall = process_age()

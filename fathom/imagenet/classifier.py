@@ -246,11 +246,7 @@ class Classifier(nn.NeuralNetworkModel):
         return Sampler(images.size, self.hyperparameters.batch_size, self.execution.seed, shuffle)
 
     def _images(self, split: str) -> Images:
-        """Returns one split of the data.
-
-        Raises:
-            FathomError: the folder has no such images.
-        """
+        """Returns one split of the data."""
         images = getattr(self.images, split)
         if images is None:
             problem = f"{self.source.directory} has no {split} images"

@@ -235,11 +235,7 @@ def _class_names(root: Path) -> tuple[str, ...]:
 
 
 def _find_shards(directory: Path) -> dict[str, list[Path]]:
-    """Returns the TFRecord shards of each split, in order; {} if there are none.
-
-    Raises:
-        FathomError: the shards of a split do not match the number in their names.
-    """
+    """Returns the TFRecord shards of each split, in order; {} if there are none."""
     shards: dict[str, list[Path]] = {}
     for folder in (directory, directory / "train", directory / "validation"):
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():

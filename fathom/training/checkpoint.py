@@ -213,9 +213,6 @@ class Checkpoints:
         """Returns the settings changed since the checkpoints were written: old and new values.
 
         The old value of a setting that did not exist then is None.
-
-        Raises:
-            FathomError: the checkpoints are of another workload, or their settings are damaged.
         """
         path, now = self._directory / _DESCRIPTION, self._settings
         try:

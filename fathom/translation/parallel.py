@@ -186,11 +186,7 @@ def _folders(directory: Path) -> list[Path]:
 
 
 def _present(folder: Path, names: tuple[str, ...], source: str, target: str) -> list[ParallelText]:
-    """Returns the texts that have both files.
-
-    Raises:
-        FathomError: a text exists in only one language, or in several tokenized forms.
-    """
+    """Returns the texts that have both files."""
     found = []
     for name in names:
         for pair in dict.fromkeys((f"{source}-{target}", f"{target}-{source}")):
@@ -210,11 +206,7 @@ def _present(folder: Path, names: tuple[str, ...], source: str, target: str) -> 
 
 
 def _existing_form(folder: Path, stem: str, source: str, target: str) -> str:
-    """Returns the stem of a text's files, or its only form such as ``train.lc.tok``.
-
-    Raises:
-        FathomError: it exists in several forms.
-    """
+    """Returns the stem of a text's files, or its only form such as ``train.lc.tok``."""
     if any(_either(folder / f"{stem}.{language}") for language in (source, target)):
         return stem
     languages = f"(?:{re.escape(source)}|{re.escape(target)})"

@@ -87,11 +87,7 @@ def _create(out: Path) -> FolderLock:
 
 
 def _done_before(planned: Sequence[Planned], out: Path) -> dict[str, Run]:
-    """Returns the runs already in the folder, after adding new purposes to them.
-
-    Raises:
-        FathomError: a run is damaged, or was made with other settings.
-    """
+    """Returns the runs already in the folder, after adding new purposes to them."""
     before = folder.read_runs(out)
     for each in planned:
         run = before.get(each.id)
@@ -112,15 +108,7 @@ def _done_before(planned: Sequence[Planned], out: Path) -> dict[str, Run]:
 def _make(
     left: Sequence[Planned], before: Mapping[str, Run], end: float, out: Path, screen: Console
 ) -> int:
-    """Makes the runs and writes each when done; returns the number skipped for the budget.
-
-    Args:
-        left: the runs to make.
-        before: those made before, to estimate the time left and to know the ends of sweeps.
-        end: of the budget, on the clock of ``time.perf_counter``.
-        out: results directory.
-        screen: for the progress.
-    """
+    """Makes the runs and writes each when done; returns the number skipped for the budget."""
     made = list(before.values())
     done = [run for run in made if run.status == "done"]
     for number, planned in enumerate(left):
@@ -140,14 +128,7 @@ def _make(
 
 
 def _make_disturbed(planned: Sequence[Planned], end: float, out: Path, screen: Console) -> None:
-    """Makes runs that other processes disturbed again, once, and keeps the first measurement.
-
-    Args:
-        planned: the runs of the request.
-        end: of the budget, on the clock of ``time.perf_counter``.
-        out: results directory; the first measurements go to ``disturbed/`` in it.
-        screen: for the progress.
-    """
+    """Makes runs that other processes disturbed again, once, and keeps the first measurement."""
     runs = folder.read_runs(out)
     made = [runs[each.id] for each in planned if each.id in runs]
     again = [run for run in made if run.disturbed and run.first_cpu_share is None]
