@@ -359,20 +359,19 @@ def test_evaluation_disturbs_no_training_step(workload, plain):
     assert begun + losses(evaluated, 2) == plain.losses[:4]
 
 
-def test_several_models_live_in_one_process_and_can_be_torn_down(workload):
-    first, second = workload.model(), workload.model(seed=3)
-    first.setup()
-    second.setup()
-    first.run(n_steps=1)
-    network = weakref.ref(first.network)
-    first.teardown()
+def test_several_models_live_in_one_process_and_can_be_torn_down(workload, plain):
+    model = workload.model(seed=3)
+    model.setup()
+    model.run(n_steps=1)
+    network = weakref.ref(model.network)
+    model.teardown()
     gc.collect()
     assert network() is None
     with pytest.raises(FathomError, match="setup"):
-        first.run(n_steps=1)
-    assert len(losses(second, 1)) == 1
-    first.setup()
-    assert len(losses(first, 1)) == 1
+        model.run(n_steps=1)
+    assert len(losses(plain.model, 1)) == 1
+    model.setup()
+    assert len(losses(model, 1)) == 1
 
 
 def test_a_checkpoint_of_another_shape_or_workload_is_refused(workload, checkpoints):

@@ -17,6 +17,7 @@ from fathom.cli.run import run_workload
 from fathom.cli.terminal import Screen
 from fathom.results.records import RunResult
 from fathom.system import memory
+from fathom.testing.descriptors import descriptor
 
 SMALL = ["--set=hidden_units=8", "--set=latents=2", "--batch-size=10", "--device=cpu", "--steps=2"]
 AUTOENC = [sys.executable, "-m", "fathom.autoenc", *SMALL]
@@ -188,8 +189,8 @@ def test_a_limit_of_the_address_space_that_tensorflow_crashes_under_is_refused()
 @pytest.mark.parametrize("workload", ["alexnet", "vgg", "residual"])
 def test_threads_can_be_set_where_the_synthetic_data_is_yet_to_be_made(workload, tmp_path):
     environment = {**os.environ, "FATHOM_CACHE_DIR": str(tmp_path)}
-    command = [sys.executable, "-m", f"fathom.{workload}", "--infer", "--batch-size=1"]
-    command += ["--steps=0", "--threads=1", "--device=cpu"]
+    command = [sys.executable, "-m", f"fathom.{workload}", *descriptor(workload).arguments()]
+    command += ["--infer", "--steps=0", "--threads=1", "--device=cpu"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
     assert ", 1 thread\n" in done.stdout
