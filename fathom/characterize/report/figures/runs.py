@@ -119,7 +119,10 @@ def generations(runs: pd.DataFrame) -> pd.DataFrame:
 def summary(table: pd.DataFrame) -> str:
     """Summarizes the step times in a sentence."""
     ends = (table.iloc[table[_STEP].argmin()], table.iloc[table[_STEP].argmax()])
-    least, most = (f"{row[_STEP]:,.3g} ms ({row.workload}, {row['mode']})" for row in ends)
+    least, most = (
+        f"{row[_STEP]:{',.0f' if row[_STEP] >= 100 else '.3g'}} ms ({row.workload}, {row['mode']})"
+        for row in ends
+    )
     return f"{len(table)} timing runs: the median steps take from {least} to {most}."
 
 
@@ -148,7 +151,7 @@ def draw(table: pd.DataFrame) -> Plot:
                 label="training" if mode == "train" else "inference",
             )
         axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_locator(LogLocator())
         axes.xaxis.set_major_formatter("{x:g}")
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_yticks(range(len(names)), names)
