@@ -18,7 +18,7 @@ from fathom import workloads
 from fathom.cli.command import Commands, add_command
 from fathom.cli.parser import add_options, number
 from fathom.errors import FathomError
-from fathom.system.files import user_path
+from fathom.system.files import make_folder, user_path
 from fathom.system.processes import end_with_parent, failure
 
 _POLL_S = 0.2
@@ -51,7 +51,7 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     with _free_ports(chosen.workers) as ports:
         addresses = [f"localhost:{port}" for port in ports]
     out = user_path(chosen.out)
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     logs = [out / f"worker-{index}.log" for index in range(chosen.workers)]
     screen.print(f"{chosen.workers} workers on this machine; logs: {out}/worker-*.log")
     with contextlib.ExitStack() as ending:

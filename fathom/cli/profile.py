@@ -12,6 +12,7 @@ from fathom.cli.parser import init_options
 from fathom.cli.terminal import import_tensorflow
 from fathom.errors import FathomError
 from fathom.options import unknown_option
+from fathom.system.files import make_folder
 
 if TYPE_CHECKING:
     from fathom.results.profile import Profile
@@ -23,7 +24,7 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     stored = None if chosen.workload in known else Path(chosen.workload)
     if stored and not stored.is_dir():
         raise unknown_option("workload or folder", chosen.workload, workloads.names())
-    out = _output(chosen.out) if chosen.out else None
+    out = make_folder(chosen.out) if chosen.out else None  # before time is spent on measuring
     if out and chosen.against and out.resolve() == chosen.against.resolve():
         raise FathomError("--out would replace the profile that --against names: give another")
     import_tensorflow()
@@ -85,12 +86,3 @@ def _profile(chosen: argparse.Namespace, folder: Path, screen: Console) -> "Prof
             f"ui.perfetto.dev, {files.TRACE} in TensorBoard (--logdir {folder})"
         )
     return profile
-
-
-def _output(out: Path) -> Path:
-    """Creates the output folder, before time is spent on measuring."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FathomError(f"cannot make {out}: {error.strerror}") from error
-    return out

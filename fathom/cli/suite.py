@@ -15,8 +15,8 @@ from rich.text import Text
 from fathom import workloads
 from fathom.cli.parser import Parser, add_options
 from fathom.cli.terminal import console, run_command
-from fathom.errors import FathomError
 from fathom.options import MODES
+from fathom.system.files import make_folder
 from fathom.system.processes import run_python
 
 if TYPE_CHECKING:
@@ -38,11 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _run(chosen: argparse.Namespace) -> None:
-    out = chosen.out or Path("results") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FathomError(f"cannot make {out}: {error.strerror}") from error
+    now = datetime.now().strftime("%Y-%m-%d-%H%M%S")
+    out = make_folder(chosen.out or Path("results") / now)
     screen = console()
     runs = [(name, mode) for name in chosen.workloads or workloads.CLASSES for mode in MODES]
     rows: list[tuple[str, str, RunResult | str]] = []

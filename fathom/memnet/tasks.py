@@ -20,6 +20,7 @@ from fathom.cli.terminal import console, run_command
 from fathom.errors import FathomError
 from fathom.memnet.babi import TASKS
 from fathom.results.records import RunResult
+from fathom.system.files import make_folder
 from fathom.system.processes import kill_children, run_python
 
 PROGRAM = "fathom.memnet.tasks"
@@ -58,10 +59,7 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     Raises:
         FathomError: a task failed; the other tasks were run.
     """
-    try:
-        chosen.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FathomError(f"cannot make {chosen.out}: {error.strerror}") from error
+    make_folder(chosen.out)
     missing = [task for task in chosen.tasks if _read(chosen.out, task) is None]
     with ThreadPoolExecutor(chosen.workers) as pool:
         ended = pool.map(lambda task: _run_task(task, chosen, screen), missing)

@@ -43,6 +43,19 @@ def user_path(text: str | Path) -> Path:
     return path
 
 
+def make_folder(folder: Path) -> Path:
+    """Creates a folder, unless it exists, and returns it.
+
+    Raises:
+        FathomError: it cannot be created.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FathomError(f"cannot make {folder}: {error.strerror}") from error
+    return folder
+
+
 def make_cache_folder(folder: Path, otherwise: str = "") -> None:
     """Creates a folder of the cache.
 

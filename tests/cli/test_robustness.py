@@ -129,6 +129,22 @@ def test_a_command_makes_no_folder_for_an_unknown_user(arguments, capsys, tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["profile", "autoenc", "--out=/proc/x"],
+        ["launch", "-n=2", "--out=/proc/x", "--", "autoenc"],
+    ],
+)
+def test_a_folder_that_cannot_be_made_is_named_in_one_line(arguments, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    assert capsys.readouterr().err == (
+        "fathom: error: cannot make /proc/x: No such file or directory\n"
+    )
+
+
 def test_too_many_threads_of_a_characterization_are_refused(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["characterize", "--threads=1,20000"])

@@ -16,6 +16,7 @@ from fathom.characterize.report.comparison import LABELS, compare
 from fathom.characterize.report.page import is_number, shown
 from fathom.characterize.report.pairs import Ratio, verdict
 from fathom.errors import FathomError
+from fathom.system.files import make_folder
 
 
 def compare_folders(paths: Sequence[Path], screen: Console) -> None:
@@ -96,11 +97,7 @@ def interleave(
 def _new_folder(out: Path) -> Path:
     if (out / RUNS).exists():
         raise FathomError(f"{out} has the runs of another comparison: give another --out")
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FathomError(f"cannot make {out}: {error.strerror}") from error
-    return out
+    return make_folder(out)
 
 
 def _show_pairs(measured: Interleaving, found: Ratio, screen: Console) -> None:
