@@ -44,7 +44,12 @@ def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> 
     specs = function.input_signature
     traced = function.get_concrete_function()
     with _in_order():
-        proto, _ = tf2onnx.convert.from_function(function, input_signature=specs, opset=_OPSET)
+        proto, _ = tf2onnx.convert.from_function(
+            function,
+            input_signature=specs,
+            opset=_OPSET,
+            custom_op_handlers={"SparseTensorDenseMatMul": (_sparse_product, [])},
+        )
     graph = proto.graph
     _require_known(model.name, graph)
     _embed(_constants(traced) | {w.path: w.value for w in model.network.variables}, graph)
@@ -64,6 +69,39 @@ def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> 
         location="network.weights" if external else None,
     )
     return (RANDOM,) * draws_random_numbers(traced)
+
+
+def _sparse_product(graph: Any, node: Any, name: str, arguments: list[Any]) -> None:
+    """Puts ONNX's nodes in the place of a product of a sparse matrix with a dense one.
+
+    Each non-zero takes its column's row of the dense matrix, and is added to its own row.
+    """
+    import numpy as np
+
+    places, values, shape, dense = node.input
+    shapes, dtypes, outputs = node.output_shapes, node.output_dtypes, node.output
+    first, second = (
+        graph.make_const(f"{name}/axis_{axis}", np.array([axis])).output[0] for axis in (0, 1)
+    )
+
+    def made(kind: str, *inputs: str, **attributes: Any) -> str:
+        return graph.make_node(kind, [*inputs], attr=attributes).output[0]
+
+    columns = made("Squeeze", made("Gather", places, second, axis=1), second)
+    terms = made("Mul", made("Gather", dense, columns), made("Unsqueeze", values, second))
+    width = made("Gather", made("Shape", dense), second)
+    empty = made("ConstantOfShape", made("Concat", made("Gather", shape, first), width, axis=0))
+    rows = made("Gather", places, first, axis=1)
+    graph.remove_node(name)
+    graph.make_node(
+        "ScatterND",
+        [empty, rows, terms],
+        attr={"reduction": "add"},
+        name=name,
+        outputs=outputs,
+        shapes=shapes,
+        dtypes=dtypes,
+    )
 
 
 @contextlib.contextmanager
