@@ -120,7 +120,7 @@ class Random:
         """Returns the next PRNG key."""
         return PRNGKey(self.new_seed(), self._step)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """Returns the seeds that were used, and the current step."""
         return {"seeds": list(self._used), "step": int(self._step)}
 

@@ -43,7 +43,7 @@ def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> 
     function = _function(model, inputs)
     specs = function.input_signature
     traced = function.get_concrete_function()
-    with _in_order():
+    with _in_order(), _all_reshapes():
         proto, _ = tf2onnx.convert.from_function(
             function,
             input_signature=specs,
@@ -124,6 +124,19 @@ def _in_order() -> Iterator[None]:
         mock.patch.object(Node, "__hash__", lambda node: zlib.crc32(node.name.encode())),
         mock.patch.object(utils, "INTERNAL_NAME", 1),
     ):
+        yield
+
+
+@contextlib.contextmanager
+def _all_reshapes() -> Iterator[None]:
+    """Lets tf2onnx keep the first of two Reshapes.
+
+    Where the second has a 0 in its shape, for a size of its input, it would take that of another.
+    """
+    from tf2onnx.optimizer import back_to_back_optimizer
+
+    with mock.patch.dict(back_to_back_optimizer._func_map):
+        del back_to_back_optimizer._func_map["Reshape"]
         yield
 
 

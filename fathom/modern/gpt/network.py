@@ -27,7 +27,7 @@ from fathom.modern.gpt.layers import (
 class _Parts:
     """Layers that Keras saves and loads with the layer that holds it."""
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """Returns the layers by name."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
