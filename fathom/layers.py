@@ -1,7 +1,8 @@
 """Shared Keras layers around TensorFlow kernels, and reproducible random numbers for layers."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -95,6 +96,38 @@ class PRNGKey:
         """
         seed = self.tensor() + tf.constant([stream, 0], tf.int64) if stream else self.tensor()
         return replicas.part(uniform(replicas.whole_shape(shape, axis), seed), axis)
+
+
+@keras.saving.register_keras_serializable("fathom.layers")
+class Random:
+    """Where one layer's random numbers come from: each of its parts takes the next seed.
+
+    Args:
+        seeds: one for each part.
+        step: of the keys, as in ``PRNGKey``.
+    """
+
+    def __init__(self, seeds: Iterable[int], step: tf.Variable | int) -> None:
+        self._seeds, self._step = iter(seeds), step
+        self._used: list[int] = []
+
+    def new_seed(self) -> int:
+        """Returns the seed of the next initial weights."""
+        self._used.append(next(self._seeds))
+        return self._used[-1]
+
+    def new_noise(self) -> PRNGKey:
+        """Returns the next PRNG key."""
+        return PRNGKey(self.new_seed(), self._step)
+
+    def get_config(self) -> dict[str, object]:
+        """Returns the seeds that were used, and the current step."""
+        return {"seeds": list(self._used), "step": int(self._step)}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """Returns the same seeds from the first on, and keys that continue the same numbers."""
+        return cls(**config)
 
 
 def as_float32(outputs: Nest) -> Nest:

@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 
 from fathom import layers
-from fathom.layers import Convolution2D, Dropout, LocalResponseNormalization, PRNGKey
+from fathom.layers import Convolution2D, Dropout, LocalResponseNormalization, PRNGKey, Random
 
 
 @pytest.fixture
@@ -106,3 +106,13 @@ def test_new_weights_are_noticed_by_a_traced_product(monkeypatch):
     assert traced(x).numpy().any()
     layer.kernel.assign(tf.zeros_like(layer.kernel.value))
     assert not traced(x).numpy().any()
+
+
+def test_random_numbers_of_a_loaded_layer_are_those_that_its_parts_had():
+    seeds, step = iter([7, 3, 9]), tf.Variable(5, dtype=tf.int64)
+    random = Random(seeds, step)
+    first, key = random.new_seed(), random.new_noise()
+    loaded = Random.from_config(random.get_config())
+    assert next(seeds) == 9  # the next layer's
+    assert (first, loaded.new_seed()) == (7, 7)
+    np.testing.assert_array_equal(loaded.new_noise().tensor(), key.tensor())

@@ -43,8 +43,13 @@ def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> 
     function = _function(model, inputs)
     specs = function.input_signature
     traced = function.get_concrete_function()
-    with _in_order():
-        proto, _ = tf2onnx.convert.from_function(function, input_signature=specs, opset=_OPSET)
+    with _in_order(), _all_reshapes():
+        proto, _ = tf2onnx.convert.from_function(
+            function,
+            input_signature=specs,
+            opset=_OPSET,
+            custom_op_handlers={"SparseTensorDenseMatMul": (_sparse_product, [])},
+        )
     graph = proto.graph
     _require_known(model.name, graph)
     _embed(_constants(traced) | {w.path: w.value for w in model.network.variables}, graph)
@@ -64,6 +69,39 @@ def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> 
         location="network.weights" if external else None,
     )
     return (RANDOM,) * draws_random_numbers(traced)
+
+
+def _sparse_product(graph: Any, node: Any, name: str, arguments: list[Any]) -> None:
+    """Puts ONNX's nodes in the place of a product of a sparse matrix with a dense one.
+
+    Each non-zero takes its column's row of the dense matrix, and is added to its own row.
+    """
+    import numpy as np
+
+    places, values, shape, dense = node.input
+    shapes, dtypes, outputs = node.output_shapes, node.output_dtypes, node.output
+    first, second = (
+        graph.make_const(f"{name}/axis_{axis}", np.array([axis])).output[0] for axis in (0, 1)
+    )
+
+    def made(kind: str, *inputs: str, **attributes: Any) -> str:
+        return graph.make_node(kind, [*inputs], attr=attributes).output[0]
+
+    columns = made("Squeeze", made("Gather", places, second, axis=1), second)
+    terms = made("Mul", made("Gather", dense, columns), made("Unsqueeze", values, second))
+    width = made("Gather", made("Shape", dense), second)
+    empty = made("ConstantOfShape", made("Concat", made("Gather", shape, first), width, axis=0))
+    rows = made("Gather", places, first, axis=1)
+    graph.remove_node(name)
+    graph.make_node(
+        "ScatterND",
+        [empty, rows, terms],
+        attr={"reduction": "add"},
+        name=name,
+        outputs=outputs,
+        shapes=shapes,
+        dtypes=dtypes,
+    )
 
 
 @contextlib.contextmanager
@@ -86,6 +124,19 @@ def _in_order() -> Iterator[None]:
         mock.patch.object(Node, "__hash__", lambda node: zlib.crc32(node.name.encode())),
         mock.patch.object(utils, "INTERNAL_NAME", 1),
     ):
+        yield
+
+
+@contextlib.contextmanager
+def _all_reshapes() -> Iterator[None]:
+    """Lets tf2onnx keep the first of two Reshapes.
+
+    Where the second has a 0 in its shape, for a size of its input, it would take that of another.
+    """
+    from tf2onnx.optimizer import back_to_back_optimizer
+
+    with mock.patch.dict(back_to_back_optimizer._func_map):
+        del back_to_back_optimizer._func_map["Reshape"]
         yield
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _ALIAS = re.compile(
     r"parameter_number = (\d+) : i64\}, output_index = array<i64(?:: (\d+))?>"
 )  # of an argument that an output replaces
+_TRUTHS = re.compile(r'dense<"0x([0-9A-F]+)"> : tensor<([0-9x]+)xi1>')
 
 
 def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> tuple[str, ...]:
@@ -46,7 +47,7 @@ def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> 
         text = step.experimental_get_compiler_ir(*signature)(stage="stablehlo")
     except (tf.errors.OpError, ValueError, TypeError) as error:
         raise FathomError(f"XLA cannot compile {model.name}: {cause(error)}") from error
-    (folder / "step.mlir").write_text(text)
+    (folder / "step.mlir").write_text(_TRUTHS.sub(_spelled_out, text))
     arguments = _arguments(model, traced)
     for argument in arguments:
         if argument["kind"] == "constant":
@@ -57,6 +58,18 @@ def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> 
     listing = {"arguments": arguments, "results": results}
     (folder / "step.json").write_text(json.dumps(listing, indent=1) + "\n")
     return ("the weights, which are arguments",)
+
+
+def _spelled_out(constant: re.Match[str]) -> str:
+    """Returns a constant of truth values, as a mask, in words.
+
+    MLIR's versions differ in how its digits hold them: a bit each, as TensorFlow's, or a byte.
+    """
+    shape = [int(size) for size in constant[2].split("x")]
+    stored = np.frombuffer(bytes.fromhex(constant[1]), np.uint8)
+    bits = np.unpackbits(stored, bitorder="little") if stored.size < np.prod(shape) else stored
+    values = bits[: np.prod(shape)].astype(bool).reshape(shape).tolist()
+    return f"dense<{json.dumps(values)}> : tensor<{constant[2]}xi1>"
 
 
 def _arguments(model: "NeuralNetworkModel", traced: "ConcreteFunction") -> list[dict[str, Any]]:

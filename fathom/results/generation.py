@@ -18,12 +18,14 @@ class PhaseTimes(NamedTuple):
         decode: seconds of the loop over new tokens; None: this phase did not run.
         given: tokens of each sequence that are read at once.
         decoded: iterations of the loop.
+        sequences: generated at once.
     """
 
     prefill: float | None
     decode: float | None
     given: int
     decoded: int
+    sequences: int
 
 
 class Generation(Record):
@@ -32,7 +34,9 @@ class Generation(Record):
     Medians over the steps in the statistics.
     """
 
-    sequences: PositiveCount = Field(description="sequences generated at once")
+    sequences: PositiveCount = Field(
+        description="sequences generated at once; the rounded mean, if steps differ"
+    )
     prompt_tokens: NotNegative = Field(
         description="tokens of each prompt, or of each source sentence with its padding"
     )
@@ -61,7 +65,6 @@ class Generation(Record):
     def of(
         cls,
         runs: Sequence[PhaseTimes],
-        sequences: int,
         cache_bytes: int,
         first_by_prefill: bool = True,
     ) -> Self:
@@ -69,26 +72,27 @@ class Generation(Record):
 
         Args:
             runs: at least one.
-            sequences: generated at once.
             cache_bytes: of all sequences.
             first_by_prefill: the prefill gives the first of the new tokens; otherwise the loop
                 does, as in an encoder and a decoder.
         """
-        prefills = [(run.prefill, run.given) for run in runs if run.prefill]
-        decodes = [(run.decode, run.decoded) for run in runs if run.decode and run.decoded]
+        prefills = [run.sequences * run.given / run.prefill for run in runs if run.prefill]
+        decodes = [
+            (run.decode / run.decoded, run.sequences) for run in runs if run.decode and run.decoded
+        ]
         firsts = [
             run.prefill + (0 if first_by_prefill else (run.decode or 0) / max(1, run.decoded))
             for run in runs
             if run.prefill
         ]
         return cls(
-            sequences=sequences,
+            sequences=round(np.mean([run.sequences for run in runs])),
             prompt_tokens=float(np.mean([run.given for run in runs])),
             new_tokens=float(np.mean([run.decoded + first_by_prefill for run in runs])),
-            prefill_tokens_per_second=_median([sequences * n / s for s, n in prefills]),
+            prefill_tokens_per_second=_median(prefills),
             seconds_to_first_token=_median(firsts),
-            decode_tokens_per_second=_median([sequences * n / s for s, n in decodes]),
-            seconds_per_output_token=_median([s / n for s, n in decodes]),
+            decode_tokens_per_second=_median([sequences / s for s, sequences in decodes]),
+            seconds_per_output_token=_median([s for s, _ in decodes]),
             cache_bytes=cache_bytes,
         )
 

@@ -427,7 +427,7 @@ class Seq2SeqFwd(Seq2Seq):
         values = chosen.units * (attended + 2 * chosen.layers + 1)
         value_bytes = options.PRECISIONS[self.execution.precision].value_bytes
         size = int(chosen.batch_size * chosen.beam_size * values * value_bytes)
-        return Generation.of(runs, chosen.batch_size, size, first_by_prefill=False)
+        return Generation.of(runs, size, first_by_prefill=False)
 
     def teardown(self) -> None:
         """Releases the resources of the base class and the phases."""

@@ -38,7 +38,7 @@ class Phases:
         """Runs both phases and records their times.
 
         Args:
-            inputs: of the prefill.
+            inputs: of the prefill, the first of them [sequences, ...].
             given: tokens of each sequence that the prefill reads.
             decoded: returns the iterations of the loop, when it is done.
         """
@@ -48,7 +48,10 @@ class Phases:
             between = self._now()
             tokens = self.decode(*state)
             ended = self._now()
-        self.runs.append(PhaseTimes(between - started, ended - between, given, decoded()))
+        sequences = inputs[0].shape[0]
+        self.runs.append(
+            PhaseTimes(between - started, ended - between, given, decoded(), sequences)
+        )
         return tokens
 
     def counted(self, steps: Steps) -> list[PhaseTimes]:

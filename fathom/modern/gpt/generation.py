@@ -1,21 +1,17 @@
 """Generation of text: the choice of tokens, and the loop that decodes them one at a time."""
 
-from collections.abc import Callable
-
 import keras
 import tensorflow as tf
 from typing_extensions import Unpack
 
-from fathom.layers import LayerOptions, PRNGKey
+from fathom.layers import Layer, LayerOptions, PRNGKey
+from fathom.modern.gpt.hyperparameters import GPTHyperparameters
 from fathom.modern.gpt.layers import Cache
+from fathom.modern.gpt.network import Network
 from fathom.training.randomness import uniform
 
-# Maps tokens int32 [batch], the caches and the tokens' position to logits float [batch, vocabulary]
-# of the tokens after them, and the caches with these tokens.
-Step = Callable[[tf.Tensor, list[Cache], tf.Tensor], tuple[tf.Tensor, list[Cache]]]
 
-
-class Choice(keras.layers.Layer):
+class Choice(Layer):
     """Chooses a token by its logits: the most probable one, or at random.
 
     Args:
@@ -49,22 +45,26 @@ class Choice(keras.layers.Layer):
         return tf.argmax(scores, 1, tf.int32)
 
 
-class Decoding(keras.layers.Layer):
+class Decoding(Layer):
     """Decodes tokens one at a time, each from those before it by their cached keys and values.
 
     Args:
-        step: of the network; its layers are not this layer's own.
+        network: its layers are not this layer's own.
         choice: of the next token.
         prompt: tokens of the prompt.
         new: tokens after it, of which the prefill gives the first.
     """
 
     def __init__(
-        self, step: Step, choice: Choice, prompt: int, new: int, **options: Unpack[LayerOptions]
+        self,
+        network: Network,
+        choice: Choice,
+        prompt: int,
+        new: int,
+        **options: Unpack[LayerOptions],
     ) -> None:
         super().__init__(autocast=False, **options)
-        self._step, self._choose = step, lambda logits, position: choice(logits, position=position)
-        self._prompt, self._new = prompt, new
+        self._network, self._choice, self._prompt, self._new = network, choice, prompt, new
 
     def call(self, first: tf.Tensor, *caches: tf.Tensor) -> tf.Tensor:
         """Returns the new tokens, int32 [batch, new].
@@ -73,16 +73,40 @@ class Decoding(keras.layers.Layer):
             first: int32 [batch], the first of them.
             caches: keys and values of each block in turn, [batch, heads, prompt + new - 1, size].
         """
+        places = tf.range(self._new)
 
         def decode(
-            i: tf.Tensor, last: tf.Tensor, caches: list[Cache], tokens: tf.TensorArray
-        ) -> tuple[tf.Tensor, tf.Tensor, list[Cache], tf.TensorArray]:
+            i: tf.Tensor, last: tf.Tensor, caches: list[Cache], tokens: tf.Tensor
+        ) -> tuple[tf.Tensor, tf.Tensor, list[Cache], tf.Tensor]:
             position = self._prompt - 1 + i
-            logits, caches = self._step(last, caches, position)
-            chosen = self._choose(logits, position + 1)
-            return i + 1, chosen, caches, tokens.write(i, chosen)
+            logits, caches = self._network.decode_token(last, caches, position)
+            chosen = self._choice(logits, position=position + 1)
+            return i + 1, chosen, caches, tf.where(places == i, chosen[:, None], tokens)
 
         pairs = list(zip(caches[::2], caches[1::2], strict=True))
-        tokens = tf.TensorArray(tf.int32, self._new, element_shape=first.shape).write(0, first)
+        tokens = tf.where(places == 0, first[:, None], 0)
         *_, tokens = tf.while_loop(lambda i, *_: i < self._new, decode, (1, first, pairs, tokens))
-        return tf.transpose(tokens.stack())
+        return tokens
+
+
+def phases(
+    network: Network, chosen: GPTHyperparameters, prompts: keras.KerasTensor, noise: PRNGKey
+) -> tuple[keras.Model, Decoding]:
+    """Builds what reads prompts, and what decodes the tokens after them.
+
+    The first returns the first token after each prompt, int32 [batch], and the blocks' keys and
+    values with room for the new tokens; the second takes these.
+
+    Args:
+        network: of both.
+        chosen: the numbers of tokens, and how they are chosen.
+        prompts: int32 [batch, prompt].
+        noise: PRNG key of the choice of tokens.
+    """
+    choice = Choice(chosen.temperature, chosen.top_k, noise, name="choice")
+    x, caches = network(prompts)
+    first = choice(network.logits(x[:, -1:])[:, 0], position=chosen.prompt_tokens)
+    room = ((0, 0), (0, 0), (0, chosen.new_tokens - 1), (0, 0))
+    padded = [keras.ops.pad(each, room) for each in keras.tree.flatten(caches)]
+    decoding = Decoding(network, choice, chosen.prompt_tokens, chosen.new_tokens, name="decode")
+    return keras.Model(prompts, [first, *padded], name="prefill"), decoding

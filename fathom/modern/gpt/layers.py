@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 from typing_extensions import Unpack
 
-from fathom.layers import LayerOptions, PRNGKey, drop
+from fathom.layers import Layer, LayerOptions, Random, drop
 from fathom.modern import attention
 
 STDDEV = 0.02  # of all weights (Radford et al. 2018, section 4.1)
@@ -17,14 +17,14 @@ STDDEV = 0.02  # of all weights (Radford et al. 2018, section 4.1)
 Cache = tuple[tf.Tensor, tf.Tensor]  # keys and values, [batch, heads, length, size]
 
 
-class Embedding(keras.layers.Layer):
+class Embedding(Layer):
     """The sum of a token's vector and a position's, both learned.
 
     Args:
         vocabulary: number of tokens.
         context: number of positions.
         width: of the vectors.
-        new_seed: returns a seed for each variable.
+        random: of the initial weights.
     """
 
     def __init__(
@@ -32,12 +32,14 @@ class Embedding(keras.layers.Layer):
         vocabulary: int,
         context: int,
         width: int,
-        new_seed: Callable[[], int],
+        random: Random,
         **options: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**options)
-        self.table = _weight(self, "tokens", (vocabulary, width), new_seed)
-        self.positions = _weight(self, "positions", (context, width), new_seed)
+        self._vocabulary, self._context, self._width = vocabulary, context, width
+        self._random = random
+        self.table = _weight(self, "tokens", (vocabulary, width), random)
+        self.positions = _weight(self, "positions", (context, width), random)
 
     def call(self, tokens: tf.Tensor, position: tf.Tensor | int = 0) -> tf.Tensor:
         """Returns [batch, time, width] for int32 [batch, time], the first at ``position``."""
@@ -47,7 +49,7 @@ class Embedding(keras.layers.Layer):
         return tf.cast(words, self.compute_dtype) + places
 
 
-class LayerNormalization(keras.layers.Layer):
+class LayerNormalization(Layer):
     """Normalises each vector to mean 0 and variance 1, then scales and shifts it (Ba et al. 2016).
 
     Computed in float32.
@@ -58,6 +60,7 @@ class LayerNormalization(keras.layers.Layer):
 
     def __init__(self, width: int, **options: Unpack[LayerOptions]) -> None:
         super().__init__(autocast=False, **options)
+        self._width = width
         self.scale = self.add_weight((width,), initializer="ones", name="scale")
         self.offset = self.add_weight((width,), initializer="zeros", name="offset")
 
@@ -69,7 +72,7 @@ class LayerNormalization(keras.layers.Layer):
         return tf.cast(y * self.scale + self.offset, x.dtype)
 
 
-class Attention(keras.layers.Layer):
+class Attention(Layer):
     """Causal self-attention with its projections.
 
     Args:
@@ -78,8 +81,7 @@ class Attention(keras.layers.Layer):
         time: positions of a sequence, for the count of work.
         dropout: of the attention, in training.
         output_stddev: of the last projection's weights.
-        new_seed: returns a seed for each variable.
-        noise: PRNG key of the dropout.
+        random: of the dropout and the initial weights.
     """
 
     def __init__(
@@ -89,19 +91,19 @@ class Attention(keras.layers.Layer):
         time: int,
         dropout: float,
         output_stddev: float,
-        new_seed: Callable[[], int],
-        noise: PRNGKey,
+        random: Random,
         **options: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**options)
-        self._heads = heads
-        self.kernel = _weight(self, "kernel", (width, 3 * width), new_seed)
+        self._width, self._heads, self._time, self._dropout = width, heads, time, dropout
+        self._output_stddev, self._random = output_stddev, random
+        self._noise = random.new_noise()
+        self.kernel = _weight(self, "kernel", (width, 3 * width), random)
         self.bias = self.add_weight((3 * width,), initializer="zeros", name="bias")
-        self.projection = _weight(self, "projection", (width, width), new_seed, output_stddev)
+        self.projection = _weight(self, "projection", (width, width), random, output_stddev)
         self.projection_bias = self.add_weight(
             (width,), initializer="zeros", name="projection_bias"
         )
-        self._dropout, self._noise = dropout, noise
         self.macs = self.macs_of(time, time)
 
     def macs_of(self, queries: int, keys: int) -> int:
@@ -146,14 +148,14 @@ class Attention(keras.layers.Layer):
         return _linear(merged, self.projection, self.projection_bias), keys, values
 
 
-class Perceptron(keras.layers.Layer):
+class Perceptron(Layer):
     """Two dense layers with GELU between (Hendrycks and Gimpel 2016, the form with tanh).
 
     Args:
         width: of a token's vector; four times as much in between.
         time: positions of a sequence, for the count of work.
         output_stddev: of the second layer's weights.
-        new_seed: returns a seed for each variable.
+        random: of the initial weights.
     """
 
     def __init__(
@@ -161,14 +163,16 @@ class Perceptron(keras.layers.Layer):
         width: int,
         time: int,
         output_stddev: float,
-        new_seed: Callable[[], int],
+        random: Random,
         **options: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**options)
+        self._width, self._time = width, time
+        self._output_stddev, self._random = output_stddev, random
         inner = 4 * width
-        self.kernel = _weight(self, "kernel", (width, inner), new_seed)
+        self.kernel = _weight(self, "kernel", (width, inner), random)
         self.bias = self.add_weight((inner,), initializer="zeros", name="bias")
-        self.projection = _weight(self, "projection", (inner, width), new_seed, output_stddev)
+        self.projection = _weight(self, "projection", (inner, width), random, output_stddev)
         self.projection_bias = self.add_weight(
             (width,), initializer="zeros", name="projection_bias"
         )
@@ -185,30 +189,30 @@ class Perceptron(keras.layers.Layer):
         return _linear(hidden, self.projection, self.projection_bias)
 
 
-class Logits(keras.layers.Layer):
+class Logits(Layer):
     """The product with the embeddings of all tokens (Press and Wolf 2017).
 
     Args:
-        table: returns the embedding's table, whose layer it belongs to.
+        embedding: whose table it reads.
         time: positions of a sequence, for the count of work.
     """
 
-    def __init__(
-        self, table: Callable[[], keras.Variable], time: int, **options: Unpack[LayerOptions]
-    ) -> None:
+    def __init__(self, embedding: Embedding, time: int, **options: Unpack[LayerOptions]) -> None:
         super().__init__(**options)
-        self._table = table
+        self._time = time
+        # Not tracked by Keras: its weights are not this layer's.
+        object.__setattr__(self, "_embedding", embedding)
         self.macs = self.macs_of(time)
 
     def macs_of(self, tokens: int) -> int:
         """Returns the multiply-accumulates for some tokens."""
-        vocabulary, width = self._table().shape
+        vocabulary, width = self._embedding.table.shape
         return tokens * vocabulary * width
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """Returns logits [batch, time, vocabulary] of [batch, time, width]."""
         time, width = x.shape[1:]
-        table = tf.cast(tf.convert_to_tensor(self._table().value), x.dtype)
+        table = tf.cast(tf.convert_to_tensor(self._embedding.table.value), x.dtype)
         products = tf.matmul(tf.reshape(x, [-1, width]), table, transpose_b=True)
         return tf.reshape(products, [-1, time, table.shape[0]])
 
@@ -217,11 +221,11 @@ def _weight(
     layer: keras.layers.Layer,
     name: str,
     shape: tuple[int, int],
-    new_seed: Callable[[], int],
+    random: Random,
     stddev: float = STDDEV,
 ) -> keras.Variable:
     """Adds a matrix of normally distributed weights to a layer."""
-    initializer = keras.initializers.RandomNormal(0, stddev, new_seed())
+    initializer = keras.initializers.RandomNormal(0, stddev, random.new_seed())
     return layer.add_weight(shape, initializer=initializer, name=name)
 
 

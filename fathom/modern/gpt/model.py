@@ -18,9 +18,11 @@ import tensorflow as tf
 from fathom import nn, options
 from fathom.data.pipeline import DataLoader, Sampler, Tensors
 from fathom.errors import FathomError
+from fathom.layers import Random
 from fathom.modern.gpt import samples, vocabulary
+from fathom.modern.gpt.generation import phases
 from fathom.modern.gpt.hyperparameters import SIZES, GPTHyperparameters
-from fathom.modern.gpt.network import Network
+from fathom.modern.gpt.network import Network, macs_of
 from fathom.modern.gpt.text import TinyShakespeare
 from fathom.options import Characterization
 from fathom.results.cost import Cost
@@ -182,7 +184,10 @@ class GPT(nn.NeuralNetworkModel):
 
     def _build_network(self) -> None:
         words = self.hyperparameters.vocabulary or len(self.vocabulary)
-        self._gpt = Network(self.hyperparameters, words, self.new_seed, self.new_noise)
+        self._gpt = Network.of(self.hyperparameters, words, self._new_random)
+
+    def _new_random(self) -> Random:
+        return Random(iter(self.new_seed, None), self._noise_step)
 
     def build_loss(self, tokens: tf.Tensor, following: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
         """Returns the mean cross-entropy of a token, in nats."""
@@ -223,7 +228,7 @@ class GPT(nn.NeuralNetworkModel):
         chosen, count = self.hyperparameters, 3
         with tf.device(self.device), computing_in(self.execution.precision):
             prompts = keras.Input((chosen.prompt_tokens,), dtype="int32")
-            prefill, decode = self._gpt.phases(prompts, self.new_noise())
+            prefill, decode = phases(self._gpt, chosen, prompts, self.new_noise())
             generate = tf.function(lambda prompts: decode(*prefill(prompts)), autograph=False)
             tokens = self._validation[: count * chosen.prompt_tokens].numpy().reshape(count, -1)
             while tokens.shape[1] < chosen.prompt_tokens + _SAMPLED:
@@ -263,7 +268,9 @@ class GPTFwd(GPT):
     def build_inference(self, prompts: keras.KerasTensor) -> keras.KerasTensor:
         """Returns the tokens after the prompts, int32 [batch, new]."""
         self._build_network()
-        self._prefilling, self._decoding = self._gpt.phases(prompts, self.new_noise())
+        self._prefilling, self._decoding = phases(
+            self._gpt, self.hyperparameters, prompts, self.new_noise()
+        )
         return self._decoding(*self._prefilling.outputs)
 
     def infer_step(self, *inputs: tf.Tensor) -> nn.Nest:
@@ -327,20 +334,23 @@ class GPTFwd(GPT):
         """Returns the speed of the phases that run."""
         chosen, counted = self.hyperparameters, self.steps.counted.tolist()
         given, decoded = chosen.prompt_tokens, chosen.new_tokens - 1
+        sequences = chosen.batch_size
         runs = {
             "both": self._phases.counted(self.steps),
-            "prefill": [PhaseTimes(seconds, None, given, 0) for seconds in counted],
-            "decode": [PhaseTimes(None, seconds, given, decoded) for seconds in counted],
+            "prefill": [PhaseTimes(s, None, given, 0, sequences) for s in counted],
+            "decode": [PhaseTimes(None, s, given, decoded, sequences) for s in counted],
         }[chosen.phase]
         cache = self._prefilling.outputs[1:]
         size = sum(math.prod(each.shape[1:]) * tf.as_dtype(each.dtype).size for each in cache)
-        return Generation.of(runs, chosen.batch_size, chosen.batch_size * size) if runs else None
+        return Generation.of(runs, sequences * size) if runs else None
 
     def cost(self) -> Cost:
         """Returns the cost of a prompt and of the tokens after it, of the phases that run."""
         counted = super().cost()
         rows = (
-            dataclasses.replace(row, macs=self._gpt.macs_of(self.network.get_layer(row.name)))
+            dataclasses.replace(
+                row, macs=macs_of(self.network.get_layer(row.name), self.hyperparameters)
+            )
             for row in counted.layers
         )
         return dataclasses.replace(counted, layers=tuple(rows))

@@ -1,13 +1,16 @@
 """The network: a stack of blocks, for whole sequences and for one token after another."""
 
+import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import keras
 import tensorflow as tf
+from typing_extensions import Self
 
-from fathom.layers import Dropout, PRNGKey
-from fathom.modern.gpt.generation import Choice, Decoding
+from fathom.layers import Dropout, Random
 from fathom.modern.gpt.hyperparameters import GPTHyperparameters
 from fathom.modern.gpt.layers import (
     STDDEV,
@@ -20,40 +23,60 @@ from fathom.modern.gpt.layers import (
 )
 
 
-class Block:
-    """x + attention(norm(x)), then x + perceptron(norm(x)) (Radford et al. 2019, section 2.3).
+@dataclass(frozen=True)
+class _Parts:
+    """Layers that Keras saves and loads with the layer that holds it."""
 
-    Args:
-        number: of the block, from 1.
-        chosen: the network's size.
-        new_seed: returns a seed for each variable.
-        new_noise: returns the PRNG key of each dropout.
-    """
+    def get_config(self) -> dict[str, object]:
+        """Returns the layers by name."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
-    def __init__(
-        self,
-        number: int,
-        chosen: GPTHyperparameters,
-        new_seed: Callable[[], int],
-        new_noise: Callable[[], PRNGKey],
-    ) -> None:
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """Returns the same of the layers that were saved."""
+        deserialize = keras.saving.deserialize_keras_object
+        return cls(**{name: deserialize(part) for name, part in config.items()})
+
+
+@keras.saving.register_keras_serializable("fathom.modern.gpt.network")
+@dataclass(frozen=True)
+class Block(_Parts):
+    """x + attention(norm(x)), then x + perceptron(norm(x)) (Radford et al. 2019, section 2.3)."""
+
+    norm1: LayerNormalization
+    attention: Attention
+    dropout1: Dropout
+    norm2: LayerNormalization
+    perceptron: Perceptron
+    dropout2: Dropout
+
+    @classmethod
+    def of(cls, number: int, chosen: GPTHyperparameters, new_random: Callable[[], Random]) -> Self:
+        """Returns a new block.
+
+        Args:
+            number: of the block, from 1.
+            chosen: the network's size.
+            new_random: returns the random numbers of each layer.
+        """
         name, width, time = f"block{number}", chosen.width, chosen.context
         residual = STDDEV / math.sqrt(2 * chosen.layers)
-        self.norm1 = LayerNormalization(width, name=f"{name}_norm1")
-        self.attention = Attention(
-            width,
-            chosen.heads,
-            time,
-            chosen.dropout,
-            residual,
-            new_seed,
-            new_noise(),
-            name=f"{name}_attention",
+        return cls(
+            LayerNormalization(width, name=f"{name}_norm1"),
+            Attention(
+                width,
+                chosen.heads,
+                time,
+                chosen.dropout,
+                residual,
+                new_random(),
+                name=f"{name}_attention",
+            ),
+            Dropout(chosen.dropout, new_random().new_noise(), name=f"{name}_dropout1"),
+            LayerNormalization(width, name=f"{name}_norm2"),
+            Perceptron(width, time, residual, new_random(), name=f"{name}_mlp"),
+            Dropout(chosen.dropout, new_random().new_noise(), name=f"{name}_dropout2"),
         )
-        self.dropout1 = Dropout(chosen.dropout, new_noise(), name=f"{name}_dropout1")
-        self.norm2 = LayerNormalization(width, name=f"{name}_norm2")
-        self.perceptron = Perceptron(width, time, residual, new_seed, name=f"{name}_mlp")
-        self.dropout2 = Dropout(chosen.dropout, new_noise(), name=f"{name}_dropout2")
 
     def __call__(
         self, x: tf.Tensor, cache: Cache | None = None, position: tf.Tensor | None = None
@@ -64,32 +87,35 @@ class Block:
         return x + self.dropout2(self.perceptron(self.norm2(x))), (keys, values)
 
 
-class Network:
-    """Embedding, blocks, and the logits of the next token.
+@keras.saving.register_keras_serializable("fathom.modern.gpt.network")
+@dataclass(frozen=True)
+class Network(_Parts):
+    """Embedding, blocks, and the logits of the next token."""
 
-    Args:
-        chosen: its size.
-        words: rows of the embedding.
-        new_seed: returns a seed for each variable.
-        new_noise: returns the PRNG key of each dropout.
-    """
+    embedding: Embedding
+    dropout: Dropout
+    blocks: list[Block]
+    norm: LayerNormalization
+    logits: Logits
 
-    def __init__(
-        self,
-        chosen: GPTHyperparameters,
-        words: int,
-        new_seed: Callable[[], int],
-        new_noise: Callable[[], PRNGKey],
-    ) -> None:
-        self._chosen = chosen
-        self.embedding = Embedding(words, chosen.context, chosen.width, new_seed, name="embedding")
-        self.dropout = Dropout(chosen.dropout, new_noise(), name="embedding_dropout")
-        self.blocks = [
-            Block(number, chosen, new_seed, new_noise) for number in range(1, chosen.layers + 1)
-        ]
-        self.norm = LayerNormalization(chosen.width, name="norm")
-        table = self.embedding.table
-        self.logits = Logits(lambda: table, chosen.context, name="logits")
+    @classmethod
+    def of(cls, chosen: GPTHyperparameters, words: int, new_random: Callable[[], Random]) -> Self:
+        """Returns a new network.
+
+        Args:
+            chosen: its size.
+            words: rows of the embedding.
+            new_random: returns the random numbers of each layer.
+        """
+        time, width = chosen.context, chosen.width
+        embedding = Embedding(words, time, width, new_random(), name="embedding")
+        return cls(
+            embedding,
+            Dropout(chosen.dropout, new_random().new_noise(), name="embedding_dropout"),
+            [Block.of(number, chosen, new_random) for number in range(1, chosen.layers + 1)],
+            LayerNormalization(width, name="norm"),
+            Logits(embedding, time, name="logits"),
+        )
 
     def __call__(
         self, tokens: tf.Tensor, caches: list[Cache] | None = None, position: tf.Tensor | int = 0
@@ -112,27 +138,6 @@ class Network:
             kept.append(cache)
         return self.norm(x), kept
 
-    def phases(self, prompts: keras.KerasTensor, noise: PRNGKey) -> tuple[keras.Model, Decoding]:
-        """Builds what reads prompts, and what decodes the tokens after them.
-
-        The first returns the first token after each prompt, int32 [batch], and the blocks' keys and
-        values with room for the new tokens; the second takes these.
-
-        Args:
-            prompts: int32 [batch, prompt].
-            noise: PRNG key of the choice of tokens.
-        """
-        chosen = self._chosen
-        choice = Choice(chosen.temperature, chosen.top_k, noise, name="choice")
-        x, caches = self(prompts)
-        first = choice(self.logits(x[:, -1:])[:, 0], position=chosen.prompt_tokens)
-        room = ((0, 0), (0, 0), (0, chosen.new_tokens - 1), (0, 0))
-        padded = [keras.ops.pad(each, room) for each in keras.tree.flatten(caches)]
-        decoding = Decoding(
-            self.decode_token, choice, chosen.prompt_tokens, chosen.new_tokens, name="decode"
-        )
-        return keras.Model(prompts, [first, *padded], name="prefill"), decoding
-
     def decode_token(
         self, tokens: tf.Tensor, caches: list[Cache], position: tf.Tensor
     ) -> tuple[tf.Tensor, list[Cache]]:
@@ -140,17 +145,17 @@ class Network:
         x, caches = self(tokens[:, None], caches, position)
         return self.logits(x)[:, 0], caches
 
-    def macs_of(self, layer: keras.layers.Layer) -> int:
-        """Returns a layer's multiply-accumulates for a prompt and the tokens after it.
 
-        Those of the phases that run; all places of the cache are attended to, filled or not.
-        """
-        chosen = self._chosen
-        prompt = chosen.prompt_tokens if chosen.phase != "decode" else 0
-        decoded = chosen.new_tokens - 1 if chosen.phase != "prefill" else 0
-        if isinstance(layer, Attention):
-            places = chosen.prompt_tokens + chosen.new_tokens - 1
-            return layer.macs_of(prompt, prompt) + layer.macs_of(decoded, places)
-        if isinstance(layer, Perceptron):
-            return layer.macs_of(prompt + decoded)
-        return layer.macs_of(bool(prompt) + decoded) if isinstance(layer, Logits) else 0
+def macs_of(layer: keras.layers.Layer, chosen: GPTHyperparameters) -> int:
+    """Returns a layer's multiply-accumulates for a prompt and the tokens after it.
+
+    Those of the phases that run; all places of the cache are attended to, filled or not.
+    """
+    prompt = chosen.prompt_tokens if chosen.phase != "decode" else 0
+    decoded = chosen.new_tokens - 1 if chosen.phase != "prefill" else 0
+    if isinstance(layer, Attention):
+        places = chosen.prompt_tokens + chosen.new_tokens - 1
+        return layer.macs_of(prompt, prompt) + layer.macs_of(decoded, places)
+    if isinstance(layer, Perceptron):
+        return layer.macs_of(prompt + decoded)
+    return layer.macs_of(bool(prompt) + decoded) if isinstance(layer, Logits) else 0

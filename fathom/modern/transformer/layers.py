@@ -1,18 +1,15 @@
-"""The layers of the transformer (Vaswani et al. 2017, section 3)."""
+"""The layers of encoder and decoder (Vaswani et al. 2017, section 3)."""
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import keras
-import numpy as np
 import tensorflow as tf
 from typing_extensions import Unpack
 
-from fathom.layers import LayerOptions, PRNGKey
+from fathom.layers import Layer, LayerOptions, PRNGKey, Random
 from fathom.modern import attention
 from fathom.modern.transformer.formulas import dropped
-from fathom.translation.symbols import GO, PAD
 
 _EPSILON = 1e-5  # of layer normalization
 
@@ -26,82 +23,7 @@ class Sizes(NamedTuple):
     dropout: float
 
 
-class Random(NamedTuple):
-    """Where a layer's random numbers come from."""
-
-    new_seed: Callable[[], int]  # of initial weights
-    new_noise: Callable[[], PRNGKey]  # of dropout
-
-
-class Embedding(keras.layers.Layer):
-    """One matrix for both embeddings and the softmax (section 3.4), and the positions (3.5).
-
-    Args:
-        vocabulary: rows of the matrix.
-        width: its columns.
-        seed: of the initial values, N(0, 1 / width).
-    """
-
-    def __init__(
-        self, vocabulary: int, width: int, seed: int, **options: Unpack[LayerOptions]
-    ) -> None:
-        super().__init__(**options)
-        self._shape, self._seed = (vocabulary, width), seed
-
-    def build(self, shape: tuple | None = None) -> None:
-        """Creates the matrix."""
-        self.matrix = self.add_weight(
-            shape=self._shape,
-            initializer=keras.initializers.RandomNormal(0, self._shape[1] ** -0.5, self._seed),
-            name="matrix",
-            autocast=False,  # positions are added to it in float32
-        )
-
-    def call(self, x: tf.Tensor, position: tf.Tensor | int = 0) -> tf.Tensor:
-        """Returns words int32 [batch, time], the first of them at a position: [..., width]."""
-        width = self.matrix.shape[1]
-        words = tf.gather(self.matrix.value, x) * math.sqrt(width)
-        places = sinusoids(tf.range(x.shape[1] or tf.shape(x)[1]) + position, width)
-        return tf.cast(words + places, self.compute_dtype)
-
-    def logits(self, x: tf.Tensor) -> tf.Tensor:
-        """Returns the logits of all words for outputs [n, width]: float32 [n, vocabulary]."""
-        products = tf.matmul(x, tf.cast(self.matrix.value, x.dtype), transpose_b=True)
-        return tf.cast(products, tf.float32)
-
-    def logits_to_say(self, x: tf.Tensor) -> tf.Tensor:
-        """Returns ``logits`` by which neither padding nor ``<go>`` is ever chosen."""
-        logits = self.logits(x)
-        never = np.isin(np.arange(logits.shape[1]), (PAD, GO))
-        return tf.where(never, -1e9, logits)
-
-
-def sinusoids(positions: tf.Tensor, width: int) -> tf.Tensor:
-    """Returns the encoding of positions int32 [time]: float32 [time, width] (section 3.5)."""
-    rates = 10_000.0 ** -(np.arange(0, width, 2) / width)
-    angles = tf.cast(positions, tf.float32)[:, None] * tf.constant(rates, tf.float32)
-    both = tf.stack([tf.sin(angles), tf.cos(angles)], 2)
-    return tf.reshape(both, [-1, 2 * len(rates)])[:, :width]
-
-
-class MostProbable(keras.layers.Layer):
-    """The most probable word after each given one.
-
-    Args:
-        embedding: of the network, with the softmax.
-    """
-
-    def __init__(self, embedding: Embedding, **options: Unpack[LayerOptions]) -> None:
-        super().__init__(**options)
-        self._logits = embedding.logits_to_say  # its weights are not this layer's
-
-    def call(self, x: tf.Tensor) -> tf.Tensor:
-        """Returns int32 [batch, target] for the decoder's outputs [batch, target, width]."""
-        logits = self._logits(tf.reshape(x, [-1, x.shape[2]]))
-        return tf.reshape(tf.argmax(logits, 1, tf.int32), tf.shape(x)[:2])
-
-
-class Linear(keras.layers.Layer):
+class Linear(Layer):
     """A product with a matrix, for all words of a batch at once.
 
     Args:
@@ -122,17 +44,19 @@ class Linear(keras.layers.Layer):
         **options: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**options)
-        self._shape, self._has_bias = (width, parts * units), bias
-        limit = math.sqrt(6 / (width + units))
-        self._initializer = keras.initializers.RandomUniform(-limit, limit, seed)
+        self._width, self._units, self._seed = width, units, seed
+        self._parts, self._bias = parts, bias
 
     def build(self, shape: tuple | None = None) -> None:
         """Creates the matrix and the bias."""
+        limit, columns = math.sqrt(6 / (self._width + self._units)), self._parts * self._units
         self.kernel = self.add_weight(
-            shape=self._shape, initializer=self._initializer, name="kernel"
+            shape=(self._width, columns),
+            initializer=keras.initializers.RandomUniform(-limit, limit, self._seed),
+            name="kernel",
         )
-        if self._has_bias:
-            self.bias = self.add_weight(shape=self._shape[1:], initializer="zeros", name="bias")
+        if self._bias:
+            self.bias = self.add_weight(shape=(columns,), initializer="zeros", name="bias")
 
     def call(self, x: tf.Tensor, columns: slice = slice(None)) -> tf.Tensor:
         """Returns the product of [batch, time, width] with some columns of the matrix."""
@@ -141,12 +65,12 @@ class Linear(keras.layers.Layer):
             kernel = kernel[:, columns]
         batch, time = (x.shape[i] or tf.shape(x)[i] for i in (0, 1))
         product = tf.matmul(tf.reshape(x, [-1, kernel.shape[0]]), kernel)
-        if self._has_bias:
+        if self._bias:
             product = tf.nn.bias_add(product, tf.cast(self.bias.value, x.dtype))
         return tf.reshape(product, [batch, time, kernel.shape[1]])
 
 
-class AddAndNormalize(keras.layers.Layer):
+class AddAndNormalize(Layer):
     """LayerNorm(x + Dropout(y)) for a sublayer's input and output (sections 3.1 and 5.4).
 
     Args:
@@ -178,7 +102,7 @@ class AddAndNormalize(keras.layers.Layer):
         return tf.cast(normal * self.scale.value + self.offset.value, x.dtype)
 
 
-class MultiHeadAttention(keras.layers.Layer):
+class MultiHeadAttention(Layer):
     """Multi-head attention (section 3.2.2).
 
     The matrices of queries, keys and values of all heads are side by side in one.
@@ -186,8 +110,8 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def __init__(self, sizes: Sizes, random: Random, **options: Unpack[LayerOptions]) -> None:
         super().__init__(**options)
-        self._width, self._heads = sizes.width, sizes.heads
-        width, new_seed = sizes.width, random.new_seed
+        self._sizes, self._random = Sizes(*sizes), random
+        width, new_seed = self._sizes.width, random.new_seed
         self.projections = Linear(width, width, new_seed(), parts=3, name="projections")
         self.output_projection = Linear(width, width, new_seed(), name="output")
 
@@ -207,15 +131,17 @@ class MultiHeadAttention(keras.layers.Layer):
     def _split(self, x: tf.Tensor, columns: slice) -> tf.Tensor:
         """Returns [batch, heads of the columns, time, width / heads]."""
         product = self.projections(x, columns=columns)
-        return attention.split_heads(product, product.shape[2] * self._heads // self._width)
+        return attention.split_heads(
+            product, product.shape[2] * self._sizes.heads // self._sizes.width
+        )
 
     def queries(self, x: tf.Tensor) -> tf.Tensor:
         """Returns the queries of [batch, time, width]: [batch, heads, time, width / heads]."""
-        return self._split(x, slice(self._width))
+        return self._split(x, slice(self._sizes.width))
 
     def keys_and_values(self, x: tf.Tensor) -> list[tf.Tensor]:
         """Returns keys and values of [batch, time, width]: [batch, heads, time, width / heads]."""
-        return tf.split(self._split(x, slice(self._width, None)), 2, 1)
+        return tf.split(self._split(x, slice(self._sizes.width, None)), 2, 1)
 
     def attend(
         self, queries: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, mask: tf.Tensor | None
@@ -232,16 +158,17 @@ class MultiHeadAttention(keras.layers.Layer):
             keys: words that are attended to.
             projected: those whose keys and values are computed; None: all.
         """
-        projected = keys if projected is None else projected
-        return 2 * self._width * (self._width * (queries + projected) + queries * keys)
+        projected, width = keys if projected is None else projected, self._sizes.width
+        return 2 * width * (width * (queries + projected) + queries * keys)
 
 
-class FeedForward(keras.layers.Layer):
+class FeedForward(Layer):
     """max(0, x W1 + b1) W2 + b2 (section 3.3)."""
 
     def __init__(self, sizes: Sizes, random: Random, **options: Unpack[LayerOptions]) -> None:
         super().__init__(**options)
-        width, units = self._width, self._units = sizes.width, sizes.hidden_units
+        self._sizes, self._random = Sizes(*sizes), random
+        width, units = self._sizes.width, self._sizes.hidden_units
         self.first = Linear(width, units, random.new_seed(), bias=True, name="first")
         self.second = Linear(units, width, random.new_seed(), bias=True, name="second")
 
@@ -255,14 +182,16 @@ class FeedForward(keras.layers.Layer):
 
     def macs_of(self, words: int) -> int:
         """Returns the multiply-accumulates of a sentence."""
-        return 2 * self._width * self._units * words
+        return 2 * self._sizes.width * self._sizes.hidden_units * words
 
 
-class EncoderLayer(keras.layers.Layer):
+class EncoderLayer(Layer):
     """Self-attention and a feed-forward network."""
 
     def __init__(self, sizes: Sizes, random: Random, **options: Unpack[LayerOptions]) -> None:
         super().__init__(**options)
+        sizes = self._sizes = Sizes(*sizes)
+        self._random = random
         self.attention = MultiHeadAttention(sizes, random, name="attention")
         self.attended = _residual(sizes, random, "attended")
         self.feed_forward = FeedForward(sizes, random, name="feed_forward")
@@ -282,11 +211,13 @@ class EncoderLayer(keras.layers.Layer):
         return self.attention.macs_of(source, source) + self.feed_forward.macs_of(source)
 
 
-class DecoderLayer(keras.layers.Layer):
+class DecoderLayer(Layer):
     """Masked self-attention, attention to the source, and a feed-forward network."""
 
     def __init__(self, sizes: Sizes, random: Random, **options: Unpack[LayerOptions]) -> None:
         super().__init__(**options)
+        sizes = self._sizes = Sizes(*sizes)
+        self._random = random
         self.attention = MultiHeadAttention(sizes, random, name="attention")
         self.attended = _residual(sizes, random, "attended")
         self.source_attention = MultiHeadAttention(sizes, random, name="source_attention")
@@ -309,10 +240,23 @@ class DecoderLayer(keras.layers.Layer):
             mask: hides the source's padding.
             training: drop values.
         """
+        x = self._attend_to_target(x, training)
+        return self._rest(x, self.source_attention.keys_and_values(source), mask, training)
+
+    def alignment(self, x: tf.Tensor, source: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Returns the heads' mean attention to the source, [batch, target, source].
+
+        Arguments are those of ``call``.
+        """
+        queries = self.source_attention.queries(self._attend_to_target(x))
+        keys, _ = self.source_attention.keys_and_values(source)
+        return tf.reduce_mean(attention.attention_weights(queries, keys, mask), 1)
+
+    def _attend_to_target(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Applies masked self-attention to all words at once."""
         time = x.shape[1] or tf.shape(x)[1]
         attended = self.attention(x, attention.causal_mask(time, time))
-        x = self.attended(x, attended, training=training)
-        return self._rest(x, self.source_attention.keys_and_values(source), mask, training)
+        return self.attended(x, attended, training=training)
 
     def step(
         self,

@@ -4,8 +4,8 @@ Sizes and the training's constants for Multi30k are those of Wu et al. 2021, "Go
 Misconceived Reasons", for its text-only transformer. Section numbers are Vaswani et al.'s.
 """
 
-import contextlib
 import functools
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,24 +17,26 @@ import tensorflow as tf
 
 from fathom import nn, options
 from fathom.errors import FathomError
-from fathom.layers import Dropout
+from fathom.layers import Dropout, Random
 from fathom.modern.transformer import batches, subwords
+from fathom.modern.transformer.averaging import EpochMean
 from fathom.modern.transformer.batches import Batch, Shape
 from fathom.modern.transformer.cost import cost_of
+from fathom.modern.transformer.embedding import Embedding, MostProbable
 from fathom.modern.transformer.formulas import smoothed_cross_entropy
 from fathom.modern.transformer.hyperparameters import SIZES, TransformerHyperparameters
-from fathom.modern.transformer.layers import (
-    DecoderLayer,
-    Embedding,
-    EncoderLayer,
-    MostProbable,
-    Random,
-    Sizes,
+from fathom.modern.transformer.layers import DecoderLayer, EncoderLayer, Sizes
+from fathom.modern.transformer.search import (
+    Search,
+    alignments,
+    longest_translation,
+    translate,
 )
-from fathom.modern.transformer.search import Search, longest_translation, translate
 from fathom.options import Characterization
 from fathom.results.cost import Cost
+from fathom.results.generation import Generation
 from fathom.training.optimizers import Adam, Optimizer
+from fathom.training.phases import Phases
 from fathom.translation import evaluation
 from fathom.translation.multi30k import Multi30k
 from fathom.translation.sentences import EncodedPairs
@@ -104,17 +106,9 @@ class Transformer(nn.NeuralNetworkModel):
     def build(self) -> None:
         """Builds the network, and what the average of its weights needs."""
         super().build()
-        number = self.hyperparameters.average
         with tf.device("/cpu:0"):
-            self._kept_epochs = tf.Variable(0, dtype=tf.int64, name="kept_epochs")
             self._kept_subwords = tf.Variable(b"", dtype=tf.string, name="subwords")
-            self._kept = [
-                tf.Variable(
-                    tf.zeros([number, *variable.shape]),
-                    name="kept-" + variable.path.replace("/", "-"),
-                )
-                for variable in self.network.variables
-            ]
+            self._mean = EpochMean(self.network.variables, self.hyperparameters.average)
 
     def build_inputs(self) -> nn.Nest:
         """Returns source words and, unless decoding is free, the decoder's input words.
@@ -144,7 +138,6 @@ class Transformer(nn.NeuralNetworkModel):
         """
         chosen = self.hyperparameters
         sizes = Sizes(chosen.width, chosen.heads, chosen.hidden_units, chosen.dropout)
-        random = Random(self.new_seed, self.new_noise)
         source, *target = keras.tree.flatten(inputs)
         self._embedding = Embedding(
             chosen.vocabulary, chosen.width, self.new_seed(), name="embedding"
@@ -152,9 +145,10 @@ class Transformer(nn.NeuralNetworkModel):
         mask = keras.ops.not_equal(source, PAD)[:, None, None, :]
         x = self._embedded(source, "source_dropout")
         for i in range(chosen.layers):
-            x = EncoderLayer(sizes, random, name=f"encoder_{i + 1}")(x, mask)
+            x = EncoderLayer(sizes, self._new_random(), name=f"encoder_{i + 1}")(x, mask)
         decoder = [
-            DecoderLayer(sizes, random, name=f"decoder_{i + 1}") for i in range(chosen.layers)
+            DecoderLayer(sizes, self._new_random(), name=f"decoder_{i + 1}")
+            for i in range(chosen.layers)
         ]
         for layer in decoder:
             layer.build()
@@ -162,6 +156,7 @@ class Transformer(nn.NeuralNetworkModel):
             *(self._embedding, decoder, sizes, chosen.beam_size, chosen.length_penalty),
             name="search",
         )
+        self._encoder = keras.Model(source, [x, mask], name="encoder")
         translated = self._search(x, mask)
         self._translator = keras.Model(source, translated, name="translator")
         if self._decodes_freely:
@@ -172,6 +167,9 @@ class Transformer(nn.NeuralNetworkModel):
         return (
             MostProbable(self._embedding, name="words")(outputs) if self.forward_only else outputs
         )
+
+    def _new_random(self) -> Random:
+        return Random(iter(self.new_seed, None), self._noise_step)
 
     def _embedded(self, words: keras.KerasTensor, name: str) -> keras.KerasTensor:
         dropout = Dropout(self.hyperparameters.dropout, self.new_noise(), name=name)
@@ -226,18 +224,14 @@ class Transformer(nn.NeuralNetworkModel):
 
     def end_epoch(self, epoch: int) -> None:
         """Keeps the weights for the average, and notes the validation loss."""
-        number = epoch % self.hyperparameters.average
-        for kept, variable in zip(self._kept, self.network.variables, strict=True):
-            kept[number].assign(variable.value)
-        self._kept_epochs.assign(epoch + 1)
+        self._mean.keep(epoch)
         if len(self._validation):
             metrics = self.metrics_of(self._in_turn(self._validation))
             self.note("validation_perplexity", metrics["perplexity"])
 
     def state(self) -> dict[str, tf.Variable]:
         """Returns the weights that each of the last epochs ended with, and the vocabulary."""
-        kept = {variable.name.rpartition(":")[0]: variable for variable in self._kept}
-        return {**kept, "kept_epochs": self._kept_epochs, "subwords": self._kept_subwords}
+        return {**self._mean.state(), "subwords": self._kept_subwords}
 
     def save_state(self) -> None:
         """Keeps the vocabulary: the network knows no other."""
@@ -250,20 +244,6 @@ class Transformer(nn.NeuralNetworkModel):
             self.subwords = subwords.Subwords(model)
             self._encode()
             self.notes.append("the vocabulary is the checkpoint's, not that of the training text")
-
-    @contextlib.contextmanager
-    def averaged_weights(self) -> Iterator[None]:
-        """Gives the network the mean of the weights that the last epochs ended with."""
-        count = min(int(self._kept_epochs), self.hyperparameters.average)
-        variables = [variable.value for variable in self.network.variables]
-        before = [variable.numpy() for variable in variables]
-        for kept, variable in zip(self._kept, variables, strict=True):
-            variable.assign(tf.reduce_mean(kept[:count], 0) if count else variable)
-        try:
-            yield
-        finally:
-            for value, variable in zip(before, variables, strict=True):
-                variable.assign(value)
 
     # ---------------------------------------------------------------- batches
 
@@ -347,7 +327,7 @@ class Transformer(nn.NeuralNetworkModel):
         """
         if not len(self.test):
             raise FathomError(f"{self.source.directory} has no test text to translate")
-        with self.averaged_weights():
+        with self._mean.applied():
             metrics = {"examples": len(self.test)} if self.forward_only else super().evaluate()
             self.translations = translate(
                 self._translator, self.test, self.shapes, self.device, self.xla == "step"
@@ -357,16 +337,23 @@ class Transformer(nn.NeuralNetworkModel):
         return metrics | {"bleu": evaluation.bleu(said, references)}
 
     def save_pictures(self, directory: Path) -> list[Path]:
-        """Writes the translations of the test text."""
-        path = directory / "transformer-translations.txt"
+        """Writes the translations of the test text, and a picture of the attention of some."""
+        text, picture = (
+            directory / f"transformer-{name}" for name in ("translations.txt", "attention.png")
+        )
         said = map(self.subwords.sentence, self.translations)
-        evaluation.save_translations(path, self.test_pairs, said)
-        return [path]
+        evaluation.save_translations(text, self.test_pairs, said)
+        pictured = alignments(
+            self._encoder, self._search, self.test, self.translations, self.subwords
+        )
+        with self._mean.applied():
+            evaluation.save_attention(picture, itertools.islice(pictured, evaluation.PICTURED))
+        return [text, picture]
 
     def teardown(self) -> None:
         """Releases the resources of the base class, and what translates."""
         super().teardown()
-        self.release("_translator", "_search", "_embedding", "_kept")
+        self.release("_translator", "_encoder", "_search", "_embedding", "_mean")
 
     # ---------------------------------------------------------------- cost
 
@@ -392,3 +379,35 @@ class TransformerFwd(Transformer):
     """Translation, inference only: the decoder reads its own output, or the test text's."""
 
     forward_only = True
+
+    def compile(self) -> None:
+        """Compiles the step and, where it decodes freely, encoder and decoder to be timed apart."""
+        super().compile()
+        if self._decodes_freely:
+            self._phases = Phases(
+                lambda source: self._encoder(source, training=False),
+                self._search,
+                self.device,
+                xla=self.xla == "step",
+            )
+            self._compiled.call = self._in_phases
+
+    def _in_phases(self, source: tf.Tensor) -> tf.Tensor:
+        """Runs and times one phase after the other; returns the translations."""
+        words = self._phases.run((source,), source.shape[1], lambda: int(self._search.steps_taken))
+        self._noise_step.assign_add(1)
+        return words
+
+    def generation(self) -> Generation | None:
+        """Returns the speed of encoder and decoder; the cache is what the decoder attends to."""
+        runs = self._phases.counted(self.steps) if self._decodes_freely else []
+        if not runs:
+            return None
+        values = np.mean([run.sequences * self._search.cache_values(run.given) for run in runs])
+        value_bytes = options.PRECISIONS[self.execution.precision].value_bytes
+        return Generation.of(runs, round(values * value_bytes), first_by_prefill=False)
+
+    def teardown(self) -> None:
+        """Releases the resources of the base class and the phases."""
+        super().teardown()
+        self.release("_phases")

@@ -1,24 +1,28 @@
 """Translation word by word, with a cache of keys and values."""
 
 import math
+from collections.abc import Iterator
 
 import keras
 import numpy as np
 import tensorflow as tf
 from typing_extensions import Unpack
 
-from fathom.layers import LayerOptions
+from fathom.layers import Layer, LayerOptions
 from fathom.modern.transformer import batches
 from fathom.modern.transformer.batches import Shape
-from fathom.modern.transformer.layers import DecoderLayer, Embedding, Sizes
+from fathom.modern.transformer.embedding import Embedding
+from fathom.modern.transformer.layers import DecoderLayer, Sizes
+from fathom.modern.transformer.subwords import Subwords
 from fathom.translation import decoding
+from fathom.translation.evaluation import Alignment
 from fathom.translation.sentences import EncodedPairs
-from fathom.translation.symbols import PAD
+from fathom.translation.symbols import GO, PAD
 
 State = tuple[tf.Tensor, list[list[tf.Tensor]]]  # position [n]; each layer's keys and values
 
 
-class Search(keras.layers.Layer):
+class Search(Layer):
     """Feeds the decoder its own words: beam search, or greedily (section 6.1).
 
     Args:
@@ -42,10 +46,17 @@ class Search(keras.layers.Layer):
         **options: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**options)
-        self.decoder = decoder
-        self._embedding = lambda: embedding  # its weights are not this layer's
-        self._sizes, self._beam_size, self._exponent = sizes, beam_size, length_penalty
+        self._decoder, self._sizes = list(decoder), Sizes(*sizes)
+        # Not tracked by Keras: its weights are not this layer's.
+        object.__setattr__(self, "_embedding", embedding)
+        self._beam_size, self._length_penalty = beam_size, length_penalty
         self.steps_taken = tf.Variable(0, trainable=False, name="steps_taken")
+
+    def build(self, *shapes: tuple) -> None:
+        """Creates the decoder's weights."""
+        for layer in self._decoder:
+            if not layer.built:
+                layer.build()
 
     def compute_output_spec(
         self, encoded: keras.KerasTensor, mask: keras.KerasTensor
@@ -61,7 +72,7 @@ class Search(keras.layers.Layer):
             mask: hides the source's padding, bool [batch, 1, 1, source].
         """
         longest = longest_translation(encoded.shape[1])
-        source = [layer.source_attention.keys_and_values(encoded) for layer in self.decoder]
+        source = [layer.source_attention.keys_and_values(encoded) for layer in self._decoder]
         state = self._initial_state(tf.shape(encoded)[0] * self._beam_size, longest)
 
         def step(words: tf.Tensor, state: State) -> tuple[tf.Tensor, State]:
@@ -76,38 +87,89 @@ class Search(keras.layers.Layer):
         self.steps_taken.assign(steps)
         return words
 
+    def alignment(self, encoded: tf.Tensor, mask: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+        """Returns the attention to the source while given words are read.
+
+        Args:
+            encoded: as in ``call``.
+            mask: as in ``call``.
+            target: int32 [batch, target], ``<go>`` first.
+
+        Returns:
+            the mean of all layers' heads, [batch, target, source].
+        """
+        x, found = self._embedding(target), []
+        for layer in self._decoder:
+            found.append(layer.alignment(x, encoded, mask))
+            x = layer(x, encoded, mask)
+        return tf.add_n(found) / len(found)
+
+    def cache_values(self, source: int) -> int:
+        """Returns the values kept for a sentence of so many words: keys and values.
+
+        Those of the source, and those of each hypothesis, with room for the longest translation.
+        """
+        words = source + self._beam_size * longest_translation(source)
+        return 2 * len(self._decoder) * self._sizes.width * words
+
     def _initial_state(self, hypotheses: tf.Tensor, longest: int) -> State:
         width, heads = self._sizes.width, self._sizes.heads
         empty = tf.zeros([hypotheses, heads, longest, width // heads], self.compute_dtype)
-        return tf.zeros([hypotheses], tf.int32), [[empty, empty] for _ in self.decoder]
+        return tf.zeros([hypotheses], tf.int32), [[empty, empty] for _ in self._decoder]
 
     def _step(
         self, words: tf.Tensor, state: State, source: list[list[tf.Tensor]], mask: tf.Tensor
     ) -> tuple[tf.Tensor, State]:
         """Reads the hypotheses' last words; returns the next words' logits and the next state."""
         positions, caches = state
-        x, kept = self._embedding()(words[:, None], position=positions[0]), []
-        for layer, cache, of_source in zip(self.decoder, caches, source, strict=True):
+        x, kept = self._embedding(words[:, None], position=positions[0]), []
+        for layer, cache, of_source in zip(self._decoder, caches, source, strict=True):
             x, cache = layer.step(x, cache, positions[0], of_source, mask)
             kept.append(cache)
-        return self._embedding().logits_to_say(x[:, 0]), (positions + 1, kept)
+        return self._embedding.logits_to_say(x[:, 0]), (positions + 1, kept)
 
     def macs_of(self, source: int, steps: int) -> int:
         """Returns the multiply-accumulates of the translation of a sentence in so many steps."""
         longest, hypotheses = longest_translation(source), self._beam_size
         layers = sum(
-            layer.decoding_macs(source, steps, longest, hypotheses) for layer in self.decoder
+            layer.decoding_macs(source, steps, longest, hypotheses) for layer in self._decoder
         )
-        return layers + hypotheses * steps * math.prod(self._embedding().matrix.shape)
+        return layers + hypotheses * steps * math.prod(self._embedding.matrix.shape)
 
     def _penalty(self, lengths: tf.Tensor) -> tf.Tensor:
         """Returns the length penalty (Wu et al. 2016, equation 14)."""
-        return ((5 + lengths) / 6) ** self._exponent
+        return ((5 + lengths) / 6) ** self._length_penalty
 
 
 def longest_translation(source: int) -> int:
     """Returns the largest number of words in the translation of a source with its padding."""
     return 2 * source
+
+
+def alignments(
+    encoder: keras.Model,
+    search: Search,
+    pairs: EncodedPairs,
+    translations: np.ndarray,
+    vocabulary: Subwords,
+) -> Iterator[Alignment]:
+    """Yields the sentences with their translations and the attention to their subwords.
+
+    Args:
+        encoder: returns the arguments of ``search`` for source words int32 [batch, source].
+        search: of the network.
+        pairs: of which the source sides were translated.
+        translations: int32 [pairs, words].
+        vocabulary: has the subwords.
+    """
+    for i, words in enumerate(translations):
+        length = int(pairs.source.lengths[i]) + 1
+        batch = batches.make_batch(pairs, np.array([i]), length)
+        read = np.concatenate([[GO], words[:-1]]).astype(np.int32)
+        encoded, mask = encoder(batch.source, training=False)
+        weights = search.alignment(encoded, mask, read[None])
+        source, said = vocabulary.pieces(batch.source[0].numpy()), vocabulary.pieces(words)
+        yield Alignment(source, said, weights[0, : len(said), : len(source)].numpy())
 
 
 def translate(

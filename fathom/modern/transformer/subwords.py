@@ -50,13 +50,22 @@ class Subwords:
         return " ".join(self._processor.decode(self._kept(ids)).split())
 
     def pieces(self, ids: np.ndarray) -> list[str]:
-        """Returns the subwords for ids int [subwords] up to ``<eos>``; a word's first has a bar."""
-        return [self._processor.id_to_piece(i) for i in self._kept(ids)]
+        """Returns the subwords for ids int [subwords] up to ``<eos>``; a word's first has a bar.
+
+        A network may have more ids than the text has subwords; these are ``<unk>``.
+        """
+        known = [int(i) if i < len(self) else UNK for i in _said(ids)]
+        return [self._processor.id_to_piece(i) for i in known]
 
     def _kept(self, ids: np.ndarray) -> list[int]:
-        ended = np.flatnonzero(ids == EOS)
-        kept = ids[: ended[0]] if len(ended) else ids
-        return [int(i) for i in kept if i not in (PAD, GO, UNK) and i < len(self)]
+        return [int(i) for i in _said(ids) if i != UNK and i < len(self)]
+
+
+def _said(ids: np.ndarray) -> np.ndarray:
+    """Returns ids up to ``<eos>``, without padding and ``<go>``."""
+    ended = np.flatnonzero(ids == EOS)
+    said = ids[: ended[0]] if len(ended) else ids
+    return said[(said != PAD) & (said != GO)]
 
 
 def load(texts: tuple[ParallelText, ...], size: int) -> Subwords:

@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 from fathom.errors import FathomError
+from fathom.modern.transformer.embedding import sinusoids
 from fathom.modern.transformer.formulas import dropped, smoothed_cross_entropy
-from fathom.modern.transformer.layers import sinusoids
 from fathom.modern.transformer.model import Transformer, TransformerFwd
 from fathom.translation.symbols import EOS, GO, PAD
 
@@ -358,8 +358,38 @@ def test_the_forward_only_twin_translates_as_the_trained_network(tmp_path):
     metrics = model.evaluate()
     assert metrics["examples"] == 200
     assert 0 <= metrics["bleu"] <= 100
-    (translations,) = model.save_pictures(tmp_path)
+    translations, picture = model.save_pictures(tmp_path)
     assert translations.read_text(encoding="utf-8").count("translation: ") == 200
+    assert picture.stat().st_size > 1000
+
+
+def test_the_result_has_the_speed_of_encoder_and_decoder_unless_it_reads_the_target():
+    model = model_of(forward_only=True, beam_size=2, lengths="16 24")
+    model.setup()
+    result = model.run(n_steps=3)
+    speed = result.generation
+    assert 10 <= speed.sequences <= 15  # of 24 and of 16 subwords
+    assert 1 <= speed.new_tokens <= 48
+    # Of 240 subwords, and twice as many for each of 2 hypotheses: 2 layers' keys and values.
+    assert speed.cache_bytes == 240 * (1 + 2 * 2) * 2 * 2 * 16 * 4
+    both = speed.seconds_to_first_token + (speed.new_tokens - 1) * speed.seconds_per_output_token
+    assert 0 < both <= 1.5 * max(result.steps.seconds)
+    forced = model_of(forward_only=True, decoding="teacher-forced")
+    forced.setup()
+    assert forced.run(n_steps=1).generation is None
+
+
+def test_the_pictured_attention_is_the_mean_of_all_heads_to_the_words_of_the_source(monkeypatch):
+    model, source, target = built()
+    found = model._search.alignment(*model._encoder(source, training=False), target).numpy()
+    computed = []
+    formula = softmax
+    monkeypatch.setitem(globals(), "softmax", lambda x: computed.append(formula(x)) or computed[-1])
+    states_of(source, target, weights_of(model))
+    to_source = [weights for weights in computed if weights.shape[1:] == (6, 7)]
+    assert len(to_source) == 2 * 4  # layers, heads
+    np.testing.assert_allclose(found, np.mean(to_source, 0), atol=1e-5)
+    assert not found[1, :, 4:].any()  # padding
 
 
 # ---------------------------------------------------------------- training and its state
@@ -374,7 +404,7 @@ def test_translations_are_by_the_mean_of_the_last_epochs_weights():
         variable.assign(tf.fill(variable.shape, value))
         model.end_epoch(epoch)
     variable.assign(tf.fill(variable.shape, 9.0))
-    with model.averaged_weights():
+    with model._mean.applied():
         assert np.unique(variable.numpy()).tolist() == [4.0]
     assert np.unique(variable.numpy()).tolist() == [9.0]
 

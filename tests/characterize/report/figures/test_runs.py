@@ -63,7 +63,7 @@ def test_without_timing_runs_there_is_nothing_to_draw():
 
 
 def test_phases_of_generation_have_a_table_of_their_own():
-    speed = Generation.of([PhaseTimes(0.02, 0.3, 32, 30)], sequences=4, cache_bytes=2**21)
+    speed = Generation.of([PhaseTimes(0.02, 0.3, 32, 30, 4)], cache_bytes=2**21)
     document = result(mode="infer") | {"generation": speed.to_plain()}
     each = [run(workload="gpt", mode="infer", result=document), run(result=result())]
     (row,) = runs.FIGURE.analyse(folder(each)).tables["generation"].to_dict("records")
