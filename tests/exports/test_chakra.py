@@ -34,9 +34,14 @@ def attribute(node, name):
     return getattr(found, found.WhichOneof("value"))
 
 
-def test_dependencies_are_complete_and_come_first(model, tmp_path):
-    exports.find("chakra").save(model, tmp_path, ExportOptions())
-    nodes = nodes_of(tmp_path)
+@pytest.fixture(scope="module")
+def nodes(model, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trace")
+    exports.find("chakra").save(model, folder, ExportOptions())
+    return nodes_of(folder)
+
+
+def test_dependencies_are_complete_and_come_first(model, nodes):
     written = {}
     for node in nodes:
         before = {*node.data_deps, *node.ctrl_deps}
@@ -52,9 +57,8 @@ def test_dependencies_are_complete_and_come_first(model, tmp_path):
     )
 
 
-def test_durations_are_those_of_a_profile(model, tmp_path):
-    exports.find("chakra").save(model, tmp_path, ExportOptions())
-    name = next(node.name for node in nodes_of(tmp_path) if node.name.endswith("/while"))
+def test_durations_are_those_of_a_profile(model, nodes, tmp_path):
+    name = next(node.name for node in nodes if node.name.endswith("/while"))
     events = [
         {"name": "While", "dur": 30.0, "args": {"op": name}},
         {"name": "While", "dur": 50.0, "args": {"op": name}},

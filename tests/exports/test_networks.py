@@ -258,7 +258,9 @@ def execute(text, arguments):
 
     client = backend.get_backend("cpu")
     devices = xla_client.DeviceList(tuple(client.local_devices()[:1]))
-    compiled = client.compile_and_load(text, devices, xla_client.CompileOptions())
+    options = xla_client.CompileOptions()
+    options.executable_build_options.debug_options.xla_backend_optimization_level = 0  # faster
+    compiled = client.compile_and_load(text, devices, options)
     with jax.enable_x64(True):
         placed = [jax.device_put(np.array(argument)) for argument in arguments]
         results = compiled.execute_sharded(placed).disassemble_into_single_device_arrays()
