@@ -5,7 +5,8 @@
 The description is of ``fathom describe --infer --json``. Every distinct layer of it is simulated
 once by SCALE-Sim 3.0 (``scalesim`` on PyPI; it needs NumPy below 2.4), output-stationary, with
 words of a byte and a memory that never stalls it. Layers that the file OUT has already are not
-simulated again, so that an interrupted run continues. Simulations take minutes.
+simulated again, so that an interrupted run continues. Simulations take minutes; with
+``--array-only`` the memory is not simulated, which takes seconds to minutes for the same cycles.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import csv
 import io
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -63,6 +65,7 @@ def main() -> None:
     parser.add_argument("description", type=Path)
     parser.add_argument("--side", type=int, required=True, help="rows and columns of the array")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--array-only", action="store_true", help="without the memory")
     chosen = parser.parse_args()
     description = Description.read(chosen.description)
     table = models(description, chosen.side)
@@ -70,7 +73,7 @@ def main() -> None:
     simulated = dict(zip(done["shape"], done["simulated"], strict=True)) if len(done) else {}
     for shape in table.sort_values("macs")["shape"].unique():
         if np.isnan(simulated.get(shape, np.nan)):
-            simulated[shape] = simulate(shape, chosen.side)
+            simulated[shape] = simulate(shape, chosen.side, chosen.array_only)
         table["simulated"] = table["shape"].map(simulated)
         table.to_csv(chosen.out, index=False)
         print(f"{shape}: {simulated[shape]:,.0f} cycles", flush=True)
@@ -131,7 +134,7 @@ def _rows(description: Description) -> list[tuple[str, str]]:
     return rows
 
 
-def simulate(shape: str, side: int) -> float:
+def simulate(shape: str, side: int, array_only: bool = False) -> float:
     """Returns SCALE-Sim's cycles for a row of a topology."""
     from scalesim.scale_sim import scalesim
 
@@ -155,8 +158,29 @@ def simulate(shape: str, side: int) -> float:
                 layout=str(paths["layout.csv"]),
                 input_type_gemm=len(sizes) == 3,
             )
+            if array_only:
+                return _array_cycles(run)
             run.run_scale(top_path=folder)
         return float(run.runner.single_layer_sim_object_list[0].total_cycles)
+
+
+def _array_cycles(run: Any) -> float:
+    """Returns the cycles of SCALE-Sim's array, whose demands have a line for each."""
+    from scalesim.single_layer_sim import single_layer_sim
+
+    layer = single_layer_sim()
+    layer.set_params(
+        config_obj=run.config, topology_obj=run.topo, layout_obj=run.layout, verbose=False
+    )
+    operands = layer.op_mat_obj
+    layer.compute_system.set_params(
+        config_obj=run.config,
+        ifmap_op_mat=operands.get_ifmap_matrix()[1],
+        filter_op_mat=operands.get_filter_matrix()[1],
+        ofmap_op_mat=operands.get_ofmap_matrix()[1],
+    )
+    layer.compute_system.create_ofmap_demand_mat()
+    return float(len(layer.compute_system.ofmap_demand_matrix) - 1)  # the last one's number
 
 
 def _machine(side: int) -> Machine:

@@ -1,9 +1,9 @@
 """What a workload defines: its data, network, loss, update rule and metrics."""
 
 import abc
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -13,8 +13,20 @@ from fathom.data import DataSet
 from fathom.description.criteria import Criteria
 from fathom.errors import FathomError
 from fathom.results.generation import Generation
-from fathom.training.compilation import Batch, Nest
+from fathom.training.compilation import Batch, Nest, Signature
 from fathom.training.optimizers import Optimizer
+
+
+class Part(NamedTuple):
+    """A function that inference calls, once or for each word.
+
+    Attributes:
+        function: of tensors, to a dictionary of tensors by name; reads the network's weights.
+        inputs: of the function, with different names; sizes of None are any.
+    """
+
+    function: Callable[..., dict[str, tf.Tensor]]
+    inputs: Signature
 
 
 class Workload(abc.ABC):
@@ -159,6 +171,20 @@ class Workload(abc.ABC):
         if length is not None:
             raise FathomError(f"the {self.example} of {self.name} have no length to choose")
         return self.signatures()[-1]
+
+    def parts(self, length: int | None) -> dict[str, Part]:
+        """Returns the functions by which an application infers word by word, by name.
+
+        An output and an input of one name, or an output ``new_NAME`` and an input ``NAME``, are
+        what one call passes to the next. By default there are none.
+
+        Args:
+            length: as in ``signature_of_length``; None: the largest.
+
+        Raises:
+            FathomError: there is no such length.
+        """
+        return {}
 
     def work(self, *batch: tf.Tensor) -> float:
         """Returns the work of a completed batch, in units of ``batch_size`` times ``cost()``."""

@@ -27,6 +27,10 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
             screen.print(f"{name}: {exports.find(name).about}")
         return
     chosen_format = exports.find(chosen.to)
+    if chosen.workers > 1 and not getattr(chosen_format, "has_collectives", False):
+        raise FathomError(f"{chosen.to} holds no collectives: leave --workers away")
+    if chosen.stepwise and not getattr(chosen_format, "has_steps", False):
+        raise FathomError(f"{chosen.to} holds whole networks: leave --stepwise away")
     if chosen.workload is None:
         raise FathomError("name the workload to export")
     out = chosen.out or Path(f"{chosen.workload}-{chosen.to}")
@@ -66,7 +70,11 @@ def _export_network(
     forward_only = chosen.infer or not to.trains
     model_class = workloads.load(chosen.workload, forward_only)
     options = init_options(chosen, model_class.Hyperparameters)
-    model = model_class("/cpu:0", {**options, "xla": to.xla})
+    options["xla"] = to.xla
+    model = model_class("/cpu:0", options)
+    if chosen.workers > 1:
+        options["batch_size"] = _part(model.hyperparameters.batch_size, chosen.workers)
+        model = model_class("/cpu:0", options)
     if chosen.checkpoint_dir is None:
         model.build()
     elif to.has_weights:
@@ -79,12 +87,21 @@ def _export_network(
     if to.has_weights and size > _ANNOUNCED:
         screen.print(f"the weights take {size / 1e9:,.1f} GB")
     with _replacing(out) as folder:
-        given = ExportOptions(chosen.batch_size, chosen.length, chosen.profile)
+        given = ExportOptions(
+            chosen.batch_size, chosen.length, chosen.profile, chosen.workers, chosen.stepwise
+        )
         left_out = to.save(model, folder, given)
         sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
     mode = "infer" if forward_only else "train"
     screen.print(f"{chosen.workload}, {mode}: {len(sizes)} files, {sum(sizes) / 1e3:,.0f} kB")
     _show_left_out(left_out, screen)
+
+
+def _part(batch_size: int, workers: int) -> int:
+    """Returns the examples of one worker, of a batch that all share."""
+    if batch_size % workers:
+        raise FathomError(f"a batch of {batch_size} cannot be divided among {workers} workers")
+    return batch_size // workers
 
 
 @contextmanager

@@ -1,16 +1,20 @@
 """MLCommons Chakra: an execution trace of the step, as its feeder and ASTRA-sim read it.
 
 A node is an operation of the step's graph; a loop, or a function that it calls, is one node with
-all its work. ``trace.0.et`` has a metadata message and then the nodes, each after its size.
+all its work. With several workers each gradient is a collective between the gradient's operation
+and the update. ``trace.0.et``, a file for each worker, has a metadata message and then the nodes,
+each after its size.
 
 Source: Chakra's schema, ``et_def.proto`` of version 0.0.4, of which the fields used are here.
 """
 
+import contextlib
 import graphlib
 import gzip
 import json
+import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +26,14 @@ if TYPE_CHECKING:
 
     from fathom.nn import NeuralNetworkModel
     from fathom.results.description import Operation
+    from fathom.training.optimizers import Optimizer, Update
+    from fathom.training.replicas import Gradient
 
 VERSION = "0.0.4"
-_FILE = "trace.0.et"  # of the only device
+_FILE = "trace.0.et"  # of the first worker
 _TRACE = "trace.json.gz"  # in the folder of a profile
-_METADATA, _LOAD, _STORE, _COMPUTE = 1, 2, 3, 4  # NodeType
+_METADATA, _COMPUTE, _COLLECTIVE = 1, 4, 7  # NodeType; loads and stores are of remote memory
+_ALL_REDUCE, _ALL_GATHER = 0, 2  # CollectiveCommType
 _ATTRIBUTE = "AttributeProto"
 _FIELDS: dict[str, dict[str, tuple[int, str, bool]]] = {  # number, type, repeated
     _ATTRIBUTE: {
@@ -82,10 +89,10 @@ def messages() -> dict[str, type[Any]]:
 
 
 def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> tuple[str, ...]:
-    """Writes the trace.
+    """Writes the trace, for each worker the same.
 
     Raises:
-        FathomError: the profile cannot be read.
+        FathomError: the profile cannot be read, or the step cannot be distributed.
     """
     from google.protobuf import proto
 
@@ -97,6 +104,8 @@ def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> 
         proto.serialize_length_prefixed(kinds["GlobalMetadata"](version=VERSION), file)
         for node in nodes:
             proto.serialize_length_prefixed(node, file)
+    for worker in range(1, options.workers):
+        shutil.copyfile(folder / _FILE, folder / f"trace.{worker}.et")
     timed = {node.name for node in nodes} & times.keys()
     lost = abs(1 - sum(times[name] for name in timed) / (sum(times.values()) or 1))
     if not options.profile:
@@ -119,7 +128,10 @@ def _nodes(
 
     step = model.infer_step if model.forward_only else model.train_step
     signature = model.signature_of_length(options.length)
-    with tf.device(model.device), scoped_gradients():
+    collectives: dict[str, int] = {}
+    distributed = options.workers > 1
+    marked = _collectives(model, collectives) if distributed else contextlib.nullcontext()
+    with tf.device(model.device), scoped_gradients(), marked:
         graph = tf.function(step, autograph=False).get_concrete_function(*signature).graph
     before = {
         name: [other.name for other in (*_sources(op), *op.control_inputs)]
@@ -135,19 +147,92 @@ def _nodes(
         yield kind(
             id=numbers[op.name],
             name=op.name,
-            type=_type(op),
+            type=_COLLECTIVE if op.name in collectives else _type(op),
             data_deps=sorted(data),
             ctrl_deps=sorted(after),
             duration_micros=round(times[op.name]),
             inputs=_tensors(op.inputs),
             outputs=_tensors(op.outputs),
             attr=[
-                {"name": "is_cpu_op", "bool_val": True},
-                {"name": "num_ops", "int64_val": flops[op.name]},
-                {"name": "tensor_size", "uint64_val": traffic[op.name]},
+                *_sizes(op, collectives, flops, traffic),
                 {"name": "op_type", "string_val": op.type},
             ],
         )
+
+
+def _optimizer(model: "NeuralNetworkModel") -> "Optimizer":
+    """Returns the update rule of a model that ``fathom launch`` can train on several workers.
+
+    Raises:
+        FathomError: it cannot.
+    """
+    if model.optimizer is None:
+        raise FathomError("collectives are of training: leave --workers away, or give --train")
+    if model.undistributable:
+        raise FathomError(f"{model.name} cannot be distributed: {model.undistributable}")
+    if model.optimizer.loss_scale is not None:
+        raise FathomError(f"{model.execution.precision} cannot be distributed: try bfloat16")
+    return model.optimizer
+
+
+@contextlib.contextmanager
+def _collectives(model: "NeuralNetworkModel", found: dict[str, int]) -> Iterator[None]:
+    """Makes steps traced in the block pass each gradient through an operation of its own.
+
+    Args:
+        model: in training.
+        found: receives the type of each collective by the operation's name: all workers' rows of a
+            sparse gradient are gathered, with their indices; other gradients are summed.
+    """
+    import tensorflow as tf
+
+    optimizer = _optimizer(model)
+    around = optimizer.around
+
+    def mark(tensor: "tf.Tensor", kind: int, name: str) -> "tf.Tensor":
+        marked = tf.identity(tensor, name)
+        found[marked.op.name] = kind
+        return marked
+
+    def communicate(gradients: "Sequence[Gradient]", update: "Update") -> None:
+        received: list[Gradient] = []
+        for gradient, variable in zip(gradients, model.network.trainable_variables, strict=True):
+            if isinstance(gradient, tf.IndexedSlices):
+                name = f"all_gather/{variable.path}"
+                rows = mark(gradient.values, _ALL_GATHER, f"{name}/rows")
+                indices = mark(gradient.indices, _ALL_GATHER, f"{name}/indices")
+                received.append(tf.IndexedSlices(rows, indices, gradient.dense_shape))
+            else:
+                received.append(mark(gradient, _ALL_REDUCE, f"all_reduce/{variable.path}"))
+        around(received, update) if around else update(received)
+
+    optimizer.around = communicate
+    try:
+        yield
+    finally:
+        optimizer.around = around
+
+
+def _sizes(
+    op: "tf.Operation",
+    collectives: dict[str, int],
+    flops: "Counter[str]",
+    traffic: "Counter[str]",
+) -> list[dict[str, Any]]:
+    """Returns a collective's type and the bytes that each worker gives to it, or an op's work."""
+    if op.name in collectives:
+        (tensor,) = op.outputs
+        size = tensor.shape.num_elements() * tensor.dtype.size
+        return [
+            {"name": "is_cpu_op", "bool_val": False},
+            {"name": "comm_type", "int64_val": collectives[op.name]},
+            {"name": "comm_size", "int64_val": size},
+        ]
+    return [
+        {"name": "is_cpu_op", "bool_val": True},
+        {"name": "num_ops", "int64_val": flops[op.name]},
+        {"name": "tensor_size", "uint64_val": traffic[op.name]},
+    ]
 
 
 def _work_of(
@@ -170,11 +255,7 @@ def _sources(op: "tf.Operation") -> "list[tf.Operation]":
 
 
 def _type(op: "tf.Operation") -> int:
-    if op.type in ("Placeholder", "Const"):
-        return _METADATA
-    if op.type.startswith("Assign") or op.type.startswith("ResourceScatter"):
-        return _STORE
-    return _LOAD if op.type in ("ReadVariableOp", "ResourceGather") else _COMPUTE
+    return _METADATA if op.type in ("Placeholder", "Const") else _COMPUTE
 
 
 def _tensors(tensors: "list[tf.Tensor]") -> dict[str, str]:
@@ -205,5 +286,6 @@ FORMAT = NetworkFormat(
     about="MLCommons Chakra execution trace of the step",
     save=_save,
     trains=True,
+    has_collectives=True,
     has_weights=False,
 )

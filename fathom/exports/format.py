@@ -43,11 +43,17 @@ class ExportOptions:
         batch: examples; None: any number, where the format and the network take any.
         length: of each example, as in ``NeuralNetworkModel.describe``; None as before.
         profile: folder of ``fathom profile --out``, for formats with times.
+        workers: that train together, for formats with collectives; the model has the part of the
+            batch that one of them computes.
+        stepwise: the parts of the network that an application calls for each word, not the loop
+            over the words.
     """
 
     batch: int | None = None
     length: int | None = None
     profile: Path | None = None
+    workers: int = 1
+    stepwise: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,8 @@ class NetworkFormat:
         about: what it is, in a line.
         save: writes a model that is built into a folder; returns what the format cannot express.
         trains: it can hold a training step; otherwise the model is a forward-only one.
+        has_collectives: it can hold a step of several workers.
+        has_steps: it can hold the parts that infer word by word.
         xla: the option ``xla`` with which the model must have been built; None: any.
         has_weights: the files hold the weights.
         packages: modules of the extra ``exports`` that it needs.
@@ -66,6 +74,8 @@ class NetworkFormat:
     about: str
     save: "Callable[[NeuralNetworkModel, Path, ExportOptions], tuple[str, ...]]"
     trains: bool = False
+    has_collectives: bool = False
+    has_steps: bool = False
     xla: bool | None = None
     has_weights: bool = True
     packages: tuple[str, ...] = ()

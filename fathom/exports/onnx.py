@@ -1,5 +1,7 @@
 """ONNX: the forward pass with the weights, for ONNX Runtime and the compilers that read it.
 
+It is one graph, or one for each part that an application calls: the encoder and the decoder's step.
+
 tf2onnx converts the graph; loops become ``Loop``. What it does not do is done here: constants that
 the graph reads from outside become initializers, loops that run backward in time keep their order,
 and nodes have the names of their layers.
@@ -8,6 +10,7 @@ and nodes have the names of their layers.
 import contextlib
 import graphlib
 import logging
+import math
 import re
 import zlib
 from collections.abc import Iterator
@@ -20,7 +23,8 @@ from fathom.exports.format import ExportOptions, NetworkFormat
 
 if TYPE_CHECKING:
     from fathom.nn import NeuralNetworkModel
-    from fathom.training.compilation import ConcreteFunction, Signature
+    from fathom.training.compilation import ConcreteFunction
+    from fathom.workload import Part
 
 _OPSET = 17
 _LARGEST = 2e9  # bytes of one protobuf message
@@ -28,19 +32,30 @@ _LAST = -(2**31)  # before the first element
 
 
 def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> tuple[str, ...]:
-    """Writes ``network.onnx``; weights of more than 2 GB are in ``network.weights`` beside it.
+    """Writes ``network.onnx``, or a graph for each part of the inference.
+
+    Weights of more than 2 GB are beside a graph, in a file ``.weights`` of its name.
 
     Raises:
-        FathomError: ONNX lacks an operation.
+        FathomError: ONNX lacks an operation, or inference has no parts.
     """
+    from fathom.exports.traced import RANDOM, parts
+
+    logging.getLogger("tf2onnx").setLevel(logging.CRITICAL)  # what it lacks is reported below
+    drawn = [
+        _write(model, part, folder / f"{name}.onnx") for name, part in parts(model, options).items()
+    ]
+    return (RANDOM,) * any(drawn) + ("the loop over the steps",) * options.stepwise
+
+
+def _write(model: "NeuralNetworkModel", part: "Part", path: Path) -> bool:
+    """Writes a function as a graph; returns whether it draws random numbers."""
     import onnx
     import tf2onnx
 
-    from fathom.exports.traced import RANDOM, draws_random_numbers, signature
+    from fathom.exports.traced import draws_random_numbers
 
-    logging.getLogger("tf2onnx").setLevel(logging.CRITICAL)  # what it lacks is reported below
-    inputs = signature(model, options)
-    function = _function(model, inputs)
+    function = _with_weights_as_inputs(model, part)
     specs = function.input_signature
     traced = function.get_concrete_function()
     with _in_order(), _all_reshapes():
@@ -52,23 +67,24 @@ def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> 
         )
     graph = proto.graph
     _require_known(model.name, graph)
-    _embed(_constants(traced) | {w.path: w.value for w in model.network.variables}, graph)
+    values = _constants(traced) | {w.path: w.value for w in model.network.variables}
+    _embed(values, graph)
     for loop in _backward_loops(traced):
         _reverse(loop, graph)
     _name_by_layer([layer.name for layer in model.network.layers], model.name, graph)
-    for declared, spec in zip(graph.input, inputs, strict=True):
+    for declared, spec in zip(graph.input, part.inputs, strict=True):
         for axis, size in enumerate(spec.shape):
             if size is None:
                 name = f"{spec.name}_{axis}" if axis else "batch"
                 declared.type.tensor_type.shape.dim[axis].dim_param = name
-    external = proto.ByteSize() > _LARGEST
+    external = sum(math.prod(v.shape) * v.dtype.size for v in values.values()) > _LARGEST
     onnx.save(
         proto,
-        folder / "network.onnx",
+        path,
         save_as_external_data=external,
-        location="network.weights" if external else None,
+        location=path.with_suffix(".weights").name if external else None,
     )
-    return (RANDOM,) * draws_random_numbers(traced)
+    return draws_random_numbers(traced)
 
 
 def _sparse_product(graph: Any, node: Any, name: str, arguments: list[Any]) -> None:
@@ -172,26 +188,23 @@ def _nodes(graph: Any) -> Iterator[Any]:
             yield from _nodes(attribute.g)
 
 
-def _function(model: "NeuralNetworkModel", inputs: "Signature") -> Any:
-    """Returns the forward pass as a ``tf.function`` of the inputs and of all weights by path.
+def _with_weights_as_inputs(model: "NeuralNetworkModel", part: "Part") -> Any:
+    """Returns a part as a ``tf.function`` of its inputs and of all weights by path.
 
     tf2onnx would copy weights inside the graph many times.
     """
     import keras
     import tensorflow as tf
 
-    from fathom.exports.traced import named
-
     weights = model.network.variables
 
     def infer(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
-        nest = keras.tree.pack_sequence_as(model.inputs, list(tensors[: len(inputs)]))
-        state = list(zip(weights, tensors[len(inputs) :], strict=True))
+        state = list(zip(weights, tensors[len(part.inputs) :], strict=True))
         with tf.device(model.device), keras.StatelessScope(state):
-            return named(model.network(nest, training=False))
+            return part.function(*tensors[: len(part.inputs)])
 
     specs = [tf.TensorSpec(weight.shape, weight.dtype, weight.path) for weight in weights]
-    return tf.function(infer, input_signature=[*inputs, *specs], autograph=False)
+    return tf.function(infer, input_signature=[*part.inputs, *specs], autograph=False)
 
 
 def _constants(traced: "ConcreteFunction") -> dict[str, Any]:
@@ -223,7 +236,11 @@ def _embed(values: dict[str, Any], graph: Any) -> None:
                 reader.input[list(reader.input).index(nodes[0].output[0])] = name
             graph.node.remove(nodes[0])
         if nodes:
-            graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+            kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+            # Not made apart and appended, which would copy it once more.
+            graph.initializer.add(
+                name=name, data_type=kind, dims=array.shape, raw_data=array.tobytes()
+            )
 
 
 def _backward_loops(traced: "ConcreteFunction") -> Iterator[str]:
@@ -280,6 +297,7 @@ def _name_by_layer(layers: list[str], network: str, graph: Any) -> None:
 FORMAT = NetworkFormat(
     about="ONNX graph of the forward pass",
     save=_save,
+    has_steps=True,
     xla=False,
     packages=("tf2onnx", "onnx"),
 )

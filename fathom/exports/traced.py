@@ -1,13 +1,16 @@
-"""The network's forward pass as one function of named tensors."""
+"""The network's forward pass, or its parts, as functions of named tensors."""
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from fathom.errors import FathomError
 from fathom.exports.format import ExportOptions
 from fathom.nn import NeuralNetworkModel
 from fathom.training.compilation import ConcreteFunction, Signature
+from fathom.workload import Part
 
 RANDOM = "the random numbers are those of one step, the same at every call"
 
@@ -20,10 +23,29 @@ def signature(model: NeuralNetworkModel, options: ExportOptions) -> Signature:
     """
     declared = model.signatures()[-1]
     specs = declared if options.length is None else model.signature_of_length(options.length)
-    return [
-        tf.TensorSpec((options.batch, *spec.shape[1:]), spec.dtype, spec.name)
-        for spec in specs[: len(keras.tree.flatten(model.inputs))]
-    ]
+    inputs = specs[: len(keras.tree.flatten(model.inputs))]
+    return [_with_batch(spec, options.batch) for spec in inputs]
+
+
+def parts(model: NeuralNetworkModel, options: ExportOptions) -> dict[str, Part]:
+    """Returns what is exported by name: the ``network``, or the parts that infer word by word.
+
+    Raises:
+        FathomError: there is no such length, or inference has no parts.
+    """
+    if not options.stepwise:
+        return {"network": Part(_inference(model), signature(model, options))}
+    found = model.parts(options.length)
+    if not found:
+        raise FathomError(f"inference of {model.name} has no steps: leave --stepwise away")
+    return {
+        name: Part(function, [_with_batch(spec, options.batch) for spec in inputs])
+        for name, (function, inputs) in found.items()
+    }
+
+
+def _with_batch(spec: tf.TensorSpec, batch: int | None) -> tf.TensorSpec:
+    return tf.TensorSpec((batch, *spec.shape[1:]), spec.dtype, spec.name)
 
 
 def forward(model: NeuralNetworkModel, inputs: Signature, compiled: bool = False) -> Any:
@@ -37,13 +59,18 @@ def forward(model: NeuralNetworkModel, inputs: Signature, compiled: bool = False
     Returns:
         of the inputs' tensors, to a dictionary of outputs by name.
     """
+    return tf.function(
+        _inference(model), input_signature=inputs, autograph=False, jit_compile=compiled
+    )
 
+
+def _inference(model: NeuralNetworkModel) -> Callable[..., dict[str, tf.Tensor]]:
     def infer(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
         nest = keras.tree.pack_sequence_as(model.inputs, list(tensors))
         with tf.device(model.device):
             return named(model.network(nest, training=False))
 
-    return tf.function(infer, input_signature=inputs, autograph=False, jit_compile=compiled)
+    return infer
 
 
 def named(outputs: Any) -> dict[str, tf.Tensor]:

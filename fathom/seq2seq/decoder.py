@@ -146,13 +146,38 @@ class Decoder(Layer):
             ``<eos>``.
         """
         weights = self._read()
-        annotations = self._annotate(source, states) if self._attention else None
-        state = State(tf.zeros_like(hidden[0]), tuple(hidden), tuple(memory))
+        state, annotations = self.start(source, states, hidden, memory)
         if target is not None:
             outputs = self._predict(target, state, annotations, weights, training)
             return self._most_probable(outputs) if most_probable else outputs
         bucket = self._sizes[bucket_of_source(source.shape[1], self._sizes)]
         return self._decode(state, annotations, weights, bucket.target)
+
+    def start(
+        self,
+        source: tf.Tensor,
+        states: tf.Tensor,
+        hidden: Sequence[tf.Tensor],
+        memory: Sequence[tf.Tensor],
+    ) -> tuple[State, Annotations | None]:
+        """Returns the state before the first word, and what is attended to; args as in ``call``."""
+        annotations = self._annotate(source, states) if self._attention else None
+        return State(tf.zeros_like(hidden[0]), tuple(hidden), tuple(memory)), annotations
+
+    def step(
+        self, words: tf.Tensor, state: State, annotations: Annotations | None
+    ) -> tuple[tf.Tensor, State]:
+        """Takes one step of free decoding.
+
+        Args:
+            words: int32 [batch], the last words, at first ``<go>``.
+            state: that of the last step, at first of ``start``.
+            annotations: of ``start``.
+
+        Returns:
+            the next word's logits, float32 [batch, vocabulary], and the new state.
+        """
+        return self._stepper(self._read(), annotations)(words, state)
 
     def logits(self, outputs: tf.Tensor, bias: tf.Tensor | None = None) -> tf.Tensor:
         """Returns the softmax's logits of outputs [n, units], float32 [n, vocabulary].
@@ -301,6 +326,16 @@ class Decoder(Layer):
                 lambda tensor: tf.repeat(tensor, self._beam_size, 0), (state, annotations)
             )
 
+        step = self._stepper(weights, annotations)
+        if self._beam_size == 1:
+            decoded, steps = decoding.greedy(step, state, longest)
+        else:
+            decoded, steps = decoding.beam_search(step, state, longest, self._beam_size)
+        self.steps_taken.assign(steps)
+        return decoded
+
+    def _stepper(self, weights: Weights, annotations: Annotations | None) -> decoding.Step:
+        """Returns one step of free decoding; what all steps share is computed once."""
         bias = self._bias_of_words()
 
         def step(words: tf.Tensor, state: State) -> tuple[tf.Tensor, State]:
@@ -308,12 +343,7 @@ class Decoder(Layer):
             state = self._step(multiply, state, None, annotations, weights.score)
             return self.logits(state.output, bias), state
 
-        if self._beam_size == 1:
-            decoded, steps = decoding.greedy(step, state, longest)
-        else:
-            decoded, steps = decoding.beam_search(step, state, longest, self._beam_size)
-        self.steps_taken.assign(steps)
-        return decoded
+        return step
 
     def _bias_of_words(self) -> tf.Tensor:
         """Returns the softmax's bias, by which neither padding nor ``<go>`` is ever chosen."""

@@ -36,6 +36,7 @@ from fathom.translation import evaluation
 from fathom.translation.multi30k import Multi30k
 from fathom.translation.symbols import PAD
 from fathom.translation.wmt import Wmt
+from fathom.workload import Part
 
 
 class Seq2Seq(nn.NeuralNetworkModel):
@@ -290,6 +291,11 @@ class Seq2Seq(nn.NeuralNetworkModel):
             if bucket.source >= length:
                 return self._signature(bucket)
         raise FathomError(f"no bucket of {self.hyperparameters.buckets} holds {length} words")
+
+    def parts(self, length: int | None) -> dict[str, Part]:
+        """Returns the encoder, and one step of free decoding; by default of the largest bucket."""
+        specs = self.signatures()[-1] if length is None else self.signature_of_length(length)
+        return self.translator.parts(specs[0].shape[1])
 
     def training_batches(self, first_step: int) -> Iterator[Batch]:
         """Returns the endless stream of training pairs from ``first_step`` on."""

@@ -8,11 +8,12 @@ import tensorflow as tf
 
 from fathom.seq2seq import buckets
 from fathom.seq2seq.corpus import Corpus
-from fathom.seq2seq.decoder import Decoder
+from fathom.seq2seq.decoder import Annotations, Decoder, State
 from fathom.seq2seq.vocabulary import without_joiner
 from fathom.translation.evaluation import Alignment
 from fathom.translation.sentences import EncodedPairs
 from fathom.translation.symbols import PAD
+from fathom.workload import Part
 
 
 class Translator:
@@ -60,6 +61,32 @@ class Translator:
             words[chosen, : decoded.shape[1]] = decoded
         return words
 
+    def parts(self, length: int) -> dict[str, Part]:
+        """Returns the encoder, and the step of the decoder that an application repeats.
+
+        Args:
+            length: words of the source.
+        """
+        source = tf.TensorSpec([None, length], tf.int32, "source")
+        carried = tf.function(self._start, [source], autograph=False).get_concrete_function()
+        state = [
+            tf.TensorSpec((None, *tensor.shape[1:]), tensor.dtype, name)
+            for name, tensor in carried.structured_outputs.items()
+        ]
+
+        def step(words: tf.Tensor, *values: tf.Tensor) -> dict[str, tf.Tensor]:
+            named = {spec.name: value for spec, value in zip(state, values, strict=True)}
+            logits, new = self._decoder.step(words, *_unnamed(named))
+            return {"logits": logits} | {f"new_{k}": value for k, value in _named(new).items()}
+
+        words = tf.TensorSpec([None], tf.int32, "words")
+        return {"encoder": Part(self._start, [source]), "step": Part(step, [words, *state])}
+
+    def _start(self, source: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns the decoder's first state, and what it attends to, by name."""
+        state, annotations = self._decoder.start(*self.encoder(source, training=False))
+        return _named(state) | (annotations._asdict() if annotations else {})
+
     def attention(self, source: tf.Tensor, target: tf.Tensor) -> np.ndarray:
         """Returns the decoder's attention to source words while it reads the target words.
 
@@ -91,3 +118,21 @@ class Translator:
             source = [*map(without_joiner, corpus.source.tokens(batch.source[0].numpy()))]
             said = [*map(without_joiner, corpus.target.tokens(translations[i]))]
             yield Alignment(source, said, attention[: len(said), : len(source)])
+
+
+def _named(state: State) -> dict[str, tf.Tensor]:
+    """Returns the parts of a state by name."""
+    hidden = {f"hidden_{i}": tensor for i, tensor in enumerate(state.hidden, 1)}
+    memory = {f"memory_{i}": tensor for i, tensor in enumerate(state.memory, 1)}
+    return {"output": state.output, **hidden, **memory}
+
+
+def _unnamed(values: dict[str, tf.Tensor]) -> tuple[State, Annotations | None]:
+    """Returns the state, and what the decoder attends to, of tensors by name."""
+    depth = sum(name.startswith("hidden_") for name in values)
+    hidden = tuple(values[f"hidden_{i}"] for i in range(1, depth + 1))
+    memory = tuple(values[f"memory_{i}"] for i in range(1, depth + 1))
+    state = State(values["output"], hidden, memory)
+    if "keys" not in values:
+        return state, None
+    return state, Annotations(*(values[name] for name in Annotations._fields))

@@ -1,13 +1,15 @@
 """``fathom export`` writes whole folders, and replaces none unasked."""
 
 import importlib.util
+import resource
 from unittest import mock
 
 import keras
+import pytest
 import tensorflow as tf
 from commands import run
 
-from fathom import __main__
+from fathom import __main__, exports
 
 SMALL = ("export", "autoenc", "--batch-size=3", "--set=hidden_units=7", "--infer")
 
@@ -73,16 +75,32 @@ def test_a_format_of_networks_says_what_it_cannot_do(tmp_path, capsys):
         ((*network, "--to", "keras", "--train"), "keras holds no training step"),
         ((*network, "--to", "chakra", "--checkpoint-dir", "x"), "chakra holds no weights"),
         ((*network, "--to", "json", "--checkpoint-dir", "x"), "json holds no weights"),
+        ((*network, "--to", "json", "--workers=2"), "json holds no collectives"),
+        ((*network, "--to", "chakra", "--workers=3"), "cannot be divided among 3 workers"),
+        ((*network, "--to", "keras", "--stepwise"), "keras holds whole networks"),
     ):
         assert fathom(*arguments) == 2
         assert message in capsys.readouterr().err
     with mock.patch.object(importlib.util, "find_spec", return_value=None):
         assert fathom(*network, "--to", "onnx") == 2
     assert "tf2onnx and onnx: pip install 'fathom-workloads[exports]'" in capsys.readouterr().err
-    full = tf.errors.ResourceExhaustedError(None, None, "No space left on device")
-    with mock.patch.object(tf.saved_model, "save", side_effect=full):
-        assert fathom(*network, "--to", "saved-model") == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("to", exports.names())
+def test_a_full_disk_leaves_nothing_behind(to, tmp_path, capsys):
+    """The limit of a file's size fails the same calls as a disk without room."""
+    for package in getattr(exports.find(to), "packages", ()):
+        pytest.importorskip(package, reason=f"{package} is not installed")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        code = fathom(*SMALL, "--to", to, "--out", tmp_path / "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     error = capsys.readouterr().err
-    assert "No space left on device" in error
+    assert code == 2, error
+    assert "cannot write" in error
+    assert "large" in error
     assert error.count("\n") == 1
     assert list(tmp_path.iterdir()) == []

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 
 import pytest
 from google.protobuf import proto
@@ -33,9 +34,14 @@ def attribute(node, name):
     return getattr(found, found.WhichOneof("value"))
 
 
-def test_dependencies_are_complete_and_come_first(model, tmp_path):
-    exports.find("chakra").save(model, tmp_path, ExportOptions())
-    nodes = nodes_of(tmp_path)
+@pytest.fixture(scope="module")
+def nodes(model, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trace")
+    exports.find("chakra").save(model, folder, ExportOptions())
+    return nodes_of(folder)
+
+
+def test_dependencies_are_complete_and_come_first(model, nodes):
     written = {}
     for node in nodes:
         before = {*node.data_deps, *node.ctrl_deps}
@@ -51,9 +57,8 @@ def test_dependencies_are_complete_and_come_first(model, tmp_path):
     )
 
 
-def test_durations_are_those_of_a_profile(model, tmp_path):
-    exports.find("chakra").save(model, tmp_path, ExportOptions())
-    name = next(node.name for node in nodes_of(tmp_path) if node.name.endswith("/while"))
+def test_durations_are_those_of_a_profile(model, nodes, tmp_path):
+    name = next(node.name for node in nodes if node.name.endswith("/while"))
     events = [
         {"name": "While", "dur": 30.0, "args": {"op": name}},
         {"name": "While", "dur": 50.0, "args": {"op": name}},
@@ -74,3 +79,36 @@ def test_durations_are_those_of_a_profile(model, tmp_path):
 def test_a_folder_without_a_profile_is_refused(model, tmp_path):
     with pytest.raises(FathomError, match="is no folder of fathom profile"):
         exports.find("chakra").save(model, tmp_path, ExportOptions(profile=tmp_path))
+
+
+def test_workers_exchange_every_gradient(model, tmp_path):
+    exports.find("chakra").save(model, tmp_path, ExportOptions(workers=2))
+    assert (tmp_path / "trace.1.et").read_bytes() == (tmp_path / "trace.0.et").read_bytes()
+    nodes = nodes_of(tmp_path)
+    collectives = [node for node in nodes if node.type == 7]
+    assert not any(attribute(node, "is_cpu_op") for node in collectives)
+    rows, summed = {}, {}
+    for node in collectives:
+        kind, _, name = node.name.partition("/")
+        assert attribute(node, "comm_type") == (0 if kind == "all_reduce" else 2)
+        (summed if kind == "all_reduce" else rows)[name] = attribute(node, "comm_size")
+    variables = {each.path: 4 * math.prod(each.shape) for each in model.network.trainable_variables}
+    assert summed == {name: size for name, size in variables.items() if name in summed}
+    assert {name.rpartition("/")[0] for name in rows} == variables.keys() - summed.keys()
+    embedding = "source_embedding/embedding/rows"
+    (source, *_) = model.signature_of_length(None)
+    assert rows[embedding] == 4 * math.prod(source.shape) * model.hyperparameters.units
+    updates = {dep for node in nodes for dep in node.data_deps}
+    assert {node.id for node in collectives} <= updates
+    assert all(node.data_deps for node in collectives)
+
+
+def test_what_cannot_be_distributed_has_no_collectives(tmp_path):
+    for name, forward_only, reason in (
+        ("deepq", False, "deepq cannot be distributed"),
+        ("memnet", True, "collectives are of training"),
+    ):
+        other = descriptor(name).model(forward_only)
+        other.build()
+        with pytest.raises(FathomError, match=reason):
+            exports.find("chakra").save(other, tmp_path, ExportOptions(workers=2))

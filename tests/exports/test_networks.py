@@ -19,6 +19,7 @@ from fathom.exports import ExportOptions, stablehlo
 from fathom.exports.keras import load
 from fathom.exports.traced import named
 from fathom.testing.descriptors import descriptor
+from fathom.translation.symbols import EOS, GO, PAD
 
 WORKLOADS = workloads.names()
 FRAMES = 10  # where any length is taken
@@ -36,12 +37,16 @@ EXPORTS = """
 import pathlib, sys
 from fathom import exports
 from fathom.testing.descriptors import descriptor
-for name in sys.argv[2:]:
-    to, folder = exports.find(name), pathlib.Path(sys.argv[1], name)
-    model = descriptor("memnet").model(True, xla=to.xla)
+for argument in sys.argv[2:]:
+    name, workload, chosen = argument.split(":")
+    to, folder = exports.find(name), pathlib.Path(sys.argv[1], argument)
+    forward_only = chosen != "workers"
+    model = descriptor(workload).model(forward_only, xla=to.xla)
     model.build()
     folder.mkdir(parents=True)
-    to.save(model, folder, exports.ExportOptions())
+    workers = 1 if forward_only else 2
+    options = exports.ExportOptions(workers=workers, stepwise=chosen == "stepwise")
+    to.save(model, folder, options)
 """
 
 
@@ -135,13 +140,45 @@ def test_onnx_runtime_computes_the_same(network, tmp_path):
     file = tmp_path / "out" / "network.onnx"
     onnx.checker.check_model(str(file), full_check=True)
     session = runtime.InferenceSession(str(file))
-    outputs = session.run(list(network.outputs), network.inputs)
-    network.check(dict(zip(network.outputs, outputs, strict=True)))
+    network.check(run_session(session, network.inputs))
     graph = onnx.load(str(file)).graph
     weights = {weight.path for weight in network.model.network.trainable_weights}
     assert weights & {initializer.name for initializer in graph.initializer}
     names = {node.name.partition("/")[0] for node in graph.node}
     assert names & {layer.name for layer in network.model.network.layers if layer.weights}
+
+
+def test_onnx_runtime_takes_the_steps_of_a_decoder(network, tmp_path):
+    pytest.importorskip("tf2onnx", reason="tf2onnx is not installed")
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    if not network.model.parts(None):
+        with pytest.raises(FathomError, match="has no steps"):
+            network.save("onnx", tmp_path / "out", stepwise=True)
+        return
+    (left_out,) = network.save("onnx", tmp_path / "out", stepwise=True)
+    assert "loop" in left_out
+    encoder, step = (
+        runtime.InferenceSession(str(tmp_path / "out" / f"{name}.onnx"))
+        for name in ("encoder", "step")
+    )
+    values = run_session(encoder, network.inputs)
+    expected = network.outputs["output"]
+    words, decoded = np.full(len(expected), GO, np.int32), []
+    for _ in range(expected.shape[1]):
+        outputs = run_session(step, {**values, "words": words})
+        values |= {
+            name.removeprefix("new_"): outputs[name] for name in outputs if name[:3] == "new"
+        }
+        ended = (words == EOS) | (words == PAD)
+        words = np.where(ended, PAD, outputs["logits"].argmax(1)).astype(np.int32)
+        decoded.append(words)
+    np.testing.assert_array_equal(np.stack(decoded, 1), expected)
+
+
+def run_session(session, inputs):
+    """Returns the outputs of an ONNX graph by name."""
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, inputs), strict=True))
 
 
 def test_onnx_cannot_draw_random_numbers(autoencoder, tmp_path):
@@ -213,7 +250,9 @@ def execute(text, arguments):
 
     client = backend.get_backend("cpu")
     devices = xla_client.DeviceList(tuple(client.local_devices()[:1]))
-    compiled = client.compile_and_load(text, devices, xla_client.CompileOptions())
+    options = xla_client.CompileOptions()
+    options.executable_build_options.debug_options.xla_backend_optimization_level = 0  # faster
+    compiled = client.compile_and_load(text, devices, options)
     with jax.enable_x64(True):
         placed = [jax.device_put(np.array(argument)) for argument in arguments]
         results = compiled.execute_sharded(placed).disassemble_into_single_device_arrays()
@@ -222,14 +261,21 @@ def execute(text, arguments):
 
 def test_exports_of_two_processes_are_equal(tmp_path):
     """Within one process TensorFlow numbers its functions on."""
-    formats = ["chakra", "keras", "saved-model", "stablehlo"]
+    exported = [f"{to}:memnet:" for to in ("chakra", "keras", "saved-model", "stablehlo")]
+    exported.append("chakra:memnet:workers")
     if importlib.util.find_spec("tf2onnx"):
-        formats.append("onnx")
-    for out in ("first", "second"):
-        command = [sys.executable, "-c", EXPORTS, str(tmp_path / out), *formats]
-        subprocess.run(command, check=True, timeout=300)
+        exported += ["onnx:memnet:", "onnx:seq2seq:stepwise"]
+    command = [sys.executable, "-c", EXPORTS]
+    processes = [
+        subprocess.Popen([*command, str(tmp_path / out), *exported]) for out in ("first", "second")
+    ]
+    try:
+        assert [process.wait(300) for process in processes] == [0, 0]
+    finally:
+        for process in processes:
+            process.kill()
     first = tmp_path / "first"
     files = [path.relative_to(first) for path in first.rglob("*.*") if path.is_file()]
-    assert {path.parts[0] for path in files} == {*formats}
+    assert {path.parts[0] for path in files} == {*exported}
     _, differ, missing = filecmp.cmpfiles(first, tmp_path / "second", files, shallow=False)
     assert not differ + missing
