@@ -3,9 +3,11 @@
 A training is started with ``--resume``, killed during a step or while writing a checkpoint, and
 restarted, alternating between relative and absolute folders; after a few kills it may finish. The
 contents of its last checkpoint (network, optimizer, counters, state of the workload) must then be
-bit-identical to those of the uninterrupted training.
+bit-identical to those of the uninterrupted training. With ``--workers`` the training is one of
+several workers, of which one is killed: all must end soon, with a line that names it.
 
     python benchmarks/kill_and_resume.py --workload autoenc --kills 20 --steps 400
+    python benchmarks/kill_and_resume.py --workload autoenc --workers 2 --kills 20 --steps 400
 """
 
 import argparse
@@ -17,8 +19,11 @@ import tempfile
 import time
 from pathlib import Path
 
+import psutil
+
 _KILLS_A_TRAINING = 4
 _LIMIT_S = 600  # of one training
+_END_S = 30  # in which all workers end after one was killed
 
 
 def main() -> None:
@@ -32,6 +37,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--batch-size", type=int)
+    parser.add_argument("--workers", type=int, help="of a distributed training (default: none)")
     chosen = parser.parse_args()
     moments = random.Random(chosen.seed)
     with tempfile.TemporaryDirectory() as folder:
@@ -62,7 +68,11 @@ def _train(
     Returns:
         the seconds from the first step's announcement to the end; None where it was killed.
     """
-    command = [sys.executable, "-m", "fathom", "run", chosen.workload, f"--steps={chosen.steps}"]
+    start = ["run"]
+    if chosen.workers:
+        start = ["launch", f"--workers={chosen.workers}", "--out=logs", "--"]
+    command = [sys.executable, "-m", "fathom", *start, chosen.workload, f"--steps={chosen.steps}"]
+    command += ["--threads=1"] if chosen.workers else []
     command += ["--resume", f"--checkpoint-dir={directory}", f"--checkpoint-every={chosen.every}"]
     command += [f"--set={assignment}" for assignment in chosen.set]
     command += [f"--batch-size={chosen.batch_size}"] if chosen.batch_size else []
@@ -77,12 +87,27 @@ def _train(
         try:
             lines.append(process.communicate(timeout=kill_after or _LIMIT_S)[0])
         except subprocess.TimeoutExpired:
-            process.send_signal(signal.Signals[f"SIG{chosen.signal}"])
-            process.communicate(timeout=_LIMIT_S)
+            if chosen.workers:
+                _kill_worker(process, int(1e6 * kill_after) % chosen.workers, chosen.signal)
+            else:
+                process.send_signal(signal.Signals[f"SIG{chosen.signal}"])
+                process.communicate(timeout=_LIMIT_S)
             return None
         if process.returncode:
             sys.exit(f"exit code {process.returncode}: {''.join(lines)}")
         return time.perf_counter() - started
+
+
+def _kill_worker(launch: subprocess.Popen, index: int, name: str) -> None:
+    """Kills one worker; exits with 1 if not all end in time with one line that names it."""
+    workers = psutil.Process(launch.pid).children()  # in the order of their numbers
+    workers[index].send_signal(signal.Signals[f"SIG{name}"])
+    started = time.perf_counter()
+    last = launch.communicate(timeout=_END_S)[0].strip().splitlines()[-1]
+    left = [worker.pid for worker in workers if worker.is_running()]
+    if launch.returncode != 2 or f"worker {index} failed" not in last or left:
+        sys.exit(f"no clean end: exit code {launch.returncode}, {last}, still running: {left}")
+    print(f"worker {index} killed: all ended in {time.perf_counter() - started:.1f} s", flush=True)
 
 
 def _state(directory: Path, step: int) -> dict[str, bytes]:

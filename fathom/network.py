@@ -24,6 +24,7 @@ from fathom.results.description import Description
 from fathom.system import environment
 from fathom.system.device import computing_in, select_device, select_precision, set_threads
 from fathom.training import replicas, strategies
+from fathom.training.collectives import Collectives
 from fathom.training.compilation import Batch, Nest
 from fathom.training.loss_scale import LossScale
 from fathom.training.optimizers import Around, Optimizer
@@ -65,6 +66,7 @@ class BuiltWorkload(Workload):
         self.is_chief = strategies.is_chief(self.execution.strategy)
         select_precision(self.execution.precision, self.device)
         self._source: DataSource | None = None
+        self._collectives: Collectives | None = None  # of a strategy, once built
 
     # ---------------------------------------------------------------- choices
 
@@ -120,6 +122,10 @@ class BuiltWorkload(Workload):
                 self._optimizer.build(self.network.trainable_variables)
                 if options.precision_traits(chosen.precision).scales_loss:
                     self._optimizer.loss_scale = LossScale()
+            if self.strategy:
+                self._collectives = Collectives(
+                    self.strategy, chosen.strategy, self.batch_statistics
+                )
             self._simulation = simulation.create(
                 self._network, not self.forward_only, chosen, self._noise_step, self.new_noise
             )
@@ -258,7 +264,8 @@ class BuiltWorkload(Workload):
             loss = replicas.weighted(loss, self.loss_denominator(labels))
             scaled = self._optimizer.scale(loss)
         gradients = tape.gradient(scaled, variables)
-        loss, *gradients = replicas.total([loss, *gradients])
+        if self._collectives and replicas.count() > 1:
+            loss, *gradients = self._collectives.total(loss, gradients)
         self._optimizer.apply(gradients, variables)
         for counter in (self._steps_done, self._noise_step):
             replicas.add(counter, 1)

@@ -106,6 +106,8 @@ class NeuralNetworkModel(BuiltWorkload):
         if self._simulation is not None:
             self._simulate(self._simulation, resumed=not self.forward_only and self.steps_done > 0)
         self.compile()
+        if self._collectives:
+            self._collectives.measure_link()
         loop = Loop(
             trains=not self.forward_only,
             on_gpu=self.device.startswith("/gpu"),
@@ -220,6 +222,8 @@ class NeuralNetworkModel(BuiltWorkload):
         self.meter = energy.meter(on_gpu=self.device != "/cpu:0")
         started, stolen = time.perf_counter(), environment.steal_seconds()
         try:
+            if self._collectives:
+                self._collectives.begin(warmup)
             batches = (
                 self.inference_batches() if self.forward_only else self.training_batches(first)
             )
@@ -232,6 +236,8 @@ class NeuralNetworkModel(BuiltWorkload):
                 self.progress,
                 self.meter,
             )
+            if self._collectives:
+                self._collectives.end()
         finally:
             self.sections["run"] = time.perf_counter() - started
             self.processor.add_system(
@@ -273,6 +279,9 @@ class NeuralNetworkModel(BuiltWorkload):
             energy=records.Energy.of(self.meter.joules, self.meter.unread, kind, len(work), flops),
             metrics=records.Metrics.of(self.history),
             fixed_point=None if self._simulation is None else self._simulation.record(),
+            distribution=self._collectives.record(self.steps.seconds[self.steps.warmup :])
+            if self._collectives
+            else None,
         )
 
     def evaluate(self) -> dict[str, float]:

@@ -12,9 +12,11 @@ from fathom import options
 from fathom.data import DataSet
 from fathom.description.criteria import Criteria
 from fathom.errors import FathomError
+from fathom.results.distribution import Statistics
 from fathom.results.generation import Generation
 from fathom.training.compilation import Batch, Nest, Signature
 from fathom.training.optimizers import Optimizer
+from fathom.training.phases import Phases
 
 
 class Part(NamedTuple):
@@ -136,6 +138,11 @@ class Workload(abc.ABC):
         return 1.0
 
     @property
+    def batch_statistics(self) -> Statistics | None:
+        """What batch normalization uses on several replicas; None for a network without it."""
+        return None
+
+    @property
     def default_steps(self) -> int:
         """Default number of steps; a subclass may set an attribute instead."""
         return 100
@@ -225,6 +232,14 @@ class Workload(abc.ABC):
     def section_times(self) -> dict[str, float]:
         """Returns the seconds of additional sections of all runs so far, by name."""
         return {}
+
+    @property
+    def phases(self) -> Phases | None:
+        """The phases of generation, after ``setup``, if the prefill gives the first token.
+
+        None for any other inference.
+        """
+        return None
 
     def generation(self) -> Generation | None:
         """Returns the speed of the last run's phases, if inference generates token by token.

@@ -17,6 +17,7 @@ from fathom.accelerators import roofline
 from fathom.accelerators.machine import Machine
 from fathom.errors import FathomError
 from fathom.results.description import PRODUCTS, Description, Operation
+from fathom.results.distribution import ring_bytes
 
 Parallelism = Literal["data", "model"]
 _GRADIENT_BYTES = 4  # gradients are reduced in float32
@@ -67,8 +68,7 @@ def scaled(
 
     A node draws its full power while it computes, and ``idle_share`` of it while it waits.
     """
-    waiting = max(0.0, communication_seconds - hidden_seconds)
-    seconds = compute_seconds + waiting
+    seconds = step_seconds(compute_seconds, communication_seconds, hidden_seconds)
     busy = compute_seconds / seconds
     power = None
     if machine.power_w is not None:
@@ -78,6 +78,11 @@ def scaled(
     return Scaled(
         nodes, compute_seconds, communication_seconds, seconds, flops / seconds, power, area
     )
+
+
+def step_seconds(compute: float, communication: float, hidden: float = 0.0) -> float:
+    """Returns the time of a step: the computation, and the communication that it does not hide."""
+    return compute + max(0.0, communication - hidden)
 
 
 def scale(
@@ -144,7 +149,7 @@ def _bytes_moved(description: Description, nodes: int, parallelism: Parallelism)
         return sum(_crossing(row.bounds, row.output_bytes, nodes) for row in _products(description))
     if description.mode == "infer":
         return 0.0
-    return 2 * (nodes - 1) / nodes * gradient_bytes(description)  # a ring all-reduce
+    return ring_bytes(gradient_bytes(description), nodes)
 
 
 def _products(description: Description) -> list[Operation]:

@@ -11,6 +11,7 @@ import pandas as pd
 from fathom.characterize.report.intervals import Interval, mean
 from fathom.description.ops import op_class, paper_type
 from fathom.results.characterization import Run
+from fathom.results.distribution import Distribution
 from fathom.results.profile import Profile
 from fathom.results.records import RunResult
 from fathom.results.steps import counted_steps
@@ -36,6 +37,7 @@ GENERATION = (  # of inference that generates token by token
     *("prefill_tokens_per_second", "seconds_to_first_token"),
     *("decode_tokens_per_second", "seconds_per_output_token", "cache_bytes"),
 )
+_DISTRIBUTION = ("workers", "gradient_bytes", "sent_bytes", "collective_share")
 _GPU_TIMES = ("kernel", "api", "memcpy")
 _RUN_COLUMNS = (
     *("run", "kind", "purpose", *_WHAT_RAN, "on", "cores", "repeat", "batch_size"),
@@ -46,7 +48,8 @@ _RUN_COLUMNS = (
     *("work_per_second", "examples_per_second", "flops_per_second"),
     *("joules_per_step", "flops_per_joule"),
     *(f"{name}_s" for name in _SECTIONS),
-    *("peak_resident_bytes", "peak_gpu_bytes", *GENERATION),
+    *("peak_resident_bytes", "peak_gpu_bytes", *GENERATION, *_DISTRIBUTION),
+    *("waiting_s", "link_bytes_per_second", "link_latency_s"),
     # of a profile
     *("profiled_steps", "step_s", "unprofiled_s", "compiled_s", "op_s", "outside_share"),
     *("overhead", "overhead_low", "overhead_high"),
@@ -56,6 +59,7 @@ _INTEGERS = (
     *("threads", "cores", "repeat", "batch_size", "chosen_batch_size", "profiled_steps"),
     *("parameters", "forward_macs", "flops", "involuntary_switches"),
     *("peak_resident_bytes", "peak_gpu_bytes", "cache_bytes"),
+    *("workers", "gradient_bytes"),
 )
 
 
@@ -205,6 +209,18 @@ def _timing(result: RunResult) -> dict[str, object]:
         "peak_resident_bytes": result.memory.peak_resident_bytes,
         "peak_gpu_bytes": result.memory.peak_gpu_bytes,
         **{name: getattr(result.generation, name, None) for name in GENERATION},
+        **_distribution(result.distribution),
+    }
+
+
+def _distribution(made: Distribution | None) -> dict[str, object]:
+    """Returns the columns of a distributed training; missing values for any other."""
+    link = made and made.link
+    return {
+        **{name: getattr(made, name, None) for name in _DISTRIBUTION},
+        "waiting_s": max(made.waiting_seconds, default=None) if made else None,
+        "link_bytes_per_second": link and link.bytes_per_second,
+        "link_latency_s": link and link.latency_seconds,
     }
 
 

@@ -132,6 +132,11 @@ def _add_characterize(parser: argparse.ArgumentParser) -> None:
     )
     kind = checked(batch_sizes)
     batches.add_argument("--batches", nargs="?", const=[], type=kind, metavar="1,2,...", help=text)
+    text = (
+        "train with these numbers of workers of one thread, and make no other runs: the workers "
+        "share --batch-size, then each has as much; and one worker of as many threads"
+    )
+    add("--workers", type=checked(numbers), metavar="1,2,...", help=text)
     text = "start no new runs after MINUTES"
     add("--budget", type=number(float, above=0), metavar="MINUTES", help=text)
     text = (

@@ -35,15 +35,16 @@ def add_commands(commands: Commands) -> None:
     text = "print the commands that start the workers on these machines, in turn"
     add("--hosts", metavar="A,B", help=text)
     add_options(parser, "out", default=Path("launch"), help="folder of the logs; default: launch")
-    text = "after --: the workload and its options, as after fathom run"
+    text = "after --: the workload and its options, as after fathom run; or quality, and its own"
     add("arguments", nargs="+", metavar="WORKLOAD ...", help=text)
 
 
 def run(chosen: argparse.Namespace, screen: Console) -> None:
     """Runs the command with its parsed arguments."""
-    name, *others = chosen.arguments
-    workloads.checked_name(name)
-    command = ["-m", "fathom", "run", name, *others, "--strategy", "multi-worker"]
+    what = "quality" if chosen.arguments[0] == "quality" else "run"
+    given = chosen.arguments[1:] if what == "quality" else chosen.arguments
+    workloads.checked_name(given[0] if given else "")
+    command = ["-m", "fathom", what, *given, "--strategy", "multi-worker"]
     if chosen.hosts:
         hosts = chosen.hosts.split(",")
         _print_commands([hosts[i % len(hosts)] for i in range(chosen.workers)], command, screen)
@@ -59,7 +60,8 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
         for index, log in enumerate(logs):
             file = ending.enter_context(log.open("wb"))
             processes.append(_start(command, addresses, index, file.fileno()))
-            ending.callback(processes[-1].kill)
+            ending.callback(processes[-1].wait, _LONGEST_END)
+            ending.callback(processes[-1].kill)  # called before the wait
         failed = _wait(processes, logs[0], screen)
     if failed is not None:
         reason = failure(processes[failed].returncode, logs[failed])
@@ -113,9 +115,9 @@ def _wait(processes: Sequence[subprocess.Popen], log: Path, screen: Console) -> 
         while True:
             codes = [process.poll() for process in processes]
             screen.print(output.read(), end="", markup=False, highlight=False)
-            failed = [index for index, code in enumerate(codes) if code]
-            if failed:
-                return failed[0]
+            failed = {index: code for index, code in enumerate(codes) if code}
+            if failed:  # one that was killed, by a negative code, before those that lost it
+                return min(failed, key=lambda index: failed[index])
             if all(code == 0 for code in codes):
                 return None
             if any(code == 0 for code in codes):

@@ -45,7 +45,7 @@ def add_commands(commands: Commands) -> None:
     text = "end each training after N epochs; default: 20"
     add("--epochs", type=number(int, minimum=1), default=20, metavar="N", help=text)
     options = [name for name in MODEL_OPTIONS if name != "batch-size"]
-    add_options(parser, *options, "xla")
+    add_options(parser, *options, "xla", "strategy", "replicas")
     text = "file of the result; trainings that it has are not repeated; default: WORKLOAD-quality"
     add_options(parser, "json", help=text + ".json")
 
@@ -56,19 +56,37 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     if str(path) == "-":
         raise FathomError("--json takes a file")
     import_tensorflow()
-    done = _read(path, chosen)
-    found = {training.batch_size: training for training in done.trainings} if done else {}
+    replicas, done = _replicas(chosen), _read(path, chosen)
+    found = {(each.batch_size, each.replicas) for each in done.trainings} if done else set()
     for size in chosen.batches:
-        if size not in found:
-            done = _train(chosen, size, done, screen)
-            done.write(path)
+        if (size, replicas) not in found:
+            done, is_chief = _train(chosen, size, done, screen)
+            if is_chief:
+                done.write(path)
     if done:
         _show(done, chosen.batches, screen)
     screen.print(f"written: {path}")
 
 
-def _train(chosen: argparse.Namespace, size: int, done: Quality | None, screen: Console) -> Quality:
-    """Trains with a batch size; returns the result with this training added."""
+def _replicas(chosen: argparse.Namespace) -> int:
+    """Returns the number of replicas, before there is a model."""
+    from fathom.training import strategies
+
+    if chosen.strategy == "multi-worker":
+        return len(strategies.cluster().workers)
+    if chosen.strategy == "mirrored" and chosen.replicas is None:
+        raise FathomError("--strategy mirrored needs --replicas here")
+    return chosen.replicas or 1
+
+
+def _train(
+    chosen: argparse.Namespace, size: int, done: Quality | None, screen: Console
+) -> tuple[Quality, bool]:
+    """Trains with a batch size.
+
+    Returns:
+        the result with this training added, and whether this process writes it.
+    """
     from fathom.characterize.measure.quality import train_until
 
     model_class = workloads.load(chosen.workload)
@@ -76,6 +94,7 @@ def _train(chosen: argparse.Namespace, size: int, done: Quality | None, screen: 
     if chosen.scale_rate:
         values["learning_rate"] = _scaled_rate(model_class, values)
     model = model_class(chosen.device, values)
+    screen.quiet = not model.is_chief
     model.setup()
     screen.print(f"{model.name}, batch size {size}: {model.steps_per_epoch:,} steps per epoch")
     metric, target = chosen.target
@@ -87,7 +106,7 @@ def _train(chosen: argparse.Namespace, size: int, done: Quality | None, screen: 
     machine = model.machine()
     model.teardown()
     before = done.trainings if done else []
-    return Quality(
+    result = Quality(
         workload=model.name,
         metric=metric,
         target=target,
@@ -95,8 +114,9 @@ def _train(chosen: argparse.Namespace, size: int, done: Quality | None, screen: 
         most_epochs=chosen.epochs,
         seed=model.execution.seed,
         environment=machine,
-        trainings=sorted([*before, training], key=lambda each: each.batch_size),
+        trainings=sorted([*before, training], key=lambda each: (each.batch_size, each.replicas)),
     )
+    return result, model.is_chief
 
 
 def _scaled_rate(model_class: "type[NeuralNetworkModel]", values: dict[str, object]) -> float:
@@ -130,7 +150,15 @@ def _target(text: str) -> tuple[str, float]:
 def _show(result: Quality, sizes: list[int], screen: Console) -> None:
     """Prints epochs, steps, examples and time to the target by batch size."""
     table = Table(box=None, header_style="bold")
-    for title in ("batch size", "learning rate", "epochs", "steps", "examples", "seconds"):
+    for title in (
+        "batch size",
+        "replicas",
+        "learning rate",
+        "epochs",
+        "steps",
+        "examples",
+        "seconds",
+    ):
         table.add_column(title, justify="right")
     table.add_column(result.metric, justify="right")
     table.add_column("")
@@ -145,6 +173,7 @@ def _row(training: Training) -> list[str]:
     rate = training.learning_rate
     return [
         f"{training.batch_size:,}",
+        f"{training.replicas}",
         "" if rate is None else f"{rate:.4g}",
         f"{last.epoch:,}",
         f"{last.steps:,}",

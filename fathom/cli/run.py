@@ -270,8 +270,9 @@ def _print_summary(result: "RunResult", screen: Console) -> None:
             f"energy: {result.energy.joules_per_step:,.3g} J a step, "
             f"{(result.energy.flops_per_joule or 0) / 1e9:,.3g} GFLOP/J"
         )
-    for line in result.generation.summary() if result.generation else ():
-        screen.print(line)
+    for part in (result.generation, result.distribution):
+        for line in part.summary() if part else ():
+            screen.print(line)
     losses = [loss for loss in steps.loss if loss is not None]
     if losses:
         screen.print(f"loss: {losses[0]:.5g} at the first step, {losses[-1]:.5g} at the last")

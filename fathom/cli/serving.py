@@ -87,6 +87,13 @@ def _show(result: ServingResult, screen: Console) -> None:
         f"{trial.queries:,} queries, batches of {_mean_batch(trial):.3g} samples in the mean; "
         f"LoadGen: {'VALID' if trial.valid else 'INVALID: ' + trial.reason}"
     )
+    for name, seconds in (
+        ("first token", trial.first_token),
+        ("each token after it", trial.output_token),
+    ):
+        if seconds:
+            told = ", ".join(f"{key} {1e3 * value:,.4g}" for key, value in seconds.items())
+            screen.print(f"{name}, ms: {told}")
     if result.trials:
         bound = 1e3 * (result.latency_bound or 0)
         screen.print(f"highest rate within {bound:g} ms: {trial.rate:,.4g} queries/s")

@@ -62,7 +62,8 @@ _TYPES_OF_CLASS = {
         """,
     "G": """
         Transpose Tile Select Pad Reshape Shape
-        AssignAddVariable AssignSubVariable AssignVariable Bitcast Cast Concat ConcatOffset Const
+        AssignAddVariable AssignSubVariable AssignVariable Bitcast Cast
+        CollectiveGather CollectiveReduce Concat ConcatOffset Const
         EmptyTensorList EnsureShape ExpandDims Fill Gather GatherNd Identity IdentityN
         InvertPermutation OneHot OnesLike Pack Range Rank ReadVariable Reverse ReverseSequence
         ScatterNd Size Slice Split Squeeze StopGradient StridedSlice StridedSliceGrad

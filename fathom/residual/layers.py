@@ -9,6 +9,7 @@ import tensorflow as tf
 from typing_extensions import Unpack
 
 from fathom.layers import Layer, LayerOptions, product_convolution, suits_a_product
+from fathom.training import replicas
 
 _SMALL_SIDE = 7  # pixels: largest image for which ``small_convolution`` was measured to be faster
 
@@ -21,12 +22,21 @@ class BatchNormalization(Layer):
     Args:
         momentum: of the moving statistics.
         epsilon: added to the variance.
+        synchronized: several replicas use the statistics of the whole batch; otherwise each those
+            of its part, and its moving statistics are its own.
     """
 
-    def __init__(self, momentum: float, epsilon: float, **options: Unpack[LayerOptions]) -> None:
+    def __init__(
+        self,
+        momentum: float,
+        epsilon: float,
+        synchronized: bool = False,
+        **options: Unpack[LayerOptions],
+    ) -> None:
         super().__init__(**options)
         self._momentum = momentum
         self._epsilon = epsilon
+        self._synchronized = synchronized
 
     def build(self, input_shape: tuple[int, ...]) -> None:
         """Creates a scale, an offset and the moving statistics for each channel, all float32."""
@@ -43,6 +53,8 @@ class BatchNormalization(Layer):
         Training uses the batch's statistics and updates the moving ones (with the unbiased
         variance); inference uses the moving statistics.
         """
+        if training and self._synchronized and replicas.count() > 1:
+            return self._normalize_together(inputs)
         outputs, mean, variance, *_ = tf.raw_ops.FusedBatchNormV3(
             x=inputs,
             scale=self.scale.value,
@@ -57,6 +69,21 @@ class BatchNormalization(Layer):
             self.mean.assign(mean)
             self.variance.assign(variance)
         return outputs
+
+    def _normalize_together(self, inputs: tf.Tensor) -> tf.Tensor:
+        """Normalises a replica's part of a batch by the statistics of the whole batch.
+
+        The fused kernel has no gradient for statistics that it did not compute itself.
+        """
+        mean, variance = replicas.moments(tf.cast(inputs, tf.float32), axes=[0, 1, 2])
+        count = tf.cast(replicas.count() * tf.size(inputs) // tf.size(mean), tf.float32)
+        share = 1 - self._momentum
+        self.mean.assign(self.mean.value + share * (mean - self.mean.value))
+        unbiased = variance * (count / (count - 1))
+        self.variance.assign(self.variance.value + share * (unbiased - self.variance.value))
+        factor = self.scale.value * tf.math.rsqrt(variance + self._epsilon)
+        outputs = (tf.cast(inputs, tf.float32) - mean) * factor + self.offset.value
+        return tf.cast(outputs, inputs.dtype)
 
     def linear(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns inference as a linear transform (Ioffe and Szegedy 2015, section 3.1).
@@ -81,7 +108,7 @@ class NormalizedConvolution2D(Layer):
         size: side of a filter in pixels.
         strides: in pixels.
         kernel_initializer: of the filters.
-        momentum, epsilon: as in ``BatchNormalization``.
+        momentum, epsilon, synchronized: as in ``BatchNormalization``.
     """
 
     def __init__(
@@ -92,14 +119,15 @@ class NormalizedConvolution2D(Layer):
         kernel_initializer: keras.initializers.Initializer,
         momentum: float,
         epsilon: float,
+        synchronized: bool = False,
         **options: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**options)
         self._filters, self._size, self._strides = filters, size, strides
         self._kernel_initializer = kernel_initializer
-        self._momentum, self._epsilon = momentum, epsilon
+        self._momentum, self._epsilon, self._synchronized = momentum, epsilon, synchronized
         self.normalization = BatchNormalization(
-            momentum, epsilon, name="norm", dtype=self.dtype_policy
+            momentum, epsilon, synchronized, name="norm", dtype=self.dtype_policy
         )
 
     def build(self, input_shape: tuple[int, ...]) -> None:

@@ -12,6 +12,7 @@ from keras import layers
 from fathom.imagenet.classifier import Classifier, ClassifierHyperparameters
 from fathom.options import Characterization, hyperparameter
 from fathom.residual.layers import IdentityShortcut, NormalizedConvolution2D
+from fathom.results.distribution import Statistics
 
 BLOCKS = (3, 4, 6, 3)
 """Residual blocks in each of the stages conv2_x to conv5_x of table 1."""
@@ -53,6 +54,9 @@ class ResidualHyperparameters(ClassifierHyperparameters):
     learning_rate: float = hyperparameter(0.1, "of the optimizer", source="section 3.4")
     momentum: float = hyperparameter(0.9, "of the optimizer", source="section 3.4")
     weight_decay: float = hyperparameter(1e-4, "of kernels", source="section 3.4")
+    synchronize_statistics: bool = hyperparameter(
+        False, "replicas normalize by the whole batch's statistics, not each by those of its part"
+    )
 
 
 class Residual(Classifier):
@@ -64,6 +68,11 @@ class Residual(Classifier):
     hyperparameters: ResidualHyperparameters
     default_steps = 10
     characterization = Characterization(quick_batch_size=8)
+
+    @property
+    def batch_statistics(self) -> Statistics:
+        """What batch normalization uses on several replicas."""
+        return "batch" if self.hyperparameters.synchronize_statistics else "replica"
 
     def build_inference(self, images: keras.KerasTensor) -> keras.KerasTensor:
         """Returns the logits [batch, classes] of images [batch, size, size, 3] (section 3.3)."""
@@ -104,7 +113,13 @@ class Residual(Classifier):
     ) -> keras.KerasTensor:
         """Returns a convolution followed by batch normalisation (section 3.4)."""
         return NormalizedConvolution2D(
-            filters, size, strides, self._weights(), **BATCH_NORM, name=name
+            filters,
+            size,
+            strides,
+            self._weights(),
+            **BATCH_NORM,
+            synchronized=self.hyperparameters.synchronize_statistics,
+            name=name,
         )(x)
 
     def _weights(self) -> keras.initializers.Initializer:

@@ -22,7 +22,7 @@ from fathom.results.profile import Profile
 from fathom.results.records import Environment, RunResult, is_disturbed
 
 Kind = Literal["timing", "profile"]
-Purpose = Literal["modes", "profile", "threads", "cores", "repeats", "warmup", "batches"]
+Purpose = Literal["modes", "profile", "threads", "cores", "repeats", "warmup", "batches", "scaling"]
 Threads = Annotated[str, Field(pattern="^[1-9][0-9]*$")]  # a number as the key of a JSON object
 
 
@@ -85,6 +85,9 @@ class Planned(Record, frozen=True):
     repeat: Integer = Field(
         description="0, or its number among equal runs; negative for a warm-up run"
     )
+    workers: PositiveCount | None = Field(
+        default=None, description="workers of a distributed training; `null`: an ordinary run"
+    )
     precision: PrecisionName = Field(description="of the computation")
     batch_size: PositiveCount | None = Field(
         description="examples per step; `null`: the workload's default"
@@ -99,6 +102,9 @@ class Planned(Record, frozen=True):
         cores = f", {self.cores} core{'s' if self.cores > 1 else ''}"
         batch = f", batch size {self.batch_size}" if "batches" in self.purpose else ""
         what = f"{self.kind} {self.workload} {self.mode} on {self.device}"
+        if self.workers:
+            what += f", {self.workers} worker{'s' if self.workers > 1 else ''}"
+            batch = f", batch size {self.batch_size}"
         return f"{what}{batch}{threads}{cores}{repeat}"
 
     def same_sweep(self, other: "Planned") -> bool:

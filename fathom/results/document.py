@@ -8,10 +8,22 @@ import json
 import re
 from pathlib import Path
 
-from fathom.results import characterization, description, profile, quality, records, serving, steps
+from fathom.results import (
+    characterization,
+    description,
+    distribution,
+    profile,
+    quality,
+    records,
+    serving,
+    steps,
+)
 from fathom.results.base import Document, Record
 
-_PAGES = ("results.md", "characterization.md", "accelerators.md", "serving.md", "quality.md")
+_PAGES = (
+    *("results.md", "characterization.md", "accelerators.md"),
+    *("distribution.md", "serving.md", "quality.md"),
+)
 _DOCUMENTS: dict[str, type[Document]] = {
     "result": records.RunResult,
     "profile": profile.Profile,
@@ -21,7 +33,7 @@ _DOCUMENTS: dict[str, type[Document]] = {
     "machine": characterization.Machine,
     "run": characterization.Run,
 }
-_MODULES = (records, steps, profile, characterization, description, quality, serving)
+_MODULES = (records, steps, profile, characterization, description, distribution, quality, serving)
 _TABLE = re.compile(r"(?<=<!-- fields of )(\w+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 

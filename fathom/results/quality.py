@@ -24,6 +24,9 @@ class Training(Record):
     """One training until the target or the limit."""
 
     batch_size: PositiveCount = Field(description="examples per step")
+    replicas: PositiveCount = Field(
+        default=1, description="devices or workers that shared each batch; 1 in older files"
+    )
     learning_rate: NotNegative | None = Field(
         description="initial rate; `null` if the workload has none"
     )
@@ -45,4 +48,4 @@ class Quality(Document):
     most_epochs: PositiveCount = Field(description="limit of each training")
     seed: Count = Field(description="of all trainings")
     environment: Environment = Field(description="the machine and the software")
-    trainings: list[Training] = Field(description="by batch size")
+    trainings: list[Training] = Field(description="by batch size and number of replicas")

@@ -21,6 +21,7 @@ from fathom.results.base import (
     Record,
     Share,
 )
+from fathom.results.distribution import Distribution
 from fathom.results.generation import Generation
 from fathom.results.steps import Steps
 
@@ -388,6 +389,9 @@ class RunResult(Document):
     fixed_point: FixedPointRecord | None = Field(
         default=None, description="simulated fixed-point numbers; `null` in floating point"
     )
+    distribution: Distribution | None = Field(
+        default=None, description="distributed training; `null` on one device"
+    )
     ended: str = Field(
         default="complete",
         description="`complete`, `interrupted`, or the error that ended the run early; the "
@@ -396,8 +400,11 @@ class RunResult(Document):
 
     @property
     def cpu_share(self) -> float | None:
-        """CPU time of the steps over their time, if it is evidence: see ``Processor.share``."""
-        return self.processor.share(self.environment)
+        """CPU time of the steps over their time, if it is evidence: see ``Processor.share``.
+
+        It is none for a worker, which waits for the others.
+        """
+        return None if self.distribution else self.processor.share(self.environment)
 
     @property
     def disturbed(self) -> bool:

@@ -33,6 +33,16 @@ class Trial(Record):
         "start until each sample is inferred"
     )
     batches: dict[str, PositiveCount] = Field(description="number of batches by size")
+    first_token: dict[str, NotNegative] | None = Field(
+        default=None,
+        description="time from a query to its first token, waiting included, in seconds: `mean`, "
+        "`p50`, `p90`, `p99`; `null` for inference that does not generate token by token",
+    )
+    output_token: dict[str, NotNegative] | None = Field(
+        default=None,
+        description="time from one token of a query to the next, in seconds: the same; the tokens "
+        "of a batch end together",
+    )
 
 
 class ServingResult(Document):

@@ -1,6 +1,8 @@
 """A model's inference step for batches of any size up to a limit."""
 
 import bisect
+import itertools
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -28,6 +30,8 @@ class Engine:
     Attributes:
         samples: the samples, each a tuple of the inputs' arrays.
         limit: as above.
+        tokens_after_first: that the model generates for each sample; 0 unless it does so in phases,
+            of which the first gives the first token.
 
     Raises:
         FathomError: the model's data ends before there is a sample.
@@ -38,33 +42,50 @@ class Engine:
         self.samples = _draw(model, samples)
         self._sizes = [2**power for power in range(limit.bit_length()) if 2**power < limit]
         self._sizes.append(limit)
+        self._phases, self._device = model.phases, model.device
+        made = model.generation() if self._phases else None
+        self.tokens_after_first = made.new_tokens - 1 if made else 0
         function = tf.function(model.infer_step, autograph=False, jit_compile=model.xla == "step")
+        self._shapes = {shapes_of(sample): sample for sample in self.samples}
+        self._steps: dict[tuple[int, Shapes], Step] = {}
         with tf.device(model.device):
-            self._steps: dict[tuple[int, Shapes], Step] = {
-                (size, shapes_of(sample)): function.get_concrete_function(
-                    *(tf.TensorSpec((size, *array.shape), array.dtype) for array in sample)
-                )
-                for sample in {shapes_of(sample): sample for sample in self.samples}.values()
-                for size in self._sizes
-            }
+            for (shapes, sample), size in itertools.product(self._shapes.items(), self._sizes):
+                if self._phases is None:
+                    self._steps[size, shapes] = function.get_concrete_function(
+                        *(tf.TensorSpec((size, *array.shape), array.dtype) for array in sample)
+                    )
 
     def warm_up(self) -> None:
-        """Runs each compiled step twice: TensorFlow optimizes a graph when it first runs."""
-        for (size, shapes), step in self._steps.items():
-            sample = next(each for each in self.samples if shapes_of(each) == shapes)
+        """Runs each batch size twice: TensorFlow optimizes a graph when it first runs."""
+        for sample, size in itertools.product(self._shapes.values(), self._sizes):
             for _ in range(2):
-                _finish(step(*_batch([sample] * size)))
+                self._run([sample] * size)
 
-    def run(self, numbers: Sequence[int]) -> None:
+    def run(self, numbers: Sequence[int]) -> float | None:
         """Runs samples of equal shapes in one batch, and waits for the results.
 
         Args:
             numbers: of the samples, at most ``limit``.
+
+        Returns:
+            the time of ``time.perf_counter`` at which the first tokens were there; None if the
+            model does not generate in phases.
         """
         chosen = [self.samples[number] for number in numbers]
         size = self._sizes[bisect.bisect_left(self._sizes, len(chosen))]
-        padded = chosen + chosen[-1:] * (size - len(chosen))
-        _finish(self._steps[size, shapes_of(chosen[0])](*_batch(padded)))
+        return self._run(chosen + chosen[-1:] * (size - len(chosen)))
+
+    def _run(self, samples: Sequence[Sample]) -> float | None:
+        batch = _batch(samples)
+        if self._phases is None:
+            _finish(self._steps[len(samples), shapes_of(samples[0])](*batch))
+            return None
+        with tf.device(self._device):
+            state = self._phases.prefill(*batch)
+            _finish(state[0])  # the first tokens
+            first = time.perf_counter()
+            _finish(self._phases.decode(*state))
+        return first
 
 
 def shapes_of(sample: Sample) -> Shapes:

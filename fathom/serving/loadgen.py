@@ -14,6 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from fathom.errors import FathomError
 from fathom.results.serving import Scenario, Trial
 from fathom.serving.engine import Engine
@@ -98,7 +100,17 @@ def run(engine: Engine, load: Load, logs: Path) -> Trial:
     server.stop()
     loadgen.DestroyQSL(library)
     loadgen.DestroySUT(system)
-    return _trial(load, _results(logs / _DETAIL), server)
+    trial = _trial(load, _results(logs / _DETAIL), server)
+    if not engine.tokens_after_first:
+        return trial
+    each = np.array(server.decodes) / engine.tokens_after_first
+    tokens = {"first_token": _summary(server.first_tokens), "output_token": _summary(each)}
+    return trial.model_copy(update=tokens)
+
+
+def _summary(seconds: Sequence[float] | np.ndarray) -> dict[str, float]:
+    percentiles = {f"p{p}": float(np.percentile(seconds, p)) for p in (50, 90, 99)}
+    return {"mean": float(np.mean(seconds)), **percentiles}
 
 
 def shortest(load: Load) -> float:

@@ -1,9 +1,10 @@
 """A server with dynamic batching: a batch starts when the engine is free, with what waits."""
 
 import threading
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fathom.errors import FathomError
 from fathom.serving.engine import Engine, shapes_of
@@ -18,10 +19,12 @@ class Query:
     Attributes:
         number: of the sample.
         id: of the query, as the load generator names it.
+        issued: when, by ``time.perf_counter``.
     """
 
     number: int
     id: int
+    issued: float = field(default_factory=time.perf_counter)
 
 
 class Server:
@@ -35,12 +38,16 @@ class Server:
 
     Attributes:
         batches: number of batches by size.
+        first_tokens: seconds from each query to its first token, if the engine generates tokens.
+        decodes: seconds from the first to the last token of each.
         failure: the exception that ended the engine's work; queries are then answered unserved, so
             that no client waits.
     """
 
     def __init__(self, engine: Engine, answer: Callable[[Sequence[int]], None]) -> None:
         self.batches: Counter[int] = Counter()
+        self.first_tokens: list[float] = []
+        self.decodes: list[float] = []
         self.failure: BaseException | None = None
         self._engine, self._answer = engine, answer
         self._waiting: deque[Query] = deque()
@@ -74,8 +81,11 @@ class Server:
         while batch := self._next_batch():
             try:
                 if self.failure is None:
-                    self._engine.run([query.number for query in batch])
+                    first = self._engine.run([query.number for query in batch])
                     self.batches[len(batch)] += 1
+                    if first is not None:
+                        self.first_tokens += [first - query.issued for query in batch]
+                        self.decodes += [time.perf_counter() - first] * len(batch)
             except Exception as failure:  # of the model: reported by stop()
                 self.failure = failure
             self._answer([query.id for query in batch])

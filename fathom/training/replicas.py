@@ -59,12 +59,30 @@ def weighted(loss: tf.Tensor, denominator: tf.Tensor | float | None) -> tf.Tenso
     return loss * (denominator / total([denominator])[0])
 
 
-def add(variable: tf.Variable, number: int) -> tf.Tensor:
+def add(variable: tf.Variable, value: tf.Tensor | int) -> tf.Tensor:
     """Adds to a variable, or to a replica's copy of it, in the graph; returns the new value."""
     tf.raw_ops.AssignAddVariableOp(
-        resource=variable.handle, value=tf.constant(number, variable.dtype)
+        resource=variable.handle, value=tf.convert_to_tensor(value, variable.dtype)
     )
     return variable.read_value()
+
+
+def put(variable: tf.Variable, value: tf.Tensor) -> None:
+    """Sets a variable, or a replica's copy of it, in the graph."""
+    tf.raw_ops.AssignVariableOp(resource=variable.handle, value=tf.cast(value, variable.dtype))
+
+
+def moments(values: tf.Tensor, axes: Sequence[int]) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns mean and variance of the whole batch, which have gradients.
+
+    Args:
+        values: of a replica's part, float32.
+        axes: over which they are computed, with the batch's.
+    """
+    mean, variance = tf.nn.moments(values, axes)
+    summed = total([tf.stack([mean, variance, mean * mean])])[0]
+    mean, within, squares = tf.unstack(summed / count())
+    return mean, within + (squares - mean * mean)  # of the parts, and of their means
 
 
 def total(values: Sequence[Gradient]) -> list[Gradient]:

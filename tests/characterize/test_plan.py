@@ -2,8 +2,9 @@ import dataclasses
 
 import pytest
 
-from fathom import workloads
+from fathom import FathomError, workloads
 from fathom.characterize.measure.plan import Request, plan, powers_of_two
+from fathom.characterize.measure.request import Wanted
 from fathom.options import Characterization, build
 
 REQUEST = Request(
@@ -216,3 +217,28 @@ def test_a_sweep_does_not_take_the_names_of_other_runs():
 
 def test_every_batch_size_is_measured_even_without_repeats():
     assert len(runs("batches", batches=[1, 2], repeats=0, modes=["infer"])) == 4
+
+
+def test_workers_share_a_batch_or_have_one_each_beside_threads_of_one_worker():
+    found = runs(
+        "scaling", workers=[1, 2], batch_size=6, repeats=1, workloads={"vgg": Characterization()}
+    )
+    assert [(r.workers, r.threads, r.batch_size) for r in found] == [
+        *((1, 1, 6), (2, 1, 6)),
+        *((2, 1, 12), (1, 2, 6)),
+    ]
+    assert found[1].argv[:6] == ("python", "-m", "fathom", "launch", "--workers=2", "--")
+    assert found[1].argv[6:9] == ("vgg", "--quiet", "--train")
+    assert len({r.id for r in found}) == 4
+
+
+def test_a_batch_that_workers_cannot_share_is_only_scaled_up():
+    found = runs(
+        "scaling", workers=[4], batch_size=6, repeats=1, workloads={"vgg": Characterization()}
+    )
+    assert [(r.workers, r.batch_size) for r in found] == [(4, 24), (1, 6)]
+
+
+def test_workers_without_a_batch_size_are_refused():
+    with pytest.raises(FathomError, match="--workers needs --batch-size"):
+        Wanted(precision="float32", quick=True, workers=[1, 2])

@@ -18,7 +18,7 @@ class Sizes:
 class Learner:
     """A model whose metric is a list, and whose steps take 1.5 s, but 10.5 s in the first call."""
 
-    name, hyperparameters, steps_per_epoch = "learner", Sizes, 4
+    name, hyperparameters, steps_per_epoch, strategy = "learner", Sizes, 4, None
 
     def __init__(self, *values):
         self.values, self.epochs = values, 0
@@ -48,6 +48,7 @@ def train(*values, target, epochs=9):
 def test_training_ends_with_the_epoch_that_reaches_the_target():
     training, higher = train(0.9, 0.7, 0.3, 0.1, target=0.3)
     assert training.reached
+    assert training.replicas == 1
     assert not higher
     assert [point.value for point in training.curve] == [0.9, 0.7, 0.3]
     assert [point.steps for point in training.curve] == [0, 4, 8]

@@ -14,6 +14,7 @@ from fathom.results.serving import ServingResult, Trial
 from fathom.serving.engine import Engine
 from fathom.serving.search import MOST_TRIALS, best, highest_rate
 from fathom.serving.server import Query, Server
+from fathom.testing.descriptors import descriptor
 
 SIZES = {"hidden_units": 8, "latents": 2, "batch_size": 10}
 
@@ -47,6 +48,20 @@ def test_batches_are_padded_to_the_next_compiled_size(engine, monkeypatch):
     assert [len(batch) for batch in seen] == [1, 2, 4, 4, 6, 6]
     expected = np.stack([engine.samples[n][0] for n in (0, 1, 2, 2)])
     np.testing.assert_array_equal(seen[2], expected)
+
+
+def test_a_network_that_generates_says_when_its_first_tokens_are_there():
+    model = descriptor("gpt").model(forward_only=True, prompt_tokens=4, new_tokens=5)
+    model.setup()
+    engine = Engine(model, samples=3, limit=2)
+    engine.warm_up()
+    assert engine.tokens_after_first == 4
+    server = Server(engine, lambda ids: None)
+    server.issue([Query(0, 7), Query(1, 8)])
+    server.stop()
+    model.teardown()
+    assert len(server.first_tokens) == len(server.decodes) == 2
+    assert all(seconds > 0 for seconds in (*server.first_tokens, *server.decodes))
 
 
 class SlowEngine:

@@ -7,16 +7,19 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from commands import run
+from rich.console import Console
 
 from fathom import FathomError, __main__
+from fathom.cli import launch
 from fathom.training import strategies
 from fathom.training.rendezvous import meet
 
-WORKLOADS = ("autoenc", "memnet", "alexnet", "seq2seq", "dlrm", "transformer")
+WORKLOADS = ("autoenc", "memnet", "alexnet", "residual", "seq2seq", "dlrm", "transformer")
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +118,14 @@ def test_launched_workers_train_as_one_process(tmp_path, capsys):
     assert fathom("launch", "-n", "2", "--out", str(logs), "--", *command) == 0
     assert "4 steps in" in capsys.readouterr().out
     assert "steps in" not in (logs / "worker-1.log").read_text()
-    two = json.loads(result.read_text())["steps"]["loss"]
+    document = json.loads(result.read_text())
+    two, distribution = document["steps"]["loss"], document["distribution"]
+    assert (distribution["workers"], distribution["batch_statistics"]) == (2, None)
+    assert distribution["gradient_bytes"] == 4 * document["cost"]["parameters"]
+    assert distribution["sent_bytes"] == distribution["gradient_bytes"]  # 2 (2 - 1) / 2
+    assert distribution["link"]["bytes_per_second"] > 0
+    assert 0 < distribution["collective_share"] < 1
+    assert min(distribution["waiting_seconds"]) < max(distribution["collective_seconds"])
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
     subprocess.run(
         [sys.executable, "-m", "fathom", "run", *command, "--no-xla"],
@@ -123,6 +133,12 @@ def test_launched_workers_train_as_one_process(tmp_path, capsys):
     )  # fmt: skip
     one = json.loads(result.read_text())["steps"]["loss"]
     np.testing.assert_allclose(two, one, rtol=1e-5)
+
+
+def test_of_several_failures_the_killed_worker_is_named(tmp_path):
+    (log := tmp_path / "log").touch()
+    processes = [SimpleNamespace(poll=lambda code=code: code) for code in (2, -9)]
+    assert launch._wait(processes, log, Console(quiet=True)) == 1
 
 
 def test_the_first_failure_ends_all_workers(tmp_path, capsys):
@@ -139,6 +155,13 @@ def test_hosts_get_the_commands_to_run(capsys):
     assert '"index": 1' in second
     assert "a:20000" in second
     assert "run vgg --train --strategy multi-worker" in second
+
+
+def test_workers_can_train_until_a_target(capsys):
+    asked = ("quality", "autoenc", "--target", "negative_elbo=110", "--batches", "100,400")
+    assert fathom("launch", "-n", "2", "--hosts", "a,b", "--", *asked) == 0
+    assert f"{' '.join(asked)} --strategy multi-worker" in capsys.readouterr().out
+    assert "unknown workload" in refusal(capsys, "launch", "-n", "2", "--", "quality")
 
 
 def meeting(*wanted, workers=None, limit=5.0):

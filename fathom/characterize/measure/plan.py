@@ -25,6 +25,8 @@ class Request:
         profile_repeats: processes per profile, and per timing that ``repeats`` does not repeat.
         precision, batch_size: of all runs; None: each workload's default, or that of ``quick``.
         batches: batch sizes of a sweep, which is then the only set.
+        workers: numbers of workers of distributed trainings, which are then the only set; they
+            need a batch size.
         quick: fewer steps, smaller batches for the largest networks, core counts in powers of two.
     """
 
@@ -41,6 +43,7 @@ class Request:
     batch_size: int | None
     quick: bool
     batches: Sequence[int] = ()
+    workers: Sequence[int] = ()
 
 
 def powers_of_two(most: int) -> list[int]:
@@ -58,6 +61,8 @@ def plan(request: Request) -> list[Planned]:
     """
     if request.batches:
         return _batches(request)
+    if request.workers:
+        return _scaling(request)
     runs: dict[str, Planned] = {}
     rounds = [
         run
@@ -158,6 +163,29 @@ def _batches(request: Request) -> list[Planned]:
     ]
 
 
+def _scaling(request: Request) -> list[Planned]:
+    """Trainings by several workers of one thread each, and by one worker of as many threads.
+
+    Strong scaling divides the batch among the workers, weak scaling gives each of them one.
+    """
+    size = request.batch_size or 1
+    shared = [(workers, 1, size) for workers in request.workers if not size % workers]
+    larger = [(workers, 1, size * workers) for workers in request.workers]
+    threaded = [(1, threads, size) for threads in request.workers]
+    return [
+        _run(
+            *(request, "timing", "scaling", workload, "train", "/cpu:0"),
+            threads=threads,
+            repeat=repeat,
+            batch_size=batch_size,
+            workers=workers,
+        )
+        for repeat in range(max(1, request.repeats))
+        for workers, threads, batch_size in dict.fromkeys([*shared, *larger, *threaded])
+        for workload in request.workloads
+    ]
+
+
 def _trained_on_cpu(request: Request) -> Collection[str]:
     """Returns the workloads of the sets that train on the CPU."""
     wanted = "train" in request.modes and "/cpu:0" in request.devices
@@ -176,6 +204,7 @@ def _run(
     cores: int | None = None,
     repeat: int = 0,
     batch_size: int | None = None,
+    workers: int | None = None,
 ) -> Planned:
     swept = [f"batch{batch_size}"] if batch_size else []
     batch_size = batch_size or request.batch_size
@@ -184,10 +213,11 @@ def _run(
     cores = cores or request.cores
     parts = [workload, mode, device.strip("/").replace(":", ""), kind]
     parts += swept
+    parts += [f"workers{workers}"] if workers else []
     parts += [f"threads{threads}"] if threads else []
     parts += [f"cores{cores}"] if cores != request.cores else []
     parts += [f"{'repeat' if repeat > 0 else 'warmup'}{abs(repeat)}"] if repeat else []
-    argv = _command(request, kind, workload, mode, device, threads, batch_size)
+    argv = _command(request, kind, workload, mode, device, threads, batch_size, workers)
     if (kind, mode, device, threads, repeat) == ("profile", "train", "/cpu:0", 1, 0):
         argv = (*argv, f"--life={_life(request, workload)}")
     return Planned(
@@ -200,6 +230,7 @@ def _run(
         threads=threads,
         cores=cores,
         repeat=repeat,
+        workers=workers,
         precision=request.precision,
         batch_size=batch_size,
         argv=argv,
@@ -221,6 +252,7 @@ def _command(
     device: str,
     threads: int | None,
     batch_size: int | None,
+    workers: int | None,
 ) -> tuple[str, ...]:
     """Returns the command, without its output file."""
     timing, quick, wanted = kind == "timing", request.quick, request.workloads[workload]
@@ -228,7 +260,9 @@ def _command(
         steps = wanted.quick_steps if quick else wanted.steps
     else:
         steps = _QUICK_PROFILE_STEPS if quick else _PROFILE_STEPS
-    command = ["python", "-m", "fathom", "run" if timing else "profile", workload]
+    command = ["python", "-m", "fathom"]
+    command += ["launch", f"--workers={workers}", "--"] if workers else []
+    command += [workload] if workers else ["run" if timing else "profile", workload]
     command += ["--quiet"] if timing else []
     command += [f"--{mode}", f"--device={device}", f"--precision={request.precision}"]
     command += [f"--steps={request.steps or steps}"]

@@ -65,6 +65,7 @@ def train_until(
         _leave_out_compilation(epochs, in_first_call)
     training = Training(
         batch_size=model.hyperparameters.batch_size,
+        replicas=model.strategy.num_replicas_in_sync if model.strategy else 1,
         learning_rate=getattr(model.hyperparameters, "learning_rate", None),
         reached=reached,
         failure=failure,

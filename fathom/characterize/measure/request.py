@@ -30,6 +30,9 @@ class Wanted:
     Attributes: as of ``plan.Request``, where None stands for a default that may depend on the
         machine, and ``batches`` for no sweep; an empty list for a sweep over the default sizes.
         Devices are named ``cpu`` or ``gpu``.
+
+    Raises:
+        FathomError: workers without a batch size.
     """
 
     precision: str
@@ -44,6 +47,11 @@ class Wanted:
     profile_repeats: int | None = None
     batch_size: int | None = None
     batches: Sequence[int] | None = None
+    workers: Sequence[int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.workers and self.batch_size is None:
+            raise FathomError("--workers needs --batch-size, which the workers share")
 
 
 def measure_machine(wanted: Wanted, out: Path, screen: Console) -> Request:
@@ -74,6 +82,8 @@ def measure_machine(wanted: Wanted, out: Path, screen: Console) -> Request:
     batches = wanted.batches
     if batches is not None:
         repeats, batches = 1, batches or (_QUICK_BATCHES if wanted.quick else _BATCHES)
+    if wanted.workers:
+        repeats = 1
     return Request(
         workloads={name: first.characterizations.get(name, Characterization()) for name in names},
         modes=wanted.modes or MODES,
@@ -88,6 +98,7 @@ def measure_machine(wanted: Wanted, out: Path, screen: Console) -> Request:
         batch_size=wanted.batch_size,
         quick=wanted.quick,
         batches=batches or (),
+        workers=wanted.workers or (),
     )
 
 

@@ -182,11 +182,14 @@ def make_run(planned: Planned, out: Path) -> Run:
     with tempfile.TemporaryDirectory() as temporary:
         output = Path(temporary)
         file, options = output / "result.json", [f"--json={output / 'result.json'}"]
+        argv = list(planned.argv[1:])
+        if planned.workers:
+            argv.insert(argv.index("--"), f"--out={output / 'launch'}")
         if planned.kind == "profile":
             file, options = output / PROFILE, [f"--out={output}", "--raw"]
         with _only_cores(planned.cores):
             started = time.perf_counter()
-            reason = run_python([*planned.argv[1:], *options], output / "log")
+            reason = run_python([*argv, *options], output / "log")
             wall_s = time.perf_counter() - started
         if reason is None and not file.exists():
             reason = "exit code 0, but it wrote no result"

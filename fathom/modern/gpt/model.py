@@ -312,6 +312,11 @@ class GPTFwd(GPT):
         if self.hyperparameters.phase == "both":
             self._compiled.call = self._in_phases
 
+    @property
+    def phases(self) -> Phases | None:
+        """Prefill and decode, if both run."""
+        return self._phases if self.hyperparameters.phase == "both" else None
+
     def _in_phases(self, prompts: tf.Tensor) -> tf.Tensor:
         """Runs and times one phase after the other; returns the new tokens."""
         chosen = self.hyperparameters
