@@ -8,20 +8,37 @@ import json
 import re
 from pathlib import Path
 
-from fathom.results import characterization, description, profile, quality, records, serving, steps
+from fathom.results import (
+    characterization,
+    description,
+    formats,
+    profile,
+    quality,
+    records,
+    serving,
+    steps,
+)
 from fathom.results.base import Document, Record
 
-_PAGES = ("results.md", "characterization.md", "accelerators.md", "serving.md", "quality.md")
+_PAGES = (
+    "results.md",
+    "characterization.md",
+    "accelerators.md",
+    "serving.md",
+    "quality.md",
+    "numbers.md",
+)
 _DOCUMENTS: dict[str, type[Document]] = {
     "result": records.RunResult,
     "profile": profile.Profile,
     "description": description.Description,
+    "formats": formats.Formats,
     "quality": quality.Quality,
     "serving": serving.ServingResult,
     "machine": characterization.Machine,
     "run": characterization.Run,
 }
-_MODULES = (records, steps, profile, characterization, description, quality, serving)
+_MODULES = (records, steps, profile, characterization, description, formats, quality, serving)
 _TABLE = re.compile(r"(?<=<!-- fields of )(\w+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
