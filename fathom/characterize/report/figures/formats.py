@@ -16,6 +16,7 @@ from fathom.characterize.report.style import (
     RED,
     Panel,
     Plot,
+    bars,
     legend_above,
     panels,
     shortened,
@@ -151,15 +152,11 @@ def _draw_metric(panel: Panel, table: pd.DataFrame) -> None:
 
 
 def _draw_lost(panel: Panel, table: pd.DataFrame) -> None:
-    means = table.groupby("format", sort=False)[list(_LOST)].mean()
-    for j, (column, colour) in enumerate(_LOST.items()):
-        rows = np.arange(len(means)) + 0.4 * j - 0.2
-        panel.barh(rows, 100 * means[column], height=0.38, color=colour, label=column)
-    panel.set_yticks(range(len(means)), list(means.index), fontsize=8)
-    panel.invert_yaxis()
+    means = 100 * table.groupby("format", sort=False)[list(_LOST)].mean()
+    series = {name: (means[name].to_numpy(), colour) for name, colour in _LOST.items()}
+    bars(panel, list(means.index), series)
     panel.set_xlim(0, 100)
     panel.set_xlabel("share of the values (%)")
-    panel.grid(axis="x")
 
 
 def _draw_errors(panel: Panel, errors: pd.DataFrame) -> None:
