@@ -66,6 +66,7 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     model_class = workloads.load(chosen.workload, forward_only=chosen.infer)
     options = init_options(chosen, model_class.Hyperparameters)
     result = _begun(path, chosen, model_class("/cpu:0", options))
+    result.write(path)  # or fails, before anything runs
     plain = _set_up(model_class("/cpu:0", options), chosen) if chosen.infer else None
     for precision in chosen.formats:
         model = model_class("/cpu:0", options | {"precision": precision})

@@ -1,5 +1,6 @@
 """Metric against the bits of a number format: the papers' claim, shown on the workloads."""
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -116,6 +117,8 @@ def _range(values: pd.Series) -> str:
 
 def draw(table: pd.DataFrame, errors: pd.DataFrame) -> Plot:
     """Draws for each workload the metric, what training loses, and the error by layer."""
+    colours = dict(zip(errors.format.unique(), itertools.cycle(PALETTE)))
+    errors = errors.assign(colour=errors.format.map(colours))
     cases: list[tuple[str, Callable[[Panel, pd.DataFrame], None], pd.DataFrame]]
     cases = [
         (str(name), _draw_metric, mine) for name, mine in table.groupby("workload", sort=False)
@@ -161,8 +164,8 @@ def _draw_lost(panel: Panel, table: pd.DataFrame) -> None:
 
 def _draw_errors(panel: Panel, errors: pd.DataFrame) -> None:
     layers = list(errors.layer.unique())
-    for j, (name, mine) in enumerate(errors.groupby("format", sort=False)):
-        at, colour = mine.layer.map(layers.index), PALETTE[j % len(PALETTE)]
+    for (name, colour), mine in errors.groupby(["format", "colour"], sort=False):
+        at = mine.layer.map(layers.index)
         panel.plot(at, mine.error, ".-", color=colour, linewidth=0.8, markersize=4, label=name)
     panel.set_yscale("log")
     shown = range(0, len(layers), 1 + len(layers) // 12)

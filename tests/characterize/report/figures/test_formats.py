@@ -95,6 +95,7 @@ def test_the_report_reads_the_files_of_a_folder(tmp_path):
     assert formats.FIGURE.analyse(here).gaps == [
         "no result of fathom formats in the folder's formats/"
     ]
+    (tmp_path / "formats").mkdir()
     TRAINED.write(tmp_path / "formats" / "a.json")
     INFERRED.write(tmp_path / "formats" / "b.json")
     findings = formats.FIGURE.analyse(here)
