@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from fathom import workloads
-from fathom.cli import characterize, launch, new, quality, serving, work
+from fathom.cli import characterize, formats, launch, new, quality, serving, work
 from fathom.cli.parser import USER_ERROR, Parser, add_options, add_workload, checked, number
 from fathom.cli.terminal import console, import_tensorflow, run_command
 from fathom.system.files import user_path
@@ -53,6 +53,7 @@ def _parser() -> Parser:
     work.add_commands(commands)
     serving.add_commands(commands)
     quality.add_commands(commands)
+    formats.add_commands(commands)
     launch.add_commands(commands)
     writing = commands.add_parser("new", help="write the package of a new workload")
     writing.set_defaults(command=lambda chosen: new.run(chosen, console()))

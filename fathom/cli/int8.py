@@ -68,7 +68,10 @@ def _served(model_class: type[NeuralNetworkModel], file: Path) -> type[NeuralNet
 
 def _calibration(model: NeuralNetworkModel) -> Iterator[list[np.ndarray]]:
     """Yields the inputs of some batches of inference."""
-    for batch in itertools.islice(model.inference_batches(), _CALIBRATION):
+    from fathom.numbers.calibration import single
+
+    batches = single(model.inference_batches(), model.steps_per_call)
+    for batch in itertools.islice(batches, _CALIBRATION):
         yield [tensor.numpy() for tensor in batch]
 
 

@@ -32,7 +32,7 @@ def run(workload: Workload, step: Step, kept: Sequence[tf.Variable]) -> None:
     else:
         batches = workload.training_batches(0)
     steps = 0
-    for batch in itertools.islice(_single(batches, workload.steps_per_call), STEPS):
+    for batch in itertools.islice(single(batches, workload.steps_per_call), STEPS):
         step(*batch)
         steps += 1
     if not steps:
@@ -44,7 +44,8 @@ def run(workload: Workload, step: Step, kept: Sequence[tf.Variable]) -> None:
     workload.history = history
 
 
-def _single(batches: Iterable[Batch], steps_per_call: int) -> Iterable[Batch]:
+def single(batches: Iterable[Batch], steps_per_call: int) -> Iterable[Batch]:
+    """Returns the batches one by one, also of blocks of batches for calls of several steps."""
     if steps_per_call == 1:
         return batches
     return (

@@ -1,5 +1,6 @@
 """Rounding of one tensor of a network in every step, with its format and its counts."""
 
+import functools
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -56,8 +57,8 @@ class Rounder(tf.Module):
         self._mode, self._noise = mode, noise
         self.scale = tf.Variable(1.0, trainable=False, name="scale")
         self.largest = tf.Variable(0.0, trainable=False, name="largest")
-        self._compiled = tf.function(  # its own: TensorFlow warns of many shapes of one function
-            lambda *given: fixed.round_to(*given), jit_compile=True, autograph=False
+        self._compiled = tf.function(  # its own, as TensorFlow warns of many shapes of one function
+            functools.partial(fixed.round_to), jit_compile=True, autograph=False
         )
         self._counts = tf.Variable(tf.zeros(4, tf.int64), trainable=False, name="counts")
 

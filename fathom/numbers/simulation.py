@@ -18,13 +18,20 @@ from fathom.numbers.rounder import Gradient, Mode, Rounded, Rounder
 from fathom.options import Execution, FixedPoint, precision_traits
 from fathom.results.records import FixedPointRecord, TensorKind
 
-TRAINING_HEADROOM = 2  # bits: values grow after the calibration
 TRAINED_WEIGHTS = 2.0  # least range of weights, which grow from small ones: docs/numbers.md
-_KEEPS_VALUES = (  # of its input: rounding them again would change nothing
+KEEPS_VALUES = (  # of its input: rounding them again would change nothing
     keras.layers.Flatten,
     keras.layers.Reshape,
     keras.layers.MaxPooling2D,
 )
+
+
+def training_headroom(bits: int) -> int:
+    """Returns the bits by which values in training may outgrow those of the calibration.
+
+    They are 2 of up to 16 bits, where resolution is scarce, and half of the bits beyond.
+    """
+    return 2 + max(0, bits - 16) // 2
 
 
 class Simulation:
@@ -66,7 +73,7 @@ class Simulation:
             for variable in self._variables
             if trains and "weights" in kinds and "updates" not in kinds
         ]
-        self.network = inserted(network, self._rounded, _KEEPS_VALUES)
+        self.network = inserted(network, self._rounded, KEEPS_VALUES)
 
     @property
     def variables(self) -> dict[str, tf.Variable]:
@@ -185,7 +192,7 @@ class Simulation:
 
     def _choose(self) -> None:
         """Chooses the formats: the given one, or by the largest magnitudes of the calibration."""
-        headroom = TRAINING_HEADROOM if self._trains else 0
+        headroom = training_headroom(self._format.bits) if self._trains else 0
         for rounder in self._rounders:
             if self._format.fraction is not None:
                 rounder.scale.assign(2.0**self._format.fraction)

@@ -12,6 +12,7 @@ from fathom.results import (
     characterization,
     description,
     distribution,
+    formats,
     profile,
     quality,
     records,
@@ -21,19 +22,23 @@ from fathom.results import (
 from fathom.results.base import Document, Record
 
 _PAGES = (
-    *("results.md", "characterization.md", "accelerators.md"),
+    *("results.md", "characterization.md", "accelerators.md", "numbers.md"),
     *("distribution.md", "serving.md", "quality.md"),
 )
 _DOCUMENTS: dict[str, type[Document]] = {
     "result": records.RunResult,
     "profile": profile.Profile,
     "description": description.Description,
+    "formats": formats.Formats,
     "quality": quality.Quality,
     "serving": serving.ServingResult,
     "machine": characterization.Machine,
     "run": characterization.Run,
 }
-_MODULES = (records, steps, profile, characterization, description, distribution, quality, serving)
+_MODULES = (
+    *(records, steps, profile, characterization, description),
+    *(distribution, formats, quality, serving),
+)
 _TABLE = re.compile(r"(?<=<!-- fields of )(\w+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 

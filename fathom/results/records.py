@@ -357,6 +357,24 @@ class FixedPointRecord(Record):
     overflow: str = Field(description="`saturate` at the largest numbers, or `wrap`")
     tensors: list[FixedTensor] = Field(description="each rounded tensor")
 
+    def zeroed(self, kind: str) -> float | None:
+        """Returns the share of a kind's values that became 0; None if none was counted.
+
+        It is the mean of the tensors' shares, weighted by their numbers of values.
+        """
+        return self._share(kind, "zeroed")
+
+    def saturated(self, kind: str) -> float | None:
+        """Returns the same mean of the shares beyond the largest numbers."""
+        return self._share(kind, "saturated")
+
+    def _share(self, kind: str, name: str) -> float | None:
+        rows = [row for row in self.tensors if row.kind == kind and row.values]
+        if not rows:
+            return None
+        parts = [(getattr(row, name) or 0.0) * row.values for row in rows]
+        return min(1.0, sum(parts) / sum(row.values for row in rows))
+
 
 class RunResult(Document):
     """The result of a run."""

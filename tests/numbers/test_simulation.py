@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from fathom import Autoenc, AutoencFwd, FathomError
 from fathom.layers import PRNGKey
-from fathom.numbers.simulation import Simulation
+from fathom.numbers.simulation import Simulation, training_headroom
 from fathom.options import QUANTIZED, FixedPoint
 from fathom.system.device import select_precision
 from fathom.training.optimizers import GradientDescent
@@ -157,6 +157,20 @@ def test_training_calibrates_on_steps_that_it_undoes_and_resumes_bit_identically
     plain = Autoenc("/cpu:0", SMALL)
     plain.setup()
     assert whole[0] == pytest.approx(plain.run(n_steps=1).steps.loss[0], rel=1e-3)
+
+
+def test_values_in_training_may_grow_more_the_more_bits_there_are():
+    assert [training_headroom(bits) for bits in (8, 16, 24, 32)] == [2, 2, 6, 10]
+    fractions = {}
+    for bits in (16, 32):
+        model = Autoenc("/cpu:0", SMALL | {"precision": f"fixed{bits}", "steps_per_call": 1})
+        model.setup()
+        model.run(n_steps=1)
+        rows = model.record().fixed_point.tensors
+        fractions[bits] = {(r.layer, r.tensor, r.kind): r.fraction for r in rows}
+    for key, fraction in fractions[16].items():
+        more = fractions[32][key] - fraction
+        assert more == (8 if key[2] in ("activations", "gradients") else 16)
 
 
 def test_a_description_in_fixed_point_is_of_the_network_itself():

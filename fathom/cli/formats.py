@@ -1,0 +1,178 @@
+"""``fathom formats``: a workload's metric, and what is lost, in several number formats."""
+
+import argparse
+import dataclasses
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from fathom import workloads
+from fathom.cli.command import Commands, add_command
+from fathom.cli.parser import (
+    MODEL_OPTIONS,
+    add_mode,
+    add_options,
+    add_workload,
+    checked,
+    init_options,
+)
+from fathom.cli.terminal import import_tensorflow
+from fathom.errors import FathomError
+from fathom.options import QUANTIZED, Execution, Mode, precision_traits
+from fathom.results.formats import FormatRun, Formats
+from fathom.results.records import Environment, UsedHyperparameters
+
+if TYPE_CHECKING:
+    from fathom.nn import NeuralNetworkModel
+
+_DEFAULT = "float32,fixed32,fixed16,fixed:16.10,fixed12,fixed8"
+_LAST = 20  # steps whose mean loss is reported
+
+
+def add_commands(commands: Commands) -> None:
+    """Adds the command to the subparsers of ``python -m fathom``."""
+    text = "train or evaluate a workload in several number formats"
+    parser = add_command(commands, "formats", "cli.formats", text)
+    add_workload(parser)
+    add_mode(parser)
+    text = f"precisions; default: {_DEFAULT}"
+    kind = checked(_precisions)
+    parser.add_argument(
+        "--formats", type=kind, default=_DEFAULT.split(","), metavar="A,B", help=text
+    )
+    add_options(parser, "steps", default=100, help="of each training; default: %(default)s")
+    shared = [name for name in MODEL_OPTIONS if name not in ("precision", "device")]
+    add_options(parser, *shared)
+    add_options(parser, "checkpoint-dir", help="with --infer: the checkpoints to load")
+    text = "file of the result; formats that it has with this seed and options are not run again; "
+    add_options(parser, "json", help=text + "default: WORKLOAD-MODE-formats.json")
+
+
+def run(chosen: argparse.Namespace, screen: Console) -> None:
+    """Runs the command with its parsed arguments.
+
+    Raises:
+        FathomError: an invalid option, data or checkpoint, or a file of another question.
+    """
+    path = chosen.json or Path(f"{chosen.workload}-{_mode(chosen)}-formats.json")
+    if str(path) == "-":
+        raise FathomError("--json takes a file")
+    import_tensorflow()
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)  # it warns of a step for each model
+    model_class = workloads.load(chosen.workload, forward_only=chosen.infer)
+    options = init_options(chosen, model_class.Hyperparameters)
+    result = _begun(path, chosen, model_class("/cpu:0", options))
+    result.write(path)  # or fails, before anything runs
+    plain = _set_up(model_class("/cpu:0", options), chosen) if chosen.infer else None
+    for precision in chosen.formats:
+        model = model_class("/cpu:0", options | {"precision": precision})
+        if not any(_same(each, model.execution) for each in result.runs):
+            screen.print(f"{model.name} in {precision}")
+            result.runs.append(_measured(model, plain, chosen))
+            result.write(path)
+    _show(result.runs, screen)
+    screen.print(f"written: {path}")
+
+
+def _precisions(text: str) -> list[str]:
+    names = text.split(",")
+    for name in names:
+        precision_traits(name)
+    return list(dict.fromkeys(names))
+
+
+def _mode(chosen: argparse.Namespace) -> Mode:
+    return "infer" if chosen.infer else "train"
+
+
+def _begun(path: Path, chosen: argparse.Namespace, model: "NeuralNetworkModel") -> Formats:
+    """Returns the result so far; a file that exists must be of the same question."""
+    from fathom.system import environment
+
+    described = environment.describe("/cpu:0", model.threads, "float32", model.xla)
+    begun = Formats(
+        workload=model.name,
+        mode=_mode(chosen),
+        steps=0 if chosen.infer else chosen.steps,
+        hyperparameters=UsedHyperparameters(**dataclasses.asdict(model.hyperparameters)),
+        environment=Environment(**described),
+        runs=[],
+    )
+    if not path.exists():
+        return begun
+    done = Formats.read(path)
+    for name in ("workload", "mode", "steps", "hyperparameters"):
+        if getattr(done, name) != getattr(begun, name):
+            raise FathomError(f"{path} is of another {name}: name a new file")
+    return done
+
+
+def _same(run: FormatRun, execution: Execution) -> bool:
+    """Returns whether a run was made with these options."""
+    if (run.precision, run.seed) != (execution.precision, execution.seed):
+        return False
+    fixed, chosen = run.fixed_point, (execution.rounding, execution.overflow)
+    if fixed is None:
+        return True
+    kinds = set(execution.quantize.split(","))
+    return (fixed.rounding, fixed.overflow) == chosen and set(fixed.quantized) == kinds
+
+
+def _set_up(model: "NeuralNetworkModel", chosen: argparse.Namespace) -> "NeuralNetworkModel":
+    model.setup({"checkpoint_dir": chosen.checkpoint_dir} if chosen.infer else None)
+    return model
+
+
+def _measured(
+    model: "NeuralNetworkModel", plain: "NeuralNetworkModel | None", chosen: argparse.Namespace
+) -> FormatRun:
+    """Returns a run of a model, given the network in float32 for inference."""
+    from fathom.numbers import calibration, errors
+
+    _set_up(model, chosen)
+    ended, metrics = "complete", {}
+    try:
+        model.run(n_steps=1 if chosen.infer else chosen.steps, warmup=0)
+        metrics = model.evaluate()
+    except FathomError as error:  # it diverged
+        ended = str(error)
+    result = model.record()
+    losses = [loss for loss in result.steps.loss[-_LAST:] if loss is not None]
+    by_layer = {}
+    if plain is not None and result.fixed_point is not None:
+        batch = next(iter(calibration.single(model.inference_batches(), model.steps_per_call)))
+        by_layer = errors.by_layer(plain.network, model.network, batch)
+    model.teardown()
+    return FormatRun(
+        precision=model.execution.precision,
+        seed=model.execution.seed,
+        metrics={name: value if np.isfinite(value) else None for name, value in metrics.items()},
+        loss=float(np.mean(losses)) if losses else None,
+        fixed_point=result.fixed_point,
+        errors=by_layer,
+        ended=ended,
+    )
+
+
+def _show(runs: list[FormatRun], screen: Console) -> None:
+    """Prints the metrics of each run, and the shares that became zero."""
+    names = list(dict.fromkeys(name for run in runs for name in run.metrics))
+    table = Table(box=None, header_style="bold")
+    zeroed = [f"{kind} to 0" for kind in QUANTIZED]
+    for title in ("format", "seed", *names, "loss", *zeroed, ""):
+        table.add_column(title, justify="left" if title in ("format", "") else "right")
+    for run in runs:
+        numbers = [*(run.metrics.get(name) for name in names), run.loss]
+        lost = [run.fixed_point and run.fixed_point.zeroed(kind) for kind in QUANTIZED]
+        table.add_row(
+            run.precision,
+            str(run.seed),
+            *("" if number is None else f"{number:.5g}" for number in numbers),
+            *("" if share is None else f"{share:.1%}" for share in lost),
+            "" if run.ended == "complete" else run.ended,
+        )
+    screen.print(table)
