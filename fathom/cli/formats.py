@@ -24,7 +24,7 @@ from fathom.cli.terminal import import_tensorflow
 from fathom.errors import FathomError
 from fathom.options import QUANTIZED, Execution, Mode, precision_traits
 from fathom.results.formats import FormatRun, Formats
-from fathom.results.records import Environment, UsedHyperparameters
+from fathom.results.records import UsedHyperparameters
 
 if TYPE_CHECKING:
     from fathom.nn import NeuralNetworkModel
@@ -67,7 +67,10 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     options = init_options(chosen, model_class.Hyperparameters)
     result = _begun(path, chosen, model_class("/cpu:0", options))
     result.write(path)  # or fails, before anything runs
-    plain = _set_up(model_class("/cpu:0", options), chosen) if chosen.infer else None
+    plain = None
+    if chosen.infer:
+        plain = _set_up(model_class("/cpu:0", options), chosen)
+        plain.run(n_steps=1, warmup=0)  # as the others do, so that all draw the same noise
     for precision in chosen.formats:
         model = model_class("/cpu:0", options | {"precision": precision})
         if not any(_same(each, model.execution) for each in result.runs):
@@ -91,15 +94,12 @@ def _mode(chosen: argparse.Namespace) -> Mode:
 
 def _begun(path: Path, chosen: argparse.Namespace, model: "NeuralNetworkModel") -> Formats:
     """Returns the result so far; a file that exists must be of the same question."""
-    from fathom.system import environment
-
-    described = environment.describe("/cpu:0", model.threads, "float32", model.xla)
     begun = Formats(
         workload=model.name,
         mode=_mode(chosen),
         steps=0 if chosen.infer else chosen.steps,
         hyperparameters=UsedHyperparameters(**dataclasses.asdict(model.hyperparameters)),
-        environment=Environment(**described),
+        environment=model.machine(),
         runs=[],
     )
     if not path.exists():

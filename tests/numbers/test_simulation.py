@@ -161,16 +161,16 @@ def test_training_calibrates_on_steps_that_it_undoes_and_resumes_bit_identically
 
 def test_values_in_training_may_grow_more_the_more_bits_there_are():
     assert [training_headroom(bits) for bits in (8, 16, 24, 32)] == [2, 2, 6, 10]
-    fractions = {}
+    tensors = {}
     for bits in (16, 32):
         model = Autoenc("/cpu:0", SMALL | {"precision": f"fixed{bits}", "steps_per_call": 1})
         model.setup()
         model.run(n_steps=1)
-        rows = model.record().fixed_point.tensors
-        fractions[bits] = {(r.layer, r.tensor, r.kind): r.fraction for r in rows}
-    for key, fraction in fractions[16].items():
-        more = fractions[32][key] - fraction
-        assert more == (8 if key[2] in ("activations", "gradients") else 16)
+        tensors[bits] = model.record().fixed_point.tensors
+    for narrow, wide in zip(tensors[16], tensors[32], strict=True):
+        assert (wide.tensor, wide.kind) == (narrow.tensor, narrow.kind)
+        more = 8 if narrow.kind in ("activations", "gradients") else 16
+        assert wide.fraction - narrow.fraction == more
 
 
 def test_a_description_in_fixed_point_is_of_the_network_itself():
