@@ -19,6 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
 import psutil
 
 _KILLS_A_TRAINING = 4
@@ -116,7 +117,7 @@ def _state(directory: Path, step: int) -> dict[str, bytes]:
 
     reader = tf.train.load_checkpoint(str(directory / f"ckpt-{step}"))
     names = [name for name in reader.get_variable_to_shape_map() if name.startswith("variables/")]
-    return {name: reader.get_tensor(name).tobytes() for name in names}
+    return {name: np.asarray(reader.get_tensor(name)).tobytes() for name in names}
 
 
 if __name__ == "__main__":

@@ -152,7 +152,7 @@ def _all_reshapes() -> Iterator[None]:
     from tf2onnx.optimizer import back_to_back_optimizer
 
     with mock.patch.dict(back_to_back_optimizer._func_map):
-        del back_to_back_optimizer._func_map["Reshape"]
+        del back_to_back_optimizer._func_map[("Reshape",)]
         yield
 
 
