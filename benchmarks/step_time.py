@@ -8,7 +8,6 @@ README.md in this folder explains what is measured.
 import argparse
 import itertools
 import json
-import math
 import statistics
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pytorch_programs import PROGRAMS, options
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.progress import Progress, Task, TextColumn, TimeElapsedColumn
@@ -35,10 +35,6 @@ from fathom.system.files import atomic_write
 PROFILED_STEPS = 3
 INPUT_SECONDS = 3.0
 TABLE_WIDTH = 130  # columns; narrower terminals wrap lines, but truncate no figure
-PYTORCH_PROGRAMS = {
-    **dict.fromkeys(("alexnet", "vgg", "residual", "autoenc"), "pytorch_networks.py"),
-    **{name: f"pytorch_{name}.py" for name in ("memnet", "seq2seq", "speech", "dlrm", "gcn")},
-}
 
 
 @dataclass(frozen=True)
@@ -132,7 +128,7 @@ def measure(setting: Setting) -> dict[str, Any]:
         outside = xplane.trace(step, PROFILED_STEPS).outside_share
     return {
         "batch_size": result.hyperparameters.batch_size,
-        "sizes": sizes(setting.workload, model, batch),
+        "pytorch_options": options(setting.workload, model, batch),
         "step_seconds": times,
         "flops_per_example": flops[setting.mode] * model.work(*batch),
         "gemm_flops_per_second": max(peaks),
@@ -157,30 +153,6 @@ def held_step(model: Any) -> tuple[Callable[[], object], tuple, RunResult]:
     result = model.run(runstep=keep, n_steps=model.steps_per_call, warmup=0)
     step, batch = met[0]
     return waiting(lambda: step(*batch)), batch, result
-
-
-def sizes(workload: str, model: Any, batch: tuple) -> dict[str, int]:
-    """Returns the other sizes of a batch that PyTorch's program needs."""
-    if workload == "memnet":
-        memory, words = batch[0].shape[-2:]
-        vocabulary = len(model.babi.vocabulary)
-        return {"vocabulary": vocabulary, "memory": memory, "words": words}
-    if workload == "seq2seq":
-        source = batch[0].shape[1]
-        buckets = dict(map(int, pair.split("-")) for pair in model.hyperparameters.buckets.split())
-        return {"source": source, "target": buckets[source]}
-    if workload == "dlrm":
-        return {"rows": model.hyperparameters.rows}
-    if workload == "gcn":
-        graph = model.graph
-        (nodes, features), edges = graph.features.shape, len(graph.edges)
-        rest = {"nonzeros": graph.features.nnz, "classes": len(graph.class_names)}
-        return {"nodes": nodes, "edges": edges, "features": features, **rest}
-    if workload == "speech":  # PyTorch's program has a frame for each step of the network
-        return {
-            "frames": math.ceil(batch[0].shape[1] / getattr(model.hyperparameters, "stride", 1))
-        }
-    return {}
 
 
 def waiting(function: Callable[[], object]) -> Callable[[], object]:
@@ -282,9 +254,7 @@ def measure_setting(
     Raises:
         FathomError: a process failed.
     """
-    compared = (
-        chosen.pytorch and setting.workload in PYTORCH_PROGRAMS and setting.precision == "float32"
-    )
+    compared = chosen.pytorch and setting.workload in PROGRAMS and setting.precision == "float32"
     ours, theirs = [], []
     for _ in range(chosen.rounds):
         bar.update(task, description=f"{setting}: Fathom")
@@ -301,12 +271,11 @@ def pytorch_command(
     setting: Setting, ours: dict[str, Any], chosen: argparse.Namespace
 ) -> list[str]:
     """Returns the command that measures the same setting with PyTorch, up to the output's name."""
-    name = PYTORCH_PROGRAMS[setting.workload]
+    name = PROGRAMS[setting.workload]
     which = ["--workload", setting.workload] if name == "pytorch_networks.py" else []
-    measured = [(f"--{size}", str(number)) for size, number in ours["sizes"].items()]
     return [
         *(chosen.pytorch, str(Path(__file__).with_name(name)), *which, "--mode", setting.mode),
-        *("--batch-size", str(ours["batch_size"]), *itertools.chain(*measured)),
+        *("--batch-size", str(ours["batch_size"]), *ours["pytorch_options"]),
         *("--threads", str(setting.threads), "--steps", str(setting.steps)),
         *("--warmup", str(setting.warmup), *["--compile"] * chosen.pytorch_compile, "--json"),
     ]
