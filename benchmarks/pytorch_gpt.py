@@ -12,12 +12,12 @@ step.
 import argparse
 import json
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pytorch_networks import keep_memory, seconds
+from pytorch_networks import keep_memory
+from timing import record_of
 
 keep_memory()
 
@@ -110,29 +110,30 @@ def make_training(args: argparse.Namespace, model: GPT) -> Callable[[], object]:
     return train
 
 
-def time_generation(args: argparse.Namespace, model: GPT) -> dict[str, Any]:
-    """Returns the times of the phases that a step has, and medians of each phase's."""
+def time_generation(args: argparse.Namespace, model: GPT) -> dict[str, list[float]]:
+    """Returns the times of a step of the chosen phases."""
     prompts = torch.randint(args.vocabulary, [args.batch_size, args.prompt])
     shape = args.batch_size, args.heads, args.prompt + args.new - 1, args.width // args.heads
     step = torch.compile(model.next, dynamic=True) if args.compile else model.next
-    prefills, decodes = [], []
+    state: list[Any] = []
+
+    def prefill() -> None:
+        cache = [(torch.zeros(shape), torch.zeros(shape)) for _ in model.blocks]
+        state[:] = model.next(prompts, cache, 0), cache
+
+    def decode() -> None:
+        tokens, cache = state
+        for position in range(args.prompt, args.prompt + args.new - 1):
+            tokens = step(tokens, cache, position)
+
+    def both() -> None:
+        prefill()
+        decode()
+
     with torch.inference_mode():
-        for _ in range(args.warmup + args.steps):
-            started = time.perf_counter()
-            cache = [(torch.zeros(shape), torch.zeros(shape)) for _ in model.blocks]
-            tokens = model.next(prompts, cache, 0)
-            first = time.perf_counter()
-            for position in range(args.prompt, args.prompt + args.new - 1):
-                tokens = step(tokens, cache, position)
-            prefills.append(first - started)
-            decodes.append(time.perf_counter() - first)
-    both = [sum(pair) for pair in zip(prefills, decodes, strict=True)]
-    phases = {"both": both, "prefill": prefills, "decode": decodes}
-    return {
-        "step_seconds": phases[args.phase][args.warmup :],
-        "first_token_s": statistics.median(prefills[args.warmup :]),
-        "per_token_s": statistics.median(decodes[args.warmup :]) / (args.new - 1),
-    }
+        prefill()
+        phase = {"both": both, "prefill": prefill, "decode": decode}[args.phase]
+        return record_of(phase, args.steps, args.warmup)
 
 
 def main() -> None:
@@ -153,19 +154,19 @@ def main() -> None:
     torch.manual_seed(0)
     model = GPT(args.vocabulary, args.context, args.width, args.heads, args.layers)
     if args.mode == "train":
-        step = make_training(args, model)
-        for _ in range(args.warmup):
-            step()
-        record = {"step_seconds": [seconds(step) for _ in range(args.steps)]}
+        record = record_of(make_training(args, model), args.steps, args.warmup)
     else:
         record = time_generation(args, model)
-    record["median_s"] = statistics.median(record["step_seconds"])
-    how = "compiled" if args.compile else "eager"
-    medians = {name: value for name, value in record.items() if name != "step_seconds"}
-    told = ", ".join(f"{name} {1e3 * value:.3g} ms" for name, value in medians.items())
-    print(f"gpt {args.mode}, {how}, batch {args.batch_size}, {args.threads} thread(s): {told}")
+    median = statistics.median(record["step_seconds"])
+    print(
+        f"gpt {args.mode}, {'compiled' if args.compile else 'eager'}, batch {args.batch_size}, "
+        f"{args.threads} thread(s): {1e3 * median:.2f} ms a step, "
+        f"{1e3 * statistics.median(record['processor_seconds']):.2f} ms of processor time"
+    )
     if args.json:
-        args.json.write_text(json.dumps(record | {"torch": torch.__version__}, indent=2) + "\n")
+        args.json.write_text(
+            json.dumps(record | {"median_s": median, "torch": torch.__version__}, indent=2) + "\n"
+        )
 
 
 if __name__ == "__main__":

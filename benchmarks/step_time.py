@@ -23,6 +23,7 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.progress import Progress, Task, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from timing import record_of
 
 from fathom import workloads
 from fathom.cli.parser import Parser
@@ -114,9 +115,7 @@ def measure(setting: Setting) -> dict[str, Any]:
     model.setup()
     step, batch, result = held_step(model)
     peaks = [gemm_rate(model.device, setting.precision)]
-    for _ in range(setting.warmup):
-        step()
-    times = [seconds(step) / model.steps_per_call for _ in range(setting.steps)]
+    times = record_of(step, setting.steps, setting.warmup)
     peaks.append(gemm_rate(model.device, setting.precision))
     cost = result.cost
     flops = {
@@ -129,7 +128,9 @@ def measure(setting: Setting) -> dict[str, Any]:
     return {
         "batch_size": result.hyperparameters.batch_size,
         "pytorch_options": options(setting.workload, model, batch),
-        "step_seconds": times,
+        **{
+            name: [each / model.steps_per_call for each in column] for name, column in times.items()
+        },
         "flops_per_example": flops[setting.mode] * model.work(*batch),
         "gemm_flops_per_second": max(peaks),
         "time_outside_ops": outside,
@@ -162,13 +163,6 @@ def waiting(function: Callable[[], object]) -> Callable[[], object]:
     if not tf.config.list_physical_devices("GPU"):
         return function
     return lambda: (function(), tf.test.experimental.sync_devices())
-
-
-def seconds(function: Callable[[], object]) -> float:
-    """Returns how long one call takes."""
-    start = time.perf_counter()
-    function()
-    return time.perf_counter() - start
 
 
 def input_rate(model: Any) -> float:
@@ -301,7 +295,7 @@ def child(command: list[str]) -> dict[str, Any]:
 
 def summary(setting: Setting, ours: list[dict], theirs: list[dict]) -> dict[str, Any]:
     """Returns the figures of a setting, over the steps of all its rounds."""
-    seconds = [time for record in ours for time in record["step_seconds"]]
+    seconds, processor = pooled(ours, "step_seconds"), pooled(ours, "processor_seconds")
     median = statistics.median(seconds)
     quartiles = statistics.quantiles(seconds, n=4, method="inclusive")
     last = ours[-1]
@@ -311,7 +305,9 @@ def summary(setting: Setting, ours: list[dict], theirs: list[dict]) -> dict[str,
         **asdict(setting),
         **last,
         "step_seconds": seconds,
+        "processor_seconds": processor,
         "median_seconds": median,
+        "median_processor_seconds": statistics.median(processor),
         "iqr_seconds": quartiles[2] - quartiles[0],
         "flops_per_second": achieved,
         "gemm_flops_per_second": gemm,
@@ -319,11 +315,19 @@ def summary(setting: Setting, ours: list[dict], theirs: list[dict]) -> dict[str,
         "input_examples_per_second": max(r["input_examples_per_second"] for r in ours),
         "pytorch": theirs,
         "pytorch_over_fathom": None,
+        "pytorch_over_fathom_of_processor": None,
     }
     if theirs:
-        yardstick = statistics.median(time for r in theirs for time in r["step_seconds"])
+        yardstick = statistics.median(pooled(theirs, "step_seconds"))
         record["pytorch_over_fathom"] = yardstick / median
+        yardstick = statistics.median(pooled(theirs, "processor_seconds"))
+        record["pytorch_over_fathom_of_processor"] = yardstick / statistics.median(processor)
     return record
+
+
+def pooled(records: list[dict[str, Any]], name: str) -> list[float]:
+    """Returns the times of the steps of all rounds."""
+    return [time for record in records for time in record[name]]
 
 
 def table(records: list[dict[str, Any]]) -> Table:
@@ -331,10 +335,10 @@ def table(records: list[dict[str, Any]]) -> Table:
     view = Table(box=SIMPLE, padding=(0, 1, 0, 0), caption="README.md explains the columns")
     for name in ("workload", "mode"):
         view.add_column(name, no_wrap=True)
-    numbers = ["batch", "threads", "precision", "step ms", "IQR", "outside\nops"]
+    numbers = ["batch", "threads", "precision", "step ms", "IQR", "processor\nms", "outside\nops"]
     numbers += ["GFLOP/s", "of GEMM\npeak", "input\nexamples/s"]
     if any(record["pytorch"] for record in records):
-        numbers += ["PyTorch\nms", "PyTorch/\nFathom"]
+        numbers += ["PyTorch/\nFathom", "by\nprocessor"]
     for name in numbers:
         view.add_column(name, justify="right", no_wrap=True)
     for r in records:
@@ -343,14 +347,15 @@ def table(records: list[dict[str, Any]]) -> Table:
             *(r["workload"], r["mode"], str(r["batch_size"]), str(r["threads"]), r["precision"]),
             f"{1e3 * r['median_seconds']:,.2f}",
             f"{r['iqr_seconds'] / r['median_seconds']:.1%}",
+            f"{1e3 * r['median_processor_seconds']:,.2f}",
             "XLA" if outside is None else f"{outside:.1%}",
             f"{r['flops_per_second'] / 1e9:,.1f}",
             f"{r['fraction']:.2f}",
             f"{r['input_examples_per_second']:,.0f}",
         ]
         if r["pytorch"]:
-            ratio = r["pytorch_over_fathom"]
-            row += [f"{1e3 * ratio * r['median_seconds']:,.2f}", f"{ratio:.2f}"]
+            ratios = r["pytorch_over_fathom"], r["pytorch_over_fathom_of_processor"]
+            row += [f"{ratio:.2f}" for ratio in ratios]
         view.add_row(*row)
     return view
 
