@@ -5,7 +5,8 @@
 
 Each needs only its own library: PyTorch's loop needs PyTorch, gymnasium, ale-py and OpenCV. Both
 play Pong on one thread with the network of 2015 and a minibatch of 32; an
-update follows every four actions, all of them chosen by the network. Times are medians.
+update follows every four actions, all of them chosen by the network: in turn in one game, or at
+once in ``--games 4``. Times are medians.
 """
 
 import argparse
@@ -45,11 +46,12 @@ class Stopwatch:
         }
 
 
-def fathom_loop(updates: int, xla: bool) -> dict[str, dict[str, float]]:
+def fathom_loop(updates: int, games: int, xla: bool) -> dict[str, dict[str, float]]:
     """Runs Fathom's loop."""
     from fathom import DeepQ
 
     options = {"threads": 1, "learning_starts": FRAMES, "final_exploration": 0.0}
+    options["environments"] = games
     model = DeepQ("/cpu:0", {**options, "final_exploration_frame": 1, "xla": xla})
     model.setup()
     model.run(n_steps=1)
@@ -76,7 +78,7 @@ def _timed(watch: Stopwatch, part: str, function: Callable[..., Any]) -> Callabl
     return lambda *arguments: watch.time(part, function, *arguments)
 
 
-def pytorch_loop(updates: int, compiled: bool) -> dict[str, dict[str, float]]:
+def pytorch_loop(updates: int, games: int, compiled: bool) -> dict[str, dict[str, float]]:
     """Runs the loop as CleanRL's dqn_atari.py does: gymnasium's wrappers, a replay of stacks."""
     import ale_py
     import gymnasium
@@ -87,14 +89,18 @@ def pytorch_loop(updates: int, compiled: bool) -> dict[str, dict[str, float]]:
 
     torch.set_num_threads(1)
     gymnasium.register_envs(ale_py)
-    game = gymnasium.make("ALE/Pong-v5", frameskip=1, repeat_action_probability=0.0)
-    game = gymnasium.wrappers.AtariPreprocessing(game)
-    game = gymnasium.wrappers.FrameStackObservation(game, 4)
+
+    def make_game() -> gymnasium.Env:
+        game = gymnasium.make("ALE/Pong-v5", frameskip=1, repeat_action_probability=0.0)
+        game = gymnasium.wrappers.AtariPreprocessing(game)
+        return gymnasium.wrappers.FrameStackObservation(game, 4)
+
+    players = [make_game() for _ in range(games)]
 
     def network() -> nn.Module:
         layers = [nn.Conv2d(4, 32, 8, 4), nn.ReLU(), nn.Conv2d(32, 64, 4, 2), nn.ReLU()]
         layers += [nn.Conv2d(64, 64, 3, 1), nn.ReLU(), nn.Flatten(), nn.Linear(3136, 512)]
-        layers += [nn.ReLU(), nn.Linear(512, int(game.action_space.n))]
+        layers += [nn.ReLU(), nn.Linear(512, int(players[0].action_space.n))]
         return nn.Sequential(*layers).to(memory_format=torch.channels_last)
 
     online, target = network(), network()
@@ -116,13 +122,14 @@ def pytorch_loop(updates: int, compiled: bool) -> dict[str, dict[str, float]]:
     compiled_loss = torch.compile(loss) if compiled else loss
     compiled_act = torch.compile(q_values) if compiled else q_values
 
-    def act(state: np.ndarray) -> int:
+    def act() -> list[int]:
         with torch.no_grad():
-            return int(compiled_act(online, torch.as_tensor(state)[None]).argmax())
+            return compiled_act(online, torch.as_tensor(np.stack(current))).argmax(1).tolist()
 
     def sample() -> tuple:
-        chosen = rng.integers(FRAMES - 1, size=BATCH)
-        arrays = states[chosen], actions[chosen], rewards[chosen], states[chosen + 1], ends[chosen]
+        chosen = rng.integers(FRAMES - games, size=BATCH)
+        following = states[chosen + games]  # of the same game
+        arrays = states[chosen], actions[chosen], rewards[chosen], following, ends[chosen]
         return tuple(map(torch.as_tensor, arrays))
 
     def learn(batch: tuple) -> float:
@@ -132,24 +139,30 @@ def pytorch_loop(updates: int, compiled: bool) -> dict[str, dict[str, float]]:
         optimizer.step()
         return error.item()
 
-    state, position = game.reset(seed=0)[0], 0
+    current, position = [game.reset(seed=i)[0] for i, game in enumerate(players)], 0
 
-    def remember(action: int, step: Callable[[int], tuple]) -> None:
-        nonlocal state, position
-        states[position], actions[position] = state, action
-        state, rewards[position], ends[position], _, _ = step(action)
+    def remember(number: int, action: int, step: Callable[..., tuple]) -> None:
+        nonlocal position
+        states[position], actions[position] = current[number], action
+        current[number], rewards[position], ends[position], _, _ = step(players[number], action)
         if ends[position]:
-            state = game.reset()[0]
+            current[number] = players[number].reset()[0]
         position = (position + 1) % FRAMES
 
+    def play(game: gymnasium.Env, action: int) -> tuple:
+        return game.step(action)
+
+    def timed_play(game: gymnasium.Env, action: int) -> tuple:
+        return watch.time("emulator", play, game, action)
+
     def update() -> None:
-        for _ in range(ACTIONS):
-            action = watch.time("acting", act, state)
-            remember(action, lambda chosen: watch.time("emulator", game.step, chosen))
+        for _ in range(ACTIONS // games):
+            for number, action in enumerate(watch.time("acting", act)):
+                remember(number, action, timed_play)
         watch.time("learning step without sampling", learn, watch.time("sampling", sample))
 
-    for _ in range(FRAMES):
-        remember(int(rng.integers(6)), game.step)
+    for i in range(FRAMES):
+        remember(i % games, int(rng.integers(6)), play)
     for _ in range(updates):
         watch.time("whole loop", update)
     return watch.medians()
@@ -160,10 +173,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--library", choices=("fathom", "pytorch"), required=True)
     parser.add_argument("--updates", type=int, default=200)
+    parser.add_argument("--games", type=int, choices=(1, 2, 4), default=1, help="played at once")
     parser.add_argument("--compiled", action="store_true", help="XLA, or torch.compile")
     chosen = parser.parse_args()
     loop = fathom_loop if chosen.library == "fathom" else pytorch_loop
-    print(json.dumps(loop(chosen.updates, chosen.compiled), indent=1))
+    print(json.dumps(loop(chosen.updates, chosen.games, chosen.compiled), indent=1))
 
 
 if __name__ == "__main__":

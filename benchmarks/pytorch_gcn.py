@@ -10,11 +10,11 @@ PyTorch. The graph is random, with degrees by a power law, and as large as Fatho
 import argparse
 import json
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from timing import record_of
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
@@ -98,13 +98,6 @@ def make_step(
     return step
 
 
-def timed(step: Callable[[], object]) -> tuple[float, float]:
-    """Returns a step's wall and processor time in seconds."""
-    wall, processor = time.perf_counter(), time.process_time()
-    step()
-    return time.perf_counter() - wall, time.process_time() - processor
-
-
 def main() -> None:
     """Measures the network and prints one line of results."""
     parser = argparse.ArgumentParser(description="Time the graph network, written in PyTorch.")
@@ -128,12 +121,9 @@ def main() -> None:
     graph, best = make_graph(args), None
     for layout in (torch.sparse_coo, torch.sparse_csr):
         step = make_step(args, graph, layout)
-        for _ in range(args.warmup):
-            step()
-        wall, processor = zip(*(timed(step) for _ in range(args.steps)), strict=True)
-        record = {"layout": str(layout), "step_seconds": wall, "processor_seconds": processor}
-        record["median_s"] = statistics.median(wall)
-        if best is None or record["median_s"] < best["median_s"]:
+        record = record_of(step, args.steps, args.warmup) | {"layout": str(layout)}
+        record["median_s"] = statistics.median(record["step_seconds"])
+        if best is None or sum(record["processor_seconds"]) < sum(best["processor_seconds"]):
             best = record
     print(
         f"gcn {args.mode}, {args.nodes} nodes, {args.edges} edges, {args.threads} thread(s): "

@@ -12,11 +12,12 @@ step.
 import argparse
 import json
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from pytorch_networks import keep_memory, seconds
+from pytorch_networks import keep_memory
+from timing import record_of
 
 keep_memory()
 
@@ -109,36 +110,37 @@ def make_training(args: argparse.Namespace, model: GPT) -> Callable[[], object]:
     return train
 
 
-def time_generation(args: argparse.Namespace, model: GPT) -> dict[str, float]:
-    """Returns medians of the time to the first token and of the time per token after it."""
+def time_generation(args: argparse.Namespace, model: GPT) -> dict[str, list[float]]:
+    """Returns the times of a step of the chosen phases."""
     prompts = torch.randint(args.vocabulary, [args.batch_size, args.prompt])
     shape = args.batch_size, args.heads, args.prompt + args.new - 1, args.width // args.heads
     step = torch.compile(model.next, dynamic=True) if args.compile else model.next
-    firsts, others, processor = [], [], []
+    state: list[Any] = []
+
+    def prefill() -> None:
+        cache = [(torch.zeros(shape), torch.zeros(shape)) for _ in model.blocks]
+        state[:] = model.next(prompts, cache, 0), cache
+
+    def decode() -> None:
+        tokens, cache = state
+        for position in range(args.prompt, args.prompt + args.new - 1):
+            tokens = step(tokens, cache, position)
+
+    def both() -> None:
+        prefill()
+        decode()
+
     with torch.inference_mode():
-        for _ in range(args.warmup + args.steps):
-            started = time.perf_counter()
-            cache = [(torch.zeros(shape), torch.zeros(shape)) for _ in model.blocks]
-            tokens = model.next(prompts, cache, 0)
-            first, used = time.perf_counter(), time.process_time()
-            for position in range(args.prompt, args.prompt + args.new - 1):
-                tokens = step(tokens, cache, position)
-            firsts.append(first - started)
-            others.append((time.perf_counter() - first) / (args.new - 1))
-            processor.append((time.process_time() - used) / (args.new - 1))
-    return {
-        "first_token_s": statistics.median(firsts[args.warmup :]),
-        "per_token_s": statistics.median(others[args.warmup :]),
-        "least_first_token_s": min(firsts[args.warmup :]),
-        "least_per_token_s": min(others[args.warmup :]),
-        "processor_per_token_s": statistics.median(processor[args.warmup :]),
-    }
+        prefill()
+        phase = {"both": both, "prefill": prefill, "decode": decode}[args.phase]
+        return record_of(phase, args.steps, args.warmup)
 
 
 def main() -> None:
     """Times the network and prints the result."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--mode", choices=("train", "infer"), default="train")
+    parser.add_argument("--phase", choices=("both", "prefill", "decode"), default="both")
     for name, default in (
         *(("batch-size", 12), ("context", 64), ("vocabulary", 65), ("width", 128)),
         *(("heads", 4), ("layers", 4), ("prompt", 32), ("new", 32)),
@@ -151,22 +153,20 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     torch.manual_seed(0)
     model = GPT(args.vocabulary, args.context, args.width, args.heads, args.layers)
-    processor = time.process_time()
     if args.mode == "train":
-        step = make_training(args, model)
-        for _ in range(args.warmup):
-            step()
-        processor = time.process_time()
-        times = [seconds(step) for _ in range(args.steps)]
-        record = {"median_s": statistics.median(times), "least_s": min(times)}
-        record["processor_s"] = (time.process_time() - processor) / args.steps
+        record = record_of(make_training(args, model), args.steps, args.warmup)
     else:
         record = time_generation(args, model)
-    how = "compiled" if args.compile else "eager"
-    told = ", ".join(f"{name} {1e3 * value:.3g} ms" for name, value in record.items())
-    print(f"gpt {args.mode}, {how}, batch {args.batch_size}, {args.threads} thread(s): {told}")
+    median = statistics.median(record["step_seconds"])
+    print(
+        f"gpt {args.mode}, {'compiled' if args.compile else 'eager'}, batch {args.batch_size}, "
+        f"{args.threads} thread(s): {1e3 * median:.2f} ms a step, "
+        f"{1e3 * statistics.median(record['processor_seconds']):.2f} ms of processor time"
+    )
     if args.json:
-        args.json.write_text(json.dumps(record | {"torch": torch.__version__}, indent=2) + "\n")
+        args.json.write_text(
+            json.dumps(record | {"median_s": median, "torch": torch.__version__}, indent=2) + "\n"
+        )
 
 
 if __name__ == "__main__":

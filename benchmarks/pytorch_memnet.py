@@ -12,11 +12,11 @@ import argparse
 import itertools
 import json
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from timing import record_of
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
@@ -103,13 +103,6 @@ def make_step(args: argparse.Namespace, together: bool) -> Callable[[], object]:
     return step
 
 
-def timed(step: Callable[[], object]) -> tuple[float, float]:
-    """Returns a step's wall and processor time in seconds."""
-    wall, processor = time.perf_counter(), time.process_time()
-    step()
-    return time.perf_counter() - wall, time.process_time() - processor
-
-
 def main() -> None:
     """Measures the network and prints one line of results."""
     parser = argparse.ArgumentParser(description="Time the memory network, written in PyTorch.")
@@ -129,12 +122,9 @@ def main() -> None:
     best = None
     for together in (False, True):
         step = make_step(args, together)
-        for _ in range(args.warmup):
-            step()
-        wall, processor = zip(*(timed(step) for _ in range(args.steps)), strict=True)
-        record = {"together": together, "step_seconds": wall, "processor_seconds": processor}
-        record["median_s"] = statistics.median(wall)
-        if best is None or record["median_s"] < best["median_s"]:
+        record = record_of(step, args.steps, args.warmup) | {"together": together}
+        record["median_s"] = statistics.median(record["step_seconds"])
+        if best is None or sum(record["processor_seconds"]) < sum(best["processor_seconds"]):
             best = record
     print(
         f"memnet {args.mode}, batch {args.batch_size}, vocabulary {args.vocabulary}, memory "

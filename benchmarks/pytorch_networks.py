@@ -13,10 +13,11 @@ import json
 import platform
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from timing import record_of, timed
 
 
 def keep_memory() -> None:
@@ -232,18 +233,11 @@ def make_step(
     return train
 
 
-def seconds(function: Callable[[], object]) -> float:
-    """Returns how long one call takes."""
-    start = time.perf_counter()
-    function()
-    return time.perf_counter() - start
-
-
 def gemm_gflops() -> float:
     """Returns the best rate of a large float32 matrix product, in GFLOP/s."""
     a, b = torch.rand(GEMM_SIZE, GEMM_SIZE), torch.rand(GEMM_SIZE, GEMM_SIZE)
     product = torch.empty(GEMM_SIZE, GEMM_SIZE)
-    best = min(seconds(lambda: torch.mm(a, b, out=product)) for _ in range(6))
+    best = min(timed(lambda: torch.mm(a, b, out=product))[0] for _ in range(6))
     return 2 * GEMM_SIZE**3 / best / 1e9
 
 
@@ -255,7 +249,7 @@ def best_layout(args: argparse.Namespace, workload: Workload) -> str:
     for layout in ("channels_last", "channels_first"):
         step = make_step(workload, args.mode, args.batch_size, layout, args.compile)
         step()
-        times[layout] = min(seconds(step) for _ in range(2))
+        times[layout] = min(timed(step)[1] for _ in range(2))
     return min(times, key=times.__getitem__)
 
 
@@ -266,15 +260,13 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
     layout = best_layout(args, workload)
     step = make_step(workload, args.mode, args.batch_size, layout, args.compile)
     peaks = [gemm_gflops()]
-    for _ in range(args.warmup):
-        step()
-    times = [seconds(step) for _ in range(args.steps)]
+    record = record_of(step, args.steps, args.warmup)
     peaks.append(gemm_gflops())
-    median = statistics.median(times)
-    quartiles = statistics.quantiles(times, n=4, method="inclusive")
+    median = statistics.median(record["step_seconds"])
+    quartiles = statistics.quantiles(record["step_seconds"], n=4, method="inclusive")
     cost = TRAINING_COST if args.mode == "train" else 1
     achieved = 2 * workload.macs * args.batch_size * cost / median / 1e9
-    return {
+    return record | {
         "workload": args.workload,
         "mode": args.mode,
         "batch_size": args.batch_size,
@@ -282,7 +274,6 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
         "compiled": args.compile,
         "layout": layout,
         "parameters": workload.parameters,
-        "step_seconds": times,
         "median_ms": 1e3 * median,
         "iqr_ms": 1e3 * (quartiles[2] - quartiles[0]),
         "gemm_gflops": max(peaks),

@@ -10,11 +10,11 @@ in every step.
 import argparse
 import json
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pytorch_networks import keep_memory, seconds
+from pytorch_networks import keep_memory
+from timing import record_of
 
 keep_memory()
 
@@ -143,20 +143,17 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     step = make_step(args)
-    for _ in range(args.warmup):
-        step()
-    processor = time.process_time()
-    times = [seconds(step) for _ in range(args.steps)]
-    processor = (time.process_time() - processor) / args.steps
-    median = statistics.median(times)
+    record = record_of(step, args.steps, args.warmup)
+    median = statistics.median(record["step_seconds"])
+    processor = statistics.median(record["processor_seconds"])
     print(
         f"seq2seq {args.mode}, batch {args.batch_size}, bucket {args.source}-{args.target}, "
         f"{args.threads} thread(s): {1e3 * median:,.0f} ms a step, "
         f"{1e3 * processor:,.0f} ms of processor time"
     )
     if args.json:
-        record = {"step_seconds": times, "median_s": median, "processor_seconds": processor}
-        args.json.write_text(json.dumps(record | {"torch": torch.__version__}, indent=2) + "\n")
+        record |= {"median_s": median, "torch": torch.__version__}
+        args.json.write_text(json.dumps(record, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -10,11 +10,11 @@ only PyTorch. Inputs are random tensors, the same in every step.
 import argparse
 import json
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from pytorch_networks import gemm_gflops  # first: it sets up the allocator
+from timing import record_of
 
 import torch  # isort: skip
 from torch import Tensor, nn  # isort: skip
@@ -90,13 +90,6 @@ def make_step(args: argparse.Namespace) -> tuple[Callable[[], object], int]:
     return train, count
 
 
-def timed(function: Callable[[], object]) -> tuple[float, float]:
-    """Returns the seconds of one call: on the wall's clock, and of the processor."""
-    wall, processor = time.perf_counter(), time.process_time()
-    function()
-    return time.perf_counter() - wall, time.process_time() - processor
-
-
 def main() -> None:
     """Measures the network and prints one line of results."""
     parser = argparse.ArgumentParser(description="Time Deep Speech, written in PyTorch.")
@@ -113,22 +106,21 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     step, parameters = make_step(args)
     peak = gemm_gflops()
-    for _ in range(args.warmup):
-        step()
-    wall, processor = zip(*(timed(step) for _ in range(args.steps)), strict=True)
+    record = record_of(step, args.steps, args.warmup)
     peak = max(peak, gemm_gflops())
-    median = statistics.median(wall)
+    median = statistics.median(record["step_seconds"])
+    processor = statistics.median(record["processor_seconds"])
     macs = args.units * (INPUTS + 6 * args.units + OUTPUTS) * args.frames * args.batch_size
     achieved = 2 * macs * (3 if args.mode == "train" else 1) / median / 1e9
     print(
         f"speech {args.mode}, batch {args.batch_size}, {args.frames} frames, "
         f"{args.threads} thread(s): {1e3 * median:,.0f} ms a step, "
-        f"{1e3 * statistics.median(processor):,.0f} ms of processor time; {achieved:.1f} of "
-        f"{peak:.1f} GFLOP/s = {achieved / peak:.2f}; {parameters:,} parameters"
+        f"{1e3 * processor:,.0f} ms of processor time; {achieved:.1f} of {peak:.1f} GFLOP/s = "
+        f"{achieved / peak:.2f}; {parameters:,} parameters"
     )
     if args.json:
-        record = {"step_seconds": wall, "processor_seconds": processor, "gemm_gflops": peak}
-        record |= {"achieved_gflops": achieved, "fraction": achieved / peak, "median_s": median}
+        rates = {"achieved_gflops": achieved, "fraction": achieved / peak, "gemm_gflops": peak}
+        record |= rates | {"median_s": median}
         args.json.write_text(json.dumps(record | {"torch": torch.__version__}, indent=2) + "\n")
 
 

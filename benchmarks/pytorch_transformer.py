@@ -1,9 +1,9 @@
 """PyTorch baseline of transformer, timed in the same way as Fathom's network.
 
-``torch.nn.Transformer``, with one matrix for both embeddings and the softmax. Inference decodes
-greedily with a cache of keys and values, which ``torch.nn.Transformer`` lacks: the decoder's layers
-are applied by their weights. Needs only PyTorch, not Fathom. Words are random, the same in every
-step.
+``torch.nn.Transformer``, with one matrix for both embeddings and the softmax. Inference reads given
+target words, or decodes greedily with a cache of keys and values, which ``torch.nn.Transformer``
+lacks: the decoder's layers are applied by their weights. Needs only PyTorch, not Fathom. Words are
+random, the same in every step.
 
     python benchmarks/pytorch_transformer.py --mode train --length 20
 """
@@ -12,11 +12,11 @@ import argparse
 import json
 import math
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pytorch_networks import keep_memory, seconds
+from pytorch_networks import keep_memory
+from timing import record_of
 
 keep_memory()
 
@@ -48,13 +48,20 @@ class Translator(nn.Module):
         places = self.places[:, first : first + words.shape[1]]
         return self.dropout(self.embedding(words) * math.sqrt(self.width) + places)
 
-    def loss(self, source: Tensor, target: Tensor) -> Tensor:
-        """Returns the cross-entropy with label smoothing."""
+    def logits(self, source: Tensor, target: Tensor) -> Tensor:
+        """Returns the logits of the words after each of the target's, [batch * time, words]."""
         future = nn.Transformer.generate_square_subsequent_mask(target.shape[1])
         encoded = self.encoder(self.embed(source))
         states = self.decoder(self.embed(target), encoded, tgt_mask=future, tgt_is_causal=True)
-        logits = states.flatten(0, 1) @ self.embedding.weight.T
-        return F.cross_entropy(logits, target.flatten(), label_smoothing=0.1)
+        return states.flatten(0, 1) @ self.embedding.weight.T
+
+    def loss(self, source: Tensor, target: Tensor) -> Tensor:
+        """Returns the cross-entropy with label smoothing."""
+        return F.cross_entropy(self.logits(source, target), target.flatten(), label_smoothing=0.1)
+
+    def most_probable(self, source: Tensor, target: Tensor) -> Tensor:
+        """Returns the most probable words after each of the target's, [batch * time]."""
+        return self.logits(source, target).argmax(1)
 
     def split(self, x: Tensor) -> Tensor:
         """Returns [batch, time, width] as [batch, heads, time, width / heads]."""
@@ -104,16 +111,17 @@ def make_step(args: argparse.Namespace) -> Callable[[], object]:
     """Returns a function that runs one training step or decodes one batch."""
     torch.manual_seed(0)
     model = Translator(args)
-    pairs = args.tokens // args.length
-    source, target = (torch.randint(4, args.vocabulary, [pairs, args.length]) for _ in range(2))
+    shape = [args.batch_size, args.length]
+    source, target = (torch.randint(4, args.vocabulary, shape) for _ in range(2))
     autocast = torch.autocast("cpu", torch.bfloat16, enabled=args.precision == "bfloat16")
     if args.mode == "infer":
         model.eval()
+        read = torch.compile(model.most_probable) if args.compile else model.most_probable
 
         @torch.inference_mode()
         def infer() -> Tensor:
             with autocast:
-                return model.greedy(source, 2 * args.length)
+                return model.greedy(source, args.words) if args.words else read(source, target)
 
         return infer
     loss = torch.compile(model.loss) if args.compile else model.loss
@@ -135,8 +143,9 @@ def main() -> None:
     parser.add_argument("--mode", choices=("train", "infer"), default="train")
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
     for name, default in (
-        ("tokens", 4096),
+        ("batch-size", 256),
         ("length", 16),
+        ("words", 0),
         ("vocabulary", 8_000),
         ("width", 128),
         ("heads", 4),
@@ -148,25 +157,24 @@ def main() -> None:
     ):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--dropout", type=float, default=0.3)
-    parser.add_argument("--compile", action="store_true", help="torch.compile the loss")
+    parser.add_argument(
+        "--compile", action="store_true", help="torch.compile all but greedy decoding"
+    )
     parser.add_argument("--json", type=Path, help="write the record to this file")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     step = make_step(args)
-    for _ in range(args.warmup):
-        step()
-    processor = time.process_time()
-    times = [seconds(step) for _ in range(args.steps)]
-    processor = (time.process_time() - processor) / args.steps
-    median = statistics.median(times)
+    record = record_of(step, args.steps, args.warmup)
+    median = statistics.median(record["step_seconds"])
+    processor = statistics.median(record["processor_seconds"])
     print(
-        f"transformer {args.mode}, {args.tokens} tokens, length {args.length}, {args.precision}, "
+        f"transformer {args.mode}, {args.batch_size} x {args.length} words, {args.precision}, "
         f"{args.threads} thread(s): {1e3 * median:,.0f} ms a step, "
         f"{1e3 * processor:,.0f} ms of processor time"
     )
     if args.json:
-        record = {"step_seconds": times, "median_s": median, "processor_seconds": processor}
-        args.json.write_text(json.dumps(record | {"torch": torch.__version__}, indent=2) + "\n")
+        record |= {"median_s": median, "torch": torch.__version__}
+        args.json.write_text(json.dumps(record, indent=2) + "\n")
 
 
 if __name__ == "__main__":

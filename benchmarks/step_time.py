@@ -8,7 +8,6 @@ README.md in this folder explains what is measured.
 import argparse
 import itertools
 import json
-import math
 import statistics
 import subprocess
 import sys
@@ -19,10 +18,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pytorch_programs import PROGRAMS, options
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.progress import Progress, Task, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from timing import record_of
 
 from fathom import workloads
 from fathom.cli.parser import Parser
@@ -35,10 +36,6 @@ from fathom.system.files import atomic_write
 PROFILED_STEPS = 3
 INPUT_SECONDS = 3.0
 TABLE_WIDTH = 130  # columns; narrower terminals wrap lines, but truncate no figure
-PYTORCH_PROGRAMS = {
-    **dict.fromkeys(("alexnet", "vgg", "residual", "autoenc"), "pytorch_networks.py"),
-    **{name: f"pytorch_{name}.py" for name in ("memnet", "seq2seq", "speech", "dlrm", "gcn")},
-}
 
 
 @dataclass(frozen=True)
@@ -118,9 +115,7 @@ def measure(setting: Setting) -> dict[str, Any]:
     model.setup()
     step, batch, result = held_step(model)
     peaks = [gemm_rate(model.device, setting.precision)]
-    for _ in range(setting.warmup):
-        step()
-    times = [seconds(step) / model.steps_per_call for _ in range(setting.steps)]
+    times = record_of(step, setting.steps, setting.warmup)
     peaks.append(gemm_rate(model.device, setting.precision))
     cost = result.cost
     flops = {
@@ -132,8 +127,10 @@ def measure(setting: Setting) -> dict[str, Any]:
         outside = xplane.trace(step, PROFILED_STEPS).outside_share
     return {
         "batch_size": result.hyperparameters.batch_size,
-        "sizes": sizes(setting.workload, model, batch),
-        "step_seconds": times,
+        "pytorch_options": options(setting.workload, model, batch),
+        **{
+            name: [each / model.steps_per_call for each in column] for name, column in times.items()
+        },
         "flops_per_example": flops[setting.mode] * model.work(*batch),
         "gemm_flops_per_second": max(peaks),
         "time_outside_ops": outside,
@@ -159,30 +156,6 @@ def held_step(model: Any) -> tuple[Callable[[], object], tuple, RunResult]:
     return waiting(lambda: step(*batch)), batch, result
 
 
-def sizes(workload: str, model: Any, batch: tuple) -> dict[str, int]:
-    """Returns the other sizes of a batch that PyTorch's program needs."""
-    if workload == "memnet":
-        memory, words = batch[0].shape[-2:]
-        vocabulary = len(model.babi.vocabulary)
-        return {"vocabulary": vocabulary, "memory": memory, "words": words}
-    if workload == "seq2seq":
-        source = batch[0].shape[1]
-        buckets = dict(map(int, pair.split("-")) for pair in model.hyperparameters.buckets.split())
-        return {"source": source, "target": buckets[source]}
-    if workload == "dlrm":
-        return {"rows": model.hyperparameters.rows}
-    if workload == "gcn":
-        graph = model.graph
-        (nodes, features), edges = graph.features.shape, len(graph.edges)
-        rest = {"nonzeros": graph.features.nnz, "classes": len(graph.class_names)}
-        return {"nodes": nodes, "edges": edges, "features": features, **rest}
-    if workload == "speech":  # PyTorch's program has a frame for each step of the network
-        return {
-            "frames": math.ceil(batch[0].shape[1] / getattr(model.hyperparameters, "stride", 1))
-        }
-    return {}
-
-
 def waiting(function: Callable[[], object]) -> Callable[[], object]:
     """Returns a function that also waits until a GPU, where there is one, has finished."""
     import tensorflow as tf
@@ -190,13 +163,6 @@ def waiting(function: Callable[[], object]) -> Callable[[], object]:
     if not tf.config.list_physical_devices("GPU"):
         return function
     return lambda: (function(), tf.test.experimental.sync_devices())
-
-
-def seconds(function: Callable[[], object]) -> float:
-    """Returns how long one call takes."""
-    start = time.perf_counter()
-    function()
-    return time.perf_counter() - start
 
 
 def input_rate(model: Any) -> float:
@@ -282,9 +248,7 @@ def measure_setting(
     Raises:
         FathomError: a process failed.
     """
-    compared = (
-        chosen.pytorch and setting.workload in PYTORCH_PROGRAMS and setting.precision == "float32"
-    )
+    compared = chosen.pytorch and setting.workload in PROGRAMS and setting.precision == "float32"
     ours, theirs = [], []
     for _ in range(chosen.rounds):
         bar.update(task, description=f"{setting}: Fathom")
@@ -301,12 +265,11 @@ def pytorch_command(
     setting: Setting, ours: dict[str, Any], chosen: argparse.Namespace
 ) -> list[str]:
     """Returns the command that measures the same setting with PyTorch, up to the output's name."""
-    name = PYTORCH_PROGRAMS[setting.workload]
+    name = PROGRAMS[setting.workload]
     which = ["--workload", setting.workload] if name == "pytorch_networks.py" else []
-    measured = [(f"--{size}", str(number)) for size, number in ours["sizes"].items()]
     return [
         *(chosen.pytorch, str(Path(__file__).with_name(name)), *which, "--mode", setting.mode),
-        *("--batch-size", str(ours["batch_size"]), *itertools.chain(*measured)),
+        *("--batch-size", str(ours["batch_size"]), *ours["pytorch_options"]),
         *("--threads", str(setting.threads), "--steps", str(setting.steps)),
         *("--warmup", str(setting.warmup), *["--compile"] * chosen.pytorch_compile, "--json"),
     ]
@@ -332,7 +295,7 @@ def child(command: list[str]) -> dict[str, Any]:
 
 def summary(setting: Setting, ours: list[dict], theirs: list[dict]) -> dict[str, Any]:
     """Returns the figures of a setting, over the steps of all its rounds."""
-    seconds = [time for record in ours for time in record["step_seconds"]]
+    seconds, processor = pooled(ours, "step_seconds"), pooled(ours, "processor_seconds")
     median = statistics.median(seconds)
     quartiles = statistics.quantiles(seconds, n=4, method="inclusive")
     last = ours[-1]
@@ -342,7 +305,9 @@ def summary(setting: Setting, ours: list[dict], theirs: list[dict]) -> dict[str,
         **asdict(setting),
         **last,
         "step_seconds": seconds,
+        "processor_seconds": processor,
         "median_seconds": median,
+        "median_processor_seconds": statistics.median(processor),
         "iqr_seconds": quartiles[2] - quartiles[0],
         "flops_per_second": achieved,
         "gemm_flops_per_second": gemm,
@@ -350,11 +315,19 @@ def summary(setting: Setting, ours: list[dict], theirs: list[dict]) -> dict[str,
         "input_examples_per_second": max(r["input_examples_per_second"] for r in ours),
         "pytorch": theirs,
         "pytorch_over_fathom": None,
+        "pytorch_over_fathom_of_processor": None,
     }
     if theirs:
-        yardstick = statistics.median(time for r in theirs for time in r["step_seconds"])
+        yardstick = statistics.median(pooled(theirs, "step_seconds"))
         record["pytorch_over_fathom"] = yardstick / median
+        yardstick = statistics.median(pooled(theirs, "processor_seconds"))
+        record["pytorch_over_fathom_of_processor"] = yardstick / statistics.median(processor)
     return record
+
+
+def pooled(records: list[dict[str, Any]], name: str) -> list[float]:
+    """Returns the times of the steps of all rounds."""
+    return [time for record in records for time in record[name]]
 
 
 def table(records: list[dict[str, Any]]) -> Table:
@@ -362,10 +335,10 @@ def table(records: list[dict[str, Any]]) -> Table:
     view = Table(box=SIMPLE, padding=(0, 1, 0, 0), caption="README.md explains the columns")
     for name in ("workload", "mode"):
         view.add_column(name, no_wrap=True)
-    numbers = ["batch", "threads", "precision", "step ms", "IQR", "outside\nops"]
+    numbers = ["batch", "threads", "precision", "step ms", "IQR", "processor\nms", "outside\nops"]
     numbers += ["GFLOP/s", "of GEMM\npeak", "input\nexamples/s"]
     if any(record["pytorch"] for record in records):
-        numbers += ["PyTorch\nms", "PyTorch/\nFathom"]
+        numbers += ["PyTorch/\nFathom", "by\nprocessor"]
     for name in numbers:
         view.add_column(name, justify="right", no_wrap=True)
     for r in records:
@@ -374,14 +347,15 @@ def table(records: list[dict[str, Any]]) -> Table:
             *(r["workload"], r["mode"], str(r["batch_size"]), str(r["threads"]), r["precision"]),
             f"{1e3 * r['median_seconds']:,.2f}",
             f"{r['iqr_seconds'] / r['median_seconds']:.1%}",
+            f"{1e3 * r['median_processor_seconds']:,.2f}",
             "XLA" if outside is None else f"{outside:.1%}",
             f"{r['flops_per_second'] / 1e9:,.1f}",
             f"{r['fraction']:.2f}",
             f"{r['input_examples_per_second']:,.0f}",
         ]
         if r["pytorch"]:
-            ratio = r["pytorch_over_fathom"]
-            row += [f"{1e3 * ratio * r['median_seconds']:,.2f}", f"{ratio:.2f}"]
+            ratios = r["pytorch_over_fathom"], r["pytorch_over_fathom_of_processor"]
+            row += [f"{ratio:.2f}" for ratio in ratios]
         view.add_row(*row)
     return view
 

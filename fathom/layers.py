@@ -13,7 +13,8 @@ from fathom.training.compilation import Nest
 from fathom.training.randomness import uniform
 
 _PRODUCT_CHANNELS = 512  # of the input and filters of a convolution that is slower than a product
-_PRODUCT_SIDE = 28  # pixels; in larger images the patches take too much memory
+_PRODUCT_SIDE = 14  # pixels; of larger images the patches take too much memory
+_FILTER_BYTES = 1_200_000  # with larger filters oneDNN's convolution of one example is slow
 
 
 class LayerOptions(TypedDict, total=False):
@@ -140,16 +141,32 @@ def as_float32(outputs: Nest) -> Nest:
     return keras.tree.map_structure(cast, outputs)
 
 
-def suits_a_product(inputs: tf.Tensor, kernel: tf.Tensor, device: str) -> bool:
-    """Says whether ``product_convolution`` is the faster convolution with stride 1.
+def convolve(inputs: tf.Tensor, kernel: tf.Tensor, device: str) -> tf.Tensor:
+    """Convolves with stride 1 and zeros around the image, in the form that is fastest on a CPU.
 
-    It is for a single float32 example with many channels on a CPU: oneDNN's kernel takes two to
-    three times as long (docs/performance.md).
+    oneDNN's kernel is slow for a single float32 example and large filters (docs/performance.md). A
+    product of patches is faster in small images, and convolutions with some filters each in others.
+
+    Args:
+        inputs: [batch, height, width, channels].
+        kernel: [size, size, channels, filters], of odd size.
+        device: of the kernel.
+
+    Returns:
+        [batch, height, width, filters].
     """
     batch, height, width, channels = inputs.shape
-    wide = min(channels, kernel.shape[-1]) >= _PRODUCT_CHANNELS
-    small = batch == 1 and max(height, width) <= _PRODUCT_SIDE and kernel.shape[0] == 3
-    return small and wide and inputs.dtype == tf.float32 and "CPU" in device
+    size, filters = kernel.shape[0], kernel.shape[-1]
+    if batch != 1 or size != 3 or inputs.dtype != tf.float32 or "CPU" not in device:
+        return tf.nn.conv2d(inputs, kernel, 1, "SAME")
+    small = max(height, width) <= _PRODUCT_SIDE
+    if small and min(channels, filters) >= _PRODUCT_CHANNELS:
+        return product_convolution(inputs, kernel)
+    at_once = _FILTER_BYTES // (size * size * channels * tf.float32.size) // 16 * 16
+    if small or not 0 < at_once < filters:
+        return tf.nn.conv2d(inputs, kernel, 1, "SAME")
+    parts = [kernel[..., first : first + at_once] for first in range(0, filters, at_once)]
+    return tf.concat([tf.nn.conv2d(inputs, part, 1, "SAME") for part in parts], 3)
 
 
 @tf.custom_gradient
@@ -192,15 +209,13 @@ def product_convolution(inputs: tf.Tensor, kernel: tf.Tensor) -> tuple[tf.Tensor
 class Convolution2D(keras.layers.Conv2D):
     """``keras.layers.Conv2D`` whose groups are one ``tf.nn.conv2d``.
 
-    Keras compiles a grouped convolution with XLA on the CPU, which hides its ops in a profile. A
-    convolution of one example is a matrix product where that is faster.
+    Keras compiles a grouped convolution with XLA on the CPU, which hides its ops in a profile.
     """
 
     def convolution_op(self, inputs: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
         """Convolves [batch, height, width, channels] with [h, w, channels / groups, filters]."""
-        every_pixel = self.groups == 1 and self.strides == (1, 1) and self.padding == "same"
-        if every_pixel and suits_a_product(inputs, kernel, self.kernel.value.device):
-            return product_convolution(inputs, tf.convert_to_tensor(kernel))
+        if self.groups == 1 and self.strides == (1, 1) and self.padding == "same":
+            return convolve(inputs, tf.convert_to_tensor(kernel), self.kernel.value.device)
         if inputs.dtype != tf.float16 or self.groups == 1:
             return tf.nn.conv2d(inputs, kernel, self.strides, self.padding.upper())
         # The CPU's float16 kernel for the filter's gradient does not support groups.

@@ -83,9 +83,26 @@ def op_types(layer, batch, channels):
 def test_a_wide_convolution_of_one_example_is_a_product_with_the_same_result(monkeypatch):
     monkeypatch.setattr(layers, "_PRODUCT_CHANNELS", 4)
     layer = Convolution2D(5, 3, padding="same")
-    x = tf.random.stateless_normal((1, 3, 4, 6), [0, 1])
-    by_product, results = tf.function(layer, autograph=False), []
-    for function in (by_product, lambda x: tf.nn.conv2d(x, layer.kernel.value, 1, "SAME")):
+    assert_same_as_convolution(layer, (1, 3, 4, 6))
+    assert "Conv2D" not in op_types(layer, 1, 6)
+    assert "Conv2D" in op_types(layer, 2, 6)
+    assert "Conv2D" in op_types(Convolution2D(3, 3, padding="same"), 1, 6)
+
+
+def test_a_convolution_of_one_example_with_large_filters_is_in_parts_of_them(monkeypatch):
+    monkeypatch.setattr(layers, "_PRODUCT_SIDE", 3)
+    monkeypatch.setattr(layers, "_FILTER_BYTES", 16 * 4 * 9 * 6)
+    layer = Convolution2D(40, 3, padding="same")
+    assert_same_as_convolution(layer, (1, 3, 4, 6))
+    assert op_types(layer, 1, 6).count("Conv2D") == 3  # of 16, 16 and 8 filters
+    assert op_types(layer, 2, 6).count("Conv2D") == 1
+    assert op_types(Convolution2D(16, 3, padding="same"), 1, 6).count("Conv2D") == 1
+
+
+def assert_same_as_convolution(layer, shape):
+    x, results = tf.random.stateless_normal(shape, [0, 1]), []
+    traced = tf.function(layer, autograph=False)
+    for function in (traced, lambda x: tf.nn.conv2d(x, layer.kernel.value, 1, "SAME")):
         with tf.GradientTape() as tape:
             tape.watch(x)
             y = function(x)
@@ -93,9 +110,6 @@ def test_a_wide_convolution_of_one_example_is_a_product_with_the_same_result(mon
         results.append([y, *tape.gradient(loss, [x, layer.kernel.value])])
     for ours, exact in zip(*results, strict=True):
         np.testing.assert_allclose(ours, exact, rtol=1e-5, atol=1e-5)
-    assert "Conv2D" not in op_types(layer, 1, 6)
-    assert "Conv2D" in op_types(layer, 2, 6)
-    assert "Conv2D" in op_types(Convolution2D(3, 3, padding="same"), 1, 6)
 
 
 def test_new_weights_are_noticed_by_a_traced_product(monkeypatch):

@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 from typing_extensions import Unpack
 
-from fathom.layers import Layer, LayerOptions, product_convolution, suits_a_product
+from fathom.layers import Layer, LayerOptions, convolve
 from fathom.training import replicas
 
 _SMALL_SIDE = 7  # pixels: largest image for which ``small_convolution`` was measured to be faster
@@ -166,9 +166,8 @@ class NormalizedConvolution2D(Layer):
             small = max(inputs.shape[1:3]) <= _SMALL_SIDE and self._strides == 1
             if small and inputs.dtype == tf.bfloat16 and "CPU" in self.kernel.value.device:
                 return small_convolution(inputs, kernel)
-            every_pixel = edge > 0 and self._strides == 1
-            if every_pixel and suits_a_product(inputs, kernel, self.kernel.value.device):
-                return product_convolution(inputs, kernel)
+            if self._strides == 1:
+                return convolve(inputs, kernel, self.kernel.value.device)
             return tf.nn.conv2d(inputs, kernel, self._strides, "SAME")
         # conv2d can pad by itself, but its gradients then do not use oneDNN: 70 times slower in
         # bfloat16.

@@ -379,6 +379,7 @@ class TransformerFwd(Transformer):
     """Translation, inference only: the decoder reads its own output, or the test text's."""
 
     forward_only = True
+    default_xla = "step"  # free decoding takes little more than half the time
 
     def compile(self) -> None:
         """Compiles the step and, where it decodes freely, encoder and decoder to be timed apart."""
