@@ -18,6 +18,7 @@ def results(tests: list[ServingResult]) -> pd.DataFrame:
             **_case(test),
             "scenario": test.scenario,
             "bound (ms)": 1e3 * test.latency_bound if test.latency_bound else None,
+            "queries/s": test.result.rate,
             "samples/s": test.result.samples_per_second,
             "p50 (ms)": 1e3 * test.result.latency["p50"],
             "p99 (ms)": 1e3 * test.result.latency["p99"],
@@ -66,18 +67,20 @@ def summary(table: pd.DataFrame) -> str:
         server = each[(each.scenario == "server") & (each.LoadGen == "VALID")]
         if server.empty:
             continue
-        best = server.loc[server["samples/s"].idxmax()]
+        best = server.loc[server["queries/s"].idxmax()]
         text = (
-            f"{workload}: {best['samples/s']:,.4g} queries/s, p99 {best['p99 (ms)']:.3g} ms within "
+            f"{workload}: {best['queries/s']:,.0f} queries/s, p99 {best['p99 (ms)']:.3g} ms within "
             f"{best['bound (ms)']:.3g} ms"
         )
         offline = each[each.scenario == "offline"]["samples/s"].max()
-        found.append(text if pd.isna(offline) else f"{text} (offline {offline:,.4g} samples/s)")
+        found.append(text if pd.isna(offline) else f"{text} (offline {offline:,.0f} samples/s)")
     return f"{'; '.join(found)}." if found else ""
 
 
 def draw(table: pd.DataFrame) -> Plot:
     """Draws the 99th percentile by rate of each search, with its bound."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     names = list(table.workload.unique())
     with style():
         figure, axes = panels(names, columns=2, width=3.4, height=2.4)
@@ -95,7 +98,9 @@ def draw(table: pd.DataFrame) -> Plot:
                 )
                 panel.axhline(each["bound (ms)"].iloc[0], color=GREY, linestyle="--", label="bound")
             panel.set_yscale("log")
+            panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=6))
             panel.yaxis.set_major_formatter("{x:g}")
+            panel.yaxis.set_minor_formatter(NullFormatter())
             panel.grid(axis="y")
         figure.supxlabel("queries/s", fontsize=9)
         figure.supylabel("99th percentile (ms)", fontsize=9)
