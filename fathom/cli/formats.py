@@ -163,7 +163,7 @@ def _show(runs: list[FormatRun], screen: Console) -> None:
     names = list(dict.fromkeys(name for run in runs for name in run.metrics))
     table = Table(box=None, header_style="bold")
     zeroed = [f"{kind} to 0" for kind in QUANTIZED]
-    for title in ("format", "seed", *names, "loss", *zeroed, ""):
+    for title in ("format", "seed", *names, "last loss", *zeroed, ""):
         table.add_column(title, justify="left" if title in ("format", "") else "right")
     for run in runs:
         numbers = [*(run.metrics.get(name) for name in names), run.loss]
