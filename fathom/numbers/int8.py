@@ -82,8 +82,10 @@ def quantize(network: Path, batches: Iterable[Arrays], to: Path) -> dict[str, in
                 activation_type=QuantType.QUInt8,
                 weight_type=QuantType.QInt8,
             )
-        except ValueError as error:
-            if not reader.read:
+        except FathomError:
+            raise
+        except Exception as error:  # ONNX Runtime's own classes derive from nothing narrower
+            if isinstance(error, ValueError) and not reader.read:
                 raise FathomError("there is no data to calibrate on") from error
             raise FathomError(f"ONNX Runtime cannot quantize {network}: {cause(error)}") from error
     kinds = Counter(node.op_type for node in onnx.load(to).graph.node)
@@ -110,7 +112,10 @@ def session(network: Path, threads: int) -> Any:
 def _input_names(network: Path) -> list[str]:
     import onnx
 
-    graph = onnx.load(network, load_external_data=False).graph
+    try:
+        graph = onnx.load(network, load_external_data=False).graph
+    except Exception as error:  # protobuf's, or the operating system's
+        raise FathomError(f"ONNX cannot read {network}: {cause(error)}") from error
     constants = {initializer.name for initializer in graph.initializer}
     return [declared.name for declared in graph.input if declared.name not in constants]
 

@@ -51,6 +51,11 @@ def test_an_int8_network_is_near_the_float32_one_and_names_what_stays(network, t
 def test_calibration_needs_data_and_a_session_a_file(network, tmp_path):
     with pytest.raises(FathomError, match="no data to calibrate on"):
         int8.quantize(network, iter(()), tmp_path / "int8.onnx")
+    wrong = iter([[np.zeros((8, 16, 1), np.float32)]])
+    with pytest.raises(FathomError, match="cannot quantize"):
+        int8.quantize(network, wrong, tmp_path / "int8.onnx")
     (tmp_path / "text.onnx").write_text("no network")
     with pytest.raises(FathomError, match="cannot read"):
         int8.session(tmp_path / "text.onnx", 1)
+    with pytest.raises(FathomError, match="cannot read"):
+        int8.quantize(tmp_path / "text.onnx", batches(), tmp_path / "int8.onnx")
