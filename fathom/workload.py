@@ -30,6 +30,14 @@ class Part(NamedTuple):
     function: Callable[..., dict[str, tf.Tensor]]
     inputs: Signature
 
+    def outputs(self) -> Signature:
+        """Returns the names, shapes and dtypes of the outputs, of any batch size."""
+        traced = tf.function(self.function, self.inputs, autograph=False).get_concrete_function()
+        return [
+            tf.TensorSpec((None, *tensor.shape[1:]), tensor.dtype, name)
+            for name, tensor in traced.structured_outputs.items()
+        ]
+
 
 class Workload(abc.ABC):
     """What a workload must and may define; ``NeuralNetworkModel`` does the rest.

@@ -5,8 +5,11 @@ projections, normalization, masks - is theirs.
 """
 
 import math
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
+
+Cache = tuple[tf.Tensor, tf.Tensor]  # keys and values, [batch, heads, length, d]
 
 
 def split_heads(x: tf.Tensor, heads: int) -> tf.Tensor:
@@ -59,3 +62,20 @@ def write(cache: tf.Tensor, new: tf.Tensor, position: tf.Tensor | int) -> tf.Ten
     axes = tf.meshgrid(tf.range(batch), tf.range(heads), position + tf.range(tokens), indexing="ij")
     # In place where nothing else reads the old cache, as in a loop: concatenation would copy it.
     return tf.tensor_scatter_nd_update(cache, tf.stack(axes, -1), new)
+
+
+def named(caches: Sequence[Cache], prefix: str = "") -> dict[str, tf.Tensor]:
+    """Returns the caches of layers by name: ``keys_1``, ``values_1`` and so on after a prefix."""
+    return {
+        f"{prefix}{kind}_{i}": tensor
+        for i, cache in enumerate(caches, 1)
+        for kind, tensor in zip(("keys", "values"), cache, strict=True)
+    }
+
+
+def unnamed(tensors: Mapping[str, tf.Tensor], prefix: str = "") -> list[Cache]:
+    """Returns the caches that are in ``tensors`` under the names of ``named``."""
+    layers = sum(name.startswith(f"{prefix}keys_") for name in tensors)
+    return [
+        (tensors[f"{prefix}keys_{i}"], tensors[f"{prefix}values_{i}"]) for i in range(1, layers + 1)
+    ]

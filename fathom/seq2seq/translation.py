@@ -67,12 +67,8 @@ class Translator:
         Args:
             length: words of the source.
         """
-        source = tf.TensorSpec([None, length], tf.int32, "source")
-        carried = tf.function(self._start, [source], autograph=False).get_concrete_function()
-        state = [
-            tf.TensorSpec((None, *tensor.shape[1:]), tensor.dtype, name)
-            for name, tensor in carried.structured_outputs.items()
-        ]
+        encoder = Part(self._start, [tf.TensorSpec([None, length], tf.int32, "source")])
+        state = encoder.outputs()
 
         def step(words: tf.Tensor, *values: tf.Tensor) -> dict[str, tf.Tensor]:
             named = {spec.name: value for spec, value in zip(state, values, strict=True)}
@@ -80,7 +76,7 @@ class Translator:
             return {"logits": logits} | {f"new_{k}": value for k, value in _named(new).items()}
 
         words = tf.TensorSpec([None], tf.int32, "words")
-        return {"encoder": Part(self._start, [source]), "step": Part(step, [words, *state])}
+        return {"encoder": encoder, "step": Part(step, [words, *state])}
 
     def _start(self, source: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the decoder's first state, and what it attends to, by name."""

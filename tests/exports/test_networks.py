@@ -23,6 +23,7 @@ from fathom.translation.symbols import EOS, GO, PAD
 
 WORKLOADS = workloads.names()
 FRAMES = 10  # where any length is taken
+STEPWISE = ("seq2seq", "transformer", "gpt")
 WITHOUT_FATHOM = """
 import sys, numpy, tensorflow
 values = numpy.load(sys.argv[2])
@@ -148,31 +149,61 @@ def test_onnx_runtime_computes_the_same(network, tmp_path):
     assert names & {layer.name for layer in network.model.network.layers if layer.weights}
 
 
-def test_onnx_runtime_takes_the_steps_of_a_decoder(network, tmp_path):
+@pytest.mark.parametrize("name", [n for n in WORKLOADS if n in STEPWISE])
+def test_decoding_by_onnx_runtime_says_the_words_of_our_search(name, tmp_path):
     pytest.importorskip("tf2onnx", reason="tf2onnx is not installed")
     runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
-    if not network.model.parts(None):
-        with pytest.raises(FathomError, match="has no steps"):
-            network.save("onnx", tmp_path / "out", stepwise=True)
-        return
-    (left_out,) = network.save("onnx", tmp_path / "out", stepwise=True)
+    greedy = {} if name == "gpt" else {"beam_size": 1}
+    model = descriptor(name).model(forward_only=True, seed=0, **greedy)
+    model.build()
+    rng = np.random.default_rng(0)
+    for variable in model.network.trainable_variables:
+        if len(variable.shape) > 1:  # so that words differ from step to step
+            variable.assign(variable + rng.normal(size=variable.shape))
+    inputs = random_batch(model.signatures()[-1])
+    expected = model.network(*inputs.values(), training=False).numpy()
+    assert len(np.unique(expected)) > 6
+    (left_out,) = exports.find("onnx").save(model, tmp_path, ExportOptions(stepwise=True))
     assert "loop" in left_out
-    encoder, step = (
-        runtime.InferenceSession(str(tmp_path / "out" / f"{name}.onnx"))
-        for name in ("encoder", "step")
+    first, step = (
+        functools.partial(run_session, runtime.InferenceSession(str(tmp_path / f"{part}.onnx")))
+        for part in model.parts(None)
     )
-    values = run_session(encoder, network.inputs)
-    expected = network.outputs["output"]
-    words, decoded = np.full(len(expected), GO, np.int32), []
-    for _ in range(expected.shape[1]):
-        outputs = run_session(step, {**values, "words": words})
-        values |= {
-            name.removeprefix("new_"): outputs[name] for name in outputs if name[:3] == "new"
-        }
+    decode = continue_prompts if name == "gpt" else translate
+    np.testing.assert_array_equal(decode(first(inputs), step, expected.shape[1]), expected)
+
+
+def translate(state, step, length):
+    """Returns the most probable words, int32 [batch, length], from the encoder's outputs."""
+    words, said = np.full(len(next(iter(state.values()))), GO, np.int32), []
+    for _ in range(length):
+        outputs = step({**state, "words": words})
+        state |= passed_on(outputs)
         ended = (words == EOS) | (words == PAD)
         words = np.where(ended, PAD, outputs["logits"].argmax(1)).astype(np.int32)
-        decoded.append(words)
-    np.testing.assert_array_equal(np.stack(decoded, 1), expected)
+        said.append(words)
+    return np.stack(said, 1)
+
+
+def continue_prompts(outputs, step, length):
+    """Returns the most probable tokens, int32 [batch, length], from the prefill's outputs."""
+    tokens = [outputs.pop("logits").argmax(1).astype(np.int32)]
+    state = outputs
+    while len(tokens) < length:
+        outputs = step({**state, "tokens": tokens[-1]})
+        state = passed_on(outputs)
+        tokens.append(outputs["logits"].argmax(1).astype(np.int32))
+    return np.stack(tokens, 1)
+
+
+def passed_on(outputs):
+    """Returns what a step passes to the next by the names that the next knows."""
+    return {k.removeprefix("new_"): v for k, v in outputs.items() if k.startswith("new_")}
+
+
+def test_a_network_without_steps_is_not_exported_by_them(autoencoder, tmp_path):
+    with pytest.raises(FathomError, match="has no steps"):
+        autoencoder.save("onnx", tmp_path / "out", stepwise=True)
 
 
 def run_session(session, inputs):

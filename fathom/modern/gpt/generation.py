@@ -5,10 +5,11 @@ import tensorflow as tf
 from typing_extensions import Unpack
 
 from fathom.layers import Layer, LayerOptions, PRNGKey
+from fathom.modern.attention import Cache, named, unnamed
 from fathom.modern.gpt.hyperparameters import GPTHyperparameters
-from fathom.modern.gpt.layers import Cache
 from fathom.modern.gpt.network import Network
 from fathom.training.randomness import uniform
+from fathom.workload import Part
 
 
 class Choice(Layer):
@@ -104,9 +105,48 @@ def phases(
         noise: PRNG key of the choice of tokens.
     """
     choice = Choice(chosen.temperature, chosen.top_k, noise, name="choice")
-    x, caches = network(prompts)
-    first = choice(network.logits(x[:, -1:])[:, 0], position=chosen.prompt_tokens)
-    room = ((0, 0), (0, 0), (0, chosen.new_tokens - 1), (0, 0))
-    padded = [keras.ops.pad(each, room) for each in keras.tree.flatten(caches)]
+    logits, caches = _prefill(network, prompts, chosen.new_tokens - 1)
+    first = choice(logits, position=chosen.prompt_tokens)
+    padded = keras.tree.flatten(caches)
     decoding = Decoding(network, choice, chosen.prompt_tokens, chosen.new_tokens, name="decode")
     return keras.Model(prompts, [first, *padded], name="prefill"), decoding
+
+
+def parts(network: Network, chosen: GPTHyperparameters) -> dict[str, Part]:
+    """Returns the prefill, and the step of decoding that an application repeats.
+
+    Both give the ``logits`` of the next token, [batch, vocabulary], by which the application
+    chooses it. What they pass on, each [batch, ...]: the ``position`` of that token, int32, and the
+    blocks' ``keys_1``, ``values_1`` and so on, with room for the new tokens.
+
+    Args:
+        network: of both.
+        chosen: the numbers of tokens.
+    """
+
+    def prefill(prompts: tf.Tensor) -> dict[str, tf.Tensor]:
+        logits, caches = _prefill(network, prompts, chosen.new_tokens - 1)
+        position = tf.fill([tf.shape(prompts)[0]], chosen.prompt_tokens)
+        return {"logits": logits, "position": position, **named(caches)}
+
+    first = Part(prefill, [tf.TensorSpec([None, chosen.prompt_tokens], tf.int32, "prompts")])
+    carried = [spec for spec in first.outputs() if spec.name != "logits"]
+
+    def step(tokens: tf.Tensor, *values: tf.Tensor) -> dict[str, tf.Tensor]:
+        given = {spec.name: value for spec, value in zip(carried, values, strict=True)}
+        position = given["position"]  # the same of all
+        logits, caches = network.decode_token(tokens, unnamed(given), position[0])
+        new = {"position": position + 1, **named(caches)}
+        return {"logits": logits, **{f"new_{name}": value for name, value in new.items()}}
+
+    tokens = tf.TensorSpec([None], tf.int32, "tokens")
+    return {"prefill": first, "step": Part(step, [tokens, *carried])}
+
+
+def _prefill(network: Network, prompts: tf.Tensor, room: int) -> tuple[tf.Tensor, list[Cache]]:
+    """Returns the logits after prompts, and the blocks' caches with room for more tokens."""
+    x, caches = network(prompts)
+    after = ((0, 0), (0, 0), (0, room), (0, 0))
+    pad = keras.ops.pad
+    padded = [(pad(keys, after), pad(values, after)) for keys, values in caches]
+    return network.logits(x[:, -1:])[:, 0], padded

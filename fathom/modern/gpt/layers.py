@@ -14,8 +14,6 @@ from fathom.modern import attention
 
 STDDEV = 0.02  # of all weights (Radford et al. 2018, section 4.1)
 
-Cache = tuple[tf.Tensor, tf.Tensor]  # keys and values, [batch, heads, length, size]
-
 
 class Embedding(Layer):
     """The sum of a token's vector and a position's, both learned.
@@ -114,7 +112,7 @@ class Attention(Layer):
     def call(
         self,
         x: tf.Tensor,
-        cache: Cache | None = None,
+        cache: attention.Cache | None = None,
         position: tf.Tensor | None = None,
         training: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

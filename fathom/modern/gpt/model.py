@@ -20,7 +20,7 @@ from fathom.data.pipeline import DataLoader, Sampler, Tensors
 from fathom.errors import FathomError
 from fathom.layers import Random
 from fathom.modern.gpt import samples, vocabulary
-from fathom.modern.gpt.generation import phases
+from fathom.modern.gpt.generation import parts, phases
 from fathom.modern.gpt.hyperparameters import SIZES, GPTHyperparameters
 from fathom.modern.gpt.network import Network, macs_of
 from fathom.modern.gpt.text import TinyShakespeare
@@ -31,6 +31,7 @@ from fathom.system.device import computing_in
 from fathom.training.optimizers import AdamW, Optimizer
 from fathom.training.phases import Phases
 from fathom.training.schedules import warmed_cosine
+from fathom.workload import Part
 
 _SAMPLED = 256  # tokens of a sample
 
@@ -294,6 +295,11 @@ class GPTFwd(GPT):
                 for name, each in zip(self._names(), self._prefilling.outputs, strict=True)
             ]
         ]
+
+    def parts(self, length: int | None) -> dict[str, Part]:
+        """Returns the prefill, and one step of the decoding with its cache."""
+        self.signature_of_length(length)  # prompts have the length of the hyperparameter
+        return parts(self._gpt, self.hyperparameters)
 
     def _names(self) -> list[str]:
         """Returns names of what the prefill returns."""

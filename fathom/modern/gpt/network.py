@@ -11,11 +11,11 @@ import tensorflow as tf
 from typing_extensions import Self
 
 from fathom.layers import Dropout, Random
+from fathom.modern.attention import Cache
 from fathom.modern.gpt.hyperparameters import GPTHyperparameters
 from fathom.modern.gpt.layers import (
     STDDEV,
     Attention,
-    Cache,
     Embedding,
     LayerNormalization,
     Logits,

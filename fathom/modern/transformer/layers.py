@@ -139,9 +139,10 @@ class MultiHeadAttention(Layer):
         """Returns the queries of [batch, time, width]: [batch, heads, time, width / heads]."""
         return self._split(x, slice(self._sizes.width))
 
-    def keys_and_values(self, x: tf.Tensor) -> list[tf.Tensor]:
+    def keys_and_values(self, x: tf.Tensor) -> attention.Cache:
         """Returns keys and values of [batch, time, width]: [batch, heads, time, width / heads]."""
-        return tf.split(self._split(x, slice(self._sizes.width, None)), 2, 1)
+        keys, values = tf.split(self._split(x, slice(self._sizes.width, None)), 2, 1)
+        return keys, values
 
     def attend(
         self, queries: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, mask: tf.Tensor | None
@@ -261,11 +262,11 @@ class DecoderLayer(Layer):
     def step(
         self,
         x: tf.Tensor,
-        cache: list[tf.Tensor],
+        cache: attention.Cache,
         position: tf.Tensor,
-        source: list[tf.Tensor],
+        source: attention.Cache,
         mask: tf.Tensor,
-    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    ) -> tuple[tf.Tensor, attention.Cache]:
         """Returns what ``call`` gives for one more word of each hypothesis, and the next cache.
 
         Args:
@@ -285,12 +286,12 @@ class DecoderLayer(Layer):
         batch, width = tf.shape(source[0])[0], x.shape[2]
         # To the source, the hypotheses of a sentence are as many queries.
         x = self._rest(tf.reshape(x, [batch, -1, width]), source, mask)
-        return tf.reshape(x, [-1, 1, width]), [keys, values]
+        return tf.reshape(x, [-1, 1, width]), (keys, values)
 
     def _rest(
         self,
         x: tf.Tensor,
-        source: list[tf.Tensor],
+        source: attention.Cache,
         mask: tf.Tensor,
         training: bool = False,
     ) -> tf.Tensor:

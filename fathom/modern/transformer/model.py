@@ -26,6 +26,7 @@ from fathom.modern.transformer.embedding import Embedding, MostProbable
 from fathom.modern.transformer.formulas import smoothed_cross_entropy
 from fathom.modern.transformer.hyperparameters import SIZES, TransformerHyperparameters
 from fathom.modern.transformer.layers import DecoderLayer, EncoderLayer, Sizes
+from fathom.modern.transformer.parts import parts
 from fathom.modern.transformer.search import (
     Search,
     alignments,
@@ -42,6 +43,7 @@ from fathom.translation.multi30k import Multi30k
 from fathom.translation.sentences import EncodedPairs
 from fathom.translation.symbols import PAD
 from fathom.translation.wmt import Wmt
+from fathom.workload import Part
 
 
 class Transformer(nn.NeuralNetworkModel):
@@ -289,6 +291,11 @@ class Transformer(nn.NeuralNetworkModel):
             if shape.length >= (self.lengths[-1] if length is None else length):
                 return self._signature(shape)
         raise FathomError(f"none of the lengths {self.hyperparameters.lengths} holds {length}")
+
+    def parts(self, length: int | None) -> dict[str, Part]:
+        """Returns the encoder, and one step of the decoder with its cache."""
+        source, *_ = self.signature_of_length(length)
+        return parts(self._encoder, self._search, source.shape[1])
 
     def training_batches(self, first_step: int) -> Iterator[Batch]:
         """Returns the endless stream of training pairs from ``first_step`` on."""

@@ -1,7 +1,7 @@
 """Translation word by word, with a cache of keys and values."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import keras
 import numpy as np
@@ -9,6 +9,7 @@ import tensorflow as tf
 from typing_extensions import Unpack
 
 from fathom.layers import Layer, LayerOptions
+from fathom.modern.attention import Cache
 from fathom.modern.transformer import batches
 from fathom.modern.transformer.batches import Shape
 from fathom.modern.transformer.embedding import Embedding
@@ -19,7 +20,7 @@ from fathom.translation.evaluation import Alignment
 from fathom.translation.sentences import EncodedPairs
 from fathom.translation.symbols import GO, PAD
 
-State = tuple[tf.Tensor, list[list[tf.Tensor]]]  # position [n]; each layer's keys and values
+State = tuple[tf.Tensor, Sequence[Cache]]  # position, int32 [n]; each layer's keys and values
 
 
 class Search(Layer):
@@ -72,11 +73,10 @@ class Search(Layer):
             mask: hides the source's padding, bool [batch, 1, 1, source].
         """
         longest = longest_translation(encoded.shape[1])
-        source = [layer.source_attention.keys_and_values(encoded) for layer in self._decoder]
-        state = self._initial_state(tf.shape(encoded)[0] * self._beam_size, longest)
+        state, source = self.start(encoded, self._beam_size)
 
         def step(words: tf.Tensor, state: State) -> tuple[tf.Tensor, State]:
-            return self._step(words, state, source, mask)
+            return self.step(words, state, source, mask)
 
         if self._beam_size == 1:
             words, steps = decoding.greedy(step, state, longest)
@@ -112,15 +112,33 @@ class Search(Layer):
         words = source + self._beam_size * longest_translation(source)
         return 2 * len(self._decoder) * self._sizes.width * words
 
-    def _initial_state(self, hypotheses: tf.Tensor, longest: int) -> State:
-        width, heads = self._sizes.width, self._sizes.heads
-        empty = tf.zeros([hypotheses, heads, longest, width // heads], self.compute_dtype)
-        return tf.zeros([hypotheses], tf.int32), [[empty, empty] for _ in self._decoder]
+    def start(self, encoded: tf.Tensor, hypotheses: int = 1) -> tuple[State, list[Cache]]:
+        """Returns the state before the first word, and each layer's keys and values of the source.
 
-    def _step(
-        self, words: tf.Tensor, state: State, source: list[list[tf.Tensor]], mask: tf.Tensor
+        Args:
+            encoded: as in ``call``.
+            hypotheses: of each sentence.
+        """
+        width, heads = self._sizes.width, self._sizes.heads
+        longest, count = longest_translation(encoded.shape[1]), tf.shape(encoded)[0] * hypotheses
+        empty = tf.zeros([count, heads, longest, width // heads], self.compute_dtype)
+        state = tf.zeros([count], tf.int32), [(empty, empty) for _ in self._decoder]
+        return state, [layer.source_attention.keys_and_values(encoded) for layer in self._decoder]
+
+    def step(
+        self, words: tf.Tensor, state: State, source: Sequence[Cache], mask: tf.Tensor
     ) -> tuple[tf.Tensor, State]:
-        """Reads the hypotheses' last words; returns the next words' logits and the next state."""
+        """Takes one step of the search.
+
+        Args:
+            words: int32 [hypotheses], the last words, at first ``<go>``.
+            state: that of the last step, at first of ``start``.
+            source: of ``start``.
+            mask: as in ``call``.
+
+        Returns:
+            the next words' logits, float32 [hypotheses, vocabulary], and the next state.
+        """
         positions, caches = state
         x, kept = self._embedding(words[:, None], position=positions[0]), []
         for layer, cache, of_source in zip(self._decoder, caches, source, strict=True):
