@@ -32,7 +32,7 @@ def add_commands(commands: Commands) -> None:
     export.add_argument("--profile", type=Path, metavar="DIR", help=text)
     text = "workers that share the batch of training, for formats with collectives"
     export.add_argument("--workers", type=number(int, minimum=1), default=1, metavar="N", help=text)
-    text = "the encoder and one step of the decoder, not the loop over the words"
+    text = "the encoder or prefill, and one step of the decoder, not the loop over the words"
     export.add_argument("--stepwise", action="store_true", help=text)
     export.add_argument("--to", required=True, metavar="FORMAT", help="list names the formats")
     add_options(export, "out", help="new folder; default: WORKLOAD-FORMAT")
