@@ -15,12 +15,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import pandas as pd
 import tensorflow as tf
-from jax.extend import backend
-from jaxlib import xla_client
 
 from fathom import exports, workloads
 from fathom.nn import NeuralNetworkModel
@@ -92,6 +89,10 @@ class Step:
 
     def in_jax(self, text: str, wider: bool = False) -> Values:
         """Returns the results of the text by name."""
+        import jax
+        from jax.extend import backend
+        from jaxlib import xla_client
+
         values = [*self._batch, *self.before.values()]
         if wider:
             values = [v.astype(np.float64) if v.dtype == np.float32 else v for v in values]

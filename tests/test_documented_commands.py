@@ -40,12 +40,12 @@ OTHERS = re.compile(r"(python3 -m venv|\. |pip install|python -m pytest|git |cd 
 
 def commands_of(page):
     """Returns the commands of a page, each a line as one would type it."""
-    text = page.read_text()
+    text = page.read_text().replace("\\\n", " ")  # continued lines
     fenced = re.findall(r"^```(?:sh|bash|shell)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
     indented = re.findall(r"^    (?=python|pip|fathom |\./)(.*)", text, re.MULTILINE)
     spans = [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", text)]
-    lines = "\n".join(fenced).replace("\\\n", " ").splitlines() + indented
+    lines = "\n".join(fenced).splitlines() + indented
     lines += [
         span
         for span in spans
