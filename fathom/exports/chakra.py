@@ -229,7 +229,9 @@ def _sizes(
             {"name": "comm_size", "int64_val": size},
         ]
     return [
-        {"name": "is_cpu_op", "bool_val": True},
+        # ASTRA-sim tells communication from the accelerator's work, and passes over what is
+        # neither only if it is the processor's.
+        {"name": "is_cpu_op", "bool_val": _type(op) != _COMPUTE},
         {"name": "num_ops", "int64_val": flops[op.name]},
         {"name": "tensor_size", "uint64_val": traffic[op.name]},
     ]
