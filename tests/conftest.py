@@ -1,3 +1,4 @@
+import gc
 import importlib.metadata
 import os
 import sys
@@ -31,6 +32,13 @@ def _own_data(tmp_path_factory):
     """Makes synthetic data the default, in a cache of the tests' own."""
     os.environ.pop("FATHOM_DATA_DIR", None)
     os.environ["FATHOM_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _collected():
+    """Frees the models of a module's tests, which are cycles: some have a gigabyte of weights."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="session")
