@@ -1,5 +1,6 @@
 """Translation word by word, with a cache of keys and values."""
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 
@@ -211,9 +212,9 @@ def translate(
     """
     lengths = tuple(shape.length for shape in shapes)
     words = np.full((len(pairs), longest_translation(lengths[-1])), PAD, np.int32)
-    decode = {  # a function for each length, as TensorFlow warns of one with many shapes
+    decode = {  # each its own function and callable: TensorFlow warns of one with many shapes
         length: tf.function(
-            lambda source: network(source, training=False), autograph=False, jit_compile=compiles
+            functools.partial(network, training=False), autograph=False, jit_compile=compiles
         )
         for length in lengths
     }
