@@ -26,6 +26,7 @@ from fathom.system.device import computing_in, select_device, select_precision, 
 from fathom.training import replicas, strategies
 from fathom.training.collectives import Collectives
 from fathom.training.compilation import Batch, Nest
+from fathom.training.custom_gradients import CustomGradients, notes_gradients
 from fathom.training.loss_scale import LossScale
 from fathom.training.optimizers import Around, Optimizer
 from fathom.workload import Workload
@@ -65,6 +66,7 @@ class BuiltWorkload(Workload):
         )
         self.is_chief = strategies.is_chief(self.execution.strategy)
         select_precision(self.execution.precision, self.device)
+        self.custom_gradients = CustomGradients(self)
         self._source: DataSource | None = None
         self._collectives: Collectives | None = None  # of a strategy, once built
 
@@ -210,6 +212,7 @@ class BuiltWorkload(Workload):
         """Returns numbers of parameters and multiply-accumulates, counted from the architecture."""
         return cost.count(self.network)
 
+    @notes_gradients
     def describe(self, length: int | None = None) -> Description:
         """Returns the operations of one step, from its traced graph; needs ``build``, no data.
 

@@ -31,6 +31,7 @@ from fathom.training import strategies
 from fathom.training.checkpoint import Checkpoints
 from fathom.training.compilation import Batch, CompiledStep, Step
 from fathom.training.compilation import Nest as Nest  # for workloads
+from fathom.training.custom_gradients import notes_gradients
 from fathom.training.evaluation import sum_metrics
 from fathom.training.footprint import require_memory
 from fathom.training.runner import Loop, Progress, Runner, RunStep, check_length, default_runstep
@@ -68,6 +69,7 @@ class NeuralNetworkModel(BuiltWorkload):
 
     # ---------------------------------------------------------------- setting up
 
+    @notes_gradients
     def setup(self, setup_options: Mapping[str, object] | None = None) -> None:
         """Loads the data, builds the network, compiles its step, restores a checkpoint.
 
@@ -150,6 +152,7 @@ class NeuralNetworkModel(BuiltWorkload):
         self.release("_network", "_inputs", "_labels", "_optimizer")
         self.release("_simulation", "_saved_variables")
         self.release("_compiled", "_evaluate", "_runner")
+        self.custom_gradients.forget()
 
     # ---------------------------------------------------------------- inspecting
 
@@ -186,6 +189,7 @@ class NeuralNetworkModel(BuiltWorkload):
         """Adds a point to a curve in ``history``, at the current step."""
         self.history.setdefault(name, []).append((self.steps_done, value))
 
+    @notes_gradients
     def run(
         self,
         runstep: RunStep | None = None,
@@ -292,6 +296,7 @@ class NeuralNetworkModel(BuiltWorkload):
         """
         return self.metrics_of(self.evaluation_batches())
 
+    @notes_gradients
     def metrics_of(self, batches: Iterable[Batch]) -> dict[str, float]:
         """Returns the metrics of some batches: means over their examples.
 

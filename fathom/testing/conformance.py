@@ -363,10 +363,11 @@ def test_several_models_live_in_one_process_and_can_be_torn_down(workload, plain
     model = workload.model(seed=3)
     model.setup()
     model.run(n_steps=1)
-    network = weakref.ref(model.network)
+    network, graph = weakref.ref(model.network), weakref.ref(model.model())
     model.teardown()
     gc.collect()
     assert network() is None
+    assert graph() is None
     with pytest.raises(FathomError, match="setup"):
         model.run(n_steps=1)
     assert len(losses(plain.model, 1)) == 1

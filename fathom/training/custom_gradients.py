@@ -1,0 +1,67 @@
+"""Custom gradients of a model's traces, and forgetting them.
+
+Each call of a ``tf.custom_gradient`` function in a graph registers its gradient in TensorFlow,
+which never forgets it. The gradient holds the graph, and the graph the variables that it captured:
+without this module, a process that sets up one model after another keeps the weights of them all.
+"""
+
+import contextlib
+import functools
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
+from tensorflow.python.framework.ops import gradient_registry  # none public forgets an entry
+
+
+class CustomGradients:
+    """The gradients that an object's traces have registered.
+
+    Args:
+        owner: when it is freed, its gradients are forgotten.
+    """
+
+    def __init__(self, owner: object) -> None:
+        self._names: set[str] = set()
+        weakref.finalize(owner, _forget, self._names).atexit = False
+
+    @contextlib.contextmanager
+    def noted(self) -> Iterator[None]:
+        """Notes what is registered meanwhile."""
+        before = set(gradient_registry.list())
+        try:
+            yield
+        finally:
+            self._names.update(set(gradient_registry.list()) - before)
+
+    def forget(self) -> None:
+        """Forgets them; the graphs that have them can no longer be differentiated."""
+        _forget(self._names)
+
+
+def _forget(names: set[str]) -> None:
+    for name in names:
+        gradient_registry._registry.pop(name, None)
+    names.clear()
+
+
+class _Owner(Protocol):
+    custom_gradients: CustomGradients
+
+
+_OwnerT = TypeVar("_OwnerT", bound=_Owner)
+_Args = ParamSpec("_Args")
+_T = TypeVar("_T")
+
+
+def notes_gradients(
+    method: Callable[Concatenate[_OwnerT, _Args], _T],
+) -> Callable[Concatenate[_OwnerT, _Args], _T]:
+    """Decorates a method that may trace: its object notes the gradients."""
+
+    @functools.wraps(method)
+    def noting(self: _OwnerT, *args: _Args.args, **kwargs: _Args.kwargs) -> _T:
+        with self.custom_gradients.noted():
+            return method(self, *args, **kwargs)
+
+    return noting
