@@ -19,6 +19,7 @@ from fathom.cli.parser import (
     add_workload,
     checked,
     init_options,
+    require_writable,
 )
 from fathom.cli.terminal import import_tensorflow
 from fathom.errors import FathomError
@@ -61,12 +62,12 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     path = chosen.json or Path(f"{chosen.workload}-{_mode(chosen)}-formats.json")
     if str(path) == "-":
         raise FathomError("--json takes a file")
+    require_writable(path)
     import_tensorflow()
     logging.getLogger("tensorflow").setLevel(logging.ERROR)  # it warns of a step for each model
     model_class = workloads.load(chosen.workload, forward_only=chosen.infer)
     options = init_options(chosen, model_class.Hyperparameters)
     result = _begun(path, chosen, model_class("/cpu:0", options))
-    result.write(path)  # or fails, before anything runs
     plain = None
     if chosen.infer:
         plain = _set_up(model_class("/cpu:0", options), chosen)

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import importlib.metadata
+import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -270,3 +271,25 @@ def init_options(
     sort(values, hyperparameters)  # refuses an unknown name
     given = {name: getattr(chosen, name, None) for name in ("batch_size", *execution)}
     return values | {name: value for name, value in given.items() if value is not None}
+
+
+def require_writable(result: Path | None) -> None:
+    """Creates and deletes a file next to the result, with a name as long as the temporary one.
+
+    Args:
+        result: of ``--json``; None: a file in the current folder.
+
+    Raises:
+        FathomError: it cannot be created, or the result is a folder.
+    """
+    folder, name = (result.absolute().parent, result.name) if result else (Path.cwd(), "")
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{name}.", suffix=".tmp"):
+            is_folder = result is not None and result.is_dir()
+    except OSError as error:
+        raise FathomError(
+            f"{result or folder} cannot be written ({error.strerror}): give --json a file in a "
+            "folder that exists and can be written"
+        ) from error
+    if is_folder:
+        raise FathomError(f"--json {result} is a folder: give a file")

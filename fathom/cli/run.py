@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,7 +12,15 @@ from rich.console import Console
 
 from fathom import options, workloads
 from fathom.cli import hyperparameters
-from fathom.cli.parser import MODEL_OPTIONS, Parser, add_mode, add_options, init_options, number
+from fathom.cli.parser import (
+    MODEL_OPTIONS,
+    Parser,
+    add_mode,
+    add_options,
+    init_options,
+    number,
+    require_writable,
+)
 from fathom.cli.terminal import console, import_tensorflow, run_command, stop_signals
 from fathom.errors import FathomError, cause
 from fathom.system.files import user_path
@@ -169,26 +176,11 @@ def _check(chosen: argparse.Namespace) -> None:
         user_path(chosen.checkpoint_dir)
     file = None if chosen.json == _STANDARD_OUTPUT else chosen.json
     if file or chosen.evaluate:
-        _check_writable(file)
+        require_writable(file)
 
 
 def _setup_options(chosen: argparse.Namespace) -> dict[str, object]:
     return {name: getattr(chosen, name) for name in options.field_names(options.Setup)}
-
-
-def _check_writable(result: Path | None) -> None:
-    """Creates and deletes a file next to the result, with a name as long as the temporary one."""
-    folder, name = (result.absolute().parent, result.name) if result else (Path.cwd(), "")
-    try:
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{name}.", suffix=".tmp"):
-            is_folder = result is not None and result.is_dir()
-    except OSError as error:
-        raise FathomError(
-            f"{result or folder} cannot be written ({error.strerror}): give --json a file in a "
-            "folder that exists and can be written"
-        ) from error
-    if is_folder:
-        raise FathomError(f"--json {result} is a folder: give a file")
 
 
 def _steps_to_run(model: "NeuralNetworkModel", chosen: argparse.Namespace) -> int:

@@ -39,6 +39,12 @@ def test_inference_gives_the_error_of_each_layer(tmp_path):
     assert any(coarse["errors"].values())
 
 
+def test_without_the_checkpoint_no_file_is_left(tmp_path, capsys):
+    assert formats(tmp_path / "infer.json", "--infer", f"--checkpoint-dir={tmp_path}/none") == 2
+    assert "no checkpoint" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("formats_", "message"),
     [
