@@ -10,7 +10,9 @@ import re
 import reprlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, get_args, get_type_hints
+from typing import Any, ClassVar, Literal, TypeVar, get_args, get_type_hints
+
+from typing_extensions import Self
 
 from fathom.errors import FathomError
 
@@ -173,11 +175,25 @@ def hyperparameter(
 class Hyperparameters:
     """The hyperparameters of a workload; each workload's subclass adds those of its paper.
 
+    Attributes:
+        SIZES: other defaults by the value of a hyperparameter ``size``.
+
     Raises:
         FathomError: a value is out of range.
     """
 
+    SIZES: ClassVar[Mapping[str, Mapping[str, object]]] = {}
+
     batch_size: int  # examples per step
+
+    @classmethod
+    def of(cls, values: Mapping[str, object]) -> Self:
+        """Returns the hyperparameters; given values replace the defaults, those of ``size`` too.
+
+        Raises:
+            FathomError: an unknown name, or a value of the wrong type or out of range.
+        """
+        return build(cls, {**cls.SIZES.get(str(values.get("size")), {}), **values})
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

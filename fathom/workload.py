@@ -157,7 +157,7 @@ class Workload(abc.ABC):
 
     def build_hyperparameters(self, values: Mapping[str, object]) -> options.Hyperparameters:
         """Returns the hyperparameters; given values replace the defaults."""
-        return options.build(self.Hyperparameters, values)
+        return self.Hyperparameters.of(values)
 
     @property
     def steps_per_call(self) -> int:

@@ -21,6 +21,8 @@ from fathom.translation.symbols import SPECIAL_SYMBOLS
 _VERSION = 2  # of the cache's contents; increment it to rebuild them
 _SIDES = ("source", "target")
 
+Arrays = tuple[np.ndarray, np.ndarray]
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -109,11 +111,13 @@ def _encode(
             words = vocabulary.ids(tokenize(pair[side], lowercase))
             ids[side].extend(words)
             lengths[side].append(len(words))
-    sides = [
-        Sentences(np.array(ids[side], np.int32), np.array(lengths[side], np.int64))
-        for side in (0, 1)
-    ]
-    return EncodedPairs(*sides)
+    arrays = [(np.array(ids[i], np.int32), np.array(lengths[i], np.int64)) for i in (0, 1)]
+    return _pairs(*arrays)
+
+
+def _pairs(source: Arrays, target: Arrays) -> EncodedPairs:
+    """Returns pairs, given ids and lengths; the decoder alone has an end of the sentence."""
+    return EncodedPairs(Sentences(*source, ended=False), Sentences(*target, ended=True))
 
 
 def _read(path: Path, settings: Settings) -> Corpus | None:
@@ -121,9 +125,7 @@ def _read(path: Path, settings: Settings) -> Corpus | None:
     try:
         with h5py.File(path) as file:
             source, target = (Vocabulary(file[f"{s}/words"].asstr()[:]) for s in _SIDES)
-            pairs = EncodedPairs(
-                *(Sentences(file[f"{s}/ids"][:], file[f"{s}/lengths"][:]) for s in _SIDES)
-            )
+            pairs = _pairs(*((file[f"{s}/ids"][:], file[f"{s}/lengths"][:]) for s in _SIDES))
             blank = int(file.attrs["blank"])
     except (OSError, KeyError):
         return None

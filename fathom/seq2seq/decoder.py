@@ -8,11 +8,11 @@ import keras
 import tensorflow as tf
 from typing_extensions import Unpack
 
-from fathom.layers import Layer, LayerOptions, PRNGKey
+from fathom.layers import LayerOptions, PRNGKey
 from fathom.seq2seq.buckets import Bucket, bucket_of_source
 from fathom.seq2seq.layers import lstm_cell
 from fathom.seq2seq.recurrence import Multiply, read, recur, steps_of
-from fathom.translation import decoding
+from fathom.translation.decoding import FreeDecoder, Step
 from fathom.translation.symbols import GO, PAD
 
 
@@ -40,7 +40,7 @@ class Weights(NamedTuple):
     score: tf.Tensor | None  # v_a
 
 
-class Decoder(Layer):
+class Decoder(FreeDecoder):
     """The decoder: an LSTM stack with attention and input feeding, and the softmax over words.
 
     A step reads the previous word and the previous output (input feeding: Luong et al. 2015,
@@ -54,13 +54,10 @@ class Decoder(Layer):
         depth: number of layers.
         attention: attend to the encoder's states.
         dropout: probability of dropping a value between layers in training; 0: none.
-        beam_size: hypotheses kept by ``translate``; 1: greedy.
+        beam_size: hypotheses in free decoding; 1: greedy.
         new_initializer: returns a new initializer for each variable.
         noise: PRNG key of the dropout.
         sizes: the buckets, by which a source's length limits the number of decoded words.
-
-    Attributes:
-        steps_taken: int32 scalar: steps of the last free decoding.
     """
 
     def __init__(
@@ -76,12 +73,12 @@ class Decoder(Layer):
         sizes: Sequence[Bucket],
         **options: Unpack[LayerOptions],
     ) -> None:
-        super().__init__(autocast=False, **options)
+        super().__init__(beam_size, **options)
+        self.autocast = False
         self._vocabulary, self._units, self._depth = vocabulary, units, depth
-        self._attention, self._dropout, self._beam_size = attention, dropout, beam_size
+        self._attention, self._dropout = attention, dropout
         self._new_initializer, self._noise = new_initializer, noise
         self._sizes = tuple(Bucket(*size) for size in sizes)
-        self.steps_taken = tf.Variable(0, trainable=False, name="steps_taken")
 
     def build(self, *shapes: tuple[int | None, ...]) -> None:
         """Creates the weights."""
@@ -150,7 +147,7 @@ class Decoder(Layer):
         if target is not None:
             outputs = self._predict(target, state, annotations, weights, training)
             return self._most_probable(outputs) if most_probable else outputs
-        bucket = self._sizes[bucket_of_source(source.shape[1], self._sizes)]
+        bucket = bucket_of_source(source.shape[1], self._sizes)
         return self._decode(state, annotations, weights, bucket.target)
 
     def start(
@@ -198,7 +195,7 @@ class Decoder(Layer):
         memory: list[tf.Tensor],
         target: tf.Tensor,
     ) -> tf.Tensor:
-        """Returns the attention over source words, [target, batch, source]; args as in ``call``."""
+        """Returns the attention to source words, [batch, target, source]; args as in ``call``."""
         weights, annotations = self._read(), self._annotate(source, states)
         state = State(tf.zeros_like(hidden[0]), tuple(hidden), tuple(memory))
         rows = []
@@ -206,7 +203,16 @@ class Decoder(Layer):
             multiply = _multiplication(weights, gates)
             state = self._step(multiply, state, None, annotations, weights.score)
             rows.append(_attend(state.hidden[-1], multiply, annotations, weights.score)[1])
-        return tf.stack(rows)
+        return tf.stack(rows, 1)[:, :, ::-1]  # in the order of the sentence
+
+    def cache_values(self, source: int) -> int:
+        """Returns the values kept for a sentence: what each hypothesis attends to, and its state.
+
+        Args:
+            source: words of the source.
+        """
+        attended = 2 * source * self._attention  # states and their keys
+        return self._beam_size * self._units * (attended + 2 * self._depth + 1)
 
     def macs_of(self, lengths: tuple[int, int], predicted: int, hypotheses: int = 1) -> int:
         """Returns the multiply-accumulates of a sentence pair.
@@ -325,16 +331,9 @@ class Decoder(Layer):
             state, annotations = tf.nest.map_structure(
                 lambda tensor: tf.repeat(tensor, self._beam_size, 0), (state, annotations)
             )
+        return self.search(self._stepper(weights, annotations), state, longest)
 
-        step = self._stepper(weights, annotations)
-        if self._beam_size == 1:
-            decoded, steps = decoding.greedy(step, state, longest)
-        else:
-            decoded, steps = decoding.beam_search(step, state, longest, self._beam_size)
-        self.steps_taken.assign(steps)
-        return decoded
-
-    def _stepper(self, weights: Weights, annotations: Annotations | None) -> decoding.Step:
+    def _stepper(self, weights: Weights, annotations: Annotations | None) -> Step:
         """Returns one step of free decoding; what all steps share is computed once."""
         bias = self._bias_of_words()
 

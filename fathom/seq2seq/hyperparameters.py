@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
-from fathom.options import Hyperparameters, hyperparameter
+from fathom.options import hyperparameter
 from fathom.seq2seq import buckets
 from fathom.training.optimizers import BY_NAME
+from fathom.translation.hyperparameters import TranslationHyperparameters
 from fathom.translation.symbols import SPECIAL_SYMBOLS
 
 _SMALLEST_VOCABULARY = len(SPECIAL_SYMBOLS) + 1
@@ -23,8 +24,10 @@ SIZES: dict[str, dict[str, object]] = {
 
 
 @dataclass(frozen=True)
-class Seq2SeqHyperparameters(Hyperparameters):
+class Seq2SeqHyperparameters(TranslationHyperparameters):
     """The size of Fathom's workload; Sutskever's own is ``size=sutskever``."""
+
+    SIZES = SIZES
 
     batch_size: int = hyperparameter(
         64, "per step", unit="sentence pairs", source="Fathom", minimum=1
@@ -76,14 +79,7 @@ class Seq2SeqHyperparameters(Hyperparameters):
     dropout: float = hyperparameter(
         0.0, "between layers, as Zaremba et al. 2014", source="ours", below=1
     )
-    decoding: str = hyperparameter(
-        "free",
-        "forward-only: feed the decoder its own words, or the test text's (teacher-forced)",
-        choices=("free", "teacher-forced"),
-    )
     beam_size: int = hyperparameter(1, "in free decoding; 1: greedy", unit="hypotheses", minimum=1)
-    source_language: str = hyperparameter("en", "file extension")
-    target_language: str = hyperparameter("de", "file extension; fr for the papers' task")
     lowercase: bool = hyperparameter(False, "lowercase the text")
 
     def __post_init__(self) -> None:

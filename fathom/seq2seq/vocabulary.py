@@ -73,6 +73,10 @@ class Vocabulary:
         """Returns the sentence for ids int [words] up to ``<eos>``, without ``<unk>``."""
         return detokenize(self.tokens(ids, leave_out=(PAD, GO, UNK)))
 
+    def pieces(self, ids: np.ndarray) -> list[str]:
+        """Returns the tokens for ids int [words] up to ``<eos>``, as they are written."""
+        return [without_joiner(token) for token in self.tokens(ids)]
+
     def tokens(self, ids: np.ndarray, leave_out: Sequence[int] = (PAD, GO)) -> list[str]:
         """Returns the tokens for ids int [words] up to ``<eos>``.
 

@@ -1,4 +1,4 @@
-"""Parallel texts, searches for translations and their scores, shared by two workloads."""
+"""Translation: parallel texts, batches, searches, scores, and what two workloads share."""
 
 import lazy_loader
 

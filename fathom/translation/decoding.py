@@ -1,9 +1,12 @@
 """Greedy decoding and beam search."""
 
+import abc
 from collections.abc import Callable
 
 import tensorflow as tf
+from typing_extensions import Unpack
 
+from fathom.layers import Layer, LayerOptions
 from fathom.training.compilation import Nest
 from fathom.translation.symbols import EOS, GO, PAD
 
@@ -13,6 +16,57 @@ Step = Callable[[tf.Tensor, Nest], tuple[tf.Tensor, Nest]]
 
 # Maps the lengths of hypotheses, float32, to the divisors of their log probabilities.
 Penalty = Callable[[tf.Tensor], tf.Tensor]
+
+
+class FreeDecoder(Layer):
+    """A decoder that may be fed its own words.
+
+    Args:
+        beam_size: hypotheses per sentence; 1: greedy.
+
+    Attributes:
+        steps_taken: int32 scalar: steps of the last free decoding.
+    """
+
+    def __init__(self, beam_size: int, **options: Unpack[LayerOptions]) -> None:
+        super().__init__(**options)
+        self._beam_size = beam_size
+        self.steps_taken = tf.Variable(0, trainable=False, name="steps_taken")
+
+    @abc.abstractmethod
+    def cache_values(self, source: int) -> int:
+        """Returns the values kept for a sentence of so many words while it is translated."""
+
+    @abc.abstractmethod
+    def alignment(self, *arguments: tf.Tensor) -> tf.Tensor:
+        """Returns the attention to source words while given words are read.
+
+        Args:
+            arguments: what the encoder returns; and the target words, int32 [batch, target],
+                ``<go>`` first.
+
+        Returns:
+            float32 [batch, target, source].
+        """
+
+    def penalty(self, lengths: tf.Tensor) -> tf.Tensor:
+        """Returns what the beam search divides the log probabilities by: the lengths."""
+        return per_word(lengths)
+
+    def search(self, step: Step, state: Nest, longest: int) -> tf.Tensor:
+        """Returns the words, ``<eos>`` and padding, int32 [batch, longest].
+
+        Args:
+            step: one step of the decoder.
+            state: the decoder's initial state, tensors [hypotheses, ...].
+            longest: the largest number of words.
+        """
+        if self._beam_size == 1:
+            words, steps = greedy(step, state, longest)
+        else:
+            words, steps = beam_search(step, state, longest, self._beam_size, self.penalty)
+        self.steps_taken.assign(steps)
+        return words
 
 
 def per_word(lengths: tf.Tensor) -> tf.Tensor:

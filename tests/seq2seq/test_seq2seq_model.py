@@ -96,9 +96,9 @@ def test_decoding_counts_the_steps_and_the_hypotheses_that_ran(beam, steps):
     model.setup()
     one = Seq2SeqFwd("/cpu:0", SMALL)
     one.build()
-    decoder = model._decoder.macs_of((16, 18), 70) - model._decoder.macs_of((16, 0), 70)
+    decoder = model.decoder.macs_of((16, 18), 70) - model.decoder.macs_of((16, 0), 70)
     assert model.cost().forward_macs == one.cost().forward_macs + (beam - 1) * decoder
-    model._decoder.softmax_bias.assign(tf.one_hot(EOS, 70) * 1e6)  # every sentence ends at once
+    model.decoder.softmax_bias.assign(tf.one_hot(EOS, 70) * 1e6)  # every sentence ends at once
     result = model.run(n_steps=2, warmup=0)
     short = model.cost().forward_macs - beam * decoder * (18 - steps) // 18
     assert result.steps.work == [short / model.cost().forward_macs] * 2
@@ -122,8 +122,8 @@ def test_teacher_forced_inference_gives_the_most_probable_word_after_each_given_
     trained.build()
     for ours, theirs in zip(trained.network.variables, model.network.variables, strict=True):
         ours.assign(theirs)
-    logits = trained.network((source, target)) @ tf.transpose(trained._decoder.softmax)
-    logits = (logits + trained._decoder.softmax_bias).numpy()
+    logits = trained.network((source, target)) @ tf.transpose(trained.decoder.softmax)
+    logits = (logits + trained.decoder.softmax_bias).numpy()
     logits[..., [PAD, GO]] = -np.inf
     np.testing.assert_array_equal(words, logits.argmax(-1))
     assert model.evaluate().keys() == {"examples", "bleu"}  # of free decoding
@@ -132,7 +132,7 @@ def test_teacher_forced_inference_gives_the_most_probable_word_after_each_given_
 def test_the_encoder_reads_the_source_from_its_end():
     model = model_of()
     model.build()
-    words = model.translator.encoder(tf.constant([[5, 6, 7, PAD]]))[0]
+    words = model.encoder(tf.constant([[5, 6, 7, PAD]]))[0]
     assert words.numpy().tolist() == [[PAD, 7, 6, 5]]
 
 
@@ -165,7 +165,7 @@ def test_the_evaluated_cross_entropy_is_that_of_the_whole_softmax():
     words = tf.constant([[5, 6, EOS, PAD], [7, EOS, PAD, PAD]])
     outputs = model.network((words, words))
     metrics = model.build_evaluation(None, words, outputs)
-    logits = outputs @ tf.transpose(model._decoder.softmax) + model._decoder.softmax_bias
+    logits = outputs @ tf.transpose(model.decoder.softmax) + model.decoder.softmax_bias
     each = tf.nn.sparse_softmax_cross_entropy_with_logits(words, logits).numpy()
     np.testing.assert_allclose(
         metrics["cross_entropy"], [each[0, :3].sum(), each[1, :2].sum()], rtol=1e-5
@@ -201,7 +201,7 @@ def test_a_network_overfitted_to_a_pair_translates_it():
     model.setup()
     batch = next(model.training_batches(0))
     model.run(runstep=lambda step, _: step(*batch), n_steps=150)
-    said = model.translator.translate(batch.source).numpy()
+    said = model.translate(batch.source).numpy()
     np.testing.assert_array_equal(said, batch.words.numpy())
 
 
@@ -216,7 +216,7 @@ def test_the_forward_only_twin_translates_as_the_trained_network_and_writes_its_
     (source,) = next(model.inference_batches())
     said = []
     model.run(runstep=lambda step, batch: said.append(step(*batch)), n_steps=1)
-    np.testing.assert_array_equal(said[0], trained.translator.translate(source))
+    np.testing.assert_array_equal(said[0], trained.translate(source))
     np.testing.assert_array_equal(model.infer_step(source), said[0])  # in one part, not two
     metrics = model.evaluate()
     assert metrics["examples"] == 200
@@ -282,7 +282,7 @@ def test_long_test_sentences_are_cut_but_translated(text_folder):
     model = Seq2SeqFwd("/cpu:0", {**SMALL, "data_dir": text_folder(test_2016_flickr=long)})
     model.load_data()
     model.build()
-    assert model.translator.translate_pairs(model.test, 2).shape == (2, 18)
+    assert model.translate_text(model.test).shape == (2, 18)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,8 @@ PHASES = ("both", "prefill", "decode")
 class GPTHyperparameters(Hyperparameters):
     """nanoGPT's setting for a CPU; GPT-2's small network is ``size=gpt2``."""
 
+    SIZES = SIZES
+
     batch_size: int = hyperparameter(
         12, "per step; prompts in inference", unit="sequences", source="nanoGPT", minimum=1
     )

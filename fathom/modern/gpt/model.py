@@ -15,13 +15,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from fathom import nn, options
+from fathom import nn
 from fathom.data.pipeline import DataLoader, Sampler, Tensors
 from fathom.errors import FathomError
 from fathom.layers import Random
 from fathom.modern.gpt import samples, vocabulary
 from fathom.modern.gpt.generation import parts, phases
-from fathom.modern.gpt.hyperparameters import SIZES, GPTHyperparameters
+from fathom.modern.gpt.hyperparameters import GPTHyperparameters
 from fathom.modern.gpt.network import Network, macs_of
 from fathom.modern.gpt.text import TinyShakespeare
 from fathom.options import Characterization
@@ -55,9 +55,8 @@ class GPT(nn.NeuralNetworkModel):
     characterization = Characterization(steps=50, quick_steps=20)
 
     def build_hyperparameters(self, values: Mapping[str, object]) -> GPTHyperparameters:
-        """Returns the hyperparameters, with the values of ``size`` as defaults."""
-        given = {**SIZES.get(str(values.get("size")), {}), **values}
-        chosen = options.build(GPTHyperparameters, given)
+        """Returns the hyperparameters; prompt and new tokens fill the context by default."""
+        chosen = GPTHyperparameters.of(values)
         prompt = chosen.prompt_tokens or chosen.context // 2
         new = chosen.new_tokens or chosen.context - prompt
         return dataclasses.replace(chosen, prompt_tokens=prompt, new_tokens=new)

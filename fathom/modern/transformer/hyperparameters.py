@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from fathom.errors import FathomError
-from fathom.modern.transformer import batches
-from fathom.options import Hyperparameters, hyperparameter
+from fathom.modern.transformer import lengths
+from fathom.options import hyperparameter
+from fathom.translation.hyperparameters import TranslationHyperparameters
 from fathom.translation.symbols import SPECIAL_SYMBOLS
 
 # The values of "size"; explicitly given options take precedence. The sizes of Vaswani et al. are
@@ -32,8 +33,10 @@ SIZES["big"] = SIZES["base"] | {
 
 
 @dataclass(frozen=True)
-class TransformerHyperparameters(Hyperparameters):
+class TransformerHyperparameters(TranslationHyperparameters):
     """The size that suits Multi30k, from Wu et al. 2021; the paper's own is ``size=base``."""
+
+    SIZES = SIZES
 
     batch_size: int = hyperparameter(
         64,
@@ -82,22 +85,15 @@ class TransformerHyperparameters(Hyperparameters):
         source="section 6.1: 5 checkpoints",
         minimum=1,
     )
-    decoding: str = hyperparameter(
-        "free",
-        "forward-only: feed the decoder its own words, or the test text's (teacher-forced)",
-        choices=("free", "teacher-forced"),
-    )
     beam_size: int = hyperparameter(
         4, "in free decoding; 1: greedy", unit="hypotheses", source="section 6.1", minimum=1
     )
     length_penalty: float = hyperparameter(
         0.6, "exponent in the beam search's score", source="section 6.1"
     )
-    source_language: str = hyperparameter("en", "file extension")
-    target_language: str = hyperparameter("de", "file extension")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        batches.parse(self.lengths)
+        lengths.parse(self.lengths)
         if self.width % self.heads:
             raise FathomError(f"width {self.width} is not a multiple of the {self.heads} heads")

@@ -1,30 +1,22 @@
 """Translation word by word, with a cache of keys and values."""
 
-import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import keras
-import numpy as np
 import tensorflow as tf
 from typing_extensions import Unpack
 
-from fathom.layers import Layer, LayerOptions
+from fathom.layers import LayerOptions
 from fathom.modern.attention import Cache
-from fathom.modern.transformer import batches
-from fathom.modern.transformer.batches import Shape
 from fathom.modern.transformer.embedding import Embedding
 from fathom.modern.transformer.layers import DecoderLayer, Sizes
-from fathom.modern.transformer.subwords import Subwords
-from fathom.translation import decoding
-from fathom.translation.evaluation import Alignment
-from fathom.translation.sentences import EncodedPairs
-from fathom.translation.symbols import GO, PAD
+from fathom.translation.decoding import FreeDecoder
 
 State = tuple[tf.Tensor, Sequence[Cache]]  # position, int32 [n]; each layer's keys and values
 
 
-class Search(Layer):
+class Search(FreeDecoder):
     """Feeds the decoder its own words: beam search, or greedily (section 6.1).
 
     Args:
@@ -33,9 +25,6 @@ class Search(Layer):
         sizes: their sizes.
         beam_size: hypotheses per sentence; 1: greedy.
         length_penalty: exponent of the beam search's length penalty.
-
-    Attributes:
-        steps_taken: int32 scalar: steps of the last translation.
     """
 
     def __init__(
@@ -47,12 +36,11 @@ class Search(Layer):
         length_penalty: float,
         **options: Unpack[LayerOptions],
     ) -> None:
-        super().__init__(**options)
+        super().__init__(beam_size, **options)
         self._decoder, self._sizes = list(decoder), Sizes(*sizes)
         # Not tracked by Keras: its weights are not this layer's.
         object.__setattr__(self, "_embedding", embedding)
-        self._beam_size, self._length_penalty = beam_size, length_penalty
-        self.steps_taken = tf.Variable(0, trainable=False, name="steps_taken")
+        self._length_penalty = length_penalty
 
     def build(self, *shapes: tuple) -> None:
         """Creates the decoder's weights."""
@@ -79,14 +67,7 @@ class Search(Layer):
         def step(words: tf.Tensor, state: State) -> tuple[tf.Tensor, State]:
             return self.step(words, state, source, mask)
 
-        if self._beam_size == 1:
-            words, steps = decoding.greedy(step, state, longest)
-        else:
-            words, steps = decoding.beam_search(
-                step, state, longest, self._beam_size, self._penalty
-            )
-        self.steps_taken.assign(steps)
-        return words
+        return self.search(step, state, longest)
 
     def alignment(self, encoded: tf.Tensor, mask: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
         """Returns the attention to the source while given words are read.
@@ -155,7 +136,7 @@ class Search(Layer):
         )
         return layers + hypotheses * steps * math.prod(self._embedding.matrix.shape)
 
-    def _penalty(self, lengths: tf.Tensor) -> tf.Tensor:
+    def penalty(self, lengths: tf.Tensor) -> tf.Tensor:
         """Returns the length penalty (Wu et al. 2016, equation 14)."""
         return ((5 + lengths) / 6) ** self._length_penalty
 
@@ -163,64 +144,3 @@ class Search(Layer):
 def longest_translation(source: int) -> int:
     """Returns the largest number of words in the translation of a source with its padding."""
     return 2 * source
-
-
-def alignments(
-    encoder: keras.Model,
-    search: Search,
-    pairs: EncodedPairs,
-    translations: np.ndarray,
-    vocabulary: Subwords,
-) -> Iterator[Alignment]:
-    """Yields the sentences with their translations and the attention to their subwords.
-
-    Args:
-        encoder: returns the arguments of ``search`` for source words int32 [batch, source].
-        search: of the network.
-        pairs: of which the source sides were translated.
-        translations: int32 [pairs, words].
-        vocabulary: has the subwords.
-    """
-    for i, words in enumerate(translations):
-        length = int(pairs.source.lengths[i]) + 1
-        batch = batches.make_batch(pairs, np.array([i]), length)
-        read = np.concatenate([[GO], words[:-1]]).astype(np.int32)
-        encoded, mask = encoder(batch.source, training=False)
-        weights = search.alignment(encoded, mask, read[None])
-        source, said = vocabulary.pieces(batch.source[0].numpy()), vocabulary.pieces(words)
-        yield Alignment(source, said, weights[0, : len(said), : len(source)].numpy())
-
-
-def translate(
-    network: keras.Model,
-    pairs: EncodedPairs,
-    shapes: tuple[Shape, ...],
-    device: str,
-    compiles: bool,
-) -> np.ndarray:
-    """Translates the source sides of a text.
-
-    Args:
-        network: returns translations int32 [batch, words] of source words int32 [batch, source].
-        pairs: of which the source sides count.
-        shapes: of the batches.
-        device: TensorFlow's name of the device.
-        compiles: XLA compiles the translation.
-
-    Returns:
-        int32 [pairs, words], padded after ``<eos>``.
-    """
-    lengths = tuple(shape.length for shape in shapes)
-    words = np.full((len(pairs), longest_translation(lengths[-1])), PAD, np.int32)
-    decode = {  # each its own function and callable: TensorFlow warns of one with many shapes
-        length: tf.function(
-            functools.partial(network, training=False), autograph=False, jit_compile=compiles
-        )
-        for length in lengths
-    }
-    assigned = np.searchsorted(lengths, pairs.source.lengths + 1)
-    for chosen, batch in batches.in_turn(pairs, assigned, shapes):
-        with tf.device(device):
-            decoded = decode[batch.source.shape[1]](batch.source).numpy()
-        words[chosen, : decoded.shape[1]] = decoded
-    return words

@@ -43,7 +43,8 @@ class Subwords:
     def _sentences(self, texts: Iterable[str]) -> Sentences:
         split = self._processor.encode([text.strip() for text in texts])
         lengths = np.array([len(ids) for ids in split], np.int64)
-        return Sentences(np.array([i for ids in split for i in ids], np.int32), lengths)
+        ids = np.array([i for ids in split for i in ids], np.int32)
+        return Sentences(ids, lengths, ended=True)
 
     def sentence(self, ids: np.ndarray) -> str:
         """Returns the sentence for ids int [subwords] up to ``<eos>``, without ``<unk>``."""

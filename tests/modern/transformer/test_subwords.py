@@ -6,7 +6,7 @@ import pytest
 from fathom.errors import FathomError
 from fathom.modern.transformer import subwords
 from fathom.translation.parallel import ParallelText, write_lines
-from fathom.translation.symbols import EOS, PAD, UNK
+from fathom.translation.symbols import PAD, UNK
 
 PAIRS = [("A dog sees a cat.", "Ein Hund sieht eine Katze."), ("Two dogs!", "Zwei Hunde!")] * 20
 
@@ -25,7 +25,7 @@ def test_sentences_are_restored_as_written(texts):
     pairs = vocabulary.encode(PAIRS[:2])
     assert len(vocabulary) <= 60
     assert pairs.target.ids.min() > UNK
-    words = np.append(pairs.target.padded(np.array([0]), pairs.target.lengths[0])[0], [EOS, 7, PAD])
+    words = np.append(pairs.target.padded(np.array([0]), pairs.target.sizes[0])[0], [7, PAD])
     assert vocabulary.sentence(words) == "Ein Hund sieht eine Katze."
     assert "".join(vocabulary.pieces(words)) == "▁Ein▁Hund▁sieht▁eine▁Katze."
 

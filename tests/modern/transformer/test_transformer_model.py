@@ -301,7 +301,7 @@ def most_probable_without_cache(model, source, steps):
 
 def test_greedy_decoding_with_the_cache_equals_decoding_without():
     model, source, _ = built()
-    ours = model._translator(source, training=False).numpy()
+    ours = model.translate(tf.constant(source)).numpy()
     assert ours.shape == (3, 14)
     assert len({tuple(row) for row in ours}) == 3
     np.testing.assert_array_equal(ours, most_probable_without_cache(model, source, 14))
@@ -309,7 +309,7 @@ def test_greedy_decoding_with_the_cache_equals_decoding_without():
 
 def test_a_beam_of_four_equals_one_without_cache():
     model, source, _ = built(beam_size=4)
-    found = model._translator(source[:1], training=False).numpy()[0]
+    found = model.translate(tf.constant(source[:1])).numpy()[0]
     assert found.tolist() == beam_without_cache(model, source[:1], 4, 14)
 
 
@@ -340,7 +340,7 @@ def test_a_network_overfitted_to_a_batch_translates_it():
     model.setup()
     batch = next(model.training_batches(0))
     model.run(runstep=lambda step, _: step(*batch), n_steps=120)
-    said = model._translator(batch.source, training=False).numpy()
+    said = model.translate(batch.source).numpy()
     np.testing.assert_array_equal(said[:, :24], batch.words)
     assert not said[:, 24:].any()
 
@@ -354,7 +354,7 @@ def test_the_forward_only_twin_translates_as_the_trained_network(tmp_path):
     (source,) = next(model.inference_batches())
     said = []
     model.run(runstep=lambda step, batch: said.append(step(*batch)), n_steps=1)
-    np.testing.assert_array_equal(said[0], trained._translator(source))
+    np.testing.assert_array_equal(said[0], trained.translate(source))
     metrics = model.evaluate()
     assert metrics["examples"] == 200
     assert 0 <= metrics["bleu"] <= 100
@@ -381,7 +381,7 @@ def test_the_result_has_the_speed_of_encoder_and_decoder_unless_it_reads_the_tar
 
 def test_the_pictured_attention_is_the_mean_of_all_heads_to_the_words_of_the_source(monkeypatch):
     model, source, target = built()
-    found = model._search.alignment(*model._encoder(source, training=False), target).numpy()
+    found = model.decoder.alignment(*model.encoder(source, training=False), target).numpy()
     computed = []
     formula = softmax
     monkeypatch.setitem(globals(), "softmax", lambda x: computed.append(formula(x)) or computed[-1])
@@ -451,5 +451,5 @@ def test_the_length_of_a_description_can_be_chosen():
     model = model_of(lengths="12 24")
     model.build()
     assert model.signature_of_length(9)[0].shape == (20, 12)
-    with pytest.raises(FathomError, match="holds 25"):
+    with pytest.raises(FathomError, match="of 25 words: the largest has 24"):
         model.signature_of_length(25)
