@@ -106,7 +106,7 @@ class NeuralNetworkModel(BuiltWorkload):
             )
         checkpoints = self._open_checkpoints(chosen.checkpoint_dir, chosen.resume)
         if self._simulation is not None:
-            self._simulate(self._simulation, resumed=not self.forward_only and self.steps_done > 0)
+            self._simulate(self._simulation)
         self.compile()
         if self._collectives:
             self._collectives.measure_link()
@@ -122,14 +122,14 @@ class NeuralNetworkModel(BuiltWorkload):
         self._runner = Runner(self._compiled, loop, self, checkpoints, saved_at=self.steps_done)
         self.sections |= {"load": loaded - started, "setup": time.perf_counter() - loaded}
 
-    def _simulate(self, simulation: Simulation, resumed: bool) -> None:
+    def _simulate(self, simulation: Simulation) -> None:
         """Computes in fixed point from here on, in formats chosen now unless they were restored."""
         self.compute_with(simulation.network, simulation.around)
-        if simulation.calibrates and not resumed:
+        if simulation.calibrates:
             self.compile()
             kept = [self._noise_step] if self.forward_only else self._saved_variables.values()
             calibration.run(self, self._compiled.single, list(kept))
-        simulation.begin(chosen=resumed)
+        simulation.begin()
 
     def compile(self) -> None:
         """Compiles the step and the evaluation; a subclass may compile more."""
@@ -338,7 +338,11 @@ class NeuralNetworkModel(BuiltWorkload):
         settings |= {"seed": self.execution.seed, "precision": self.execution.precision}
         settings |= {"data": str(self.source.directory)}
         variables = self._saved_variables
-        checkpoints = Checkpoints(user_path(directory), self.name, settings, variables)
+        simulation = None if self.forward_only else self._simulation
+        checkpoints = Checkpoints(
+            *(user_path(directory), self.name, settings, variables),
+            formats=simulation.variables if simulation else (),
+        )
         if not self.is_chief and not (resume and checkpoints.latest):
             return None
         writes = self.is_chief and not self.forward_only
@@ -346,6 +350,8 @@ class NeuralNetworkModel(BuiltWorkload):
         self.notes += begun.notes
         if checkpoints.latest:
             self.restore_state()
+            if simulation:
+                simulation.chosen = "precision" not in begun.changes
         if "learning_rate" in begun.changes and not self.forward_only:
             self.change_learning_rate(*begun.changes["learning_rate"])
         return checkpoints if writes else None

@@ -48,6 +48,7 @@ class Simulation:
 
     Attributes:
         network: with the same layers, rounded in between.
+        chosen: the formats are known, from a checkpoint.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Simulation:
         self._format, self._kinds, self._trains = number_format, tuple(kinds), trains
         self._mode = Mode(number_format.bits, overflow, number_format.fraction is None, step)
         self._new_noise = new_noise
+        self.chosen = False
         self._rounders: list[Rounder] = []
         self._variables = [variable.value for variable in network.trainable_variables]
         self._of_weights: list[dict[str, Rounder]] = [
@@ -83,19 +85,15 @@ class Simulation:
 
     @property
     def calibrates(self) -> bool:
-        """Whether steps traced now note magnitudes instead of rounding."""
-        return self._mode.calibrating
+        """Whether the formats are still to be chosen, by steps that note magnitudes."""
+        return self._mode.calibrating and not self.chosen
 
-    def begin(self, chosen: bool) -> None:
-        """Rounds the weights; steps traced from now on round everything.
-
-        Args:
-            chosen: the formats are known, from a checkpoint; otherwise chooses them.
-        """
+    def begin(self) -> None:
+        """Chooses the formats and rounds the weights; steps traced from now on round everything."""
         self._mode.calibrating = False
-        if not chosen or self._format.fraction is not None:
+        if not self.chosen or self._format.fraction is not None:
             self._choose()
-        if not chosen:
+        if not self.chosen:
             for copy, variable in zip(self._copies, self._variables, strict=False):
                 copy.assign(variable)
         for variable, rounders in zip(self._variables, self._of_weights, strict=True):

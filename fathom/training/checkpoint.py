@@ -4,7 +4,7 @@ import contextlib
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -47,6 +47,8 @@ class Checkpoints:
         workload: name of the workload; checkpoints of another workload are refused.
         settings: the options of the run, stored with the checkpoints to report changes on resuming.
         variables: to save, by name.
+        formats: names of those that belong to the precision, which keep their values where a
+            checkpoint of another one is restored.
     """
 
     def __init__(
@@ -55,10 +57,11 @@ class Checkpoints:
         workload: str,
         settings: dict[str, object],
         variables: dict[str, tf.Variable],
+        formats: Collection[str] = (),
     ) -> None:
         self._directory = directory.absolute()
         self._workload, self._settings = workload, settings
-        self._variables = variables
+        self._variables, self._formats = variables, formats
         self._checkpoint = tf.train.Checkpoint(variables=variables)
         self._latest = max(self._steps(), default=None)
 
@@ -155,10 +158,12 @@ class Checkpoints:
             raise FathomError(f"nothing to restore: {self._directory} holds no checkpoint")
         restored = Restored(self._changes())
         changed = _described(restored.changes)
+        kept = self._formats if "precision" in restored.changes else ()
+        variables = {name: v for name, v in self._variables.items() if name not in kept}
         damaged: dict[str, str] = {}
         for step in sorted(self._steps(), reverse=True):
             try:
-                self._read(step, ", ".join(changed))
+                self._read(step, variables, ", ".join(changed))
             except tf.errors.ResourceExhaustedError:  # not the checkpoint's fault
                 raise
             except (tf.errors.OpError, ValueError, RuntimeError, IndexError) as error:
@@ -231,8 +236,8 @@ class Checkpoints:
             )
         return {k: (before.get(k), now[k]) for k in now if before.get(k) != now[k]}
 
-    def _read(self, step: int, changed: str) -> None:
-        """Loads the values of a checkpoint into the variables.
+    def _read(self, step: int, variables: Mapping[str, tf.Variable], changed: str) -> None:
+        """Loads the values of a checkpoint into variables.
 
         Raises:
             FathomError: its variables are not those of the network.
@@ -240,14 +245,20 @@ class Checkpoints:
         """
         with _without_glob_characters(self._directory) as directory:
             reader = tf.train.load_checkpoint(str(directory / f"ckpt-{step}"))
-            self._check_shapes(reader.get_variable_to_shape_map(), step, changed)
-            for name, variable in self._variables.items():
+            self._check_shapes(variables, reader.get_variable_to_shape_map(), step, changed)
+            for name, variable in variables.items():
                 variable.assign(reader.get_tensor(_key(name)))
 
-    def _check_shapes(self, shapes: dict[str, list[int]], step: int, changed: str) -> None:
+    def _check_shapes(
+        self,
+        variables: Mapping[str, tf.Variable],
+        shapes: dict[str, list[int]],
+        step: int,
+        changed: str,
+    ) -> None:
         """Raises FathomError if the checkpoint's variables are not those of the network."""
         why = f"; changed since then: {changed}" if changed else ""
-        for name, variable in self._variables.items():
+        for name, variable in variables.items():
             shape = shapes.get(_key(name))
             if shape is None:
                 raise FathomError(

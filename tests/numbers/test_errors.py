@@ -22,7 +22,7 @@ def errors(fraction):
     kinds = ("weights", "activations")
     chosen = FixedPoint(16, fraction)
     simulation = Simulation(simulated, False, chosen, kinds, "saturate", step, None)
-    simulation.begin(chosen=False)
+    simulation.begin()
     return by_layer(network(), simulation.network, [X])
 
 

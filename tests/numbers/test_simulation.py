@@ -1,3 +1,5 @@
+import shutil
+
 import keras
 import numpy as np
 import pytest
@@ -35,7 +37,7 @@ def simulate():
         optimizer.build(network.trainable_variables)
         simulation = Simulation(network, True, number_format, kinds, "saturate", step, noise)
         optimizer.around = simulation.around
-        simulation.begin(chosen=False)
+        simulation.begin()
 
         @tf.function
         def train(x):
@@ -157,6 +159,19 @@ def test_training_calibrates_on_steps_that_it_undoes_and_resumes_bit_identically
     plain = Autoenc("/cpu:0", SMALL)
     plain.setup()
     assert whole[0] == pytest.approx(plain.run(n_steps=1).steps.loss[0], rel=1e-3)
+
+
+def test_a_training_goes_on_in_another_precision_in_formats_chosen_then(trained, tmp_path):
+    folder = shutil.copytree(trained[0], tmp_path / "copy")
+    tensors = []
+    for precision in ("fixed16", "fixed32"):
+        model = Autoenc("/cpu:0", SMALL | {"precision": precision})
+        model.setup({"checkpoint_dir": folder, "resume": True})
+        metrics = model.evaluate()
+        assert metrics["negative_elbo"] == pytest.approx(trained[1], rel=0.1)
+        tensors.append(model.run(n_steps=10).fixed_point.tensors)
+    for narrow, wide in zip(*tensors, strict=True):
+        assert wide.fraction > narrow.fraction
 
 
 def test_values_in_training_may_grow_more_the_more_bits_there_are():
