@@ -1,6 +1,7 @@
 """``fathom serve-test``: a workload's inference under the load of MLPerf's LoadGen."""
 
 import argparse
+import shutil
 from datetime import datetime
 from pathlib import Path
 from typing import get_args
@@ -11,7 +12,7 @@ from rich.table import Table
 from fathom import workloads
 from fathom.cli.command import Commands, add_command
 from fathom.cli.parser import MODEL_OPTIONS, add_options, add_workload, init_options, number
-from fathom.cli.terminal import import_tensorflow
+from fathom.cli.terminal import end_at_once, import_tensorflow
 from fathom.errors import FathomError
 from fathom.results.serving import Scenario, ServingResult, Trial
 
@@ -43,7 +44,7 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     if out.exists():
         raise FathomError(f"{out} exists: give another --out")
     import_tensorflow()
-    from fathom.serving import scenarios
+    from fathom.serving import loadgen, scenarios
     from fathom.serving.search import MOST_TRIALS
 
     model_class = workloads.load(chosen.workload, forward_only=True)
@@ -56,9 +57,16 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
         f"{model.hyperparameters.batch_size}, {runs} of at least {chosen.duration:g} s"
     )
     bound = chosen.latency_bound / 1e3 if chosen.latency_bound else None
-    result = scenarios.measure(
-        model, chosen.scenario, chosen.duration, chosen.rate, bound, out, screen.print
-    )
+    try:
+        result = scenarios.measure(
+            model, chosen.scenario, chosen.duration, chosen.rate, bound, out, screen.print
+        )
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            shutil.rmtree(out, ignore_errors=True)  # LoadGen's unfinished logs
+        if loadgen.runs():  # and would call Python while it ends, which aborts the process
+            end_at_once()
+        raise
     result.write(out / "serving.json")
     _show(result, screen)
     screen.print(f"written: {out / 'serving.json'}, LoadGen's logs beside it")

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
@@ -24,6 +25,7 @@ INTERRUPTED = 130  # exit code, 128 + SIGINT as in shells
 _OPTIONAL = ("IPython", "cv2", "matplotlib", "pandas")  # modules that Keras can do without
 _WIDTH_OF_FILES = 160  # columns of output that is not to a terminal
 
+_ends_at_once = threading.Event()
 stop_signals: list[int] = []  # received by the command: SIGINT, or a cluster's SIGTERM
 
 
@@ -108,7 +110,14 @@ def run_command(name: str, command: Callable[[], None]) -> NoReturn:
         _discard_output()
         if not isinstance(Screen.failure, BrokenPipeError):  # such as from head: no message needed
             _complain(f"{name}: error: cannot print: {Screen.failure.strerror}")
+    if _ends_at_once.is_set():
+        os._exit(code)
     sys.exit(code)
+
+
+def end_at_once() -> None:
+    """Makes ``run_command`` end without Python's own end, which stops threads wherever they are."""
+    _ends_at_once.set()
 
 
 def _open_streams() -> None:

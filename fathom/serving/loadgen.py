@@ -29,6 +29,7 @@ FEWEST_QUERIES = {"single-stream": 64, "multi-stream": 662, "server": 662, "offl
 """Those that LoadGen needs for a verdict on the 90th percentile of single-stream, or the 99th."""
 _SLOWEST_FACTOR = 20  # a run that takes this many times its expected duration has hung
 _GRACE = 60.0  # seconds
+_THREAD = "loadgen"
 _DETAIL = "mlperf_log_detail.txt"
 _PREFIX = ":::MLLOG "
 _PERCENTILE_KEY = re.compile(r"result_(\d+\.\d+)_percentile_latency_ns")
@@ -68,6 +69,11 @@ def find() -> ModuleType:
     return mlperf_loadgen
 
 
+def runs() -> bool:
+    """Returns whether a test still runs, as after an interruption: LoadGen cannot be stopped."""
+    return any(thread.name == _THREAD for thread in threading.enumerate())
+
+
 def run(engine: Engine, load: Load, logs: Path) -> Trial:
     """Runs LoadGen once.
 
@@ -93,6 +99,7 @@ def run(engine: Engine, load: Load, logs: Path) -> Trial:
     test = threading.Thread(
         target=loadgen.StartTestWithLogSettings,
         args=(system, library, settings, log, ""),
+        name=_THREAD,
         daemon=True,
     )
     test.start()

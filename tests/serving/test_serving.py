@@ -1,6 +1,11 @@
 """Load tests: batches, the search for a rate, and LoadGen's own verdict on a small network."""
 
+import os
+import signal
+import subprocess
+import sys
 import threading
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -190,6 +195,27 @@ def test_the_command_writes_the_result_beside_the_logs(tmp_path, capsys):
     assert (out / "trial-00" / "mlperf_log_detail.txt").exists()
     assert "p99.9, ms" in printed
     assert f"LoadGen: {'VALID' if result.result.valid else 'INVALID'}" in printed
+
+
+def test_an_interrupted_test_ends_in_one_line_and_leaves_nothing(tmp_path):
+    pytest.importorskip("mlperf_loadgen", reason="LoadGen is not installed")
+    out = tmp_path / "out"
+    arguments = ("autoenc", "--scenario=single-stream", "--duration=60", f"--out={out}", *SMALL)
+    test = subprocess.Popen(
+        [sys.executable, "-m", "fathom", "serve-test", *arguments],
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 120
+    while not (out / "trial-00" / "mlperf_log_detail.txt").exists() and test.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    test.send_signal(signal.SIGINT)
+    _, errors = test.communicate(timeout=60)
+    assert (test.returncode, errors) == (130, "fathom: interrupted\n")
+    assert not out.exists()
 
 
 def test_a_bound_below_one_sample_is_refused_at_once(engine, tmp_path):
