@@ -9,6 +9,7 @@ the workload defines, as listed in ``fathom.workload.Workload``:
     model.teardown()
 """
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Iterable, Mapping
@@ -228,9 +229,10 @@ class NeuralNetworkModel(BuiltWorkload):
         try:
             if self._collectives:
                 self._collectives.begin(warmup)
-            batches = (
-                self.inference_batches() if self.forward_only else self.training_batches(first)
-            )
+            with self.strategy.scope() if self.strategy else contextlib.nullcontext():
+                batches = (
+                    self.inference_batches() if self.forward_only else self.training_batches(first)
+                )
             self._runner.run(
                 batches,
                 n_steps,

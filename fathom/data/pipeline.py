@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from fathom.errors import FathomError, cause
+from fathom.training import replicas
 from fathom.training.randomness import bits
 
 Tensors = tuple[tf.Tensor, ...]
@@ -106,6 +107,33 @@ class Sampler:
         """
         positions = step * self.batch_size + tf.range(self.batch_size, dtype=tf.int64)
         return tf.stack([tf.fill(positions.shape, tf.constant(self.seed, tf.int64)), positions], 1)
+
+
+def by_worker(load: LoadBatch, batch_size: int) -> LoadBatch:
+    """Limits the loading of batches to the rows that this worker of a training computes.
+
+    Called in the scope of the training's strategy.
+
+    Args:
+        load: loads each example on its own, from its index and its seed.
+        batch_size: of all workers together.
+
+    Returns:
+        ``load``, or a function whose batches are 0 in the rows of other workers.
+    """
+    rows = replicas.rows_of_worker(batch_size)
+    before, after = rows.start, batch_size - rows.stop
+    if not before and not after:
+        return load
+
+    def load_own(indices: tf.Tensor, seeds: tf.Tensor) -> Tensors:
+        loaded = load(indices[rows], seeds[rows])
+        return tuple(
+            tf.pad(tensor, [(before, after), *[(0, 0)] * (len(tensor.shape) - 1)])
+            for tensor in loaded
+        )
+
+    return load_own
 
 
 class DataLoader(Iterator[Tensors]):

@@ -18,6 +18,18 @@ def count() -> int:
     return 1 if context is None else context.num_replicas_in_sync
 
 
+def rows_of_worker(batch_size: int) -> slice:
+    """Returns the rows of a batch that the replicas of this process compute.
+
+    All rows outside the scope of a strategy, and with that of one process.
+    """
+    resolver = tf.distribute.get_strategy().cluster_resolver
+    if resolver is None:
+        return slice(0, batch_size)
+    size = batch_size // resolver.cluster_spec().num_tasks("worker")
+    return slice(resolver.task_id * size, (resolver.task_id + 1) * size)
+
+
 def part(tensor: tf.Tensor, axis: int = 0) -> tf.Tensor:
     """Returns this replica's part of a tensor of the whole batch.
 

@@ -5,11 +5,12 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from fathom.data.pipeline import Sampler
+from fathom.data.pipeline import PREFETCHED, Sampler
 from fathom.errors import FathomError
 from fathom.imagenet.ilsvrc import ImageNet
 from fathom.imagenet.input import Augmentation, evaluation_batches, training_batches
 from fathom.imagenet.synthetic import WNIDS
+from fathom.imagenet.tree import FileImages
 
 HOW = Augmentation(crop=32, shorter_side=(32, 48), colour_shift=0.1)
 SIZE = 24
@@ -83,6 +84,42 @@ def test_a_batch_depends_on_the_seed_and_its_step_alone(tree):
         np.testing.assert_array_equal(batch[0], expected[0])
         np.testing.assert_array_equal(batch[1], expected[1])
     assert not np.array_equal(whole[0][0], whole[3][0])
+
+
+class Worker:
+    """The strategy of a training by two workers, as a loader sees it in one of them."""
+
+    def __init__(self, index):
+        self.cluster_resolver = self
+        self.task_id = index
+
+    def cluster_spec(self):
+        return tf.train.ClusterSpec({"worker": ["a:1", "b:1"]})
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_worker_reads_its_own_images_alone_as_one_process_does(tree, monkeypatch, damaged):
+    if damaged:
+        cut_short(image_path(tree, 7))
+    read, read_image = [], FileImages.read
+
+    def count(self, index):
+        tf.py_function(lambda number: read.append(int(number)), [index], [])
+        return read_image(self, index)
+
+    monkeypatch.setattr(FileImages, "read", count)
+    _, whole = training(tree, 6, workers=1)
+    assert len(read) >= 6 * 8
+    for worker, rows in enumerate((slice(0, 4), slice(4, 8))):
+        monkeypatch.setattr(tf.distribute, "get_strategy", lambda worker=worker: Worker(worker))
+        read.clear()
+        _, own = training(tree, 6, workers=1)
+        assert damaged or len(read) <= (6 + 1 + PREFETCHED) * 4
+        for batch, expected in zip(own, whole, strict=True):
+            for found, every in zip(batch, expected, strict=True):
+                np.testing.assert_array_equal(found[rows], every[rows])
+                assert found.shape == every.shape
+                assert not np.delete(found, np.arange(8)[rows], 0).any()
 
 
 def test_evaluation_goes_through_the_split_in_order_to_its_last_image(tree):
