@@ -146,10 +146,23 @@ def keep_freed_memory() -> None:
     changed.
     """
     trim_threshold, mmap_max = -1, -4  # M_TRIM_THRESHOLD and M_MMAP_MAX of malloc.h
-    with contextlib.suppress(OSError, AttributeError):
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(trim_threshold, -1)  # never
-        mallopt(mmap_max, 0)  # never serve a block by mmap
+    _set_malloc(trim_threshold, -1)  # never
+    _set_malloc(mmap_max, 0)  # never serve a block by mmap
+
+
+def share_freed_memory() -> None:
+    """Lets all threads of this process allocate from one of glibc's arenas, before they start.
+
+    A message between workers is allocated and freed by different threads. With an arena for each
+    thread its pages would fault each time (measured in docs/distribution.md).
+    """
+    arena_max = -8  # M_ARENA_MAX of malloc.h
+    _set_malloc(arena_max, 1)
+
+
+def _set_malloc(parameter: int, value: int) -> None:
+    with contextlib.suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).mallopt(parameter, value)
 
 
 def gemm_rate(device: str, precision: str) -> float:

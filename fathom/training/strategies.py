@@ -17,6 +17,7 @@ from tensorflow.python.eager import context  # the limits have no public interfa
 
 from fathom.errors import FathomError
 from fathom.options import Execution, Hyperparameters, precision_traits
+from fathom.system.device import share_freed_memory
 from fathom.system.environment import git_commit
 from fathom.training.rendezvous import meet
 
@@ -165,6 +166,7 @@ def _join(found: Cluster, identity: Mapping[str, object]) -> tf.distribute.Strat
     """Waits for all workers and returns the strategy."""
     _check_port(found.workers[found.index])
     meet(found.workers, found.index, identity, LONGEST_START)
+    share_freed_memory()
     config: Any = context.context()
     try:
         config.configure_coordination_service(
