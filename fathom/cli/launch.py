@@ -41,6 +41,11 @@ def add_commands(commands: Commands) -> None:
 
 def run(chosen: argparse.Namespace, screen: Console) -> None:
     """Runs the command with its parsed arguments."""
+    if chosen.arguments[0] == "profile":
+        raise FathomError(
+            "profile is of one device; the result of a distributed training (--json) has the share "
+            "of the step in sums, and the waiting of each worker"
+        )
     what = "quality" if chosen.arguments[0] == "quality" else "run"
     given = chosen.arguments[1:] if what == "quality" else chosen.arguments
     workloads.checked_name(given[0] if given else "")

@@ -25,6 +25,7 @@ LONGEST_START = 120  # seconds that a worker waits for the others
 LONGEST_SILENCE = 20  # seconds without a sign of life after which a worker counts as lost
 _CLUSTER = "TF_CONFIG"
 _SLURM = "SLURM_PROCID"
+_MOST_TASKS = 1024  # of a Slurm step on a host
 
 _created: dict[tuple[str, int | None, str], tf.distribute.Strategy] = {}
 """The strategy of this process: the collectives of two would have the same numbers."""
@@ -128,13 +129,24 @@ def cluster() -> Cluster:
     if _CLUSTER in os.environ:
         return _parsed(os.environ[_CLUSTER])
     if _SLURM in os.environ:
-        resolver = tf.distribute.cluster_resolver.SlurmClusterResolver()
-        workers = resolver.cluster_spec().job_tasks("worker")
-        return Cluster(tuple(workers), int(os.environ[_SLURM]))
+        return _of_slurm()
     raise FathomError(
         "--strategy multi-worker needs TF_CONFIG or Slurm: start the workers with "
         "python -m fathom launch -n N -- WORKLOAD ..."
     )
+
+
+def _of_slurm() -> Cluster:
+    """Returns the cluster of a Slurm step, whose tasks Slurm itself gives their GPUs."""
+    try:
+        # Without numbers of GPUs the resolver asks nvidia-smi, and fails where there is none.
+        resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(
+            gpus_per_node=_MOST_TASKS, gpus_per_task=1, auto_set_gpu=False
+        )
+        workers = resolver.cluster_spec().job_tasks("worker")
+    except (RuntimeError, ValueError) as error:
+        raise FathomError(f"Slurm does not describe the workers ({error}): use srun") from error
+    return Cluster(tuple(workers), int(os.environ[_SLURM]))
 
 
 def _parsed(text: str) -> Cluster:

@@ -102,6 +102,19 @@ def test_without_a_cluster_the_command_that_makes_one_is_named(monkeypatch):
         strategies.cluster()
 
 
+def test_slurm_describes_the_cluster_on_hosts_without_gpus(monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    monkeypatch.setenv("SLURM_PROCID", "2")
+    with pytest.raises(FathomError, match=r"does not describe the workers .*: use srun"):
+        strategies.cluster()
+    variables = {"NUM_TASKS": "3", "NODELIST": "node[1-2]", "TASKS_PER_NODE": "2,1"}
+    for name, value in variables.items():
+        monkeypatch.setenv(f"SLURM_STEP_{name}", value)
+    monkeypatch.setenv("PATH", "")  # no nvidia-smi
+    addresses = ("node1:8888", "node1:8889", "node2:8888")
+    assert strategies.cluster() == strategies.Cluster(addresses, 2)
+
+
 def test_a_port_in_use_is_refused():
     with socket.socket() as taken:
         taken.bind(("", 0))
@@ -113,8 +126,10 @@ def test_a_port_in_use_is_refused():
 
 def test_launched_workers_train_as_one_process(tmp_path, capsys):
     result, logs = tmp_path / "r.json", tmp_path / "logs"
-    options = (*SMALL[:2], "--steps=4", "--batch-size=6", "--threads=1", "--device=cpu")
-    command = ("autoenc", "--train", *options, f"--json={result}")
+    sizes = ("image_size=67", "smallest_side=76", "largest_side=76", "evaluation_side=76")
+    options = (*(f"--set={each}" for each in sizes), "--set=hidden_units=64", "--set=classes=10")
+    options += ("--steps=4", "--batch-size=6", "--threads=1", "--device=cpu")
+    command = ("alexnet", "--train", *options, f"--json={result}")  # which reads its own images
     assert fathom("launch", "-n", "2", "--out", str(logs), "--", *command) == 0
     assert "4 steps in" in capsys.readouterr().out
     assert "steps in" not in (logs / "worker-1.log").read_text()
@@ -162,6 +177,8 @@ def test_workers_can_train_until_a_target(capsys):
     assert fathom("launch", "-n", "2", "--hosts", "a,b", "--", *asked) == 0
     assert f"{' '.join(asked)} --strategy multi-worker" in capsys.readouterr().out
     assert "unknown workload" in refusal(capsys, "launch", "-n", "2", "--", "quality")
+    profile = ("launch", "-n", "2", "--", "profile", "vgg")
+    assert "profile is of one device" in refusal(capsys, *profile)
 
 
 def meeting(*wanted, workers=None, limit=5.0):
