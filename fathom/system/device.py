@@ -154,7 +154,7 @@ def share_freed_memory() -> None:
     """Lets all threads of this process allocate from one of glibc's arenas, before they start.
 
     A message between workers is allocated and freed by different threads. With an arena for each
-    thread its pages would fault each time (measured in docs/distribution.md).
+    thread, glibc's default, sums of gradients are slower (measured in docs/distribution.md).
     """
     arena_max = -8  # M_ARENA_MAX of malloc.h
     _set_malloc(arena_max, 1)
