@@ -6,7 +6,7 @@ Section and equation numbers are those of the paper (arXiv:1312.6114).
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import keras
 import numpy as np
@@ -23,6 +23,7 @@ from fathom.training import randomness, replicas
 from fathom.training.optimizers import BY_NAME, Optimizer
 
 PIXELS = 28 * 28
+Shape: TypeAlias = tuple[int | None, ...]
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,10 @@ class Reparameterization(Layer):
         shape = replicas.whole_shape(tf.shape(mean))
         epsilon = replicas.part(randomness.normal(shape, self._noise.tensor(), self._compiled))
         return mean + tf.exp(0.5 * log_variance) * tf.cast(epsilon, mean.dtype)
+
+    def compute_output_shape(self, mean_shape: Shape, log_variance_shape: Shape) -> Shape:
+        """Returns the shape of z, which Keras would find by tracing ``call``."""
+        return mean_shape
 
 
 class Autoenc(nn.NeuralNetworkModel):

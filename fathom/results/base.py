@@ -69,6 +69,7 @@ NonemptyPositiveArray = Annotated[np.ndarray, _Array(Positive, min_length=1)]
 class Record(
     BaseModel,
     strict=True,
+    defer_build=True,  # of validators, until a record is made
     allow_inf_nan=False,
     populate_by_name=True,
     json_schema_serialization_defaults_required=True,
