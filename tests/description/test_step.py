@@ -162,7 +162,7 @@ def test_lengths_that_a_workload_does_not_have_are_refused():
         model.describe(5)
     model = workloads.load("seq2seq")("/cpu:0", small_options("seq2seq"))
     model.build()
-    with pytest.raises(FathomError, match="no bucket of 8-9 16-18 holds 17 words"):
+    with pytest.raises(FathomError, match="no batch holds sentences of 17 words: the largest has 16"):
         model.describe(17)
 
 
