@@ -162,7 +162,9 @@ def test_lengths_that_a_workload_does_not_have_are_refused():
         model.describe(5)
     model = workloads.load("seq2seq")("/cpu:0", small_options("seq2seq"))
     model.build()
-    with pytest.raises(FathomError, match="no batch holds sentences of 17 words: the largest has 16"):
+    with pytest.raises(
+        FathomError, match="no batch holds sentences of 17 words: the largest has 16"
+    ):
         model.describe(17)
 
 
