@@ -348,7 +348,7 @@ class DeepQ(nn.NeuralNetworkModel):
     def teardown(self) -> None:
         """Releases the networks, the games and the replay memory."""
         super().teardown()
-        self.release("_target_network", "_q_values", "_act", "agent", "_saved")
+        self.release("_target_network", "_q_values", "_act", "agent", "_saved", "_environment")
 
 
 class DeepQFwd(DeepQ):
