@@ -78,6 +78,8 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
             screen.print(f"{model.name} in {precision}")
             result.runs.append(_measured(model, plain, chosen))
             result.write(path)
+    if plain:
+        plain.teardown()
     _show(result.runs, screen)
     screen.print(f"written: {path}")
 

@@ -61,10 +61,8 @@ class Seq2Seq(Translation):
     def load_data(self) -> None:
         """Reads the texts, encodes them, and notes which pairs are left out."""
         super().load_data()
-        self.attends, self.lowercase = (
-            self.hyperparameters.attention,
-            self.hyperparameters.lowercase,
-        )
+        chosen = self.hyperparameters
+        self.attends, self.lowercase = chosen.attention, chosen.lowercase
         self.notes += [f"left out: {what}: {number:,}" for what, number in self._left_out().items()]
 
     def encode(self, pairs: Iterable[tuple[str, str]]) -> EncodedPairs:
