@@ -11,7 +11,7 @@ from typing_extensions import Unpack
 from fathom.layers import LayerOptions, PRNGKey
 from fathom.seq2seq.buckets import Bucket, bucket_of_source
 from fathom.seq2seq.layers import lstm_cell
-from fathom.seq2seq.recurrence import Multiply, read, recur, steps_of
+from fathom.seq2seq.recurrence import Multiply, product, read, recur, steps_of
 from fathom.translation.decoding import FreeDecoder, Step
 from fathom.translation.symbols import GO, PAD
 
@@ -200,7 +200,7 @@ class Decoder(FreeDecoder):
         state = State(tf.zeros_like(hidden[0]), tuple(hidden), tuple(memory))
         rows = []
         for gates in tf.unstack(self._word_gates(self._embed(tf.transpose(target)), weights)):
-            multiply = _multiplication(weights, gates)
+            multiply = _multiplication(weights, annotations, gates)
             state = self._step(multiply, state, None, annotations, weights.score)
             rows.append(_attend(state.hidden[-1], multiply, annotations, weights.score)[1])
         return tf.stack(rows, 1)[:, :, ::-1]  # in the order of the sentence
@@ -299,12 +299,13 @@ class Decoder(FreeDecoder):
             embedded = embedded * self._mask(tf.shape(embedded), 0)
             between = [tf.shape(embedded)] * (self._depth - 1)
             masks = [steps_of(self._mask(shape, i)) for i, shape in enumerate(between, 1)]
+        kernels = _kernels(weights, annotations)
         added = {
             name: tf.broadcast_to(
                 weights.biases.get(name, tf.zeros([], embedded.dtype)),
-                (steps, tf.shape(embedded)[1], kernel.shape[1]),
+                (steps, tf.shape(embedded)[1], kernel.shape[-1]),
             )
-            for name, kernel in weights.kernels.items()
+            for name, kernel in kernels.items()
         }
         added["layer_1"] = self._word_gates(embedded, weights)
 
@@ -313,7 +314,7 @@ class Decoder(FreeDecoder):
             return self._step(multiply, state, dropped, *attended)
 
         attended = (annotations, weights.score) if self._attention else ()
-        outputs, _ = recur(step, weights.kernels, added, state, attended)
+        outputs, _ = recur(step, kernels, added, state, attended)
         if drops:
             outputs = outputs * self._mask(tf.shape(outputs), self._depth)
         return tf.transpose(outputs, (1, 0, 2))
@@ -338,7 +339,8 @@ class Decoder(FreeDecoder):
         bias = self._bias_of_words()
 
         def step(words: tf.Tensor, state: State) -> tuple[tf.Tensor, State]:
-            multiply = _multiplication(weights, self._word_gates(self._embed(words), weights))
+            gates = self._word_gates(self._embed(words), weights)
+            multiply = _multiplication(weights, annotations, gates)
             state = self._step(multiply, state, None, annotations, weights.score)
             return self.logits(state.output, bias), state
 
@@ -354,13 +356,21 @@ class Decoder(FreeDecoder):
         return tf.reshape(tf.argmax(logits, 1, tf.int32), tf.shape(outputs)[:2])
 
 
-def _multiplication(weights: Weights, word_gates: tf.Tensor) -> Multiply:
+def _kernels(weights: Weights, annotations: Annotations | None) -> dict[str, tf.Tensor]:
+    """Returns what a step multiplies by: the kernels, and each sentence's annotations."""
+    return weights.kernels | ({"states": annotations.states} if annotations else {})
+
+
+def _multiplication(
+    weights: Weights, annotations: Annotations | None, word_gates: tf.Tensor
+) -> Multiply:
     """Returns the multiplication of a single step, given the words' part of its gates."""
+    kernels = _kernels(weights, annotations)
     added = weights.biases | {"layer_1": word_gates}
 
     def multiply(name: str, x: tf.Tensor) -> tf.Tensor:
-        product = x @ weights.kernels[name]
-        return product + added[name] if name in added else product
+        result = product(x, kernels[name])
+        return result + added[name] if name in added else result
 
     return multiply
 
@@ -370,6 +380,8 @@ def _attend(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the context [batch, units] and the attention [batch, source]."""
     hidden = tf.tanh(annotations.keys + multiply("query", query)[:, None])
-    scores = tf.cast(tf.linalg.matvec(hidden, score), tf.float32) + annotations.padding
+    rows = tf.reshape(hidden, (-1, hidden.shape[-1]))  # one product, not one for each sentence
+    scores = tf.reshape(tf.linalg.matvec(rows, score), tf.shape(hidden)[:2])
+    scores = tf.cast(scores, tf.float32) + annotations.padding
     attention = tf.cast(tf.nn.softmax(scores), query.dtype)
-    return tf.linalg.matvec(annotations.states, attention, transpose_a=True), attention
+    return multiply("states", attention), attention

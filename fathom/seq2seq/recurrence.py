@@ -31,7 +31,8 @@ def recur(
         step: maps (multiply, number of the step, state, constants) to the next state.
             ``multiply(name, x)`` returns the product of x [batch, inputs] and a kernel plus this
             step's part of ``added``; it is called once for each kernel.
-        kernels: the matrices [inputs, outputs], by name.
+        kernels: the matrices by name, [inputs, outputs], or one for each example, [batch, inputs,
+            outputs].
         added: what is added to their products, [time, batch, outputs].
         state: initial tensors.
         constants: tensors that every step reads. Gradients flow only to these, to ``kernels``, to
@@ -55,7 +56,11 @@ def recur(
         def gradient(*d_results: tf.Tensor) -> list[tf.Tensor]:
             d_others = tape.gradient(results, watched, list(d_results), "zero")
             d_products, *_ = tf.nest.pack_sequence_as(others, d_others)
-            return [_rows_product(reads[name], d_products[name]) for name in kernels] + d_others
+            d_kernels = [
+                _gradient_of(matrix, reads[name], d_products[name])
+                for name, matrix in matrices.items()
+            ]
+            return d_kernels + d_others
 
         return results, gradient
 
@@ -75,9 +80,10 @@ def _loop(
     sequence = next(iter(added.values()))
     steps = sequence.shape[0] or tf.shape(sequence)[0]
     arrays = {name: steps_of(sequence) for name, sequence in added.items()}
-    transposes = {name: tf.transpose(kernel) for name, kernel in kernels.items()}
+    # oneDNN takes 1.5 times as long if it has to transpose a matrix in every step.
+    transposes = {name: tf.linalg.matrix_transpose(kernel) for name, kernel in kernels.items()}
     reads = {
-        name: no_steps_yet(steps, first.dtype, (first.shape[0], kernel.shape[0]))
+        name: no_steps_yet(steps, first.dtype, (first.shape[0], kernel.shape[-2]))
         for name, kernel in kernels.items()
     }
 
@@ -101,21 +107,33 @@ def _loop(
     return [outputs.stack(), *tf.nest.flatten(state)], {n: a.stack() for n, a in reads.items()}
 
 
-def _product(x: tf.Tensor, kernel: tf.Tensor, transpose: tf.Tensor) -> tf.Tensor:
-    """Returns x times a kernel, with a gradient for x only.
+def product(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+    """Returns the products of rows and a matrix.
 
-    oneDNN takes 1.5 times as long if it has to transpose the matrix.
+    Args:
+        x: the rows, [batch, inputs].
+        kernel: the matrix [inputs, outputs], or one for each row, [batch, inputs, outputs].
+
+    Returns:
+        [batch, outputs].
     """
+    return x @ kernel if kernel.shape.rank == 2 else (x[:, None] @ kernel)[:, 0]
+
+
+def _product(x: tf.Tensor, kernel: tf.Tensor, transpose: tf.Tensor) -> tf.Tensor:
+    """Returns ``product(x, kernel)``, with a gradient for x only."""
 
     @tf.custom_gradient
     def multiply(x: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-        return x @ kernel, lambda dy: dy @ transpose
+        return product(x, kernel), lambda dy: product(dy, transpose)
 
     return multiply(x)
 
 
-def _rows_product(x: tf.Tensor, dy: tf.Tensor) -> tf.Tensor:
-    """Returns the sum over [time, batch, ...] of x's rows times dy's: [inputs, outputs]."""
+def _gradient_of(kernel: tf.Tensor, x: tf.Tensor, dy: tf.Tensor) -> tf.Tensor:
+    """Returns a kernel's gradient: x [time, batch, inputs] times dy [time, batch, outputs]."""
+    if kernel.shape.rank == 3:
+        return tf.einsum("tbi,tbo->bio", x, dy)
     x, dy = (tf.reshape(tensor, (-1, tensor.shape[-1])) for tensor in (x, dy))
     return tf.matmul(x, dy, transpose_a=True)
 

@@ -6,16 +6,19 @@ import tensorflow as tf
 from fathom.seq2seq.recurrence import read, recur
 
 STEPS, BATCH, UNITS = 4, 3, 5
+KERNELS = ("first", "second", "of_examples")
 
 
 def tensors():
-    """Returns two kernels, what is added to their products, a state and a constant."""
+    """Returns three kernels, what is added to their products, a state and a constant."""
     rng = np.random.default_rng(0)
     shapes = {
         "first": (2 * UNITS, UNITS),
         "second": (UNITS, UNITS),
+        "of_examples": (BATCH, UNITS, UNITS),
         "to_first": (STEPS, BATCH, UNITS),
         "to_second": (STEPS, BATCH, UNITS),
+        "to_of_examples": (STEPS, BATCH, UNITS),
         "state": (BATCH, UNITS),
         "idle": (BATCH, UNITS),
         "constant": (BATCH, UNITS),
@@ -27,17 +30,22 @@ def tensors():
 
 
 def step(multiply, time, state, constant):
-    """A step that reads its state in both products, its number, and a constant."""
+    """A step that reads its state in all products, its number, and a constant."""
     x, idle = state
     y = tf.tanh(multiply("first", tf.concat([x, constant], 1)))
-    return tf.tanh(multiply("second", y) + x) * (1 + tf.cast(time, x.dtype)), idle
+    y *= tf.tanh(multiply("of_examples", x))
+    return tf.tanh(multiply("second", y) + x) * (1 + 0.1 * tf.cast(time, x.dtype)), idle
 
 
 def recurrence(values):
     values = {name: read(value, "float32") for name, value in values.items()}
-    kernels = {name: values[name] for name in ("first", "second")}
-    added = {"first": values["to_first"], "second": values["to_second"]}
+    kernels = {name: values[name] for name in KERNELS}
+    added = {name: values[f"to_{name}"] for name in KERNELS}
     return recur(step, kernels, added, (values["state"], values["idle"]), values["constant"])
+
+
+def written_out_product(x, kernel):
+    return tf.linalg.matvec(kernel, x, transpose_a=True)
 
 
 def written_out(values):
@@ -45,7 +53,9 @@ def written_out(values):
     state, outputs = (values["state"], values["idle"]), []
     for time in range(STEPS):
         state = step(
-            lambda name, x, time=time: x @ values[name] + values[f"to_{name}"][time],
+            lambda name, x, time=time: (
+                written_out_product(x, values[name]) + values[f"to_{name}"][time]
+            ),
             *(time, state, values["constant"]),
         )
         outputs.append(state[0])
