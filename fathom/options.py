@@ -253,7 +253,7 @@ class Execution:
     precision: str = "float32"  # of the computation; parameters are always float32
     xla: bool | None = None  # compile the step or nothing; None: the workload's default
     threads: int | None = None  # intra-op threads; None: one per core
-    inter_op_threads: int | None = None  # operations at once; None: one
+    inter_op_threads: int | None = None  # operations at once; None: two, or one on one thread
     quantize: str = ",".join(QUANTIZED)  # what a fixed-point precision rounds
     rounding: str = ROUNDINGS[0]  # of fixed-point numbers
     overflow: str = OVERFLOWS[0]  # of fixed-point numbers

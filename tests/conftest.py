@@ -36,6 +36,15 @@ def _own_data(tmp_path_factory):
     os.environ["FATHOM_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _one_operation_at_once():
+    """Chooses a profile's thread pools: a process has one choice for all its models."""
+    import tensorflow as tf
+
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    tf.zeros([])  # TensorFlow runs now, so that the choice holds
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _collected():
     """Frees the models of a module's tests, which are cycles: some have a gigabyte of weights.

@@ -157,8 +157,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "inter-op-threads": {
         "type": number(int, minimum=1, maximum=MAX_THREADS),
         "metavar": "N",
-        "help": "inter-op threads, the operations at once; default: one, not one per core as "
-        "TensorFlow's",
+        "help": "inter-op threads, the operations at once; default: two, or one on one thread",
     },
     "precision": {
         "type": checked(_precision),

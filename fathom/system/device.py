@@ -99,12 +99,12 @@ def select_precision(precision: str, device: str) -> None:
 def set_threads(threads: int | None, inter_op_threads: int | None = None) -> int:
     """Sets TensorFlow's thread pools and returns the number of intra-op threads in use.
 
-    By default operations run one after another, each on all threads: with two inter-op threads
-    small workloads lose more to synchronization than they gain (docs/performance.md).
+    By default two operations run at once where there are two threads: small operations cannot be
+    divided, and waking a thread for a part of one takes as long as they do (docs/performance.md).
 
     Args:
         threads: intra-op threads; None for one per core.
-        inter_op_threads: operations at once; None for one.
+        inter_op_threads: operations at once; None for two, or one on one thread.
 
     Raises:
         FathomError: TensorFlow already runs with another number of threads.
@@ -112,7 +112,7 @@ def set_threads(threads: int | None, inter_op_threads: int | None = None) -> int
     wanted = threads or available_cores()
     try:
         tf.config.threading.set_intra_op_parallelism_threads(wanted)
-        tf.config.threading.set_inter_op_parallelism_threads(inter_op_threads or 1)
+        tf.config.threading.set_inter_op_parallelism_threads(inter_op_threads or min(2, wanted))
     except RuntimeError:
         _refuse_other_threads("threads", threads, intra_op_threads_in_use())
         _refuse_other_threads("inter_op_threads", inter_op_threads, inter_op_threads_in_use())

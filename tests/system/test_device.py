@@ -1,3 +1,7 @@
+import json
+import subprocess
+import sys
+
 import keras
 import pytest
 import tensorflow as tf
@@ -45,16 +49,42 @@ def test_inter_op_threads_cannot_change_either_and_are_recorded():
     assert recorded["inter_op_threads"] == current
 
 
-@pytest.mark.parametrize(("chosen", "used"), [(None, 1), (3, 3)])
-def test_operations_run_one_after_another_unless_told_otherwise(monkeypatch, chosen, used):
+def test_operations_at_once_change_no_result():
+    command = [
+        sys.executable,
+        "-m",
+        "fathom",
+        "run",
+        "autoenc",
+        "--train",
+        "--steps=40",
+        "--json=-",
+    ]
+    options = ["--threads=2", "--device=cpu", "--quiet"]
+    losses, used = [], []
+    for number in ("1", "2"):
+        done = subprocess.run(
+            [*command, *options, f"--inter-op-threads={number}"], capture_output=True, timeout=120
+        )
+        result = json.loads(done.stdout)
+        losses.append(result["steps"]["loss"])
+        used.append(result["environment"]["inter_op_threads"])
+    assert used == [1, 2]
+    assert losses[0] == losses[1]
+
+
+@pytest.mark.parametrize(
+    ("threads", "chosen", "used"), [(1, None, 1), (2, None, 2), (8, None, 2), (2, 3, 3), (2, 1, 1)]
+)
+def test_two_operations_run_at_once_on_two_threads_or_more(monkeypatch, threads, chosen, used):
     sizes = {}
     for pool in ("intra", "inter"):
         name = f"set_{pool}_op_parallelism_threads"
         monkeypatch.setattr(
             tf.config.threading, name, lambda size, pool=pool: sizes.update({pool: size})
         )
-    assert device.set_threads(2, chosen) == 2
-    assert sizes == {"intra": 2, "inter": used}
+    assert device.set_threads(threads, chosen) == threads
+    assert sizes == {"intra": threads, "inter": used}
 
 
 @pytest.fixture
