@@ -185,6 +185,7 @@ class DLRMFwd(DLRM):
     """The recommendation model, inference only."""
 
     forward_only = True
+    default_xla = "step"  # many short operations: docs/workloads/dlrm.md
 
 
 def rows_of(categories: np.ndarray, rows: int) -> np.ndarray:
