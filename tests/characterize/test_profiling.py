@@ -14,6 +14,7 @@ from fathom.__main__ import main
 from fathom.characterize.profile import profiling
 from fathom.characterize.profile.profiling import profile_model
 from fathom.results.profile import Profile
+from fathom.system.device import intra_op_threads_in_use
 
 SMALL = {"batch_size": 10, "hidden_units": 30, "steps_per_call": 1}
 STEPS = 4
@@ -185,6 +186,7 @@ def test_a_table_for_a_person_is_printed(capsys):
     ):
         assert words in output
     assert "backward" not in output
+    assert ("threads, one operation at a time" in output) == (intra_op_threads_in_use() > 1)
 
 
 @pytest.mark.parametrize(

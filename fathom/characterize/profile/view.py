@@ -33,10 +33,9 @@ def show(profile: Profile, screen: Console) -> None:
 
 def _show_steps(profile: Profile, frame: pd.DataFrame, screen: Console) -> None:
     kind = "training" if profile.mode == "train" else "inference"
-    threads = f"{profile.threads} thread{'s' if profile.threads > 1 else ''}"
     screen.print(
         f"{profile.workload} {kind}: batch {profile.batch_size}, {profile.precision}, "
-        f"{profile.device}, {threads}; {profile.steps} steps"
+        f"{profile.device}, {_threads(profile)}; {profile.steps} steps"
     )
     low, high = frames.overhead_interval(profile)
     interval = "" if np.isnan(low) else f", 95 % interval {low:+.1%} to {high:+.1%}"
@@ -73,6 +72,15 @@ def _show_steps(profile: Profile, frame: pd.DataFrame, screen: Console) -> None:
             f"GPU, from the set-up on: kernels {_ms(whole.kernel_seconds)} ms, copies "
             f"{_ms(whole.memcpy_seconds)} ms, API calls {_ms(whole.api_seconds)} ms"
         )
+
+
+def _threads(profile: Profile) -> str:
+    """Returns the thread pools in words: a run's own choice differs from a profile's."""
+    if profile.threads == 1:
+        return "1 thread"
+    at_once = profile.environment.inter_op_threads
+    together = "one operation at a time" if at_once == 1 else f"{at_once} operations at once"
+    return f"{profile.threads} threads, {together}"
 
 
 def _op_table(rows: pd.DataFrame) -> Table:
