@@ -135,12 +135,14 @@ class Optimizer(tf.Module, abc.ABC):
             if gradient is None:
                 raise ValueError(f"the loss does not depend on {target.name}: no gradient")
         update = functools.partial(self._apply, variables)
-        if self.loss_scale is not None:
-            self.loss_scale.guard(gradients, update)
-        elif self.around is not None:
-            self.around(gradients, update)
-        else:
-            update(gradients)
+        # TensorFlow copies a variable to update it while an operation still needs its old value.
+        with tf.control_dependencies([tf.group(*gradients)]):
+            if self.loss_scale is not None:
+                self.loss_scale.guard(gradients, update)
+            elif self.around is not None:
+                self.around(gradients, update)
+            else:
+                update(gradients)
 
     def _apply(self, variables: Sequence[Variable], gradients: Sequence[Gradient]) -> None:
         rate = self._step_size()

@@ -296,6 +296,38 @@ def test_an_update_is_one_fused_op(rule):
         assert updates == [kernel]
 
 
+def needed_before(op):
+    """Returns the names of the operations that run before one."""
+    before, left = set(), [op]
+    while left:
+        op = left.pop()
+        new = [*(tensor.op for tensor in op.inputs), *op.control_inputs]
+        left += [each for each in new if each.name not in before]
+        before |= {each.name for each in new}
+    return before
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_an_update_waits_for_all_gradients_whose_computation_may_need_the_variables(sparse):
+    optimizer, variables = RULES["centered"][0](), new_variables()
+    optimizer.build(variables)
+
+    @tf.function
+    def step(kernel, bias):
+        first, second = tf.exp(kernel, name="first"), tf.exp(bias, name="second")
+        if sparse:
+            rows = tf.constant([0, 1, 2, 3, 4])
+            first = tf.IndexedSlices(first, rows, tf.constant(SHAPES["kernel"]))
+        optimizer.apply([first, second], variables)
+
+    specs = [tf.TensorSpec(shape) for shape in SHAPES.values()]
+    operations = step.get_concrete_function(*specs).graph.get_operations()
+    updates = [op for op in operations if op.type.startswith("Resource")]
+    assert len(updates) == 2
+    for update in updates:
+        assert {"first", "second"} <= needed_before(update)
+
+
 def test_a_keras_model_can_be_trained():
     keras.utils.set_random_seed(1)
     model = keras.Sequential([keras.Input([4]), keras.layers.Dense(1)])
