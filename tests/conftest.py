@@ -16,6 +16,20 @@ REAL_DATA = os.environ.get("FATHOM_DATA_DIR")
 
 
 def pytest_configure(config):
+    """Chooses the thread pools, and registers the workloads of the project."""
+    _run_one_operation_at_once()
+    _register_own_workloads(config)
+
+
+def _run_one_operation_at_once():
+    """Chooses a profile's thread pools for all models of this process, before any test computes."""
+    import tensorflow as tf
+
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    tf.zeros([])  # TensorFlow runs now, so that the choice holds
+
+
+def _register_own_workloads(config):
     """Registers the project's own workloads, where it is on the path but not installed."""
     try:
         importlib.metadata.distribution("fathom-workloads")
@@ -34,15 +48,6 @@ def _own_data(tmp_path_factory):
     """Makes synthetic data the default, in a cache of the tests' own."""
     os.environ.pop("FATHOM_DATA_DIR", None)
     os.environ["FATHOM_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _one_operation_at_once():
-    """Chooses a profile's thread pools: a process has one choice for all its models."""
-    import tensorflow as tf
-
-    tf.config.threading.set_inter_op_parallelism_threads(1)
-    tf.zeros([])  # TensorFlow runs now, so that the choice holds
 
 
 @pytest.fixture(scope="module", autouse=True)
