@@ -357,7 +357,7 @@ class Decoder(FreeDecoder):
 
 
 def _kernels(weights: Weights, annotations: Annotations | None) -> dict[str, tf.Tensor]:
-    """Returns what a step multiplies by: the kernels, and each sentence's annotations."""
+    """Returns what a step multiplies by: kernels, and annotations [batch, source, units]."""
     return weights.kernels | ({"states": annotations.states} if annotations else {})
 
 
