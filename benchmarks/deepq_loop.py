@@ -4,7 +4,7 @@
     python benchmarks/deepq_loop.py --library pytorch
 
 Each needs only its own library: PyTorch's loop needs PyTorch, gymnasium, ale-py and OpenCV. Both
-play Pong on one thread with the network of 2015 and a minibatch of 32; an
+play Pong with the network of 2015 and a minibatch of 32; an
 update follows every four actions, all of them chosen by the network: in turn in one game, or at
 once in ``--games 4``. Times are medians.
 """
@@ -46,11 +46,11 @@ class Stopwatch:
         }
 
 
-def fathom_loop(updates: int, games: int, xla: bool) -> dict[str, dict[str, float]]:
+def fathom_loop(updates: int, games: int, threads: int, xla: bool) -> dict[str, dict[str, float]]:
     """Runs Fathom's loop."""
     from fathom import DeepQ
 
-    options = {"threads": 1, "learning_starts": FRAMES, "final_exploration": 0.0}
+    options = {"threads": threads, "learning_starts": FRAMES, "final_exploration": 0.0}
     options["environments"] = games
     model = DeepQ("/cpu:0", {**options, "final_exploration_frame": 1, "xla": xla})
     model.setup()
@@ -78,7 +78,9 @@ def _timed(watch: Stopwatch, part: str, function: Callable[..., Any]) -> Callabl
     return lambda *arguments: watch.time(part, function, *arguments)
 
 
-def pytorch_loop(updates: int, games: int, compiled: bool) -> dict[str, dict[str, float]]:
+def pytorch_loop(
+    updates: int, games: int, threads: int, compiled: bool
+) -> dict[str, dict[str, float]]:
     """Runs the loop as CleanRL's dqn_atari.py does: gymnasium's wrappers, a replay of stacks."""
     import ale_py
     import gymnasium
@@ -87,7 +89,7 @@ def pytorch_loop(updates: int, games: int, compiled: bool) -> dict[str, dict[str
     from torch import nn
     from torch.nn import functional as F  # noqa: N812
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(threads)
     gymnasium.register_envs(ale_py)
 
     def make_game() -> gymnasium.Env:
@@ -174,10 +176,11 @@ def main() -> None:
     parser.add_argument("--library", choices=("fathom", "pytorch"), required=True)
     parser.add_argument("--updates", type=int, default=200)
     parser.add_argument("--games", type=int, choices=(1, 2, 4), default=1, help="played at once")
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--compiled", action="store_true", help="XLA, or torch.compile")
     chosen = parser.parse_args()
     loop = fathom_loop if chosen.library == "fathom" else pytorch_loop
-    print(json.dumps(loop(chosen.updates, chosen.games, chosen.compiled), indent=1))
+    print(json.dumps(loop(chosen.updates, chosen.games, chosen.threads, chosen.compiled), indent=1))
 
 
 if __name__ == "__main__":

@@ -42,7 +42,8 @@ class BuiltWorkload(Workload):
     Attributes:
         execution: how the network is executed.
         device: TensorFlow's name of the device.
-        threads: intra-op threads.
+        threads: of the run.
+        operations_at_once: inter-op threads.
         strategy: of distributed training; None: one device.
         is_chief: this process writes the checkpoints: all but the first worker's do not.
 
@@ -59,7 +60,11 @@ class BuiltWorkload(Workload):
         self.execution = options.build(options.Execution, execution)
         self.hyperparameters = self.build_hyperparameters(hyperparameters)
         # Before TensorFlow computes anything.
-        self.threads = set_threads(self.execution.threads, self.execution.inter_op_threads)
+        self.threads, self.operations_at_once = set_threads(
+            self.execution.threads,
+            self.execution.inter_op_threads,
+            divided=self.small_operations and self.xla == self.default_xla,
+        )
         self.device = select_device(device)
         self.strategy = strategies.create(
             self.execution, self.device, self.name, self.hyperparameters
@@ -88,7 +93,7 @@ class BuiltWorkload(Workload):
     def xla(self) -> str:
         """What XLA compiles: the whole ``step``, some ``layers``, or nothing (``off``)."""
         default = self.default_xla
-        if self.strategy and default == "step":
+        if self.execution.strategy != "none" and default == "step":
             default = "off"  # XLA does not compile the collectives of a strategy
         return {None: default, True: "step", False: "off"}[self.execution.xla]
 

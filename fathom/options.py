@@ -252,7 +252,7 @@ class Execution:
     data_dir: str | None = None  # the data set's folder; None: see fathom.data.find
     precision: str = "float32"  # of the computation; parameters are always float32
     xla: bool | None = None  # compile the step or nothing; None: the workload's default
-    threads: int | None = None  # intra-op threads; None: one per core
+    threads: int | None = None  # of the run; None: one per core
     inter_op_threads: int | None = None  # operations at once; None: two, or one on one thread
     quantize: str = ",".join(QUANTIZED)  # what a fixed-point precision rounds
     rounding: str = ROUNDINGS[0]  # of fixed-point numbers

@@ -49,6 +49,8 @@ class Workload(abc.ABC):
         Hyperparameters: the dataclass of the workload's hyperparameters.
         example: human-readable name of the examples, in the plural.
         default_xla: measured default of ``xla``.
+        small_operations: with that default most operations are too small to be divided among the
+            threads (measured); each then has only its share of them.
         characterization: how ``fathom characterize`` measures the workload.
         criteria: of ``fathom list --criteria``; the suite's are in ``fathom.description.criteria``.
         evaluation_compiles: XLA has all kernels that ``build_evaluation`` needs.
@@ -67,6 +69,7 @@ class Workload(abc.ABC):
     Hyperparameters: ClassVar[type[options.Hyperparameters]]
     example: ClassVar[str] = "examples"
     default_xla: ClassVar[str] = "off"
+    small_operations: ClassVar[bool] = False
     characterization: ClassVar[options.Characterization] = options.Characterization()
     criteria: ClassVar[Criteria | None] = None
     evaluation_compiles: ClassVar[bool] = True

@@ -152,7 +152,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "threads": {
         "type": number(int, minimum=1, maximum=MAX_THREADS),
         "metavar": "N",
-        "help": "intra-op threads, for one operation; default: one per core",
+        "help": "threads of the run; default: one per core",
     },
     "inter-op-threads": {
         "type": number(int, minimum=1, maximum=MAX_THREADS),

@@ -41,6 +41,7 @@ class MemNet(nn.NeuralNetworkModel):
     name = "memnet"
     title = "end-to-end memory network (Sukhbaatar, Szlam, Weston and Fergus 2015)"
     datasets = (Babi,)
+    small_operations = True
     Hyperparameters = MemNetHyperparameters
     hyperparameters: MemNetHyperparameters
     example = "questions"

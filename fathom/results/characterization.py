@@ -78,9 +78,7 @@ class Planned(Record, frozen=True):
     workload: str = Field(description="name of the workload")
     mode: Mode = Field(description="`train` or `infer`")
     device: DeviceName = Field(description="as TensorFlow names it")
-    threads: PositiveCount | None = Field(
-        description="intra-op threads; `null`: TensorFlow's default, one per core"
-    )
+    threads: PositiveCount | None = Field(description="threads of the run; `null`: one per core")
     cores: PositiveCount = Field(description="number of cores that the process may use")
     repeat: Integer = Field(
         description="0, or its number among equal runs; negative for a warm-up run"

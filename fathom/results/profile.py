@@ -164,7 +164,7 @@ class Profile(Document, frozen=True):
     workload: str = Field(description="name of the workload")
     mode: Mode = Field(description="`train` or `infer`")
     batch_size: PositiveCount = Field(description="examples per step")
-    threads: PositiveCount = Field(description="intra-op threads")
+    threads: PositiveCount = Field(description="threads of the run")
     device: DeviceName = Field(description="as TensorFlow names it")
     precision: PrecisionName = Field(description="of the computation")
     step_seconds: NonemptyPositiveArray = Field(

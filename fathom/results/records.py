@@ -91,7 +91,10 @@ class Environment(Record):
     device: DeviceName = Field(
         description="as TensorFlow names it, which numbers the GPUs that it sees"
     )
-    threads: PositiveCount = Field(description="intra-op threads")
+    threads: PositiveCount = Field(description="threads of the run")
+    intra_op_threads: PositiveCount | None = Field(
+        default=None, description="intra-op threads: those that one operation may use"
+    )
     inter_op_threads: PositiveCount = Field(
         default=1, description="inter-op threads: operations that run at once"
     )

@@ -18,6 +18,8 @@ _TRIAD_VALUES = 2**26  # float32, in each array: 256 MiB, larger than caches
 _TRIADS = 8  # timed; the fastest is used
 _TF32_CAPABILITY = (8, 0)  # least compute capability of a GPU with TF32: Ampere
 
+_chosen: dict[str, int] = {}  # the threads of the run: TensorFlow keeps its pools for the process
+
 
 def select_device(name: str | None) -> str:
     """Returns TensorFlow's name of a device, and hides the other GPUs from this process.
@@ -96,28 +98,41 @@ def select_precision(precision: str, device: str) -> None:
     tf.config.experimental.enable_tensor_float_32_execution(tf32)
 
 
-def set_threads(threads: int | None, inter_op_threads: int | None = None) -> int:
-    """Sets TensorFlow's thread pools and returns the number of intra-op threads in use.
+def set_threads(
+    threads: int | None, inter_op_threads: int | None = None, *, divided: bool = False
+) -> tuple[int, int]:
+    """Sets TensorFlow's thread pools; returns the threads in use and the operations at once.
 
-    By default two operations run at once where there are two threads: small operations cannot be
-    divided, and waking a thread for a part of one takes as long as they do (docs/performance.md).
+    By default two operations run at once where there are two threads, and each may use all of
+    them. Small operations gain nothing from a second thread, as waking it takes as long as they do:
+    they are not divided beyond their share of the threads (docs/performance.md).
 
     Args:
-        threads: intra-op threads; None for one per core.
+        threads: threads of the run; None for one per core.
         inter_op_threads: operations at once; None for two, or one on one thread.
+        divided: the threads are divided among the operations at once.
 
     Raises:
         FathomError: TensorFlow already runs with another number of threads.
     """
     wanted = threads or available_cores()
+    at_once = inter_op_threads or min(2, wanted)
     try:
-        tf.config.threading.set_intra_op_parallelism_threads(wanted)
-        tf.config.threading.set_inter_op_parallelism_threads(inter_op_threads or min(2, wanted))
+        tf.config.threading.set_intra_op_parallelism_threads(
+            max(1, wanted // at_once) if divided else wanted
+        )
+        tf.config.threading.set_inter_op_parallelism_threads(at_once)
     except RuntimeError:
-        _refuse_other_threads("threads", threads, intra_op_threads_in_use())
+        _refuse_other_threads("threads", threads, threads_in_use())
         _refuse_other_threads("inter_op_threads", inter_op_threads, inter_op_threads_in_use())
-        return intra_op_threads_in_use()
-    return wanted
+        return threads_in_use(), inter_op_threads_in_use()
+    _chosen["threads"] = wanted
+    return wanted, at_once
+
+
+def threads_in_use() -> int:
+    """Returns the threads of the run, as chosen here or by TensorFlow: for one operation."""
+    return _chosen.get("threads") or intra_op_threads_in_use()
 
 
 def intra_op_threads_in_use() -> int:

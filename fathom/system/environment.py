@@ -14,7 +14,12 @@ import numpy as np
 import psutil
 import tensorflow as tf
 
-from fathom.system.device import available_cores, gpu_number, inter_op_threads_in_use
+from fathom.system.device import (
+    available_cores,
+    gpu_number,
+    inter_op_threads_in_use,
+    intra_op_threads_in_use,
+)
 
 _CPU_FLAGS = ("sse4_2", "avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
 _SWITCHES = (
@@ -46,6 +51,7 @@ def describe(device: str, threads: int, precision: str, xla: str) -> dict[str, o
         "gpus_visible": len(tf.config.get_visible_devices("GPU")),
         "device": device,
         "threads": threads,
+        "intra_op_threads": intra_op_threads_in_use(),
         "inter_op_threads": inter_op_threads_in_use(),
         "precision": precision,
         "xla": xla,

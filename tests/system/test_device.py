@@ -1,3 +1,4 @@
+import functools
 import json
 import subprocess
 import sys
@@ -6,7 +7,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from fathom import Autoenc, FathomError
+from fathom import Autoenc, FathomError, Seq2Seq, Seq2SeqFwd
 from fathom.options import PRECISIONS
 from fathom.system import device, environment
 
@@ -26,8 +27,8 @@ def test_a_device_that_is_not_there_is_an_error(name):
 
 def test_threads_cannot_change_once_tensorflow_runs():
     tf.zeros([1]).numpy()
-    current = device.set_threads(None)
-    assert device.set_threads(current) == current
+    current, at_once = device.set_threads(None)
+    assert device.set_threads(current, divided=True) == (current, at_once)
     with pytest.raises(FathomError, match=f"threads={current + 1} comes too late"):
         device.set_threads(current + 1)
 
@@ -47,6 +48,7 @@ def test_inter_op_threads_cannot_change_either_and_are_recorded():
         device.set_threads(None, current + 1)
     recorded = environment.describe("/cpu:0", 1, "float32", "off")
     assert recorded["inter_op_threads"] == current
+    assert recorded["intra_op_threads"] == device.intra_op_threads_in_use()
 
 
 def test_operations_at_once_change_no_result():
@@ -73,18 +75,53 @@ def test_operations_at_once_change_no_result():
     assert losses[0] == losses[1]
 
 
+@pytest.fixture
+def pools(monkeypatch):
+    """The sizes of the thread pools of a TensorFlow that does not run yet."""
+    sizes = {}
+    for pool in ("intra", "inter"):
+        name = f"{pool}_op_parallelism_threads"
+        set_size = functools.partial(sizes.__setitem__, pool)
+        monkeypatch.setattr(tf.config.threading, f"set_{name}", set_size)
+        monkeypatch.setattr(tf.config.threading, f"get_{name}", lambda pool=pool: sizes[pool])
+    monkeypatch.setattr(device, "_chosen", {})
+    return sizes
+
+
 @pytest.mark.parametrize(
     ("threads", "chosen", "used"), [(1, None, 1), (2, None, 2), (8, None, 2), (2, 3, 3), (2, 1, 1)]
 )
-def test_two_operations_run_at_once_on_two_threads_or_more(monkeypatch, threads, chosen, used):
-    sizes = {}
-    for pool in ("intra", "inter"):
-        name = f"set_{pool}_op_parallelism_threads"
-        monkeypatch.setattr(
-            tf.config.threading, name, lambda size, pool=pool: sizes.update({pool: size})
-        )
-    assert device.set_threads(threads, chosen) == threads
-    assert sizes == {"intra": threads, "inter": used}
+def test_two_operations_run_at_once_on_two_threads_or_more(pools, threads, chosen, used):
+    assert device.set_threads(threads, chosen) == (threads, used)
+    assert pools == {"intra": threads, "inter": used}
+
+
+@pytest.mark.parametrize(
+    ("threads", "chosen", "share"),
+    [(1, None, 1), (2, None, 1), (3, None, 1), (8, None, 4), (2, 3, 1), (8, 1, 8)],
+)
+def test_small_operations_have_their_share_of_the_threads(pools, threads, chosen, share):
+    assert device.set_threads(threads, chosen, divided=True)[0] == threads
+    assert pools["intra"] == share
+
+
+def test_the_threads_of_a_run_are_in_use_whatever_an_operation_has(pools):
+    device.set_threads(8, divided=True)
+    assert (device.threads_in_use(), device.intra_op_threads_in_use()) == (8, 4)
+
+
+@pytest.mark.parametrize(
+    ("workload", "options", "threads"),
+    [
+        (Seq2Seq, {}, 1),
+        (Seq2SeqFwd, {}, 2),
+        (Autoenc, {"xla": True}, 2),  # measured without
+        (Autoenc, {"inter_op_threads": 1}, 2),
+    ],
+)
+def test_a_workload_says_whether_its_operations_are_small(pools, workload, options, threads):
+    workload("/cpu:0", {"threads": 2, **options})
+    assert pools["intra"] == threads
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ def _measure(chosen: argparse.Namespace) -> None:
     from fathom.results.records import Environment
     from fathom.system import device, environment
 
-    threads = device.set_threads(chosen.threads)
+    threads, _ = device.set_threads(chosen.threads)
     device.keep_freed_memory()
     classes = {}
     for name in filter(None, chosen.workloads.split(",")):

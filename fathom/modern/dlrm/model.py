@@ -42,6 +42,7 @@ class DLRM(nn.NeuralNetworkModel):
     name = "dlrm"
     title = "recommendation model (Naumov et al. 2019)"
     datasets = (Criteo,)
+    small_operations = True
     Hyperparameters = DLRMHyperparameters
     hyperparameters: DLRMHyperparameters
     default_steps = 3_000
@@ -185,6 +186,7 @@ class DLRMFwd(DLRM):
     """The recommendation model, inference only."""
 
     forward_only = True
+    small_operations = False
     default_xla = "step"  # many short operations: docs/workloads/dlrm.md
 
 

@@ -53,6 +53,7 @@ class GCN(nn.NeuralNetworkModel):
     name = "gcn"
     title = "graph convolutional network (Kipf and Welling 2017)"
     datasets = (Cora, PowerLaw)
+    small_operations = True
     Hyperparameters = GCNHyperparameters
     hyperparameters: GCNHyperparameters
     example = "nodes"

@@ -260,6 +260,7 @@ class GPTFwd(GPT):
     """Continues prompts: prefill reads them at once, decode adds a token at a time."""
 
     forward_only = True
+    small_operations = True
 
     def build_inputs(self) -> keras.KerasTensor:
         """Returns the prompts, int32 [batch, prompt]."""
