@@ -5,7 +5,7 @@ Building reads no data and traces nothing. ``fathom.nn`` loads data, compiles an
 
 import contextlib
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import keras
 import numpy as np
@@ -22,7 +22,13 @@ from fathom.numbers.packed import packed
 from fathom.results import cost, records
 from fathom.results.description import Description
 from fathom.system import environment
-from fathom.system.device import computing_in, select_device, select_precision, set_threads
+from fathom.system.device import (
+    computing_in,
+    select_device,
+    select_precision,
+    set_inter_op_threads,
+    set_threads,
+)
 from fathom.training import replicas, strategies
 from fathom.training.collectives import Collectives
 from fathom.training.compilation import Batch, Nest
@@ -60,10 +66,12 @@ class BuiltWorkload(Workload):
         self.execution = options.build(options.Execution, execution)
         self.hyperparameters = self.build_hyperparameters(hyperparameters)
         # Before TensorFlow computes anything.
-        self.threads, self.operations_at_once = set_threads(
-            self.execution.threads,
-            self.execution.inter_op_threads,
-            divided=self.small_operations and self.xla == self.default_xla,
+        self.operations_at_once = set_inter_op_threads(
+            self.execution.threads, self.execution.inter_op_threads
+        )
+        divided = self.microbatches > 1 or (self.small_operations and not self.execution.xla)
+        self.threads = set_threads(
+            self.execution.threads, self.operations_at_once if divided else 1
         )
         self.device = select_device(device)
         self.strategy = strategies.create(
@@ -90,17 +98,28 @@ class BuiltWorkload(Workload):
         return self._source
 
     @property
+    def microbatches(self) -> int:
+        """Parts into which a training step divides its batch, to compute them at once."""
+        chosen, count = self.execution, self.operations_at_once
+        fixed = options.precision_traits(chosen.precision).fixed
+        whole = chosen.strategy != "none" or chosen.xla or fixed or not self.divides_batches
+        if self.forward_only or whole or self.hyperparameters.batch_size % count:
+            return 1
+        return count
+
+    @property
     def xla(self) -> str:
         """What XLA compiles: the whole ``step``, some ``layers``, or nothing (``off``)."""
         default = self.default_xla
-        if self.execution.strategy != "none" and default == "step":
-            default = "off"  # XLA does not compile the collectives of a strategy
+        if default == "step" and (self.strategy or self.microbatches > 1):
+            default = "off"  # XLA compiles no collectives, and runs microbatches in turn
         return {None: default, True: "step", False: "off"}[self.execution.xla]
 
     def machine(self) -> records.Environment:
         """Returns the machine and the software, as results state them."""
         return records.Environment.model_validate(
             environment.describe(self.device, self.threads, self.execution.precision, self.xla)
+            | {"microbatches": self.microbatches}
         )
 
     # ---------------------------------------------------------------- building
@@ -254,7 +273,7 @@ class BuiltWorkload(Workload):
     def _train_step_of_all_replicas(self, *batch: tf.Tensor) -> tf.Tensor:
         """Runs ``train_step`` on every replica; returns the loss of the whole batch."""
         if self.strategy is None:
-            return self.train_step(*batch)
+            return self._train_step_of(self._loss_of_microbatches, batch)
         losses = self.strategy.run(self.train_step, args=batch)
         return self.strategy.experimental_local_results(losses)[0]
 
@@ -264,12 +283,12 @@ class BuiltWorkload(Workload):
         A replica computes its part of the batch, and updates its copy of the variables with the
         gradient of the whole batch's loss.
         """
-        inputs, labels = self._split(tuple(replicas.part(tensor) for tensor in batch))
+        return self._train_step_of(self._loss_of_replica, batch)
+
+    def _train_step_of(self, loss_of: Callable[[Batch], tf.Tensor], batch: Batch) -> tf.Tensor:
         variables = self.network.trainable_variables
         with tf.GradientTape() as tape:
-            outputs = self.network(inputs, training=True)
-            loss = self.build_loss(inputs, labels, outputs)
-            loss = replicas.weighted(loss, self.loss_denominator(labels))
+            loss = loss_of(batch)
             scaled = self._optimizer.scale(loss)
         gradients = tape.gradient(scaled, variables)
         if self._collectives and replicas.count() > 1:
@@ -278,6 +297,23 @@ class BuiltWorkload(Workload):
         for counter in (self._steps_done, self._noise_step):
             replicas.add(counter, 1)
         return loss
+
+    def _loss_of_replica(self, batch: Batch) -> tf.Tensor:
+        """Returns a replica's term of the loss of a batch."""
+        inputs, labels = self._split(tuple(replicas.part(tensor) for tensor in batch))
+        loss = self.build_loss(inputs, labels, self.network(inputs, training=True))
+        return replicas.weighted(loss, self.loss_denominator(labels))
+
+    def _loss_of_microbatches(self, batch: Batch) -> tf.Tensor:
+        """Returns the loss of a batch, computed by as many microbatches as divide it."""
+        count = self.microbatches
+        if count == 1:
+            return self._loss_of_replica(batch)
+        losses, denominator = [], self.loss_denominator(self._split(batch)[1])
+        for number in range(count):
+            with replicas.computing(replicas.Microbatch(number, count, denominator)):
+                losses.append(self._loss_of_replica(batch))
+        return tf.add_n(losses)
 
     def infer_step(self, *inputs: tf.Tensor) -> Nest:
         """One forward pass; returns the outputs."""

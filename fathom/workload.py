@@ -49,8 +49,10 @@ class Workload(abc.ABC):
         Hyperparameters: the dataclass of the workload's hyperparameters.
         example: human-readable name of the examples, in the plural.
         default_xla: measured default of ``xla``.
-        small_operations: with that default most operations are too small to be divided among the
+        small_operations: with that default most operations are too small to be divided among all
             threads (measured); each then has only its share of them.
+        divides_batches: training is fastest in as many microbatches as operations run at once, with
+            their share of the threads each (measured).
         characterization: how ``fathom characterize`` measures the workload.
         criteria: of ``fathom list --criteria``; the suite's are in ``fathom.description.criteria``.
         evaluation_compiles: XLA has all kernels that ``build_evaluation`` needs.
@@ -70,6 +72,7 @@ class Workload(abc.ABC):
     example: ClassVar[str] = "examples"
     default_xla: ClassVar[str] = "off"
     small_operations: ClassVar[bool] = False
+    divides_batches: ClassVar[bool] = False
     characterization: ClassVar[options.Characterization] = options.Characterization()
     criteria: ClassVar[Criteria | None] = None
     evaluation_compiles: ClassVar[bool] = True

@@ -92,7 +92,7 @@ class Autoenc(nn.NeuralNetworkModel):
     name = "autoenc"
     title = "variational autoencoder (Kingma and Welling 2013)"
     datasets = (Mnist,)
-    small_operations = True
+    divides_batches = True
     Hyperparameters = AutoencHyperparameters
     hyperparameters: AutoencHyperparameters
     example = "images"

@@ -60,7 +60,7 @@ def _profile(chosen: argparse.Namespace, folder: Path, screen: Console) -> "Prof
 
     model_class = workloads.load(chosen.workload, forward_only=chosen.infer)
     options = init_options(chosen, model_class.Hyperparameters)
-    compiled = model_class.default_xla == "step"
+    compiled = model_class(chosen.device, options).xla == model_class.default_xla == "step"
     model = single_steps(model_class)(
         chosen.device, options | {"xla": False} if compiled else options
     )

@@ -50,6 +50,7 @@ class DeepQ(nn.NeuralNetworkModel):
     name = "deepq"
     title = "deep Q-network (Mnih et al. 2015)"
     datasets = (Atari,)
+    small_operations = True
     Hyperparameters = DeepQHyperparameters
     hyperparameters: DeepQHyperparameters
     undistributable = "its agent acts between updates, one after the other"
@@ -355,3 +356,4 @@ class DeepQFwd(DeepQ):
     """The deep Q-network, inference only."""
 
     forward_only = True
+    small_operations = False

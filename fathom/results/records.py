@@ -98,6 +98,9 @@ class Environment(Record):
     inter_op_threads: PositiveCount = Field(
         default=1, description="inter-op threads: operations that run at once"
     )
+    microbatches: PositiveCount = Field(
+        default=1, description="parts of a training batch that are computed at once"
+    )
     precision: PrecisionName = Field(description="of the computation")
     xla: Compiled = Field(
         description="what XLA compiled: the whole `step`, some `layers`, or nothing (`off`)"

@@ -11,7 +11,7 @@ from typing_extensions import Unpack
 from fathom.layers import LayerOptions, PRNGKey
 from fathom.seq2seq.buckets import Bucket, bucket_of_source
 from fathom.seq2seq.layers import lstm_cell
-from fathom.seq2seq.recurrence import Multiply, product, read, recur
+from fathom.seq2seq.recurrence import Multiply, product, read, recur, steps_of
 from fathom.translation.decoding import FreeDecoder, Step
 from fathom.translation.symbols import GO, PAD
 
@@ -58,7 +58,6 @@ class Decoder(FreeDecoder):
         new_initializer: returns a new initializer for each variable.
         noise: PRNG key of the dropout.
         sizes: the buckets, by which a source's length limits the number of decoded words.
-        groups: groups of sentences that run at once in training.
     """
 
     def __init__(
@@ -72,7 +71,6 @@ class Decoder(FreeDecoder):
         new_initializer: Callable[[], keras.initializers.Initializer],
         noise: PRNGKey,
         sizes: Sequence[Bucket],
-        groups: int = 1,
         **options: Unpack[LayerOptions],
     ) -> None:
         super().__init__(beam_size, **options)
@@ -80,7 +78,7 @@ class Decoder(FreeDecoder):
         self._vocabulary, self._units, self._depth = vocabulary, units, depth
         self._attention, self._dropout = attention, dropout
         self._new_initializer, self._noise = new_initializer, noise
-        self._sizes, self._groups = tuple(Bucket(*size) for size in sizes), groups
+        self._sizes = tuple(Bucket(*size) for size in sizes)
 
     def build(self, *shapes: tuple[int | None, ...]) -> None:
         """Creates the weights."""
@@ -203,7 +201,7 @@ class Decoder(FreeDecoder):
         rows = []
         for gates in tf.unstack(self._word_gates(self._embed(tf.transpose(target)), weights)):
             multiply = _multiplication(weights, annotations, gates)
-            state = self._step(multiply, (), state, annotations, weights.score)
+            state = self._step(multiply, state, None, annotations, weights.score)
             rows.append(_attend(state.hidden[-1], multiply, annotations, weights.score)[1])
         return tf.stack(rows, 1)[:, :, ::-1]  # in the order of the sentence
 
@@ -262,10 +260,10 @@ class Decoder(FreeDecoder):
     def _step(
         self,
         multiply: Multiply,
-        masks: Sequence[tf.Tensor],
         state: State,
-        annotations: Annotations | tuple[()] | None,
-        score: tf.Tensor | tuple[()] | None,
+        masks: list[tf.Tensor] | None,
+        annotations: Annotations | None = None,
+        score: tf.Tensor | None = None,
     ) -> State:
         """Takes one step for each sentence of the batch."""
         hidden: list[tf.Tensor] = []
@@ -274,13 +272,13 @@ class Decoder(FreeDecoder):
             if i == 0:
                 below = [state.output] if self._attention else []
             else:
-                below = [hidden[-1] * masks[i - 1] if masks else hidden[-1]]
+                below = [hidden[-1] if masks is None else hidden[-1] * masks[i - 1]]
             gates = multiply(f"layer_{i + 1}", tf.concat([*below, state.hidden[i]], 1))
             new_hidden, new_memory = lstm_cell(gates, state.memory[i])
             hidden.append(new_hidden)
             memory.append(new_memory)
         output = hidden[-1]
-        if annotations:
+        if annotations is not None:
             context, _ = _attend(output, multiply, annotations, score)
             output = tf.tanh(multiply("combination", tf.concat([context, output], 1)))
         return State(output, tuple(hidden), tuple(memory))
@@ -296,10 +294,11 @@ class Decoder(FreeDecoder):
         """Runs over given words; returns [batch, target, units]."""
         drops = training and self._dropout > 0
         embedded = self._embed(tf.transpose(target))
-        steps, masks = target.shape[1] or tf.shape(target)[1], []
+        steps = target.shape[1] or tf.shape(target)[1]
         if drops:
             embedded = embedded * self._mask(tf.shape(embedded), 0)
-            masks = [self._mask(tf.shape(embedded), i) for i in range(1, self._depth)]
+            between = [tf.shape(embedded)] * (self._depth - 1)
+            masks = [steps_of(self._mask(shape, i)) for i, shape in enumerate(between, 1)]
         kernels = _kernels(weights, annotations)
         added = {
             name: tf.broadcast_to(
@@ -309,17 +308,13 @@ class Decoder(FreeDecoder):
             for name, kernel in kernels.items()
         }
         added["layer_1"] = self._word_gates(embedded, weights)
-        constants, shared = (annotations, weights.score) if annotations else ((), ())
-        outputs, _ = recur(
-            self._step,
-            kernels,
-            added,
-            state,
-            masks=masks,
-            constants=constants,
-            shared=shared,
-            groups=self._groups if training else 1,
-        )
+
+        def step(multiply: Multiply, time: tf.Tensor, state: State, attended: tuple) -> State:
+            dropped = [mask.read(time) for mask in masks] if drops else None
+            return self._step(multiply, state, dropped, *attended)
+
+        attended = (annotations, weights.score) if self._attention else ()
+        outputs, _ = recur(step, kernels, added, state, attended)
         if drops:
             outputs = outputs * self._mask(tf.shape(outputs), self._depth)
         return tf.transpose(outputs, (1, 0, 2))
@@ -346,7 +341,7 @@ class Decoder(FreeDecoder):
         def step(words: tf.Tensor, state: State) -> tuple[tf.Tensor, State]:
             gates = self._word_gates(self._embed(words), weights)
             multiply = _multiplication(weights, annotations, gates)
-            state = self._step(multiply, (), state, annotations, weights.score)
+            state = self._step(multiply, state, None, annotations, weights.score)
             return self.logits(state.output, bias), state
 
         return step

@@ -108,19 +108,16 @@ class LSTM(Layer):
     Args:
         units: of the hidden state and of the memory.
         new_initializer: returns a new initializer for each variable.
-        groups: groups of sentences that run at once in training.
     """
 
     def __init__(
         self,
         units: int,
         new_initializer: Callable[[], Initializer],
-        groups: int = 1,
         **options: Unpack[LayerOptions],
     ) -> None:
         super().__init__(autocast=False, **options)
         self._units, self._new_initializer = units, new_initializer
-        self._groups = groups
 
     def build(self, inputs_shape: Shape, words_shape: Shape) -> None:
         """Creates the weights."""
@@ -135,22 +132,19 @@ class LSTM(Layer):
         return steps * 4 * self._units * (self.input_kernel.shape[0] + self._units)
 
     def compute_output_spec(
-        self, inputs: keras.KerasTensor, words: keras.KerasTensor, training: bool = False
+        self, inputs: keras.KerasTensor, words: keras.KerasTensor
     ) -> tuple[keras.KerasTensor, ...]:
         """Returns the shapes that ``call`` returns."""
         time, batch, _ = inputs.shape
         shapes = (time, batch, self._units), (batch, self._units), (batch, self._units)
         return tuple(keras.KerasTensor(shape, self.compute_dtype) for shape in shapes)
 
-    def call(
-        self, inputs: tf.Tensor, words: tf.Tensor, training: bool = False
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def call(self, inputs: tf.Tensor, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Runs over a sequence.
 
         Args:
             inputs: [time, batch, inputs].
             words: int32 [batch, time], to find the padding.
-            training: run the groups at once.
 
         Returns:
             the hidden states [time, batch, units], the last of them and the last memory.
@@ -160,10 +154,10 @@ class LSTM(Layer):
         gates *= tf.cast(tf.transpose(words) != PAD, cast)[:, :, None]
         zero = tf.zeros_like(gates[0, :, : self._units])
 
-        def step(multiply: Multiply, masks: Nest, state: Nest, *_: Nest) -> Nest:
+        def step(multiply: Multiply, _: tf.Tensor, state: Nest, __: tuple[()]) -> Nest:
             hidden, memory = state
             return lstm_cell(multiply("gates", hidden), memory)
 
-        kernels, groups = {"gates": read(self.kernel, cast)}, self._groups if training else 1
-        states, last = recur(step, kernels, {"gates": gates}, (zero, zero), groups=groups)
+        kernels = {"gates": read(self.kernel, cast)}
+        states, last = recur(step, kernels, {"gates": gates}, (zero, zero))
         return states, *last

@@ -44,7 +44,7 @@ class Seq2Seq(Translation):
     name = "seq2seq"
     title = "sequence to sequence with attention (Sutskever et al. 2014, Bahdanau et al. 2015)"
     datasets = (Wmt, Multi30k)
-    small_operations = True
+    divides_batches = True
     Hyperparameters = Seq2SeqHyperparameters
     hyperparameters: Seq2SeqHyperparameters
 
@@ -135,7 +135,6 @@ class Seq2Seq(Translation):
             self._initializers(),
             self.new_noise(),
             self._buckets,
-            self._groups,
             name="decoder",
         )
         self.decoder.build()
@@ -153,16 +152,11 @@ class Seq2Seq(Translation):
         )(words)
         hidden, memory = [], []
         for i in range(1, chosen.layers + 1):
-            lstm = LSTM(chosen.units, self._initializers(), self._groups, name=f"encoder_{i}")
+            lstm = LSTM(chosen.units, self._initializers(), name=f"encoder_{i}")
             states, last_hidden, last_memory = lstm(self._dropped(states, i), words)
             hidden.append(last_hidden)
             memory.append(last_memory)
         return [words, self._dropped(states, chosen.layers + 1), hidden, memory]
-
-    @property
-    def _groups(self) -> int:
-        """Groups of sentences whose recurrences run at once, if several operations do."""
-        return min(2, self.operations_at_once)
 
     def _dropped(self, states: keras.KerasTensor, number: int) -> keras.KerasTensor:
         if not self.hyperparameters.dropout:
@@ -265,4 +259,3 @@ class Seq2SeqFwd(Seq2Seq):
     """Translation, inference only: the decoder reads its own output, or the test text's."""
 
     forward_only = True
-    small_operations = False  # the logits of the whole vocabulary

@@ -16,15 +16,11 @@ def read(variable: keras.Variable, dtype: str) -> tf.Tensor:
 
 
 def recur(
-    step: Callable[[Multiply, Nest, Nest, Nest, Nest], Nest],
+    step: Callable[[Multiply, tf.Tensor, Nest, Nest], Nest],
     kernels: Mapping[str, tf.Tensor],
     added: Mapping[str, tf.Tensor],
     state: Nest,
-    *,
-    masks: Nest = (),
     constants: Nest = (),
-    shared: Nest = (),
-    groups: int = 1,
 ) -> tuple[tf.Tensor, Nest]:
     """Runs a step for each word of a sequence.
 
@@ -32,53 +28,20 @@ def recur(
     TensorFlow's own gradient accumulates a small product in every step.
 
     Args:
-        step: maps (multiply, this step's masks, state, constants, shared) to the next state.
+        step: maps (multiply, number of the step, state, constants) to the next state.
             ``multiply(name, x)`` returns the product of x [batch, inputs] and a kernel plus this
             step's part of ``added``; it is called once for each kernel.
         kernels: the matrices by name, [inputs, outputs], or one for each example, [batch, inputs,
             outputs].
         added: what is added to their products, [time, batch, outputs].
-        state: initial tensors, [batch, ...].
-        masks: tensors of which a step reads its part, [time, batch, ...].
-        constants: tensors that every step reads, [batch, ...].
-        shared: tensors that every step reads for all examples. Gradients flow only to these, to
-            ``kernels``, ``added``, ``state`` and ``constants``.
-        groups: groups of examples, each of which has a loop. Loops run at once on several threads.
+        state: initial tensors.
+        constants: tensors that every step reads. Gradients flow only to these, to ``kernels``, to
+            ``added`` and to ``state``.
 
     Returns:
         the first tensor of the state after each step, [time, ...], and the final state.
     """
-    if groups == 1:
-        return _recur(step, kernels, added, state, masks, constants, shared)
-    sizes = _sizes(tf.nest.flatten(state)[0], groups)
-    own = {name: kernel for name, kernel in kernels.items() if kernel.shape.rank == 3}
-    parts = zip(
-        _split(own, sizes, 0),
-        _split(dict(added), sizes, 1),
-        _split(state, sizes, 0),
-        _split(masks, sizes, 1),
-        _split(constants, sizes, 0),
-        strict=True,
-    )
-    runs = [
-        _recur(step, {**kernels, **own}, added, state, masks, constants, shared)
-        for own, added, state, masks, constants in parts
-    ]
-    outputs, last = zip(*runs, strict=True)
-    return tf.concat(outputs, 1), tf.nest.map_structure(lambda *part: tf.concat(part, 0), *last)
-
-
-def _recur(
-    step: Callable,
-    kernels: Mapping[str, tf.Tensor],
-    added: Mapping[str, tf.Tensor],
-    state: Nest,
-    masks: Nest,
-    constants: Nest,
-    shared: Nest,
-) -> tuple[tf.Tensor, Nest]:
-    """Runs a step for each word of a sequence, in one loop; args and results as of ``recur``."""
-    others = (dict(added), state, constants, shared)
+    others = (dict(added), state, constants)
 
     @tf.custom_gradient
     def run(*read: tf.Tensor) -> tuple[list[tf.Tensor], Callable]:
@@ -88,7 +51,7 @@ def _recur(
         watched = tensors[len(kernels) :]
         with tf.GradientTape() as tape:
             tape.watch(watched)
-            results, reads = _loop(step, matrices, masks, tf.nest.pack_sequence_as(others, watched))
+            results, reads = _loop(step, matrices, *tf.nest.pack_sequence_as(others, watched))
 
         def gradient(*d_results: tf.Tensor) -> list[tf.Tensor]:
             d_others = tape.gradient(results, watched, list(d_results), "zero")
@@ -106,18 +69,21 @@ def _recur(
 
 
 def _loop(
-    step: Callable, kernels: Mapping[str, tf.Tensor], masks: Nest, others: Nest
+    step: Callable,
+    kernels: Mapping[str, tf.Tensor],
+    added: Mapping[str, tf.Tensor],
+    state: Nest,
+    constants: Nest,
 ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
     """Returns the outputs and the final state, flattened, and each kernel's inputs."""
-    added, state, constants, shared = others
     first = tf.nest.flatten(state)[0]
     sequence = next(iter(added.values()))
     steps = sequence.shape[0] or tf.shape(sequence)[0]
-    arrays, mask_arrays = tf.nest.map_structure(_steps_of, (added, masks))
+    arrays = {name: steps_of(sequence) for name, sequence in added.items()}
     # oneDNN takes 1.5 times as long if it has to transpose a matrix in every step.
     transposes = {name: tf.linalg.matrix_transpose(kernel) for name, kernel in kernels.items()}
     reads = {
-        name: _no_steps_yet(steps, first.dtype, (first.shape[0], kernel.shape[-2]))
+        name: no_steps_yet(steps, first.dtype, (first.shape[0], kernel.shape[-2]))
         for name, kernel in kernels.items()
     }
 
@@ -128,30 +94,17 @@ def _loop(
             now[name] = x
             return _product(x, kernels[name], transposes[name]) + arrays[name].read(time)
 
-        mask = tf.nest.map_structure(lambda array: array.read(time), mask_arrays)
-        state = step(multiply, mask, state, constants, shared)
+        state = step(multiply, time, state, constants)
         reads = {name: array.write(time, now[name]) for name, array in reads.items()}
         return time + 1, state, outputs.write(time, tf.nest.flatten(state)[0]), reads
 
     _, state, outputs, reads = tf.while_loop(
         lambda time, *_: time < steps,
         body,
-        (0, state, _no_steps_yet(steps, first.dtype, first.shape), reads),
+        (0, state, no_steps_yet(steps, first.dtype, first.shape), reads),
         maximum_iterations=steps,
     )
     return [outputs.stack(), *tf.nest.flatten(state)], {n: a.stack() for n, a in reads.items()}
-
-
-def _sizes(examples: tf.Tensor, groups: int) -> list:
-    """Returns the sizes of as many groups of examples [batch, ...], at most one apart."""
-    batch = examples.shape[0] or tf.shape(examples)[0]
-    return [batch * (i + 1) // groups - batch * i // groups for i in range(groups)]
-
-
-def _split(nest: Nest, sizes: list, axis: int) -> list[Nest]:
-    """Returns the groups of the tensors of a nest."""
-    split = [tf.split(tensor, sizes, axis) for tensor in tf.nest.flatten(nest)]
-    return [tf.nest.pack_sequence_as(nest, [part[i] for part in split]) for i in range(len(sizes))]
 
 
 def product(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
@@ -185,14 +138,14 @@ def _gradient_of(kernel: tf.Tensor, x: tf.Tensor, dy: tf.Tensor) -> tf.Tensor:
     return tf.matmul(x, dy, transpose_a=True)
 
 
-def _steps_of(sequence: tf.Tensor) -> tf.TensorArray:
+def steps_of(sequence: tf.Tensor) -> tf.TensorArray:
     """Returns [time, ...] as an array that a loop reads step by step."""
     steps = sequence.shape[0] or tf.shape(sequence)[0]
     array = tf.TensorArray(sequence.dtype, steps, element_shape=sequence.shape[1:])
     return array.unstack(sequence)
 
 
-def _no_steps_yet(
+def no_steps_yet(
     steps: int | tf.Tensor, dtype: tf.DType, shape: Sequence[int | None] | tf.TensorShape
 ) -> tf.TensorArray:
     """Returns an empty array of tensors of a shape for a loop to write to."""

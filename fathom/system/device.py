@@ -98,36 +98,46 @@ def select_precision(precision: str, device: str) -> None:
     tf.config.experimental.enable_tensor_float_32_execution(tf32)
 
 
-def set_threads(
-    threads: int | None, inter_op_threads: int | None = None, *, divided: bool = False
-) -> tuple[int, int]:
-    """Sets TensorFlow's thread pools; returns the threads in use and the operations at once.
-
-    By default two operations run at once where there are two threads, and each may use all of
-    them. Small operations gain nothing from a second thread, as waking it takes as long as they do:
-    they are not divided beyond their share of the threads (docs/performance.md).
+def set_inter_op_threads(threads: int | None, chosen: int | None = None) -> int:
+    """Sets how many operations TensorFlow runs at once; returns the number in use.
 
     Args:
-        threads: threads of the run; None for one per core.
-        inter_op_threads: operations at once; None for two, or one on one thread.
-        divided: the threads are divided among the operations at once.
+        threads: of the run; None for one per core.
+        chosen: the number; None for two, or one on one thread.
+
+    Raises:
+        FathomError: TensorFlow already runs with another number.
+    """
+    wanted = chosen or min(2, threads or available_cores())
+    try:
+        tf.config.threading.set_inter_op_parallelism_threads(wanted)
+    except RuntimeError:
+        _refuse_other_threads("inter_op_threads", chosen, inter_op_threads_in_use())
+        return chosen or min(2, inter_op_threads_in_use())
+    return wanted
+
+
+def set_threads(threads: int | None, shares: int = 1) -> int:
+    """Sets the threads of the run and returns their number in use.
+
+    An operation may use all of them. Small operations gain nothing from a second thread, as waking
+    it takes as long as they do: each of those that run at once has a share (docs/performance.md).
+
+    Args:
+        threads: None for one per core.
+        shares: into which the threads are divided.
 
     Raises:
         FathomError: TensorFlow already runs with another number of threads.
     """
     wanted = threads or available_cores()
-    at_once = inter_op_threads or min(2, wanted)
     try:
-        tf.config.threading.set_intra_op_parallelism_threads(
-            max(1, wanted // at_once) if divided else wanted
-        )
-        tf.config.threading.set_inter_op_parallelism_threads(at_once)
+        tf.config.threading.set_intra_op_parallelism_threads(max(1, wanted // shares))
     except RuntimeError:
         _refuse_other_threads("threads", threads, threads_in_use())
-        _refuse_other_threads("inter_op_threads", inter_op_threads, inter_op_threads_in_use())
-        return threads_in_use(), inter_op_threads_in_use()
+        return threads_in_use()
     _chosen["threads"] = wanted
-    return wanted, at_once
+    return wanted
 
 
 def threads_in_use() -> int:

@@ -302,6 +302,20 @@ def test_the_traced_graph_can_be_inspected(plain):
     assert any(operation.type.startswith("ResourceApply") for operation in graph.get_operations())
 
 
+def test_microbatches_that_are_computed_at_once_learn_the_same_to_rounding(workload, plain):
+    model = workload.model()
+    model.operations_at_once = 2
+    assert model.microbatches == 1 + model.divides_batches
+    if model.divides_batches:
+        model.setup()
+        np.testing.assert_allclose(losses(model, 3), plain.losses[:3], rtol=1e-4)
+        assert products(model) >= 1.5 * products(plain.model)
+
+
+def products(model):
+    return sum("MatMul" in operation.type for operation in model.model().get_operations())
+
+
 def test_the_forward_only_twin_returns_outputs_and_has_no_optimizer(workload):
     model = workload.model(forward_only=True)
     model.setup()

@@ -1,10 +1,14 @@
 """Synchronous data parallelism: replicas compute parts of a batch, and gradients are summed.
 
 The functions are called within a replica's step; outside a ``tf.distribute`` strategy there is one
-replica, whose part is everything.
+replica, whose part is everything. The microbatches of a step are replicas, too, that share the
+variables and whose gradients one tape sums: they have neither ``total`` nor ``moments``.
 """
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import tensorflow as tf
@@ -12,8 +16,38 @@ import tensorflow as tf
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 
 
+@dataclass(frozen=True)
+class Microbatch:
+    """A part of a step's batch, whose operations wait for none of the other parts'.
+
+    Attributes:
+        number: from 0.
+        count: number of microbatches.
+        denominator: what the loss of the whole batch is divided by, as of ``weighted``.
+    """
+
+    number: int
+    count: int
+    denominator: tf.Tensor | float | None
+
+
+_microbatch: ContextVar[Microbatch | None] = ContextVar("microbatch", default=None)
+
+
+@contextlib.contextmanager
+def computing(microbatch: Microbatch) -> Iterator[None]:
+    """Makes what is traced in the block the computation of a microbatch."""
+    token = _microbatch.set(microbatch)
+    try:
+        yield
+    finally:
+        _microbatch.reset(token)
+
+
 def count() -> int:
     """Returns the number of replicas that take part in the step being traced."""
+    if microbatch := _microbatch.get():
+        return microbatch.count
     context = tf.distribute.get_replica_context()
     return 1 if context is None else context.num_replicas_in_sync
 
@@ -39,6 +73,8 @@ def part(tensor: tf.Tensor, axis: int = 0) -> tf.Tensor:
     """
     if count() == 1:
         return tensor
+    if microbatch := _microbatch.get():
+        return tf.split(tensor, microbatch.count, axis)[microbatch.number]
     number = tf.distribute.get_replica_context().replica_id_in_sync_group
     size = tf.shape(tensor)[axis] // count()
     found = tf.gather(tensor, number * size + tf.range(size), axis=axis)
@@ -68,7 +104,9 @@ def weighted(loss: tf.Tensor, denominator: tf.Tensor | float | None) -> tf.Tenso
         return loss
     if isinstance(denominator, float):
         return loss / count()
-    return loss * (denominator / total([denominator])[0])
+    microbatch = _microbatch.get()
+    whole = microbatch.denominator if microbatch else total([denominator])[0]
+    return loss * (denominator / whole)
 
 
 def add(variable: tf.Variable, value: tf.Tensor | int) -> tf.Tensor:

@@ -63,19 +63,6 @@ def test_the_number_of_parameters_follows_the_formula(attention):
     assert model.cost().parameters == parameters(2, 8, 60, 70, attention)
 
 
-@pytest.mark.parametrize("options", [{}, {"dropout": 0.5}, {"attention": False}])
-def test_groups_of_a_batch_that_run_at_once_learn_the_same_to_rounding(options):
-    weights = []
-    for at_once in (1, 2):
-        model = model_of(batch_size=7, **options)
-        model.operations_at_once = at_once
-        model.setup()
-        model.run(n_steps=4)
-        weights.append([variable.numpy() for variable in model.network.trainable_variables])
-    differences = [np.abs(one - two).max() for one, two in zip(*weights, strict=True)]
-    assert 0 < max(differences) < 1e-6  # the sums over the batch differ in their order
-
-
 def test_fathoms_and_sutskevers_sizes_have_34_and_384_million_parameters():
     assert parameters(3, 256, 40_000, 40_000, True) == 34_436_416
     assert parameters(4, 1000, 160_000, 80_000, False) == 384_112_000

@@ -4,10 +4,11 @@ import subprocess
 import sys
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 
-from fathom import Autoenc, FathomError, Seq2Seq, Seq2SeqFwd
+from fathom import Autoenc, AutoencFwd, FathomError, MemNet
 from fathom.options import PRECISIONS
 from fathom.system import device, environment
 
@@ -27,8 +28,8 @@ def test_a_device_that_is_not_there_is_an_error(name):
 
 def test_threads_cannot_change_once_tensorflow_runs():
     tf.zeros([1]).numpy()
-    current, at_once = device.set_threads(None)
-    assert device.set_threads(current, divided=True) == (current, at_once)
+    current = device.set_threads(None)
+    assert device.set_threads(current, shares=2) == current
     with pytest.raises(FathomError, match=f"threads={current + 1} comes too late"):
         device.set_threads(current + 1)
 
@@ -43,36 +44,38 @@ def test_the_precision_holds_for_the_block_alone():
 def test_inter_op_threads_cannot_change_either_and_are_recorded():
     tf.zeros([1]).numpy()
     current = device.inter_op_threads_in_use()
-    device.set_threads(None, current)
+    assert device.set_inter_op_threads(None, current) == current
     with pytest.raises(FathomError, match=f"inter_op_threads={current + 1} comes too late"):
-        device.set_threads(None, current + 1)
+        device.set_inter_op_threads(None, current + 1)
     recorded = environment.describe("/cpu:0", 1, "float32", "off")
     assert recorded["inter_op_threads"] == current
     assert recorded["intra_op_threads"] == device.intra_op_threads_in_use()
 
 
+def losses_on_two_threads(*options):
+    command = [sys.executable, "-m", "fathom", "run", "autoenc", "--train", "--steps=40"]
+    options = ["--threads=2", "--device=cpu", "--quiet", "--json=-", *options]
+    done = subprocess.run([*command, *options], capture_output=True, timeout=120, check=True)
+    result = json.loads(done.stdout)
+    environment = result["environment"]
+    used = environment["inter_op_threads"], environment["microbatches"]
+    return result["steps"]["loss"], used
+
+
 def test_operations_at_once_change_no_result():
-    command = [
-        sys.executable,
-        "-m",
-        "fathom",
-        "run",
-        "autoenc",
-        "--train",
-        "--steps=40",
-        "--json=-",
-    ]
-    options = ["--threads=2", "--device=cpu", "--quiet"]
-    losses, used = [], []
-    for number in ("1", "2"):
-        done = subprocess.run(
-            [*command, *options, f"--inter-op-threads={number}"], capture_output=True, timeout=120
-        )
-        result = json.loads(done.stdout)
-        losses.append(result["steps"]["loss"])
-        used.append(result["environment"]["inter_op_threads"])
-    assert used == [1, 2]
-    assert losses[0] == losses[1]
+    one, used = losses_on_two_threads("--inter-op-threads=1", "--batch-size=101")
+    assert used == (1, 1)
+    assert losses_on_two_threads("--batch-size=101") == (one, (2, 1))
+
+
+def test_microbatches_repeat_their_results_and_change_them_by_rounding_only():
+    one, used = losses_on_two_threads("--inter-op-threads=1")
+    assert used == (1, 1)
+    two = losses_on_two_threads()
+    assert two == losses_on_two_threads()
+    assert two[1] == (2, 2)
+    assert two[0] != one
+    np.testing.assert_allclose(two[0], one, rtol=1e-5)
 
 
 @pytest.fixture
@@ -92,34 +95,29 @@ def pools(monkeypatch):
     ("threads", "chosen", "used"), [(1, None, 1), (2, None, 2), (8, None, 2), (2, 3, 3), (2, 1, 1)]
 )
 def test_two_operations_run_at_once_on_two_threads_or_more(pools, threads, chosen, used):
-    assert device.set_threads(threads, chosen) == (threads, used)
-    assert pools == {"intra": threads, "inter": used}
+    assert device.set_inter_op_threads(threads, chosen) == used
+    assert pools == {"inter": used}
 
 
-@pytest.mark.parametrize(
-    ("threads", "chosen", "share"),
-    [(1, None, 1), (2, None, 1), (3, None, 1), (8, None, 4), (2, 3, 1), (8, 1, 8)],
-)
-def test_small_operations_have_their_share_of_the_threads(pools, threads, chosen, share):
-    assert device.set_threads(threads, chosen, divided=True)[0] == threads
-    assert pools["intra"] == share
-
-
-def test_the_threads_of_a_run_are_in_use_whatever_an_operation_has(pools):
-    device.set_threads(8, divided=True)
-    assert (device.threads_in_use(), device.intra_op_threads_in_use()) == (8, 4)
+@pytest.mark.parametrize(("threads", "shares", "share"), [(1, 2, 1), (3, 2, 1), (8, 2, 4)])
+def test_an_operation_may_have_a_share_of_the_threads_of_a_run(pools, threads, shares, share):
+    assert device.set_threads(threads, shares) == threads
+    assert (device.threads_in_use(), device.intra_op_threads_in_use()) == (threads, share)
 
 
 @pytest.mark.parametrize(
     ("workload", "options", "threads"),
     [
-        (Seq2Seq, {}, 1),
-        (Seq2SeqFwd, {}, 2),
-        (Autoenc, {"xla": True}, 2),  # measured without
+        (Autoenc, {}, 1),
         (Autoenc, {"inter_op_threads": 1}, 2),
+        (Autoenc, {"batch_size": 7}, 2),  # no multiple of two microbatches
+        (Autoenc, {"xla": True}, 2),
+        (AutoencFwd, {}, 2),
+        (MemNet, {}, 1),
+        (MemNet, {"xla": True}, 2),
     ],
 )
-def test_a_workload_says_whether_its_operations_are_small(pools, workload, options, threads):
+def test_small_operations_have_their_share_of_two_threads(pools, workload, options, threads):
     workload("/cpu:0", {"threads": 2, **options})
     assert pools["intra"] == threads
 

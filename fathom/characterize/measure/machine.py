@@ -34,7 +34,8 @@ def _measure(chosen: argparse.Namespace) -> None:
     from fathom.results.records import Environment
     from fathom.system import device, environment
 
-    threads, _ = device.set_threads(chosen.threads)
+    device.set_inter_op_threads(chosen.threads)
+    threads = device.set_threads(chosen.threads)
     device.keep_freed_memory()
     classes = {}
     for name in filter(None, chosen.workloads.split(",")):

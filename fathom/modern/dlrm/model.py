@@ -42,7 +42,7 @@ class DLRM(nn.NeuralNetworkModel):
     name = "dlrm"
     title = "recommendation model (Naumov et al. 2019)"
     datasets = (Criteo,)
-    small_operations = True
+    divides_batches = True
     Hyperparameters = DLRMHyperparameters
     hyperparameters: DLRMHyperparameters
     default_steps = 3_000
@@ -186,7 +186,6 @@ class DLRMFwd(DLRM):
     """The recommendation model, inference only."""
 
     forward_only = True
-    small_operations = False
     default_xla = "step"  # many short operations: docs/workloads/dlrm.md
 
 

@@ -47,6 +47,7 @@ class GPT(nn.NeuralNetworkModel):
     name = "gpt"
     title = "language model GPT-2 (Radford et al. 2019)"
     datasets = (TinyShakespeare,)
+    divides_batches = True
     Hyperparameters = GPTHyperparameters
     hyperparameters: GPTHyperparameters
     example = "sequences"

@@ -47,7 +47,7 @@ class Transformer(Translation):
     name = "transformer"
     title = "transformer (Vaswani et al. 2017)"
     datasets = (Multi30k, Wmt)
-    small_operations = True
+    divides_batches = True
     Hyperparameters = TransformerHyperparameters
     hyperparameters: TransformerHyperparameters
 
@@ -244,5 +244,4 @@ class TransformerFwd(Transformer):
     """Translation, inference only: the decoder reads its own output, or the test text's."""
 
     forward_only = True
-    small_operations = False
     default_xla = "step"  # free decoding takes little more than half the time
