@@ -65,15 +65,8 @@ class BuiltWorkload(Workload):
         )
         self.execution = options.build(options.Execution, execution)
         self.hyperparameters = self.build_hyperparameters(hyperparameters)
-        # Before TensorFlow computes anything.
-        self.operations_at_once = set_inter_op_threads(
-            self.execution.threads, self.execution.inter_op_threads
-        )
-        divided = self.microbatches > 1 or (self.small_operations and not self.execution.xla)
-        self.threads = set_threads(
-            self.execution.threads, self.operations_at_once if divided else 1
-        )
         self.device = select_device(device)
+        self._set_threads()
         self.strategy = strategies.create(
             self.execution, self.device, self.name, self.hyperparameters
         )
@@ -82,6 +75,14 @@ class BuiltWorkload(Workload):
         self.custom_gradients = CustomGradients(self)
         self._source: DataSource | None = None
         self._collectives: Collectives | None = None  # of a strategy, once built
+
+    def _set_threads(self) -> None:
+        """Sets TensorFlow's threads, before it computes anything."""
+        chosen = self.execution
+        self.operations_at_once = set_inter_op_threads(chosen.threads, chosen.inter_op_threads)
+        small = self.small_operations and self.device == "/cpu:0" and not chosen.xla
+        share = small or self.microbatches > 1
+        self.threads = set_threads(chosen.threads, self.operations_at_once if share else 1)
 
     # ---------------------------------------------------------------- choices
 
@@ -99,13 +100,13 @@ class BuiltWorkload(Workload):
 
     @property
     def microbatches(self) -> int:
-        """Parts into which a training step divides its batch, to compute them at once."""
+        """Parts into which a training step on a CPU divides its batch, to compute them at once."""
         chosen, count = self.execution, self.operations_at_once
+        divides = self.divides_batches and self.device == "/cpu:0" and not self.forward_only
         fixed = options.precision_traits(chosen.precision).fixed
-        whole = chosen.strategy != "none" or chosen.xla or fixed or not self.divides_batches
-        if self.forward_only or whole or self.hyperparameters.batch_size % count:
+        if not divides or chosen.strategy != "none" or chosen.xla or fixed:
             return 1
-        return count
+        return 1 if self.hyperparameters.batch_size % count else count
 
     @property
     def xla(self) -> str:
@@ -272,8 +273,10 @@ class BuiltWorkload(Workload):
 
     def _train_step_of_all_replicas(self, *batch: tf.Tensor) -> tf.Tensor:
         """Runs ``train_step`` on every replica; returns the loss of the whole batch."""
-        if self.strategy is None:
+        if self.microbatches > 1:
             return self._train_step_of(self._loss_of_microbatches, batch)
+        if self.strategy is None:
+            return self.train_step(*batch)
         losses = self.strategy.run(self.train_step, args=batch)
         return self.strategy.experimental_local_results(losses)[0]
 
@@ -305,13 +308,10 @@ class BuiltWorkload(Workload):
         return replicas.weighted(loss, self.loss_denominator(labels))
 
     def _loss_of_microbatches(self, batch: Batch) -> tf.Tensor:
-        """Returns the loss of a batch, computed by as many microbatches as divide it."""
-        count = self.microbatches
-        if count == 1:
-            return self._loss_of_replica(batch)
+        """Returns the loss of a batch, the sum of its microbatches' terms."""
         losses, denominator = [], self.loss_denominator(self._split(batch)[1])
-        for number in range(count):
-            with replicas.computing(replicas.Microbatch(number, count, denominator)):
+        for number in range(self.microbatches):
+            with replicas.computing(replicas.Microbatch(number, self.microbatches, denominator)):
                 losses.append(self._loss_of_replica(batch))
         return tf.add_n(losses)
 

@@ -229,6 +229,8 @@ def test_a_resumed_training_takes_up_another_learning_rate(workload, kept, check
 def test_a_run_killed_at_any_moment_resumes_with_the_same_losses(workload, tmp_path):
     checkpoints, result = tmp_path / "checkpoints", tmp_path / "result.json"
     arguments = [*workload.arguments(), "--device=cpu"]
+    uninterrupted = workload.model()
+    arguments += [f"--inter-op-threads={uninterrupted.operations_at_once}"]
     arguments += [f"--checkpoint-dir={checkpoints}", "--checkpoint-every=4"]
     command = [sys.executable, "-m", "fathom", "run", workload.name, *arguments]
     killed = subprocess.Popen([*command, "--steps=1000000", "--quiet"], stderr=subprocess.DEVNULL)
@@ -247,7 +249,6 @@ def test_a_run_killed_at_any_moment_resumes_with_the_same_losses(workload, tmp_p
     steps = json.loads(result.read_text())["steps"]
     assert steps["first"] == newest
 
-    uninterrupted = workload.model()
     uninterrupted.setup()
     assert steps["loss"] == losses(uninterrupted, newest + 3)[newest:]
 

@@ -32,3 +32,10 @@ def test_a_result_says_in_how_many_parts_its_batches_were_computed():
 )
 def test_other_steps_are_not_divided(model_class, options):
     assert on_two_threads(model_class, **options).microbatches == 1
+
+
+def test_a_gpu_computes_a_batch_at_once():
+    model = on_two_threads()
+    assert model.microbatches == 2
+    model.device = "/gpu:0"
+    assert model.microbatches == 1
