@@ -51,8 +51,6 @@ class Workload(abc.ABC):
         default_xla: measured default of ``xla``.
         small_operations: with that default most operations are too small to be divided among all
             threads (measured); each then has only its share of them.
-        divides_batches: training is fastest in as many microbatches as operations run at once, with
-            their share of the threads each (measured).
         characterization: how ``fathom characterize`` measures the workload.
         criteria: of ``fathom list --criteria``; the suite's are in ``fathom.description.criteria``.
         evaluation_compiles: XLA has all kernels that ``build_evaluation`` needs.
@@ -72,7 +70,6 @@ class Workload(abc.ABC):
     example: ClassVar[str] = "examples"
     default_xla: ClassVar[str] = "off"
     small_operations: ClassVar[bool] = False
-    divides_batches: ClassVar[bool] = False
     characterization: ClassVar[options.Characterization] = options.Characterization()
     criteria: ClassVar[Criteria | None] = None
     evaluation_compiles: ClassVar[bool] = True
@@ -150,6 +147,14 @@ class Workload(abc.ABC):
         None if it does not divide. By default 1: of the number of examples, equal for all replicas.
         """
         return 1.0
+
+    @property
+    def divides_batches(self) -> bool:
+        """Whether training is fastest in microbatches, as many as operations run at once.
+
+        Each has its share of the threads. Measured; a subclass may set an attribute instead.
+        """
+        return False
 
     @property
     def batch_statistics(self) -> Statistics | None:

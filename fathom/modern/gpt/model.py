@@ -47,7 +47,6 @@ class GPT(nn.NeuralNetworkModel):
     name = "gpt"
     title = "language model GPT-2 (Radford et al. 2019)"
     datasets = (TinyShakespeare,)
-    divides_batches = True
     Hyperparameters = GPTHyperparameters
     hyperparameters: GPTHyperparameters
     example = "sequences"
@@ -61,6 +60,11 @@ class GPT(nn.NeuralNetworkModel):
         prompt = chosen.prompt_tokens or chosen.context // 2
         new = chosen.new_tokens or chosen.context - prompt
         return dataclasses.replace(chosen, prompt_tokens=prompt, new_tokens=new)
+
+    @property
+    def divides_batches(self) -> bool:
+        """Whether training is fastest in microbatches: not where gradients take long to add."""
+        return self.hyperparameters.size != "gpt2"
 
     # ---------------------------------------------------------------- data
 
