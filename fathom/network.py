@@ -273,7 +273,8 @@ class BuiltWorkload(Workload):
 
     def _train_step_of_all_replicas(self, *batch: tf.Tensor) -> tf.Tensor:
         """Runs ``train_step`` on every replica; returns the loss of the whole batch."""
-        if self.microbatches > 1:
+        count = self.microbatches  # where batches have several shapes, of those that it divides
+        if count > 1 and not any(tensor.shape[0] % count for tensor in batch):
             return self._train_step_of(self._loss_of_microbatches, batch)
         if self.strategy is None:
             return self.train_step(*batch)

@@ -3,6 +3,7 @@
 import pytest
 
 from fathom import Autoenc, AutoencFwd, Residual
+from fathom.testing.descriptors import descriptor
 
 SMALL = {"hidden_units": 8, "latents": 2, "steps_per_call": 1}
 
@@ -18,6 +19,16 @@ def test_a_result_says_in_how_many_parts_its_batches_were_computed():
     model = on_two_threads(batch_size=6, **SMALL)
     model.setup()
     assert model.run(n_steps=1).environment.microbatches == 2
+
+
+def test_batches_of_some_shapes_are_divided_and_those_of_others_are_not():
+    model = descriptor("transformer").model(lengths="16 24", batch_size=2)
+    model.operations_at_once = 2
+    model.setup()
+    assert [shape.pairs for shape in model.shapes] == [3, 2]
+    shapes = set()
+    model.run(lambda step, batch: shapes.add(len(batch[0])) or step(*batch), n_steps=30)
+    assert shapes == {2, 3}
 
 
 @pytest.mark.parametrize(
