@@ -205,10 +205,11 @@ def _progress(
 def _print_start(model: "NeuralNetworkModel", n_steps: int, screen: Console) -> None:
     cost = model.cost()
     compiled = "" if model.xla == "off" else f", XLA for the {model.xla}"
+    divided = f" in {model.microbatches} microbatches" if model.microbatches > 1 else ""
     screen.print(
         f"network: {cost.parameters:,} parameters, {_in_words(cost.forward_macs)} "
-        f"multiply-accumulates per example; batch {model.hyperparameters.batch_size}, "
-        f"{model.execution.precision}{compiled}, {model.device}, "
+        f"multiply-accumulates per example; batch {model.hyperparameters.batch_size}"
+        f"{divided}, {model.execution.precision}{compiled}, {model.device}, "
         f"{model.threads} thread{'s' if model.threads > 1 else ''}"
     )
     for line in model.notes:
