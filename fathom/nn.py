@@ -85,8 +85,6 @@ class NeuralNetworkModel(BuiltWorkload):
             strategies.check(
                 self.execution,
                 self.name,
-                replicas=self.strategy.num_replicas_in_sync,
-                batch_size=self.hyperparameters.batch_size,
                 obstacle=self.undistributable,
                 trains=not self.forward_only,
                 xla=self.xla == "step",
@@ -96,6 +94,8 @@ class NeuralNetworkModel(BuiltWorkload):
         self.load_data()
         loaded = time.perf_counter()
         self.build()
+        if self.strategy:
+            strategies.check_batches(self.signatures(), self.strategy.num_replicas_in_sync)
         if self.device == "/cpu:0":  # a GPU's allocator raises its own error
             require_memory(
                 self.name,

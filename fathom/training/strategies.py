@@ -8,7 +8,7 @@ notices the loss of one, within the limits below.
 import json
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -83,8 +83,6 @@ def check(
     execution: Execution,
     workload: str,
     *,
-    replicas: int,
-    batch_size: int,
     obstacle: str,
     trains: bool,
     xla: bool,
@@ -94,8 +92,6 @@ def check(
     Args:
         execution: names the strategy and the precision.
         workload: its name.
-        replicas: of the strategy.
-        batch_size: of all replicas together.
         obstacle: why the workload cannot be distributed; empty if it can.
         trains: it is a training.
         xla: XLA compiles the whole step.
@@ -110,8 +106,21 @@ def check(
         raise FathomError(f"--strategy {name} does not work with --xla")
     if traits.scales_loss or traits.fixed:
         raise FathomError(f"--strategy {name} does not work in {execution.precision}: try bfloat16")
-    if batch_size % replicas:
-        raise FathomError(f"a batch of {batch_size} cannot be divided among {replicas} replicas")
+
+
+def check_batches(signatures: Sequence[Sequence[tf.TensorSpec]], replicas: int) -> None:
+    """Raises FathomError if the replicas cannot have equal parts of the batches.
+
+    Args:
+        signatures: the batches' shapes, of all replicas together.
+        replicas: of the strategy.
+    """
+    for size in (signature[0].shape[0] for signature in signatures):
+        if size % replicas:
+            raise FathomError(
+                f"a batch of {size} cannot be divided among {replicas} replicas: "
+                "try another --batch-size"
+            )
 
 
 def is_chief(strategy: str) -> bool:

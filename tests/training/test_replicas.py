@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from commands import run
 from rich.console import Console
 
@@ -75,6 +76,13 @@ def test_what_cannot_be_distributed_is_refused(capsys):
         (("deepq", "--strategy=mirrored"), "deepq cannot be distributed: its agent acts"),
     ):
         assert message in refusal(capsys, "run", *arguments)
+
+
+def test_every_batch_must_have_equal_parts():
+    signatures = [[tf.TensorSpec((size, 12), tf.int32)] for size in (170, 341, 64)]
+    strategies.check_batches(signatures, 1)
+    with pytest.raises(FathomError, match="a batch of 341 cannot be divided among 2 replicas"):
+        strategies.check_batches(signatures, 2)
 
 
 @pytest.mark.parametrize(
