@@ -1,5 +1,6 @@
 """The replay memory: Mnih et al. 2015, methods, "Algorithm"."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -26,8 +27,10 @@ class Minibatch(NamedTuple):
 class ReplayMemory:
     """The last transitions of one or more games, each frame stored once as bytes.
 
+    Four frames in succession are a group, stored pixel by pixel as in a state.
+
     Args:
-        size: total number of frames; each game has an equal share.
+        size: total number of frames; each game has an equal share, rounded up to whole groups.
         games: number of games, which add transitions at the same time.
         frame_shape: height and width of a frame.
         copies: number of copies of the memory, including this one.
@@ -46,10 +49,10 @@ class ReplayMemory:
         frame_shape: tuple[int, int] = (SIDE, SIDE),
         copies: int = 1,
     ) -> None:
-        self.length = size // games
+        self.length = math.ceil(size / games / HISTORY) * HISTORY
         needed = copies * self.bytes_needed(size, frame_shape)
         require_free_memory(needed, "the replay memory", "set a smaller replay_size")
-        self.frames = np.zeros((games, self.length, *frame_shape), np.uint8)
+        self.frames = np.zeros((games, self.length // HISTORY, *frame_shape, HISTORY), np.uint8)
         self.actions = np.zeros((games, self.length), np.uint8)
         self.rewards = np.zeros((games, self.length), np.int8)
         self.terminals = np.zeros((games, self.length), bool)
@@ -89,7 +92,7 @@ class ReplayMemory:
                 sampled, because its state is not terminal and its next state is not known.
         """
         slot = self.added % self.length
-        self.frames[:, slot] = frames
+        self.frames[:, slot // HISTORY, ..., slot % HISTORY] = frames
         self.actions[:, slot] = actions
         self.rewards[:, slot] = rewards
         self.terminals[:, slot] = terminals
@@ -128,18 +131,35 @@ class ReplayMemory:
 
         An episode's last next state contains the following frame, but is never used.
         """
-        around = moments[:, None] + np.arange(1 - HISTORY, 2)
-        slots, games = around % self.length, games[:, None]
-        frames = self.frames[games, slots]
-        ends = self.terminals[games, slots[:, : HISTORY - 1]]
+        shape = (len(moments), *self.frames.shape[2:])
+        states, next_states = aligned_empty(shape, np.uint8), aligned_empty(shape, np.uint8)
+        pixels = self.frames.view(PIXEL)
+        newer = np.empty(pixels.shape[2:], PIXEL)
+        oldest = (moments - HISTORY + 1) % self.length
+        for game, slot, state, next_state in zip(
+            games, oldest.tolist(), states.view(PIXEL), next_states.view(PIXEL), strict=True
+        ):
+            # Two groups in succession have all five frames, and a shift moves those of all pixels.
+            group, shift = slot // HISTORY, 8 * (slot % HISTORY)
+            following = pixels[game, (group + 1) % pixels.shape[1]]
+            np.right_shift(pixels[game, group], shift, out=state)
+            np.left_shift(following, 32 - shift, out=newer)
+            np.bitwise_or(state, newer, out=state)
+            np.right_shift(state, 8, out=next_state)
+            np.left_shift(following, 24 - shift, out=newer)
+            np.bitwise_or(next_state, newer, out=next_state)
+        self._blacken(games, moments, states, next_states)
+        return states, next_states
+
+    def _blacken(
+        self, games: np.ndarray, moments: np.ndarray, states: np.ndarray, next_states: np.ndarray
+    ) -> None:
+        """Makes the frames of older episodes, and those before the first, black."""
+        around = moments[:, None] + np.arange(1 - HISTORY, 0)
+        ends = self.terminals[games[:, None], around % self.length] | (around < 0)
         # A frame belongs to an older episode if one ended at or after it, before the moment.
         older = np.flip(np.logical_or.accumulate(np.flip(ends, 1), 1), 1)
-        frames[:, : HISTORY - 1][older | (around[:, : HISTORY - 1] < 0)] = 0
-        states, next_states = (
-            aligned_empty((*frames[:, 0].shape, HISTORY), np.uint8) for _ in range(2)
-        )
-        for i in range(HISTORY):  # several times faster than one transposition
-            states[..., i] = frames[:, i]
-        np.right_shift(states.view(PIXEL), 8, out=next_states.view(PIXEL))  # drops the oldest
-        next_states[..., -1] = frames[:, -1]
-        return states, next_states
+        for example, frame in np.argwhere(older):
+            states[example, ..., frame] = 0
+            if frame:
+                next_states[example, ..., frame - 1] = 0

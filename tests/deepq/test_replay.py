@@ -68,7 +68,8 @@ def test_a_sample_is_what_a_list_of_all_transitions_holds(data):
     )
     memory = filled(length * environments, environments, ends)
     batch = memory.sample(50, np.random.default_rng(data.draw(st.integers(0, 100))))
-    oldest = max(0, moments - length)
+    assert memory.length == -(-length // 4) * 4  # whole groups of four frames
+    oldest = max(0, moments - memory.length)
     for i in range(50):
         places = find(batch.states[i], ends, environments, oldest)
         assert len(places) == 1
@@ -84,10 +85,10 @@ def test_a_sample_is_what_a_list_of_all_transitions_holds(data):
 
 
 def test_every_transition_that_is_complete_is_drawn():
-    memory = filled(10, 1, [[False]] * 25)
+    memory = filled(12, 1, [[False]] * 25)
     batch = memory.sample(500, np.random.default_rng(0))
-    # Moments 15 to 24 are in the memory: 24 has no next frame, 15 to 17 lack frames before them.
-    assert set(batch.states[:, 0, 0, -1]) == {frame(0, m)[0, 0] for m in range(18, 24)}
+    # Moments 13 to 24 are in the memory: 24 has no next frame, 13 to 15 lack frames before them.
+    assert set(batch.states[:, 0, 0, -1]) == {frame(0, m)[0, 0] for m in range(16, 24)}
 
 
 def test_transitions_of_every_game_are_drawn():
@@ -109,7 +110,7 @@ def test_restarted_games_are_not_joined_to_those_before(moments):
         ends.append([False, False])
     batch = memory.sample(200, np.random.default_rng(0))
     for i in range(200):
-        ((game, moment),) = find(batch.states[i], ends, 2, len(ends) - 10)
+        ((game, moment),) = find(batch.states[i], ends, 2, len(ends) - memory.length)
         np.testing.assert_array_equal(batch.states[i], state(ends, game, moment))
         assert moment != moments - 1  # its next state is not known
         assert not batch.terminals[i]
