@@ -90,6 +90,7 @@ class Step:
     def in_jax(self, text: str, wider: bool = False) -> Values:
         """Returns the results of the text by name."""
         import jax
+        from jax import experimental
         from jax.extend import backend
         from jaxlib import xla_client
 
@@ -99,7 +100,8 @@ class Step:
         client = backend.get_backend("cpu")
         devices = xla_client.DeviceList(tuple(client.local_devices()[:1]))
         compiled = client.compile_and_load(text, devices, xla_client.CompileOptions())
-        with jax.enable_x64(True):
+        enable_x64 = getattr(jax, "enable_x64", None) or experimental.enable_x64  # before JAX 0.8
+        with enable_x64(True):
             placed = [jax.device_put(value) for value in values]
             results = compiled.execute_sharded(placed).disassemble_into_single_device_arrays()
             arrays = [np.asarray(result[0]) for result in results]

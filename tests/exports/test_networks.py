@@ -276,6 +276,7 @@ def assert_close(found, expected, name):
 def execute(text, arguments):
     """Compiles and runs StableHLO on the CPU with the XLA of JAX; returns the results."""
     import jax
+    from jax import experimental
     from jax.extend import backend
     from jaxlib import xla_client
 
@@ -284,7 +285,8 @@ def execute(text, arguments):
     options = xla_client.CompileOptions()
     options.executable_build_options.debug_options.xla_backend_optimization_level = 0  # faster
     compiled = client.compile_and_load(text, devices, options)
-    with jax.enable_x64(True):
+    enable_x64 = getattr(jax, "enable_x64", None) or experimental.enable_x64  # before JAX 0.8
+    with enable_x64(True):
         placed = [jax.device_put(np.array(argument)) for argument in arguments]
         results = compiled.execute_sharded(placed).disassemble_into_single_device_arrays()
         return [np.asarray(result[0]) for result in results]

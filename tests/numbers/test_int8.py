@@ -27,7 +27,8 @@ def network(tmp_path_factory):
         [onnx.numpy_helper.from_array(KERNEL, "w")],
     )
     path = tmp_path_factory.mktemp("onnx") / "network.onnx"
-    onnx.save(make.make_model(graph, opset_imports=[make.make_opsetid("", 17)]), path)
+    versions = {"opset_imports": [make.make_opsetid("", 17)], "ir_version": 8}
+    onnx.save(make.make_model(graph, **versions), path)
     return path
 
 
