@@ -100,7 +100,7 @@ class Step:
         client = backend.get_backend("cpu")
         devices = xla_client.DeviceList(tuple(client.local_devices()[:1]))
         compiled = client.compile_and_load(text, devices, xla_client.CompileOptions())
-        enable_x64 = getattr(jax, "enable_x64", None) or experimental.enable_x64  # before JAX 0.8
+        enable_x64 = (jax if hasattr(jax, "enable_x64") else experimental).enable_x64  # new in 0.8
         with enable_x64(True):
             placed = [jax.device_put(value) for value in values]
             results = compiled.execute_sharded(placed).disassemble_into_single_device_arrays()

@@ -285,7 +285,7 @@ def execute(text, arguments):
     options = xla_client.CompileOptions()
     options.executable_build_options.debug_options.xla_backend_optimization_level = 0  # faster
     compiled = client.compile_and_load(text, devices, options)
-    enable_x64 = getattr(jax, "enable_x64", None) or experimental.enable_x64  # before JAX 0.8
+    enable_x64 = (jax if hasattr(jax, "enable_x64") else experimental).enable_x64  # new in 0.8
     with enable_x64(True):
         placed = [jax.device_put(np.array(argument)) for argument in arguments]
         results = compiled.execute_sharded(placed).disassemble_into_single_device_arrays()
