@@ -2,6 +2,7 @@
 
 TensorFlow's kernels and XLA generate the same bits (Philox), but convert them to different
 floating-point numbers. So compiled steps use these functions, not ``tf.random.stateless_uniform``.
+XLA reads only the low 32 bits of a seed's two integers.
 """
 
 import math
@@ -17,12 +18,12 @@ def bits(shape: Shape, seed: tf.Tensor) -> tf.Tensor:
 
     Args:
         shape: of the result.
-        seed: int64 [2]; the same seed gives the same bits.
+        seed: int64 [2]; the same seed gives the same bits, with XLA if both are below 2^32.
 
     Returns:
         uint32, uniform over all 2^32 values.
     """
-    return tf.random.stateless_uniform(shape, seed, None, None, tf.uint32, alg="philox")
+    return tf.random.stateless_uniform(shape, seed, None, None, tf.uint32)
 
 
 def uniform(shape: Shape, seed: tf.Tensor, dtype: tf.DType = tf.float32) -> tf.Tensor:
@@ -54,7 +55,7 @@ def normal(shape: Shape, seed: tf.Tensor, compiled: bool = False) -> tf.Tensor:
         float32; compiled or not, the numbers differ only by rounding.
     """
     if not compiled:
-        return tf.random.stateless_normal(shape, seed, alg="philox")
+        return tf.random.stateless_normal(shape, seed)
     size = tf.reduce_prod(shape)
     drawn = tf.bitwise.bitwise_and(
         bits([(size + 1) // 2, 2], seed), tf.constant(2**23 - 1, tf.uint32)

@@ -5,7 +5,7 @@ import tensorflow as tf
 from fathom.layers import Dropout, PRNGKey
 from fathom.training import randomness
 
-SEED = [2**31 - 1, 2**40 + 3]
+SEED = [2**31 - 1, 2**32 - 1]
 
 
 def compiled(draw, *arguments):
@@ -15,6 +15,13 @@ def compiled(draw, *arguments):
 
 def seed(number=0):
     return tf.constant([7, number], tf.int64)
+
+
+@pytest.mark.parametrize("large", [[2**32, 1], [-1, 2**63 - 1]], ids=str)
+def test_bits_are_those_of_philox_for_all_bits_of_the_seed(large):
+    large = tf.constant(large, tf.int64)
+    expected = tf.random.stateless_uniform([20], large, None, None, tf.uint32, alg="philox")
+    np.testing.assert_array_equal(randomness.bits([20], large), expected)
 
 
 @pytest.mark.parametrize("dtype", [tf.float32, tf.float64])
