@@ -174,10 +174,12 @@ class DataLoader(Iterator[Tensors]):
         def load_step(step: tf.Tensor) -> Tensors:
             return load(order.indices(step), order.seeds(step))
 
-        stream = tf.data.Dataset.range(first_step, tf.int64.max).map(load_step, workers)
-        if steps_per_call > 1:
-            stream = stream.batch(steps_per_call)
-        self._iterator = iter(stream.prefetch(PREFETCHED).with_options(options))
+        # Without a device, TensorFlow makes an operation of each of the pipeline's constants.
+        with tf.device("/cpu:0"):
+            stream = tf.data.Dataset.range(first_step, tf.int64.max).map(load_step, workers)
+            if steps_per_call > 1:
+                stream = stream.batch(steps_per_call)
+            self._iterator = iter(stream.prefetch(PREFETCHED).with_options(options))
 
     def __next__(self) -> Tensors:
         """Returns the next batch."""

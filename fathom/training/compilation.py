@@ -90,7 +90,8 @@ class Span:
         """Selects the steps of the next calls."""
         if (begin, end) != self._current:
             self._current = (begin, end)
-            self._variable.assign([begin, end])
+            with tf.device(self._variable.device):
+                self._variable.assign([begin, end])
 
     def run(self, step: "Traced", *block: tf.Tensor) -> Nest:
         """Runs steps in sequence, within the graph being traced.
