@@ -8,7 +8,7 @@ on ``tf.Variable``, inside a ``tf.function``, also with ``jit_compile=True``.
 import abc
 import functools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import keras
@@ -22,6 +22,7 @@ Variable: TypeAlias = keras.Variable | tf.Variable
 Update: TypeAlias = Callable[[Sequence[Gradient]], None]
 Around: TypeAlias = Callable[[Sequence[Gradient], Update], None]
 Slots: TypeAlias = dict[str, tf.Variable]  # of one variable, by name
+Scalars: TypeAlias = dict[str, tf.Tensor]  # by the names of a kernel's arguments; ``lr``: the rate
 
 kernels = tf.raw_ops
 
@@ -58,6 +59,7 @@ class Optimizer(tf.Module, abc.ABC):
 
     _slot_names: tuple[str, ...] = ()
     _adds_duplicate_rows = False
+    _constants: Mapping[str, float] = {}  # by the names of the kernel's arguments
 
     def __init__(
         self,
@@ -145,14 +147,18 @@ class Optimizer(tf.Module, abc.ABC):
                 update(gradients)
 
     def _apply(self, variables: Sequence[Variable], gradients: Sequence[Gradient]) -> None:
-        rate = self._step_size()
+        scalars_of = functools.cache(functools.partial(self._scalars, self._step_size()))
         for i, gradient in enumerate(self._clipped(gradients)):
             target = _tensorflow_variable(variables[i])
             slots = {name: self.slots[name][i] for name in self._slot_names}
-            cast_rate = tf.cast(rate, target.dtype)
+            scalars = scalars_of(target.dtype)
             if self._weight_decay and self._decayed(variables[i]):
-                gradient = self._add_weight_decay(target, gradient, cast_rate, slots)
-            self._update(target, gradient, cast_rate, slots)
+                gradient = self._add_weight_decay(target, gradient, scalars["lr"], slots)
+            self._update(target, gradient, scalars, slots)
+
+    def _scalars(self, rate: tf.Tensor, dtype: tf.DType) -> Scalars:
+        constants = {name: tf.constant(value, dtype) for name, value in self._constants.items()}
+        return {"lr": tf.cast(rate, dtype), **constants}
 
     def _clipped(self, gradients: Sequence[Gradient]) -> list[Gradient]:
         clips = self._clip_norm is not None or self._global_clip_norm is not None
@@ -176,7 +182,7 @@ class Optimizer(tf.Module, abc.ABC):
 
     @abc.abstractmethod
     def _update(
-        self, target: tf.Variable, gradient: Gradient, rate: tf.Tensor, slots: Slots
+        self, target: tf.Variable, gradient: Gradient, scalars: Scalars, slots: Slots
     ) -> None:
         """Updates one variable with one fused kernel."""
 
@@ -187,14 +193,17 @@ class GradientDescent(Optimizer):
     _adds_duplicate_rows = True
 
     def _update(
-        self, target: tf.Variable, gradient: Gradient, rate: tf.Tensor, slots: Slots
+        self, target: tf.Variable, gradient: Gradient, scalars: Scalars, slots: Slots
     ) -> None:
         if isinstance(gradient, tf.IndexedSlices):
+            step = scalars["lr"] * gradient.values
             kernels.ResourceScatterSub(
-                resource=target.handle, indices=gradient.indices, updates=rate * gradient.values
+                resource=target.handle, indices=gradient.indices, updates=step
             )
         else:
-            kernels.ResourceApplyGradientDescent(var=target.handle, alpha=rate, delta=gradient)
+            kernels.ResourceApplyGradientDescent(
+                var=target.handle, alpha=scalars["lr"], delta=gradient
+            )
 
 
 class Momentum(Optimizer):
@@ -215,6 +224,7 @@ class Momentum(Optimizer):
     ) -> None:
         super().__init__(learning_rate, **options)
         self._momentum, self._nesterov = momentum, nesterov
+        self._constants = {"momentum": momentum}
 
     def _add_weight_decay(
         self, target: tf.Variable, gradient: Gradient, rate: tf.Tensor, slots: Slots
@@ -233,7 +243,7 @@ class Momentum(Optimizer):
         return tf.convert_to_tensor(gradient)
 
     def _update(
-        self, target: tf.Variable, gradient: Gradient, rate: tf.Tensor, slots: Slots
+        self, target: tf.Variable, gradient: Gradient, scalars: Scalars, slots: Slots
     ) -> None:
         _run(
             kernels.ResourceApplyKerasMomentum,
@@ -241,9 +251,8 @@ class Momentum(Optimizer):
             target,
             gradient,
             accum=slots["velocity"].handle,
-            lr=rate,
-            momentum=self._momentum,
             use_nesterov=self._nesterov,
+            **scalars,
         )
 
 
@@ -256,10 +265,10 @@ class Adagrad(Optimizer):
         self, learning_rate: float, epsilon: float = 1e-7, **options: Unpack[Regularization]
     ) -> None:
         super().__init__(learning_rate, **options)
-        self._epsilon = epsilon
+        self._constants = {"epsilon": epsilon}
 
     def _update(
-        self, target: tf.Variable, gradient: Gradient, rate: tf.Tensor, slots: Slots
+        self, target: tf.Variable, gradient: Gradient, scalars: Scalars, slots: Slots
     ) -> None:
         _run(
             kernels.ResourceApplyAdagradV2,
@@ -267,8 +276,7 @@ class Adagrad(Optimizer):
             target,
             gradient,
             accum=slots["squares"].handle,
-            lr=rate,
-            epsilon=self._epsilon,
+            **scalars,
         )
 
 
@@ -291,7 +299,10 @@ class Adam(Optimizer):
         **options: Unpack[Regularization],
     ) -> None:
         super().__init__(learning_rate, **options)
-        self._beta_1, self._beta_2, self._epsilon = beta_1, beta_2, epsilon
+        self._beta_1, self._beta_2 = beta_1, beta_2
+        # The rate already has the bias correction, in float64.
+        powers = {"beta1_power": 0.0, "beta2_power": 0.0}
+        self._constants = {"beta1": beta_1, "beta2": beta_2, "epsilon": epsilon, **powers}
         self.steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="steps")
 
     def _step_size(self) -> tf.Tensor:
@@ -300,19 +311,14 @@ class Adam(Optimizer):
         return self.learning_rate * tf.cast(correction, tf.float32)
 
     def _update(
-        self, target: tf.Variable, gradient: Gradient, rate: tf.Tensor, slots: Slots
+        self, target: tf.Variable, gradient: Gradient, scalars: Scalars, slots: Slots
     ) -> None:
         kernels.ResourceApplyAdam(
             var=target.handle,
             m=slots["mean"].handle,
             v=slots["square"].handle,
-            beta1_power=0.0,  # the rate already has the bias correction, in float64
-            beta2_power=0.0,
-            lr=rate,
-            beta1=self._beta_1,
-            beta2=self._beta_2,
-            epsilon=self._epsilon,
             grad=tf.convert_to_tensor(gradient),
+            **scalars,
         )
 
 
@@ -353,29 +359,22 @@ class RMSProp(Optimizer):
         **options: Unpack[Regularization],
     ) -> None:
         super().__init__(learning_rate, **options)
-        self._decay, self._momentum, self._epsilon = decay, momentum, epsilon
+        self._constants = {"rho": decay, "momentum": momentum, "epsilon": epsilon}
         self._centered = centered
         self._slot_names = ("square", "update", "mean") if centered else ("square", "update")
 
     def _update(
-        self, target: tf.Variable, gradient: Gradient, rate: tf.Tensor, slots: Slots
+        self, target: tf.Variable, gradient: Gradient, scalars: Scalars, slots: Slots
     ) -> None:
-        arguments = {
-            "ms": slots["square"].handle,
-            "mom": slots["update"].handle,
-            "lr": rate,
-            "rho": self._decay,
-            "momentum": self._momentum,
-            "epsilon": self._epsilon,
-        }
+        handles = {"ms": slots["square"].handle, "mom": slots["update"].handle}
         if self._centered:
             dense = kernels.ResourceApplyCenteredRMSProp
             sparse = kernels.ResourceSparseApplyCenteredRMSProp
-            arguments["mg"] = slots["mean"].handle
+            handles["mg"] = slots["mean"].handle
         else:
             dense = kernels.ResourceApplyRMSProp
             sparse = kernels.ResourceSparseApplyRMSProp
-        _run(dense, sparse, target, gradient, **arguments)
+        _run(dense, sparse, target, gradient, **handles, **scalars)
 
 
 BY_NAME: dict[str, type[Optimizer]] = {"sgd": GradientDescent, "adagrad": Adagrad, "adam": Adam}
