@@ -25,7 +25,7 @@ SETUP = {
 QUIET, PAUSE = 0.002, 0.1  # seconds of the processor, of the clock
 
 
-def measure(name: str) -> dict[str, float]:
+def measure(name: str, assignments: list[str]) -> dict[str, float]:
     """Returns the processor seconds of each part, of this process."""
     marks = [("Python", time.process_time())]
 
@@ -40,7 +40,7 @@ def measure(name: str) -> dict[str, float]:
 
     kind = workloads.load(name)
     mark("import of the workload, with Pydantic")
-    model = kind("/cpu:0", {"threads": 1})
+    model = kind("/cpu:0", {"threads": 1, **dict(each.split("=", 1) for each in assignments)})
 
     def marked(function: Callable[[], None], part: str) -> Callable[[], None]:
         def call() -> None:
@@ -97,13 +97,14 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--workload", default="autoenc")
+    parser.add_argument("--set", nargs="+", metavar="NAME=VALUE", default=[])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--once", action="store_true", help="measure this process; print JSON")
     chosen = parser.parse_args()
     if chosen.once:
-        print(json.dumps(measure(chosen.workload)))
+        print(json.dumps(measure(chosen.workload, chosen.set)))
         return
-    command = [sys.executable, __file__, "--once", f"--workload={chosen.workload}"]
+    command = [sys.executable, __file__, *sys.argv[1:], "--once"]
     environment = {**os.environ, "FATHOM_DATA_DIR": ""}
     rounds = []
     for _ in range(chosen.rounds + 1):

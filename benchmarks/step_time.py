@@ -174,7 +174,7 @@ def input_rate(model: Any) -> float:
     while (elapsed := time.perf_counter() - start) < INPUT_SECONDS or delivered < 4:
         next(batches)
         delivered += 1
-    return delivered * model.hyperparameters.batch_size / elapsed
+    return delivered * model.steps_per_call * model.hyperparameters.batch_size / elapsed
 
 
 # -------------------------------------------------------------------------- all of them, in turn
