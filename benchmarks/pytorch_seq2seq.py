@@ -42,10 +42,8 @@ class Translator(nn.Module):
         self.softmax_bias = nn.Parameter(torch.zeros(vocabulary))
 
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor, list, Tensor]:
-        """Encodes words [batch, source]: states, keys, the layers' states and a first output."""
-        states, (hidden, memory) = self.encoder(
-            self.source_embedding(source.flip(1)).transpose(0, 1)
-        )
+        """Encodes vectors [batch, source, units]: states, keys, layers' states, a first output."""
+        states, (hidden, memory) = self.encoder(source.transpose(0, 1))
         states = states.transpose(0, 1).contiguous()
         first = list(zip(hidden.unbind(), memory.unbind(), strict=True))
         return states, self.key(states), first, torch.zeros_like(hidden[0])
@@ -63,33 +61,54 @@ class Translator(nn.Module):
         return torch.tanh(self.combination(torch.cat([context, read], 1))), new
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """Predicts the words after those of the target: outputs [batch, target, units]."""
+        """Returns the outputs after each of the target's vectors: [batch, target, units]."""
         states, keys, layers, output = self.encode(source)
         outputs = []
-        for word in self.target_embedding(target).unbind(1):
+        for word in target.unbind(1):
             output, layers = self.step(word, output, layers, states, keys)
             outputs.append(output)
         return torch.stack(outputs, 1)
 
     def loss(self, source: Tensor, target: Tensor, words: Tensor) -> Tensor:
         """Returns the mean cross entropy of a softmax over the words and a sample."""
-        outputs = self(source, target).flatten(0, 1)
         words = words.flatten()
         drawn = torch.randint(self.softmax.num_embeddings, [self.samples])
-        right = (outputs * self.softmax(words)).sum(1) + self.softmax_bias[words]
-        others = outputs @ self.softmax(drawn).T + self.softmax_bias[drawn]
-        others = others.masked_fill(words[:, None] == drawn, -1e9)
+        return self.sampled_loss(
+            self.source_embedding(source.flip(1)),
+            self.target_embedding(target),
+            (words, self.softmax(words)),
+            (drawn, self.softmax(drawn)),
+        )
+
+    def sampled_loss(
+        self,
+        source: Tensor,
+        target: Tensor,
+        words: tuple[Tensor, Tensor],
+        drawn: tuple[Tensor, Tensor],
+    ) -> Tensor:
+        """Returns the loss, given all vectors that are looked up."""
+        outputs = self(source, target).flatten(0, 1)
+        right = (outputs * words[1]).sum(1) + self.softmax_bias[words[0]]
+        others = outputs @ drawn[1].T + self.softmax_bias[drawn[0]]
+        others = others.masked_fill(words[0][:, None] == drawn[0], -1e9)
         return (torch.logsumexp(torch.cat([right[:, None], others], 1), 1) - right).mean()
+
+    def next(
+        self, words: Tensor, output: Tensor, layers: list, states: Tensor, keys: Tensor
+    ) -> tuple[Tensor, Tensor, list]:
+        """Returns the most probable words after others, [batch], and the decoder's state."""
+        output, layers = self.step(self.target_embedding(words), output, layers, states, keys)
+        logits = F.linear(output, self.softmax.weight, self.softmax_bias)
+        return logits.argmax(1), output, layers
 
     def greedy(self, source: Tensor, longest: int) -> Tensor:
         """Translates by the most probable words: [batch, longest]."""
-        states, keys, layers, output = self.encode(source)
+        states, keys, layers, output = self.encode(self.source_embedding(source.flip(1)))
         words = torch.ones(len(source), dtype=torch.long)
         translation = []
         for _ in range(longest):
-            output, layers = self.step(self.target_embedding(words), output, layers, states, keys)
-            logits = F.linear(output, self.softmax.weight, self.softmax_bias)
-            words = logits.argmax(1)
+            words, output, layers = self.next(words, output, layers, states, keys)
             translation.append(words)
         return torch.stack(translation, 1)
 
@@ -100,15 +119,17 @@ def make_step(args: argparse.Namespace) -> Callable[[], object]:
     model = Translator(args.vocabulary, args.units, args.layers, args.samples)
     source = torch.randint(4, args.vocabulary, [args.batch_size, args.source])
     target = torch.randint(4, args.vocabulary, [args.batch_size, args.target])
+    if args.compile:  # torch.compile has no sparse gradients: the look-ups stay outside
+        model.sampled_loss = torch.compile(model.sampled_loss)
+        model.next = torch.compile(model.next)
     if args.mode == "infer":
         return torch.inference_mode()(lambda: model.greedy(source, args.target))
-    loss = torch.compile(model.loss) if args.compile else model.loss
     parameters = list(model.parameters())
     optimizer = torch.optim.SGD(parameters, 0.5)
 
     def train() -> None:
         optimizer.zero_grad(set_to_none=True)
-        loss(source, target, target).backward()
+        model.loss(source, target, target).backward()
         norms = [
             p.grad.coalesce().values().norm() if p.grad.is_sparse else p.grad.norm()
             for p in parameters
@@ -138,7 +159,7 @@ def main() -> None:
         ("warmup", 2),
     ):
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--compile", action="store_true", help="torch.compile the loss")
+    parser.add_argument("--compile", action="store_true", help="use torch.compile")
     parser.add_argument("--json", type=Path, help="write the record to this file")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
