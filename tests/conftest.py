@@ -3,6 +3,7 @@ import ctypes
 import gc
 import importlib.metadata
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -16,7 +17,11 @@ REAL_DATA = os.environ.get("FATHOM_DATA_DIR")
 
 
 def pytest_configure(config):
-    """Chooses the thread pools, and registers the workloads of the project."""
+    """Chooses the thread pools, registers our workloads, and lets programs be interrupted.
+
+    A shell ignores interrupts for what it runs in the background, and so would what tests start.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     _run_one_operation_at_once()
     _register_own_workloads(config)
 
