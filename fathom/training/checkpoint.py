@@ -139,7 +139,7 @@ class Checkpoints:
         try:
             with atomic_write(self._directory / _DESCRIPTION) as temporary:
                 temporary.write_text(json.dumps(description, indent=1) + "\n")
-            self._checkpoint.write(str(self._prefix(step)))
+            self._write(step)
             self._latest = step
             self._remove_older(step)
         except (tf.errors.OpError, OSError) as error:
@@ -185,6 +185,16 @@ class Checkpoints:
 
     def _prefix(self, step: int) -> Path:
         return self._directory / f"ckpt-{step}"
+
+    def _write(self, step: int) -> None:
+        """Writes the files of a checkpoint in a folder of their own, and moves them out of it."""
+        name = self._prefix(step).name
+        folder = self._directory / f"{name}_temp"
+        folder.mkdir()
+        self._checkpoint.write(str(folder / name))
+        for path in sorted(folder.glob(f"{name}.*")):  # last the index, which makes it a checkpoint
+            path.replace(self._directory / path.name)
+        shutil.rmtree(folder)
 
     def _steps(self) -> list[int]:
         """Returns the steps of the checkpoints in the folder, in order."""

@@ -156,6 +156,20 @@ def test_a_full_disk_is_named_and_the_last_checkpoint_kept(tmp_path, weights, mo
     assert restored(tmp_path, weights)[0] == [1.0, 1.0]
 
 
+def test_a_run_killed_in_its_first_checkpoint_starts_from_scratch(tmp_path, weights, monkeypatch):
+    def killed(_, prefix):
+        Path(f"{prefix}.index").write_bytes(b"begun")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tf.train.Checkpoint, "write", killed)
+    with pytest.raises(KeyboardInterrupt):
+        training_in(tmp_path, weights, 1)
+    monkeypatch.undo()
+    assert "starting from scratch" in open_in(tmp_path, weights).begin(True, True).notes[0]
+    training_in(tmp_path, weights, 1)
+    assert restored(tmp_path, weights)[0] == [1.0, 1.0]
+
+
 # ---------------------------------------------------------------- damage
 
 
