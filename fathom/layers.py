@@ -12,10 +12,6 @@ from fathom.training import replicas
 from fathom.training.compilation import Nest
 from fathom.training.randomness import uniform
 
-_PRODUCT_CHANNELS = 512  # of the input and filters of a convolution that is slower than a product
-_PRODUCT_SIDE = 14  # pixels; of larger images the patches take too much memory
-_FILTER_BYTES = 1_200_000  # with larger filters oneDNN's convolution of one example is slow
-
 
 class LayerOptions(TypedDict, total=False):
     """The options of every Keras layer that ours pass on."""
@@ -141,70 +137,6 @@ def as_float32(outputs: Nest) -> Nest:
     return keras.tree.map_structure(cast, outputs)
 
 
-def convolve(inputs: tf.Tensor, kernel: tf.Tensor, device: str) -> tf.Tensor:
-    """Convolves with stride 1 and zeros around the image, in the form that is fastest on a CPU.
-
-    oneDNN's kernel is slow for a single float32 example and large filters (docs/performance.md). A
-    product of patches is faster in small images, and convolutions with some filters each in others.
-
-    Args:
-        inputs: [batch, height, width, channels].
-        kernel: [size, size, channels, filters], of odd size.
-        device: of the kernel.
-
-    Returns:
-        [batch, height, width, filters].
-    """
-    batch, height, width, channels = inputs.shape
-    size, filters = kernel.shape[0], kernel.shape[-1]
-    if batch != 1 or size != 3 or inputs.dtype != tf.float32 or "CPU" not in device:
-        return tf.nn.conv2d(inputs, kernel, 1, "SAME")
-    small = max(height, width) <= _PRODUCT_SIDE
-    if small and min(channels, filters) >= _PRODUCT_CHANNELS:
-        return product_convolution(inputs, kernel)
-    at_once = _FILTER_BYTES // (size * size * channels * tf.float32.size) // 16 * 16
-    if small or not 0 < at_once < filters:
-        return tf.nn.conv2d(inputs, kernel, 1, "SAME")
-    parts = [kernel[..., first : first + at_once] for first in range(0, filters, at_once)]
-    return tf.concat([tf.nn.conv2d(inputs, part, 1, "SAME") for part in parts], 3)
-
-
-@tf.custom_gradient
-def product_convolution(inputs: tf.Tensor, kernel: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-    """Convolves with stride 1 by one matrix product of patches; the gradients are convolutions'.
-
-    Args:
-        inputs: [batch, height, width, channels], padded with zeros.
-        kernel: [size, size, channels, filters], of odd size.
-
-    Returns:
-        [batch, height, width, filters].
-    """
-    size, _, channels, filters = kernel.shape
-    _, height, width, _ = inputs.shape
-    every_pixel = {"strides": [1, 1, 1, 1], "padding": "SAME"}
-
-    def gradient(d_outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        d_inputs = tf.raw_ops.Conv2DBackpropInput(
-            input_sizes=tf.shape(inputs), filter=kernel, out_backprop=d_outputs, **every_pixel
-        )
-        d_kernel = tf.raw_ops.Conv2DBackpropFilter(
-            input=inputs, filter_sizes=kernel.shape, out_backprop=d_outputs, **every_pixel
-        )
-        return d_inputs, d_kernel
-
-    edges = [size // 2, size // 2]
-    padded = tf.pad(inputs, [[0, 0], edges, edges, [0, 0]])
-    patches = [
-        padded[:, top : top + height, left : left + width]
-        for top in range(size)
-        for left in range(size)
-    ]
-    rows = tf.reshape(tf.concat(patches, 3), [-1, size * size * channels])
-    products = tf.matmul(rows, tf.reshape(kernel, [-1, filters]))
-    return tf.reshape(products, [-1, height, width, filters]), gradient
-
-
 @keras.saving.register_keras_serializable("fathom.layers")
 class Convolution2D(keras.layers.Conv2D):
     """``keras.layers.Conv2D`` whose groups are one ``tf.nn.conv2d``.
@@ -214,16 +146,19 @@ class Convolution2D(keras.layers.Conv2D):
 
     def convolution_op(self, inputs: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
         """Convolves [batch, height, width, channels] with [h, w, channels / groups, filters]."""
-        if self.groups == 1 and self.strides == (1, 1) and self.padding == "same":
-            return convolve(inputs, tf.convert_to_tensor(kernel), self.kernel.value.device)
-        if inputs.dtype != tf.float16 or self.groups == 1:
-            return tf.nn.conv2d(inputs, kernel, self.strides, self.padding.upper())
-        # The CPU's float16 kernel for the filter's gradient does not support groups.
-        groups = zip(
-            tf.split(inputs, self.groups, 3), tf.split(kernel, self.groups, 3), strict=True
-        )
-        convolved = [tf.nn.conv2d(x, w, self.strides, self.padding.upper()) for x, w in groups]
-        return tf.concat(convolved, 3)
+        padding = self.padding.upper()
+        if self.groups == 1:
+            return tf.nn.conv2d(inputs, kernel, self.strides, padding)
+        if inputs.dtype == tf.float16:
+            # The CPU's float16 kernel for the filter's gradient does not support groups.
+            groups = zip(
+                tf.split(inputs, self.groups, 3), tf.split(kernel, self.groups, 3), strict=True
+            )
+            return tf.concat([tf.nn.conv2d(x, w, self.strides, padding) for x, w in groups], 3)
+        convolved = tf.nn.conv2d(inputs, kernel, self.strides, padding)
+        # Keeps the bias and the activation apart. Without oneDNN, TensorFlow would fuse all three
+        # into a kernel that does not support groups and fails, also in an exported network.
+        return tf.ensure_shape(convolved, convolved.shape)
 
 
 class LocalResponseNormalization(Layer):

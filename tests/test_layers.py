@@ -1,8 +1,11 @@
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from fathom import layers
 from fathom.layers import Convolution2D, Dropout, LocalResponseNormalization, PRNGKey, Random
 
 
@@ -74,52 +77,18 @@ def test_noise_differs_from_step_to_step_and_layer_to_layer_and_repeats():
     assert one.tensor().numpy().tolist() == first
 
 
-def op_types(layer, batch, channels):
-    spec = tf.TensorSpec((batch, 3, 4, channels))
-    traced = tf.function(lambda x: layer(x), autograph=False).get_concrete_function(spec)
-    return [op.type for op in traced.graph.get_operations()]
+WITHOUT_ONEDNN = """
+import tensorflow as tf
+from fathom.layers import Convolution2D
+layer = Convolution2D(6, 3, groups=2, activation="relu")
+tf.function(layer)(tf.ones((1, 5, 5, 4)))
+"""
 
 
-def test_a_wide_convolution_of_one_example_is_a_product_with_the_same_result(monkeypatch):
-    monkeypatch.setattr(layers, "_PRODUCT_CHANNELS", 4)
-    layer = Convolution2D(5, 3, padding="same")
-    assert_same_as_convolution(layer, (1, 3, 4, 6))
-    assert "Conv2D" not in op_types(layer, 1, 6)
-    assert "Conv2D" in op_types(layer, 2, 6)
-    assert "Conv2D" in op_types(Convolution2D(3, 3, padding="same"), 1, 6)
-
-
-def test_a_convolution_of_one_example_with_large_filters_is_in_parts_of_them(monkeypatch):
-    monkeypatch.setattr(layers, "_PRODUCT_SIDE", 3)
-    monkeypatch.setattr(layers, "_FILTER_BYTES", 16 * 4 * 9 * 6)
-    layer = Convolution2D(40, 3, padding="same")
-    assert_same_as_convolution(layer, (1, 3, 4, 6))
-    assert op_types(layer, 1, 6).count("Conv2D") == 3  # of 16, 16 and 8 filters
-    assert op_types(layer, 2, 6).count("Conv2D") == 1
-    assert op_types(Convolution2D(16, 3, padding="same"), 1, 6).count("Conv2D") == 1
-
-
-def assert_same_as_convolution(layer, shape):
-    x, results = tf.random.stateless_normal(shape, [0, 1]), []
-    traced = tf.function(layer, autograph=False)
-    for function in (traced, lambda x: tf.nn.conv2d(x, layer.kernel.value, 1, "SAME")):
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = function(x)
-            loss = tf.reduce_sum(tf.sin(y))
-        results.append([y, *tape.gradient(loss, [x, layer.kernel.value])])
-    for ours, exact in zip(*results, strict=True):
-        np.testing.assert_allclose(ours, exact, rtol=1e-5, atol=1e-5)
-
-
-def test_new_weights_are_noticed_by_a_traced_product(monkeypatch):
-    monkeypatch.setattr(layers, "_PRODUCT_CHANNELS", 4)
-    layer = Convolution2D(5, 3, padding="same")
-    x = tf.ones((1, 3, 4, 6))
-    traced = tf.function(lambda x: layer(x), autograph=False).get_concrete_function(x)
-    assert traced(x).numpy().any()
-    layer.kernel.assign(tf.zeros_like(layer.kernel.value))
-    assert not traced(x).numpy().any()
+def test_a_grouped_convolution_with_bias_and_activation_runs_without_onednn():
+    command = [sys.executable, "-c", WITHOUT_ONEDNN]
+    environment = os.environ | {"TF_ENABLE_ONEDNN_OPTS": "0"}
+    subprocess.run(command, check=True, timeout=300, env=environment)
 
 
 def test_random_numbers_of_a_loaded_layer_are_those_that_its_parts_had():

@@ -1,17 +1,13 @@
 """Layers of residual networks that Keras lacks, or does not run on TensorFlow's fast kernels."""
 
-import itertools
 import math
-from collections.abc import Callable
 
 import keras
 import tensorflow as tf
 from typing_extensions import Unpack
 
-from fathom.layers import Layer, LayerOptions, convolve
+from fathom.layers import Layer, LayerOptions
 from fathom.training import replicas
-
-_SMALL_SIDE = 7  # pixels: largest image for which ``small_convolution`` was measured to be faster
 
 
 class BatchNormalization(Layer):
@@ -100,8 +96,13 @@ class NormalizedConvolution2D(Layer):
     It has no biases: the normalisation would cancel them.
 
     The input is padded with ``size // 2`` zeros on every side, as in Caffe and Torch; TensorFlow's
-    own padding is uneven if ``strides`` is 2. Inference folds the normalisation into the filters
-    and a bias: TensorFlow does so itself in float32 on a CPU, this layer otherwise.
+    own padding is uneven if ``strides`` is 2.
+
+    Inference normalises by one factor and one offset a channel. In float32 they follow the
+    convolution: to multiply the filters by the factor takes longer for a single example, and so
+    does TensorFlow's fusion of the convolution with a normalisation kernel, many times where there
+    is no AVX-512 (docs/performance.md). In lower precision the filters take the factor, so that
+    values are rounded once.
 
     Args:
         filters: channels of the output.
@@ -153,60 +154,23 @@ class NormalizedConvolution2D(Layer):
     def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Convolves and normalises [batch, height, width, channels]."""
         kernel = tf.convert_to_tensor(self.kernel.value)
-        if training or inputs.dtype == tf.float32:
+        if training:
             outputs = self._convolve(inputs, tf.cast(kernel, inputs.dtype))
-            return self.normalization(outputs, training=training)
+            return self.normalization(outputs, training=True)
         factor, offset = self.normalization.linear()
+        if inputs.dtype == tf.float32:
+            return tf.nn.bias_add(self._convolve(inputs, kernel) * factor, offset)
         outputs = self._convolve(inputs, tf.cast(kernel * factor, inputs.dtype))
         return tf.nn.bias_add(outputs, tf.cast(offset, inputs.dtype))
 
     def _convolve(self, inputs: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
         edge = self._size // 2
         if edge == 0 or self._strides == 1:
-            small = max(inputs.shape[1:3]) <= _SMALL_SIDE and self._strides == 1
-            if small and inputs.dtype == tf.bfloat16 and "CPU" in self.kernel.value.device:
-                return small_convolution(inputs, kernel)
-            if self._strides == 1:
-                return convolve(inputs, kernel, self.kernel.value.device)
             return tf.nn.conv2d(inputs, kernel, self._strides, "SAME")
         # conv2d can pad by itself, but its gradients then do not use oneDNN: 70 times slower in
         # bfloat16.
         padded = tf.pad(inputs, [[0, 0], [edge, edge], [edge, edge], [0, 0]])
         return tf.nn.conv2d(padded, kernel, self._strides, "VALID")
-
-
-@tf.custom_gradient
-def small_convolution(inputs: tf.Tensor, kernel: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-    """Convolves with stride 1; the filters' gradient is one matrix product per filter pixel.
-
-    For large filters and small images, oneDNN's own kernel takes twice as long in bfloat16
-    (docs/performance.md).
-
-    Args:
-        inputs: [batch, height, width, channels], padded with zeros.
-        kernel: [size, size, channels, filters], of odd size.
-
-    Returns:
-        [batch, height, width, filters].
-    """
-    every_pixel = {"strides": [1, 1, 1, 1], "padding": "SAME"}
-    size, _, channels, filters = kernel.shape
-
-    def gradient(d_outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        d_inputs = tf.raw_ops.Conv2DBackpropInput(
-            input_sizes=tf.shape(inputs), filter=kernel, out_backprop=d_outputs, **every_pixel
-        )
-        height, width = inputs.shape[1:3]
-        edges = [size // 2, size // 2]
-        padded = tf.pad(inputs, [[0, 0], edges, edges, [0, 0]])
-        d_outputs = tf.reshape(d_outputs, [-1, filters])
-        products = []
-        for top, left in itertools.product(range(size), repeat=2):
-            read = tf.reshape(padded[:, top : top + height, left : left + width], [-1, channels])
-            products.append(tf.matmul(read, d_outputs, transpose_a=True))
-        return d_inputs, tf.reshape(tf.stack(products), kernel.shape)
-
-    return tf.nn.conv2d(inputs, kernel, **every_pixel), gradient
 
 
 class IdentityShortcut(Layer):
