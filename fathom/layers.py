@@ -1,5 +1,6 @@
 """Shared Keras layers around TensorFlow kernels, and reproducible random numbers for layers."""
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -8,6 +9,7 @@ import keras
 import tensorflow as tf
 from typing_extensions import Self, TypedDict, Unpack
 
+from fathom.system.processor import trains_groups
 from fathom.training import replicas
 from fathom.training.compilation import Nest
 from fathom.training.randomness import uniform
@@ -146,18 +148,18 @@ class Convolution2D(keras.layers.Conv2D):
 
     def convolution_op(self, inputs: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
         """Convolves [batch, height, width, channels] with [h, w, channels / groups, filters]."""
-        padding = self.padding.upper()
+        convolve = functools.partial(
+            tf.nn.conv2d, strides=self.strides, padding=self.padding.upper()
+        )
         if self.groups == 1:
-            return tf.nn.conv2d(inputs, kernel, self.strides, padding)
-        if inputs.dtype == tf.float16:
-            # The CPU's float16 kernel for the filter's gradient does not support groups.
-            groups = zip(
-                tf.split(inputs, self.groups, 3), tf.split(kernel, self.groups, 3), strict=True
-            )
-            return tf.concat([tf.nn.conv2d(x, w, self.strides, padding) for x, w in groups], 3)
-        convolved = tf.nn.conv2d(inputs, kernel, self.strides, padding)
-        # Keeps the bias and the activation apart. Without oneDNN, TensorFlow would fuse all three
-        # into a kernel that does not support groups and fails, also in an exported network.
+            return convolve(inputs, kernel)
+        # oneDNN has no float16 kernel for the filter's gradient, and TensorFlow's knows no groups.
+        if inputs.dtype == tf.float16 or not trains_groups():
+            parts = (tf.split(tensor, self.groups, 3) for tensor in (inputs, kernel))
+            return tf.concat([convolve(x, w) for x, w in zip(*parts, strict=True)], 3)
+        convolved = convolve(inputs, kernel)
+        # Keeps the bias and the activation apart. Where an exported network runs without oneDNN,
+        # TensorFlow would fuse all three into a kernel that knows no groups, and fail.
         return tf.ensure_shape(convolved, convolved.shape)
 
 

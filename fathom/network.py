@@ -29,6 +29,7 @@ from fathom.system.device import (
     set_inter_op_threads,
     set_threads,
 )
+from fathom.system.processor import any_processor
 from fathom.training import replicas, strategies
 from fathom.training.collectives import Collectives
 from fathom.training.compilation import Batch, Nest
@@ -249,7 +250,7 @@ class BuiltWorkload(Workload):
         """
         network, signature = self.network, self.signature_of_length(length)
         step = self.infer_step if self.forward_only else self.train_step
-        with tf.device(self.device), scoped_gradients():
+        with tf.device(self.device), scoped_gradients(), any_processor():
             traced = tf.function(step, autograph=False).get_concrete_function(*signature)
         listed = operations(traced.graph, network, self.optimizer)
         fixed = options.precision_traits(self.execution.precision).fixed

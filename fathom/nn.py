@@ -26,8 +26,9 @@ from fathom.results import records
 from fathom.results.records import RunResult
 from fathom.results.steps import Steps
 from fathom.system import energy, environment
-from fathom.system.device import keep_freed_memory, select_precision
+from fathom.system.device import select_precision
 from fathom.system.files import user_path
+from fathom.system.processor import keep_freed_memory
 from fathom.training import strategies
 from fathom.training.checkpoint import Checkpoints
 from fathom.training.compilation import Batch, CompiledStep, Step

@@ -28,6 +28,7 @@ def pytest_configure(config):
 
 def _run_one_operation_at_once():
     """Chooses a profile's thread pools for all models of this process, before any test computes."""
+    import fathom  # noqa: F401, I001 - chooses the processor's kernels before TensorFlow is imported
     import tensorflow as tf
 
     tf.config.threading.set_inter_op_parallelism_threads(1)
@@ -59,7 +60,7 @@ def _own_data(tmp_path_factory):
 def _collected():
     """Frees the models of a module's tests, which are cycles: some have a gigabyte of weights.
 
-    A run keeps freed memory in the process (``device.keep_freed_memory``); tests give it back.
+    A run keeps freed memory in the process (``processor.keep_freed_memory``); tests give it back.
     """
     yield
     gc.collect()

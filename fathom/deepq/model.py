@@ -27,7 +27,8 @@ from fathom.deepq.saving import SavedAgent
 from fathom.deepq.sharing import aligned_copy, shared
 from fathom.options import Characterization
 from fathom.results.cost import Cost
-from fathom.system.device import available_cores, computing_in
+from fathom.system.device import computing_in
+from fathom.system.processor import available_cores
 from fathom.training.optimizers import Optimizer, RMSProp
 
 HELD_OUT_STATES = 512

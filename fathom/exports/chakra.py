@@ -286,7 +286,7 @@ def _times(profile: Path) -> "Counter[str]":
 
 FORMAT = NetworkFormat(
     about="MLCommons Chakra execution trace of the step",
-    save=_save,
+    save_network=_save,
     trains=True,
     has_collectives=True,
     has_weights=False,

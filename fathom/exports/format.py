@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from fathom.errors import FathomError, cause
 from fathom.results.description import Description
+from fathom.system.processor import any_processor
 
 if TYPE_CHECKING:
     from fathom.nn import NeuralNetworkModel  # imports TensorFlow
@@ -62,7 +63,8 @@ class NetworkFormat:
 
     Attributes:
         about: what it is, in a line.
-        save: writes a model that is built into a folder; returns what the format cannot express.
+        save_network: writes a model that is built into a folder; returns what the format cannot
+            express.
         trains: it can hold a training step; otherwise the model is a forward-only one.
         has_collectives: it can hold a step of several workers.
         has_steps: it can hold the parts that infer word by word.
@@ -72,13 +74,27 @@ class NetworkFormat:
     """
 
     about: str
-    save: "Callable[[NeuralNetworkModel, Path, ExportOptions], tuple[str, ...]]"
+    save_network: "Callable[[NeuralNetworkModel, Path, ExportOptions], tuple[str, ...]]"
     trains: bool = False
     has_collectives: bool = False
     has_steps: bool = False
     xla: bool | None = None
     has_weights: bool = True
     packages: tuple[str, ...] = ()
+
+    def save(
+        self, model: "NeuralNetworkModel", folder: Path, options: ExportOptions
+    ) -> tuple[str, ...]:
+        """Writes a model that is built into a folder, for any processor.
+
+        Returns:
+            what the format cannot express.
+
+        Raises:
+            FathomError: the format cannot express the network, or a file cannot be written.
+        """
+        with any_processor():
+            return self.save_network(model, folder, options)
 
     def require_packages(self, name: str) -> None:
         """Raises FathomError if a package is missing."""

@@ -84,5 +84,5 @@ def _without_chance(text: str) -> str:
 
 
 FORMAT = NetworkFormat(
-    about="the network as Keras saves it, for fathom.exports.keras.load", save=_save
+    about="the network as Keras saves it, for fathom.exports.keras.load", save_network=_save
 )

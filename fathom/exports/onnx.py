@@ -296,7 +296,7 @@ def _name_by_layer(layers: list[str], network: str, graph: Any) -> None:
 
 FORMAT = NetworkFormat(
     about="ONNX graph of the forward pass",
-    save=_save,
+    save_network=_save,
     has_steps=True,
     xla=False,
     packages=("tf2onnx", "onnx"),

@@ -31,4 +31,4 @@ def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> 
     return (RANDOM,) * draws_random_numbers(traced)
 
 
-FORMAT = NetworkFormat(about="TensorFlow's SavedModel of the forward pass", save=_save)
+FORMAT = NetworkFormat(about="TensorFlow's SavedModel of the forward pass", save_network=_save)

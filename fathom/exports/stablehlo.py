@@ -112,7 +112,7 @@ def _variables(model: "NeuralNetworkModel", traced: "ConcreteFunction") -> "dict
 
 FORMAT = NetworkFormat(
     about="StableHLO text of the forward pass or of the training step, as XLA compiles it",
-    save=_save,
+    save_network=_save,
     trains=True,
     xla=True,
     has_weights=False,

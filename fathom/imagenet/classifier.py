@@ -15,7 +15,7 @@ from fathom.imagenet.ilsvrc import ImageNet, Images
 from fathom.imagenet.images import Augmentation
 from fathom.imagenet.subset import keep_classes
 from fathom.options import Hyperparameters, hyperparameter
-from fathom.system import device
+from fathom.system.processor import available_cores
 from fathom.training.optimizers import Momentum
 from fathom.training.schedules import Plateau
 
@@ -219,7 +219,7 @@ class Classifier(nn.NeuralNetworkModel):
             crop=chosen.image_size,
             shorter_side=chosen.evaluation_side,
             views=views,
-            workers=device.available_cores(),
+            workers=available_cores(),
         )
 
     def _stream(
@@ -239,7 +239,7 @@ class Classifier(nn.NeuralNetworkModel):
             self._order(images, shuffle),
             augmentation,
             first_step,
-            workers=device.available_cores(),
+            workers=available_cores(),
         )
 
     def _order(self, images: Images, shuffle: bool) -> Sampler:

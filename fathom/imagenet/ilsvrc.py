@@ -16,7 +16,7 @@ from fathom.imagenet import ground_truth, synthetic, tree
 from fathom.imagenet.convert import write_shards
 from fathom.imagenet.images import decode
 from fathom.imagenet.tfrecord import RecordImages
-from fathom.system.device import available_cores
+from fathom.system.processor import available_cores
 
 CLASSES = 1000
 _KAGGLE = Path("ILSVRC/Data/CLS-LOC")

@@ -13,6 +13,7 @@ from fathom.results import (
     description,
     distribution,
     formats,
+    machine,
     profile,
     quality,
     records,
@@ -23,7 +24,7 @@ from fathom.results.base import Document, Record
 
 _PAGES = (
     *("results.md", "characterization.md", "accelerators.md", "numbers.md"),
-    *("distribution.md", "serving.md", "quality.md"),
+    *("distribution.md", "serving.md", "quality.md", "machine.md"),
 )
 _DOCUMENTS: dict[str, type[Document]] = {
     "result": records.RunResult,
@@ -33,11 +34,12 @@ _DOCUMENTS: dict[str, type[Document]] = {
     "quality": quality.Quality,
     "serving": serving.ServingResult,
     "machine": characterization.Machine,
+    "inspection": machine.Inspection,
     "run": characterization.Run,
 }
 _MODULES = (
     *(records, steps, profile, characterization, description),
-    *(distribution, formats, quality, serving),
+    *(distribution, formats, machine, quality, serving),
 )
 _TABLE = re.compile(r"(?<=<!-- fields of )(\w+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
 

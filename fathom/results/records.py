@@ -60,6 +60,11 @@ class Environment(Record):
     """The machine and the software that made a result."""
 
     cpu_model: str = Field(description="name of the processor")
+    cpu_generation: str | None = Field(
+        default=None,
+        description="family and model of an x86 processor, as one name may have several "
+        "generations; else `null`",
+    )
     cpu_flags: list[str] = Field(
         default_factory=list, description="its instruction sets that affect speed"
     )
@@ -75,6 +80,11 @@ class Environment(Record):
     )
     cudnn: str | None = Field(
         default=None, description="version of cuDNN that TensorFlow was built for"
+    )
+    onednn: bool | None = Field(
+        default=None,
+        description="TensorFlow uses oneDNN's kernels, as `fathom machine` explains; `null`: "
+        "not known",
     )
     switches: dict[str, str] = Field(
         default_factory=dict, description="environment variables that change TensorFlow's behaviour"

@@ -1,8 +1,6 @@
-"""The device of a run, its threads, its allocator and its speed."""
+"""The device of a run, its threads and its speed."""
 
 import contextlib
-import ctypes
-import os
 import time
 from collections.abc import Iterator
 
@@ -11,6 +9,11 @@ import tensorflow as tf
 
 from fathom.errors import FathomError
 from fathom.options import parse_device, precision_traits
+from fathom.system.processor import (
+    available_cores,
+    operations_at_once,
+    threads_of_an_operation,
+)
 
 _GEMM_SIZE = 2048
 _GEMM_PRODUCTS = 6  # timed; the fastest is used
@@ -67,11 +70,6 @@ def gpu_number() -> int:
     return tf.config.list_physical_devices("GPU").index(visible[0])
 
 
-def available_cores() -> int:
-    """Returns the number of CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def select_precision(precision: str, device: str) -> None:
     """Makes float32 products on GPUs exact, or rounds their factors to TF32, for the whole process.
 
@@ -108,31 +106,30 @@ def set_inter_op_threads(threads: int | None, chosen: int | None = None) -> int:
     Raises:
         FathomError: TensorFlow already runs with another number.
     """
-    wanted = chosen or min(2, threads or available_cores())
+    wanted = operations_at_once(threads, chosen)
     try:
         tf.config.threading.set_inter_op_parallelism_threads(wanted)
     except RuntimeError:
         _refuse_other_threads("inter_op_threads", chosen, inter_op_threads_in_use())
-        return chosen or min(2, inter_op_threads_in_use())
+        return operations_at_once(inter_op_threads_in_use(), chosen)
     return wanted
 
 
 def set_threads(threads: int | None, shares: int = 1) -> int:
     """Sets the threads of the run and returns their number in use.
 
-    An operation may use all of them. Small operations gain nothing from a second thread, as waking
-    it takes as long as they do: each of those that run at once has a share (docs/performance.md).
-
     Args:
         threads: None for one per core.
-        shares: into which the threads are divided.
+        shares: as of ``threads_of_an_operation``.
 
     Raises:
         FathomError: TensorFlow already runs with another number of threads.
     """
     wanted = threads or available_cores()
     try:
-        tf.config.threading.set_intra_op_parallelism_threads(max(1, wanted // shares))
+        tf.config.threading.set_intra_op_parallelism_threads(
+            threads_of_an_operation(wanted, shares)
+        )
     except RuntimeError:
         _refuse_other_threads("threads", threads, threads_in_use())
         return threads_in_use()
@@ -161,33 +158,6 @@ def _refuse_other_threads(option: str, wanted: int | None, current: int) -> None
             f"{option}={wanted} comes too late: TensorFlow already runs with {current} in this "
             "process; set it for the first model, or start a fresh process"
         ) from None
-
-
-def keep_freed_memory() -> None:
-    """Configures glibc's allocator to keep large freed blocks instead of returning them.
-
-    Each step frees and allocates its activations. If they were returned to the kernel, each of
-    their pages would fault again (measured in docs/performance.md). Other C libraries are not
-    changed.
-    """
-    trim_threshold, mmap_max = -1, -4  # M_TRIM_THRESHOLD and M_MMAP_MAX of malloc.h
-    _set_malloc(trim_threshold, -1)  # never
-    _set_malloc(mmap_max, 0)  # never serve a block by mmap
-
-
-def share_freed_memory() -> None:
-    """Lets all threads of this process allocate from one of glibc's arenas, before they start.
-
-    A message between workers is allocated and freed by different threads. With an arena for each
-    thread, glibc's default, sums of gradients are slower (measured in docs/distribution.md).
-    """
-    arena_max = -8  # M_ARENA_MAX of malloc.h
-    _set_malloc(arena_max, 1)
-
-
-def _set_malloc(parameter: int, value: int) -> None:
-    with contextlib.suppress(OSError, AttributeError):  # another C library
-        ctypes.CDLL(None).mallopt(parameter, value)
 
 
 def gemm_rate(device: str, precision: str) -> float:

@@ -14,14 +14,9 @@ import numpy as np
 import psutil
 import tensorflow as tf
 
-from fathom.system.device import (
-    available_cores,
-    gpu_number,
-    inter_op_threads_in_use,
-    intra_op_threads_in_use,
-)
+from fathom.system.device import gpu_number, inter_op_threads_in_use, intra_op_threads_in_use
+from fathom.system.processor import available_cores, choice, processor
 
-_CPU_FLAGS = ("sse4_2", "avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
 _SWITCHES = (
     *("TF_ENABLE_ONEDNN_OPTS", "OMP_NUM_THREADS", "XLA_FLAGS", "TF_XLA_FLAGS"),
     *("TF_SET_ONEDNN_FPMATH_MODE", "ONEDNN_MAX_CPU_ISA", "NVIDIA_TF32_OVERRIDE"),
@@ -30,12 +25,13 @@ _SWITCHES = (
 
 def describe(device: str, threads: int, precision: str, xla: str) -> dict[str, object]:
     """Returns the environment of a run as plain data; docs/results.md lists the fields."""
-    cpu_model, cpu_flags = _cpu()
+    cpu = processor()
     build = tf.sysconfig.get_build_info()
     on_gpu = device.startswith("/gpu")
     return {
-        "cpu_model": cpu_model,
-        "cpu_flags": cpu_flags,
+        "cpu_model": cpu.name,
+        "cpu_generation": cpu.generation or None,
+        "cpu_flags": list(cpu.flags),
         "cores_available": available_cores(),
         "memory_bytes": psutil.virtual_memory().total,
         "platform": platform.platform(),
@@ -45,6 +41,7 @@ def describe(device: str, threads: int, precision: str, xla: str) -> dict[str, o
         "numpy": np.__version__,
         "cuda": build.get("cuda_version"),
         "cudnn": build.get("cudnn_version"),
+        "onednn": choice().onednn,
         "switches": {name: os.environ[name] for name in _SWITCHES if name in os.environ},
         "gpu": _gpu() if on_gpu else None,
         "gpu_number": gpu_number() if on_gpu else None,
@@ -105,19 +102,6 @@ def steal_seconds() -> float | None:
 def process_age() -> float:
     """Returns the seconds since this process started."""
     return time.time() - psutil.Process().create_time()
-
-
-def _cpu() -> tuple[str, list[str]]:
-    """Returns the CPU's model name and its instruction sets among ``_CPU_FLAGS``."""
-    information = Path("/proc/cpuinfo")
-    if not information.exists():
-        return platform.processor(), []
-    lines: dict[str, str] = {}
-    for line in information.read_text().splitlines():
-        name, _, value = line.partition(":")
-        lines[name.strip()] = value.strip()
-    flags = lines.get("flags", "").split()
-    return lines.get("model name", platform.processor()), [f for f in _CPU_FLAGS if f in flags]
 
 
 def _gpu() -> str:

@@ -27,7 +27,7 @@ def require_free_memory(needed: int, what: str, remedy: str) -> None:
     Raises:
         FathomError: less memory is free.
     """
-    free, where = min(_free_memory())
+    free, where = min(_limits())
     if needed > free:
         raise FathomError(
             f"{what} would take {needed:,} bytes ({needed / 2**30:.1f} GiB), and "
@@ -49,7 +49,12 @@ def require_address_space() -> None:
         )
 
 
-def _free_memory() -> Iterator[tuple[int, str]]:
+def free_memory() -> int:
+    """Returns the bytes that this process can still allocate."""
+    return max(0, min(_limits())[0])
+
+
+def _limits() -> Iterator[tuple[int, str]]:
     """Yields the free bytes under each limit, and the limit's name for a message."""
     yield psutil.virtual_memory().available + psutil.swap_memory().free, ""
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]

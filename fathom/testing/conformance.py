@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 import weakref
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,6 +33,14 @@ from fathom.results.records import RunResult
 from fathom.testing.computations import compare, compute, default_values, plant_fault
 from fathom.testing.descriptors import descriptor
 
+STEPS = """
+import sys
+from fathom.testing.descriptors import descriptor
+for forward_only in (False, True):
+    model = descriptor(sys.argv[1]).model(forward_only)
+    model.setup()
+    model.run(n_steps=1)
+"""
 RESULT_KEYS = [field.alias or name for name, field in RunResult.model_fields.items()]
 
 BFLOAT16 = {"precision": "bfloat16"}
@@ -166,6 +175,46 @@ def test_the_description_of_a_step_has_the_counted_work(workload, forward_only):
     updates = [row for row in description.operations if row.phase == "update"]
     sparse = any(row.kind == "look-up" for row in updates)  # writes only the rows that were read
     assert forward_only or sparse or sum(row.output_bytes for row in updates) >= variables
+
+
+def products_of(model):
+    """Returns how often each layer has products of each kind, by phase, in a built model's step."""
+    return Counter(
+        (row.layer, row.phase, row.kind) for row in model.describe().operations if row.macs
+    )
+
+
+@pytest.mark.parametrize("forward_only", [False, True], ids=["train", "infer"])
+def test_the_description_has_the_networks_layers_at_every_batch(workload, forward_only):
+    listed = []
+    for options in ({"batch_size": 1}, {"batch_size": 2}, {}):
+        model = workload.model(forward_only, **options)
+        model.build()
+        listed.append(products_of(model))
+    assert listed[0] == listed[1] == listed[2]
+
+
+def test_the_description_at_full_size_has_one_convolution_a_convolution(full_size):
+    workload, _ = full_size
+    model = workload.model_class(forward_only=True)("/cpu:0", {"batch_size": 1, **workload.soon})
+    model.load_data()
+    model.build()
+    described, layers = products_of(model), model.cost().layers
+    convolutions = {layer.name for layer in layers if layer.kind.endswith(("Conv2D", "ution2D"))}
+    dense = {layer.name for layer in layers if layer.kind == "Dense"}
+    assert {row[0] for row in described if row[2] == "convolution"} == convolutions
+    for name in convolutions:
+        assert described[name, "forward", "convolution"] == 1
+    for name in dense:
+        assert described[name, "forward", "matrix product"] == 1
+
+
+def test_a_step_runs_without_onednn(workload):
+    """Where a processor lacks what oneDNN is fast with, TensorFlow leaves it off by default."""
+    environment = os.environ | {"TF_ENABLE_ONEDNN_OPTS": "0", "CUDA_VISIBLE_DEVICES": "-1"}
+    command = [sys.executable, "-c", STEPS, workload.name]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("forward_only", [False, True], ids=["train", "infer"])

@@ -17,8 +17,8 @@ from tensorflow.python.eager import context  # the limits have no public interfa
 
 from fathom.errors import FathomError
 from fathom.options import Execution, Hyperparameters, precision_traits
-from fathom.system.device import share_freed_memory
 from fathom.system.environment import git_commit
+from fathom.system.processor import share_freed_memory
 from fathom.training.rendezvous import meet
 
 LONGEST_START = 120  # seconds that a worker waits for the others

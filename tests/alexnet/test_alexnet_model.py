@@ -4,6 +4,8 @@ import pytest
 import tensorflow as tf
 
 from fathom import AlexNet
+from fathom.system import processor
+from fathom.system.processor import Choice
 from fathom.testing.descriptors import small_options
 
 SMALL = small_options("alexnet")
@@ -109,3 +111,20 @@ def test_biases_do_not_decay():
     decayed = [v.path for v in model.network.trainable_variables if model.optimizer._decayed(v)]
     assert all(path.endswith("kernel") for path in decayed)
     assert len(decayed) == 8
+
+
+def test_the_description_is_the_same_where_training_computes_the_groups_apart(monkeypatch):
+    def described():
+        model = AlexNet("/cpu:0", SMALL)
+        model.setup()
+        types = [operation.type for operation in model.model().get_operations()]
+        rows = [(row.type, row.layer, row.bounds) for row in model.describe().operations]
+        return types.count("Conv2D"), rows
+
+    monkeypatch.setattr(processor, "choice", lambda: Choice(True, "user"))
+    convolutions, expected = described()
+    assert convolutions == 5
+    monkeypatch.setattr(processor, "choice", lambda: Choice(False, "user"))
+    convolutions, rows = described()
+    assert convolutions == 5 + 3
+    assert rows == expected

@@ -186,7 +186,7 @@ def test_too_many_threads_are_refused(capsys):
 
 
 def test_steps_that_do_not_fit_into_memory_are_refused_with_the_remedy(capsys, monkeypatch):
-    monkeypatch.setattr(memory, "_free_memory", lambda: iter([(20 * 2**30, "")]))
+    monkeypatch.setattr(memory, "_limits", lambda: iter([(20 * 2**30, "")]))
     assert run("--infer", "--batch-size=100000") == 2
     assert capsys.readouterr().err == (
         "fathom.autoenc: error: a call of 20 steps of autoenc at batch size 100,000 would take "

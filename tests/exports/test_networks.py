@@ -5,6 +5,7 @@ import filecmp
 import functools
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from unittest import mock
@@ -120,14 +121,17 @@ def test_tensorflow_loads_the_network_of_any_batch_size(network, tmp_path):
     network.check({k: v.numpy() for k, v in run(**network.inputs).items()})
 
 
-def test_a_saved_model_needs_no_fathom(autoencoder, tmp_path):
-    autoencoder.save("saved-model", tmp_path / "out")
-    values = {f"in {name}": value for name, value in autoencoder.inputs.items()}
-    values |= {f"out {name}": value for name, value in autoencoder.outputs.items()}
+@pytest.mark.parametrize(("name", "onednn"), [("autoenc", "1"), ("alexnet", "0")])
+def test_a_saved_model_needs_neither_fathom_nor_onednn(name, onednn, tmp_path):
+    network = Network(name)
+    network.save("saved-model", tmp_path / "out")
+    values = {f"in {name}": value for name, value in network.inputs.items()}
+    values |= {f"out {name}": value for name, value in network.outputs.items()}
     np.savez(tmp_path / "values.npz", **values)
     arguments = [tmp_path / "out", tmp_path / "values.npz"]
     command = [sys.executable, "-I", "-c", WITHOUT_FATHOM, *map(str, arguments)]
-    subprocess.run(command, check=True, timeout=300)
+    environment = os.environ | {"TF_ENABLE_ONEDNN_OPTS": onednn}
+    subprocess.run(command, check=True, timeout=300, env=environment)
 
 
 def test_onnx_runtime_computes_the_same(network, tmp_path):

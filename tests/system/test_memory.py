@@ -11,7 +11,7 @@ GIB = 2**30
 
 def test_the_least_of_what_is_free_counts(monkeypatch):
     limits = [(8 * GIB, ""), (2 * GIB, " in the job"), (4 * GIB, "")]
-    monkeypatch.setattr(memory, "_free_memory", lambda: iter(limits))
+    monkeypatch.setattr(memory, "_limits", lambda: iter(limits))
     memory.require_free_memory(2 * GIB, "it", "take less")
     with pytest.raises(FathomError) as refusal:
         memory.require_free_memory(3 * GIB, "it", "take less")
@@ -24,7 +24,7 @@ def test_a_limit_of_the_address_space_counts(monkeypatch):
     process = SimpleNamespace(memory_info=lambda: SimpleNamespace(vms=3 * GIB))
     monkeypatch.setattr(memory.psutil, "Process", lambda: process)
     monkeypatch.setattr(resource, "getrlimit", lambda _: (5 * GIB, 5 * GIB))
-    assert 2 * GIB in [free for free, _ in memory._free_memory()]
+    assert 2 * GIB in [free for free, _ in memory._limits()]
     memory.require_address_space()
     monkeypatch.setattr(resource, "getrlimit", lambda _: (GIB, GIB))
     with pytest.raises(FathomError, match=r"ulimit -v\) is 1.0 GiB, and TensorFlow alone needs"):

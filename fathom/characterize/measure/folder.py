@@ -14,7 +14,7 @@ from fathom.results.characterization import Machine, Run
 from fathom.results.records import Environment
 
 _SAME_IN_ONE_FOLDER = (
-    *("cpu_model", "cpu_flags", "memory_bytes", "platform"),
+    *("cpu_model", "cpu_generation", "cpu_flags", "memory_bytes", "platform", "onednn", "switches"),
     *("tensorflow", "keras", "numpy", "git_commit"),
 )
 

@@ -32,11 +32,11 @@ def _measure(chosen: argparse.Namespace) -> None:
     from fathom.data import choose, locate
     from fathom.results.characterization import Probe
     from fathom.results.records import Environment
-    from fathom.system import device, environment
+    from fathom.system import device, environment, processor
 
     device.set_inter_op_threads(chosen.threads)
     threads = device.set_threads(chosen.threads)
-    device.keep_freed_memory()
+    processor.keep_freed_memory()
     classes = {}
     for name in filter(None, chosen.workloads.split(",")):
         with contextlib.suppress(FathomError):  # each run of the workload will report the error

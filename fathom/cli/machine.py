@@ -1,0 +1,46 @@
+"""``fathom machine``: what was found on this machine and chosen for it, and what costs speed."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from fathom.cli.command import Commands, add_command
+from fathom.cli.parser import add_options
+from fathom.cli.terminal import import_tensorflow
+
+
+def add_commands(commands: Commands) -> None:
+    """Adds the command to the subparsers of ``python -m fathom``."""
+    text = "show what this machine has, what was chosen for it, and what costs speed"
+    add_options(add_command(commands, "machine", "cli.machine", text), "json")
+
+
+def run(chosen: argparse.Namespace, screen: Console) -> None:
+    """Runs the command with its parsed arguments."""
+    import_tensorflow()
+    from fathom.results.machine import Finding, Inspection
+    from fathom.results.records import Environment
+    from fathom.system import environment
+    from fathom.system.device import select_device
+    from fathom.system.inspection import inspect
+    from fathom.system.processor import available_cores
+
+    lines = inspect()
+    described = environment.describe(select_device(None), available_cores(), "float32", "off")
+    inspection = Inspection(
+        environment=Environment.model_validate(described),
+        findings=[Finding(**line._asdict()) for line in lines],
+    )
+    if chosen.json == Path("-"):
+        sys.stdout.write(inspection.to_json())
+        return
+    width = max(len(line.name) for line in lines) + 2
+    for line in lines:
+        screen.print(f"{line.name:{width}}{line.found}")
+        if line.hint:
+            screen.print(f"{'':{width}}! {line.hint}")
+    if chosen.json:
+        inspection.write(chosen.json)
+        screen.print(f"written: {chosen.json}")

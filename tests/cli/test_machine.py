@@ -1,0 +1,31 @@
+import json
+
+import pytest
+
+from fathom.__main__ import main
+from fathom.results.machine import Inspection
+
+
+def run(*arguments):
+    with pytest.raises(SystemExit) as end:
+        main(["machine", *arguments])
+    assert end.value.code == 0
+
+
+def test_a_line_for_each_part_is_printed_and_the_same_written(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
+    file = tmp_path / "machine.json"
+    run(f"--json={file}")
+    printed = capsys.readouterr().out
+    inspection = Inspection.read(file)
+    for finding in inspection.findings:
+        assert finding.name in printed
+        if finding.name not in ("load", "memory"):
+            assert finding.found in printed
+    assert "! ONEDNN_MAX_CPU_ISA=AVX2" in printed
+    assert inspection.environment.cpu_model
+
+
+def test_the_document_alone_is_printed_for_other_programs(capsys):
+    run("--json=-")
+    assert json.loads(capsys.readouterr().out)["findings"][0]["name"] == "processor"
