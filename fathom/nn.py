@@ -28,7 +28,7 @@ from fathom.results.steps import Steps
 from fathom.system import energy, environment
 from fathom.system.device import keep_freed_memory, select_precision
 from fathom.system.files import user_path
-from fathom.training import strategies
+from fathom.training import microbatches, strategies
 from fathom.training.checkpoint import Checkpoints
 from fathom.training.compilation import Batch, CompiledStep, Step
 from fathom.training.compilation import Nest as Nest  # for workloads
@@ -96,6 +96,7 @@ class NeuralNetworkModel(BuiltWorkload):
         self.build()
         if self.strategy:
             strategies.check_batches(self.signatures(), self.strategy.num_replicas_in_sync)
+        self.check_microbatches(microbatches.batch_sizes(self.signatures()))
         if self.device == "/cpu:0":  # a GPU's allocator raises its own error
             require_memory(
                 self.name,
