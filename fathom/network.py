@@ -5,7 +5,7 @@ Building reads no data and traces nothing. ``fathom.nn`` loads data, compiles an
 
 import contextlib
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import keras
 import numpy as np
@@ -30,7 +30,7 @@ from fathom.system.device import (
     set_threads,
 )
 from fathom.system.processor import any_processor
-from fathom.training import replicas, strategies
+from fathom.training import microbatches, replicas, strategies
 from fathom.training.collectives import Collectives
 from fathom.training.compilation import Batch, Nest
 from fathom.training.custom_gradients import CustomGradients, notes_gradients
@@ -55,7 +55,8 @@ class BuiltWorkload(Workload):
         is_chief: this process writes the checkpoints: all but the first worker's do not.
 
     Raises:
-        FathomError: an unknown option, a value out of range, or an unavailable device.
+        FathomError: an unknown option, a value out of range, options that exclude each other, or an
+            unavailable device.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class BuiltWorkload(Workload):
         self.execution = options.build(options.Execution, execution)
         self.hyperparameters = self.build_hyperparameters(hyperparameters)
         self.device = select_device(device)
+        self.check_microbatches([self.hyperparameters.batch_size])
         self._set_threads()
         self.strategy = strategies.create(
             self.execution, self.device, self.name, self.hyperparameters
@@ -102,12 +104,29 @@ class BuiltWorkload(Workload):
     @property
     def microbatches(self) -> int:
         """Parts into which a training step on a CPU divides its batch, to compute them at once."""
-        chosen, count = self.execution, self.operations_at_once
-        divides = self.divides_batches and self.device == "/cpu:0" and not self.forward_only
-        fixed = options.precision_traits(chosen.precision).fixed
-        if not divides or chosen.strategy != "none" or chosen.xla or fixed:
-            return 1
-        return 1 if self.hyperparameters.batch_size % count else count
+        wanted, count = self.execution.microbatches, self.operations_at_once
+        if wanted != "auto":
+            return wanted
+        divides = self.divides_batches and not self._microbatch_obstacle()
+        return count if divides and not self.hyperparameters.batch_size % count else 1
+
+    def _microbatch_obstacle(self) -> str:
+        return microbatches.obstacle(
+            self.execution,
+            self.device,
+            trains=not self.forward_only,
+            statistics=self.batch_statistics,
+            indivisible=self.indivisible,
+        )
+
+    def check_microbatches(self, sizes: Sequence[int | None]) -> None:
+        """Raises FathomError if batches of these sizes cannot be divided as the options ask.
+
+        Microbatches that nobody asked for are left out where they are not possible.
+        """
+        wanted = self.execution.microbatches
+        if wanted != "auto":
+            microbatches.check(self.name, wanted, self._microbatch_obstacle(), sizes)
 
     @property
     def xla(self) -> str:

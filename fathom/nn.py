@@ -29,7 +29,7 @@ from fathom.system import energy, environment
 from fathom.system.device import select_precision
 from fathom.system.files import user_path
 from fathom.system.processor import keep_freed_memory
-from fathom.training import strategies
+from fathom.training import microbatches, strategies
 from fathom.training.checkpoint import Checkpoints
 from fathom.training.compilation import Batch, CompiledStep, Step
 from fathom.training.compilation import Nest as Nest  # for workloads
@@ -97,6 +97,7 @@ class NeuralNetworkModel(BuiltWorkload):
         self.build()
         if self.strategy:
             strategies.check_batches(self.signatures(), self.strategy.num_replicas_in_sync)
+        self.check_microbatches(microbatches.batch_sizes(self.signatures()))
         if self.device == "/cpu:0":  # a GPU's allocator raises its own error
             require_memory(
                 self.name,

@@ -23,6 +23,7 @@ Mode = Literal["train", "infer"]
 DeviceKind = Literal["cpu", "gpu"]
 Origin = Literal["given", "environment", "fetched", "packaged", "synthetic"]  # of data
 Compiled = Literal["step", "layers", "off"]  # by XLA: the whole step, some layers, or nothing
+Microbatches = int | Literal["auto"]  # of a batch; auto: where they are faster
 Strategy = Literal["none", "mirrored", "multi-worker"]  # of distributed training
 
 
@@ -254,6 +255,7 @@ class Execution:
     xla: bool | None = None  # compile the step or nothing; None: the workload's default
     threads: int | None = None  # of the run; None: one per core
     inter_op_threads: int | None = None  # operations at once; None: two, or one on one thread
+    microbatches: Microbatches = "auto"  # of a training step on a CPU; 1: whole batches
     quantize: str = ",".join(QUANTIZED)  # what a fixed-point precision rounds
     rounding: str = ROUNDINGS[0]  # of fixed-point numbers
     overflow: str = OVERFLOWS[0]  # of fixed-point numbers
@@ -278,6 +280,8 @@ class Execution:
             number = getattr(self, name)
             if number is not None and not 1 <= number <= MAX_THREADS:
                 raise FathomError(f"{name} must be from 1 to {MAX_THREADS}, not {number}")
+        if self.microbatches != "auto" and self.microbatches < 1:
+            raise FathomError(f"microbatches must be at least 1, not {self.microbatches}")
         if not 0 <= self.seed <= _LARGEST:
             raise FathomError(f"seed must be from 0 to {_LARGEST}, not {self.seed}")
 

@@ -55,6 +55,7 @@ class Workload(abc.ABC):
         criteria: of ``fathom list --criteria``; the suite's are in ``fathom.description.criteria``.
         evaluation_compiles: XLA has all kernels that ``build_evaluation`` needs.
         undistributable: why training cannot use a ``tf.distribute`` strategy; empty if it can.
+        indivisible: why training cannot be computed in microbatches; empty if it can.
         forward_only: inference without labels, loss and optimizer; set in the ``Fwd`` twins.
         hyperparameters: their values.
         network: the functional Keras model, after ``build``.
@@ -74,6 +75,7 @@ class Workload(abc.ABC):
     criteria: ClassVar[Criteria | None] = None
     evaluation_compiles: ClassVar[bool] = True
     undistributable: ClassVar[str] = ""
+    indivisible: ClassVar[str] = ""
     forward_only: ClassVar[bool] = False
 
     hyperparameters: options.Hyperparameters

@@ -175,3 +175,12 @@ def test_a_small_batch_that_diverges_needs_a_lower_rate(batch_size, rate, remedy
 
 def test_the_words_that_may_stand_for_a_number_are_described():
     assert Allowed(minimum=1).describe(int | Literal["all"]) == "whole number >= 1 or all"
+
+
+def test_microbatches_are_a_number_or_chosen_by_the_workload():
+    assert Execution().microbatches == "auto"
+    assert build(Execution, {"microbatches": "2"}).microbatches == 2
+    with pytest.raises(FathomError, match=r"^microbatches must be at least 1, not 0$"):
+        build(Execution, {"microbatches": 0})
+    with pytest.raises(FathomError, match="microbatches must be a whole number or auto, not 'x'"):
+        build(Execution, {"microbatches": "x"})

@@ -33,6 +33,7 @@ _LAYER_COLUMNS = (
 _WORK_COLUMNS = ("run", *_WHAT_RAN, "type", "layer", "phase", "flops", "bytes")
 _SECTIONS = ("init", "load", "setup", "run", "evaluate")  # of a result
 _PROCESSOR = ("involuntary_switches", "frequency_mhz", "steal_seconds")
+_PROGRAM = ("xla", "microbatches")
 GENERATION = (  # of inference that generates token by token
     *("prefill_tokens_per_second", "seconds_to_first_token"),
     *("decode_tokens_per_second", "seconds_per_output_token", "cache_bytes"),
@@ -42,9 +43,9 @@ _GPU_TIMES = ("kernel", "api", "memcpy")
 _RUN_COLUMNS = (
     *("run", "kind", "purpose", *_WHAT_RAN, "on", "cores", "repeat", "batch_size"),
     *("chosen_batch_size", "status", "reason", "wall_s", "gpu"),
-    *("cpu_share", "first_cpu_share", "disturbed", *_PROCESSOR),
+    *("cpu_share", "first_cpu_share", "disturbed", *_PROCESSOR, *_PROGRAM),
     # of a timing
-    *("data", "settings", "xla", "parameters", "forward_macs", "flops", "median_s"),
+    *("data", "settings", "parameters", "forward_macs", "flops", "median_s"),
     *("work_per_second", "examples_per_second", "flops_per_second"),
     *("joules_per_step", "flops_per_joule"),
     *(f"{name}_s" for name in _SECTIONS),
@@ -59,7 +60,7 @@ _INTEGERS = (
     *("threads", "cores", "repeat", "batch_size", "chosen_batch_size", "profiled_steps"),
     *("parameters", "forward_macs", "flops", "involuntary_switches"),
     *("peak_resident_bytes", "peak_gpu_bytes", "cache_bytes"),
-    *("workers", "gradient_bytes"),
+    *("workers", "gradient_bytes", "microbatches"),
 )
 
 
@@ -181,6 +182,7 @@ def _run(run: Run) -> dict[str, object]:
     }
     made = run.result or run.profile
     row |= {name: getattr(made.processor, name) for name in _PROCESSOR} if made else {}
+    row |= {name: getattr(made.environment, name) for name in _PROGRAM} if made else {}
     row |= _timing(run.result) if run.result else {}
     return row | (_profile(run.profile) if run.profile else {})
 
@@ -195,7 +197,6 @@ def _timing(result: RunResult) -> dict[str, object]:
         "batch_size": hyperparameters.batch_size,
         "data": f"{data.name} ({data.kind})",
         "settings": hyperparameters.to_plain() | {"data": data.name},
-        "xla": result.environment.xla,
         "parameters": cost.parameters,
         "forward_macs": cost.forward_macs_per_example,
         "flops": flops[result.mode],

@@ -101,6 +101,7 @@ def _add_profile(parser: argparse.ArgumentParser) -> None:
     add_options(parser, *(name for name in MODEL_OPTIONS if name != "inter-op-threads"))
     text = "inter-op threads, the operations at once; default: one, so that their times add up"
     add_options(parser, "inter-op-threads", default=1, help=text)
+    add_options(parser, "microbatches")
     add_options(parser, "out", help="write profile, tables and trace to this folder")
     text = "compare with the profile in this folder, op type by op type and op by op"
     parser.add_argument("--against", type=Path, metavar="DIR", help=text)

@@ -21,6 +21,7 @@ from fathom.options import (
     Allowed,
     Execution,
     Hyperparameters,
+    Microbatches,
     convert,
     field_names,
     parse_device,
@@ -64,9 +65,9 @@ def checked(convert: Callable[[str], Converted]) -> Callable[[str], Converted]:
 
 
 def number(
-    kind: type, minimum: float = 0, above: float | None = None, maximum: float | None = None
+    kind: object, minimum: float = 0, above: float | None = None, maximum: float | None = None
 ) -> Callable[[str], Any]:
-    """Returns the argparse type of a number with limits as in ``Allowed``."""
+    """Returns the argparse type of a number, as in ``convert``, with limits as in ``Allowed``."""
     allowed = Allowed(minimum, above, maximum)
 
     def convert_number(text: str) -> Any:
@@ -158,6 +159,12 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "type": number(int, minimum=1, maximum=MAX_THREADS),
         "metavar": "N",
         "help": "inter-op threads, the operations at once; default: two, or one on one thread",
+    },
+    "microbatches": {
+        "type": number(Microbatches, minimum=1),
+        "metavar": "N",
+        "help": "parts of a training batch that a CPU computes at once, or auto; 1: whole batches; "
+        "default: auto, as many as operations run at once where the workload is faster so",
     },
     "precision": {
         "type": checked(_precision),

@@ -46,6 +46,8 @@ def add_commands(commands: Commands) -> None:
     add("--epochs", type=number(int, minimum=1), default=20, metavar="N", help=text)
     options = [name for name in MODEL_OPTIONS if name != "batch-size"]
     add_options(parser, *options, "xla", "strategy", "replicas")
+    text = "parts of a batch that a CPU computes at once, or auto; default: 1, for all batch sizes"
+    add_options(parser, "microbatches", default=1, help=text)
     text = "file of the result; trainings that it has are not repeated; default: WORKLOAD-quality"
     add_options(parser, "json", help=text + ".json")
 

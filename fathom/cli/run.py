@@ -52,7 +52,7 @@ def workload_parser(name: str, program: str) -> Parser:
     parser.add_argument("--epochs", type=count, metavar="N", help="end after training epoch N")
     text = "leave the first N steps out of the statistics; default: a fifth, at most 5"
     parser.add_argument("--warmup", type=count, metavar="N", help=text)
-    add_options(parser, *MODEL_OPTIONS, "xla", "strategy", "replicas")
+    add_options(parser, *MODEL_OPTIONS, "microbatches", "xla", "strategy", "replicas")
     text = "evaluate on the test data at the end"
     parser.add_argument("--evaluate", action="store_true", help=text)
     add_options(parser, "checkpoint-dir", "checkpoint-every")
@@ -244,7 +244,9 @@ def _print_summary(result: "RunResult", screen: Console) -> None:
     if not steps.seconds:
         screen.print("no steps were left to run")
         return
-    screen.print(f"{len(steps.seconds):,} steps in {result.sections.run:.1f} s")
+    count = result.environment.microbatches
+    divided = f" of {count} microbatches" if count > 1 else ""
+    screen.print(f"{len(steps.seconds):,} steps{divided} in {result.sections.run:.1f} s")
     if len(steps.counted):
         spread = steps.spread
         measured = (

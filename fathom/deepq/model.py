@@ -205,6 +205,9 @@ class DeepQ(nn.NeuralNetworkModel):
         size = tf.abs(error)
         return tf.reduce_sum(tf.where(size < 1, 0.5 * error**2, size - 0.5))
 
+    def loss_denominator(self, labels: nn.Nest) -> None:
+        """The loss is a sum."""
+
     def build_train(self) -> Optimizer:
         """RMSProp as in the released code: centred, without momentum."""
         chosen = self.hyperparameters

@@ -109,7 +109,9 @@ class Environment(Record):
         default=1, description="inter-op threads: operations that run at once"
     )
     microbatches: PositiveCount = Field(
-        default=1, description="parts of a training batch that are computed at once"
+        default=1,
+        description="parts of a training batch that are computed at once; where batches have "
+        "several shapes, of those that can be divided",
     )
     precision: PrecisionName = Field(description="of the computation")
     xla: Compiled = Field(

@@ -245,7 +245,7 @@ class Speech(nn.NeuralNetworkModel):
         """Returns g(W h + b) with dropout (section 2.1)."""
         chosen = self.hyperparameters
         layer = FrameLayer(chosen.units, chosen.clip, self._weights(2.0), name=f"layer{number}")
-        dropout = Dropout(chosen.dropout, self.new_noise(), name=f"dropout{number}")
+        dropout = Dropout(chosen.dropout, self.new_noise(), axis=1, name=f"dropout{number}")
         return dropout(layer(h))
 
     def _ctc(self, inputs: nn.Nest, labels: nn.Nest, logits: tf.Tensor) -> tf.Tensor:

@@ -5,6 +5,8 @@ import pytest
 from fathom import FathomError, workloads
 from fathom.characterize.measure.plan import Request, plan, powers_of_two
 from fathom.characterize.measure.request import Wanted
+from fathom.cli.parser import init_options
+from fathom.cli.run import workload_parser
 from fathom.options import Characterization, build
 
 REQUEST = Request(
@@ -208,6 +210,35 @@ def test_a_sweep_takes_all_workloads_at_a_small_batch_before_any_at_a_large_one(
     ]
     assert len({run.id for run in sweep}) == len(sweep)
     assert "--batch-size=8" in sweep[-1].argv
+
+
+def program_of(run):
+    """Returns what XLA compiles in a planned run on two threads, and its microbatches."""
+    chosen = workload_parser(run.workload, "fathom").parse_args(run.argv[5:])
+    model_class = workloads.load(run.workload)
+    model = model_class(run.device, init_options(chosen, model_class.Hyperparameters))
+    model.operations_at_once = 2
+    return model.xla, model.microbatches
+
+
+def test_a_sweep_has_one_program_although_a_run_chooses_by_its_batch():
+    wanted = {"workloads": {"gpt": Characterization()}, "batches": [1, 2, 3, 4], "modes": ["train"]}
+    sweep = runs("batches", **wanted, repeats=1)
+    assert [run.batch_size for run in sweep] == [1, 2, 3, 4]
+    assert {program_of(run) for run in sweep} == {("step", 1)}
+    argv = [tuple(part for part in run.argv if "microbatches" not in part) for run in sweep]
+    alone = [
+        program_of(run.model_copy(update={"argv": a})) for run, a in zip(sweep, argv, strict=True)
+    ]
+    assert alone == [("step", 1), ("off", 2)] * 2
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"batches": [1, 2]}, {"workers": [1, 2], "batch_size": 4}, {"quick": True}]
+)
+def test_all_runs_have_whole_batches(changes):
+    planned = plan(dataclasses.replace(REQUEST, **changes))
+    assert all("--microbatches=1" in run.argv for run in planned)
 
 
 def test_a_sweep_does_not_take_the_names_of_other_runs():

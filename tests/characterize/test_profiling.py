@@ -217,3 +217,19 @@ def test_a_step_that_xla_compiles_is_profiled_op_by_op_with_its_time_beside(caps
     output = capsys.readouterr().out
     assert "MatMul" in output
     assert "compiled by XLA: median" in output
+
+
+@pytest.mark.parametrize(("microbatches", "products"), [(1, 11), (2, 22)])
+def test_a_profile_says_how_its_batches_are_divided_and_has_the_ops_of_all_parts(
+    capsys, tmp_path, microbatches, products
+):
+    arguments = [f"--microbatches={microbatches}", f"--out={tmp_path}", "--raw"]
+    with pytest.raises(SystemExit) as end:
+        main(["profile", "autoenc", "--steps=2", "--batch-size=6", "--device=cpu", *arguments])
+    assert end.value.code == 0
+    printed = capsys.readouterr().out
+    assert ("batch 6 in 2 microbatches, float32" in printed) == (microbatches == 2)
+    profile = Profile.read(tmp_path / "profile.json")
+    assert profile.environment.microbatches == microbatches
+    assert sum(op.count for op in profile.ops if "MatMul" in op.type) == products
+    assert "unknown" not in {op.layer for op in profile.ops}

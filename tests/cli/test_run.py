@@ -56,6 +56,24 @@ def test_a_printed_number_is_one_of_the_result(finished):
     assert f"{document['cost']['parameters']:,} parameters" in printed
 
 
+@pytest.mark.parametrize(("wanted", "told"), [("5", True), ("1", False), ("auto", False)])
+def test_a_run_says_at_start_and_end_and_in_its_result_how_its_batches_are_divided(
+    capsys, tmp_path, wanted, told
+):
+    result = tmp_path / "result.json"
+    arguments = [*SMALL, "--steps=2", f"--microbatches={wanted}", f"--json={result}"]
+    assert run(run_workload, "autoenc", arguments) == 0
+    printed = capsys.readouterr().out
+    assert ("batch 10 in 5 microbatches, float32" in printed) == told
+    assert ("\n2 steps of 5 microbatches in " in printed) == told
+    assert json.loads(result.read_text())["environment"]["microbatches"] == (5 if told else 1)
+
+
+def test_help_names_the_microbatches(capsys):
+    assert run(run_workload, "autoenc", ["--help"]) == 0
+    assert "--microbatches N" in capsys.readouterr().out
+
+
 def test_evaluating_an_untrained_network_is_reported(finished, capsys, tmp_path):
     folder, printed = finished
     assert "the network is untrained" not in printed
@@ -276,6 +294,11 @@ def test_skipping_a_damaged_checkpoint_is_reported(capsys, tmp_path):
         (["--train", "--infer"], "not allowed with"),
         (["--precision=float8"], "precision must be one of float32, "),
         (["--device=foo"], "unknown device 'foo'"),
+        (["--microbatches=0"], "--microbatches must be at least 1, not 0"),
+        (["--microbatches=some"], "--microbatches must be a whole number or auto, not 'some'"),
+        (["--microbatches=3"], "batch of 10 cannot be divided into 3 microbatches"),
+        (["--microbatches=2", "--infer"], "2 microbatches: they are for training"),
+        (["--microbatches=2", "--xla"], "2 microbatches: --xla would compute them in turn"),
         (["--threads=0"], "--threads must be at least 1, not 0"),
         (["--seed=-1"], "--seed must not be negative, not -1"),
         (["--steps=many"], "--steps must be a whole number, not 'many'"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fathom import Autoenc, AutoencFwd, Residual
+from fathom import Autoenc, AutoencFwd, DeepQ, FathomError, Residual, workloads
 from fathom.testing.descriptors import descriptor
 
 SMALL = {"hidden_units": 8, "latents": 2, "steps_per_call": 1}
@@ -50,3 +50,62 @@ def test_a_gpu_computes_a_batch_at_once():
     assert model.microbatches == 2
     model.device = "/gpu:0"
     assert model.microbatches == 1
+    divided = on_two_threads(microbatches=2)
+    divided.device = "/gpu:0"
+    with pytest.raises(FathomError, match="a GPU computes a batch at once"):
+        divided.check_microbatches([])
+
+
+@pytest.mark.parametrize("model_class", [Autoenc, AutoencFwd, Residual])
+@pytest.mark.parametrize("options", [{}, {"xla": True}, {"precision": "fixed16"}])
+def test_a_batch_can_always_be_whole(model_class, options):
+    assert on_two_threads(model_class, microbatches=1, **options).microbatches == 1
+
+
+@pytest.mark.parametrize(("wanted", "count"), [("auto", 2), (1, 1), (3, 3), ("4", 4)])
+def test_the_number_can_be_chosen_whatever_runs_at_once(wanted, count):
+    assert on_two_threads(batch_size=12, microbatches=wanted).microbatches == count
+
+
+def test_a_workload_that_is_not_divided_by_default_can_be():
+    assert [on_two_threads(DeepQ, microbatches=n).microbatches for n in ("auto", 2)] == [1, 2]
+
+
+def test_whole_batches_are_compiled_where_that_is_the_default():
+    gpt = workloads.load("gpt")
+    made = [on_two_threads(gpt, microbatches=n) for n in ("auto", 1, 2)]
+    assert [(model.microbatches, model.xla) for model in made] == [
+        (2, "off"),
+        (1, "step"),
+        (2, "off"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("workload", "options", "reason"),
+    [
+        ("autoenc", {"batch_size": 7}, "autoenc's batch of 7 cannot be divided into 2"),
+        ("autoenc", {"xla": True}, "--xla would compute them in turn"),
+        ("autoenc", {"precision": "fixed16"}, "fixed16 is simulated for whole batches"),
+        ("autoenc", {"strategy": "mirrored", "replicas": 1}, "--strategy mirrored divides"),
+        ("residual", {}, "the statistics of whole batches"),
+        ("gcn", {}, "each would compute the whole graph"),
+    ],
+)
+def test_what_cannot_be_divided_as_asked_is_refused_in_one_line(workload, options, reason):
+    with pytest.raises(FathomError, match=reason) as error:
+        on_two_threads(workloads.load(workload), microbatches=2, **options)
+    assert "\n" not in str(error.value)
+
+
+def test_inference_has_no_microbatches():
+    with pytest.raises(
+        FathomError, match="autoenc cannot compute 2 microbatches: they are for training"
+    ):
+        on_two_threads(AutoencFwd, microbatches=2)
+
+
+def test_batches_of_every_shape_must_be_divided_as_asked():
+    model = descriptor("transformer").model(lengths="16 24", batch_size=2, microbatches=2)
+    with pytest.raises(FathomError, match="transformer's batch of 3 cannot be divided into 2"):
+        model.setup()

@@ -254,7 +254,12 @@ def _command(
     batch_size: int | None,
     workers: int | None,
 ) -> tuple[str, ...]:
-    """Returns the command, without its output file."""
+    """Returns the command, without its output file.
+
+    Batches are whole in all runs. Where operations run at once and the batch can be divided, a run
+    would otherwise take microbatches instead of XLA, and a sweep over batch sizes or cores would
+    compare several programs.
+    """
     timing, quick, wanted = kind == "timing", request.quick, request.workloads[workload]
     if timing:
         steps = wanted.quick_steps if quick else wanted.steps
@@ -265,6 +270,7 @@ def _command(
     command += [workload] if workers else ["run" if timing else "profile", workload]
     command += ["--quiet"] if timing else []
     command += [f"--{mode}", f"--device={device}", f"--precision={request.precision}"]
+    command += ["--microbatches=1"]
     command += [f"--steps={request.steps or steps}"]
     command += [f"--threads={threads}"] if threads else []
     command += [f"--batch-size={batch_size}"] if batch_size else []

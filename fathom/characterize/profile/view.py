@@ -33,8 +33,10 @@ def show(profile: Profile, screen: Console) -> None:
 
 def _show_steps(profile: Profile, frame: pd.DataFrame, screen: Console) -> None:
     kind = "training" if profile.mode == "train" else "inference"
+    count = profile.environment.microbatches
+    divided = f" in {count} microbatches" if count > 1 else ""
     screen.print(
-        f"{profile.workload} {kind}: batch {profile.batch_size}, {profile.precision}, "
+        f"{profile.workload} {kind}: batch {profile.batch_size}{divided}, {profile.precision}, "
         f"{profile.device}, {_threads(profile)}; {profile.steps} steps"
     )
     low, high = frames.overhead_interval(profile)

@@ -9,7 +9,7 @@ import pandas as pd
 
 from fathom.characterize.measure.folder import Folder
 from fathom.characterize.profile import tables
-from fathom.characterize.report import drift, selection
+from fathom.characterize.report import drift, programs, selection
 from fathom.characterize.report.intervals import CONFIDENCE, combine, holm, p_value, ratio
 
 LABELS = string.ascii_uppercase  # of the folders; the first one is the base
@@ -29,9 +29,9 @@ class Comparison:
             means of the runs' median step times, their ratio ``over A``, ``from`` and ``to``, the
             limits of its 95 % interval between runs; ``machine (%)``, how much slower the machine
             itself was at times; the number of ``runs`` of A and of the folder, and of those that
-            other processes disturbed; ``p`` of a larger ratio than the machine's, with Holm's
-            correction over all rows; ``verdict``. With a single run on either side there is no
-            interval, p value or verdict.
+            other processes disturbed; ``programs`` of A and of the folder, where they differ in any
+            row; ``p`` of a larger ratio than the machine's, with Holm's correction over all rows;
+            ``verdict``. With a single run on either side there is no interval, p value or verdict.
         shares: one row per workload, op type and folder: its share of the time in ops in percent,
             the mean over equal profiles, and the difference, with the same columns.
         refused: one sentence per workload and mode whose runs or profiles are not compared.
@@ -53,10 +53,11 @@ def compare(base: Folder, others: Sequence[Folder]) -> Comparison:
         ratios += rows
         shares += changes
         refused += [f"A and {label}: {each}" for each in (*unlike_steps, *unlike_profiles)]
+    times = _side_by_side(ratios, ["workload", "mode", "device"])
+    if len(times) and not times.programs.any():
+        times = times.drop(columns="programs")
     return Comparison(
-        _with_verdicts(
-            _side_by_side(ratios, ["workload", "mode", "device"]), "over A", 1, "slower", "faster"
-        ),
+        _with_verdicts(times, "over A", 1, "slower", "faster"),
         _with_verdicts(
             _side_by_side(shares, ["workload", "op type"]), "less A", 0, "larger", "smaller"
         ),
@@ -96,7 +97,9 @@ def _verdict(different: str, p_value: float) -> str | None:
 
 def _counted(folder: Folder) -> dict[tuple[str, ...], pd.DataFrame]:
     """Returns the counted steps of the timings and their settings by workload, mode and device."""
-    runs = selection.processes(folder)[["run", "on", "settings", "disturbed", "cpu_share"]]
+    runs = selection.processes(folder)
+    runs = runs.assign(program=programs.of(runs))
+    runs = runs[["run", "on", "settings", "disturbed", "cpu_share", programs.PROGRAM]]
     steps = folder.steps()
     counted = runs.merge(steps[steps.counted.astype(bool)], on="run")
     return dict(list(counted.groupby(_CASE, sort=False)))
@@ -150,8 +153,15 @@ def _ratio(
         "to": over.high,
         "machine (%)": 100 * np.expm1(change),
         "runs": _runs(first.drop_duplicates("run"), second.drop_duplicates("run")),
+        "programs": _programs(first, second),
         "p": p_value([np.log(a), np.log(b)], change),
     }
+
+
+def _programs(first: pd.DataFrame, second: pd.DataFrame) -> str:
+    """Returns the programs of both sides if they differ, else ""."""
+    a, b = (str(programs.joined(side[programs.PROGRAM])) for side in (first, second))
+    return "" if a == b else f"{a} and {b}"
 
 
 def _runs(first: pd.DataFrame, second: pd.DataFrame) -> str:

@@ -10,7 +10,7 @@ import pandas as pd
 from rich.console import Console
 
 from fathom.characterize.measure.folder import Folder
-from fathom.characterize.report import figures, page, picture, selection
+from fathom.characterize.report import figures, page, picture, programs, selection
 from fathom.characterize.report.figure import Figure, Findings
 from fathom.errors import FathomError
 from fathom.system.files import atomic_write
@@ -111,6 +111,10 @@ def _page(parts: list[str], found: Found, about: Mapping[str, pd.DataFrame]) -> 
         page.table(about["machine"], "machine"),
         page.table(about["runs"], "what was run"),
         page.paragraph(
+            "Program: what XLA compiles of a timed step, and into how many microbatches its batch "
+            "is divided. Profiles are op by op."
+        ),
+        page.paragraph(
             "Disturbed: runs on one thread whose steps had the processor for less than 95 % of "
             "their time, because other processes took it. Measured again: disturbed runs that "
             "were made a second time, which counts; the first is kept in disturbed/."
@@ -197,17 +201,19 @@ def _runs(folder: Folder) -> pd.DataFrame:
         disturbed=runs.disturbed.eq(True),
         again=runs.first_cpu_share.notna(),
         batch_size=runs.batch_size.where(done),
+        program=programs.of(runs).where(runs.kind == "timing"),
     )
     groups = runs.groupby(["workload", "mode", "device"], sort=False)
     counts = groups[["timing", "profile", "failed", "disturbed", "again"]].sum()
-    values = groups[["precision", "batch_size", "data", "xla"]].agg(_values)
+    values = groups[["precision", "batch_size", "data"]].agg(_values)
+    values = values.join(groups[programs.PROGRAM].agg(programs.joined))
     names = {
         "timing": "timing runs",
         "profile": "profiles",
         "batch_size": "batch size",
         "again": "measured again",
     }
-    return counts.join(values).reset_index().rename(columns=names | {"xla": "XLA"})
+    return counts.join(values).reset_index().rename(columns=names)
 
 
 def _values(column: pd.Series) -> str:

@@ -54,6 +54,7 @@ class GCN(nn.NeuralNetworkModel):
     title = "graph convolutional network (Kipf and Welling 2017)"
     datasets = (Cora, PowerLaw)
     small_operations = True
+    indivisible = "each would compute the whole graph"
     Hyperparameters = GCNHyperparameters
     hyperparameters: GCNHyperparameters
     example = "nodes"

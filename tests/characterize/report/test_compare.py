@@ -306,3 +306,10 @@ def test_the_command_compares_several_folders(tmp_path, capsys):
 def test_more_folders_than_letters_are_refused(tmp_path):
     with pytest.raises(FathomError, match="27 folders are too many: compare at most 26"):
         compare.compare_folders([tmp_path] * 27, Console())
+
+
+def test_times_of_different_programs_are_told_apart():
+    divided = [steps_of(around(0.1), microbatches=2)]
+    row = the_ratio([steps_of(around(0.1))], divided)
+    assert row["programs"] == "op by op and op by op, 2 microbatches"
+    assert "programs" not in the_ratio(divided, divided)

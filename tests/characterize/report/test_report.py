@@ -44,6 +44,14 @@ def test_disturbed_runs_are_counted_in_the_table_of_runs(tmp_path, quick):
     assert (row["timing runs"], row["disturbed"], row["measured again"]) == (2, 1, 1)
 
 
+def test_the_table_of_runs_has_the_programs_of_the_timings(tmp_path, quick):
+    profiled = synthetic_folder.paper_profile("autoenc")
+    timed = [run(repeat=n, result=synthetic_folder.result(microbatches=n)) for n in (1, 2)]
+    out = write_report(tmp_path, [*timed, run(profile=profiled)])
+    (row,) = pd.read_csv(out / "tables" / "runs.csv").to_dict("records")
+    assert row["program"] == "op by op / op by op, 2 microbatches"
+
+
 class Page(HTMLParser):
     """Checks that tags are closed in order and ids unique; collects texts, links and tags."""
 

@@ -7,7 +7,7 @@ import pandas as pd
 
 from fathom.characterize.measure.folder import Folder
 from fathom.characterize.profile import tables
-from fathom.characterize.report import selection
+from fathom.characterize.report import programs, selection
 from fathom.characterize.report.figure import Figure, Findings
 from fathom.characterize.report.intervals import Interval, ratio
 from fathom.characterize.report.style import (
@@ -37,7 +37,8 @@ def utilization(runs: pd.DataFrame, peaks: Mapping[int, float], precision: str) 
         one row per workload, mode and device: parameters; multiply-accumulates of the forward pass
         per example; floating-point operations per example in this mode; achieved rate at the median
         step, the geometric mean of equal runs; peak; their ratio (utilization), and ``from`` and
-        ``to``, the limits of its 95 % interval between runs, missing if the peak was not measured.
+        ``to``, the limits of its 95 % interval between runs, missing if the peak was not measured;
+        program, where batches are divided or programs differ between a workload's rows.
     """
     counted = runs.dropna(subset="flops_per_second")
     cases = ["workload", "mode", "device"]
@@ -48,7 +49,7 @@ def utilization(runs: pd.DataFrame, peaks: Mapping[int, float], precision: str) 
     first = counted.drop_duplicates(cases)
     same = (first.precision == precision) & (first.on == "cpu")
     peak = first.threads.map(peaks).astype(float).where(same)
-    return pd.DataFrame(
+    table = pd.DataFrame(
         {
             "workload": first.workload,
             "mode": first["mode"],
@@ -62,8 +63,10 @@ def utilization(runs: pd.DataFrame, peaks: Mapping[int, float], precision: str) 
             "achieved/peak": [rate.value for rate in rates.values()] / peak,
             "from": [rate.low for rate in rates.values()] / peak,
             "to": [rate.high for rate in rates.values()] / peak,
+            programs.PROGRAM: programs.of(first),
         }
     ).reset_index(drop=True)
+    return programs.told(table, ["workload"])
 
 
 def layer_work(layers: pd.DataFrame, ops: pd.DataFrame) -> pd.DataFrame:

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from fathom.characterize.measure.folder import Folder
-from fathom.characterize.report import selection
+from fathom.characterize.report import programs, selection
 from fathom.characterize.report.figure import Figure, Findings
 from fathom.characterize.report.intervals import Interval, ratio
 from fathom.characterize.report.style import (
@@ -19,7 +19,7 @@ from fathom.characterize.report.style import (
 
 _COLUMNS = [
     *("workload", "mode", "device", "batch size", "runs", "median step (s)"),
-    *("over CPU training", "from", "to"),
+    *("over CPU training", "from", "to", programs.PROGRAM),
 ]
 _CASES = (("train", "cpu"), ("infer", "cpu"), ("train", "gpu"), ("infer", "gpu"))
 
@@ -35,7 +35,8 @@ def step_times(runs: pd.DataFrame) -> pd.DataFrame:
         size``; ``runs``, their number; ``median step (s)``, of a batch of the stated cost if
         batches vary in length, the geometric mean of equal runs; ``over CPU training``, relative to
         training on the CPU, and ``from`` and ``to``, the limits of its 95 % interval between runs.
-        Missing if not measured, the limits also with one run on either side.
+        Missing if not measured, the limits also with one run on either side. ``program``, where
+        batches are divided or programs differ between the cases.
     """
     timed = runs.dropna(subset="median_s")
     cases = dict(list(timed.groupby(["workload", "mode", "on"], sort=False)))
@@ -45,7 +46,8 @@ def step_times(runs: pd.DataFrame) -> pd.DataFrame:
         for name in timed.workload.unique()
         for mode, device in _CASES
     ]
-    return pd.DataFrame(rows, columns=_COLUMNS).astype({"batch size": "Int64"})
+    table = pd.DataFrame(rows, columns=_COLUMNS).astype({"batch size": "Int64"})
+    return programs.told(table, ["workload"])
 
 
 def _row(runs: pd.DataFrame | None, on_cpu: pd.DataFrame | None) -> dict[str, object]:
@@ -54,6 +56,7 @@ def _row(runs: pd.DataFrame | None, on_cpu: pd.DataFrame | None) -> dict[str, ob
         return {}
     seconds = _seconds(runs)
     row: dict[str, object] = {"batch size": runs.batch_size.iloc[0], "runs": selection.count(runs)}
+    row[programs.PROGRAM] = programs.joined(programs.of(runs))
     row["median step (s)"] = float(np.exp(np.log(seconds).mean()))
     if on_cpu is None:
         return row
@@ -104,6 +107,9 @@ def draw(times: pd.DataFrame) -> Plot:
                 markerfacecolor="white" if device == "gpu" else None,
                 label=f"{'training' if mode == 'train' else 'inference'}, {device.upper()}",
             )
+        places = times.workload.map({name: i for i, name in enumerate(times.workload.unique())})
+        others = programs.differ(times, ["workload"])
+        programs.mark(axes, times["over CPU training"], places, others)
         axes.set_xscale("log")
         drawn = times["over CPU training"].dropna()
         axes.set_xlim(0.8 * min([0.125, *drawn]), 1.2 * max([1.25, *drawn]))
@@ -140,7 +146,9 @@ def _analyse(folder: Folder) -> Findings:
         gaps.append("GPU: no runs on one in this folder")
     if times.empty:
         return Findings(gaps=gaps)
+    cases = times.assign(case=times["mode"] + " " + times.device.str.upper())
     found = f"{summary(times)}{selection.caveats(timed, 'mode', 'on')}"
+    found += programs.note(cases, ["workload"], "case")
     return Findings(found, draw(times), times, gaps=gaps)
 
 
@@ -152,7 +160,8 @@ FIGURE = Figure(
     "pools. Intervals are between runs. A step is one batch; its size is in brackets, of training "
     "/ inference if they differ. seq2seq's inference reads the reference words, as its training "
     "does, but computes the softmax over all words, of which training samples a few: so it may "
-    "take as long as training.",
+    "take as long as training. A cross is a case in which another program ran than in training on "
+    "the CPU: compiled by XLA or not, or in microbatches.",
     paper="Fathom, Figure 5, a picture without numbers: inference is variably faster than "
     "training; convolutional networks pay a slightly higher cost for training.",
     analyse=_analyse,

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from fathom.characterize.measure.folder import Folder
-from fathom.characterize.report import selection
+from fathom.characterize.report import programs, selection
 from fathom.characterize.report.figure import Figure, Findings
 from fathom.characterize.report.style import BLUE, ORANGE, Panel, Plot, legend_above, panels, style
 
@@ -22,8 +22,9 @@ def sweeps(runs: pd.DataFrame) -> pd.DataFrame:
         ``workload``, ``mode``, ``device`` (``cpu`` or ``gpu``), ``batch size``, sorted; ``runs``,
         the number of equal ones; their medians of ``examples/s`` and ``step (ms)``, input excluded,
         of a batch of the stated cost if batches vary in length; ``peak memory (GiB)``, the largest:
-        of the process, or of TensorFlow's allocations on a GPU; ``of the best``, the rate over the
-        best rate of the sweep.
+        of the process, or of TensorFlow's allocations on a GPU; ``program``, where batches are
+        divided or programs differ within a sweep; ``of the best``, the rate over the best rate of
+        the sweep.
     """
     known = runs.dropna(subset="median_s")
     step = 1 / known.work_per_second
@@ -33,6 +34,7 @@ def sweeps(runs: pd.DataFrame) -> pd.DataFrame:
         rate=known.batch_size.astype(float) / step,
         step=1e3 * step,
         peak=peak.astype(float) / 2**30,
+        program=programs.of(known),
     ).rename(columns={"batch_size": "batch size"})
     groups = known.groupby([*_CASE, "batch size"], sort=False)
     table = groups.agg(
@@ -40,9 +42,11 @@ def sweeps(runs: pd.DataFrame) -> pd.DataFrame:
         rate=("rate", "median"),
         step=("step", "median"),
         peak=("peak", "max"),
+        program=("program", programs.joined),
     ).reset_index()
     table = table.rename(columns=dict(zip(("rate", "step", "peak"), _QUANTITIES, strict=True)))
     table = selection.in_order(table.sort_values([*_CASE, "batch size"], kind="stable"))
+    table = programs.told(table, _CASE)
     best = table.groupby(_CASE)["examples/s"].transform("max")
     table["of the best"] = table["examples/s"] / best
     return table.reset_index(drop=True)
@@ -124,6 +128,7 @@ def draw(table: pd.DataFrame) -> Plot:
 def _draw_quantity(panel: Panel, table: pd.DataFrame, quantity: str) -> None:
     from matplotlib.ticker import LogLocator, NullFormatter
 
+    others = programs.differ(table, _CASE)
     for (mode, device), each in table.groupby(["mode", "device"], sort=False):
         colour = ORANGE if mode == "infer" else BLUE
         sizes, values = each["batch size"].astype(float), each[quantity]
@@ -147,6 +152,7 @@ def _draw_quantity(panel: Panel, table: pd.DataFrame, quantity: str) -> None:
                 markerfacecolor="none",
                 color=colour,
             )
+    programs.mark(panel, table["batch size"].astype(float), table[quantity], others)
     panel.set_xscale("log", base=2)
     panel.set_yscale("log")
     panel.xaxis.set_major_formatter("{x:g}")
@@ -177,7 +183,8 @@ def _analyse(folder: Folder) -> Findings:
         return Findings(gaps=gaps)
     bends, ratios = knees(table), gpu_over_cpu(table)
     tables = {"knees": bends} | ({"gpu_over_cpu": ratios} if len(ratios) else {})
-    return Findings(summary(bends, ratios), draw(table), table, tables, gaps)
+    found = f"{summary(bends, ratios)}{programs.note(table, _CASE, 'batch size')}"
+    return Findings(found, draw(table), table, tables, gaps)
 
 
 FIGURE = Figure(
@@ -187,7 +194,8 @@ FIGURE = Figure(
     meaning="Rate, step time and peak memory by batch size, input excluded, default thread pools; "
     "medians of equal runs. The knee, a ring, is the smallest batch that reaches 90 % of the best "
     "rate of its sweep; where that is the largest batch, there is no ring. The time of single runs "
-    "varies, so that a knee can be one size off.",
+    "varies, so that a knee can be one size off. A cross is a batch size at which another "
+    "program ran than at the smallest: compiled by XLA or not, or in microbatches.",
     paper='Minsky, of Figure 3: speed-ups by a GPU are "more meaningful in those models where '
     'computational demand is higher"; the batch sizes are not varied.',
     analyse=_analyse,

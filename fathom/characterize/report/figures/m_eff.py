@@ -4,13 +4,14 @@ import numpy as np
 import pandas as pd
 
 from fathom.characterize.measure.folder import Folder
-from fathom.characterize.report import selection
+from fathom.characterize.report import programs, selection
 from fathom.characterize.report.figure import Figure, Findings
 from fathom.characterize.report.intervals import Interval, ratio
 from fathom.characterize.report.style import GREY, Plot, look_of, single, style
 
 _COLUMNS = [
-    *("workload", "cores", "runs", "median step (s)", "speed-up", "efficiency", "from", "to")
+    *("workload", "cores", "runs", "median step (s)", "speed-up", "efficiency", "from", "to"),
+    programs.PROGRAM,
 ]
 
 
@@ -25,7 +26,7 @@ def efficiency(runs: pd.DataFrame) -> pd.DataFrame:
         ``workload``; ``cores``; ``runs``, their number; ``median step (s)``, the geometric mean of
         equal runs; ``speed-up`` over one core; ``efficiency``, the speed-up over the cores, and
         ``from`` and ``to``, the limits of its 95 % interval between runs, missing with one run on
-        either side.
+        either side; ``program``, where batches are divided or programs differ between cores.
     """
     timed = runs.dropna(subset="median_s")
     rows = []
@@ -33,7 +34,7 @@ def efficiency(runs: pd.DataFrame) -> pd.DataFrame:
         by_cores = {int(each.cores.iloc[0]): each for _, each in mine.groupby("cores")}
         if 1 in by_cores and len(by_cores) > 1:
             rows += [_row(by_cores[1], each) | {"workload": workload} for each in by_cores.values()]
-    return pd.DataFrame(rows, columns=_COLUMNS)
+    return programs.told(pd.DataFrame(rows, columns=_COLUMNS), ["workload"])
 
 
 def _row(one: pd.DataFrame, runs: pd.DataFrame) -> dict[str, object]:
@@ -48,6 +49,7 @@ def _row(one: pd.DataFrame, runs: pd.DataFrame) -> dict[str, object]:
         "efficiency": speed_up.value / cores,
         "from": speed_up.low / cores,
         "to": speed_up.high / cores,
+        programs.PROGRAM: programs.joined(programs.of(runs)),
     }
 
 
@@ -69,6 +71,7 @@ def draw(table: pd.DataFrame) -> Plot:
         for workload, each in table.groupby("workload", sort=False):
             look = look_of(str(workload))
             axes.plot(each.cores, each.efficiency, **look, linewidth=1, label=workload)
+        programs.mark(axes, table.cores, table.efficiency, programs.differ(table, ["workload"]))
         axes.set_xticks(sorted(table.cores.unique()))
         axes.set(xlabel="cores", ylabel="speed-up over cores")
         axes.set_ylim(0, max(1.1, axes.get_ylim()[1]))
@@ -89,6 +92,7 @@ def _analyse(folder: Folder) -> Findings:
         return Findings(gaps=[*gaps, "runs on one core and on more are needed"])
     ends = timed[(timed.cores == 1) | (timed.cores == timed.cores.max())]
     caveats = selection.caveats(ends[ends.workload.isin(table.workload)], "cores")
+    caveats += programs.note(table, ["workload"], "cores")
     return Findings(f"{summary(table)}{caveats}", draw(table), table, gaps=gaps)
 
 
@@ -97,7 +101,8 @@ FIGURE = Figure(
     order=9,
     title="Parallel efficiency",
     meaning="Speed-up of the median training step over the cores used. CPU affinity restricts the "
-    "cores; thread pools have default sizes. Intervals are between runs.",
+    "cores; thread pools have default sizes. Intervals are between runs. A cross is a number of "
+    "cores on which another program ran than on one: compiled by XLA or not, or in microbatches.",
     paper="Minsky, Figure 2, a picture without numbers, for 1 to 20 cores: AlexNet, residual and "
     "VGG scale relatively well, autoenc and memnet do not.",
     analyse=_analyse,

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from fathom.characterize.measure.folder import Folder
-from fathom.characterize.report import selection
+from fathom.characterize.report import programs, selection
 from fathom.characterize.report.figure import Figure, Findings
 from fathom.characterize.report.style import (
     BLUE,
@@ -58,14 +58,20 @@ def working_sets(layers: pd.DataFrame) -> pd.DataFrame:
 def peaks(runs: pd.DataFrame) -> pd.DataFrame:
     """Returns the peak memory of each workload, mode and device; of equal runs the largest.
 
+    The program is told where batches are divided or programs differ between a workload's rows.
+
     Args:
         runs: completed timings, from ``Folder.runs_frame``.
     """
     measured = runs.dropna(subset="peak_resident_bytes")
-    table = measured.groupby(["workload", "mode", "on", "batch_size"], sort=False)
-    bytes_ = table[["peak_resident_bytes", "peak_gpu_bytes"]].max().astype(float) / _MIB
+    groups = measured.assign(program=programs.of(measured)).groupby(
+        ["workload", "mode", "on", "batch_size"], sort=False
+    )
+    bytes_ = groups[["peak_resident_bytes", "peak_gpu_bytes"]].max().astype(float) / _MIB
+    table = bytes_.join(groups[programs.PROGRAM].agg(programs.joined)).reset_index()
     names = {"on": "device", "batch_size": "batch size", "peak_resident_bytes": _PEAK}
-    return bytes_.reset_index().rename(columns=names | {"peak_gpu_bytes": _GPU_PEAK})
+    table = table.rename(columns=names | {"peak_gpu_bytes": _GPU_PEAK})
+    return programs.told(table, ["workload"])
 
 
 def summary(peak: pd.DataFrame) -> str:

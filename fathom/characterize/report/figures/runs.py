@@ -6,7 +6,7 @@ import scipy.stats
 
 from fathom.characterize.frames import GENERATION
 from fathom.characterize.measure.folder import Folder
-from fathom.characterize.report import selection
+from fathom.characterize.report import programs, selection
 from fathom.characterize.report.figure import Figure, Findings
 from fathom.characterize.report.intervals import CONFIDENCE, of_median
 from fathom.characterize.report.style import (
@@ -37,7 +37,8 @@ def every_run(runs: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
         input, and the limits of its 95 % interval from the steps, missing with too few; examples
         per second at that time; mean wait of a step for its input; peak resident memory of the
         process; achieved GFLOP/s; joules a step and GFLOP a joule, where a run has measured them;
-        whether other processes disturbed it.
+        whether other processes disturbed it; its program, where batches are divided or programs
+        differ within a workload and mode on a device.
     """
     steps = steps[steps.counted.astype(bool)]
     calls = steps.groupby(["run", "call"], sort=False).seconds.sum()  # timed as a whole
@@ -63,8 +64,10 @@ def every_run(runs: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
             "J/step": runs.joules_per_step.astype(float),
             "GFLOP/J": runs.flops_per_joule.astype(float) / 1e9,
             "disturbed": runs.disturbed.eq(True),
+            programs.PROGRAM: programs.of(runs),
         }
     ).reset_index(drop=True)
+    table = programs.told(table, ["workload", "mode", "device"])
     return table if table[_ENERGY].notna().any(axis=None) else table.drop(columns=_ENERGY)
 
 
@@ -75,13 +78,15 @@ def cases(table: pd.DataFrame) -> pd.DataFrame:
     logarithms).
 
     Returns:
-        one row per workload, mode, device, cores, threads and batch size; no interval with one run.
+        one row per workload, mode, device, cores, threads, batch size and program; no interval with
+        one run.
     """
-    groups = table.groupby(_CASE, sort=False, dropna=False)
+    case = [name for name in (*_CASE, programs.PROGRAM) if name in table]
+    groups = table.groupby(case, sort=False, dropna=False)
     measured = [name for name in (*_MEASURED, *_ENERGY) if name in table]
     means, runs = groups[measured].mean(), groups.size()
     logarithms = np.log(table[_STEP]).groupby(
-        [table[name] for name in _CASE], sort=False, dropna=False
+        [table[name] for name in case], sort=False, dropna=False
     )
     quantile = scipy.stats.t.ppf((1 + CONFIDENCE) / 2, np.maximum(runs - 1, 1))
     middle, half_width = logarithms.mean(), quantile * logarithms.sem()

@@ -70,3 +70,9 @@ def test_activations_are_half_as_large_in_bfloat16_and_weights_are_not():
     table = layer_work(op("MatMul", [1.0]), precision="bfloat16")
     assert table["parameters (bytes)"][0] == 440
     assert table["activations (bytes/step)"][0] == 2 * 10 * 8
+
+
+def test_the_rate_says_the_program_where_batches_are_divided():
+    assert "program" not in cost.utilization(runs_of(run()), {}, "float32")
+    divided = runs_of(run(result=result(microbatches=2)))
+    assert cost.utilization(divided, {}, "float32").program.tolist() == ["op by op, 2 microbatches"]

@@ -67,3 +67,16 @@ def test_there_is_room_for_a_gpu_that_is_slower_than_the_cpu():
     (axes,) = f5.draw(f5.step_times(runs)).axes
     left, right = axes.get_xlim()
     assert [left < x < right for line in axes.lines for x in line.get_xdata()] == [True, True]
+
+
+def test_cases_of_another_program_than_training_on_the_cpu_are_marked():
+    runs = [run(result=result(0.4)), run(mode="infer", result=result(0.1, xla="step"))]
+    findings = f5.FIGURE.analyse(folder([*runs, run("vgg")]))
+    assert findings.data.program.tolist()[:2] == ["op by op", "XLA"]
+    assert findings.summary.endswith(
+        " Not the same program (crosses): autoenc: op by op at case train CPU; XLA at case infer "
+        "CPU."
+    )
+    (cross,) = (line for line in findings.plot.axes[0].lines if line.get_marker() == "x")
+    np.testing.assert_allclose(cross.get_xydata(), [[0.25, 0]], rtol=0.01)
+    assert "another program" in labels_of(findings.plot)

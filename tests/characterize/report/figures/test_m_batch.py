@@ -125,3 +125,38 @@ def test_what_was_swept_is_drawn_and_its_knees_are_marked():
     assert {"training, CPU", "inference, CPU", "training, GPU"} <= labels_of(figure)
     rings = [[tuple(line.get_xdata()) for line in axes.lines[1:]] for axes in figure.axes[:3]]
     assert rings == [[(32.0,)]] * 3
+
+
+def gpt():
+    """A sweep of an earlier version: the program depended on the batch."""
+    made = swept({1: 10.0, 2: 40.0, 3: 30.0, 4: 80.0}, "gpt")
+    programs = ({"xla": "step"}, {"microbatches": 2})
+    for each, program in zip(made, [*programs, *programs], strict=True):
+        each.result.environment = each.result.environment.model_copy(update=program)
+    return made
+
+
+def test_batch_sizes_at_which_another_program_ran_are_marked():
+    findings = m_batch.FIGURE.analyse(folder([*gpt(), *swept({1: 1.0, 2: 2.0}, "vgg")]))
+    assert findings.data.program.tolist() == [
+        *["op by op"] * 2,
+        *["XLA", "op by op, 2 microbatches"] * 2,
+    ]
+    assert findings.summary.endswith(
+        " Not the same program (crosses): gpt train cpu: XLA at batch size 1, 3; op by op, 2 "
+        "microbatches at batch size 2, 4."
+    )
+    assert_legible(findings.plot)
+    crosses = [
+        [line.get_xdata().tolist() for line in axes.lines if line.get_marker() == "x"]
+        for axes in findings.plot.axes
+    ]
+    assert sorted(crosses) == [[]] * 3 + [[[2.0, 4.0]]] * 3
+    assert "another program" in labels_of(findings.plot)
+
+
+def test_a_sweep_of_one_program_has_no_marks():
+    findings = m_batch.FIGURE.analyse(folder(swept({1: 1.0, 2: 2.0})))
+    assert "program" not in findings.data
+    assert "program" not in findings.summary
+    assert "another program" not in labels_of(findings.plot)

@@ -47,3 +47,15 @@ def test_disturbed_runs_are_marked():
 def test_efficiency_takes_a_run_on_one_core_and_on_more():
     assert m_eff.efficiency(runs_of(run(cores=2), run(cores=4))).empty
     assert m_eff.efficiency(runs_of(run(cores=1))).empty
+
+
+def test_numbers_of_cores_on_which_another_program_ran_are_marked():
+    runs = [
+        run(purpose=("cores",), cores=1, result=result(0.2)),
+        run(purpose=("modes", "cores"), cores=2, result=result(0.1, microbatches=2)),
+    ]
+    findings = m_eff.FIGURE.analyse(folder(runs))
+    assert findings.data.program.tolist() == ["op by op", "op by op, 2 microbatches"]
+    assert "op by op at cores 1; op by op, 2 microbatches at cores 2." in findings.summary
+    (cross,) = (line for line in findings.plot.axes[0].lines if line.get_marker() == "x")
+    assert cross.get_xdata().tolist() == [2]

@@ -1,5 +1,5 @@
 import pytest
-from synthetic_folder import folder, op, profile, result, run
+from synthetic_folder import folder, op, profile, result, run, runs_of
 
 from fathom.characterize.report.figures import memory
 
@@ -48,3 +48,9 @@ def test_a_run_without_a_recorded_peak_is_named():
 @pytest.mark.parametrize("profiles", [[], [run(profile=profile([op("Add", [1.0])]))]])
 def test_peaks_are_drawn_with_and_without_profiles(profiles):
     assert len(analysed(run(), *profiles).plot.axes) == 1 + len(profiles)
+
+
+def test_the_peak_says_the_program_where_batches_are_divided():
+    assert "program" not in memory.peaks(runs_of(run()))
+    (peak,) = memory.peaks(runs_of(run(result=result(microbatches=2)))).to_dict("records")
+    assert peak["program"] == "op by op, 2 microbatches"

@@ -73,3 +73,11 @@ def test_phases_of_generation_have_a_table_of_their_own():
     assert row["decode (tokens/s)"] == pytest.approx(4 * 30 / 0.3)
     assert row["per output token (ms)"] == pytest.approx(10)
     assert "generation" not in runs.FIGURE.analyse(folder(each[1:])).tables
+
+
+def test_runs_say_their_program_where_batches_are_divided_and_are_not_averaged_with_others():
+    divided = run(repeat=1, result=result(microbatches=2))
+    assert "program" not in measured(run())
+    table = measured(run(), divided)
+    assert table.program.tolist() == ["op by op", "op by op, 2 microbatches"]
+    assert runs.cases(table).runs.tolist() == [1, 1]
