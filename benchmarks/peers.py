@@ -24,7 +24,7 @@ PYTORCH = {
         )
     },
 }
-JAX: dict[str, str] = {}
+JAX = {name: f"jax_{name}.py" for name in ("autoenc", "memnet", "transformer", "gpt", "gcn")}
 
 # Variables by which each library takes a processor for a lesser one.
 INSTRUCTIONS = {
