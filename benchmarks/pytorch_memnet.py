@@ -46,7 +46,7 @@ class MemoryNetwork(nn.Module):
                 matrix[0] = 0  # the null word; with padding_idx its gradient is zero
         j = torch.arange(1, words + 1)[:, None] / words
         k = torch.arange(1, DIMENSIONS + 1)[None, :] / DIMENSIONS
-        self.register_buffer("position_weights", (1 - j) - k * (1 - 2 * j))
+        self.register_buffer("position_weights", 2 * ((1 - j) - k * (1 - 2 * j)))
         self._together = together
 
     def forward(self, story: Tensor, question: Tensor) -> Tensor:
