@@ -9,16 +9,15 @@ one counts. Needs only PyTorch. Numbers and rows are random, the same in every s
 """
 
 import argparse
+import functools
 import itertools
-import json
-import statistics
-from collections.abc import Callable
-from pathlib import Path
 
-import torch
-from timing import record_of
-from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812
+import pytorch_program  # first: it sets up the allocator
+from program import Forms, Step
+
+import torch  # isort: skip
+from torch import Tensor, nn  # isort: skip
+from torch.nn import functional as F  # isort: skip # noqa: N812
 
 NUMBERS, TABLES, COLUMNS, RATE = 13, 26, 16, 0.1
 BOTTOM = (NUMBERS, 512, 256, 64, COLUMNS)
@@ -71,9 +70,8 @@ def _layers(sizes: tuple[int, ...]) -> nn.Sequential:
     return nn.Sequential(*(layer for a, b in pairs for layer in (nn.Linear(a, b), nn.ReLU())))
 
 
-def make_step(args: argparse.Namespace, together: bool) -> Callable[[], object]:
+def make_step(args: argparse.Namespace, together: bool) -> Step:
     """Returns a function that runs one step on a random batch."""
-    torch.manual_seed(0)
     numbers = torch.rand(args.batch_size, NUMBERS)
     rows = torch.randint(args.rows, (args.batch_size, TABLES))
     clicked = torch.randint(2, (args.batch_size,)).float()
@@ -95,34 +93,18 @@ def make_step(args: argparse.Namespace, together: bool) -> Callable[[], object]:
     return step
 
 
+def forms(args: argparse.Namespace) -> Forms:
+    """Returns the step with each form of the tables."""
+    return {
+        "a table for each category": functools.partial(make_step, args, False),
+        "one table": functools.partial(make_step, args, True),
+    }
+
+
 def main() -> None:
-    """Measures the network and prints one line of results."""
-    parser = argparse.ArgumentParser(description="Time the recommendation model in PyTorch.")
-    parser.add_argument("--mode", choices=("train", "infer"), default="train")
-    parser.add_argument("--batch-size", type=int, default=128)
-    parser.add_argument("--rows", type=int, default=10_000, help="of each table")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=200, help="steps timed (default: 200)")
-    parser.add_argument("--warmup", type=int, default=20, help="steps before (default: 20)")
-    parser.add_argument("--compile", action="store_true", help="use torch.compile")
-    parser.add_argument("--json", type=Path, help="write the record to this file")
-    args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    best = None
-    for together in (False, True):
-        step = make_step(args, together)
-        record = record_of(step, args.steps, args.warmup) | {"together": together}
-        record["median_s"] = statistics.median(record["step_seconds"])
-        if best is None or sum(record["processor_seconds"]) < sum(best["processor_seconds"]):
-            best = record
-    print(
-        f"dlrm {args.mode}, batch {args.batch_size}, {args.rows} rows, {args.threads} thread(s): "
-        f"{1e3 * best['median_s']:.3f} ms a step, "
-        f"{1e3 * statistics.median(best['processor_seconds']):.3f} ms of processor time; "
-        f"{'one table' if best['together'] else 'a table for each category'}"
-    )
-    if args.json:
-        args.json.write_text(json.dumps(best | {"torch": torch.__version__}, indent=2) + "\n")
+    """Times the network."""
+    parser = pytorch_program.command_line(__doc__, batch_size=128, rows=10_000)
+    pytorch_program.run(parser, forms)
 
 
 if __name__ == "__main__":

@@ -8,15 +8,15 @@ PyTorch. The graph is random, with degrees by a power law, and as large as Fatho
 """
 
 import argparse
-import json
-import statistics
-from collections.abc import Callable
-from pathlib import Path
+import functools
+import sys
 
-import torch
-from timing import record_of
-from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812
+import pytorch_program  # first: it sets up the allocator
+from program import CANNOT, Forms, Step
+
+import torch  # isort: skip
+from torch import Tensor, nn  # isort: skip
+from torch.nn import functional as F  # isort: skip # noqa: N812
 
 UNITS, DROPOUT, DECAY, RATE = 16, 0.5, 5e-4, 0.01
 
@@ -76,9 +76,7 @@ def make_graph(args: argparse.Namespace) -> tuple[Tensor, Tensor]:
     return adjacency, features
 
 
-def make_step(
-    args: argparse.Namespace, graph: tuple[Tensor, Tensor], layout: torch.layout
-) -> Callable[[], object]:
+def make_step(args: argparse.Namespace, graph: tuple[Tensor, Tensor], layout: torch.layout) -> Step:
     """Returns a function that runs one step, of which the loss takes some nodes."""
     network = GraphNetwork(*graph, args.classes, layout)
     nodes = torch.randperm(args.nodes)[: args.batch_size]
@@ -98,41 +96,22 @@ def make_step(
     return step
 
 
-def main() -> None:
-    """Measures the network and prints one line of results."""
-    parser = argparse.ArgumentParser(description="Time the graph network, written in PyTorch.")
-    parser.add_argument("--mode", choices=("train", "infer"), default="train")
-    parser.add_argument("--batch-size", type=int, default=140, help="nodes of the loss")
-    parser.add_argument("--nodes", type=int, default=2_708)
-    parser.add_argument("--edges", type=int, default=5_278, help="undirected")
-    parser.add_argument("--features", type=int, default=1_433)
-    parser.add_argument("--nonzeros", type=int, default=49_216, help="of the features")
-    parser.add_argument("--classes", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=200, help="steps timed (default: 200)")
-    parser.add_argument("--warmup", type=int, default=20, help="steps before (default: 20)")
-    parser.add_argument("--compile", action="store_true", help="refused: no sparse products there")
-    parser.add_argument("--json", type=Path, help="write the record to this file")
-    args = parser.parse_args()
+def forms(args: argparse.Namespace) -> Forms:
+    """Returns the step with each form of the sparse matrices."""
     if args.compile:
-        parser.error("torch.compile takes no sparse products")
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(0)
-    graph, best = make_graph(args), None
-    for layout in (torch.sparse_coo, torch.sparse_csr):
-        step = make_step(args, graph, layout)
-        record = record_of(step, args.steps, args.warmup) | {"layout": str(layout)}
-        record["median_s"] = statistics.median(record["step_seconds"])
-        if best is None or sum(record["processor_seconds"]) < sum(best["processor_seconds"]):
-            best = record
-    print(
-        f"gcn {args.mode}, {args.nodes} nodes, {args.edges} edges, {args.threads} thread(s): "
-        f"{1e3 * best['median_s']:.3f} ms a step, "
-        f"{1e3 * statistics.median(best['processor_seconds']):.3f} ms of processor time; "
-        f"{best['layout']}"
-    )
-    if args.json:
-        args.json.write_text(json.dumps(best | {"torch": torch.__version__}, indent=2) + "\n")
+        print("torch.compile takes no sparse products", file=sys.stderr)
+        sys.exit(CANNOT)
+    graph = make_graph(args)
+    layouts = {"COO": torch.sparse_coo, "CSR": torch.sparse_csr}
+    return {
+        name: functools.partial(make_step, args, graph, layout) for name, layout in layouts.items()
+    }
+
+
+def main() -> None:
+    """Times the network; as a default on a graph of Cora's size."""
+    sizes = {"nodes": 2_708, "edges": 5_278, "features": 1_433, "nonzeros": 49_216, "classes": 7}
+    pytorch_program.run(pytorch_program.command_line(__doc__, batch_size=140, **sizes), forms)
 
 
 if __name__ == "__main__":

@@ -10,20 +10,14 @@ step.
 """
 
 import argparse
-import json
-import statistics
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from pytorch_networks import keep_memory
-from timing import record_of
+import pytorch_program  # first: it sets up the allocator
+from program import Step
 
-keep_memory()
-
-import torch  # noqa: E402
-from torch import Tensor, nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402, N812
+import torch  # isort: skip
+from torch import Tensor, nn  # isort: skip
+from torch.nn import functional as F  # isort: skip # noqa: N812
 
 Cache = list[tuple[Tensor, Tensor]]
 
@@ -90,7 +84,7 @@ class GPT(nn.Module):
         return F.linear(last, self.tokens.weight).argmax(1, keepdim=True)
 
 
-def make_training(args: argparse.Namespace, model: GPT) -> Callable[[], object]:
+def make_training(args: argparse.Namespace, model: GPT) -> Step:
     """Returns a function that runs one training step."""
     tokens = torch.randint(args.vocabulary, [2, args.batch_size, args.context])
     loss = torch.compile(model.loss) if args.compile else model.loss
@@ -110,8 +104,8 @@ def make_training(args: argparse.Namespace, model: GPT) -> Callable[[], object]:
     return train
 
 
-def time_generation(args: argparse.Namespace, model: GPT) -> dict[str, list[float]]:
-    """Returns the times of a step of the chosen phases."""
+def make_generation(args: argparse.Namespace, model: GPT) -> Step:
+    """Returns a function that runs the chosen phases."""
     prompts = torch.randint(args.vocabulary, [args.batch_size, args.prompt])
     shape = args.batch_size, args.heads, args.prompt + args.new - 1, args.width // args.heads
     step = torch.compile(model.next, dynamic=True) if args.compile else model.next
@@ -130,43 +124,23 @@ def time_generation(args: argparse.Namespace, model: GPT) -> dict[str, list[floa
         prefill()
         decode()
 
-    with torch.inference_mode():
-        prefill()
-        phase = {"both": both, "prefill": prefill, "decode": decode}[args.phase]
-        return record_of(phase, args.steps, args.warmup)
+    inference = torch.inference_mode()
+    inference(prefill)()
+    return inference({"both": both, "prefill": prefill, "decode": decode}[args.phase])
+
+
+def make_step(args: argparse.Namespace) -> Step:
+    """Returns a function that runs one step."""
+    model = GPT(args.vocabulary, args.context, args.width, args.heads, args.layers)
+    return (make_training if args.mode == "train" else make_generation)(args, model)
 
 
 def main() -> None:
-    """Times the network and prints the result."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--mode", choices=("train", "infer"), default="train")
+    """Times the network; its default size is that of Fathom's workload."""
+    sizes = {"context": 64, "vocabulary": 65, "width": 128, "heads": 4, "layers": 4}
+    parser = pytorch_program.command_line(__doc__, batch_size=12, prompt=32, new=32, **sizes)
     parser.add_argument("--phase", choices=("both", "prefill", "decode"), default="both")
-    for name, default in (
-        *(("batch-size", 12), ("context", 64), ("vocabulary", 65), ("width", 128)),
-        *(("heads", 4), ("layers", 4), ("prompt", 32), ("new", 32)),
-        *(("threads", 1), ("steps", 20), ("warmup", 5)),
-    ):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--compile", action="store_true", help="torch.compile")
-    parser.add_argument("--json", type=Path, help="write the record to this file")
-    args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(0)
-    model = GPT(args.vocabulary, args.context, args.width, args.heads, args.layers)
-    if args.mode == "train":
-        record = record_of(make_training(args, model), args.steps, args.warmup)
-    else:
-        record = time_generation(args, model)
-    median = statistics.median(record["step_seconds"])
-    print(
-        f"gpt {args.mode}, {'compiled' if args.compile else 'eager'}, batch {args.batch_size}, "
-        f"{args.threads} thread(s): {1e3 * median:.2f} ms a step, "
-        f"{1e3 * statistics.median(record['processor_seconds']):.2f} ms of processor time"
-    )
-    if args.json:
-        args.json.write_text(
-            json.dumps(record | {"median_s": median, "torch": torch.__version__}, indent=2) + "\n"
-        )
+    pytorch_program.run(parser, lambda args: {"one form": lambda: make_step(args)})
 
 
 if __name__ == "__main__":

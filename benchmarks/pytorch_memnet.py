@@ -9,16 +9,15 @@ step.
 """
 
 import argparse
+import functools
 import itertools
-import json
-import statistics
-from collections.abc import Callable
-from pathlib import Path
 
-import torch
-from timing import record_of
-from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812
+import pytorch_program  # first: it sets up the allocator
+from program import Forms, Step
+
+import torch  # isort: skip
+from torch import Tensor, nn  # isort: skip
+from torch.nn import functional as F  # isort: skip # noqa: N812
 
 DIMENSIONS, RATE, CLIP = 20, 0.01, 40.0
 
@@ -47,7 +46,7 @@ class MemoryNetwork(nn.Module):
                 matrix[0] = 0  # the null word; with padding_idx its gradient is zero
         j = torch.arange(1, words + 1)[:, None] / words
         k = torch.arange(1, DIMENSIONS + 1)[None, :] / DIMENSIONS
-        self.register_buffer("position_weights", (1 - j) - k * (1 - 2 * j))
+        self.register_buffer("position_weights", 2 * ((1 - j) - k * (1 - 2 * j)))
         self._together = together
 
     def forward(self, story: Tensor, question: Tensor) -> Tensor:
@@ -73,9 +72,8 @@ class MemoryNetwork(nn.Module):
         return (F.embedding(sentences, matrix, padding_idx=0) * weights).sum(-2)
 
 
-def make_step(args: argparse.Namespace, together: bool) -> Callable[[], object]:
+def make_step(args: argparse.Namespace, together: bool) -> Step:
     """Returns a function that runs one step on random stories."""
-    torch.manual_seed(0)
     size = (args.batch_size, args.memory, args.words)
     story = torch.randint(1, args.vocabulary, size)
     question = torch.randint(1, args.vocabulary, (args.batch_size, args.words))
@@ -103,37 +101,20 @@ def make_step(args: argparse.Namespace, together: bool) -> Callable[[], object]:
     return step
 
 
+def forms(args: argparse.Namespace) -> Forms:
+    """Returns the step with each form of the lookup."""
+    return {
+        "a lookup a matrix": functools.partial(make_step, args, False),
+        "one lookup for all matrices": functools.partial(make_step, args, True),
+    }
+
+
 def main() -> None:
-    """Measures the network and prints one line of results."""
-    parser = argparse.ArgumentParser(description="Time the memory network, written in PyTorch.")
-    parser.add_argument("--mode", choices=("train", "infer"), default="train")
-    parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--vocabulary", type=int, default=40, help="with the null word")
-    parser.add_argument("--memory", type=int, default=50)
-    parser.add_argument("--words", type=int, default=7)
-    parser.add_argument("--hops", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=500, help="steps timed (default: 500)")
-    parser.add_argument("--warmup", type=int, default=50, help="steps before (default: 50)")
-    parser.add_argument("--compile", action="store_true", help="use torch.compile")
-    parser.add_argument("--json", type=Path, help="write the record to this file")
-    args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    best = None
-    for together in (False, True):
-        step = make_step(args, together)
-        record = record_of(step, args.steps, args.warmup) | {"together": together}
-        record["median_s"] = statistics.median(record["step_seconds"])
-        if best is None or sum(record["processor_seconds"]) < sum(best["processor_seconds"]):
-            best = record
-    print(
-        f"memnet {args.mode}, batch {args.batch_size}, vocabulary {args.vocabulary}, memory "
-        f"{args.memory} x {args.words}, {args.threads} thread(s): {1e3 * best['median_s']:.3f} ms "
-        f"a step, {1e3 * statistics.median(best['processor_seconds']):.3f} ms of processor time; "
-        f"one lookup {'for all matrices' if best['together'] else 'a matrix'}"
+    """Times the network."""
+    parser = pytorch_program.command_line(
+        __doc__, batch_size=32, vocabulary=40, memory=50, words=7, hops=3
     )
-    if args.json:
-        args.json.write_text(json.dumps(best | {"torch": torch.__version__}, indent=2) + "\n")
+    pytorch_program.run(parser, forms)
 
 
 if __name__ == "__main__":

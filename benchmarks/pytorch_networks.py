@@ -8,40 +8,17 @@ separate environment. Inputs are random tensors, the same in every step.
 """
 
 import argparse
-import ctypes
-import json
-import platform
-import statistics
+import functools
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
-from timing import record_of, timed
+import pytorch_program  # first: it sets up the allocator
+from program import Forms, Step
 
-
-def keep_memory() -> None:
-    """Lets glibc keep freed blocks: giving them back costs a page fault a page in every step.
-
-    Must run before PyTorch is imported.
-    """
-    if platform.system() != "Linux":
-        return
-    mallopt = ctypes.CDLL(None).mallopt
-    m_trim_threshold, m_mmap_max, m_arena_max = -1, -4, -8  # glibc's <malloc.h>
-    mallopt(m_trim_threshold, -1)  # never shrink the heap
-    mallopt(m_mmap_max, 0)  # large blocks from the heap too
-    mallopt(m_arena_max, 1)
-
-
-keep_memory()
-
-import torch  # noqa: E402
-from torch import Tensor, nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402, N812
-
-GEMM_SIZE = 2048
-TRAINING_COST = 3  # a training step counts as three forward passes: forward, and two products back
+import torch  # isort: skip
+from torch import Tensor, nn  # isort: skip
+from torch.nn import functional as F  # isort: skip # noqa: N812
 
 
 class ResponseNorm(nn.Module):
@@ -175,38 +152,33 @@ class Workload:
         build: makes the network.
         input_shape: of one example.
         parameters: how many trainable parameters it must have.
-        macs: multiply-accumulates of one example's forward pass.
         weight_decay: L2 coefficient of momentum descent; None means Adam.
     """
 
     build: Callable[[], nn.Module]
     input_shape: tuple[int, ...]
     parameters: int
-    macs: int
     weight_decay: float | None
 
 
 WORKLOADS = {
-    "alexnet": Workload(alexnet, (3, 227, 227), 60_965_224, 724_406_816, 5e-4),
-    "vgg": Workload(vgg, (3, 224, 224), 143_667_240, 19_632_062_464, 5e-4),
-    "residual": Workload(residual, (3, 224, 224), 21_797_672, 3_663_761_408, 1e-4),
-    "autoenc": Workload(Autoencoder, (784,), 815_824, 814_000, None),
+    "alexnet": Workload(alexnet, (3, 227, 227), 60_965_224, 5e-4),
+    "vgg": Workload(vgg, (3, 224, 224), 143_667_240, 5e-4),
+    "residual": Workload(residual, (3, 224, 224), 21_797_672, 1e-4),
+    "autoenc": Workload(Autoencoder, (784,), 815_824, None),
 }
 
 
-def make_step(
-    workload: Workload, mode: str, batch_size: int, layout: str, compiled: bool
-) -> Callable[[], object]:
+def make_step(args: argparse.Namespace, workload: Workload, layout: str) -> Step:
     """Returns a function that runs one training step or one inference."""
-    torch.manual_seed(0)
-    model = workload.build().train(mode == "train")
+    model = workload.build().train(args.mode == "train")
     parameters = sum(parameter.numel() for parameter in model.parameters())
     if parameters != workload.parameters:
         sys.exit(f"the network has {parameters:,} parameters instead of {workload.parameters:,}")
-    inputs = torch.rand(batch_size, *workload.input_shape)
+    inputs = torch.rand(args.batch_size, *workload.input_shape)
     if layout == "channels_last":
         model, inputs = (x.to(memory_format=torch.channels_last) for x in (model, inputs))
-    labels = torch.randint(1000, [batch_size])
+    labels = torch.randint(1000, [args.batch_size])
 
     def loss() -> Tensor:
         outputs = model(inputs)
@@ -214,10 +186,10 @@ def make_step(
             return negative_elbo(outputs, inputs)
         return F.cross_entropy(outputs, labels)
 
-    if mode == "infer":
-        infer = torch.compile(model) if compiled else model
+    if args.mode == "infer":
+        infer = torch.compile(model) if args.compile else model
         return torch.inference_mode()(lambda: infer(inputs))
-    loss = torch.compile(loss) if compiled else loss
+    loss = torch.compile(loss) if args.compile else loss
     if workload.weight_decay is None:
         optimizer = torch.optim.Adam(model.parameters(), fused=True)
     else:
@@ -233,78 +205,18 @@ def make_step(
     return train
 
 
-def gemm_gflops() -> float:
-    """Returns the best rate of a large float32 matrix product, in GFLOP/s."""
-    a, b = torch.rand(GEMM_SIZE, GEMM_SIZE), torch.rand(GEMM_SIZE, GEMM_SIZE)
-    product = torch.empty(GEMM_SIZE, GEMM_SIZE)
-    best = min(timed(lambda: torch.mm(a, b, out=product))[0] for _ in range(6))
-    return 2 * GEMM_SIZE**3 / best / 1e9
-
-
-def best_layout(args: argparse.Namespace, workload: Workload) -> str:
-    """Times a step in each memory layout, and returns the faster layout's name."""
-    if len(workload.input_shape) == 1:
-        return "flat"
-    times = {}
-    for layout in ("channels_last", "channels_first"):
-        step = make_step(workload, args.mode, args.batch_size, layout, args.compile)
-        step()
-        times[layout] = min(timed(step)[1] for _ in range(2))
-    return min(times, key=times.__getitem__)
-
-
-def measure(args: argparse.Namespace) -> dict[str, object]:
-    """Runs the benchmark and returns its record."""
-    torch.set_num_threads(args.threads)
+def forms(args: argparse.Namespace) -> Forms:
+    """Returns the step in each memory layout."""
     workload = WORKLOADS[args.workload]
-    layout = best_layout(args, workload)
-    step = make_step(workload, args.mode, args.batch_size, layout, args.compile)
-    peaks = [gemm_gflops()]
-    record = record_of(step, args.steps, args.warmup)
-    peaks.append(gemm_gflops())
-    median = statistics.median(record["step_seconds"])
-    quartiles = statistics.quantiles(record["step_seconds"], n=4, method="inclusive")
-    cost = TRAINING_COST if args.mode == "train" else 1
-    achieved = 2 * workload.macs * args.batch_size * cost / median / 1e9
-    return record | {
-        "workload": args.workload,
-        "mode": args.mode,
-        "batch_size": args.batch_size,
-        "threads": args.threads,
-        "compiled": args.compile,
-        "layout": layout,
-        "parameters": workload.parameters,
-        "median_ms": 1e3 * median,
-        "iqr_ms": 1e3 * (quartiles[2] - quartiles[0]),
-        "gemm_gflops": max(peaks),
-        "achieved_gflops": achieved,
-        "fraction": achieved / max(peaks),
-        "torch": torch.__version__,
-    }
+    layouts = ("channels_last", "channels_first") if len(workload.input_shape) > 1 else ("flat",)
+    return {layout: functools.partial(make_step, args, workload, layout) for layout in layouts}
 
 
 def main() -> None:
-    """Measures one network and prints one line of results."""
-    parser = argparse.ArgumentParser(description="Time Fathom's networks, written in PyTorch.")
+    """Times one network in each memory layout."""
+    parser = pytorch_program.command_line(__doc__, batch_size=32)
     parser.add_argument("--workload", choices=WORKLOADS, required=True)
-    parser.add_argument("--mode", choices=("train", "infer"), default="train")
-    parser.add_argument("--batch-size", type=int, required=True)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=10, help="steps timed (default: 10)")
-    parser.add_argument("--warmup", type=int, default=2, help="steps before (default: 2)")
-    parser.add_argument("--compile", action="store_true", help="use torch.compile")
-    parser.add_argument("--json", type=Path, help="write the record to this file")
-    args = parser.parse_args()
-    if min(args.batch_size, args.threads, args.warmup) < 1 or args.steps < 2:
-        parser.error("batch size, threads and warm-up must be at least 1, steps at least 2")
-    record = measure(args)
-    print(
-        "{workload} {mode}, batch {batch_size}, {threads} thread(s), {layout}: "
-        "{median_ms:.2f} ms a step (IQR {iqr_ms:.2f}), {achieved_gflops:.1f} of "
-        "{gemm_gflops:.1f} GFLOP/s = {fraction:.2f}; {parameters:,} parameters".format(**record)
-    )
-    if args.json:
-        args.json.write_text(json.dumps(record, indent=2) + "\n")
+    pytorch_program.run(parser, forms)
 
 
 if __name__ == "__main__":

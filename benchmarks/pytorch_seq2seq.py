@@ -8,19 +8,13 @@ in every step.
 """
 
 import argparse
-import json
-import statistics
-from collections.abc import Callable
-from pathlib import Path
 
-from pytorch_networks import keep_memory
-from timing import record_of
+import pytorch_program  # first: it sets up the allocator
+from program import Step
 
-keep_memory()
-
-import torch  # noqa: E402
-from torch import Tensor, nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402, N812
+import torch  # isort: skip
+from torch import Tensor, nn  # isort: skip
+from torch.nn import functional as F  # isort: skip # noqa: N812
 
 
 class Translator(nn.Module):
@@ -113,9 +107,8 @@ class Translator(nn.Module):
         return torch.stack(translation, 1)
 
 
-def make_step(args: argparse.Namespace) -> Callable[[], object]:
+def make_step(args: argparse.Namespace) -> Step:
     """Returns a function that runs one training step or decodes one batch."""
-    torch.manual_seed(0)
     model = Translator(args.vocabulary, args.units, args.layers, args.samples)
     source = torch.randint(4, args.vocabulary, [args.batch_size, args.source])
     target = torch.randint(4, args.vocabulary, [args.batch_size, args.target])
@@ -143,38 +136,10 @@ def make_step(args: argparse.Namespace) -> Callable[[], object]:
 
 
 def main() -> None:
-    """Times the step and prints the result as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--mode", choices=("train", "infer"), default="train")
-    for name, default in (
-        ("batch-size", 64),
-        ("source", 20),
-        ("target", 25),
-        ("vocabulary", 40_000),
-        ("units", 256),
-        ("layers", 3),
-        ("samples", 512),
-        ("threads", 1),
-        ("steps", 10),
-        ("warmup", 2),
-    ):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--compile", action="store_true", help="use torch.compile")
-    parser.add_argument("--json", type=Path, help="write the record to this file")
-    args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    step = make_step(args)
-    record = record_of(step, args.steps, args.warmup)
-    median = statistics.median(record["step_seconds"])
-    processor = statistics.median(record["processor_seconds"])
-    print(
-        f"seq2seq {args.mode}, batch {args.batch_size}, bucket {args.source}-{args.target}, "
-        f"{args.threads} thread(s): {1e3 * median:,.0f} ms a step, "
-        f"{1e3 * processor:,.0f} ms of processor time"
-    )
-    if args.json:
-        record |= {"median_s": median, "torch": torch.__version__}
-        args.json.write_text(json.dumps(record, indent=2) + "\n")
+    """Times the network; its default size is that of Fathom's workload."""
+    sizes = {"vocabulary": 40_000, "units": 256, "layers": 3, "samples": 512}
+    parser = pytorch_program.command_line(__doc__, batch_size=64, source=20, target=25, **sizes)
+    pytorch_program.run(parser, lambda args: {"one form": lambda: make_step(args)})
 
 
 if __name__ == "__main__":

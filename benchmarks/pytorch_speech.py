@@ -8,13 +8,9 @@ only PyTorch. Inputs are random tensors, the same in every step.
 """
 
 import argparse
-import json
-import statistics
-from collections.abc import Callable
-from pathlib import Path
 
-from pytorch_networks import gemm_gflops  # first: it sets up the allocator
-from timing import record_of
+import pytorch_program  # first: it sets up the allocator
+from program import Step
 
 import torch  # isort: skip
 from torch import Tensor, nn  # isort: skip
@@ -61,11 +57,9 @@ def through_time(inputs: tuple[Tensor, ...], kernel: Tensor) -> Tensor:
     return torch.stack(states)
 
 
-def make_step(args: argparse.Namespace) -> tuple[Callable[[], object], int]:
-    """Returns a function that runs one step, and the number of the network's parameters."""
-    torch.manual_seed(0)
+def make_step(args: argparse.Namespace) -> Step:
+    """Returns a function that runs one step."""
     model = DeepSpeech(args.units).train(args.mode == "train")
-    count = sum(parameter.numel() for parameter in model.parameters())
     inputs = torch.randn(args.frames, args.batch_size, INPUTS)
     phones = torch.randint(OUTPUTS - 1, (args.batch_size, PHONES))
     frames, counts = (torch.full((args.batch_size,), n) for n in (args.frames, PHONES))
@@ -77,7 +71,7 @@ def make_step(args: argparse.Namespace) -> tuple[Callable[[], object], int]:
 
     if args.mode == "infer":
         infer = torch.compile(model) if args.compile else model
-        return torch.inference_mode()(lambda: infer(inputs)), count
+        return torch.inference_mode()(lambda: infer(inputs))
     loss = torch.compile(loss) if args.compile else loss
     optimizer = torch.optim.SGD(model.parameters(), 1e-5, 0.99, nesterov=True, fused=True)
 
@@ -87,41 +81,13 @@ def make_step(args: argparse.Namespace) -> tuple[Callable[[], object], int]:
         nn.utils.clip_grad_norm_(model.parameters(), 100.0)
         optimizer.step()
 
-    return train, count
+    return train
 
 
 def main() -> None:
-    """Measures the network and prints one line of results."""
-    parser = argparse.ArgumentParser(description="Time Deep Speech, written in PyTorch.")
-    parser.add_argument("--mode", choices=("train", "infer"), default="train")
-    parser.add_argument("--batch-size", type=int, default=16)
-    parser.add_argument("--frames", type=int, default=300)
-    parser.add_argument("--units", type=int, default=2048)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=5, help="steps timed (default: 5)")
-    parser.add_argument("--warmup", type=int, default=1, help="steps before (default: 1)")
-    parser.add_argument("--compile", action="store_true", help="use torch.compile")
-    parser.add_argument("--json", type=Path, help="write the record to this file")
-    args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    step, parameters = make_step(args)
-    peak = gemm_gflops()
-    record = record_of(step, args.steps, args.warmup)
-    peak = max(peak, gemm_gflops())
-    median = statistics.median(record["step_seconds"])
-    processor = statistics.median(record["processor_seconds"])
-    macs = args.units * (INPUTS + 6 * args.units + OUTPUTS) * args.frames * args.batch_size
-    achieved = 2 * macs * (3 if args.mode == "train" else 1) / median / 1e9
-    print(
-        f"speech {args.mode}, batch {args.batch_size}, {args.frames} frames, "
-        f"{args.threads} thread(s): {1e3 * median:,.0f} ms a step, "
-        f"{1e3 * processor:,.0f} ms of processor time; {achieved:.1f} of {peak:.1f} GFLOP/s = "
-        f"{achieved / peak:.2f}; {parameters:,} parameters"
-    )
-    if args.json:
-        rates = {"achieved_gflops": achieved, "fraction": achieved / peak, "gemm_gflops": peak}
-        record |= rates | {"median_s": median}
-        args.json.write_text(json.dumps(record | {"torch": torch.__version__}, indent=2) + "\n")
+    """Times the network; its default size is that of Fathom's workload."""
+    parser = pytorch_program.command_line(__doc__, batch_size=16, frames=300, units=2048)
+    pytorch_program.run(parser, lambda args: {"one form": lambda: make_step(args)})
 
 
 if __name__ == "__main__":

@@ -9,20 +9,14 @@ random, the same in every step.
 """
 
 import argparse
-import json
 import math
-import statistics
-from collections.abc import Callable
-from pathlib import Path
 
-from pytorch_networks import keep_memory
-from timing import record_of
+import pytorch_program  # first: it sets up the allocator
+from program import Step
 
-keep_memory()
-
-import torch  # noqa: E402
-from torch import Tensor, nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402, N812
+import torch  # isort: skip
+from torch import Tensor, nn  # isort: skip
+from torch.nn import functional as F  # isort: skip # noqa: N812
 
 
 class Translator(nn.Module):
@@ -111,9 +105,8 @@ class Translator(nn.Module):
         return (x[:, 0] @ self.embedding.weight.T).argmax(1, keepdim=True)
 
 
-def make_step(args: argparse.Namespace) -> Callable[[], object]:
+def make_step(args: argparse.Namespace) -> Step:
     """Returns a function that runs one training step or decodes one batch."""
-    torch.manual_seed(0)
     model = Translator(args)
     shape = [args.batch_size, args.length]
     source, target = (torch.randint(4, args.vocabulary, shape) for _ in range(2))
@@ -144,41 +137,12 @@ def make_step(args: argparse.Namespace) -> Callable[[], object]:
 
 
 def main() -> None:
-    """Times the step and prints the result as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--mode", choices=("train", "infer"), default="train")
+    """Times the network; its default size is that of Fathom's workload."""
+    sizes = {"vocabulary": 8_000, "width": 128, "heads": 4, "hidden_units": 256, "layers": 4}
+    parser = pytorch_program.command_line(__doc__, batch_size=256, length=16, words=0, **sizes)
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
-    for name, default in (
-        ("batch-size", 256),
-        ("length", 16),
-        ("words", 0),
-        ("vocabulary", 8_000),
-        ("width", 128),
-        ("heads", 4),
-        ("hidden-units", 256),
-        ("layers", 4),
-        ("threads", 1),
-        ("steps", 10),
-        ("warmup", 2),
-    ):
-        parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--dropout", type=float, default=0.3)
-    parser.add_argument("--compile", action="store_true", help="use torch.compile")
-    parser.add_argument("--json", type=Path, help="write the record to this file")
-    args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    step = make_step(args)
-    record = record_of(step, args.steps, args.warmup)
-    median = statistics.median(record["step_seconds"])
-    processor = statistics.median(record["processor_seconds"])
-    print(
-        f"transformer {args.mode}, {args.batch_size} x {args.length} words, {args.precision}, "
-        f"{args.threads} thread(s): {1e3 * median:,.0f} ms a step, "
-        f"{1e3 * processor:,.0f} ms of processor time"
-    )
-    if args.json:
-        record |= {"median_s": median, "torch": torch.__version__}
-        args.json.write_text(json.dumps(record, indent=2) + "\n")
+    pytorch_program.run(parser, lambda args: {"one form": lambda: make_step(args)})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Times the steps of workloads, each setting in a fresh process, and compares with PyTorch.
+"""Times the steps of workloads, each setting in a fresh process, and compares with other libraries.
 
     python benchmarks/step_time.py --workload alexnet autoenc --mode train infer --threads 1
 
@@ -9,21 +9,18 @@ import argparse
 import itertools
 import json
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pytorch_programs import PROGRAMS, options
-from rich.box import SIMPLE
+from peers import INSTRUCTIONS, CannotRunError, Peer, child, options, peers
 from rich.console import Console
 from rich.progress import Progress, Task, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from timing import record_of
+from step_table import best_peer, markdown, table
+from timing import FEWEST_STEPS, record_of
 
 from fathom import workloads
 from fathom.cli.parser import Parser
@@ -31,31 +28,44 @@ from fathom.cli.terminal import console, import_tensorflow, run_command
 from fathom.errors import FathomError
 from fathom.options import MODES, PRECISIONS
 from fathom.results.records import RunResult
-from fathom.system.files import atomic_write
+from fathom.system.files import atomic_write, read_file
 
-PROFILED_STEPS = 3
+PROFILED_STEPS = 3  # fewer where they take too long
 INPUT_SECONDS = 3.0
 TABLE_WIDTH = 130  # columns; narrower terminals wrap lines, but truncate no figure
 
 
 @dataclass(frozen=True)
 class Setting:
-    """The setting of one row of the table; ``batch_size`` None is the workload's default."""
+    """The setting of one row of the table, and how long it is measured.
+
+    Attributes:
+        batch_size: None is the workload's default.
+        isa: None is all that the processor has.
+        steps, warmup, seconds: of ``timing.record_of``.
+    """
 
     workload: str
     mode: str
     batch_size: int | None
     threads: int
     precision: str
+    hyperparameters: list[str]
+    isa: str | None
     steps: int
     warmup: int
-    hyperparameters: list[str]
+    seconds: float
+
+    @property
+    def row(self) -> list[object]:
+        """What a row is known by: everything but how long it is measured."""
+        return list(asdict(self).values())[:-3]
 
     def __str__(self) -> str:
         batch = f"batch {self.batch_size}" if self.batch_size else "own batch"
         threads = f"{self.threads} thread{'s' if self.threads > 1 else ''}"
         words = [self.workload, self.mode + ",", batch + ",", threads + ",", self.precision]
-        return " ".join([*words, *self.hyperparameters])
+        return " ".join([*words, *self.hyperparameters, *([self.isa] if self.isa else [])])
 
 
 def main() -> None:
@@ -82,16 +92,20 @@ def command_line() -> argparse.Namespace:
     add("--set", nargs="+", metavar="NAME=VALUE", default=[], help="hyperparameters")
     add("--steps", type=int, metavar="N", default=20, help="timed in a process; default: 20")
     add("--warmup", type=int, metavar="N", default=3, help="steps before them; default: 3")
+    add("--seconds", type=float, metavar="S", default=60.0, help="no step after them; default: 60")
     add("--rounds", type=int, metavar="N", default=1, help="processes a setting; default: 1")
-    add("--pytorch", metavar="PYTHON", help="interpreter with PyTorch: run the yardstick in turn")
-    add("--pytorch-compile", action="store_true", help="use torch.compile there")
-    add("--json", type=Path, metavar="FILE", help="write all figures to this file")
+    add("--isa", choices=INSTRUCTIONS, help="leave newer instructions of the processor unused")
+    add("--pytorch", metavar="PYTHON", help="interpreter with PyTorch, eager and compiled")
+    add("--jax", metavar="PYTHON", help="interpreter with JAX")
+    add("--json", type=Path, metavar="FILE", help="all figures; what it has is not measured again")
+    add("--markdown", type=Path, metavar="FILE", help="the table for documents, of all in --json")
     chosen = parser.parse_args()
     numbers = [*(chosen.batch_size or []), *chosen.threads, chosen.warmup, chosen.rounds]
-    if min(numbers) < 1 or chosen.steps < 2:
-        parser.error("give at least 2 steps, and at least 1 of everything else")
-    if chosen.json and not chosen.json.absolute().parent.is_dir():
-        parser.error(f"--json {chosen.json}: there is no such folder")
+    if min(numbers) < 1 or chosen.steps < FEWEST_STEPS:
+        parser.error(f"give at least {FEWEST_STEPS} steps, and at least 1 of everything else")
+    for path in filter(None, (chosen.json, chosen.markdown)):
+        if not path.absolute().parent.is_dir():
+            parser.error(f"{path}: there is no such folder")
     return chosen
 
 
@@ -104,18 +118,22 @@ def measure(setting: Setting) -> dict[str, Any]:
     from fathom.characterize.profile import xplane
     from fathom.system.device import gemm_rate
 
-    model = workloads.load(setting.workload, forward_only=setting.mode == "infer")(
+    workload = workloads.load(setting.workload, forward_only=setting.mode == "infer")
+    quick = workload.characterization.quick_setting  # the same steps, with less before them
+    model = workload(
         init_options={
             "precision": setting.precision,
             "threads": setting.threads,
             **({"batch_size": setting.batch_size} if setting.batch_size else {}),
-            **dict(pair.split("=", 1) for pair in setting.hyperparameters),
+            **dict(
+                pair.split("=", 1) for pair in ([quick] if quick else []) + setting.hyperparameters
+            ),
         }
     )
     model.setup()
     step, batch, result = held_step(model)
     peaks = [gemm_rate(model.device, setting.precision)]
-    times = record_of(step, setting.steps, setting.warmup)
+    times = record_of(step, setting.steps, setting.warmup, setting.seconds)
     peaks.append(gemm_rate(model.device, setting.precision))
     cost = result.cost
     flops = {
@@ -124,10 +142,11 @@ def measure(setting: Setting) -> dict[str, Any]:
     }
     outside = None
     if model.xla != "step":  # a compiled step is one op
-        outside = xplane.trace(step, PROFILED_STEPS).outside_share
+        longest = setting.seconds / statistics.median(times["step_seconds"])
+        outside = xplane.trace(step, min(PROFILED_STEPS, 1 + int(longest))).outside_share
     return {
         "batch_size": result.hyperparameters.batch_size,
-        "pytorch_options": options(setting.workload, model, batch),
+        "options": options(setting.workload, model, batch),
         **{
             name: [each / model.steps_per_call for each in column] for name, column in times.items()
         },
@@ -143,7 +162,8 @@ def measure(setting: Setting) -> dict[str, Any]:
 def held_step(model: Any) -> tuple[Callable[[], object], tuple, RunResult]:
     """Returns the model's step on one batch that it keeps, that batch, and the result.
 
-    With the batch held no input pipeline runs beside the steps and takes their cores.
+    With the batch held no input pipeline runs beside the steps and takes their cores. The step is
+    the last of the run's: those before it are an agent's acting.
     """
     met: list[tuple[Callable[..., object], tuple]] = []
 
@@ -152,7 +172,7 @@ def held_step(model: Any) -> tuple[Callable[[], object], tuple, RunResult]:
         return step(*batch)
 
     result = model.run(runstep=keep, n_steps=model.steps_per_call, warmup=0)
-    step, batch = met[0]
+    step, batch = met[-1]
     return waiting(lambda: step(*batch)), batch, result
 
 
@@ -181,13 +201,13 @@ def input_rate(model: Any) -> float:
 
 
 def run(chosen: argparse.Namespace) -> None:
-    """Measures all settings, prints the table and writes the file.
+    """Measures all settings, prints the table and writes the files.
 
     Raises:
-        FathomError: a setting could not be measured; the others were.
+        FathomError: a setting, or a peer of it, could not be measured; the others were.
     """
     settings = [
-        Setting(*values, chosen.steps, chosen.warmup, chosen.set)
+        Setting(*values, chosen.set, chosen.isa, chosen.steps, chosen.warmup, chosen.seconds)
         for values in itertools.product(
             chosen.workload,
             chosen.mode,
@@ -196,31 +216,76 @@ def run(chosen: argparse.Namespace) -> None:
             chosen.precision,
         )
     ]
-    screen = console()
-    screen.print(f"{len(settings)} settings to measure, in {chosen.rounds} process(es) each")
-    records: list[dict[str, Any]] = []
+    screen, results = console(), Results(chosen.json, chosen.markdown)
+    missing = [s for s in settings if not results.has(s, compared(s, chosen))]
+    screen.print(f"{len(missing)} settings to measure, in {chosen.rounds} process(es) each")
     failures: list[str] = []
     try:
         with progress_bar(screen) as bar:
-            task = bar.add_task("", total=len(settings), left="")
-            for setting in settings:
+            task = bar.add_task("", total=len(missing), left="")
+            for setting in missing:
                 try:
-                    records.append(measure_setting(setting, chosen, bar, task))
+                    results.add(measure_setting(setting, chosen, bar, failures))
                 except FathomError as error:
                     failures.append(f"{setting}: {error}")
                     bar.console.print(f"failed: {failures[-1]}")
                 bar.advance(task)
                 bar.update(task, left=time_left(bar.tasks[0]))
     finally:
-        if records:
+        rows = [setting.row for setting in settings]
+        if records := [r for r in results.records if Setting(**r["setting"]).row in rows]:
             screen.width = max(screen.width, TABLE_WIDTH)
             screen.print(table(records))
-        if chosen.json:
-            with atomic_write(chosen.json) as temporary:
-                temporary.write_text(json.dumps(records, indent=1) + "\n")
-            screen.print(f"figures: {chosen.json}")
     if failures:
-        raise FathomError(f"{len(failures)} of {len(settings)} settings failed, see above")
+        raise FathomError(f"{len(failures)} measurements failed, see above")
+
+
+class Results:
+    """The records, in files that are written whenever there is another.
+
+    Args:
+        file: of the records; those that it has are kept.
+        document: of their table.
+
+    Raises:
+        FathomError: the file has something else.
+    """
+
+    def __init__(self, file: Path | None, document: Path | None) -> None:
+        self.records: list[dict[str, Any]] = []
+        self._file, self._document = file, document
+        if file and file.exists():
+            try:
+                self.records = json.loads(read_file(file))
+                self._write()
+            except (ValueError, TypeError, KeyError) as error:
+                raise FathomError(f"{file} has no records of step_time.py: remove it") from error
+
+    def has(self, setting: Setting, wanted: list[Peer]) -> bool:
+        """Returns whether a setting was measured, with all the peers that can run it."""
+        names = {peer.name for peer in wanted}
+        return any(
+            self._row(record) == setting.row and names <= {*record["peers"], *record["left_out"]}
+            for record in self.records
+        )
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Adds a record, in the place of one of the same setting."""
+        others = [each for each in self.records if self._row(each) != self._row(record)]
+        self.records = [*others, record]
+        self._write()
+
+    @staticmethod
+    def _row(record: dict[str, Any]) -> list[object]:
+        return Setting(**record["setting"]).row
+
+    def _write(self) -> None:
+        texts = {self._file: json.dumps(self.records, indent=1) + "\n"}
+        texts[self._document] = markdown(self.records)
+        for path, text in texts.items():
+            if path:
+                with atomic_write(path) as temporary:
+                    temporary.write_text(text)
 
 
 def progress_bar(screen: Console) -> Progress:
@@ -240,70 +305,75 @@ def time_left(task: Task) -> str:
     return f"{minutes:.0f} min left" if minutes > 1 else "a minute left"
 
 
+def compared(setting: Setting, chosen: argparse.Namespace) -> list[Peer]:
+    """Returns the peers that have a program for a setting."""
+    if setting.precision != "float32":
+        return []
+    return [p for p in peers(chosen.pytorch, chosen.jax) if setting.workload in p.programs]
+
+
 def measure_setting(
-    setting: Setting, chosen: argparse.Namespace, bar: Progress, task: Any
+    setting: Setting, chosen: argparse.Namespace, bar: Progress, failures: list[str]
 ) -> dict[str, Any]:
-    """Measures Fathom and PyTorch in turn, round after round, and returns the record.
+    """Measures Fathom and its peers in turn, round after round, and returns the record.
+
+    A peer that fails is left out from then on; unless it cannot run the setting, that is among the
+    failures.
 
     Raises:
-        FathomError: a process failed.
+        FathomError: Fathom's process failed.
     """
-    compared = chosen.pytorch and setting.workload in PROGRAMS and setting.precision == "float32"
-    ours, theirs = [], []
+    wanted, left_out = compared(setting, chosen), {}
+    ours: list[dict[str, Any]] = []
+    theirs: dict[str, list[dict[str, Any]]] = {peer.name: [] for peer in wanted}
     for _ in range(chosen.rounds):
-        bar.update(task, description=f"{setting}: Fathom")
-        ours.append(child([sys.executable, __file__, "--child", json.dumps(asdict(setting))]))
-        if compared:
-            bar.update(task, description=f"{setting}: PyTorch")
-            theirs.append(child(pytorch_command(setting, ours[-1], chosen)))
-    record = summary(setting, ours, theirs)
-    bar.console.print(f"{setting}: {1e3 * record['median_seconds']:,.2f} ms a step")
+        bar.update(bar.tasks[0].id, description=f"{setting}: Fathom")
+        command = [sys.executable, __file__, "--child", json.dumps(asdict(setting))]
+        ours.append(child(command, setting.isa))
+        for peer in [peer for peer in wanted if peer.name in theirs]:
+            bar.update(bar.tasks[0].id, description=f"{setting}: {peer.name}")
+            try:
+                theirs[peer.name].append(child(peer_command(peer, setting, ours[-1]), setting.isa))
+            except FathomError as error:
+                del theirs[peer.name]
+                bar.console.print(f"{setting}: without {peer.name}: {error}")
+                if isinstance(error, CannotRunError):
+                    left_out[peer.name] = str(error)
+                else:
+                    failures.append(f"{setting}: {peer.name}: {error}")
+    record = summary(setting, ours, theirs) | {"left_out": left_out}
+    ratio, best = "", best_peer(record)
+    if best:
+        ratio = f"; {best} {record['peers'][best]['over_fathom']:.2f} times as long"
+    bar.console.print(f"{setting}: {1e3 * record['median_seconds']:,.2f} ms a step{ratio}")
     return record
 
 
-def pytorch_command(
-    setting: Setting, ours: dict[str, Any], chosen: argparse.Namespace
-) -> list[str]:
-    """Returns the command that measures the same setting with PyTorch, up to the output's name."""
-    name = PROGRAMS[setting.workload]
-    which = ["--workload", setting.workload] if name == "pytorch_networks.py" else []
+def peer_command(peer: Peer, setting: Setting, ours: dict[str, Any]) -> list[str]:
+    """Returns the command that measures the same setting, up to the output's name."""
     return [
-        *(chosen.pytorch, str(Path(__file__).with_name(name)), *which, "--mode", setting.mode),
-        *("--batch-size", str(ours["batch_size"]), *ours["pytorch_options"]),
+        *peer.command(setting.workload),
+        *("--mode", setting.mode, "--batch-size", str(ours["batch_size"]), *ours["options"]),
         *("--threads", str(setting.threads), "--steps", str(setting.steps)),
-        *("--warmup", str(setting.warmup), *["--compile"] * chosen.pytorch_compile, "--json"),
+        *("--warmup", str(setting.warmup), "--seconds", str(setting.seconds), "--json"),
     ]
 
 
-def child(command: list[str]) -> dict[str, Any]:
-    """Runs a measuring process, whose last argument is the file it writes, and returns its record.
-
-    Raises:
-        FathomError: it failed, with its last words.
-    """
-    with tempfile.TemporaryDirectory() as directory:
-        output = Path(directory) / "record.json"
-        try:
-            done = subprocess.run([*command, str(output)], capture_output=True, text=True)
-        except OSError as error:
-            raise FathomError(f"cannot run {command[0]}: {error.strerror}") from error
-        if done.returncode:
-            words = done.stderr.strip().splitlines() or [f"it ended with code {done.returncode}"]
-            raise FathomError(words[-1])
-        return json.loads(output.read_text())
-
-
-def summary(setting: Setting, ours: list[dict], theirs: list[dict]) -> dict[str, Any]:
+def summary(
+    setting: Setting, ours: list[dict[str, Any]], theirs: dict[str, list[dict[str, Any]]]
+) -> dict[str, Any]:
     """Returns the figures of a setting, over the steps of all its rounds."""
     seconds, processor = pooled(ours, "step_seconds"), pooled(ours, "processor_seconds")
-    median = statistics.median(seconds)
-    quartiles = statistics.quantiles(seconds, n=4, method="inclusive")
+    median, quartiles = (
+        statistics.median(seconds),
+        statistics.quantiles(seconds, method="inclusive"),
+    )
     last = ours[-1]
     achieved = last["flops_per_example"] * last["batch_size"] / median
     gemm = max(record["gemm_flops_per_second"] for record in ours)
-    record = {
-        **asdict(setting),
+    return {
         **last,
+        "setting": asdict(setting),
         "step_seconds": seconds,
         "processor_seconds": processor,
         "median_seconds": median,
@@ -313,51 +383,30 @@ def summary(setting: Setting, ours: list[dict], theirs: list[dict]) -> dict[str,
         "gemm_flops_per_second": gemm,
         "fraction": achieved / gemm,
         "input_examples_per_second": max(r["input_examples_per_second"] for r in ours),
-        "pytorch": theirs,
-        "pytorch_over_fathom": None,
-        "pytorch_over_fathom_of_processor": None,
+        "peers": {
+            name: comparison(records, median, statistics.median(processor))
+            for name, records in theirs.items()
+        },
     }
-    if theirs:
-        yardstick = statistics.median(pooled(theirs, "step_seconds"))
-        record["pytorch_over_fathom"] = yardstick / median
-        yardstick = statistics.median(pooled(theirs, "processor_seconds"))
-        record["pytorch_over_fathom_of_processor"] = yardstick / statistics.median(processor)
-    return record
+
+
+def comparison(
+    records: list[dict[str, Any]], seconds: float, processor_seconds: float
+) -> dict[str, Any]:
+    """Returns a peer's records, and its times over Fathom's, by the clock and of the processor."""
+    times = statistics.median(pooled(records, "step_seconds"))
+    processor_times = statistics.median(pooled(records, "processor_seconds"))
+    return {
+        "library": records[-1]["library"],
+        "over_fathom": times / seconds,
+        "over_fathom_of_processor": processor_times / processor_seconds,
+        "records": records,
+    }
 
 
 def pooled(records: list[dict[str, Any]], name: str) -> list[float]:
     """Returns the times of the steps of all rounds."""
     return [time for record in records for time in record[name]]
-
-
-def table(records: list[dict[str, Any]]) -> Table:
-    """Returns the table that a person reads."""
-    view = Table(box=SIMPLE, padding=(0, 1, 0, 0), caption="README.md explains the columns")
-    for name in ("workload", "mode"):
-        view.add_column(name, no_wrap=True)
-    numbers = ["batch", "threads", "precision", "step ms", "IQR", "processor\nms", "outside\nops"]
-    numbers += ["GFLOP/s", "of GEMM\npeak", "input\nexamples/s"]
-    if any(record["pytorch"] for record in records):
-        numbers += ["PyTorch/\nFathom", "by\nprocessor"]
-    for name in numbers:
-        view.add_column(name, justify="right", no_wrap=True)
-    for r in records:
-        outside = r["time_outside_ops"]
-        row = [
-            *(r["workload"], r["mode"], str(r["batch_size"]), str(r["threads"]), r["precision"]),
-            f"{1e3 * r['median_seconds']:,.2f}",
-            f"{r['iqr_seconds'] / r['median_seconds']:.1%}",
-            f"{1e3 * r['median_processor_seconds']:,.2f}",
-            "XLA" if outside is None else f"{outside:.1%}",
-            f"{r['flops_per_second'] / 1e9:,.1f}",
-            f"{r['fraction']:.2f}",
-            f"{r['input_examples_per_second']:,.0f}",
-        ]
-        if r["pytorch"]:
-            ratios = r["pytorch_over_fathom"], r["pytorch_over_fathom_of_processor"]
-            row += [f"{ratio:.2f}" for ratio in ratios]
-        view.add_row(*row)
-    return view
 
 
 if __name__ == "__main__":

@@ -1,25 +1,23 @@
-"""The options of PyTorch's programs, by which they take the sizes of a workload's batch."""
+"""The options of other libraries' programs, by which they take the sizes of a workload's batch."""
 
-import importlib.util
+import importlib
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-FILE = Path(__file__).parents[2] / "benchmarks" / "pytorch_programs.py"
+FILE = Path(__file__).parents[2] / "benchmarks" / "peers.py"
 
 
-@pytest.fixture(scope="module")
-def programs():
-    spec = importlib.util.spec_from_file_location(FILE.stem, FILE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture
+def programs(monkeypatch):
+    monkeypatch.syspath_prepend(FILE.parent)
+    return importlib.import_module(FILE.stem)
 
 
 def test_every_program_exists(programs):
-    for name in programs.PROGRAMS.values():
+    for name in (programs.PYTORCH | programs.JAX).values():
         assert FILE.with_name(name).is_file()
 
 
