@@ -21,7 +21,10 @@ from fathom.system.device import (
     intra_op_threads_in_use,
 )
 
-_CPU_FLAGS = ("sse4_2", "avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
+_CPU_FLAGS = (
+    *("sse4_2", "avx", "avx2", "fma", "avx_vnni"),
+    *("avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16"),
+)
 _SWITCHES = (
     *("TF_ENABLE_ONEDNN_OPTS", "OMP_NUM_THREADS", "XLA_FLAGS", "TF_XLA_FLAGS"),
     *("TF_SET_ONEDNN_FPMATH_MODE", "ONEDNN_MAX_CPU_ISA", "NVIDIA_TF32_OVERRIDE"),

@@ -44,7 +44,7 @@ _STYLE: dict[Any, Any] = {
 
 @contextlib.contextmanager
 def style() -> Iterator[None]:
-    """Applies the common style to figures drawn in the block, whatever matplotlib's settings are."""
+    """Applies the common style to figures drawn in the block, whatever matplotlib's own is."""
     import matplotlib
 
     with matplotlib.rc_context():
