@@ -2,14 +2,16 @@
 
 Weights become int8 per channel, activations uint8 per tensor, which is what VNNI multiplies (Jacob
 et al. 2018, "Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only
-Inference", sections 2 and 3). ONNX Runtime joins the operations between two roundings into one
-kernel on integers, and leaves the others in float32.
+Inference", sections 2 and 3). Other x86 processors add pairs of such products in 16 bits, which
+saturate; there a session computes with weights in uint8 instead, to the same results. ONNX Runtime
+joins the operations between two roundings into one kernel on integers, and leaves the others in
+float32.
 """
 
 import importlib.util
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +22,12 @@ from typing_extensions import Unpack
 
 from fathom.errors import FathomError, cause
 from fathom.layers import LayerOptions
+from fathom.system.processor import processor
 
 Arrays = Sequence[np.ndarray]
 _QUANTIZED = ("Conv", "MatMul", "Gemm", "Add", "MaxPool", "Relu", "Concat", "GlobalAveragePool")
+_VNNI = frozenset({"avx512_vnni", "avx_vnni"})
+_AS_UINT8 = "session.x64quantprecision"  # ONNX Runtime's option; with VNNI it only costs time
 
 
 def require_engine() -> None:
@@ -93,6 +98,17 @@ def quantize(network: Path, batches: Iterable[Arrays], to: Path) -> dict[str, in
     return {k: n for k, n in kinds.items() if k not in (*rounding, *_QUANTIZED)}
 
 
+def saturates(flags: Collection[str]) -> bool:
+    """Returns whether products of uint8 and int8 may saturate on a processor.
+
+    Without VNNI, x86 adds two of them in 16 bits (``vpmaddubsw``): 2 x 255 x 127 is too much.
+
+    Args:
+        flags: the processor's instruction sets, by their names in ``/proc/cpuinfo``.
+    """
+    return _VNNI.isdisjoint(flags)
+
+
 def session(network: Path, threads: int) -> Any:
     """Returns ONNX Runtime's session of a file, on the CPU.
 
@@ -103,6 +119,7 @@ def session(network: Path, threads: int) -> Any:
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.add_session_config_entry(_AS_UINT8, "1" if saturates(processor().flags) else "0")
     try:
         return onnxruntime.InferenceSession(network, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # ONNX Runtime's own classes derive from nothing narrower

@@ -44,10 +44,12 @@ _STYLE: dict[Any, Any] = {
 
 @contextlib.contextmanager
 def style() -> Iterator[None]:
-    """Applies the common style to figures drawn in the block."""
+    """Applies the common style to figures drawn in the block, whatever matplotlib's own is."""
     import matplotlib
 
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_STYLE)
         yield
 
 
