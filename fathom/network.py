@@ -35,7 +35,7 @@ from fathom.training.collectives import Collectives
 from fathom.training.compilation import Batch, Nest
 from fathom.training.custom_gradients import CustomGradients, notes_gradients
 from fathom.training.loss_scale import LossScale
-from fathom.training.optimizers import Around, Optimizer
+from fathom.training.optimizers import Optimizer
 from fathom.workload import Workload
 
 
@@ -176,21 +176,20 @@ class BuiltWorkload(Workload):
             self._simulation = simulation.create(
                 self._network, not self.forward_only, chosen, self._noise_step, self.new_noise
             )
+            if self._simulation is not None and not self.forward_only:
+                self._optimizer.around = self._simulation.around
 
     def _placement(self) -> contextlib.AbstractContextManager:
         """Returns the context in which variables are created and steps are traced."""
         return self.strategy.scope() if self.strategy else tf.device(self.device)
 
-    def compute_with(self, network: keras.Model, around: Around | None = None) -> None:
+    def compute_with(self, network: keras.Model) -> None:
         """Takes another network with the same inputs, outputs and variables, for later compiling.
 
         Args:
             network: the other network.
-            around: what applies the optimizer's updates: see ``Optimizer``; None: nothing else.
         """
         self._network = network
-        if not self.forward_only:
-            self._optimizer.around = around
 
     @functools.cached_property
     def _saved_variables(self) -> dict[str, tf.Variable]:
@@ -269,7 +268,9 @@ class BuiltWorkload(Workload):
         """
         network, signature = self.network, self.signature_of_length(length)
         step = self.infer_step if self.forward_only else self.train_step
-        with tf.device(self.device), scoped_gradients(), any_processor():
+        simulation = self._simulation
+        in_float32 = simulation.off() if simulation else contextlib.nullcontext()
+        with tf.device(self.device), scoped_gradients(), any_processor(), in_float32:
             traced = tf.function(step, autograph=False).get_concrete_function(*signature)
         listed = operations(traced.graph, network, self.optimizer)
         fixed = options.precision_traits(self.execution.precision).fixed

@@ -127,8 +127,8 @@ class NeuralNetworkModel(BuiltWorkload):
 
     def _simulate(self, simulation: Simulation) -> None:
         """Computes in fixed point from here on, in formats chosen now unless they were restored."""
-        self.compute_with(simulation.network, simulation.around)
         if simulation.calibrates:
+            simulation.calibrate()
             self.compile()
             kept = [self._noise_step] if self.forward_only else self._saved_variables.values()
             calibration.run(self, self._compiled.single, list(kept))

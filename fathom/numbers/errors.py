@@ -6,8 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from fathom.numbers.network import inserted
-from fathom.numbers.rounder import Rounded
+from fathom.numbers.network import outputs_of, passed
 from fathom.numbers.simulation import KEEPS_VALUES
 
 
@@ -18,33 +17,33 @@ def by_layer(
 
     Args:
         plain: the network in float32.
-        simulated: the network of ``Simulation``, with rounded weights of its own.
+        simulated: the same network under a ``Simulation``, with rounded weights of its own.
         inputs: a batch, in the order of the networks' inputs.
 
     Returns:
         by layer or float32 input, in the network's order: root mean square of the difference over
-        the root mean square in float32; 0 where float32's is 0.
+        the root mean square in float32; 0 where float32's is 0. Of a layer that is called twice,
+        at its first call.
     """
-    rounded = [layer for layer in simulated.layers if isinstance(layer, Rounded)]
-    if not rounded:  # activations are not
-        return {}
-    noted = inserted(plain, _note, KEEPS_VALUES)
+    exact, values = (_values(network, inputs) for network in (plain, simulated))
     # The graphs are alike, and with them the order of layers; names that Keras chose are not.
-    exact = [layer for layer in noted.layers if isinstance(layer, _Noted)]
-    values = keras.Model(simulated.inputs, [layer.output for layer in rounded])(inputs)
-    expected = keras.Model(noted.inputs, [layer.output for layer in exact])(inputs)
     return {
-        layer.name.removesuffix("_noted"): _relative(value.numpy(), tensor.numpy())
-        for layer, value, tensor in zip(exact, values, expected, strict=True)
+        name: _relative(value, expected)
+        for (name, expected), (_, value) in zip(exact, values, strict=True)
     }
 
 
-class _Noted(keras.layers.Identity):
-    """Marks a layer's output."""
-
-
-def _note(tensor: keras.KerasTensor, name: str, is_input: bool) -> keras.KerasTensor:
-    return _Noted(name=f"{name}_noted")(tensor)
+def _values(network: keras.Model, inputs: Sequence[tf.Tensor]) -> list[tuple[str, np.ndarray]]:
+    """Returns the float32 inputs and outputs of a network's layers, as the next layers get them."""
+    named, given = outputs_of(network, KEEPS_VALUES), passed(network, inputs)
+    of_layers = keras.Model(network.inputs, [tensor for _, tensor in named])(given)
+    names = [tensor.name for tensor in network.inputs] + [name for name, _ in named]
+    tensors = [*given, *of_layers]
+    return [
+        (name, tensor.numpy())
+        for name, tensor in zip(names, tensors, strict=True)
+        if tensor.dtype == tf.float32
+    ]
 
 
 def _relative(value: np.ndarray, expected: np.ndarray) -> float:

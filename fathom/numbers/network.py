@@ -1,39 +1,124 @@
-"""A network with further layers in between: the same layers and variables, called again."""
+"""What passes between a network's layers, changed or noted wherever the layers are called.
 
-from collections.abc import Callable
+The network stays as it is, with the layers that it has: a step, an encoder that shares its layers
+and a loop that decodes word by word all call them, and each call is changed.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import keras
+import tensorflow as tf
 
-Insert = Callable[[keras.KerasTensor, str, bool], keras.KerasTensor]
+from fathom.training.compilation import Nest
+
+Change: TypeAlias = Callable[[tf.Tensor], tf.Tensor]
+ChangeOf = Callable[[str, bool], Change | None]
+Named: TypeAlias = tuple[str, keras.KerasTensor]
 
 
-def inserted(network: keras.Model, insert: Insert, skipped: tuple[type, ...] = ()) -> keras.Model:
-    """Returns a functional network with a layer after each of its float32 inputs and outputs.
+def pass_through(network: keras.Model, change_of: ChangeOf, skipped: tuple[type, ...] = ()) -> None:
+    """Lets the network's float32 inputs, and what its layers return, pass through functions.
+
+    Those given later take what those given before return.
 
     Args:
-        network: functional; its layers and variables are shared.
-        insert: called with a symbolic tensor, the name of the input or layer it comes from, and
-            whether it is an input; returns what takes its place.
-        skipped: the classes of layers after which nothing is inserted.
+        network: functional. A layer of it that calls others which are not in its graph has them in
+            ``called_layers``, each with one output.
+        change_of: called with the name of each input or output, and whether it is an input; returns
+            the function, or None to leave it as it is. A layer that is called twice has one.
+        skipped: the classes of layers whose outputs are left as they are.
     """
-    inputs = {id(t): insert(t, t.name, True) for t in network.inputs if t.dtype == "float32"}
+    found = [change_of(t.name, True) if _is_float32(t) else None for t in network.inputs]
+    _call_of(network).of_inputs.append(found)
+    for operation in _operations(network):
+        if not isinstance(operation, skipped):
+            names = _names(operation)
+            changes = [change_of(name, False) if name else None for name in names]
+            _call_of(operation).of_outputs.append(changes)
 
-    def call(layer: keras.Operation, *arguments: object, **named: object) -> object:
-        arguments, named = keras.tree.map_structure(
-            lambda value: inputs.get(id(value), value), (arguments, named)
+
+def passed(network: keras.Model, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Returns inputs of a network as its layers get them, after the functions."""
+    return _changed(list(inputs), _call_of(network).of_inputs)
+
+
+def outputs_of(network: keras.Model, skipped: tuple[type, ...] = ()) -> list[Named]:
+    """Returns what each layer of a network's graph returns in float32 at its first call, by name.
+
+    Args:
+        network: functional.
+        skipped: the classes of layers that are left out.
+    """
+    return [
+        (name, tensor)
+        for operation in network.operations
+        if not isinstance(operation, (keras.layers.InputLayer, *skipped))
+        for name, tensor in zip(
+            _names(operation), keras.tree.flatten(operation.output), strict=True
         )
-        outputs = layer(*arguments, **named)
-        if isinstance(layer, skipped):
-            return outputs
-        flat = keras.tree.flatten(outputs)
-        changed = [
-            insert(tensor, f"{layer.name}_{i}" if i else layer.name, False)
-            if tensor.dtype == "float32"
-            else tensor
-            for i, tensor in enumerate(flat)
-        ]
-        return keras.tree.pack_sequence_as(outputs, changed)
+        if name
+    ]
 
-    return keras.models.clone_model(
-        network, network.input, clone_function=lambda layer: layer, call_function=call
-    )
+
+class _Call:
+    """The call of a layer or operation, with functions that tensors pass on their way.
+
+    Attributes:
+        of_inputs, of_outputs: lists of functions or None, one for each tensor.
+    """
+
+    def __init__(self, call: Callable[..., Nest]) -> None:
+        self._call = call
+        self.of_inputs: list[list[Change | None]] = []
+        self.of_outputs: list[list[Change | None]] = []
+
+    def __call__(self, inputs: Nest, *others: Nest, **options: Nest) -> Nest:
+        outputs = self._call(_changed(inputs, self.of_inputs), *others, **options)
+        return _changed(outputs, self.of_outputs)
+
+
+def _call_of(operation: keras.Operation) -> _Call:
+    """Returns the operation's call, put in place of the original one if it is not there yet."""
+    if not isinstance(operation.call, _Call):
+        operation.call = _Call(operation.call)
+    return operation.call
+
+
+def _changed(tensors: Nest, changes: list[list[Change | None]]) -> Nest:
+    if not changes:
+        return tensors
+    flat = keras.tree.flatten(tensors)
+    for functions in changes:
+        # A layer may return more than in the network's graph: its cache, in decoding.
+        every = itertools.chain(functions, itertools.repeat(None))
+        flat = [
+            function(tensor) if function is not None and _is_float32(tensor) else tensor
+            for tensor, function in zip(flat, every, strict=False)
+        ]
+    return keras.tree.pack_sequence_as(tensors, flat)
+
+
+def _operations(network: keras.Model) -> list[keras.Operation]:
+    """Returns the layers and operations of a network's graph, and those that its layers call."""
+    found = []
+    for operation in network.operations:
+        if not isinstance(operation, keras.layers.InputLayer):
+            found += [operation, *getattr(operation, "called_layers", ())]
+    return found
+
+
+def _names(operation: keras.Operation) -> list[str | None]:
+    """Returns names of an operation's outputs, None for those that are not float32."""
+    if not operation._inbound_nodes:  # called by another layer alone
+        return [operation.name]
+    outputs = keras.tree.flatten(operation.output)
+    return [
+        (f"{operation.name}_{i}" if i else operation.name) if _is_float32(tensor) else None
+        for i, tensor in enumerate(outputs)
+    ]
+
+
+def _is_float32(tensor: tf.Tensor | keras.KerasTensor) -> bool:
+    return tensor.dtype == "float32"

@@ -1,19 +1,21 @@
 """Rounding of one tensor of a network in every step, with its format and its counts."""
 
 import functools
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
-import keras
 import tensorflow as tf
-from typing_extensions import Unpack
 
-from fathom.layers import LayerOptions, PRNGKey
+from fathom.layers import PRNGKey
 from fathom.numbers import fixed
 from fathom.results.records import FixedTensor, TensorKind
+from fathom.training.optimizers import Gradient
 
 COUNTED_EVERY = 8  # steps: counting takes several passes over a tensor, rounding one
-Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
+_COMPILED = 2**16  # values; of fewer, calling a kernel takes as long as it saves
+Stage = Literal["off", "calibrates", "rounds"]
+_Kernels: TypeAlias = dict[tf.TensorShape, Callable[..., tf.Tensor]]
 
 
 @dataclass
@@ -23,15 +25,32 @@ class Mode:
     Attributes:
         bits: of all formats.
         overflow: ``saturate`` or ``wrap``.
-        calibrating: note the largest magnitude and pass values on; otherwise round them.
         step: int64 variable that differs from step to step; its multiples of ``COUNTED_EVERY``
             count.
+        stage: pass values on (``off``), note the largest magnitude and pass them on
+            (``calibrates``), or round them.
     """
 
     bits: int
     overflow: str
-    calibrating: bool
     step: tf.Variable
+    stage: Stage = "off"
+    _kernels: _Kernels = field(default_factory=dict)
+
+    def kernel(self, shape: tf.TensorShape) -> Callable[..., tf.Tensor]:
+        """Returns ``fixed.round_to`` for tensors of a shape.
+
+        Large tensors' is compiled, to pass over memory once. Each shape has a function of its own,
+        which all tensors of the shape share: TensorFlow warns of many shapes of one function. A
+        tensor of unknown shape would be compiled again for each shape.
+        """
+        if not shape.is_fully_defined() or shape.num_elements() < _COMPILED:
+            return fixed.round_to
+        if shape not in self._kernels:
+            self._kernels[shape] = tf.function(
+                functools.partial(fixed.round_to), jit_compile=True, autograph=False
+            )
+        return self._kernels[shape]
 
 
 class Rounder(tf.Module):
@@ -57,14 +76,13 @@ class Rounder(tf.Module):
         self._mode, self._noise = mode, noise
         self.scale = tf.Variable(1.0, trainable=False, name="scale")
         self.largest = tf.Variable(0.0, trainable=False, name="largest")
-        self._compiled = tf.function(  # its own, as TensorFlow warns of many shapes of one function
-            functools.partial(fixed.round_to), jit_compile=True, autograph=False
-        )
         self._counts = tf.Variable(tf.zeros(4, tf.int64), trainable=False, name="counts")
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
         """Returns the rounded float32 values, of the shape of x."""
-        if self._mode.calibrating:
+        if self._mode.stage == "off":
+            return x
+        if self._mode.stage == "calibrates":
             self.largest.assign(tf.maximum(self.largest, tf.reduce_max(tf.abs(x), None)))
             return tf.identity(x)
         rounded = self._rounded(x)
@@ -99,41 +117,32 @@ class Rounder(tf.Module):
 
     def _rounded(self, x: tf.Tensor) -> tf.Tensor:
         seed = None if self._noise is None else self._noise.tensor()
-        # One pass over memory; a tensor of unknown shape would be compiled again for each shape.
-        rounding = self._compiled if x.shape.is_fully_defined() else fixed.round_to
+        rounding = self._mode.kernel(x.shape)
         return rounding(x, self.scale.read_value(), self._mode.bits, self._mode.overflow, seed)
 
     def _count(self, x: tf.Tensor, rounded: tf.Tensor) -> tf.Tensor:
         return fixed.counts(x, rounded, self.scale, self._mode.bits)
 
 
-class Rounded(keras.layers.Layer):
-    """Rounds a layer's output, and the gradient that comes back to it.
+def round_both_ways(
+    x: tf.Tensor, activations: Rounder | None, gradients: Rounder | None
+) -> tf.Tensor:
+    """Rounds what a layer returns, and the gradient that comes back to it.
 
     The derivative of the rounding is taken as 1, also of a saturated value.
 
     Args:
-        activations, gradients: rounders of the two; None: left as they are.
+        x: float32 of any shape.
+        activations: rounds ``x``; None: it is left as it is.
+        gradients: the same of the gradient.
     """
 
-    def __init__(
-        self,
-        activations: Rounder | None,
-        gradients: Rounder | None,
-        **options: Unpack[LayerOptions],
-    ) -> None:
-        super().__init__(**options)
-        self._activations, self._gradients = activations, gradients
+    def backward(gradient: Gradient) -> tf.Tensor:
+        dense = tf.convert_to_tensor(gradient)
+        return dense if gradients is None else gradients(dense)
 
-    def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        """Rounds a float32 tensor of any shape."""
+    @tf.custom_gradient
+    def rounded(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[Gradient], tf.Tensor]]:
+        return tf.identity(x) if activations is None else activations(x), backward
 
-        def backward(gradient: Gradient) -> tf.Tensor:
-            dense = tf.convert_to_tensor(gradient)
-            return dense if self._gradients is None else self._gradients(dense)
-
-        @tf.custom_gradient
-        def rounded(x: tf.Tensor) -> tuple[tf.Tensor, object]:
-            return tf.identity(x) if self._activations is None else self._activations(x), backward
-
-        return rounded(inputs)
+    return rounded(x)

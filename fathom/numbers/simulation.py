@@ -4,19 +4,24 @@ The values that a layer gives to the next, the gradients that come back, the gra
 the weights and their updates are each rounded to the format of their tensor. Between roundings a
 layer computes in float32, as an accelerator computes in an accumulator wider than its numbers. The
 state inside a recurrent layer, the optimizer's moments and running statistics stay float32.
+
+The network stays the one that was built: its layers round what they return wherever they are
+called, also where inference decodes word by word.
 """
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from fathom.layers import PRNGKey
-from fathom.numbers.network import inserted
-from fathom.numbers.rounder import Gradient, Mode, Rounded, Rounder
+from fathom.numbers.network import Change, pass_through
+from fathom.numbers.rounder import Mode, Rounder, round_both_ways
 from fathom.options import Execution, FixedPoint, precision_traits
 from fathom.results.records import FixedPointRecord, TensorKind
+from fathom.training.optimizers import Gradient, Update
 
 TRAINED_WEIGHTS = 2.0  # least range of weights, which grow from small ones: docs/numbers.md
 KEEPS_VALUES = (  # of its input: rounding them again would change nothing
@@ -35,10 +40,10 @@ def training_headroom(bits: int) -> int:
 
 
 class Simulation:
-    """Fixed-point numbers in a network and its optimizer.
+    """Fixed-point numbers in a network and its optimizer, from ``calibrate`` or ``begin`` on.
 
     Args:
-        network: functional, in float32.
+        network: functional, in float32; its layers' calls are changed.
         trains: there are gradients and updates.
         number_format: bits, and the fraction unless it is chosen by calibration.
         kinds: of ``options.QUANTIZED``, what is rounded.
@@ -47,7 +52,6 @@ class Simulation:
         new_noise: returns a key of random numbers; None: round to nearest.
 
     Attributes:
-        network: with the same layers, rounded in between.
         chosen: the formats are known, from a checkpoint.
     """
 
@@ -62,7 +66,7 @@ class Simulation:
         new_noise: Callable[[], PRNGKey] | None,
     ) -> None:
         self._format, self._kinds, self._trains = number_format, tuple(kinds), trains
-        self._mode = Mode(number_format.bits, overflow, number_format.fraction is None, step)
+        self._mode = Mode(number_format.bits, overflow, step)
         self._new_noise = new_noise
         self.chosen = False
         self._rounders: list[Rounder] = []
@@ -75,7 +79,7 @@ class Simulation:
             for variable in self._variables
             if trains and "weights" in kinds and "updates" not in kinds
         ]
-        self.network = inserted(network, self._rounded, KEEPS_VALUES)
+        pass_through(network, self._rounding_of, KEEPS_VALUES)
 
     @property
     def variables(self) -> dict[str, tf.Variable]:
@@ -86,11 +90,24 @@ class Simulation:
     @property
     def calibrates(self) -> bool:
         """Whether the formats are still to be chosen, by steps that note magnitudes."""
-        return self._mode.calibrating and not self.chosen
+        return self._format.fraction is None and not self.chosen
+
+    def calibrate(self) -> None:
+        """Notes the largest magnitudes in steps traced from now on."""
+        self._mode.stage = "calibrates"
+
+    @contextlib.contextmanager
+    def off(self) -> Iterator[None]:
+        """Traces steps in the block as in float32."""
+        stage, self._mode.stage = self._mode.stage, "off"
+        try:
+            yield
+        finally:
+            self._mode.stage = stage
 
     def begin(self) -> None:
         """Chooses the formats and rounds the weights; steps traced from now on round everything."""
-        self._mode.calibrating = False
+        self._mode.stage = "rounds"
         if not self.chosen or self._format.fraction is not None:
             self._choose()
         if not self.chosen:
@@ -101,9 +118,7 @@ class Simulation:
                 rounders["weights"].count(variable)
                 variable.assign(rounders["weights"](variable.read_value()))
 
-    def around(
-        self, gradients: Sequence[Gradient], update: Callable[[Sequence[Gradient]], None]
-    ) -> None:
+    def around(self, gradients: Sequence[Gradient], update: Update) -> None:
         """Rounds gradients, applies them, and rounds the updates, within the graph being traced.
 
         A weight w becomes Q(w) + Q(update), with the same format, and saturates as a sum. Without
@@ -113,12 +128,15 @@ class Simulation:
             gradients: of the trainable variables.
             update: changes the variables, given the gradients.
         """
+        if self._mode.stage == "off":
+            update(gradients)
+            return
         if "gradients" in self._kinds:
             gradients = [
                 _rounded_gradient(gradient, rounders["gradients"])
                 for gradient, rounders in zip(gradients, self._of_weights, strict=True)
             ]
-        if self._mode.calibrating or not {"weights", "updates"} & set(self._kinds):
+        if self._mode.stage == "calibrates" or not {"weights", "updates"} & set(self._kinds):
             update(gradients)
         elif "updates" in self._kinds:
             self._update_rounded(gradients, update)
@@ -138,9 +156,7 @@ class Simulation:
 
     # ---------------------------------------------------------------- updates
 
-    def _update_rounded(
-        self, gradients: Sequence[Gradient], update: Callable[[Sequence[Gradient]], None]
-    ) -> None:
+    def _update_rounded(self, gradients: Sequence[Gradient], update: Update) -> None:
         before = [variable.read_value() for variable in self._variables]
         update(gradients)
         for old, variable, rounders in zip(before, self._variables, self._of_weights, strict=True):
@@ -151,9 +167,7 @@ class Simulation:
                 summed = old + change
             variable.assign(summed)
 
-    def _update_copies(
-        self, gradients: Sequence[Gradient], update: Callable[[Sequence[Gradient]], None]
-    ) -> None:
+    def _update_copies(self, gradients: Sequence[Gradient], update: Update) -> None:
         rows = list(zip(self._copies, self._variables, self._of_weights, strict=True))
         for copy, variable, rounders in rows:
             weight = variable.read_value()
@@ -166,15 +180,15 @@ class Simulation:
 
     # ---------------------------------------------------------------- building
 
-    def _rounded(self, tensor: keras.KerasTensor, layer: str, is_input: bool) -> keras.KerasTensor:
+    def _rounding_of(self, layer: str, is_input: bool) -> Change | None:
         kinds: list[TensorKind] = ["activations"]
         if self._trains and not is_input:
             kinds.append("gradients")
         made = {k: self._rounder(layer, "output", k) for k in kinds if k in self._kinds}
         if not made:
-            return tensor
-        name = f"{layer}_rounded"
-        return Rounded(made.get("activations"), made.get("gradients"), name=name)(tensor)
+            return None
+        rounders = made.get("activations"), made.get("gradients")
+        return lambda x: x if self._mode.stage == "off" else round_both_ways(x, *rounders)
 
     def _rounders_of(self, variable: keras.Variable) -> dict[str, Rounder]:
         layer, _, name = variable.path.rpartition("/")

@@ -7,10 +7,8 @@ import keras
 import numpy as np
 import pandas as pd
 import tensorflow as tf
-from typing_extensions import Unpack
 
-from fathom.layers import LayerOptions
-from fathom.numbers.network import inserted
+from fathom.numbers.network import Change, pass_through
 from fathom.results.cost import Cost
 from fathom.training.optimizers import Gradient, Update, is_weight_matrix
 
@@ -36,43 +34,31 @@ class ZeroCounter(tf.Module):
         return zeros / values if values else float("nan")
 
 
-class Counted(keras.layers.Layer):
-    """Counts zeros in a layer's output and in the gradient that comes back to it.
+def count_both_ways(x: tf.Tensor, outputs: ZeroCounter, gradients: ZeroCounter) -> tf.Tensor:
+    """Counts zeros in what a layer returns and in the gradient that comes back; returns ``x``.
 
     The gradient counts as zero where the output is: it does not pass the layer's rectifier.
     """
 
-    def __init__(
-        self, outputs: ZeroCounter, gradients: ZeroCounter, **options: Unpack[LayerOptions]
-    ) -> None:
-        super().__init__(**options)
-        self._outputs, self._gradients = outputs, gradients
+    @tf.custom_gradient
+    def counted(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[Gradient], tf.Tensor]]:
+        outputs(x)
 
-    def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        """Returns the tensor itself."""
+        def backward(gradient: Gradient) -> tf.Tensor:
+            dense = tf.convert_to_tensor(gradient)
+            gradients(tf.where(x == 0, tf.zeros_like(dense), dense))
+            return dense
 
-        @tf.custom_gradient
-        def counted(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[Gradient], tf.Tensor]]:
-            self._outputs(x)
+        return tf.identity(x), backward
 
-            def backward(gradient: Gradient) -> tf.Tensor:
-                dense = tf.convert_to_tensor(gradient)
-                self._gradients(tf.where(x == 0, tf.zeros_like(dense), dense))
-                return dense
-
-            return tf.identity(x), backward
-
-        return counted(inputs)
+    return counted(x)
 
 
 class Observation:
-    """A network that counts zeros while it runs.
+    """Counts zeros in a network while it runs, in steps traced from now on.
 
     Args:
-        network: functional, in float32.
-
-    Attributes:
-        network: with the same layers, and counters in between.
+        network: functional, in float32; its layers' calls are changed.
     """
 
     def __init__(self, network: keras.Model) -> None:
@@ -85,7 +71,7 @@ class Observation:
         }
         for variable in filter(is_weight_matrix, self._variables):
             self._counter(self._layers[variable.path], _gradient(variable))
-        self.network = inserted(network, self._counted)
+        pass_through(network, self._counting_of)
 
     def around(self, gradients: Sequence[Gradient], update: Update) -> None:
         """Counts zeros in the gradients of the weights, and applies them."""
@@ -103,9 +89,9 @@ class Observation:
             shares[self._layers[variable.path], variable.name] = zeros
         return shares
 
-    def _counted(self, tensor: keras.KerasTensor, layer: str, is_input: bool) -> keras.KerasTensor:
+    def _counting_of(self, layer: str, is_input: bool) -> Change:
         counters = self._counter(layer, "output"), self._counter(layer, "gradient of output")
-        return Counted(*counters, name=f"{layer}_counted")(tensor)
+        return lambda x: count_both_ways(x, *counters)
 
     def _counter(self, layer: str, tensor: str) -> ZeroCounter:
         self._counters[layer, tensor] = counter = ZeroCounter()

@@ -37,7 +37,7 @@ def compute(
         plant: changes the network before it computes.
         options: further options of the model.
     """
-    with _few_layers(workload):
+    with few_layers(workload):
         model = workload.model(**options)
         model.load_data()
         model.build()
@@ -120,7 +120,7 @@ def _batch_of(workload: Descriptor) -> tuple[tf.Tensor, ...]:
 
 
 @contextlib.contextmanager
-def _few_layers(workload: Descriptor) -> Iterator[None]:
+def few_layers(workload: Descriptor) -> Iterator[None]:
     """Builds a deep network with few layers: each adds noise to the gradients of a rectifier."""
     with contextlib.ExitStack() as stack:
         for name, value in workload.few_layers.items():

@@ -29,8 +29,15 @@ import tensorflow as tf
 from fathom.cli.run import run_workload
 from fathom.errors import FathomError
 from fathom.nn import NeuralNetworkModel
+from fathom.options import QUANTIZED
 from fathom.results.records import RunResult
-from fathom.testing.computations import compare, compute, default_values, plant_fault
+from fathom.testing.computations import (
+    compare,
+    compute,
+    default_values,
+    few_layers,
+    plant_fault,
+)
 from fathom.testing.descriptors import descriptor
 
 STEPS = """
@@ -44,6 +51,7 @@ for forward_only in (False, True):
 RESULT_KEYS = [field.alias or name for name, field in RunResult.model_fields.items()]
 
 BFLOAT16 = {"precision": "bfloat16"}
+FIXED_POINT = {"precision": "fixed:24.12"}  # its formats need no calibration
 OTHER_COMPUTATIONS = (BFLOAT16, {"precision": "float16"}, {"xla": True})
 
 
@@ -408,6 +416,33 @@ def test_another_computation_has_the_outputs_and_gradients_of_float32_without_xl
 ):
     values = compute(workload, **options)
     compare(values, default_values(workload), options.get("precision", "float32"))
+
+
+@pytest.mark.parametrize("forward_only", [False, True], ids=["train", "infer"])
+def test_fixed_point_rounds_what_is_computed_in_the_network_as_it_is(workload, forward_only):
+    model, plain = workload.model(forward_only, **FIXED_POINT), workload.model(forward_only)
+    with few_layers(workload):
+        model.setup()
+        plain.build()
+    returned = []
+    result = model.run(n_steps=2, runstep=lambda step, batch: note(returned, step(*batch)))
+    assert all(np.isfinite(tensor).all() for tensor in keras.tree.flatten(returned))
+    rows = result.fixed_point.tensors
+    assert {row.kind for row in rows} == set(QUANTIZED[:2] if forward_only else QUANTIZED)
+    assert [row for row in rows if row.kind == "activations" and not row.values] == []
+    assert model.cost() == plain.cost()
+    packed, expected = model.describe(), plain.describe()
+    assert list(map(work_of, packed.operations)) == list(map(work_of, expected.operations))
+    assert {row.dtype for row in packed.operations if row.macs} == {"fixed24"}
+
+
+def note(values, value):
+    values.append(value)
+    return value
+
+
+def work_of(operation):
+    return operation.type, operation.layer, operation.phase, operation.bounds, operation.macs
 
 
 FAULTS = {

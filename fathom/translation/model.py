@@ -12,9 +12,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from fathom import nn, options
+from fathom import nn
 from fathom.errors import FathomError
-from fathom.options import Characterization
+from fathom.options import Characterization, precision_traits
 from fathom.results.cost import Cost
 from fathom.results.generation import Generation
 from fathom.training.phases import Phases
@@ -336,7 +336,7 @@ class Translation(nn.NeuralNetworkModel):
         if not runs:
             return None
         values = np.mean([run.sequences * self.decoder.cache_values(run.given) for run in runs])
-        value_bytes = options.PRECISIONS[self.execution.precision].value_bytes
+        value_bytes = precision_traits(self.execution.precision).value_bytes
         return Generation.of(runs, round(values * value_bytes), first_by_prefill=False)
 
 

@@ -23,7 +23,7 @@ def errors(fraction):
     chosen = FixedPoint(16, fraction)
     simulation = Simulation(simulated, False, chosen, kinds, "saturate", step, None)
     simulation.begin()
-    return by_layer(network(), simulation.network, [X])
+    return by_layer(network(), simulated, [X])
 
 
 def test_an_error_is_relative_to_float32_and_grows_through_the_layers():

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from fathom import Autoenc, AutoencFwd, FathomError
 from fathom.layers import PRNGKey
+from fathom.numbers.network import passed
 from fathom.numbers.simulation import Simulation, training_headroom
 from fathom.options import QUANTIZED, FixedPoint
 from fathom.system.device import select_precision
@@ -42,7 +43,7 @@ def simulate():
         @tf.function
         def train(x):
             with tf.GradientTape() as tape:
-                loss = tf.reduce_sum(simulation.network(x) ** 2)
+                loss = tf.reduce_sum(network(x) ** 2)
             gradients = tape.gradient(loss, network.trainable_variables)
             optimizer.apply(gradients, network.trainable_variables)
             return loss, gradients
@@ -53,14 +54,31 @@ def simulate():
 
 
 def test_every_value_between_layers_is_on_the_grid(simulate):
-    simulation, network, _ = simulate()
-    rounded = [layer for layer in simulation.network.layers if layer.name.endswith("_rounded")]
-    assert [layer.name for layer in rounded][1:] == ["hidden_rounded", "out_rounded"]
-    values = keras.Model(simulation.network.inputs, [layer.output for layer in rounded])(X)
-    assert all(on_grid(value, 4) for value in values)
+    _, network, _ = simulate()
+    assert [layer.name for layer in network.layers][1:] == ["hidden", "out"]
+    (x,) = passed(network, [X])
     assert not on_grid(X, 4)
-    hidden = np.maximum(values[0] @ network.layers[1].kernel + network.layers[1].bias, 0)
-    np.testing.assert_array_equal(values[1], np.round(hidden * 16) / 16)
+    hidden, out = (network.get_layer(name) for name in ("hidden", "out"))
+    values = hidden(x)
+    assert all(on_grid(value, 4) for value in (x, values, out(values)))
+    np.testing.assert_array_equal(network(X), out(values))
+    exact = np.maximum(x @ hidden.kernel + hidden.bias, 0)
+    np.testing.assert_array_equal(values, np.round(exact * 16) / 16)
+
+
+def test_a_layer_rounds_its_output_in_every_network_that_has_it(simulate):
+    _, network, _ = simulate()
+    hidden = network.get_layer("hidden")
+    other = keras.Model(network.inputs, hidden(hidden.output[:, :3]))  # called twice
+    assert on_grid(other(X), 4)
+    assert on_grid(tf.function(lambda x: hidden(x))(X), 4)
+
+
+def test_a_trace_with_the_simulation_off_is_of_float32(simulate):
+    simulation, network, _ = simulate()
+    with simulation.off():
+        assert not on_grid(network(X), 4)
+    assert on_grid(network(X), 4)
 
 
 def test_weights_stay_on_the_grid_and_small_updates_vanish(simulate):

@@ -30,7 +30,7 @@ def observe(network):
     @tf.function
     def step():
         with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(observation.network(X))
+            loss = tf.reduce_sum(network(X))
         optimizer.apply(tape.gradient(loss, variables), variables)
 
     step()

@@ -46,9 +46,11 @@ class Block(_Parts):
     norm1: LayerNormalization
     attention: Attention
     dropout1: Dropout
+    sum1: keras.layers.Add
     norm2: LayerNormalization
     perceptron: Perceptron
     dropout2: Dropout
+    sum2: keras.layers.Add
 
     @classmethod
     def of(cls, number: int, chosen: GPTHyperparameters, new_random: Callable[[], Random]) -> Self:
@@ -73,9 +75,11 @@ class Block(_Parts):
                 name=f"{name}_attention",
             ),
             Dropout(chosen.dropout, new_random().new_noise(), name=f"{name}_dropout1"),
+            keras.layers.Add(name=f"{name}_sum1"),
             LayerNormalization(width, name=f"{name}_norm2"),
             Perceptron(width, time, residual, new_random(), name=f"{name}_mlp"),
             Dropout(chosen.dropout, new_random().new_noise(), name=f"{name}_dropout2"),
+            keras.layers.Add(name=f"{name}_sum2"),
         )
 
     def __call__(
@@ -83,8 +87,9 @@ class Block(_Parts):
     ) -> tuple[tf.Tensor, Cache]:
         """Returns the next [batch, time, width], and keys and values as ``Attention`` does."""
         y, keys, values = self.attention(self.norm1(x), cache=cache, position=position)
-        x = x + self.dropout1(y)
-        return x + self.dropout2(self.perceptron(self.norm2(x))), (keys, values)
+        x = self.sum1([x, self.dropout1(y)])
+        y = self.dropout2(self.perceptron(self.norm2(x)))
+        return self.sum2([x, y]), (keys, values)
 
 
 @keras.saving.register_keras_serializable("fathom.modern.gpt.network")

@@ -231,16 +231,31 @@ class DecoderLayer(Layer):
         _build_parts(self)
 
     def call(
-        self, x: tf.Tensor, source: tf.Tensor, mask: tf.Tensor, training: bool = False
-    ) -> tf.Tensor:
-        """Returns [batch, target, width] for all words at once.
+        self,
+        x: tf.Tensor,
+        source: tf.Tensor | attention.Cache,
+        mask: tf.Tensor,
+        cache: attention.Cache | None = None,
+        position: tf.Tensor | None = None,
+        training: bool = False,
+    ) -> tf.Tensor | tuple[tf.Tensor, attention.Cache]:
+        """Decodes all words at once, or one more word of each hypothesis.
 
         Args:
-            x: [batch, target, width].
-            source: the encoder's output, [batch, source, width].
+            x: [batch, target, width], or [hypotheses, 1, width].
+            source: the encoder's output, [batch, source, width]; or keys and values of it, [batch,
+                heads, source, width / heads]; each sentence has as many hypotheses.
             mask: hides the source's padding.
+            cache: keys and values of the words before, [hypotheses, heads, longest, width / heads];
+                None: all words are given.
+            position: of the one word, int32 scalar.
             training: drop values.
+
+        Returns:
+            a tensor of the shape of ``x``; for one word with it the next cache.
         """
+        if cache is not None:
+            return self._step(x, cache, position, source, mask)
         x = self._attend_to_target(x, training)
         return self._rest(x, self.source_attention.keys_and_values(source), mask, training)
 
@@ -259,7 +274,7 @@ class DecoderLayer(Layer):
         attended = self.attention(x, attention.causal_mask(time, time))
         return self.attended(x, attended, training=training)
 
-    def step(
+    def _step(
         self,
         x: tf.Tensor,
         cache: attention.Cache,
@@ -267,16 +282,7 @@ class DecoderLayer(Layer):
         source: attention.Cache,
         mask: tf.Tensor,
     ) -> tuple[tf.Tensor, attention.Cache]:
-        """Returns what ``call`` gives for one more word of each hypothesis, and the next cache.
-
-        Args:
-            x: [hypotheses, 1, width].
-            cache: keys and values of the words before, [hypotheses, heads, longest, width / heads].
-            position: of the word, int32 scalar.
-            source: keys and values, [batch, heads, source, width / heads]; each sentence has as
-                many hypotheses.
-            mask: hides the source's padding.
-        """
+        """Returns what ``call`` gives for one more word of each hypothesis, and the next cache."""
         queries, *new = self.attention.projected(x)
         keys, values = (
             attention.write(old, one, position) for old, one in zip(cache, new, strict=True)

@@ -42,6 +42,11 @@ class Search(FreeDecoder):
         object.__setattr__(self, "_embedding", embedding)
         self._length_penalty = length_penalty
 
+    @property
+    def called_layers(self) -> list[DecoderLayer]:
+        """The decoder's layers, which are not in the graph of a network that decodes freely."""
+        return list(self._decoder)
+
     def build(self, *shapes: tuple) -> None:
         """Creates the decoder's weights."""
         for layer in self._decoder:
@@ -124,7 +129,7 @@ class Search(FreeDecoder):
         positions, caches = state
         x, kept = self._embedding(words[:, None], position=positions[0]), []
         for layer, cache, of_source in zip(self._decoder, caches, source, strict=True):
-            x, cache = layer.step(x, cache, positions[0], of_source, mask)
+            x, cache = layer(x, of_source, mask, cache=cache, position=positions[0])
             kept.append(cache)
         return self._embedding.logits_to_say(x[:, 0]), (positions + 1, kept)
 
