@@ -49,7 +49,7 @@ def command_line() -> argparse.Namespace:
     add("--folders", type=number(int, minimum=2), default=8, metavar="N", help="default: 8")
     text = "default: autoenc,memnet,deepq"
     default = ["autoenc", "memnet", "deepq"]
-    known = names("workload", workloads.CLASSES)
+    known = names("workload", workloads.EIGHT)
     add("--workloads", type=known, default=default, metavar="A,B", help=text)
     add_options(parser, "steps", help="of a run; default: those of characterize --quick")
     add("--repeats", type=count, default=3, metavar="N", help="runs a folder; default: 3")

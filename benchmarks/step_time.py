@@ -81,7 +81,7 @@ def command_line() -> argparse.Namespace:
     """Reads the command line."""
     parser = Parser(description="Times the steps of Fathom's workloads, one process a setting.")
     add = parser.add_argument
-    eight = list(workloads.CLASSES)
+    eight = list(workloads.EIGHT)
     add(
         "--workload", nargs="+", choices=workloads.names(), default=eight, help="default: the eight"
     )

@@ -3,18 +3,22 @@
 The classes are imported when they are first named: ``from fathom import AlexNet``.
 """
 
-import lazy_loader
+import importlib
 
 from fathom import workloads
 from fathom.system import processor
 
 processor.choice()  # before TensorFlow is imported
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__,
-    submod_attrs={
-        "errors": ["FathomError"],
-        "nn": ["NeuralNetworkModel"],
-        **{module: [name, f"{name}Fwd"] for module, name in workloads.CLASSES.items()},
-    },
-)
+_OTHERS = {"FathomError": "fathom.errors", "NeuralNetworkModel": "fathom.nn"}
+
+
+def __getattr__(name: str) -> object:
+    module = _OTHERS.get(name) or (name[:1].isupper() and workloads.classes().get(name))
+    if not module:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(module), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_OTHERS, *workloads.classes()])

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from fathom import options
 from fathom.data import DataSet
-from fathom.description.criteria import Criteria
+from fathom.descriptor import Criteria, Descriptor
 from fathom.errors import FathomError
 from fathom.results.distribution import Statistics
 from fathom.results.generation import Generation
@@ -43,16 +43,17 @@ class Workload(abc.ABC):
     """What a workload must and may define; ``NeuralNetworkModel`` does the rest.
 
     Attributes:
+        descriptor: what it is, as data; gives the next four their values.
         name: short name, that of the package.
         title: human-readable name of the network and its paper.
         datasets: the supported data sets; the first is the default.
+        criteria: of ``fathom list --criteria``; None: it has none.
         Hyperparameters: the dataclass of the workload's hyperparameters.
         example: human-readable name of the examples, in the plural.
         default_xla: measured default of ``xla``.
         small_operations: with that default most operations are too small to be divided among all
             threads (measured); each then has only its share of them.
         characterization: how ``fathom characterize`` measures the workload.
-        criteria: of ``fathom list --criteria``; the suite's are in ``fathom.description.criteria``.
         evaluation_compiles: XLA has all kernels that ``build_evaluation`` needs.
         undistributable: why training cannot use a ``tf.distribute`` strategy; empty if it can.
         indivisible: why training cannot be computed in microbatches; empty if it can.
@@ -64,6 +65,7 @@ class Workload(abc.ABC):
         history: curves noted by the workload: lists of (steps done, value) by name.
     """
 
+    descriptor: ClassVar[Descriptor | None] = None
     name: ClassVar[str]
     title: ClassVar[str]
     datasets: ClassVar[tuple[type[DataSet], ...]]
@@ -84,6 +86,13 @@ class Workload(abc.ABC):
     labels: Nest
     learning_rate: tf.Variable
     history: dict[str, list[tuple[int, float]]]
+
+    def __init_subclass__(cls, **options: object) -> None:
+        super().__init_subclass__(**options)
+        described = vars(cls).get("descriptor")
+        if described is not None:
+            cls.name, cls.title, cls.criteria = described.name, described.title, described.criteria
+            cls.datasets = described.dataset_classes()
 
     @property
     def mode(self) -> options.Mode:

@@ -1,7 +1,8 @@
-"""The workloads: the suite's eight, and those that installed packages register.
+"""The workloads that installed packages register, this project's own among them.
 
-A package registers a workload by an entry point that names its class; the forward-only twin is
-beside it, with ``Fwd`` at the end of its name:
+A package registers a workload by an entry point that names its class. The forward-only twin is
+beside the class, with ``Fwd`` at the end of its name, and the module ``descriptor`` beside the
+class's:
 
     [project.entry-points."fathom.workloads"]
     perceptron = "fathom_perceptron.model:Perceptron"
@@ -19,39 +20,38 @@ from fathom import options
 from fathom.errors import FathomError, cause
 
 if TYPE_CHECKING:
+    from fathom.descriptor import Descriptor
     from fathom.nn import NeuralNetworkModel
 
 GROUP = "fathom.workloads"  # of the entry points
-MODERN = "fathom.modern."  # the package of the workloads that this project registers itself
-
-CLASSES = {  # the eight, in the papers' order
-    "seq2seq": "Seq2Seq",
-    "memnet": "MemNet",
-    "speech": "Speech",
-    "autoenc": "Autoenc",
-    "residual": "Residual",
-    "vgg": "VGG",
-    "alexnet": "AlexNet",
-    "deepq": "DeepQ",
-}
+EIGHT = (  # of the Fathom paper, in the order of its Table II
+    *("seq2seq", "memnet", "speech", "autoenc"),
+    *("residual", "vgg", "alexnet", "deepq"),
+)
+_OWN = "fathom."  # the modules of the workloads that this project registers
+_MODERN = "fathom.modern."
 _SETS = ("eight", "modern", "all")
 
 
 @functools.cache
 def _registered() -> tuple[dict[str, EntryPoint], dict[str, str]]:
-    """Returns the plug-ins by name, and the reason for each name that is refused."""
+    """Returns the workloads by name, and the reason for each name that is refused."""
     found: dict[str, list[EntryPoint]] = {}
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value)):
         found.setdefault(entry.name, []).append(entry)
-    refused = {}
+    accepted, refused = {}, {}
     for name, entries in found.items():
-        if name in CLASSES or name in _SETS:
-            refused[name] = f"{_origins(entries)} takes a name that is Fathom's own"
+        own = [entry for entry in entries if entry.value.startswith(_OWN)]
+        others = [entry for entry in entries if entry not in own]
+        if (own and others) or name in _SETS:
+            refused[name] = f"{_origins(others)} takes a name that is Fathom's own"
         elif not is_name(name):
             refused[name] = f"{_origins(entries)} has a name that is not of a-z, 0-9 and _"
-        elif len(entries) > 1:
-            refused[name] = f"{_origins(entries)} have the same name: uninstall all but one"
-    return {name: each[0] for name, each in found.items() if name not in refused}, refused
+        elif len(others) > 1:
+            refused[name] = f"{_origins(others)} have the same name: uninstall all but one"
+        if own or name not in refused:
+            accepted[name] = (own or others)[0]
+    return accepted, refused
 
 
 def _origins(entries: list[EntryPoint]) -> str:
@@ -68,13 +68,27 @@ def is_name(text: str) -> bool:
 
 
 def names() -> list[str]:
-    """Returns the eight, then the registered workloads by name."""
-    return [*CLASSES, *_registered()[0]]
+    """Returns the eight, then the others by name.
+
+    Raises:
+        FathomError: this project is not installed, and so registers none.
+    """
+    registered = _registered()[0]
+    if not registered:
+        raise FathomError("no workload is registered: pip install fathom-workloads")
+    eight = [name for name in EIGHT if name in registered]
+    return [*eight, *(name for name in registered if name not in EIGHT)]
 
 
 def refused() -> dict[str, str]:
-    """Returns the reason for each registered name that cannot be used."""
+    """Returns the reason for each registration that cannot be used, by name."""
     return _registered()[1]
+
+
+def classes() -> dict[str, str]:
+    """Returns the module of each class of this project's workloads, and of their twins."""
+    own = [entry for entry in _registered()[0].values() if entry.value.startswith(_OWN)]
+    return {f"{each.attr}{twin}": each.module for each in own for twin in ("", "Fwd")}
 
 
 def checked_name(name: str) -> str:
@@ -96,14 +110,25 @@ def select(text: str) -> list[str]:
     Raises:
         FathomError: there is no such workload, or several.
     """
-    modern = [name for name, each in _registered()[0].items() if each.value.startswith(MODERN)]
-    sets = {"eight": list(CLASSES), "modern": modern, "all": names()}
+    modern = [name for name, each in _registered()[0].items() if each.value.startswith(_MODERN)]
+    sets = {"eight": list(EIGHT), "modern": modern, "all": names()}
     chosen: list[str] = []
     for part in text.split(","):
         chosen += sets[part] if part in sets else [checked_name(part)]
-    if not chosen:
-        raise FathomError("no modern workload is registered: pip install fathom-workloads")
     return list(dict.fromkeys(chosen))
+
+
+def descriptor(name: str) -> "Descriptor":
+    """Returns a workload's descriptor, without importing its model.
+
+    Raises:
+        FathomError: there is no such workload, or its package has no ``DESCRIPTOR``.
+    """
+    package = _registered()[0][checked_name(name)].module.rpartition(".")[0]
+    try:
+        return importlib.import_module(f"{package}.descriptor").DESCRIPTOR
+    except (ImportError, AttributeError, TypeError) as error:  # TypeError: it is in no package
+        raise FathomError(f"{package}.descriptor defines no DESCRIPTOR: {error}") from error
 
 
 def load(name: str, forward_only: bool = False) -> type["NeuralNetworkModel"]:
@@ -112,17 +137,15 @@ def load(name: str, forward_only: bool = False) -> type["NeuralNetworkModel"]:
     Raises:
         FathomError: there is no such workload, or what is registered under its name is none.
     """
-    checked_name(name)
-    if name in CLASSES:
-        module = importlib.import_module(f"fathom.{name}")
-        return getattr(module, CLASSES[name] + "Fwd" * forward_only)
-    entry = _registered()[0][name]
+    entry = _registered()[0][checked_name(name)]
     twin = EntryPoint(name, f"{entry.value}Fwd", GROUP)
     try:
         kind, forward = entry.load(), twin.load()
         _check(kind, name)
         _check(forward, name, forward_only=True)
     except (Exception, SystemExit) as error:  # whatever a package may raise where it is imported
+        if entry.value.startswith(_OWN):
+            raise
         raise FathomError(
             f"{_origins([entry])} cannot be used: {cause(error) or type(error).__name__}"
         ) from error

@@ -28,7 +28,7 @@ def test_asking_for_either_class_of_a_plug_in_checks_both(install):
 
 def test_a_plug_in_is_known_by_its_metadata_and_imported_where_it_is_asked_for(install):
     install("fathom-sound", {"sound": "sound_module:Sound"}, sound_module=SOUND)
-    assert workloads.names()[:8] == list(workloads.CLASSES)
+    assert workloads.names()[:8] == list(workloads.EIGHT)
     assert "sound" in workloads.names()
     assert workloads.select("all,sound") == workloads.names()
     assert workloads.select("sound,vgg") == ["sound", "vgg"]
@@ -39,11 +39,11 @@ def test_a_plug_in_is_known_by_its_metadata_and_imported_where_it_is_asked_for(i
 
 def test_the_sets_of_workloads_have_names(install):
     install("fathom-more", {"sound": "elsewhere:Sound", "wave": "fathom.modern.wave:Wave"})
-    assert workloads.select("eight") == list(workloads.CLASSES)
+    assert workloads.select("eight") == list(workloads.EIGHT)
     modern = workloads.select("modern")
     assert "wave" in modern
     assert "sound" not in modern
-    assert {*workloads.CLASSES, *modern, "sound"} <= set(workloads.select("all"))
+    assert {*workloads.EIGHT, *modern, "sound"} <= set(workloads.select("all"))
     with pytest.raises(FathomError, match="unknown workload 'alexnot': did you mean alexnet"):
         workloads.select("modern,alexnot")
 

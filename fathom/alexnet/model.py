@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import keras
 from keras import layers
 
+from fathom.alexnet.descriptor import DESCRIPTOR
 from fathom.imagenet.classifier import Classifier, ClassifierHyperparameters
 from fathom.layers import Convolution2D, Dropout, LocalResponseNormalization
 from fathom.options import Characterization, hyperparameter
@@ -48,8 +49,7 @@ class AlexNetHyperparameters(ClassifierHyperparameters):
 class AlexNet(Classifier):
     """AlexNet on ImageNet: five convolutions and three dense layers."""
 
-    name = "alexnet"
-    title = "AlexNet (Krizhevsky et al. 2012)"
+    descriptor = DESCRIPTOR
     Hyperparameters = AlexNetHyperparameters
     hyperparameters: AlexNetHyperparameters
     centre_square = True  # section 2: crops are taken from the central 256 x 256

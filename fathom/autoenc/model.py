@@ -15,7 +15,7 @@ from keras import layers
 from typing_extensions import Unpack
 
 from fathom import nn
-from fathom.autoenc.mnist import Mnist
+from fathom.autoenc.descriptor import DESCRIPTOR
 from fathom.data.pipeline import DataLoader, Sampler, Tensors
 from fathom.layers import Layer, LayerOptions, PRNGKey
 from fathom.options import Characterization, Hyperparameters, hyperparameter
@@ -89,9 +89,7 @@ class Reparameterization(Layer):
 class Autoenc(nn.NeuralNetworkModel):
     """The variational autoencoder on MNIST: 784 - 500 tanh - 20 Gaussian - 500 tanh - 784."""
 
-    name = "autoenc"
-    title = "variational autoencoder (Kingma and Welling 2013)"
-    datasets = (Mnist,)
+    descriptor = DESCRIPTOR
     divides_batches = True
     Hyperparameters = AutoencHyperparameters
     hyperparameters: AutoencHyperparameters

@@ -5,14 +5,14 @@ from rich.table import Table
 
 from fathom import workloads
 from fathom.cli.terminal import import_tensorflow
-from fathom.description.criteria import DOMAINS, STYLES, SUITE, TASKS, Criteria
-from fathom.errors import cause
+from fathom.descriptor import DOMAINS, STYLES, TASKS, Criteria
+from fathom.errors import FathomError, cause
 
 
 def show(screen: Console) -> None:
     """Prints the paper's Table II and its Table I, with a column for each workload.
 
-    A registered workload that is not of the suite is imported, and named if it has no criteria.
+    A workload without criteria is named.
     """
     known, missing = find()
     screen.print(_works(known))
@@ -27,20 +27,24 @@ def find() -> tuple[dict[str, Criteria], dict[str, str]]:
     known, missing = {}, workloads.refused()
     for name in workloads.names():
         try:
-            found = SUITE.get(name) or _of_plugin(name)
+            found = _criteria_of(name)
         except Exception as error:  # whatever a package may raise
             missing = missing | {name: cause(error) or type(error).__name__}
             continue
         if found is None:
-            missing = missing | {name: "its class has no criteria"}
+            missing = missing | {name: "it has no criteria"}
         else:
             known[name] = found
     return known, missing
 
 
-def _of_plugin(name: str) -> Criteria | None:
-    import_tensorflow()
-    return workloads.load(name).criteria
+def _criteria_of(name: str) -> Criteria | None:
+    """Returns the criteria of a workload's descriptor, or else of its class."""
+    try:
+        return workloads.descriptor(name).criteria
+    except FathomError:
+        import_tensorflow()
+        return workloads.load(name).criteria
 
 
 def _works(known: dict[str, Criteria]) -> Table:

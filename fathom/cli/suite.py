@@ -41,7 +41,7 @@ def _run(chosen: argparse.Namespace) -> None:
     now = datetime.now().strftime("%Y-%m-%d-%H%M%S")
     out = make_folder(chosen.out or Path("results") / now)
     screen = console()
-    runs = [(name, mode) for name in chosen.workloads or workloads.CLASSES for mode in MODES]
+    runs = [(name, mode) for name in chosen.workloads or workloads.EIGHT for mode in MODES]
     rows: list[tuple[str, str, RunResult | str]] = []
     profiles: list[tuple[str, str, Profile | str]] = []
     for number, (name, mode) in enumerate(runs, 1):

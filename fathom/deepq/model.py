@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from fathom import nn
 from fathom.deepq.agent import Agent, Player, play_games, random_states, score_statistics
-from fathom.deepq.atari import Atari
+from fathom.deepq.descriptor import DESCRIPTOR
 from fathom.deepq.emulator import SIDE, Emulator, Environment, Game, VectorEmulator
 from fathom.deepq.hyperparameters import DeepQHyperparameters
 from fathom.deepq.network import q_network
@@ -48,9 +48,7 @@ class DeepQ(nn.NeuralNetworkModel):
         scores: of the last evaluation's games.
     """
 
-    name = "deepq"
-    title = "deep Q-network (Mnih et al. 2015)"
-    datasets = (Atari,)
+    descriptor = DESCRIPTOR
     small_operations = True
     Hyperparameters = DeepQHyperparameters
     hyperparameters: DeepQHyperparameters

@@ -11,7 +11,7 @@ from fathom import nn
 from fathom.data.pipeline import Sampler, Tensors
 from fathom.errors import FathomError
 from fathom.imagenet import input as pipeline
-from fathom.imagenet.ilsvrc import ImageNet, Images
+from fathom.imagenet.ilsvrc import Images
 from fathom.imagenet.images import Augmentation
 from fathom.imagenet.subset import keep_classes
 from fathom.options import Hyperparameters, hyperparameter
@@ -77,7 +77,6 @@ class Classifier(nn.NeuralNetworkModel):
         centre_square: take training crops only from the scaled image's central square.
     """
 
-    datasets = (ImageNet,)
     hyperparameters: ClassifierHyperparameters
     example = "images"
     centre_square = False

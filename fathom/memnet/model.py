@@ -15,7 +15,8 @@ from keras import layers
 from fathom import nn, options
 from fathom.data.pipeline import Sampler, Tensors
 from fathom.memnet import answers, batches
-from fathom.memnet.babi import Babi, Questions
+from fathom.memnet.babi import Questions
+from fathom.memnet.descriptor import DESCRIPTOR
 from fathom.memnet.hyperparameters import RATE_WITHOUT_LINEAR_START, MemNetHyperparameters
 from fathom.memnet.layers import (
     Attention,
@@ -38,9 +39,7 @@ _AT_ONCE = 1_000  # questions per batch in evaluation
 class MemNet(nn.NeuralNetworkModel):
     """The memory network: embedded sentences, K hops of attention over them, an answer."""
 
-    name = "memnet"
-    title = "end-to-end memory network (Sukhbaatar, Szlam, Weston and Fergus 2015)"
-    datasets = (Babi,)
+    descriptor = DESCRIPTOR
     small_operations = True
     Hyperparameters = MemNetHyperparameters
     hyperparameters: MemNetHyperparameters

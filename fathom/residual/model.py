@@ -11,6 +11,7 @@ from keras import layers
 
 from fathom.imagenet.classifier import Classifier, ClassifierHyperparameters
 from fathom.options import Characterization, hyperparameter
+from fathom.residual.descriptor import DESCRIPTOR
 from fathom.residual.layers import IdentityShortcut, NormalizedConvolution2D
 from fathom.results.distribution import Statistics
 
@@ -62,8 +63,7 @@ class ResidualHyperparameters(ClassifierHyperparameters):
 class Residual(Classifier):
     """ResNet-34 on ImageNet."""
 
-    name = "residual"
-    title = "ResNet-34 (He et al. 2015)"
+    descriptor = DESCRIPTOR
     Hyperparameters = ResidualHyperparameters
     hyperparameters: ResidualHyperparameters
     default_steps = 10

@@ -19,6 +19,7 @@ from fathom.seq2seq import buckets, corpus
 from fathom.seq2seq.buckets import Bucket
 from fathom.seq2seq.cost import cost_of
 from fathom.seq2seq.decoder import Decoder
+from fathom.seq2seq.descriptor import DESCRIPTOR
 from fathom.seq2seq.hyperparameters import Seq2SeqHyperparameters
 from fathom.seq2seq.layers import LSTM, Embedding, UniformInitializers
 from fathom.seq2seq.parts import parts
@@ -28,9 +29,7 @@ from fathom.training.schedules import Plateau
 from fathom.translation import batches
 from fathom.translation.batches import Shape
 from fathom.translation.model import Translation, mean_of_words, real
-from fathom.translation.multi30k import Multi30k
 from fathom.translation.sentences import EncodedPairs
-from fathom.translation.wmt import Wmt
 from fathom.workload import Part
 
 
@@ -41,9 +40,7 @@ class Seq2Seq(Translation):
         corpus: the vocabularies and the encoded training pairs, after ``load_data``.
     """
 
-    name = "seq2seq"
-    title = "sequence to sequence with attention (Sutskever et al. 2014, Bahdanau et al. 2015)"
-    datasets = (Wmt, Multi30k)
+    descriptor = DESCRIPTOR
     divides_batches = True
     Hyperparameters = Seq2SeqHyperparameters
     hyperparameters: Seq2SeqHyperparameters

@@ -19,10 +19,10 @@ from fathom.layers import Dropout
 from fathom.options import Characterization, Hyperparameters, hyperparameter
 from fathom.results import cost
 from fathom.speech import decoding, features
+from fathom.speech.descriptor import DESCRIPTOR
 from fathom.speech.input import Feed
 from fathom.speech.layers import BidirectionalRecurrent, ContextWindow, FrameLayer, steps_of
 from fathom.speech.phones import BLANK
-from fathom.speech.timit import Timit
 from fathom.training.optimizers import Momentum, Optimizer
 
 NOMINAL_SECONDS = 1.5  # of speech, of the stated cost
@@ -75,9 +75,7 @@ class SpeechHyperparameters(Hyperparameters):
 class Speech(nn.NeuralNetworkModel):
     """Deep Speech on TIMIT: three dense layers, a bidirectional recurrent one, and a dense one."""
 
-    name = "speech"
-    title = "Deep Speech (Hannun et al. 2014)"
-    datasets = (Timit,)
+    descriptor = DESCRIPTOR
     Hyperparameters = SpeechHyperparameters
     hyperparameters: SpeechHyperparameters
     example = "utterances"

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from fathom.testing.descriptors import Descriptor
+from fathom.testing.descriptors import Tested
 
 Values = dict[str, np.ndarray]
 
@@ -26,7 +26,7 @@ TOLERANCES = {
 
 
 def compute(
-    workload: Descriptor, plant: Callable[[keras.Model], None] | None = None, **options: Any
+    workload: Tested, plant: Callable[[keras.Model], None] | None = None, **options: Any
 ) -> Values:
     """Returns the outputs and gradients of one training step, by name.
 
@@ -61,7 +61,7 @@ def compute(
 
 
 @functools.cache
-def default_values(workload: Descriptor) -> Values:
+def default_values(workload: Tested) -> Values:
     """Returns what ``compute`` returns in float32 without XLA."""
     return compute(workload, xla=False)
 
@@ -113,14 +113,14 @@ def _step_of(model: keras.Model) -> Callable[..., tuple[list[tf.Tensor], list[tf
 
 
 @functools.cache
-def _batch_of(workload: Descriptor) -> tuple[tf.Tensor, ...]:
+def _batch_of(workload: Tested) -> tuple[tf.Tensor, ...]:
     model = workload.model()
     model.setup()
     return next(model.training_batches(0))
 
 
 @contextlib.contextmanager
-def few_layers(workload: Descriptor) -> Iterator[None]:
+def few_layers(workload: Tested) -> Iterator[None]:
     """Builds a deep network with few layers: each adds noise to the gradients of a rectifier."""
     with contextlib.ExitStack() as stack:
         for name, value in workload.few_layers.items():

@@ -177,7 +177,7 @@ def test_the_description_of_a_step_has_the_counted_work(workload, forward_only):
     assert description.macs == pytest.approx(expected, rel=workload.macs_tolerance)
     assert {row.layer for row in description.operations if row.macs} == {
         layer.name for layer in cost.layers if layer.macs
-    } | ({"loss"} if workload.name == "seq2seq" and not forward_only else set())
+    } | ({"loss"} if workload.products_of_loss and not forward_only else set())
     assert "unknown" not in {row.layer for row in description.operations}
     variables = 4 * description.parameters
     updates = [row for row in description.operations if row.phase == "update"]

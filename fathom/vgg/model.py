@@ -12,6 +12,7 @@ from keras import layers
 from fathom.imagenet.classifier import Classifier, ClassifierHyperparameters
 from fathom.layers import Convolution2D, Dropout
 from fathom.options import Characterization, hyperparameter
+from fathom.vgg.descriptor import DESCRIPTOR
 
 CONFIGURATION_E = ((1, 2), (2, 2), (4, 4), (8, 4), (8, 4))
 """For each block of table 1: its width relative to the first, and its number of convolutions."""
@@ -54,8 +55,7 @@ class VGGHyperparameters(ClassifierHyperparameters):
 class VGG(Classifier):
     """VGG-19 on ImageNet."""
 
-    name = "vgg"
-    title = "VGG-19 (Simonyan & Zisserman 2014)"
+    descriptor = DESCRIPTOR
     Hyperparameters = VGGHyperparameters
     hyperparameters: VGGHyperparameters
     default_steps = 5

@@ -71,7 +71,7 @@ def profiled(workload, options, steps, folder):
     return profile_model(model, steps, folder)[0]
 
 
-@pytest.mark.parametrize("workload", workloads.CLASSES)
+@pytest.mark.parametrize("workload", workloads.EIGHT)
 def test_a_trace_has_every_op_of_the_graph_that_was_executed(workload, tmp_path):
     model = workloads.load(workload)("/cpu:0", small_options(workload) | {"xla": False})
     model.setup()

@@ -189,7 +189,7 @@ def test_a_workload_sets_hyperparameters_of_its_inference_runs():
         assert ("--set=a=1" in train.argv, "--set=a=1" in infer.argv) == (False, True)
 
 
-@pytest.mark.parametrize("name", workloads.CLASSES)
+@pytest.mark.parametrize("name", workloads.EIGHT)
 def test_a_workloads_settings_are_hyperparameters_of_its_own(name):
     workload = workloads.load(name)
     wanted = workload.characterization

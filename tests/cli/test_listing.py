@@ -1,28 +1,54 @@
 import pytest
+from commands import run
 
 from fathom import workloads
+from fathom.__main__ import main
 from fathom.cli import listing
+from fathom.imagenet.ilsvrc import ImageNet
+from fathom.speech.timit import Timit
 
 SUITE = workloads.select("eight,modern")
 
+UNDESCRIBED = """
+from fathom import MemNet
 
-def test_the_list_has_the_suites_workloads_in_order():
-    assert list(listing.entries()) == SUITE
+class Pool(MemNet):
+    name = "pool"
+    title = "network without a descriptor"
+
+class PoolFwd(Pool):
+    forward_only = True
+"""
+
+
+def test_the_list_has_every_workload_with_its_descriptors_counts(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "250")
+    assert run(main, ["list"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    by_name = {row[0]: row for row in rows}
+    for name in SUITE:
+        described = workloads.descriptor(name)
+        assert {f"{described.parameters:,}", f"{described.macs:,}"} <= set(by_name[name])
+
+
+def test_a_workload_without_a_descriptor_is_built_to_be_counted(install, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "250")
+    install("pond", {"pool": "pond_pool:Pool"}, pond_pool=UNDESCRIBED)
+    assert run(main, ["list"]) == 0
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if "without a descr" in line]
+    assert "5,520" in row
 
 
 @pytest.mark.parametrize("name", SUITE)
-def test_the_list_says_what_the_built_network_does(name, tmp_path, monkeypatch):
-    monkeypatch.setenv("FATHOM_CACHE_DIR", str(tmp_path))
-    model = workloads.load(name, forward_only=True)("/cpu:0")
-    model.build()
-    entry, cost = listing.entries()[name], model.cost()
-    assert entry.title == model.title
-    assert (entry.parameters, entry.forward_macs) == (cost.parameters, cost.forward_macs)
+def test_a_descriptor_has_the_names_of_the_registration_and_of_the_data_sets(name):
+    described, model = workloads.descriptor(name), workloads.load(name)
+    assert described.name == model.name == name
+    assert list(described.datasets) == [dataset.name for dataset in model.datasets]
 
 
-@pytest.mark.parametrize("name", SUITE)
-def test_the_list_finds_the_data_where_a_run_does(name):
-    def places(datasets):
-        return [(each.name, each.nested, each.files, each.packaged()) for each in datasets]
-
-    assert places(listing.entries()[name].datasets) == places(workloads.load(name).datasets)
+def test_a_data_set_that_stands_in_where_tensorflow_is_missing_is_found_by_its_name():
+    for dataset in (ImageNet, Timit):
+        stand_in = listing._dataset(dataset.name, "tensorflow_that_is_missing:Set")
+        for attribute in ("name", "nested", "files"):
+            assert getattr(stand_in, attribute) == getattr(dataset, attribute)
+        assert stand_in.packaged() == dataset.packaged()

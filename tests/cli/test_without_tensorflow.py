@@ -38,7 +38,7 @@ helps = [[*path, "--help"] for path in paths(_parser())]
 assert len(helps) > 10
 for arguments in helps:
     check("fathom", main, arguments)
-for name in workloads.CLASSES:
+for name in workloads.EIGHT:
     check(name, lambda arguments: run_workload(name, arguments), ["--help"])
 check("runtest.sh", suite.main, ["--help"])
 for module in ("results.records", "results.profile", "results.characterization", "characterize"):

@@ -5,9 +5,10 @@ import keras
 import pytest
 from keras import layers
 
+from fathom import workloads
 from fathom.layers import Convolution2D
 from fathom.results import cost
-from fathom.testing.descriptors import EIGHT
+from fathom.testing.descriptors import descriptor
 
 
 def network():
@@ -79,11 +80,11 @@ def test_a_layer_that_a_training_step_runs_forward_twice_counts_once_more():
     assert twice.training_macs == counted.training_macs + counted.macs
 
 
-@pytest.mark.parametrize("workload", EIGHT, ids=lambda w: w.name)
-def test_the_counted_activations_are_those_of_a_real_batch(workload):
-    model = workload.model()
+@pytest.mark.parametrize("name", workloads.EIGHT)
+def test_the_counted_activations_are_those_of_a_real_batch(name):
+    model = descriptor(name).model()
     model.setup()
-    of_any_length = workload.name == "speech"
+    of_any_length = name == "speech"
     batch = next(b for b in model.training_batches(0) if of_any_length or nominal(model, b))
     layers = [x for x in model.network.layers if not isinstance(x, keras.layers.InputLayer)]
     outputs = [keras.tree.flatten(layer.output)[0] for layer in layers]

@@ -61,7 +61,7 @@ def measure_machine(wanted: Wanted, out: Path, screen: Console) -> Request:
         FathomError: the folder is of another machine, or a device is not available.
     """
     screen.print("measuring the machine and preparing data")
-    names = wanted.workloads or list(workloads.CLASSES)
+    names = wanted.workloads or list(workloads.EIGHT)
     first = _machine(1, wanted.precision, names)
     devices = _devices(wanted.devices, first.gpus)
     cores = first.environment.cores_available

@@ -125,7 +125,7 @@ def gaps(wanted: pd.DataFrame, there: Iterable[str], too_few: str = "") -> list[
     """
     failed = wanted[wanted.status == "failed"]
     measured = set(wanted.workload[wanted.status == "done"])
-    asked, explained = {*workloads.CLASSES, *measured}, {*there, *failed.workload}
+    asked, explained = {*workloads.EIGHT, *measured}, {*there, *failed.workload}
     missing = [name for name in order() if name in asked - explained]
     sentences = [f"{_case(run)}: failed ({run.reason})" for run in failed.itertuples()]
     for names, reason in (

@@ -17,6 +17,7 @@ from keras import layers
 from fathom import nn
 from fathom.data.pipeline import DataLoader, Sampler, Tensors
 from fathom.modern.dlrm.criteo import CATEGORIES, NUMBERS, Criteo
+from fathom.modern.dlrm.descriptor import DESCRIPTOR
 from fathom.modern.dlrm.layers import EmbeddingTables, Interaction
 from fathom.options import Characterization, Hyperparameters, hyperparameter
 from fathom.training.optimizers import GradientDescent, Optimizer
@@ -39,9 +40,7 @@ class DLRMHyperparameters(Hyperparameters):
 class DLRM(nn.NeuralNetworkModel):
     """13 numbers and 26 categories to the odds of a click."""
 
-    name = "dlrm"
-    title = "recommendation model (Naumov et al. 2019)"
-    datasets = (Criteo,)
+    descriptor = DESCRIPTOR
     divides_batches = True
     Hyperparameters = DLRMHyperparameters
     hyperparameters: DLRMHyperparameters

@@ -1,9 +1,24 @@
-"""What the conformance suite expects of gcn."""
+"""What gcn is, and what the conformance suite expects of it."""
 
-from fathom.testing.descriptors import Descriptor
+from fathom.descriptor import Criteria, Descriptor
 
 DESCRIPTOR = Descriptor(
     name="gcn",
+    title="graph convolutional network (Kipf and Welling 2017)",
+    datasets={
+        "cora": "fathom.modern.gcn.cora:Cora",
+        "powerlaw": "fathom.modern.gcn.cora:PowerLaw",
+    },
+    criteria=Criteria(
+        year=2017,
+        styles=("graph convolution",),
+        layers=2,
+        task="semi-supervised",
+        domain="graphs",
+        dataset="Cora",
+        legacy="Convolution on graphs as one product with a sparse matrix, from which today's "
+        "graph networks come.",
+    ),
     parameters=23_040,
     macs=524,  # of a node, in the synthetic graph
     inputs={"nodes": ((), "int32")},

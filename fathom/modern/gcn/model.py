@@ -18,7 +18,8 @@ from keras import layers
 from fathom import nn
 from fathom.data.pipeline import DataLoader, Sampler, Tensors
 from fathom.layers import Dropout
-from fathom.modern.gcn.cora import Cora, PowerLaw
+from fathom.modern.gcn.cora import Cora
+from fathom.modern.gcn.descriptor import DESCRIPTOR
 from fathom.modern.gcn.layers import (
     FeatureProduct,
     Propagation,
@@ -50,9 +51,7 @@ class GCNHyperparameters(Hyperparameters):
 class GCN(nn.NeuralNetworkModel):
     """softmax(A' ReLU(A' X W0) W1) (equation 9); a batch names the nodes of the loss."""
 
-    name = "gcn"
-    title = "graph convolutional network (Kipf and Welling 2017)"
-    datasets = (Cora, PowerLaw)
+    descriptor = DESCRIPTOR
     small_operations = True
     indivisible = "each would compute the whole graph"
     Hyperparameters = GCNHyperparameters

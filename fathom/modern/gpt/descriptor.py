@@ -1,9 +1,21 @@
-"""What the conformance suite expects of gpt."""
+"""What gpt is, and what the conformance suite expects of it."""
 
-from fathom.testing.descriptors import Descriptor
+from fathom.descriptor import Criteria, Descriptor
 
 DESCRIPTOR = Descriptor(
     name="gpt",
+    title="language model GPT-2 (Radford et al. 2019)",
+    datasets={"tinyshakespeare": "fathom.modern.gpt.text:TinyShakespeare"},
+    criteria=Criteria(
+        year=2019,
+        styles=("attention", "fully-connected"),
+        layers=12,
+        task="unsupervised",
+        domain="language modeling",
+        dataset="tiny Shakespeare",
+        legacy="OpenAI's GPT-2: a language model alone does many tasks; every large language "
+        "model has its form, and its two phases of inference.",
+    ),
     parameters=804_992,  # with the 27 characters of the synthetic text
     macs=54_747_136,
     inputs={"tokens": ((64,), "int32")},

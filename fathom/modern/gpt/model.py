@@ -20,6 +20,7 @@ from fathom.data.pipeline import DataLoader, Sampler, Tensors
 from fathom.errors import FathomError
 from fathom.layers import Random
 from fathom.modern.gpt import samples, vocabulary
+from fathom.modern.gpt.descriptor import DESCRIPTOR
 from fathom.modern.gpt.generation import parts, phases
 from fathom.modern.gpt.hyperparameters import GPTHyperparameters
 from fathom.modern.gpt.network import Network, macs_of
@@ -44,9 +45,7 @@ class GPT(nn.NeuralNetworkModel):
         vocabulary: of its tokens.
     """
 
-    name = "gpt"
-    title = "language model GPT-2 (Radford et al. 2019)"
-    datasets = (TinyShakespeare,)
+    descriptor = DESCRIPTOR
     Hyperparameters = GPTHyperparameters
     hyperparameters: GPTHyperparameters
     example = "sequences"

@@ -1,9 +1,23 @@
-"""What the conformance suite expects of transformer."""
+"""What transformer is, and what the conformance suite expects of it."""
 
-from fathom.testing.descriptors import Descriptor
+from fathom.descriptor import Criteria, Descriptor
 
 DESCRIPTOR = Descriptor(
     name="transformer",
+    title="transformer (Vaswani et al. 2017)",
+    datasets={
+        "multi30k": "fathom.translation.multi30k:Multi30k",
+        "wmt": "fathom.translation.wmt:Wmt",
+    },
+    criteria=Criteria(
+        year=2017,
+        styles=("attention", "fully-connected"),
+        layers=12,
+        task="supervised",
+        domain="language modeling",
+        dataset="WMT-15",
+        legacy="Translation by attention without recurrence: all words of a sentence at once.",
+    ),
     parameters=2_342_912,
     macs=162_004_992,  # of 64 source and 64 target subwords
     inputs={"source": ((None,), "int32"), "target": ((None,), "int32")},

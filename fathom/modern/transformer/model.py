@@ -19,6 +19,7 @@ from fathom.layers import Dropout, Random
 from fathom.modern.transformer import lengths, subwords
 from fathom.modern.transformer.averaging import EpochMean
 from fathom.modern.transformer.cost import cost_of
+from fathom.modern.transformer.descriptor import DESCRIPTOR
 from fathom.modern.transformer.embedding import Embedding, MostProbable
 from fathom.modern.transformer.formulas import smoothed_cross_entropy
 from fathom.modern.transformer.hyperparameters import TransformerHyperparameters
@@ -30,10 +31,8 @@ from fathom.training.optimizers import Adam, Optimizer
 from fathom.translation import batches
 from fathom.translation.batches import Shape
 from fathom.translation.model import Translation, mean_of_words, real
-from fathom.translation.multi30k import Multi30k
 from fathom.translation.sentences import EncodedPairs
 from fathom.translation.symbols import PAD
-from fathom.translation.wmt import Wmt
 from fathom.workload import Part
 
 
@@ -44,9 +43,7 @@ class Transformer(Translation):
         subwords: of both languages, after ``load_data``.
     """
 
-    name = "transformer"
-    title = "transformer (Vaswani et al. 2017)"
-    datasets = (Multi30k, Wmt)
+    descriptor = DESCRIPTOR
     divides_batches = True
     Hyperparameters = TransformerHyperparameters
     hyperparameters: TransformerHyperparameters

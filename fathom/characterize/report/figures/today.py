@@ -47,7 +47,7 @@ def places(shares: pd.DataFrame, by_process: Mapping[str, np.ndarray]) -> pd.Dat
         ``cosine distance`` to its centroid, and ``from`` and ``to``, the limits of its 95 %
         interval between processes for the same cluster; ``nearest``, of the eight, and ``at``.
     """
-    eight = shares[shares.index.isin(workloads.CLASSES)]
+    eight = shares[shares.index.isin(workloads.EIGHT)]
     found, rows = clusters(eight)[0], []
     for name, own in shares.drop(index=eight.index).iterrows():
         distances = [cosine_distance(own.to_numpy(), _centroid(shares, each)) for each in found]
@@ -93,7 +93,7 @@ def summary(placed: pd.DataFrame) -> str:
 
 def draw(shares: pd.DataFrame, placed: pd.DataFrame) -> "matplotlib.figure.Figure":
     """Draws the dendrogram of the eight, and each further workload at the cluster it joins."""
-    eight = shares[shares.index.isin(workloads.CLASSES)]
+    eight = shares[shares.index.isin(workloads.EIGHT)]
     found, merges = clusters(eight)
     rows = _rows(_leaves(found, merges), placed)
     heights = [0.0] * len(eight) + [merge.distance for merge in merges]
@@ -156,9 +156,9 @@ def _bracket(
 def _analyse(folder: Folder) -> Findings:
     ops, gaps = selection.training_ops(folder)
     there = set(ops.workload)
-    if len(there & set(workloads.CLASSES)) < 2:
+    if len(there & set(workloads.EIGHT)) < 2:
         return Findings(gaps=[*gaps, "at least two of the eight are needed"])
-    if there <= set(workloads.CLASSES):
+    if there <= set(workloads.EIGHT):
         return Findings(gaps=[*gaps, "no workload beside the eight was profiled"])
     shares = tables.shares(ops)
     placed = places(shares, f4.processes(ops, shares))

@@ -10,9 +10,9 @@ from keras import layers
 
 from fathom import nn
 from fathom.data.pipeline import DataLoader, Sampler, Tensors
-from fathom.description.criteria import Criteria
 from fathom.options import Hyperparameters, hyperparameter
 from fathom.training.optimizers import Adam, Optimizer
+from fathom_newcomer.descriptor import DESCRIPTOR
 from fathom_newcomer.points import CLASSES, Points
 
 
@@ -28,22 +28,11 @@ class NewcomerHyperparameters(Hyperparameters):
 class Newcomer(nn.NeuralNetworkModel):
     """The classifier: 2 - 32 tanh - 32 tanh - 3."""
 
-    name = "newcomer"
-    title = "classifier of points on spirals"
-    datasets = (Points,)
+    descriptor = DESCRIPTOR
     Hyperparameters = NewcomerHyperparameters
     hyperparameters: NewcomerHyperparameters
     example = "points"
     default_steps = 1_000
-    criteria = Criteria(  # of fathom list --criteria
-        year=2026,
-        styles=("fully-connected",),
-        layers=3,
-        task="supervised",
-        domain="function approximation",
-        dataset="spirals",
-        legacy="A start from which to make a workload of your own.",
-    )
 
     def load_data(self) -> None:
         """Reads the points."""
