@@ -77,7 +77,7 @@ def note(table: pd.DataFrame, case: Sequence[str], along: str) -> str:
     parts = []
     for name, rows in cases.groupby(list(case), sort=False):
         programs = [
-            f"{program} at {along} {', '.join(map(str, each[along]))}"
+            f"{program} ({along} {', '.join(map(str, each[along]))})"
             for program, each in rows.groupby(PROGRAM, sort=False)
         ]
         parts.append(f"{' '.join(map(str, name))}: {'; '.join(programs)}")

@@ -55,8 +55,7 @@ def test_a_table_has_programs_where_they_differ_or_batches_are_divided():
 
 def test_a_note_names_each_program_and_where_it_ran():
     assert programs.note(SWEEP, ["workload"], "size") == (
-        " Not the same program (crosses): gpt: XLA at size 1, 3; op by op, 2 microbatches at size "
-        "2."
+        " Not the same program (crosses): gpt: XLA (size 1, 3); op by op, 2 microbatches (size 2)."
     )
     assert programs.note(SWEEP[3:], ["workload"], "size") == ""
     assert programs.note(SWEEP.drop(columns="program"), ["workload"], "size") == ""

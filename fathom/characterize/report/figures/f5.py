@@ -146,9 +146,9 @@ def _analyse(folder: Folder) -> Findings:
         gaps.append("GPU: no runs on one in this folder")
     if times.empty:
         return Findings(gaps=gaps)
-    cases = times.assign(case=times["mode"] + " " + times.device.str.upper())
+    cases = times.assign(mode=times["mode"] + " " + times.device.str.upper())
     found = f"{summary(times)}{selection.caveats(timed, 'mode', 'on')}"
-    found += programs.note(cases, ["workload"], "case")
+    found += programs.note(cases, ["workload"], "mode")
     return Findings(found, draw(times), times, gaps=gaps)
 
 

@@ -74,8 +74,7 @@ def test_cases_of_another_program_than_training_on_the_cpu_are_marked():
     findings = f5.FIGURE.analyse(folder([*runs, run("vgg")]))
     assert findings.data.program.tolist()[:2] == ["op by op", "XLA"]
     assert findings.summary.endswith(
-        " Not the same program (crosses): autoenc: op by op at case train CPU; XLA at case infer "
-        "CPU."
+        " Not the same program (crosses): autoenc: op by op (mode train CPU); XLA (mode infer CPU)."
     )
     (cross,) = (line for line in findings.plot.axes[0].lines if line.get_marker() == "x")
     np.testing.assert_allclose(cross.get_xydata(), [[0.25, 0]], rtol=0.01)

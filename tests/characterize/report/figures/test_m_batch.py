@@ -143,8 +143,8 @@ def test_batch_sizes_at_which_another_program_ran_are_marked():
         *["XLA", "op by op, 2 microbatches"] * 2,
     ]
     assert findings.summary.endswith(
-        " Not the same program (crosses): gpt train cpu: XLA at batch size 1, 3; op by op, 2 "
-        "microbatches at batch size 2, 4."
+        " Not the same program (crosses): gpt train cpu: XLA (batch size 1, 3); op by op, 2 "
+        "microbatches (batch size 2, 4)."
     )
     assert_legible(findings.plot)
     crosses = [

@@ -56,6 +56,6 @@ def test_numbers_of_cores_on_which_another_program_ran_are_marked():
     ]
     findings = m_eff.FIGURE.analyse(folder(runs))
     assert findings.data.program.tolist() == ["op by op", "op by op, 2 microbatches"]
-    assert "op by op at cores 1; op by op, 2 microbatches at cores 2." in findings.summary
+    assert "op by op (cores 1); op by op, 2 microbatches (cores 2)." in findings.summary
     (cross,) = (line for line in findings.plot.axes[0].lines if line.get_marker() == "x")
     assert cross.get_xdata().tolist() == [2]
