@@ -21,7 +21,11 @@ RNG = np.random.default_rng(0)
 
 @pytest.fixture
 def program(monkeypatch):
-    """Imports a program; its allocator would be that of all tests."""
+    """Imports a program; its allocator would be that of all tests.
+
+    Each test has the same random numbers, whichever ran before.
+    """
+    monkeypatch.setitem(globals(), "RNG", np.random.default_rng(0))
     monkeypatch.syspath_prepend(BENCHMARKS)
     monkeypatch.setattr(importlib.import_module("program"), "keep_memory", lambda: None)
     yield importlib.import_module
