@@ -15,6 +15,7 @@ from fathom.cli.terminal import import_tensorflow
 from fathom.errors import FathomError
 from fathom.exports import ExportOptions, Format, NetworkFormat
 from fathom.exports.format import write
+from fathom.options import precision_traits
 from fathom.system.files import atomic_directory
 
 _ANNOUNCED = 1e9  # bytes
@@ -72,6 +73,9 @@ def _export_network(
     options = init_options(chosen, model_class.Hyperparameters)
     options["xla"] = to.xla
     model = model_class("/cpu:0", options)
+    precision = model.execution.precision
+    if precision_traits(precision).fixed:
+        raise FathomError(f"{chosen.to} holds no fixed point: leave --precision {precision} away")
     if chosen.workers > 1:
         options["batch_size"] = _part(model.hyperparameters.batch_size, chosen.workers)
         model = model_class("/cpu:0", options)

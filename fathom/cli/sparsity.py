@@ -22,7 +22,6 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     model_class = workloads.load(chosen.workload, forward_only=chosen.infer)
     model, take = observed(model_class, init_options(chosen, model_class.Hyperparameters))
     model.setup({"checkpoint_dir": chosen.checkpoint_dir} if chosen.infer else None)
-    take()  # those of a calibration
     table = _run(model, take, chosen.steps)
     last = table[table.steps == table.steps.max()]
     _show(last.drop(columns=["steps"]), f"zeros up to step {table.steps.max():,}", screen)
@@ -45,14 +44,13 @@ def observed(
 
     class Observed(model_class):  # type: ignore[misc, valid-type]
         def compile(self) -> None:
-            if not observations:  # fixed point compiles twice
-                observations.append(Observation(self.network))
-                if self.optimizer is not None:
-                    self.optimizer.surround(observations[0].around)
+            observations.append(Observation(self.network))
+            if self.optimizer is not None:
+                self.optimizer.around = observations[-1].around
             super().compile()
 
     model = Observed("/cpu:0", init_options)
-    return model, lambda: savings(model.network, model.cost(), observations[0].take())
+    return model, lambda: savings(model.network, model.cost(), observations[-1].take())
 
 
 def _run(model: NeuralNetworkModel, take: Callable[[], pd.DataFrame], n_steps: int) -> pd.DataFrame:

@@ -108,18 +108,6 @@ class Optimizer(tf.Module, abc.ABC):
         self._built_for = tuple(weakref.ref(target) for target in targets)
         self.slots = {name: [_zeros_like(t, name) for t in targets] for name in self._slot_names}
 
-    def surround(self, around: Around) -> None:
-        """Applies later updates by ``around`` too, within what is around them already."""
-        outer = self.around
-
-        def both(gradients: Sequence[Gradient], update: Update) -> None:
-            if outer is None:
-                around(gradients, update)
-            else:
-                outer(gradients, lambda changed: around(changed, update))
-
-        self.around = both
-
     def named_variables(self) -> dict[str, tf.Variable]:
         """Returns the state by the names that it has in checkpoints."""
         return {
