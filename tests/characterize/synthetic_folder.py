@@ -15,6 +15,8 @@ from fathom.results.steps import Steps
 
 ENVIRONMENT = {
     "cpu_model": "Test CPU",
+    "cpu_generation": None,
+    "onednn": None,
     "cpu_flags": ["avx2", "fma"],
     "cores_available": 4,
     "memory_bytes": 8 * 2**30,
