@@ -34,7 +34,7 @@ def program(monkeypatch):
 
 
 def model_of(name, **options):
-    model = workloads.load(name)(init_options={"threads": 1, "batch_size": 4, **options})
+    model = workloads.load(name)("/cpu:0", {"batch_size": 4, **options})
     model.setup()
     for variable in model.network.trainable_variables:  # also biases, which begin at zero
         variable.assign(variable + 0.1 * RNG.standard_normal(variable.shape).astype(np.float32))
