@@ -85,7 +85,9 @@ def _machine(record: Record) -> str:
     ]
     limited = [f"all libraries limited by `--isa {isa}`"] if isa else []
     sets = " ".join(environment["cpu_flags"])
-    return "; ".join([f"{environment['cpu_model']} with {sets}", ", ".join(words), *limited])
+    generation = environment.get("cpu_generation")
+    name = environment["cpu_model"] + (f" ({generation})" if generation else "")
+    return "; ".join([f"{name} with {sets}", ", ".join(words), *limited])
 
 
 def _libraries(records: list[Record]) -> str:
