@@ -93,8 +93,10 @@ def _changed(tensors: Nest, changes: list[list[Change | None]]) -> Nest:
     for functions in changes:
         # A layer may return more than in the network's graph: its cache, in decoding.
         every = itertools.chain(functions, itertools.repeat(None))
-        flat = [
-            function(tensor) if function is not None and _is_float32(tensor) else tensor
+        flat = [  # inputs may be NumPy's
+            tensor
+            if function is None or not _is_float32(tensor)
+            else function(tf.convert_to_tensor(tensor))
             for tensor, function in zip(flat, every, strict=False)
         ]
     return keras.tree.pack_sequence_as(tensors, flat)

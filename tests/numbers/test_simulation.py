@@ -62,6 +62,7 @@ def test_every_value_between_layers_is_on_the_grid(simulate):
     values = hidden(x)
     assert all(on_grid(value, 4) for value in (x, values, out(values)))
     np.testing.assert_array_equal(network(X), out(values))
+    np.testing.assert_array_equal(network(X.numpy()), out(values))
     exact = np.maximum(x @ hidden.kernel + hidden.bias, 0)
     np.testing.assert_array_equal(values, np.round(exact * 16) / 16)
 
