@@ -11,6 +11,7 @@ the workload defines, as listed in ``fathom.workload.Workload``:
 
 import contextlib
 import dataclasses
+import functools
 import time
 from collections.abc import Iterable, Mapping
 
@@ -144,7 +145,8 @@ class NeuralNetworkModel(BuiltWorkload):
                 xla=self.xla == "step",
             )
         self._evaluate = tf.function(
-            self._evaluation_step,
+            # Of its own: TensorFlow counts the tracings of a method over all models, and warns.
+            functools.partial(self._evaluation_step),
             reduce_retracing=True,
             autograph=False,
             jit_compile=self.xla == "step" and self.evaluation_compiles,

@@ -25,6 +25,16 @@ def trained():
     return model
 
 
+def test_several_models_are_evaluated_without_a_warning_of_many_tracings(capfd):
+    for seed in range(6):
+        model = Autoenc(
+            "/cpu:0", {"batch_size": 500, "hidden_units": 4, "latents": 2, "seed": seed}
+        )
+        model.setup()
+        model.evaluate()
+    assert "retracing" not in capfd.readouterr().err
+
+
 def test_the_divergence_is_that_of_two_gaussians_by_numerical_integration():
     mean, log_variance = 0.7, -0.4
     z = np.linspace(-12, 12, 200_001)
