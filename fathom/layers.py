@@ -153,7 +153,7 @@ class Convolution2D(keras.layers.Conv2D):
         )
         if self.groups == 1:
             return convolve(inputs, kernel)
-        # oneDNN has no float16 kernel for the filter's gradient, and TensorFlow's knows no groups.
+        # On a CPU the filter's gradient has no kernel with groups in float16, nor without oneDNN.
         if inputs.dtype == tf.float16 or not trains_groups():
             parts = (tf.split(tensor, self.groups, 3) for tensor in (inputs, kernel))
             return tf.concat([convolve(x, w) for x, w in zip(*parts, strict=True)], 3)

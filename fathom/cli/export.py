@@ -29,9 +29,9 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
         return
     chosen_format = exports.find(chosen.to)
     if chosen.workers > 1 and not getattr(chosen_format, "has_collectives", False):
-        raise FathomError(f"{chosen.to} holds no collectives: leave --workers away")
+        raise FathomError(f"{chosen.to} holds no collectives: omit --workers")
     if chosen.stepwise and not getattr(chosen_format, "has_steps", False):
-        raise FathomError(f"{chosen.to} holds whole networks: leave --stepwise away")
+        raise FathomError(f"{chosen.to} holds whole networks: omit --stepwise")
     if chosen.workload is None:
         raise FathomError("name the workload to export")
     out = chosen.out or Path(f"{chosen.workload}-{chosen.to}")
@@ -47,7 +47,7 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
 def _export_work(to: Format, chosen: argparse.Namespace, out: Path, screen: Console) -> None:
     """Exports the description of the step."""
     if chosen.checkpoint_dir:
-        raise FathomError(f"{chosen.to} holds no weights: leave --checkpoint-dir away")
+        raise FathomError(f"{chosen.to} holds no weights: omit --checkpoint-dir")
     description = describe(chosen)
     exported = to.export(description)
     with _replacing(out) as folder:
@@ -66,7 +66,7 @@ def _export_network(
     """Exports the network, or its step."""
     to.require_packages(chosen.to)
     if chosen.train and not to.trains:
-        raise FathomError(f"{chosen.to} holds no training step: leave --train away")
+        raise FathomError(f"{chosen.to} holds no training step: omit --train")
     import_tensorflow()
     forward_only = chosen.infer or not to.trains
     model_class = workloads.load(chosen.workload, forward_only)
@@ -75,7 +75,7 @@ def _export_network(
     model = model_class("/cpu:0", options)
     precision = model.execution.precision
     if precision_traits(precision).fixed:
-        raise FathomError(f"{chosen.to} holds no fixed point: leave --precision {precision} away")
+        raise FathomError(f"{chosen.to} holds no fixed point: omit --precision {precision}")
     if chosen.workers > 1:
         options["batch_size"] = _part(model.hyperparameters.batch_size, chosen.workers)
         model = model_class("/cpu:0", options)
@@ -86,7 +86,7 @@ def _export_network(
         for note in model.notes:
             screen.print(note)
     else:
-        raise FathomError(f"{chosen.to} holds no weights: leave --checkpoint-dir away")
+        raise FathomError(f"{chosen.to} holds no weights: omit --checkpoint-dir")
     size = 4 * model.network.count_params()
     if to.has_weights and size > _ANNOUNCED:
         screen.print(f"the weights take {size / 1e9:,.1f} GB")

@@ -42,7 +42,7 @@ def _row(name: str) -> tuple[str, ...]:
         found = workloads.descriptor(name)
     except FathomError:
         return _row_of_model(name)
-    datasets = [_dataset(name, reference) for name, reference in found.datasets.items()]
+    datasets = [_dataset(each, reference) for each, reference in found.datasets.items()]
     return _cells(name, found.title, found.parameters, found.macs, datasets)
 
 

@@ -100,8 +100,8 @@ def _show(result: ServingResult, screen: Console) -> None:
         ("each token after it", trial.output_token),
     ):
         if seconds:
-            told = ", ".join(f"{key} {1e3 * value:,.4g}" for key, value in seconds.items())
-            screen.print(f"{name}, ms: {told}")
+            figures = ", ".join(f"{key} {1e3 * value:,.4g}" for key, value in seconds.items())
+            screen.print(f"{name}, ms: {figures}")
     if result.trials:
         bound = 1e3 * (result.latency_bound or 0)
         screen.print(f"highest rate within {bound:g} ms: {trial.rate:,.4g} queries/s")

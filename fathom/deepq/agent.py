@@ -123,7 +123,7 @@ class Agent:
         Args:
             actions: how many, in all games together.
             rng: random numbers of the policy.
-            report: is told how many are taken.
+            report: called with how many are taken.
         """
         for done in range(0, actions, self.player.environment.games):
             report(done)

@@ -167,7 +167,7 @@ def _optimizer(model: "NeuralNetworkModel") -> "Optimizer":
         FathomError: it cannot.
     """
     if model.optimizer is None:
-        raise FathomError("collectives are of training: leave --workers away, or give --train")
+        raise FathomError("collectives are of training: omit --workers, or give --train")
     if model.undistributable:
         raise FathomError(f"{model.name} cannot be distributed: {model.undistributable}")
     if model.optimizer.loss_scale is not None:

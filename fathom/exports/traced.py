@@ -37,7 +37,7 @@ def parts(model: NeuralNetworkModel, options: ExportOptions) -> dict[str, Part]:
         return {"network": Part(_inference(model), signature(model, options))}
     found = model.parts(options.length)
     if not found:
-        raise FathomError(f"inference of {model.name} has no steps: leave --stepwise away")
+        raise FathomError(f"inference of {model.name} has no steps: omit --stepwise")
     return {
         name: Part(function, [_with_batch(spec, options.batch) for spec in inputs])
         for name, (function, inputs) in found.items()

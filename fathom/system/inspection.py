@@ -1,9 +1,10 @@
 """Inspects the machine: what it has, what was chosen for it, and what costs speed."""
 
+import contextlib
 import os
 import platform
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +14,8 @@ import numpy as np
 import psutil
 import tensorflow as tf
 
+from fathom.errors import cause
+from fathom.system import cgroups
 from fathom.system.environment import frequency_mhz, git_commit
 from fathom.system.files import cache_directory, user_path
 from fathom.system.memory import free_memory
@@ -27,7 +30,7 @@ from fathom.system.processor import (
 
 _BUSY = 0.5  # cores that others use, on average over a minute, above which timings suffer
 _LITTLE_SPACE = 5e9  # bytes
-_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of control groups, version 2
+_CGROUPS = Path("/sys/fs/cgroup")  # version 2
 _DRIVER = Path("/proc/driver/nvidia/version")
 
 
@@ -71,11 +74,12 @@ def _cores() -> Line:
 
 def _quota() -> float | None:
     """Returns how many cores' time a container may use; None: no limit is known."""
-    try:
-        limit, period = _QUOTA.read_text().split()
-        return int(limit) / int(period)
-    except (OSError, ValueError):  # no such file, or "max"
-        return None
+    limits = []
+    for group in cgroups.groups("", _CGROUPS):
+        with contextlib.suppress(OSError, ValueError):  # no such file; "max" means no limit
+            limit, period = (group / "cpu.max").read_text().split()
+            limits.append(int(limit) / int(period))
+    return min(limits, default=None)
 
 
 def _load() -> Line:
@@ -106,7 +110,7 @@ def _onednn() -> Line:
         return Line("oneDNN", "TensorFlow's own choice on this system")
     who = {"user": f"{ONEDNN} is set", "fathom": "chosen by Fathom", "tensorflow": "by default"}
     found = f"{'on' if here.onednn else 'off'}, {who[here.chosen_by]}"
-    hint = f"its kernels are faster: unset {ONEDNN}" if not here.onednn else None
+    hint = None if here.onednn else f"its kernels are faster: unset {ONEDNN}"
     if here.too_late:
         hint = f"its kernels are faster: import fathom before tensorflow, or set {ONEDNN}=1"
     return Line("oneDNN", found, hint)
@@ -162,17 +166,25 @@ def _data() -> Line:
     folder = user_path(given)
     if not folder.is_dir():
         return Line("data", str(folder), "FATHOM_DATA_DIR is not a folder: correct or unset it")
-    return Line("data", f"{folder}: {', '.join(sorted(_names(folder))) or 'empty'}")
-
-
-def _names(folder: Path) -> Iterator[str]:
-    yield from (path.name for path in folder.iterdir() if path.is_dir())
+    try:
+        names = sorted(path.name for path in folder.iterdir() if path.is_dir())
+    except OSError as error:
+        return Line("data", str(folder), f"FATHOM_DATA_DIR cannot be read: {cause(error)}")
+    return Line("data", f"{folder}: {', '.join(names) or 'empty'}")
 
 
 def _cache() -> Line:
     folder = cache_directory()
-    used = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    used = sum(map(_size, folder.rglob("*")))
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(existing).free
     hint = "little space is left for data and checkpoints" if free < _LITTLE_SPACE else None
     return Line("cache", f"{folder}, {used / 1e9:.1f} GB; {free / 1e9:.0f} GB free", hint)
+
+
+def _size(path: Path) -> int:
+    """Returns a file's bytes; 0: a folder, or a file that another process has just removed."""
+    try:
+        return path.stat().st_size if path.is_file() else 0
+    except OSError:
+        return 0

@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 
 from fathom.errors import FathomError
+from fathom.system import cgroups
 
 _TENSORFLOW_ADDRESSES = 2560 * 2**20  # bytes: with less it crashes on start
 _CGROUPS = (  # version 2, then version 1: controllers, folder, files of limit and usage
@@ -65,18 +66,12 @@ def _limits() -> Iterator[tuple[int, str]]:
         yield free, " in the control group (a container's or a job's memory limit)"
 
 
-def _free_in_cgroups(process: Path = Path("/proc/self/cgroup")) -> Iterator[int]:
+def _free_in_cgroups() -> Iterator[int]:
     """Yields the free bytes under the limits of the process's control group and its ancestors."""
-    lines = process.read_text().splitlines() if process.exists() else []
-    for _, controllers, path in (line.split(":", 2) for line in lines):
-        for controller, root, limit, used in _CGROUPS:
-            if controller not in controllers.split(","):
-                continue
-            group = root / path.strip("/")
-            while group.is_relative_to(root):
-                with contextlib.suppress(OSError, ValueError):  # no such file; "max" means no limit
-                    yield int((group / limit).read_text()) - _unreclaimable(group, used)
-                group = group.parent
+    for controller, root, limit, used in _CGROUPS:
+        for group in cgroups.groups(controller, root):
+            with contextlib.suppress(OSError, ValueError):  # no such file; "max" means no limit
+                yield int((group / limit).read_text()) - _unreclaimable(group, used)
 
 
 def _unreclaimable(group: Path, used: str) -> int:

@@ -280,11 +280,11 @@ def test_training_resumed_from_a_checkpoint_repeats_the_uninterrupted_losses(
 def test_a_resumed_training_takes_up_another_learning_rate(workload, kept, checkpoints):
     model = kept[0].model
     rate = float(model.optimizer.learning_rate)
-    told = model.hyperparameters.learning_rate
-    resumed = workload.model(learning_rate=told / 4, seed=model.execution.seed + 1)
+    before = model.hyperparameters.learning_rate
+    resumed = workload.model(learning_rate=before / 4, seed=model.execution.seed + 1)
     resumed.setup({"checkpoint_dir": checkpoints, "resume": True})
     assert float(resumed.optimizer.learning_rate) == pytest.approx(rate / 4)
-    assert f"changed since then: learning_rate {told} -> {told / 4}" in resumed.notes
+    assert f"changed since then: learning_rate {before} -> {before / 4}" in resumed.notes
     assert any(note.startswith("changed since then: seed") for note in resumed.notes)
 
 

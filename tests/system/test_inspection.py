@@ -1,8 +1,9 @@
 import os
 
+import pytest
 import tensorflow as tf
 
-from fathom.system import inspection
+from fathom.system import cgroups, inspection
 from fathom.system.inspection import inspect
 
 
@@ -25,9 +26,7 @@ def test_what_costs_speed_has_a_hint(monkeypatch, tmp_path):
     monkeypatch.setenv("FATHOM_DATA_DIR", str(tmp_path / "none"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     monkeypatch.setattr(os, "getloadavg", lambda: (3.0, 0.0, 0.0))
-    quota = tmp_path / "cpu.max"
-    quota.write_text("50000 100000\n")
-    monkeypatch.setattr(inspection, "_QUOTA", quota)
+    limit_cores(monkeypatch, tmp_path, outer="50000 100000", inner="400000 100000")
     monkeypatch.setattr(inspection, "_LITTLE_SPACE", float("inf"))
     hints = {name: line.hint for name, line in lines().items() if line.hint}
     assert "AVX2" in hints["instruction sets"]
@@ -47,8 +46,27 @@ def test_the_data_folder_is_listed(monkeypatch, tmp_path):
 
 
 def test_a_quota_without_limit_is_none(monkeypatch, tmp_path):
-    quota = tmp_path / "cpu.max"
-    monkeypatch.setattr(inspection, "_QUOTA", quota)
+    limit_cores(monkeypatch, tmp_path, outer=None, inner="max 100000")
     assert inspection._quota() is None
-    quota.write_text("max 100000\n")
-    assert inspection._quota() is None
+
+
+def limit_cores(monkeypatch, root, outer, inner):
+    """Puts this process into a control group within another, each with a quota."""
+    (root / "job" / "step").mkdir(parents=True)
+    for group, quota in (("job", outer), ("job/step", inner)):
+        if quota:
+            (root / group / "cpu.max").write_text(f"{quota}\n")
+    (root / "cgroup").write_text("0::/job/step\n")
+    monkeypatch.setattr(cgroups, "_PROCESS", root / "cgroup")
+    monkeypatch.setattr(inspection, "_CGROUPS", root)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every folder")
+def test_a_data_folder_that_cannot_be_read_is_a_hint(monkeypatch, tmp_path):
+    tmp_path.chmod(0)
+    monkeypatch.setenv("FATHOM_DATA_DIR", str(tmp_path))
+    assert "cannot be read" in lines()["data"].hint
+
+
+def test_a_file_that_another_process_removes_takes_no_space(tmp_path):
+    assert inspection._size(tmp_path / "gone") == 0

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 
 from fathom import FathomError
-from fathom.system import memory
+from fathom.system import cgroups, memory
 
 GIB = 2**30
 
@@ -51,8 +51,10 @@ def test_limits_of_control_groups_count_without_the_file_cache(
     write(root / "job", limit="1000", use="700", stat="anon 5\ninactive_file 300\n")
     monkeypatch.setattr(memory, "_CGROUPS", [(name, root, limit, use) for name in ("", "memory")])
     (tmp_path / "cgroup").write_text(f"{line}\n")
-    assert list(memory._free_in_cgroups(tmp_path / "cgroup")) == [600]
+    monkeypatch.setattr(cgroups, "_PROCESS", tmp_path / "cgroup")
+    assert list(memory._free_in_cgroups()) == [600]
 
 
-def test_a_system_without_control_groups_has_no_limits_of_them(tmp_path):
-    assert list(memory._free_in_cgroups(tmp_path / "none")) == []
+def test_a_system_without_control_groups_has_no_limits_of_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(cgroups, "_PROCESS", tmp_path / "none")
+    assert list(memory._free_in_cgroups()) == []

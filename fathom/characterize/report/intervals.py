@@ -39,7 +39,7 @@ class Interval:
         """Returns whether a value is outside; False if the limits are unknown."""
         return self.known and not self.low <= value <= self.high
 
-    def told(self, form: str) -> str:
+    def text(self, form: str) -> str:
         """Returns it as text; ``form`` is a format such as ``.2f``."""
         limits = f" ({self.low:{form}} to {self.high:{form}})" if self.known else ""
         return f"{self.value:{form}}{limits}"

@@ -42,10 +42,10 @@ def differ(table: pd.DataFrame, case: Sequence[str]) -> pd.Series:
     return table[PROGRAM].notna() & (table[PROGRAM] != first)
 
 
-def told(table: pd.DataFrame, case: Sequence[str]) -> pd.DataFrame:
-    """Returns a table without its column ``PROGRAM`` where that tells nothing.
+def drop_if_uniform(table: pd.DataFrame, case: Sequence[str]) -> pd.DataFrame:
+    """Returns a table without its column ``PROGRAM`` where all programs are alike.
 
-    It tells something where batches are divided, or where programs differ within a case.
+    They are not where batches are divided, or where programs differ within a case.
     """
     divided = table[PROGRAM].fillna("").str.contains(_DIVIDED)
     return table if (divided | differ(table, case)).any() else table.drop(columns=PROGRAM)

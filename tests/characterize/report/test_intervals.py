@@ -93,8 +93,8 @@ def test_a_time_of_0_has_no_ratio():
 
 
 def test_an_interval_in_words_has_its_limits_only_if_they_are_known():
-    assert Interval(0.5, 0.4, 0.6).told(".2f") == "0.50 (0.40 to 0.60)"
-    assert Interval(0.5).told(".2f") == "0.50"
+    assert Interval(0.5, 0.4, 0.6).text(".2f") == "0.50 (0.40 to 0.60)"
+    assert Interval(0.5).text(".2f") == "0.50"
 
 
 def test_holms_correction_is_the_textbooks():

@@ -66,7 +66,7 @@ def utilization(runs: pd.DataFrame, peaks: Mapping[int, float], precision: str) 
             programs.PROGRAM: programs.of(first),
         }
     ).reset_index(drop=True)
-    return programs.told(table, ["workload"])
+    return programs.drop_if_uniform(table, ["workload"])
 
 
 def layer_work(layers: pd.DataFrame, ops: pd.DataFrame) -> pd.DataFrame:
@@ -111,7 +111,7 @@ def summary(table: pd.DataFrame) -> str:
     known = table[(table["mode"] == "train") & table["achieved/peak"].notna()]
     limits = known[["achieved/peak", "from", "to"]].to_numpy()
     pairs = zip(known.workload, limits, strict=True)
-    training = ", ".join(f"{workload} {Interval(*each).told('.2f')}" for workload, each in pairs)
+    training = ", ".join(f"{workload} {Interval(*each).text('.2f')}" for workload, each in pairs)
     return (
         "Achieved FLOP/s of training over those of a large matrix product on the same threads: "
         f"{training or 'not measured'}."

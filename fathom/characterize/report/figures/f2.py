@@ -81,7 +81,7 @@ def _reached(ranks: pd.DataFrame, column: str, percent: int) -> pd.Series:
 def summary(table: pd.DataFrame) -> str:
     """Summarizes the counts in a sentence."""
     found = [
-        Interval(*row).told(".0f")
+        Interval(*row).text(".0f")
         for row in table[["types to 90 %", "90 % from", "90 % to"]].astype(float).to_numpy()
     ]
     pairs = zip(table.workload, found, strict=True)

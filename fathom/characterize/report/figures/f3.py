@@ -172,7 +172,7 @@ def _reason(op_type: str, row: pd.Series) -> str:
 def summary(distance: pd.DataFrame) -> str:
     """Summarizes the distances to the paper's rows in a sentence."""
     known = [
-        f"{workload} {Interval(*limits).told('.3f')}"
+        f"{workload} {Interval(*limits).text('.3f')}"
         for workload, *limits in distance.dropna(subset="cosine distance").itertuples()
     ]
     if not known:

@@ -96,14 +96,14 @@ def summary(hierarchy: pd.DataFrame, by_process: Mapping[str, np.ndarray]) -> st
     columns = [name for name in ("cosine distance", "from", "to") if name in hierarchy]
     first, last = (Interval(*hierarchy[columns].iloc[i]) for i in (0, -1))
     pair = hierarchy["workloads together"].iloc[0].split()
-    nearest = f"{' and '.join(pair)} at {first.told('.3f')}"
-    told = {
+    nearest = f"{' and '.join(pair)} at {first.text('.3f')}"
+    sentences = {
         True: f"The closest two are {nearest}, significantly closer than any other two",
         False: f"Which two are closest is within the noise: {nearest}",
         None: f"The first merge is of {nearest}",
     }
-    closest = told[is_closest(pair, by_process)]
-    return f"{closest}; the last two clusters join at {last.told('.2f')}."
+    closest = sentences[is_closest(pair, by_process)]
+    return f"{closest}; the last two clusters join at {last.text('.2f')}."
 
 
 def draw(shares: pd.DataFrame) -> Plot:

@@ -47,7 +47,7 @@ def step_times(runs: pd.DataFrame) -> pd.DataFrame:
         for mode, device in _CASES
     ]
     table = pd.DataFrame(rows, columns=_COLUMNS).astype({"batch size": "Int64"})
-    return programs.told(table, ["workload"])
+    return programs.drop_if_uniform(table, ["workload"])
 
 
 def _row(runs: pd.DataFrame | None, on_cpu: pd.DataFrame | None) -> dict[str, object]:
@@ -75,10 +75,10 @@ def summary(times: pd.DataFrame) -> str:
     inference = times[(times["mode"] == "infer") & (times.device == "cpu")]
     ratios = inference.set_index("workload")[["over CPU training", "to", "from"]]
     ratios = 1 / ratios.dropna(subset="over CPU training")
-    told = [
-        f"{workload} {Interval(*limits).told('.1f')}" for workload, *limits in ratios.itertuples()
+    texts = [
+        f"{workload} {Interval(*limits).text('.1f')}" for workload, *limits in ratios.itertuples()
     ]
-    known = ", ".join(told)
+    known = ", ".join(texts)
     return (
         "On the CPU a training step takes this many times an inference step: "
         f"{known or 'not measured'}."

@@ -147,10 +147,10 @@ def _sentence(workload: str, table: pd.DataFrame) -> str:
     more = Interval(*(100 * grown[["change", "change from", "change to"]]))
     parts = []
     if not np.isnan(faster.value):
-        parts = [f"{heaviest['op type']} {faster.told('.2f')} times as fast{_noise(faster, 1)}"]
+        parts = [f"{heaviest['op type']} {faster.text('.2f')} times as fast{_noise(faster, 1)}"]
     parts.append(
         f"the share of {grown['op type']} {grown.share:.1%}, then {grown.then:.1%}, a difference "
-        f"of {more.told('.1f')} points{_noise(more, 0)}"
+        f"of {more.text('.1f')} points{_noise(more, 0)}"
     )
     threads = f"from {heaviest.threads} to {heaviest['to threads']} threads"
     return f"{workload}, {threads}: {'; '.join(parts)}."

@@ -96,14 +96,14 @@ def summary(table: pd.DataFrame) -> str:
     sentences = []
     for (workload, mode, metric), mine in table.groupby(["workload", "mode", "metric"], sort=False):
         exact = mine[mine.format == _FLOAT].value.dropna()
-        narrow = [_told(name, each) for name, each in mine[mine.bits == 16].groupby("format")]
+        narrow = [_text(name, each) for name, each in mine[mine.bits == 16].groupby("format")]
         if len(exact) and narrow:
             words = f"{workload}, {_LOOKS[str(mode)][0]}: {metric} {_range(exact)} in float32"
             sentences.append(f"{words}, {', '.join(narrow)}.")
     return " ".join(sentences) or "No format of 16 bits was run beside float32."
 
 
-def _told(name: object, equal: pd.DataFrame) -> str:
+def _text(name: object, equal: pd.DataFrame) -> str:
     values = equal.value.dropna()
     text = f"{_range(values)} in {name}" if len(values) else f"none in {name}, which diverged"
     lost = equal["updates to 0"].dropna()

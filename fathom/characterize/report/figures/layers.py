@@ -63,7 +63,7 @@ def summary(ops: pd.DataFrame) -> str:
     least = min(shares, key=lambda workload: shares[workload].mean())
     percent = mean(100 * shares[least].to_numpy()).clipped(0, 100)
     return (
-        f"{percent.told('.1f')} % of {least}'s time in ops has a layer or a stated role, the least "
+        f"{percent.text('.1f')} % of {least}'s time in ops has a layer or a stated role, the least "
         "of all workloads."
     )
 

@@ -34,7 +34,7 @@ def efficiency(runs: pd.DataFrame) -> pd.DataFrame:
         by_cores = {int(each.cores.iloc[0]): each for _, each in mine.groupby("cores")}
         if 1 in by_cores and len(by_cores) > 1:
             rows += [_row(by_cores[1], each) | {"workload": workload} for each in by_cores.values()]
-    return programs.told(pd.DataFrame(rows, columns=_COLUMNS), ["workload"])
+    return programs.drop_if_uniform(pd.DataFrame(rows, columns=_COLUMNS), ["workload"])
 
 
 def _row(one: pd.DataFrame, runs: pd.DataFrame) -> dict[str, object]:
@@ -57,7 +57,7 @@ def summary(table: pd.DataFrame) -> str:
     """Summarizes the efficiencies in a sentence."""
     last = table.drop_duplicates("workload", keep="last")
     ends = [
-        f"{row.workload} {Interval(*row[['efficiency', 'from', 'to']]).told('.2f')} at {row.cores}"
+        f"{row.workload} {Interval(*row[['efficiency', 'from', 'to']]).text('.2f')} at {row.cores}"
         for _, row in last.iterrows()
     ]
     return f"Efficiency on the most cores measured: {', '.join(ends)}."

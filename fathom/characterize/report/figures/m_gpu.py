@@ -105,7 +105,7 @@ def summary(table: pd.DataFrame, measured: bool) -> str:
         return "The GPU ran no kernels."
     known = table.dropna(subset=_KERNELS)
     limits = zip(known.workload, known[[_KERNELS, "from", "to"]].to_numpy(), strict=True)
-    listed = ", ".join(f"{workload} {Interval(*each).told('.2f')}" for workload, each in limits)
+    listed = ", ".join(f"{workload} {Interval(*each).text('.2f')}" for workload, each in limits)
     return f"Time in kernels over the time of API calls: {listed}."
 
 

@@ -36,14 +36,14 @@ def trainings(found: list[Quality]) -> pd.DataFrame:
 
 def summary(table: pd.DataFrame) -> str:
     """States the batch sizes that need the fewest examples and the least time."""
-    told = []
+    texts = []
     for workload, each in table[table.reached].groupby("workload", sort=False):
         least, fastest = (each.loc[each[name].idxmin()] for name in _QUANTITIES)
-        told.append(
+        texts.append(
             f"{workload} ({least.target}): fewest examples with batches of {least['batch size']}, "
             f"least time with {fastest['batch size']}"
         )
-    return f"{'; '.join(told)}." if told else "No training reached its target."
+    return f"{'; '.join(texts)}." if texts else "No training reached its target."
 
 
 def draw(table: pd.DataFrame) -> Plot:

@@ -64,7 +64,7 @@ def summary(table: pd.DataFrame) -> str:
     most = table.iloc[table.variation.argmax()]
     percent = Interval(*(100 * most[["variation", "from", "to"]]))
     return (
-        f"The largest coefficient of variation of whole runs is {percent.told('.1f')} % "
+        f"The largest coefficient of variation of whole runs is {percent.text('.1f')} % "
         f"({most.workload}, {most['mode']}, {most.device}, {most.runs} runs)."
     )
 

@@ -58,7 +58,7 @@ def working_sets(layers: pd.DataFrame) -> pd.DataFrame:
 def peaks(runs: pd.DataFrame) -> pd.DataFrame:
     """Returns the peak memory of each workload, mode and device; of equal runs the largest.
 
-    The program is told where batches are divided or programs differ between a workload's rows.
+    The program is given where batches are divided or programs differ between a workload's rows.
 
     Args:
         runs: completed timings, from ``Folder.runs_frame``.
@@ -71,7 +71,7 @@ def peaks(runs: pd.DataFrame) -> pd.DataFrame:
     table = bytes_.join(groups[programs.PROGRAM].agg(programs.joined)).reset_index()
     names = {"on": "device", "batch_size": "batch size", "peak_resident_bytes": _PEAK}
     table = table.rename(columns=names | {"peak_gpu_bytes": _GPU_PEAK})
-    return programs.told(table, ["workload"])
+    return programs.drop_if_uniform(table, ["workload"])
 
 
 def summary(peak: pd.DataFrame) -> str:

@@ -51,11 +51,11 @@ def summary(table: pd.DataFrame) -> str:
     near = table.share.where(table.times <= _NEAR, 0.0)
     covered = table.groupby("workload", sort=False).share.sum()
     shares = near.groupby(table.workload, sort=False).sum() / covered
-    told = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
+    text = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
     below = table[table.times < 1]
     caches = f" {len(below)} take less: their data was in a cache." if len(below) else ""
     return (
-        f"Of the time in ops of 1 % or more, within {_NEAR} times the attainable: {told}.{caches}"
+        f"Of the time in ops of 1 % or more, within {_NEAR} times the attainable: {text}.{caches}"
     )
 
 

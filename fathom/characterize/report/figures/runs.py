@@ -67,7 +67,7 @@ def every_run(runs: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
             programs.PROGRAM: programs.of(runs),
         }
     ).reset_index(drop=True)
-    table = programs.told(table, ["workload", "mode", "device"])
+    table = programs.drop_if_uniform(table, ["workload", "mode", "device"])
     return table if table[_ENERGY].notna().any(axis=None) else table.drop(columns=_ENERGY)
 
 

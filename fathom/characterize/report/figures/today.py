@@ -83,12 +83,12 @@ def _interval(name: str, joined: Members, by_process: Mapping[str, np.ndarray]) 
 
 def summary(placed: pd.DataFrame) -> str:
     """Says in a sentence where each further workload is."""
-    told = [
+    texts = [
         f"{row['workload']} joins {row['joins'].replace(' ', ', ')} at "
-        f"{Interval(row['cosine distance'], row['from'], row['to']).told('.3f')}"
+        f"{Interval(row['cosine distance'], row['from'], row['to']).text('.3f')}"
         for row in placed.to_dict("records")
     ]
-    return f"{'; '.join(told)}."
+    return f"{'; '.join(texts)}."
 
 
 def draw(shares: pd.DataFrame, placed: pd.DataFrame) -> "matplotlib.figure.Figure":

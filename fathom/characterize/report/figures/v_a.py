@@ -55,7 +55,7 @@ def summary(table: pd.DataFrame) -> str:
     columns = ["share outside ops", "from", "to"]
     shares = [Interval(*row) for row in (100 * table[columns]).to_numpy()]
     pairs = zip(table.workload, shares, strict=True)
-    listed = ", ".join(f"{workload} {share.told('.1f')}" for workload, share in pairs)
+    listed = ", ".join(f"{workload} {share.text('.1f')}" for workload, share in pairs)
     under = sum(share.high < _PAPER for share in shares)
     counted = f" Under {_PAPER} % in {under}, over in {sum(s.low > _PAPER for s in shares)}."
     known = any(share.known for share in shares)
