@@ -116,7 +116,7 @@ def measure(setting: Setting) -> dict[str, Any]:
     """Measures a setting in this process: the steps first, then all that could disturb them."""
     import_tensorflow()
     from fathom.characterize.profile import xplane
-    from fathom.system.device import gemm_rate
+    from fathom.system.rates import gemm_rate
 
     workload = workloads.load(setting.workload, forward_only=setting.mode == "infer")
     quick = workload.characterization.quick_setting  # the same steps, with less before them

@@ -1,51 +1,66 @@
 """The model interface: what a workload defines, and what a script calls.
 
 A workload is a subclass of ``NeuralNetworkModel``, which builds, compiles, runs and evaluates what
-the workload defines, as listed in ``fathom.workload.Workload``:
+the workload defines, as listed in ``fathom.core.workload.Workload``:
 
     model = AlexNet(device="/cpu:0", init_options={"batch_size": 32})
     model.setup()
     result = model.run(n_steps=100)
     model.teardown()
+
+``build`` gives one value, ``fathom.core.built.Built``, and ``setup`` another,
+``fathom.core.prepared.Prepared``.
 """
 
 import contextlib
-import dataclasses
 import functools
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from fathom import options
-from fathom.data.pipeline import PREFETCHED
+from fathom.core import building, prepared, record, steps
+from fathom.core.built import Built
+from fathom.core.prepared import Compiled, Prepared
+from fathom.core.workload import Workload
+from fathom.data import DataSet, DataSource, choose, locate
 from fathom.errors import FathomError
-from fathom.network import BuiltWorkload
-from fathom.numbers import calibration
-from fathom.numbers.simulation import Simulation
-from fathom.results import records
+from fathom.layers import PRNGKey, Random
+from fathom.results import cost, records
+from fathom.results.description import Description
 from fathom.results.records import RunResult
 from fathom.results.steps import Steps
+from fathom.system import device as devices
 from fathom.system import energy, environment
-from fathom.system.device import select_precision
-from fathom.system.files import user_path
+from fathom.system.precision import computing_in, select_precision
 from fathom.system.processor import keep_freed_memory
+from fathom.system.threads import set_inter_op_threads, set_threads
 from fathom.training import microbatches, strategies
-from fathom.training.checkpoint import Checkpoints
-from fathom.training.compilation import Batch, CompiledStep, Step
+from fathom.training.compilation import Batch, Step
 from fathom.training.compilation import Nest as Nest  # for workloads
-from fathom.training.custom_gradients import notes_gradients
+from fathom.training.custom_gradients import CustomGradients, notes_gradients
 from fathom.training.evaluation import sum_metrics
-from fathom.training.footprint import require_memory
-from fathom.training.runner import Loop, Progress, Runner, RunStep, check_length, default_runstep
+from fathom.training.optimizers import Optimizer
+from fathom.training.phases import Phases
+from fathom.training.runner import Progress, RunStep, check_length, default_runstep
 
 
-class NeuralNetworkModel(BuiltWorkload):
-    """Builds, trains, runs and evaluates a workload.
+class NeuralNetworkModel(Workload):
+    """Builds, trains, runs and evaluates a workload on a device.
 
-    Args: as for ``BuiltWorkload``.
+    Args:
+        device: ``cpu``, ``gpu``, ``gpu:1``, or TensorFlow's ``/cpu:0``; None: a GPU if available.
+        init_options: hyperparameters and fields of ``options.Execution``, by name.
 
     Attributes:
+        execution: how the network is executed.
+        device: a ``fathom.system.device.Device``.
+        threads: of the run.
+        operations_at_once: inter-op threads.
+        strategy: of distributed training; None: one device.
+        is_chief: this process writes the checkpoints: all but the first worker's do not.
         notes: messages for the user at the start of a run, such as the restored checkpoint.
         runstep: the hook of the current run.
         progress: receives the current run's progress.
@@ -54,14 +69,32 @@ class NeuralNetworkModel(BuiltWorkload):
         steps: the record of the last run, even if it ended early.
 
     Raises:
-        FathomError: an unknown option, a value out of range, or an unavailable device.
+        FathomError: an unknown option, a value out of range, options that exclude each other, or an
+            unavailable device.
     """
 
     def __init__(
         self, device: str | None = None, init_options: Mapping[str, object] | None = None
     ) -> None:
         started = time.perf_counter()
-        super().__init__(device, init_options)
+        hyperparameters, execution = options.sort(
+            init_options, self.Hyperparameters, options.Execution
+        )
+        self.execution = options.build(options.Execution, execution)
+        self.hyperparameters = self.build_hyperparameters(hyperparameters)
+        self.device = devices.select(device)
+        self.check_microbatches([self.hyperparameters.batch_size])
+        self._set_threads()
+        self.strategy = strategies.create(
+            self.execution, self.device, self.name, self.hyperparameters
+        )
+        self.is_chief = strategies.is_chief(self.execution.strategy)
+        select_precision(self.execution.precision, self.device)
+        self.custom_gradients = CustomGradients(self)
+        self._source: DataSource | None = None
+        self._has_data = False
+        self._built: Built | None = None
+        self._prepared: Prepared | None = None
         self.steps = Steps(first=0, warmup=0)
         self.processor, self.meter = records.Processor(), energy.Meter()
         self.notes: list[str] = []
@@ -69,97 +102,205 @@ class NeuralNetworkModel(BuiltWorkload):
         self.progress = Progress()
         self.history: dict[str, list[tuple[int, float]]] = {}
         self.sections = {"init": time.perf_counter() - started}
+        self._kept = {*vars(self), "_kept"}  # by ``teardown``
+
+    def _set_threads(self) -> None:
+        """Sets TensorFlow's threads, before it computes anything."""
+        chosen = self.execution
+        self.operations_at_once = set_inter_op_threads(chosen.threads, chosen.inter_op_threads)
+        small = self.small_operations and not self.device.on_gpu and not chosen.xla
+        share = small or self.microbatches > 1
+        self.threads = set_threads(chosen.threads, self.operations_at_once if share else 1)
+
+    # ---------------------------------------------------------------- choices
+
+    @functools.cached_property
+    def dataset(self) -> type[DataSet]:
+        """The model's data set, one of ``datasets``."""
+        return choose(self.datasets, self.execution.dataset, self.execution.data_dir)
+
+    @property
+    def source(self) -> DataSource:
+        """The source of the data; the synthetic set is created on first use."""
+        if self._source is None:
+            self._source = locate(self.dataset, self.execution.data_dir, self.execution.seed)
+        return self._source
+
+    @property
+    def microbatches(self) -> int:
+        """Parts into which a training step on a CPU divides its batch, to compute them at once."""
+        wanted, count = self.execution.microbatches, self.operations_at_once
+        if wanted != "auto":
+            return wanted
+        divides = self.divides_batches and not self._microbatch_obstacle()
+        return count if divides and not self.hyperparameters.batch_size % count else 1
+
+    def _microbatch_obstacle(self) -> str:
+        return microbatches.obstacle(
+            self.execution,
+            self.device,
+            trains=not self.forward_only,
+            statistics=self.batch_statistics,
+            indivisible=self.indivisible,
+        )
+
+    def check_microbatches(self, sizes: Sequence[int | None]) -> None:
+        """Raises FathomError if batches of these sizes cannot be divided as the options ask.
+
+        Microbatches that nobody asked for are left out where they are not possible.
+        """
+        wanted = self.execution.microbatches
+        if wanted != "auto":
+            microbatches.check(self.name, wanted, self._microbatch_obstacle(), sizes)
+
+    @property
+    def xla(self) -> str:
+        """What XLA compiles: the whole ``step``, some ``layers``, or nothing (``off``)."""
+        default = self.default_xla
+        if default == "step" and (self.strategy or self.microbatches > 1):
+            default = "off"  # XLA compiles no collectives, and runs microbatches in turn
+        return {None: default, True: "step", False: "off"}[self.execution.xla]
+
+    def machine(self) -> records.Environment:
+        """Returns the machine and the software, as results state them."""
+        return records.Environment.model_validate(
+            environment.describe(self.device, self.threads, self.execution.precision, self.xla)
+            | {"microbatches": self.microbatches}
+        )
+
+    # ---------------------------------------------------------------- building
+
+    def new_seed(self) -> int:
+        """Returns a seed for the next random part of the network, derived from the run's seed."""
+        return self._random.new_seed()
+
+    def new_noise(self) -> PRNGKey:
+        """Returns the PRNG key of the next layer."""
+        return self._random.new_noise()
+
+    def _load(self) -> None:
+        self.load_data()
+        self._has_data = True
+
+    def build(self) -> None:
+        """Builds the network and, in training, the optimizer; nothing is traced yet.
+
+        Reads the data only where the network's size depends on them.
+        """
+        if self.sized_by_data and not self._has_data:
+            self._load()
+        self._built = self._prepared = None
+        seeds = np.random.default_rng(self.execution.seed)
+        with self.placement(), computing_in(self.execution.precision):
+            self.noise_step = tf.Variable(0, False, dtype=tf.int64, name="noise_step")
+            self._random = Random(iter(lambda: int(seeds.integers(2**31)), None), self.noise_step)
+            self._built = building.build(self, self.noise_step)
+        self.build_state()
+
+    def placement(self) -> contextlib.AbstractContextManager:
+        """Returns the context in which variables are created and steps are traced."""
+        return self.strategy.scope() if self.strategy else self.device.placement()
 
     # ---------------------------------------------------------------- setting up
 
     @notes_gradients
-    def setup(self, setup_options: Mapping[str, object] | None = None) -> None:
+    def setup(
+        self,
+        setup_options: Mapping[str, object] | None = None,
+        *,
+        instrument: Callable[[Built], Built] | None = None,
+    ) -> None:
         """Loads the data, builds the network, compiles its step, restores a checkpoint.
 
         Args:
             setup_options: fields of ``options.Setup``, by name.
+            instrument: changes what was built, before it is compiled: returns it with, for example,
+                another network of the same inputs, outputs and variables.
 
         Raises:
             FathomError: unusable data, options or checkpoints.
         """
         chosen = options.build(options.Setup, setup_options)
-        if self.strategy:
-            strategies.check(
-                self.execution,
-                self.name,
-                obstacle=self.undistributable,
-                trains=not self.forward_only,
-                xla=self.xla == "step",
-            )
+        prepared.check_strategy(self)
         keep_freed_memory()
         started = time.perf_counter()
-        self.load_data()
+        self._load()
         loaded = time.perf_counter()
         self.build()
-        if self.strategy:
-            strategies.check_batches(self.signatures(), self.strategy.num_replicas_in_sync)
-        self.check_microbatches(microbatches.batch_sizes(self.signatures()))
-        if self.device == "/cpu:0":  # a GPU's allocator raises its own error
-            require_memory(
-                self.name,
-                self.network,
-                self.signatures()[-1],
-                self.steps_per_call,
-                blocks=1 + PREFETCHED,
-                trains=not self.forward_only,
-            )
-        checkpoints = self._open_checkpoints(chosen.checkpoint_dir, chosen.resume)
-        if self._simulation is not None:
-            self._simulate(self._simulation)
-        self.compile()
-        if self._collectives:
-            self._collectives.measure_link()
-        loop = Loop(
-            trains=not self.forward_only,
-            on_gpu=self.device.startswith("/gpu"),
-            batch_size=self.hyperparameters.batch_size,
-            steps_per_call=self.steps_per_call,
-            steps_per_epoch=1 if self.forward_only else self.steps_per_epoch,
-            checkpoint_every=chosen.checkpoint_every or options.CHECKPOINT_EVERY,
-            remedy=self.hyperparameters.remedy_for_divergence(),
-        )
-        self._runner = Runner(self._compiled, loop, self, checkpoints, saved_at=self.steps_done)
+        if instrument:
+            self._built = instrument(self.built)
+        self._prepared = prepared.prepare(self, chosen)
         self.sections |= {"load": loaded - started, "setup": time.perf_counter() - loaded}
 
-    def _simulate(self, simulation: Simulation) -> None:
-        """Computes in fixed point from here on, in formats chosen now unless they were restored."""
-        if simulation.calibrates:
-            simulation.calibrate()
-            self.compile()
-            kept = [self._noise_step] if self.forward_only else self._saved_variables.values()
-            calibration.run(self, self._compiled.single, list(kept))
-        simulation.begin()
-
-    def compile(self) -> None:
-        """Compiles the step and the evaluation; a subclass may compile more."""
-        with self._placement():
-            self._compiled = CompiledStep(
-                self.infer_step if self.forward_only else self._train_step_of_all_replicas,
-                self.signatures(),
-                self.steps_per_call,
-                xla=self.xla == "step",
-            )
-        self._evaluate = tf.function(
-            # Of its own: TensorFlow counts the tracings of a method over all models, and warns.
-            functools.partial(self._evaluation_step),
-            reduce_retracing=True,
-            autograph=False,
-            jit_compile=self.xla == "step" and self.evaluation_compiles,
-        )
-
     def teardown(self) -> None:
-        """Releases the network, the optimizer and compiled functions; ``setup`` may follow."""
-        self.release("_network", "_inputs", "_labels", "_optimizer")
-        self.release("_simulation", "_saved_variables")
-        self.release("_compiled", "_evaluate", "_runner")
+        """Releases all that loading, building and setting up have given; ``setup`` may follow."""
+        self._built, self._prepared, self._has_data = None, None, False
+        for name in vars(self).keys() - self._kept:
+            delattr(self, name)
         self.custom_gradients.forget()
 
     # ---------------------------------------------------------------- inspecting
+
+    @property
+    def built(self) -> Built:
+        """What ``build`` has given.
+
+        Raises:
+            FathomError: before ``build`` or ``setup``.
+        """
+        if self._built is None:
+            raise FathomError(f"the {self.name} model is not built: call setup() first")
+        return self._built
+
+    @property
+    def compiled(self) -> Compiled:
+        """What ``setup`` has compiled.
+
+        Raises:
+            FathomError: before ``setup``.
+        """
+        return self._set_up().compiled
+
+    def _set_up(self) -> Prepared:
+        if self._prepared is None:
+            raise FathomError(f"the {self.name} model is not compiled: call setup() first")
+        return self._prepared
+
+    @property
+    def labels(self) -> Nest:
+        """The symbolic labels; an empty tuple if there are none."""
+        return self.built.labels
+
+    @property
+    def outputs(self) -> Nest:
+        """The network's symbolic outputs."""
+        return self.network.output
+
+    @property
+    def optimizer(self) -> Optimizer | None:
+        """The update rule with its state; None in a forward-only model."""
+        return self.built.optimizer
+
+    @property
+    def learning_rate(self) -> tf.Variable:
+        """The optimizer's learning rate, a float32 scalar that schedules assign to.
+
+        Raises:
+            FathomError: the model is forward-only or not built.
+        """
+        if self.optimizer is None:
+            raise FathomError(f"the {self.name} model is forward-only: it has no learning rate")
+        return self.optimizer.learning_rate
+
+    @property
+    def saved_at(self) -> int:
+        """Training step of the last checkpoint written or restored; 0 if there is none."""
+        return self._set_up().runner.saved_at
+
+    @property
+    def phases(self) -> Phases | None:
+        """The phases of generation and their times, if inference generates token by token."""
+        return self.compiled.phases
 
     @property
     def train(self) -> Step | None:
@@ -167,7 +308,7 @@ class NeuralNetworkModel(BuiltWorkload):
 
         If ``steps_per_call`` is above 1, it takes a block of batches.
         """
-        return None if self.forward_only else self._compiled_step().call
+        return None if self.forward_only else self.compiled.step.call
 
     @property
     def loss(self) -> tf.Tensor | None:
@@ -176,17 +317,31 @@ class NeuralNetworkModel(BuiltWorkload):
 
     def model(self) -> tf.Graph:
         """Returns the traced graph of one training step, or of inference when forward-only."""
-        return self._compiled_step().single.graph
+        return self.compiled.step.single.graph
 
-    @property
-    def saved_at(self) -> int:
-        """Training step of the last checkpoint written or restored; 0 if there is none."""
-        return self._runner.saved_at
+    def train_step(self, *batch: tf.Tensor) -> tf.Tensor:
+        """One training step to be traced, of one replica; returns the loss before the update."""
+        return steps.StepFunctions(self).train(*batch)
 
-    def _compiled_step(self) -> CompiledStep:
-        if not hasattr(self, "_compiled"):
-            raise FathomError(f"the {self.name} model is not compiled: call setup() first")
-        return self._compiled
+    def infer_step(self, *inputs: tf.Tensor) -> Nest:
+        """One inference step to be traced; returns the outputs."""
+        return steps.StepFunctions(self).infer(*inputs)
+
+    def cost(self) -> cost.Cost:
+        """Returns numbers of parameters and multiply-accumulates, counted from the architecture."""
+        return cost.count(self.network)
+
+    @notes_gradients
+    def describe(self, length: int | None = None) -> Description:
+        """Returns the operations of one step, from its traced graph; needs ``build``, no data.
+
+        Args:
+            length: of the examples, where they have one; None: that of ``cost``.
+
+        Raises:
+            FathomError: the model is not built, or there is no such length.
+        """
+        return steps.describe(self, length)
 
     # ---------------------------------------------------------------- running
 
@@ -222,22 +377,22 @@ class NeuralNetworkModel(BuiltWorkload):
                 steps is out of range.
         """
         n_steps, warmup = check_length(self.default_steps if n_steps is None else n_steps, warmup)
-        self._compiled_step()
+        prepared, collectives = self._set_up(), self.built.collectives
         select_precision(self.execution.precision, self.device)  # another model may differ
         self.runstep, self.progress = runstep or default_runstep, progress or Progress()
         first = 0 if self.forward_only else self.steps_done
         self.steps = Steps(first=first, warmup=warmup)
         self.processor = records.Processor()
-        self.meter = energy.meter(on_gpu=self.device != "/cpu:0")
+        self.meter = energy.meter(on_gpu=self.device.on_gpu)
         started, stolen = time.perf_counter(), environment.steal_seconds()
         try:
-            if self._collectives:
-                self._collectives.begin(warmup)
+            if collectives:
+                collectives.begin(warmup)
             with self.strategy.scope() if self.strategy else contextlib.nullcontext():
                 batches = (
                     self.inference_batches() if self.forward_only else self.training_batches(first)
                 )
-            self._runner.run(
+            prepared.runner.run(
                 batches,
                 n_steps,
                 self.steps,
@@ -246,8 +401,8 @@ class NeuralNetworkModel(BuiltWorkload):
                 self.progress,
                 self.meter,
             )
-            if self._collectives:
-                self._collectives.end()
+            if collectives:
+                collectives.end()
         finally:
             self.sections["run"] = time.perf_counter() - started
             self.processor.add_system(
@@ -258,41 +413,7 @@ class NeuralNetworkModel(BuiltWorkload):
 
     def record(self) -> RunResult:
         """Returns the record of the last run, even if it ended early."""
-        self.steps.drop_unfinished()
-        source, chosen = self.source, self.hyperparameters
-        counted = self.cost()
-        macs = counted.forward_macs if self.forward_only else counted.training_macs
-        work = self.steps.work[self.steps.warmup :]
-        flops = 2 * macs * chosen.batch_size * sum(work)
-        kind = "cpu" if self.device == "/cpu:0" else "gpu"
-        return RunResult(
-            workload=self.name,
-            mode=self.mode,
-            data=records.Data.model_validate(
-                {
-                    "name": self.dataset.name,
-                    "directory": str(source.directory),
-                    "kind": source.kind,
-                    **self.describe_data(),
-                }
-            ),
-            hyperparameters=records.UsedHyperparameters(**dataclasses.asdict(chosen)),
-            seed=self.execution.seed,
-            environment=self.machine(),
-            sections=records.Sections(**{**self.sections, "wall": environment.process_age()}),
-            steps=self.steps,
-            throughput=records.Throughput.of(self.steps, self.example, chosen.batch_size, 2 * macs),
-            generation=self.generation(),
-            cost=records.Cost.of(counted),
-            memory=records.Memory(**environment.peak_memory(self.device)),
-            processor=self.processor,
-            energy=records.Energy.of(self.meter.joules, self.meter.unread, kind, len(work), flops),
-            metrics=records.Metrics.of(self.history),
-            fixed_point=None if self._simulation is None else self._simulation.record(),
-            distribution=self._collectives.record(self.steps.seconds[self.steps.warmup :])
-            if self._collectives
-            else None,
-        )
+        return record.of(self)
 
     def evaluate(self) -> dict[str, float]:
         """Returns the metrics of one pass over the test data: means over its examples.
@@ -312,12 +433,12 @@ class NeuralNetworkModel(BuiltWorkload):
         Raises:
             FathomError: there are none, or they cannot be read.
         """
-        self._compiled_step()
+        compiled, noise_step = self.compiled, self.noise_step
         select_precision(self.execution.precision, self.device)
-        trained_noise = int(self._noise_step.numpy())
-        self._noise_step.assign(2**40)  # not the random numbers of any training step
-        sums, examples = sum_metrics(self._evaluate, batches, self.device)
-        self._noise_step.assign(trained_noise)
+        trained_noise = int(noise_step.numpy())
+        noise_step.assign(2**40)  # not the random numbers of any training step
+        sums, examples = sum_metrics(compiled.evaluate, batches, self.device)
+        noise_step.assign(trained_noise)
         if not examples:
             raise self._no_test_data()
         return self.total_metrics(sums, examples) | {"examples": examples}
@@ -329,35 +450,3 @@ class NeuralNetworkModel(BuiltWorkload):
 
     def _no_test_data(self) -> FathomError:
         return FathomError(f"{self.source.directory} has no test data to evaluate on")
-
-    # ---------------------------------------------------------------- checkpoints
-
-    def _open_checkpoints(self, directory: str | None, resume: bool) -> Checkpoints | None:
-        """Opens the folder; a resumed run or a forward-only model loads the newest checkpoint.
-
-        Returns:
-            the checkpoints of the training run; None without a folder or in a forward-only model.
-        """
-        if directory is None:
-            return None
-        settings = dataclasses.asdict(self.hyperparameters)
-        settings |= {"seed": self.execution.seed, "precision": self.execution.precision}
-        settings |= {"data": str(self.source.directory)}
-        variables = self._saved_variables
-        simulation = None if self.forward_only else self._simulation
-        checkpoints = Checkpoints(
-            *(user_path(directory), self.name, settings, variables),
-            formats=simulation.variables if simulation else (),
-        )
-        if not self.is_chief and not (resume and checkpoints.latest):
-            return None
-        writes = self.is_chief and not self.forward_only
-        begun = checkpoints.begin(resume, writes)
-        self.notes += begun.notes
-        if checkpoints.latest:
-            self.restore_state()
-            if simulation:
-                simulation.chosen = "precision" not in begun.changes
-        if "learning_rate" in begun.changes and not self.forward_only:
-            self.change_learning_rate(*begun.changes["learning_rate"])
-        return checkpoints if writes else None

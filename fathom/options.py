@@ -331,19 +331,6 @@ class Setup:
             raise FathomError(f"checkpoint_every must be at least 1, not {self.checkpoint_every}")
 
 
-def parse_device(name: str) -> tuple[str, int]:
-    """Returns the kind (``cpu`` or ``gpu``) and number of a device such as ``gpu:1`` or ``/cpu:0``.
-
-    Raises:
-        FathomError: not a device name.
-    """
-    pattern = rf"/?(?:device:)?({'|'.join(DEVICE_KINDS)})(?::(\d+))?"
-    match = re.fullmatch(pattern, name.lower()) if isinstance(name, str) else None
-    if match is None:
-        raise FathomError(f"unknown device {_shown(name)}: use cpu, gpu or gpu:N")
-    return match[1], int(match[2] or 0)
-
-
 def field_names(*option_types: type) -> list[str]:
     """Returns the names of all fields of the dataclasses, in order."""
     return [field.name for kind in option_types for field in dataclasses.fields(kind)]

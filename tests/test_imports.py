@@ -16,17 +16,7 @@ from fathom import workloads
 ROOT = Path(fathom.__file__).parent
 ROOMS = (  # from the lowest to the highest
     *("errors", "options", "system", "results", "training", "description", "accelerators"),
-    *(
-        "data",
-        "descriptor",
-        "layers",
-        "workload",
-        "numbers",
-        "network",
-        "nn",
-        "imagenet",
-        "translation",
-    ),
+    *("data", "descriptor", "layers", "numbers", "core", "nn", "imagenet", "translation"),
     *("<workload>", "workloads"),
     *("exports", "serving", "characterize", "cli", "testing", "<command>"),
 )
@@ -107,8 +97,7 @@ def test_the_package_has_at_most_a_dozen_rooms_beside_those_that_scripts_import(
         "data",
         "characterize",
         "descriptor.py",
-        "workload.py",
-        "network.py",
+        "core",
         "nn.py",
     }
     assert len({path.name for path in ROOT.iterdir()} - {*kept, *CAPABILITIES, "__pycache__"}) <= 12

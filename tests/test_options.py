@@ -12,9 +12,9 @@ from fathom.options import (
     Setup,
     build,
     hyperparameter,
-    parse_device,
     sort,
 )
+from fathom.system.device import parse
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def test_options_that_are_not_values_by_name_are_an_error_in_one_line(options):
 @pytest.mark.parametrize("device", [b"cpu", 0, ["cpu"], "cpu\n", "gpu:x"])
 def test_what_is_no_device_is_an_error_in_one_line(device):
     with pytest.raises(FathomError, match="unknown device") as error:
-        parse_device(device)
+        parse(device)
     assert "\n" not in str(error.value)
 
 

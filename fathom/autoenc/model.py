@@ -19,6 +19,7 @@ from fathom.autoenc.descriptor import DESCRIPTOR
 from fathom.data.pipeline import DataLoader, Sampler, Tensors
 from fathom.layers import Layer, LayerOptions, PRNGKey
 from fathom.options import Characterization, Hyperparameters, hyperparameter
+from fathom.system.device import CPU
 from fathom.training import randomness, replicas
 from fathom.training.optimizers import BY_NAME, Optimizer
 
@@ -100,7 +101,7 @@ class Autoenc(nn.NeuralNetworkModel):
     def load_data(self) -> None:
         """Reads MNIST; pixels stay uint8 [n, 784] until they are part of a batch."""
         self.mnist = self.dataset.load(self.source.directory)
-        with tf.device("/cpu:0"):
+        with CPU.placement():
             self._train_pixels = tf.constant(self.mnist.train_images.reshape(-1, PIXELS))
             self._test_pixels = tf.constant(self.mnist.test_images.reshape(-1, PIXELS))
 

@@ -45,7 +45,7 @@ def describe(chosen: argparse.Namespace) -> Description:
     """
     import_tensorflow()
     model_class = workloads.load(chosen.workload, forward_only=chosen.infer)
-    model = model_class("/cpu:0", init_options(chosen, model_class.Hyperparameters))
+    model = model_class("cpu", init_options(chosen, model_class.Hyperparameters))
     model.build()
     return model.describe(chosen.length)
 

@@ -72,13 +72,13 @@ def _export_network(
     model_class = workloads.load(chosen.workload, forward_only)
     options = init_options(chosen, model_class.Hyperparameters)
     options["xla"] = to.xla
-    model = model_class("/cpu:0", options)
+    model = model_class("cpu", options)
     precision = model.execution.precision
     if precision_traits(precision).fixed:
         raise FathomError(f"{chosen.to} holds no fixed point: omit --precision {precision}")
     if chosen.workers > 1:
         options["batch_size"] = _part(model.hyperparameters.batch_size, chosen.workers)
-        model = model_class("/cpu:0", options)
+        model = model_class("cpu", options)
     if chosen.checkpoint_dir is None:
         model.build()
     elif to.has_weights:

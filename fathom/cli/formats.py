@@ -67,13 +67,13 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     logging.getLogger("tensorflow").setLevel(logging.ERROR)  # it warns of a step for each model
     model_class = workloads.load(chosen.workload, forward_only=chosen.infer)
     options = init_options(chosen, model_class.Hyperparameters)
-    result = _begun(path, chosen, model_class("/cpu:0", options))
+    result = _begun(path, chosen, model_class("cpu", options))
     plain = None
     if chosen.infer:
-        plain = _set_up(model_class("/cpu:0", options), chosen)
+        plain = _set_up(model_class("cpu", options), chosen)
         plain.run(n_steps=1, warmup=0)  # as the others do, so that all draw the same noise
     for precision in chosen.formats:
-        model = model_class("/cpu:0", options | {"precision": precision})
+        model = model_class("cpu", options | {"precision": precision})
         if not any(_same(each, model.execution) for each in result.runs):
             screen.print(f"{model.name} in {precision}")
             result.runs.append(_measured(model, plain, chosen))
@@ -134,7 +134,8 @@ def _measured(
     model: "NeuralNetworkModel", plain: "NeuralNetworkModel | None", chosen: argparse.Namespace
 ) -> FormatRun:
     """Returns a run of a model, given the network in float32 for inference."""
-    from fathom.numbers import calibration, errors
+    from fathom.core import calibration
+    from fathom.numbers import errors
 
     _set_up(model, chosen)
     ended, metrics = "complete", {}

@@ -1,6 +1,7 @@
 """``fathom int8``: an exported network in int8, against float32: metric and rate."""
 
 import argparse
+import dataclasses
 import itertools
 import tempfile
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from rich.table import Table
 from fathom import workloads
 from fathom.cli.parser import init_options
 from fathom.cli.terminal import import_tensorflow
+from fathom.core.built import Built
 from fathom.errors import FathomError
 from fathom.nn import NeuralNetworkModel
 
@@ -37,8 +39,8 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
         left = int8.quantize(chosen.network, _calibration(plain), quantized)
         models = {
             "TensorFlow, float32": plain,
-            "ONNX Runtime, float32": _set_up(_served(model_class, chosen.network), chosen),
-            "ONNX Runtime, int8": _set_up(_served(model_class, quantized), chosen),
+            "ONNX Runtime, float32": _set_up(model_class, chosen, chosen.network),
+            "ONNX Runtime, int8": _set_up(model_class, chosen, quantized),
         }
         _compare(models, chosen, screen)
     kept = ", ".join(f"{number} {kind}" for kind, number in sorted(left.items()))
@@ -46,29 +48,26 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
 
 
 def _set_up(
-    model_class: type[NeuralNetworkModel], chosen: argparse.Namespace
+    model_class: type[NeuralNetworkModel], chosen: argparse.Namespace, file: Path | None = None
 ) -> NeuralNetworkModel:
-    model = model_class("/cpu:0", init_options(chosen, model_class.Hyperparameters))
-    model.setup({"checkpoint_dir": chosen.checkpoint_dir})
-    return model
-
-
-def _served(model_class: type[NeuralNetworkModel], file: Path) -> type[NeuralNetworkModel]:
-    """Returns the workload with its network computed by ONNX Runtime, from a file."""
+    """Sets up the workload, with its network computed by ONNX Runtime if there is a file of it."""
     from fathom.numbers import int8
 
-    class Served(model_class):  # type: ignore[misc, valid-type]
-        def compile(self) -> None:
-            session = int8.session(file, self.threads)
-            self.compute_with(int8.network_of(session, self.network))
-            super().compile()
+    model = model_class("cpu", init_options(chosen, model_class.Hyperparameters))
 
-    return Served
+    def serve(built: Built) -> Built:
+        if file is None:
+            return built
+        network = int8.network_of(int8.session(file, model.threads), built.network)
+        return dataclasses.replace(built, network=network)
+
+    model.setup({"checkpoint_dir": chosen.checkpoint_dir}, instrument=serve)
+    return model
 
 
 def _calibration(model: NeuralNetworkModel) -> Iterator[list[np.ndarray]]:
     """Yields the inputs of some batches of inference."""
-    from fathom.numbers.calibration import single
+    from fathom.core.calibration import single
 
     batches = single(model.inference_batches(), model.steps_per_call)
     for batch in itertools.islice(batches, _CALIBRATION):

@@ -61,7 +61,7 @@ def _dataset(name: str, reference: str) -> type[DataSet]:
 def _row_of_model(name: str) -> tuple[str, ...]:
     """Builds a workload without a descriptor, with data in a temporary cache, to count it."""
     import_tensorflow()
-    model = workloads.load(name)("/cpu:0")
+    model = workloads.load(name)("cpu")
     with _scratch_cache():
         model.build()
     cost = model.cost()

@@ -22,13 +22,12 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     import_tensorflow()
     from fathom.results.machine import Finding, Inspection
     from fathom.results.records import Environment
-    from fathom.system import environment
-    from fathom.system.device import select_device
+    from fathom.system import device, environment
     from fathom.system.inspection import inspect
     from fathom.system.processor import available_cores
 
     lines = inspect()
-    described = environment.describe(select_device(None), available_cores(), "float32", "off")
+    described = environment.describe(device.select(None), available_cores(), "float32", "off")
     inspection = Inspection(
         environment=Environment.model_validate(described),
         findings=[Finding(**line._asdict()) for line in lines],

@@ -24,11 +24,11 @@ from fathom.options import (
     Microbatches,
     convert,
     field_names,
-    parse_device,
     precision_traits,
     sort,
     unknown_option,
 )
+from fathom.system import device
 from fathom.system.files import user_path
 
 USER_ERROR = 2  # exit code
@@ -111,7 +111,7 @@ def names(kind: str, known: Iterable[str]) -> Callable[[str], list[str]]:
 
 
 def _device(text: str) -> str:
-    parse_device(text)
+    device.parse(text)
     return text
 
 

@@ -227,7 +227,7 @@ def _in_words(number: int) -> str:
 
 def _time_ahead(model: "NeuralNetworkModel") -> str:
     """Returns an estimate of the step time if steps are slow."""
-    from fathom.system.device import gemm_rate
+    from fathom.system.rates import gemm_rate
 
     cost, batch_size = model.cost(), model.hyperparameters.batch_size
     flops = 2 * batch_size * (cost.forward_macs if model.forward_only else cost.training_macs)

@@ -10,6 +10,7 @@ from rich.table import Table
 from fathom import workloads
 from fathom.cli.parser import init_options
 from fathom.cli.terminal import import_tensorflow
+from fathom.core.built import Built
 from fathom.nn import NeuralNetworkModel
 from fathom.system.files import atomic_write
 
@@ -20,8 +21,8 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     """Runs the command with its parsed arguments."""
     import_tensorflow()
     model_class = workloads.load(chosen.workload, forward_only=chosen.infer)
-    model, take = observed(model_class, init_options(chosen, model_class.Hyperparameters))
-    model.setup({"checkpoint_dir": chosen.checkpoint_dir} if chosen.infer else None)
+    model = model_class("cpu", init_options(chosen, model_class.Hyperparameters))
+    take = observed(model, chosen.checkpoint_dir if chosen.infer else None)
     table = _run(model, take, chosen.steps)
     last = table[table.steps == table.steps.max()]
     _show(last.drop(columns=["steps"]), f"zeros up to step {table.steps.max():,}", screen)
@@ -34,23 +35,20 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
         _show(pruned(model, chosen.density), "metrics after pruning", screen)
 
 
-def observed(
-    model_class: type[NeuralNetworkModel], init_options: dict[str, object]
-) -> tuple[NeuralNetworkModel, Callable[[], pd.DataFrame]]:
-    """Returns a model on the CPU that counts zeros in its steps, and what returns them so far."""
+def observed(model: NeuralNetworkModel, checkpoint_dir: str | None) -> Callable[[], pd.DataFrame]:
+    """Sets up a model that counts zeros in its steps; returns what returns them so far."""
     from fathom.numbers.sparsity import Observation, savings
 
     observations: list[Observation] = []
 
-    class Observed(model_class):  # type: ignore[misc, valid-type]
-        def compile(self) -> None:
-            observations.append(Observation(self.network))
-            if self.optimizer is not None:
-                self.optimizer.around = observations[-1].around
-            super().compile()
+    def observe(built: Built) -> Built:
+        observations.append(Observation(built.network))
+        if built.optimizer is not None:
+            built.optimizer.around = observations[-1].around
+        return built
 
-    model = Observed("/cpu:0", init_options)
-    return model, lambda: savings(model.network, model.cost(), observations[-1].take())
+    model.setup({"checkpoint_dir": checkpoint_dir}, instrument=observe)
+    return lambda: savings(model.network, model.cost(), observations[-1].take())
 
 
 def _run(model: NeuralNetworkModel, take: Callable[[], pd.DataFrame], n_steps: int) -> pd.DataFrame:

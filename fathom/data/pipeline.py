@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from fathom.errors import FathomError, cause
+from fathom.system.device import CPU
 from fathom.training import replicas
 from fathom.training.randomness import bits
 
@@ -175,7 +176,7 @@ class DataLoader(Iterator[Tensors]):
             return load(order.indices(step), order.seeds(step))
 
         # Without a device, TensorFlow makes an operation of each of the pipeline's constants.
-        with tf.device("/cpu:0"):
+        with CPU.placement():
             stream = tf.data.Dataset.range(first_step, tf.int64.max).map(load_step, workers)
             if steps_per_call > 1:
                 stream = stream.batch(steps_per_call)

@@ -27,7 +27,7 @@ from fathom.deepq.saving import SavedAgent
 from fathom.deepq.sharing import aligned_copy, shared
 from fathom.options import Characterization
 from fathom.results.cost import Cost
-from fathom.system.device import computing_in
+from fathom.system.precision import computing_in
 from fathom.system.processor import available_cores
 from fathom.training.optimizers import Optimizer, RMSProp
 
@@ -128,10 +128,9 @@ class DeepQ(nn.NeuralNetworkModel):
         """Returns Q(s, a) for every action a: float32 [batch, actions] ("Model architecture")."""
         return q_network(state, self.hyperparameters.network, self.actions, self.new_seed)
 
-    def build(self) -> None:
-        """Builds the network and, in training, the target network and the optimizer."""
-        super().build()
-        with tf.device(self.device), computing_in(self.execution.precision):
+    def build_state(self) -> None:
+        """Creates the target network, for training, or the last Q-values."""
+        with self.device.placement(), computing_in(self.execution.precision):
             if self.forward_only:
                 shape = (self.hyperparameters.batch_size, self.actions)
                 self._last_q_values = tf.Variable(tf.zeros(shape))
@@ -139,12 +138,11 @@ class DeepQ(nn.NeuralNetworkModel):
                 self._target_network = keras.models.clone_model(self.network)
                 self._update_target_network()
 
-    def compile(self) -> None:
-        """Compiles the step, and the network alone for acting."""
-        super().compile()
+    def compile_functions(self) -> None:
+        """Compiles the network alone, for acting."""
 
         def q_values(state: tf.Tensor) -> tf.Tensor:
-            with tf.device(self.device):
+            with self.device.placement():
                 return self.network(state, training=False)
 
         self._q_values = tf.function(q_values, autograph=False, jit_compile=self.xla == "step")
@@ -160,9 +158,9 @@ class DeepQ(nn.NeuralNetworkModel):
         q_values = self.runstep(self._act, (shared(aligned_copy(state)),))
         return None if q_values is None else q_values.numpy()
 
-    def infer_step(self, state: tf.Tensor) -> tf.Tensor:
+    def infer(self, *inputs: tf.Tensor) -> tf.Tensor:
         """Returns the Q-values, and keeps them to determine the next states."""
-        q_values = super().infer_step(state)
+        q_values = super().infer(*inputs)
         self._last_q_values.assign(q_values)
         return q_values
 
@@ -347,11 +345,6 @@ class DeepQ(nn.NeuralNetworkModel):
         """Restores the games; a replay memory that was not saved is refilled by play."""
         if not self.forward_only:
             self._saved.restore()
-
-    def teardown(self) -> None:
-        """Releases the networks, the games and the replay memory."""
-        super().teardown()
-        self.release("_target_network", "_q_values", "_act", "agent", "_saved", "_environment")
 
 
 class DeepQFwd(DeepQ):

@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from fathom.deepq.agent import Agent
+from fathom.system.device import CPU
 
 _GAME_BYTES = 65_536  # four times the size of an emulator's state
 
@@ -27,7 +28,7 @@ class SavedAgent:
         }
         if with_memory:
             self._arrays |= agent.memory.arrays()
-        with tf.device("/cpu:0"):
+        with CPU.placement():
             self.variables = {
                 "actions_taken": tf.Variable(0, dtype=tf.int64),
                 "memory_added": tf.Variable(0, dtype=tf.int64),

@@ -131,7 +131,7 @@ def _nodes(
     collectives: dict[str, int] = {}
     distributed = options.workers > 1
     marked = _collectives(model, collectives) if distributed else contextlib.nullcontext()
-    with tf.device(model.device), scoped_gradients(), marked:
+    with model.device.placement(), scoped_gradients(), marked:
         graph = tf.function(step, autograph=False).get_concrete_function(*signature).graph
     before = {
         name: [other.name for other in (*_sources(op), *op.control_inputs)]

@@ -22,9 +22,9 @@ from fathom.errors import FathomError
 from fathom.exports.format import ExportOptions, NetworkFormat
 
 if TYPE_CHECKING:
+    from fathom.core.workload import Part
     from fathom.nn import NeuralNetworkModel
     from fathom.training.compilation import ConcreteFunction
-    from fathom.workload import Part
 
 _OPSET = 17
 _LARGEST = 2e9  # bytes of one protobuf message
@@ -200,7 +200,7 @@ def _with_weights_as_inputs(model: "NeuralNetworkModel", part: "Part") -> Any:
 
     def infer(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
         state = list(zip(weights, tensors[len(part.inputs) :], strict=True))
-        with tf.device(model.device), keras.StatelessScope(state):
+        with model.device.placement(), keras.StatelessScope(state):
             return part.function(*tensors[: len(part.inputs)])
 
     specs = [tf.TensorSpec(weight.shape, weight.dtype, weight.path) for weight in weights]

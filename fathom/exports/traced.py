@@ -6,11 +6,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from fathom.core.workload import Part
 from fathom.errors import FathomError
 from fathom.exports.format import ExportOptions
 from fathom.nn import NeuralNetworkModel
 from fathom.training.compilation import ConcreteFunction, Signature
-from fathom.workload import Part
 
 RANDOM = "the random numbers are those of one step, the same at every call"
 
@@ -67,7 +67,7 @@ def forward(model: NeuralNetworkModel, inputs: Signature, compiled: bool = False
 def _inference(model: NeuralNetworkModel) -> Callable[..., dict[str, tf.Tensor]]:
     def infer(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
         nest = keras.tree.pack_sequence_as(model.inputs, list(tensors))
-        with tf.device(model.device):
+        with model.device.placement():
             return named(model.network(nest, training=False))
 
     return infer

@@ -142,9 +142,8 @@ class Classifier(nn.NeuralNetworkModel):
 
     # ---------------------------------------------------------------- schedule
 
-    def build(self) -> None:
-        """Builds the network and, in training, the learning-rate schedule."""
-        super().build()
+    def build_state(self) -> None:
+        """Creates, for training, the learning-rate schedule."""
         if not self.forward_only:
             self._plateau = Plateau(
                 self.learning_rate, factor=10, patience=self.hyperparameters.patience

@@ -15,6 +15,7 @@ from fathom.data.pipeline import DataLoader, Sampler, by_worker
 from fathom.errors import FathomError, cause
 from fathom.imagenet.ilsvrc import CLASSES, ImageNet, Images
 from fathom.imagenet.images import Augmentation, evaluation_image, training_image
+from fathom.system.device import CPU
 
 __all__ = ["Augmentation", "evaluation_batches", "training_batches"]
 
@@ -173,7 +174,7 @@ class _Loader:
 
     def _try(self, index: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor] | None:
         """Loads one example eagerly; records a damaged one and returns None."""
-        with tf.device("/cpu:0"):
+        with CPU.placement():
             try:
                 encoded, label = self.split.read(index)
             except tf.errors.OpError as error:

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from fathom.errors import FathomError
 from fathom.imagenet.ilsvrc import ImageNet, Images
+from fathom.system.device import CPU
 
 
 class SomeImages:
@@ -24,7 +25,7 @@ class SomeImages:
     def __init__(self, images: Images, indices: np.ndarray, labels: np.ndarray) -> None:
         self.size = len(indices)
         self._images = images
-        with tf.device("/cpu:0"):
+        with CPU.placement():
             self._indices = tf.constant(indices, tf.int64)
             self._labels = tf.constant(labels, tf.int32)
 

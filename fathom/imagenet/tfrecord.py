@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from fathom.errors import FathomError
+from fathom.system.device import CPU
 from fathom.system.files import require_regular
 
 _HEADER_BYTES = 12
@@ -136,7 +137,7 @@ class RecordImages:
         self._first_label = first_label
         self._shards = list(shards)
         self._shard_starts = np.cumsum([0, *counts[:-1]])
-        with tf.device("/cpu:0"):
+        with CPU.placement():
             self._paths = tf.constant([str(path) for path in shards])
             self._shard = tf.constant(np.repeat(np.arange(len(shards), dtype=np.int32), counts))
             self._offset = tf.constant(np.concatenate(offsets))

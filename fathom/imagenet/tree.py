@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from fathom.errors import FathomError
+from fathom.system.device import CPU
 from fathom.system.files import read_file
 
 _WNID = re.compile(r"n\d{8}")
@@ -32,7 +33,7 @@ class FileImages:
     def __init__(self, directory: Path, names: Sequence[str], labels: Sequence[int]) -> None:
         self.size = len(names)
         self.directory = directory
-        with tf.device("/cpu:0"):
+        with CPU.placement():
             self._directory = tf.constant(os.fsencode(directory))
             # A tensor, as a million Python strings would take twice the memory.
             self._names = tf.constant([os.fsencode(name) for name in names])

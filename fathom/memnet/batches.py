@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from fathom.data.pipeline import DataLoader, Sampler, Tensors
 from fathom.memnet.babi import Questions
+from fathom.system.device import CPU
 
 
 def parts(questions: Questions, size: int) -> Iterator[tuple[np.ndarray, ...]]:
@@ -27,7 +28,7 @@ def epochs(
 
     An epoch is loaded at once: loading such small batches one by one costs too much.
     """
-    with tf.device("/cpu:0"):
+    with CPU.placement():
         story, question = tf.constant(questions.story), tf.constant(questions.question)
         answer = tf.constant(questions.answer)
 

@@ -64,7 +64,7 @@ class MemNet(nn.NeuralNetworkModel):
         self.babi = self.dataset.load(
             self.source.directory, chosen.task, chosen.memory, chosen.joint_vocabulary
         )
-        if self.device.startswith("/cpu"):  # TensorFlow itself checks a GPU's memory
+        if not self.device.on_gpu:  # TensorFlow itself checks a GPU's memory
             require_free_memory(self._embedded_bytes(), "embedded stories", "set a smaller memory")
 
     def _embedded_bytes(self) -> int:
@@ -77,13 +77,11 @@ class MemNet(nn.NeuralNetworkModel):
         matrices = chosen.hops + 1 if chosen.tying == "adjacent" else 2
         return words * matrices * chosen.embedding * np.dtype(np.float32).itemsize
 
-    def build(self) -> None:
-        """Builds the network, whose size depends on the data, and the restart schedule."""
-        if not hasattr(self, "babi"):
-            self.load_data()
-        with tf.device(self.device):
-            self._trainings = RestartSchedule(self.hyperparameters, self.execution.seed)
-            super().build()
+    sized_by_data = True
+
+    def build_state(self) -> None:
+        """Lets the restart schedule keep the best weights, and computes losses for it."""
+        with self.device.placement():
             self._trainings.watch([v.value for v in self.network.trainable_variables])
         self._losses = tf.function(
             lambda answer, *inputs: cross_entropy(answer, self.network(inputs, training=False)),
@@ -106,6 +104,7 @@ class MemNet(nn.NeuralNetworkModel):
 
     def build_inference(self, inputs: nn.Nest) -> keras.KerasTensor:
         """K hops over the memory, u^(k+1) = u^k + o^k (equation 4), then W u (equation 3)."""
+        self._trainings = RestartSchedule(self.hyperparameters, self.execution.seed)
         build = {"adjacent": self._build_adjacent, "layer-wise": self._build_layer_wise}
         return build[self.hyperparameters.tying](*inputs)
 

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from fathom import nn
+from fathom.core.workload import Part
 from fathom.layers import Dropout
 from fathom.results.cost import Cost
 from fathom.seq2seq import buckets, corpus
@@ -30,7 +31,6 @@ from fathom.translation import batches
 from fathom.translation.batches import Shape
 from fathom.translation.model import Translation, mean_of_words, real
 from fathom.translation.sentences import EncodedPairs
-from fathom.workload import Part
 
 
 class Seq2Seq(Translation):

@@ -3,8 +3,8 @@
 import keras
 import tensorflow as tf
 
+from fathom.core.workload import Part
 from fathom.seq2seq.decoder import Annotations, Decoder, State
-from fathom.workload import Part
 
 
 def parts(encoder: keras.Model, decoder: Decoder, length: int) -> dict[str, Part]:

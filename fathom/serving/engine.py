@@ -42,13 +42,14 @@ class Engine:
         self.samples = _draw(model, samples)
         self._sizes = [2**power for power in range(limit.bit_length()) if 2**power < limit]
         self._sizes.append(limit)
-        self._phases, self._device = model.phases, model.device
+        by_prefill = model.phases is not None and model.phases.first_by_prefill
+        self._phases, self._device = model.phases if by_prefill else None, model.device
         made = model.generation() if self._phases else None
         self.tokens_after_first = made.new_tokens - 1 if made else 0
         function = tf.function(model.infer_step, autograph=False, jit_compile=model.xla == "step")
         self._shapes = {shapes_of(sample): sample for sample in self.samples}
         self._steps: dict[tuple[int, Shapes], Step] = {}
-        with tf.device(model.device):
+        with model.device.placement():
             for (shapes, sample), size in itertools.product(self._shapes.items(), self._sizes):
                 if self._phases is None:
                     self._steps[size, shapes] = function.get_concrete_function(
@@ -80,7 +81,7 @@ class Engine:
         if self._phases is None:
             _finish(self._steps[len(samples), shapes_of(samples[0])](*batch))
             return None
-        with tf.device(self._device):
+        with self._device.placement():
             state = self._phases.prefill(*batch)
             _finish(state[0])  # the first tokens
             first = time.perf_counter()

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from fathom.data.pipeline import DataLoader, Sampler, Tensors, shuffled
 from fathom.speech.timit import Utterances
+from fathom.system.device import CPU
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +53,7 @@ class Feed:
 
     def __init__(self, part: Utterances, batch_size: int, seed: int) -> None:
         self._part, self._batch_size, self._seed = part, batch_size, seed
-        with tf.device("/cpu:0"):
+        with CPU.placement():
             self._features = tf.RaggedTensor.from_row_lengths(part.features, part.frames)
             self._phones = tf.RaggedTensor.from_row_lengths(part.labels, part.label_lengths)
 

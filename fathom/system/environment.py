@@ -14,8 +14,9 @@ import numpy as np
 import psutil
 import tensorflow as tf
 
-from fathom.system.device import gpu_number, inter_op_threads_in_use, intra_op_threads_in_use
+from fathom.system.device import Device, gpu_number
 from fathom.system.processor import available_cores, choice, processor
+from fathom.system.threads import inter_op_threads_in_use, intra_op_threads_in_use
 
 _SWITCHES = (
     *("TF_ENABLE_ONEDNN_OPTS", "OMP_NUM_THREADS", "XLA_FLAGS", "TF_XLA_FLAGS"),
@@ -23,11 +24,11 @@ _SWITCHES = (
 )
 
 
-def describe(device: str, threads: int, precision: str, xla: str) -> dict[str, object]:
+def describe(device: Device, threads: int, precision: str, xla: str) -> dict[str, object]:
     """Returns the environment of a run as plain data; docs/results.md lists the fields."""
     cpu = processor()
     build = tf.sysconfig.get_build_info()
-    on_gpu = device.startswith("/gpu")
+    on_gpu = device.on_gpu
     return {
         "cpu_model": cpu.name,
         "cpu_generation": cpu.generation or None,
@@ -46,7 +47,7 @@ def describe(device: str, threads: int, precision: str, xla: str) -> dict[str, o
         "gpu": _gpu() if on_gpu else None,
         "gpu_number": gpu_number() if on_gpu else None,
         "gpus_visible": len(tf.config.get_visible_devices("GPU")),
-        "device": device,
+        "device": device.name,
         "threads": threads,
         "intra_op_threads": intra_op_threads_in_use(),
         "inter_op_threads": inter_op_threads_in_use(),
@@ -57,14 +58,14 @@ def describe(device: str, threads: int, precision: str, xla: str) -> dict[str, o
     }
 
 
-def peak_memory(device: str) -> dict[str, int | None]:
+def peak_memory(device: Device) -> dict[str, int | None]:
     """Returns the process's peak resident bytes and, on a GPU, the peak of its allocations."""
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     resident = kilobytes if sys.platform == "darwin" else kilobytes * 1024
-    on_gpu = device.startswith("/gpu")
+    on_gpu = device.on_gpu
     return {
         "peak_resident_bytes": resident,
-        "peak_gpu_bytes": tf.config.experimental.get_memory_info(device)["peak"]
+        "peak_gpu_bytes": tf.config.experimental.get_memory_info(device.name)["peak"]
         if on_gpu
         else None,
     }

@@ -46,7 +46,7 @@ def compute(
             variable.assign(variable + 1)
     if plant is not None:
         plant(model.network)
-    with tf.device(model.device):
+    with model.device.placement():
         step = tf.function(_step_of(model), autograph=False, jit_compile=model.xla == "step")
         outputs, gradients = step(*_batch_of(workload))
         while not all(np.isfinite(gradient).all() for gradient in gradients):

@@ -144,7 +144,7 @@ def test_the_model_is_constructed_without_arguments(workload):
 def full_size(request):
     """Gives each workload and its model of the paper's size, set up, one at a time."""
     workload = descriptor(request.param)
-    model = workload.model_class()("/cpu:0", {"batch_size": 2, **workload.soon})
+    model = workload.model_class()("cpu", {"batch_size": 2, **workload.soon})
     model.setup()
     yield workload, model
     model.teardown()
@@ -209,7 +209,7 @@ def test_the_description_has_the_networks_layers_at_every_batch(workload, forwar
 
 def test_the_description_at_full_size_has_one_convolution_a_convolution(full_size):
     workload, _ = full_size
-    model = workload.model_class(forward_only=True)("/cpu:0", {"batch_size": 1, **workload.soon})
+    model = workload.model_class(forward_only=True)("cpu", {"batch_size": 1, **workload.soon})
     model.load_data()
     model.build()
     described, layers = products_of(model), model.cost().layers
@@ -232,7 +232,7 @@ def test_a_step_runs_without_onednn(workload):
 
 @pytest.mark.parametrize("forward_only", [False, True], ids=["train", "infer"])
 def test_the_papers_batch_can_be_drawn_from_the_synthetic_data(workload, forward_only):
-    model = workload.model_class(forward_only)("/cpu:0", workload.soon)
+    model = workload.model_class(forward_only)("cpu", workload.soon)
     model.load_data()
     batch = next(model.inference_batches() if forward_only else model.training_batches(0))
     stacked = (model.steps_per_call,) if model.steps_per_call > 1 else ()

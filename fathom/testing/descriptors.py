@@ -16,7 +16,7 @@ class Tested(Descriptor):
 
     def model(self, forward_only: bool = False, **options: object) -> "NeuralNetworkModel":
         """Returns the quick variant of the model, not yet set up."""
-        return self.model_class(forward_only)("/cpu:0", {**self.small, **options})
+        return self.model_class(forward_only)("cpu", {**self.small, **options})
 
     def model_class(self, forward_only: bool = False) -> "type[NeuralNetworkModel]":
         """Returns the workload's class or its forward-only twin."""

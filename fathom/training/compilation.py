@@ -22,20 +22,28 @@ class CompiledStep:
         steps_per_call: steps that a call runs in sequence; above 1 a call takes a block of stacked
             batches, each tensor [steps, batch, ...].
         xla: XLA compiles the whole call.
+        call: runs one step in place of ``single``; None: ``single`` itself.
 
     Attributes:
         single: one step, a ``ConcreteFunction`` or a ``StepByShape``; its ``graph`` is that of the
             largest shape.
         unseen_shapes: if there are several batch shapes, those that have not run yet.
-        call: the function to call; ``single`` itself unless a call runs several steps.
+        call: the function to call; ``single`` itself unless a call runs several steps, or another
+            function computes the same.
     """
 
     def __init__(
-        self, step: Step, signatures: Sequence[Signature], steps_per_call: int, xla: bool
+        self,
+        step: Step,
+        signatures: Sequence[Signature],
+        steps_per_call: int,
+        xla: bool,
+        call: Step | None = None,
     ) -> None:
         shapes = {_shapes(signature) for signature in signatures}
         self.unseen_shapes = shapes if len(shapes) > 1 else set()
-        self.single = self.call = _trace(step, signatures, xla and steps_per_call == 1)
+        self.single = _trace(step, signatures, xla and steps_per_call == 1)
+        self.call: Step = call or self.single
         if steps_per_call > 1:
             self._span = Span()
             blocks = [

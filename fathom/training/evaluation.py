@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import tensorflow as tf
 
+from fathom.system.device import Device
 from fathom.training.compilation import Batch
 
 
 def sum_metrics(
-    evaluate: Callable[..., dict[str, tf.Tensor]], batches: Iterable[Batch], device: str
+    evaluate: Callable[..., dict[str, tf.Tensor]], batches: Iterable[Batch], device: Device
 ) -> tuple[dict[str, float], int]:
     """Returns the sum of each metric over all examples, in float64, and their number.
 
@@ -22,7 +23,7 @@ def sum_metrics(
     sums: dict[str, float] = {}
     examples = 0
     for batch in batches:
-        with tf.device(device):
+        with device.placement():
             metrics = {name: values.numpy() for name, values in evaluate(*batch).items()}
         examples += len(next(iter(metrics.values())))
         for name, values in metrics.items():

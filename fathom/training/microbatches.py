@@ -11,11 +11,12 @@ import tensorflow as tf
 from fathom.errors import FathomError
 from fathom.options import Execution, precision_traits
 from fathom.results.distribution import Statistics
+from fathom.system.device import Device
 
 
 def obstacle(
     execution: Execution,
-    device: str,
+    device: Device,
     *,
     trains: bool,
     statistics: Statistics | None,
@@ -25,14 +26,14 @@ def obstacle(
 
     Args:
         execution: names the strategy and the precision, and whether XLA compiles the step.
-        device: TensorFlow's name of the device.
+        device: of the run.
         trains: it is a training.
         statistics: what batch normalization uses on several replicas; None without it.
         indivisible: why the workload's batches cannot be divided; empty if they can.
     """
     if not trains:
         return "they are for training"
-    if device != "/cpu:0":
+    if device.on_gpu:
         return "they are for CPUs: a GPU computes a batch at once"
     if execution.strategy != "none":
         return f"--strategy {execution.strategy} divides batches itself"

@@ -2,55 +2,67 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import tensorflow as tf
 
 from fathom.results.generation import PhaseTimes
 from fathom.results.steps import Steps, counted_steps
-from fathom.training.compilation import Batch, Nest, Step
+from fathom.system.device import Device
+from fathom.training.compilation import Nest, Step
+
+
+@dataclass(frozen=True)
+class TwoPhases:
+    """An inference that generates sequences: a prefill, and a loop that decodes token by token.
+
+    Attributes:
+        prefill: reads a batch's inputs; returns a sequence of tensors or nests.
+        decode: takes them; returns the tokens.
+        decoded: returns the iterations of the loop, when it is done.
+        first_by_prefill: the first of what the prefill returns are the first tokens.
+    """
+
+    prefill: Step
+    decode: Step
+    decoded: Callable[[], int]
+    first_by_prefill: bool = True
 
 
 class Phases:
-    """Runs a prefill and then a loop that decodes token by token.
-
-    A workload whose inference generates sequences runs its step by this class, and gives
-    ``generation`` what it recorded.
+    """Runs an inference phase after phase, each compiled, and records their times.
 
     Args:
-        prefill: reads a batch's inputs; returns a sequence of tensors or nests.
-        decode: takes them; returns the tokens.
-        device: TensorFlow's name of the device.
+        steps: the phases.
+        device: computes both.
         xla: XLA compiles both.
 
     Attributes:
         prefill, decode: compiled.
+        first_by_prefill: as in ``TwoPhases``.
         runs: the times of each run so far.
     """
 
-    def __init__(self, prefill: Step, decode: Step, device: str, xla: bool) -> None:
+    def __init__(self, steps: TwoPhases, device: Device, xla: bool) -> None:
         self.prefill, self.decode = (
-            tf.function(phase, autograph=False, jit_compile=xla) for phase in (prefill, decode)
+            tf.function(phase, autograph=False, jit_compile=xla)
+            for phase in (steps.prefill, steps.decode)
         )
-        self._device = device
+        self._decoded, self._device = steps.decoded, device
+        self.first_by_prefill = steps.first_by_prefill
         self.runs: list[PhaseTimes] = []
 
-    def run(self, inputs: Batch, given: int, decoded: Callable[[], int]) -> Nest:
-        """Runs both phases and records their times.
-
-        Args:
-            inputs: of the prefill, the first of them [sequences, ...].
-            given: tokens of each sequence that the prefill reads.
-            decoded: returns the iterations of the loop, when it is done.
-        """
-        with tf.device(self._device):
+    def run(self, *inputs: tf.Tensor) -> Nest:
+        """Runs both phases and records their times; the first input is [sequences, tokens]."""
+        with self._device.placement():
             started = self._now()
             state = self.prefill(*inputs)
             between = self._now()
             tokens = self.decode(*state)
             ended = self._now()
-        sequences = inputs[0].shape[0]
+        sequences, given = inputs[0].shape
         self.runs.append(
-            PhaseTimes(between - started, ended - between, given, decoded(), sequences)
+            PhaseTimes(between - started, ended - between, given, self._decoded(), sequences)
         )
         return tokens
 
@@ -62,6 +74,5 @@ class Phases:
 
     def _now(self) -> float:
         """Returns the time when the device has done all that was asked of it."""
-        if self._device != "/cpu:0":
-            tf.test.experimental.sync_devices()
+        self._device.synchronize()
         return time.perf_counter()

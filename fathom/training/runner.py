@@ -14,6 +14,7 @@ import tensorflow as tf
 from fathom.errors import FathomError
 from fathom.results.records import Processor
 from fathom.results.steps import Steps
+from fathom.system.device import Device
 from fathom.system.energy import Meter
 from fathom.system.environment import cpu_use
 from fathom.system.signals import held_back
@@ -44,7 +45,7 @@ class Progress:
 
 
 class Hooks(Protocol):
-    """The hooks of a workload that a runner calls; ``fathom.workload.Workload`` documents them."""
+    """The hooks of a workload that a runner calls, as ``Workload`` documents them."""
 
     @property
     def steps_done(self) -> int:
@@ -69,7 +70,7 @@ class Loop:
 
     Attributes:
         trains: training steps; otherwise inference, without losses, epochs or checkpoints.
-        on_gpu: a step must be synchronized with the device.
+        device: computes the steps, which are timed to their end.
         batch_size: examples per step.
         steps_per_call: steps per call of the compiled step.
         steps_per_epoch: training steps per epoch.
@@ -78,7 +79,7 @@ class Loop:
     """
 
     trains: bool
-    on_gpu: bool
+    device: Device
     batch_size: int
     steps_per_call: int
     steps_per_epoch: int
@@ -194,8 +195,7 @@ class Runner:
         before_step = time.perf_counter()
         self._unsaved = self._checkpoints is not None
         value = runstep(self._step.call, batch)
-        if self._loop.on_gpu:
-            tf.test.experimental.sync_devices()
+        self._loop.device.synchronize()
         losses = self._losses(value, begin, count)
         seconds, wait = time.perf_counter() - before_step, before_step - before_input
         processor.add(used_before, cpu_use(), seconds)

@@ -17,6 +17,7 @@ from tensorflow.python.eager import context  # the limits have no public interfa
 
 from fathom.errors import FathomError
 from fathom.options import Execution, Hyperparameters, precision_traits
+from fathom.system.device import Device
 from fathom.system.environment import git_commit
 from fathom.system.processor import share_freed_memory
 from fathom.training.rendezvous import meet
@@ -27,7 +28,7 @@ _CLUSTER = "TF_CONFIG"
 _SLURM = "SLURM_PROCID"
 _MOST_TASKS = 1024  # of a Slurm step on a host
 
-_created: dict[tuple[str, int | None, str], tf.distribute.Strategy] = {}
+_created: dict[tuple[str, int | None, Device], tf.distribute.Strategy] = {}
 """The strategy of this process: the collectives of two would have the same numbers."""
 
 
@@ -45,14 +46,14 @@ class Cluster:
 
 
 def create(
-    execution: Execution, device: str, workload: str, hyperparameters: Hyperparameters
+    execution: Execution, device: Device, workload: str, hyperparameters: Hyperparameters
 ) -> tf.distribute.Strategy | None:
     """Returns the strategy of a training, before TensorFlow computes anything; None for ``none``.
 
     Args:
         execution: names the strategy and, of ``mirrored``, the number of devices: the first GPUs,
             or as many logical CPUs; None: all GPUs.
-        device: TensorFlow's name of the chosen device.
+        device: of the run.
         workload: its name. All workers must run the same, with the same options.
         hyperparameters: of the workload.
 
@@ -65,7 +66,7 @@ def create(
     wanted = (execution.strategy, execution.replicas, device)
     if not _created:
         if execution.strategy == "mirrored":
-            devices = _devices(execution.replicas, device.strip("/").split(":")[0])
+            devices = _devices(execution.replicas, device.kind)
             _created[wanted] = tf.distribute.MirroredStrategy(devices)
         else:
             identity = asdict(hyperparameters) | asdict(execution)

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from fathom.errors import FathomError
+from fathom.system.device import CPU
 from fathom.translation.sentences import EncodedPairs
 from fathom.translation.symbols import EOS, GO, PAD
 
@@ -115,7 +116,7 @@ def make_batch(pairs: EncodedPairs, chosen: np.ndarray, shape: Shape) -> Batch:
     target = np.roll(words, 1, axis=1)
     target[target == EOS] = PAD
     target[:, 0] = GO
-    with tf.device("/cpu:0"):
+    with CPU.placement():
         return Batch(*(tf.constant(side) for side in (source, target, words)))
 
 

@@ -17,7 +17,7 @@ from fathom.errors import FathomError
 from fathom.options import Characterization, precision_traits
 from fathom.results.cost import Cost
 from fathom.results.generation import Generation
-from fathom.training.phases import Phases
+from fathom.training.phases import TwoPhases
 from fathom.translation import batches, evaluation
 from fathom.translation.batches import Batch, Order, Shape
 from fathom.translation.decoding import FreeDecoder
@@ -213,28 +213,16 @@ class Translation(nn.NeuralNetworkModel):
         """Returns the number of words without padding."""
         return tf.reduce_sum(real(words))
 
-    def compile(self) -> None:
-        """Compiles the step and, where it decodes freely, encoder and decoder to be timed apart."""
-        super().compile()
-        if self.decodes_freely:
-            self._phases = Phases(
-                lambda source: self.encoder(source, training=False),
-                self.decoder,
-                self.device,
-                xla=self.xla == "step",
-            )
-            self._compiled.call = self._in_phases
-
-    def _in_phases(self, source: tf.Tensor) -> tf.Tensor:
-        """Runs and times one phase after the other; returns the translations."""
-        words = self._phases.run((source,), source.shape[1], lambda: int(self.decoder.steps_taken))
-        self._noise_step.assign_add(1)
-        return words
-
-    def teardown(self) -> None:
-        """Releases the resources of the base class, the encoder and the decoder."""
-        super().teardown()
-        self.release("encoder", "decoder", "_phases")
+    def two_phases(self) -> TwoPhases | None:
+        """Returns encoder and decoder, where it decodes freely."""
+        if not self.decodes_freely:
+            return None
+        return TwoPhases(
+            lambda source: self.encoder(source, training=False),
+            self.decoder,
+            decoded=lambda: int(self.decoder.steps_taken),
+            first_by_prefill=False,
+        )
 
     # ---------------------------------------------------------------- evaluation
 
@@ -284,7 +272,7 @@ class Translation(nn.NeuralNetworkModel):
         }
         assigned = batches.assign_by_source(pairs, self.shapes)
         for chosen, batch in batches.in_turn(pairs, assigned, self.shapes):
-            with tf.device(self.device):
+            with self.device.placement():
                 decoded = decode[batch.source.shape[1]](batch.source).numpy()
             words[chosen, : decoded.shape[1]] = decoded
         return words
@@ -332,7 +320,7 @@ class Translation(nn.NeuralNetworkModel):
 
     def generation(self) -> Generation | None:
         """Returns the speed of encoder and decoder; the cache is what the decoder reads."""
-        runs = self._phases.counted(self.steps) if self.decodes_freely else []
+        runs = self.phases.counted(self.steps) if self.phases else []
         if not runs:
             return None
         values = np.mean([run.sequences * self.decoder.cache_values(run.given) for run in runs])

@@ -101,7 +101,7 @@ def test_each_step_drops_other_hidden_units():
     images = tf.ones([1, 67, 67, 3])
     first = probe(images, training=True).numpy()
     np.testing.assert_array_equal(probe(images, training=True), first)
-    model._noise_step.assign_add(1)
+    model.noise_step.assign_add(1)
     assert (probe(images, training=True).numpy() != first).any()
 
 

@@ -6,6 +6,7 @@ import pytest
 from traces import TraceBuilder
 
 from fathom.characterize.profile import gpu, xplane
+from fathom.system.device import CPU, GPU
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def test_the_sessions_of_a_process_are_added_up(path, monkeypatch):
     monkeypatch.setattr(
         gpu, "read", lambda _: (gpu.GpuUse(), gpu.GpuUse(1.0, 2.0, {"cuInit": (1, 3.0)}))
     )
-    on_gpu = gpu.Sessions("/gpu:0")
+    on_gpu = gpu.Sessions(GPU)
     for _ in range(2):
         with on_gpu.session():
             pass
@@ -61,7 +62,7 @@ def test_the_sessions_of_a_process_are_added_up(path, monkeypatch):
 
 
 def test_without_a_gpu_no_use_is_read():
-    on_cpu = gpu.Sessions("/cpu:0")
+    on_cpu = gpu.Sessions(CPU)
     with on_cpu.session():
         pass
     with on_cpu.on_gpu(), on_cpu.session():  # the first does not start the profiler

@@ -14,7 +14,7 @@ from fathom.__main__ import main
 from fathom.characterize.profile import profiling
 from fathom.characterize.profile.profiling import profile_model
 from fathom.results.profile import Profile
-from fathom.system.device import intra_op_threads_in_use
+from fathom.system.threads import intra_op_threads_in_use
 
 SMALL = {"batch_size": 10, "hidden_units": 30, "steps_per_call": 1}
 STEPS = 4

@@ -11,7 +11,7 @@ from corridor import ROOMS, CorridorDeepQ, corridor, draw
 from PIL import Image
 
 from fathom import DeepQ, DeepQFwd, FathomError
-from fathom.numbers import calibration
+from fathom.core import calibration
 from fathom.training.runner import Progress
 
 SMALL = {
@@ -369,5 +369,5 @@ def test_fixed_point_needs_no_folder_for_checkpoints(monkeypatch):
     monkeypatch.setattr(calibration, "STEPS", 1)
     model = corridor(precision="fixed16")
     model.setup()
-    fractions = {tensor.fraction for tensor in model._simulation.record().tensors}
+    fractions = {tensor.fraction for tensor in model.built.simulation.record().tensors}
     assert len(fractions) > 1  # each tensor's own

@@ -202,7 +202,7 @@ def test_noise_is_added_in_training_and_differs_from_step_to_step(stories):
     def losses(training):
         answers = tf.constant(model.babi.train.answer[:10])
         outputs = model.network(inputs, training=training)
-        model._noise_step.assign_add(1)
+        model.noise_step.assign_add(1)
         return float(model.build_loss((), answers, outputs))
 
     assert losses(training=False) == losses(training=False)

@@ -10,7 +10,8 @@ from fathom.layers import PRNGKey
 from fathom.numbers.network import passed
 from fathom.numbers.simulation import Simulation, training_headroom
 from fathom.options import QUANTIZED, FixedPoint
-from fathom.system.device import select_precision
+from fathom.system.device import GPU
+from fathom.system.precision import select_precision
 from fathom.training.optimizers import GradientDescent
 
 SMALL = {"batch_size": 20, "hidden_units": 16, "latents": 4}
@@ -240,7 +241,7 @@ def test_unusable_formats_are_refused(options, message):
 
 def test_a_gpu_is_refused():
     with pytest.raises(FathomError, match="on the CPU only"):
-        select_precision("fixed16", "/gpu:0")
+        select_precision("fixed16", GPU)
 
 
 def test_calibration_needs_data(monkeypatch):

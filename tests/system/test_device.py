@@ -11,45 +11,48 @@ import tensorflow as tf
 from fathom import Autoenc, AutoencFwd, FathomError, MemNet
 from fathom.options import PRECISIONS
 from fathom.system import device, environment
+from fathom.system import threads as threading
+from fathom.system.device import CPU
+from fathom.system.precision import computing_in, select_precision
 
 GPU = tf.config.PhysicalDevice("/physical_device:GPU:0", "GPU")
 
 
 @pytest.mark.parametrize("name", ["cpu", "/cpu:0", "CPU:0", "/device:CPU:0"])
 def test_the_cpu_has_several_names(name):
-    assert device.select_device(name) == "/cpu:0"
+    assert device.select(name) == CPU
 
 
 @pytest.mark.parametrize("name", ["tpu", "gpu:x", "cpu:1", "gpu:99", ""])
 def test_a_device_that_is_not_there_is_an_error(name):
     with pytest.raises(FathomError, match="device"):
-        device.select_device(name)
+        device.select(name)
 
 
 def test_threads_cannot_change_once_tensorflow_runs():
     tf.zeros([1]).numpy()
-    current = device.set_threads(None)
-    assert device.set_threads(current, shares=2) == current
-    with pytest.raises(FathomError, match=f"threads={current + 1} comes too late"):
-        device.set_threads(current + 1)
+    current = threading.set_threads(None)
+    assert threading.set_threads(current, shares=2) == current
+    with pytest.raises(FathomError, match=f"threads={current + 1} cannot be set any more"):
+        threading.set_threads(current + 1)
 
 
 def test_the_precision_holds_for_the_block_alone():
     before = keras.config.dtype_policy()
-    with device.computing_in("bfloat16"):
+    with computing_in("bfloat16"):
         assert keras.layers.Dense(1).compute_dtype == "bfloat16"
     assert keras.config.dtype_policy() == before
 
 
 def test_inter_op_threads_cannot_change_either_and_are_recorded():
     tf.zeros([1]).numpy()
-    current = device.inter_op_threads_in_use()
-    assert device.set_inter_op_threads(None, current) == current
-    with pytest.raises(FathomError, match=f"inter_op_threads={current + 1} comes too late"):
-        device.set_inter_op_threads(None, current + 1)
-    recorded = environment.describe("/cpu:0", 1, "float32", "off")
+    current = threading.inter_op_threads_in_use()
+    assert threading.set_inter_op_threads(None, current) == current
+    with pytest.raises(FathomError, match=f"inter_op_threads={current + 1} cannot be set any more"):
+        threading.set_inter_op_threads(None, current + 1)
+    recorded = environment.describe(CPU, 1, "float32", "off")
     assert recorded["inter_op_threads"] == current
-    assert recorded["intra_op_threads"] == device.intra_op_threads_in_use()
+    assert recorded["intra_op_threads"] == threading.intra_op_threads_in_use()
 
 
 def losses_on_two_threads(*options):
@@ -87,7 +90,7 @@ def pools(monkeypatch):
         set_size = functools.partial(sizes.__setitem__, pool)
         monkeypatch.setattr(tf.config.threading, f"set_{name}", set_size)
         monkeypatch.setattr(tf.config.threading, f"get_{name}", lambda pool=pool: sizes[pool])
-    monkeypatch.setattr(device, "_chosen", {})
+    monkeypatch.setattr(threading, "_chosen", {})
     return sizes
 
 
@@ -95,14 +98,14 @@ def pools(monkeypatch):
     ("threads", "chosen", "used"), [(1, None, 1), (2, None, 2), (8, None, 2), (2, 3, 3), (2, 1, 1)]
 )
 def test_two_operations_run_at_once_on_two_threads_or_more(pools, threads, chosen, used):
-    assert device.set_inter_op_threads(threads, chosen) == used
+    assert threading.set_inter_op_threads(threads, chosen) == used
     assert pools == {"inter": used}
 
 
 @pytest.mark.parametrize(("threads", "shares", "share"), [(1, 2, 1), (3, 2, 1), (8, 2, 4)])
 def test_an_operation_may_have_a_share_of_the_threads_of_a_run(pools, threads, shares, share):
-    assert device.set_threads(threads, shares) == threads
-    assert (device.threads_in_use(), device.intra_op_threads_in_use()) == (threads, share)
+    assert threading.set_threads(threads, shares) == threads
+    assert (threading.threads_in_use(), threading.intra_op_threads_in_use()) == (threads, share)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +145,7 @@ def computes_in_tf32():
 @pytest.mark.parametrize("precision", [name for name in PRECISIONS if name != "tf32"])
 def test_tensorflows_tf32_is_off_unless_chosen(precision):
     tf.config.experimental.enable_tensor_float_32_execution(True)
-    device.select_precision(precision, "/cpu:0")
+    select_precision(precision, CPU)
     assert not computes_in_tf32()
 
 
@@ -155,9 +158,9 @@ def test_a_model_in_float32_turns_tf32_off():
 @pytest.mark.parametrize("capability", [(8, 0), (9, 0), (12, 0)])
 def test_tf32_is_on_for_a_gpu_that_has_it(gpu, capability):
     gpu(capability)
-    device.select_precision("tf32", "/gpu:0")
+    select_precision("tf32", device.GPU)
     assert computes_in_tf32()
-    device.select_precision("float32", "/gpu:0")
+    select_precision("float32", device.GPU)
     assert not computes_in_tf32()
 
 
@@ -165,7 +168,7 @@ def test_tf32_is_on_for_a_gpu_that_has_it(gpu, capability):
 def test_tf32_is_refused_on_an_older_gpu(gpu, capability):
     gpu(capability)
     with pytest.raises(FathomError, match=r"8\.0 or more; Test GPU has [07]\.[05]$"):
-        device.select_precision("tf32", "/gpu:0")
+        select_precision("tf32", device.GPU)
     assert not computes_in_tf32()
 
 
@@ -192,29 +195,29 @@ def two_gpus(monkeypatch):
 
 @pytest.mark.parametrize(("name", "number"), [("gpu:1", 1), ("gpu", 0), (None, 0), ("/gpu:1", 1)])
 def test_a_gpu_is_the_only_one_that_the_process_sees(two_gpus, name, number):
-    assert device.select_device(name) == "/gpu:0"
+    assert device.select(name) == device.GPU
     assert [gpu.name for gpu in two_gpus] == [f"GPU {number}"]
     assert device.gpu_number() == number
 
 
 def test_a_run_on_the_cpu_hides_no_gpu(two_gpus):
-    assert device.select_device("cpu") == "/cpu:0"
+    assert device.select("cpu") == CPU
     assert [gpu.name for gpu in two_gpus] == ["GPU 0", "GPU 1"]
 
 
-def test_another_gpu_comes_too_late_once_tensorflow_runs(two_gpus, monkeypatch):
+def test_another_gpu_cannot_be_used_once_tensorflow_runs(two_gpus, monkeypatch):
     def refuse(device, kind):
         raise RuntimeError("Visible devices cannot be modified after being initialized")
 
     monkeypatch.setattr(tf.config, "set_visible_devices", refuse)
-    with pytest.raises(FathomError, match="gpu:1 comes too late"):
-        device.select_device("gpu:1")
+    with pytest.raises(FathomError, match="gpu:1 cannot be used any more"):
+        device.select("gpu:1")
 
 
 def test_the_environment_tells_the_number_of_the_gpu(two_gpus, monkeypatch):
-    device.select_device("gpu:1")
+    device.select("gpu:1")
     named = lambda gpu: {"device_name": gpu.name}  # noqa: E731
     monkeypatch.setattr(tf.config.experimental, "get_device_details", named)
-    told = environment.describe("/gpu:0", 1, "float32", "off")
-    assert (told["gpu"], told["gpu_number"], told["gpus_visible"]) == ("GPU 1", 1, 1)
-    assert environment.describe("/cpu:0", 1, "float32", "off")["gpu_number"] is None
+    described = environment.describe(device.GPU, 1, "float32", "off")
+    assert (described["gpu"], described["gpu_number"], described["gpus_visible"]) == ("GPU 1", 1, 1)
+    assert environment.describe(CPU, 1, "float32", "off")["gpu_number"] is None

@@ -3,6 +3,7 @@
 import pytest
 
 from fathom import Autoenc, AutoencFwd, DeepQ, FathomError, Residual, workloads
+from fathom.system.device import GPU
 from fathom.testing.descriptors import descriptor
 
 SMALL = {"hidden_units": 8, "latents": 2, "steps_per_call": 1}
@@ -48,10 +49,10 @@ def test_other_steps_are_not_divided(model_class, options):
 def test_a_gpu_computes_a_batch_at_once():
     model = on_two_threads()
     assert model.microbatches == 2
-    model.device = "/gpu:0"
+    model.device = GPU
     assert model.microbatches == 1
     divided = on_two_threads(microbatches=2)
-    divided.device = "/gpu:0"
+    divided.device = GPU
     with pytest.raises(FathomError, match="a GPU computes a batch at once"):
         divided.check_microbatches([])
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 from fathom import FathomError
 from fathom.results.records import Processor
 from fathom.results.steps import Steps
+from fathom.system.device import CPU
 from fathom.system.energy import Counter, Meter
 from fathom.training import runner as runner_module
 from fathom.training.compilation import CompiledStep
@@ -58,7 +59,7 @@ def compiled(steps_per_call=1):
 def runner(hooks, checkpoints=None, steps_per_call=1, trains=True):
     loop = Loop(
         trains=trains,
-        on_gpu=False,
+        device=CPU,
         batch_size=2,
         steps_per_call=steps_per_call,
         steps_per_epoch=4,

@@ -32,10 +32,11 @@ def _measure(chosen: argparse.Namespace) -> None:
     from fathom.data import choose, locate
     from fathom.results.characterization import Probe
     from fathom.results.records import Environment
-    from fathom.system import device, environment, processor
+    from fathom.system import environment, processor, rates, threads
+    from fathom.system.device import CPU
 
-    device.set_inter_op_threads(chosen.threads)
-    threads = device.set_threads(chosen.threads)
+    threads.set_inter_op_threads(chosen.threads)
+    used = threads.set_threads(chosen.threads)
     processor.keep_freed_memory()
     classes = {}
     for name in filter(None, chosen.workloads.split(",")):
@@ -46,12 +47,12 @@ def _measure(chosen: argparse.Namespace) -> None:
             locate(choose(workload.datasets, None, None), None, 0)
     Probe(
         environment=Environment.model_validate(
-            environment.describe("/cpu:0", threads, chosen.precision, "off")
+            environment.describe(CPU, used, chosen.precision, "off")
         ),
         characterizations={name: each.characterization for name, each in classes.items()},
         gpus=len(tf.config.list_physical_devices("GPU")),
-        gemm_flops_per_second=device.gemm_rate("/cpu:0", chosen.precision),
-        triad_bytes_per_second=device.triad_rate(),
+        gemm_flops_per_second=rates.gemm_rate(CPU, chosen.precision),
+        triad_bytes_per_second=rates.triad_rate(),
     ).write(chosen.out)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from fathom.options import Characterization, Mode
 from fathom.results.characterization import Kind, Planned, Purpose
+from fathom.system.device import CPU
 
 _PROFILE_STEPS, _QUICK_PROFILE_STEPS = 20, 6
 _SHORTEST_LIFE = 8  # steps
@@ -96,7 +97,7 @@ def _profiles(request: Request, number: int) -> list[Planned]:
     return [
         _run(
             *(request, "profile", "profile", workload, mode, device),
-            threads=1 if device == "/cpu:0" else None,
+            threads=1 if device == CPU.name else None,
             repeat=number,
         )
         for workload in request.workloads
@@ -109,7 +110,7 @@ def _threads(request: Request, number: int) -> list[Planned]:
     """Training profiles with several numbers of threads."""
     return [
         _run(
-            *(request, "profile", "threads", workload, "train", "/cpu:0"),
+            *(request, "profile", "threads", workload, "train", CPU.name),
             threads=threads,
             repeat=number,
         )
@@ -122,7 +123,7 @@ def _cores(request: Request, number: int) -> list[Planned]:
     """Training on only the first cores, from one to all; on all, ``_repeats`` makes it again."""
     sizes = powers_of_two(request.cores) if request.quick else range(1, request.cores + 1)
     return [
-        _run(request, "timing", "cores", workload, "train", "/cpu:0", cores=cores, repeat=number)
+        _run(request, "timing", "cores", workload, "train", CPU.name, cores=cores, repeat=number)
         for workload in _trained_on_cpu(request)
         for cores in sizes
         if cores < request.cores or not number
@@ -174,7 +175,7 @@ def _scaling(request: Request) -> list[Planned]:
     threaded = [(1, threads, size) for threads in request.workers]
     return [
         _run(
-            *(request, "timing", "scaling", workload, "train", "/cpu:0"),
+            *(request, "timing", "scaling", workload, "train", CPU.name),
             threads=threads,
             repeat=repeat,
             batch_size=batch_size,
@@ -188,7 +189,7 @@ def _scaling(request: Request) -> list[Planned]:
 
 def _trained_on_cpu(request: Request) -> Collection[str]:
     """Returns the workloads of the sets that train on the CPU."""
-    wanted = "train" in request.modes and "/cpu:0" in request.devices
+    wanted = "train" in request.modes and CPU.name in request.devices
     return request.workloads if wanted else ()
 
 
@@ -218,7 +219,7 @@ def _run(
     parts += [f"cores{cores}"] if cores != request.cores else []
     parts += [f"{'repeat' if repeat > 0 else 'warmup'}{abs(repeat)}"] if repeat else []
     argv = _command(request, kind, workload, mode, device, threads, batch_size, workers)
-    if (kind, mode, device, threads, repeat) == ("profile", "train", "/cpu:0", 1, 0):
+    if (kind, mode, device, threads, repeat) == ("profile", "train", CPU.name, 1, 0):
         argv = (*argv, f"--life={_life(request, workload)}")
     return Planned(
         id="-".join(parts),

@@ -14,6 +14,7 @@ from fathom.errors import FathomError
 from fathom.options import MODES, Characterization, Mode
 from fathom.results.characterization import Machine, Probe
 from fathom.results.records import Environment
+from fathom.system.device import CPU, GPU
 from fathom.system.processes import run_python
 
 _QUICK_REPEATS, _QUICK_WARMUP_RUNS = 2, 0
@@ -178,7 +179,7 @@ def _machine(threads: int, precision: str, prepare: Sequence[str]) -> Probe:
 def _devices(wanted: Sequence[str] | None, gpus: int) -> list[str]:
     """Returns the devices as TensorFlow names them; default: the CPU, and a GPU if any."""
     if wanted is None:
-        return ["/cpu:0"] + ["/gpu:0"] * (gpus > 0)
+        return [CPU.name] + [GPU.name] * (gpus > 0)
     if "gpu" in wanted and not gpus:
         raise FathomError(
             "device gpu is not available: TensorFlow sees no GPU on this machine; use --devices cpu"

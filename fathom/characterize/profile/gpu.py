@@ -10,6 +10,7 @@ from pathlib import Path
 from tensorflow.tsl.profiler.protobuf.xplane_pb2 import XEvent, XPlane
 
 from fathom.characterize.profile import xplane
+from fathom.system.device import Device
 
 _API_CALL = re.compile(r"cu(da)?[A-Z]\w*")
 _PICOSECOND = 1e-12
@@ -87,14 +88,14 @@ class Sessions:
     """The profiler's sessions in this process; on a GPU, their use of it is added up.
 
     Args:
-        device: as TensorFlow names it.
+        device: of the model.
 
     Attributes:
         gpu: the use of the GPU in all sessions so far; None on a CPU.
     """
 
-    def __init__(self, device: str) -> None:
-        self.gpu = GpuUse() if device.startswith("/gpu") else None
+    def __init__(self, device: Device) -> None:
+        self.gpu = GpuUse() if device.on_gpu else None
 
     @contextlib.contextmanager
     def session(self, save_to: Path | None = None) -> Iterator[None]:

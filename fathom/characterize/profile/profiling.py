@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
 from fathom.characterize.profile import files, gpu, xplane
 from fathom.characterize.profile.completeness import counts_of, require_equal_ops
@@ -91,7 +90,7 @@ def profile_model(
         mode=model.mode,
         batch_size=model.hyperparameters.batch_size,
         threads=model.threads,
-        device=model.device,
+        device=model.device.name,
         precision=held.environment.precision,
         step_seconds=np.array([end - start for start, end in trace.steps]),
         unprofiled_step_seconds=untraced,
@@ -222,7 +221,7 @@ class _HeldBatches:
         ``tf.function`` takes up to a tenth of a short step.
         """
         step, signatures = self._turns[0][0], self._model.signatures()
-        with tf.device(self._model.device):
+        with self._model.device.placement():
             copy = CompiledStep(lambda *batch: step(*batch), signatures, 1, xla=False).single
         by_shape = {tuple(tuple(t.shape) for t in batch): batch for _, batch, _ in self._turns}
         for batch in list(by_shape.values())[: len(signatures)]:
@@ -232,8 +231,7 @@ class _HeldBatches:
     def _run(self, step: Step, batch: Batch) -> None:
         used, started = environment.cpu_use(), time.perf_counter()
         step(*batch)
-        if self._model.device != "/cpu:0":
-            tf.test.experimental.sync_devices()
+        self._model.device.synchronize()
         self.processor.add(used, environment.cpu_use(), time.perf_counter() - started)
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
 from fathom.characterize.profile import xplane
 from fathom.characterize.profile.completeness import Counts, counts_of, require_equal_ops
@@ -80,8 +79,7 @@ class Windows:
             path = Path(directory) / "trace"
             with self._sessions.session(path), xplane.marked(number):
                 value = step(*batch)
-                if self._model.device != "/cpu:0":
-                    tf.test.experimental.sync_devices()
+                self._model.device.synchronize()
             self._keep(number, shapes, self._model.work(*batch), xplane.read(path))
         return value
 

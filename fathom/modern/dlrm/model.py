@@ -20,6 +20,7 @@ from fathom.modern.dlrm.criteo import CATEGORIES, NUMBERS, Criteo
 from fathom.modern.dlrm.descriptor import DESCRIPTOR
 from fathom.modern.dlrm.layers import EmbeddingTables, Interaction
 from fathom.options import Characterization, Hyperparameters, hyperparameter
+from fathom.system.device import CPU
 from fathom.training.optimizers import GradientDescent, Optimizer
 
 BOTTOM = (512, 256, 64)
@@ -51,7 +52,7 @@ class DLRM(nn.NeuralNetworkModel):
         """Reads the clicks, and finds the rows of their categories."""
         self.criteo: Criteo = self.dataset.load(self.source.directory)
         rows = rows_of(self.criteo.categories, self.hyperparameters.rows)
-        with tf.device("/cpu:0"):
+        with CPU.placement():
             self._numbers = tf.constant(self.criteo.numbers)
             self._rows = tf.constant(rows)
             self._clicked = tf.constant(self.criteo.clicked)

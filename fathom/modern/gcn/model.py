@@ -29,6 +29,7 @@ from fathom.modern.gcn.layers import (
 )
 from fathom.options import Characterization, Hyperparameters, hyperparameter
 from fathom.results import cost
+from fathom.system.device import CPU
 from fathom.training.optimizers import Adam, Optimizer
 
 
@@ -64,13 +65,12 @@ class GCN(nn.NeuralNetworkModel):
         """Reads the graph."""
         self.graph: Cora = self.dataset.load(self.source.directory)
 
-    def build(self) -> None:
-        """Builds the network, whose size depends on the graph."""
-        if not hasattr(self, "graph"):
-            self.load_data()
-        with tf.device(self.device):
+    sized_by_data = True
+
+    def build_state(self) -> None:
+        """Creates the variable of the last validation losses."""
+        with self.device.placement():
             self._losses = tf.Variable(tf.zeros([self.hyperparameters.patience + 1]))
-        super().build()
 
     def build_inputs(self) -> keras.KerasTensor:
         """Returns the nodes whose classes are asked for: int32 [batch]."""
@@ -193,7 +193,7 @@ class GCN(nn.NeuralNetworkModel):
 
     def _constant(self, nodes: np.ndarray) -> Tensors:
         """Returns nodes and their classes on the CPU."""
-        with tf.device("/cpu:0"):
+        with CPU.placement():
             return tf.constant(nodes), tf.constant(self.graph.classes[nodes])
 
     def describe_data(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from fathom import nn
+from fathom.core.workload import Part
 from fathom.data.pipeline import DataLoader, Sampler, Tensors
 from fathom.errors import FathomError
 from fathom.layers import Random
@@ -28,11 +29,11 @@ from fathom.modern.gpt.text import TinyShakespeare
 from fathom.options import Characterization
 from fathom.results.cost import Cost
 from fathom.results.generation import Generation, PhaseTimes
-from fathom.system.device import computing_in
+from fathom.system.device import CPU
+from fathom.system.precision import computing_in
 from fathom.training.optimizers import AdamW, Optimizer
-from fathom.training.phases import Phases
+from fathom.training.phases import TwoPhases
 from fathom.training.schedules import warmed_cosine
-from fathom.workload import Part
 
 _SAMPLED = 256  # tokens of a sample
 
@@ -86,7 +87,7 @@ class GPT(nn.NeuralNetworkModel):
                 f"{self.source.directory} has {len(self.vocabulary)} different {chosen.tokens}, "
                 f"more than the vocabulary of {chosen.vocabulary}"
             )
-        with tf.device("/cpu:0"):
+        with CPU.placement():
             self._vocabulary = tf.Variable(_number(self.vocabulary), dtype=tf.int64)
             self._training = self._encode(self.text.training, "training")
             self._validation = self._encode(self.text.validation, "validation")
@@ -167,11 +168,10 @@ class GPT(nn.NeuralNetworkModel):
 
     # ---------------------------------------------------------------- network
 
-    def build(self) -> None:
-        """Builds the network, whose size depends on the text unless ``vocabulary`` is given."""
-        if not self.hyperparameters.vocabulary and not hasattr(self, "vocabulary"):
-            self.load_data()
-        super().build()
+    @property
+    def sized_by_data(self) -> bool:
+        """Whether the network's size depends on the text: unless ``vocabulary`` is given."""
+        return not self.hyperparameters.vocabulary
 
     def build_inputs(self) -> nn.Nest:
         """Returns tokens, int32 [batch, context]."""
@@ -191,7 +191,7 @@ class GPT(nn.NeuralNetworkModel):
         self._gpt = Network.of(self.hyperparameters, words, self._new_random)
 
     def _new_random(self) -> Random:
-        return Random(iter(self.new_seed, None), self._noise_step)
+        return Random(iter(self.new_seed, None), self.noise_step)
 
     def build_loss(self, tokens: tf.Tensor, following: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
         """Returns the mean cross-entropy of a token, in nats."""
@@ -230,7 +230,7 @@ class GPT(nn.NeuralNetworkModel):
     def save_pictures(self, directory: Path) -> list[Path]:
         """Writes text that the network continues, from the beginning of the validation text."""
         chosen, count = self.hyperparameters, 3
-        with tf.device(self.device), computing_in(self.execution.precision):
+        with self.device.placement(), computing_in(self.execution.precision):
             prompts = keras.Input((chosen.prompt_tokens,), dtype="int32")
             prefill, decode = phases(self._gpt, chosen, prompts, self.new_noise())
             generate = tf.function(lambda prompts: decode(*prefill(prompts)), autograph=False)
@@ -278,15 +278,12 @@ class GPTFwd(GPT):
         )
         return self._decoding(*self._prefilling.outputs)
 
-    def infer_step(self, *inputs: tf.Tensor) -> nn.Nest:
+    def infer(self, *inputs: tf.Tensor) -> nn.Nest:
         """Runs the phases chosen; the prefill returns a token of each prompt, and the caches."""
-        step = {"prefill": self._prefilling, "decode": self._decoding}.get(
-            self.hyperparameters.phase
+        phase = {"prefill": self._prefilling, "decode": self._decoding}.get(
+            self.hyperparameters.phase, super().infer
         )
-        if step is None:
-            return super().infer_step(*inputs)
-        self._noise_step.assign_add(1)
-        return step(*inputs)
+        return phase(*inputs)
 
     def signatures(self) -> list[list[tf.TensorSpec]]:
         """Returns the shapes of the prompts; of decode, those of what the prefill returns."""
@@ -310,36 +307,24 @@ class GPTFwd(GPT):
         blocks = range(1, self.hyperparameters.layers + 1)
         return ["first", *(f"{kind}{i}" for i in blocks for kind in ("keys", "values"))]
 
-    def compile(self) -> None:
-        """Compiles the step and, so that they can be timed apart, each phase of it."""
-        super().compile()
-        self._phases = Phases(
-            lambda prompts: self._prefilling(prompts, training=False),
-            self._decoding,
-            self.device,
-            xla=self.xla == "step",
+    def two_phases(self) -> TwoPhases | None:
+        """Returns prefill and decode, if both run."""
+        if self.hyperparameters.phase != "both":
+            return None
+        return TwoPhases(
+            self._prefill, self._decoding, decoded=lambda: self.hyperparameters.new_tokens - 1
         )
-        if self.hyperparameters.phase == "both":
-            self._compiled.call = self._in_phases
 
-    @property
-    def phases(self) -> Phases | None:
-        """Prefill and decode, if both run."""
-        return self._phases if self.hyperparameters.phase == "both" else None
-
-    def _in_phases(self, prompts: tf.Tensor) -> tf.Tensor:
-        """Runs and times one phase after the other; returns the new tokens."""
-        chosen = self.hyperparameters
-        tokens = self._phases.run((prompts,), chosen.prompt_tokens, lambda: chosen.new_tokens - 1)
-        self._noise_step.assign_add(1)
-        return tokens
+    def _prefill(self, prompts: tf.Tensor) -> nn.Nest:
+        return self._prefilling(prompts, training=False)
 
     def inference_batches(self) -> Iterator[Tensors]:
         """Returns an endless stream of prompts, or of filled caches where a step only decodes."""
         prompts = super().inference_batches()
         if self.hyperparameters.phase != "decode":
             return prompts
-        return (tuple(self._phases.prefill(*batch)) for batch in prompts)
+        prefill = tf.function(self._prefill, autograph=False, jit_compile=self.xla == "step")
+        return (tuple(prefill(*batch)) for batch in prompts)
 
     def evaluation_outputs(self, tokens: tf.Tensor) -> tf.Tensor:
         """Returns the logits [batch, context, vocabulary] of whole sequences."""
@@ -351,7 +336,7 @@ class GPTFwd(GPT):
         given, decoded = chosen.prompt_tokens, chosen.new_tokens - 1
         sequences = chosen.batch_size
         runs = {
-            "both": self._phases.counted(self.steps),
+            "both": self.phases.counted(self.steps) if self.phases else [],
             "prefill": [PhaseTimes(s, None, given, 0, sequences) for s in counted],
             "decode": [PhaseTimes(None, s, given, decoded, sequences) for s in counted],
         }[chosen.phase]
@@ -369,8 +354,3 @@ class GPTFwd(GPT):
             for row in counted.layers
         )
         return dataclasses.replace(counted, layers=tuple(rows))
-
-    def teardown(self) -> None:
-        """Releases the resources of the base class and the phases."""
-        super().teardown()
-        self.release("_phases", "_prefilling", "_decoding")

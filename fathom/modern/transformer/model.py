@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from fathom import nn
+from fathom.core.workload import Part
 from fathom.layers import Dropout, Random
 from fathom.modern.transformer import lengths, subwords
 from fathom.modern.transformer.averaging import EpochMean
@@ -27,13 +28,13 @@ from fathom.modern.transformer.layers import DecoderLayer, EncoderLayer, Sizes
 from fathom.modern.transformer.parts import parts
 from fathom.modern.transformer.search import Search, longest_translation
 from fathom.results.cost import Cost
+from fathom.system.device import CPU
 from fathom.training.optimizers import Adam, Optimizer
 from fathom.translation import batches
 from fathom.translation.batches import Shape
 from fathom.translation.model import Translation, mean_of_words, real
 from fathom.translation.sentences import EncodedPairs
 from fathom.translation.symbols import PAD
-from fathom.workload import Part
 
 
 class Transformer(Translation):
@@ -97,10 +98,9 @@ class Transformer(Translation):
 
     # ---------------------------------------------------------------- network
 
-    def build(self) -> None:
-        """Builds the network, and what the average of its weights needs."""
-        super().build()
-        with tf.device("/cpu:0"):
+    def build_state(self) -> None:
+        """Creates what the average of the weights needs."""
+        with CPU.placement():
             self._kept_subwords = tf.Variable(b"", dtype=tf.string, name="subwords")
             self._mean = EpochMean(self.network.variables, self.hyperparameters.average)
 
@@ -142,7 +142,7 @@ class Transformer(Translation):
         )
 
     def _new_random(self) -> Random:
-        return Random(iter(self.new_seed, None), self._noise_step)
+        return Random(iter(self.new_seed, None), self.noise_step)
 
     def _embedded(self, words: keras.KerasTensor, name: str) -> keras.KerasTensor:
         dropout = Dropout(self.hyperparameters.dropout, self.new_noise(), name=name)
@@ -230,11 +230,6 @@ class Transformer(Translation):
     def cost_of(self, shape: Shape, steps: int) -> Cost:
         """Returns the cost of a pair of a length."""
         return cost_of(self.network, shape.source, steps)
-
-    def teardown(self) -> None:
-        """Releases the resources of the base class, the embedding and the mean."""
-        super().teardown()
-        self.release("_embedding", "_mean")
 
 
 class TransformerFwd(Transformer):

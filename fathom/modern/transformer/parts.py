@@ -3,9 +3,9 @@
 import keras
 import tensorflow as tf
 
+from fathom.core.workload import Part
 from fathom.modern import attention
 from fathom.modern.transformer.search import Search
-from fathom.workload import Part
 
 _SOURCE = "source_"  # before the names of the source's keys and values
 

@@ -110,12 +110,12 @@ def greedy_without_cache(network, prompt, new):
 def test_decoding_with_the_cache_equals_decoding_without(options):
     model = make(GPTFwd, **options)
     prompts = next(model.inference_batches())[0]
-    generated = model._compiled.call(prompts).numpy()
+    generated = model.compiled.step.call(prompts).numpy()
     assert generated.shape == (3, model.hyperparameters.new_tokens)
     for prompt, tokens in zip(prompts.numpy(), generated, strict=True):
         expected, _ = greedy_without_cache(model.network, prompt, len(tokens))
         assert tokens.tolist() == expected
-    np.testing.assert_array_equal(model._compiled.single(prompts), generated)
+    np.testing.assert_array_equal(model.compiled.step.single(prompts), generated)
 
 
 def test_logits_from_the_cache_equal_those_of_the_whole_sequence():
@@ -134,7 +134,7 @@ def test_logits_from_the_cache_equal_those_of_the_whole_sequence():
 
 def test_the_phases_can_run_alone():
     both = make(GPTFwd)
-    generated = both._compiled.call(*next(both.inference_batches()))
+    generated = both.compiled.step.call(*next(both.inference_batches()))
     outputs = {}
     for phase in ("prefill", "decode"):
         model = make(GPTFwd, phase=phase)
@@ -167,7 +167,7 @@ def test_the_choice_at_random_is_of_the_most_probable_and_follows_the_seed():
     def generate(**options):
         model = make(GPTFwd, **options)
         batch = next(model.inference_batches())
-        return model._compiled.call(*batch).numpy().tolist()
+        return model.compiled.step.call(*batch).numpy().tolist()
 
     warm = {"temperature": 1.0, "seed": 5}
     assert generate(**warm) == generate(**warm)
@@ -180,8 +180,8 @@ def test_weights_decay_apart_from_the_gradient_and_biases_do_not():
     plain = make(weight_decay=0.0, warmup=0)
     batch = next(model.training_batches(0))
     before = [variable.numpy() for variable in plain.network.trainable_variables]
-    model._compiled.call(*batch)
-    plain._compiled.call(*batch)
+    model.compiled.step.call(*batch)
+    plain.compiled.step.call(*batch)
     for with_decay, without, old in zip(
         model.network.trainable_variables, plain.network.trainable_variables, before, strict=True
     ):

@@ -1,7 +1,8 @@
 """What a workload defines: its data, network, loss, update rule and metrics."""
 
 import abc
-from collections.abc import Callable, Iterator, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -9,14 +10,21 @@ import keras
 import tensorflow as tf
 
 from fathom import options
-from fathom.data import DataSet
+from fathom.core.built import Built
+from fathom.data import DataSet, DataSource
 from fathom.descriptor import Criteria, Descriptor
 from fathom.errors import FathomError
+from fathom.layers import PRNGKey
+from fathom.results import records
+from fathom.results.cost import Cost
 from fathom.results.distribution import Statistics
 from fathom.results.generation import Generation
+from fathom.results.steps import Steps
+from fathom.system.device import Device
+from fathom.system.energy import Meter
 from fathom.training.compilation import Batch, Nest, Signature
 from fathom.training.optimizers import Optimizer
-from fathom.training.phases import Phases
+from fathom.training.phases import Phases, TwoPhases
 
 
 class Part(NamedTuple):
@@ -59,10 +67,9 @@ class Workload(abc.ABC):
         indivisible: why training cannot be computed in microbatches; empty if it can.
         forward_only: inference without labels, loss and optimizer; set in the ``Fwd`` twins.
         hyperparameters: their values.
-        network: the functional Keras model, after ``build``.
-        inputs, labels: symbolic inputs and labels.
-        learning_rate: the optimizer's, a float32 scalar that schedules assign to.
-        history: curves noted by the workload: lists of (steps done, value) by name.
+        noise_step: selects a step's random numbers, int64.
+        execution, device, strategy, is_chief, notes, history, sections, steps, processor, meter:
+            as in ``NeuralNetworkModel``.
     """
 
     descriptor: ClassVar[Descriptor | None] = None
@@ -81,11 +88,17 @@ class Workload(abc.ABC):
     forward_only: ClassVar[bool] = False
 
     hyperparameters: options.Hyperparameters
-    network: keras.Model
-    inputs: Nest
-    labels: Nest
-    learning_rate: tf.Variable
+    execution: options.Execution
+    device: Device
+    strategy: tf.distribute.Strategy | None
+    is_chief: bool
+    noise_step: tf.Variable
+    notes: list[str]
     history: dict[str, list[tuple[int, float]]]
+    sections: dict[str, float]
+    steps: Steps
+    processor: records.Processor
+    meter: Meter
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
@@ -98,6 +111,78 @@ class Workload(abc.ABC):
     def mode(self) -> options.Mode:
         """``train`` or ``infer``, as results name it."""
         return "infer" if self.forward_only else "train"
+
+    # ---------------------------------------------------------------- provided by the model
+
+    @property
+    @abc.abstractmethod
+    def dataset(self) -> type[DataSet]:
+        """The data set of the run."""
+
+    @property
+    @abc.abstractmethod
+    def source(self) -> DataSource:
+        """Where its data are."""
+
+    @property
+    @abc.abstractmethod
+    def built(self) -> Built:
+        """The network and its variables, after ``build``."""
+
+    @property
+    @abc.abstractmethod
+    def learning_rate(self) -> tf.Variable:
+        """The optimizer's, a float32 scalar that schedules assign to."""
+
+    @property
+    @abc.abstractmethod
+    def microbatches(self) -> int:
+        """Parts into which a training step divides its batch."""
+
+    @property
+    @abc.abstractmethod
+    def xla(self) -> str:
+        """What XLA compiles: the whole ``step``, some ``layers``, or nothing (``off``)."""
+
+    @property
+    @abc.abstractmethod
+    def phases(self) -> Phases | None:
+        """The times of the phases of generation."""
+
+    @abc.abstractmethod
+    def new_noise(self) -> PRNGKey:
+        """Returns the PRNG key of the next layer."""
+
+    @abc.abstractmethod
+    def placement(self) -> contextlib.AbstractContextManager:
+        """Returns the context in which variables are created and steps are traced."""
+
+    @abc.abstractmethod
+    def check_microbatches(self, sizes: Sequence[int | None]) -> None:
+        """Raises FathomError if batches of these sizes cannot be divided as the options ask."""
+
+    @abc.abstractmethod
+    def machine(self) -> records.Environment:
+        """Returns the machine and the software, as results state them."""
+
+    @abc.abstractmethod
+    def cost(self) -> Cost:
+        """Returns numbers of parameters and multiply-accumulates."""
+
+    @property
+    def network(self) -> keras.Model:
+        """The functional Keras model."""
+        return self.built.network
+
+    @property
+    def inputs(self) -> Nest:
+        """The network's symbolic inputs."""
+        return self.built.inputs
+
+    @property
+    def steps_done(self) -> int:
+        """Training steps since the start of training, including those before resuming."""
+        return int(self.built.steps_done.numpy())
 
     # ---------------------------------------------------------------- must be defined
 
@@ -173,6 +258,11 @@ class Workload(abc.ABC):
         return None
 
     @property
+    def sized_by_data(self) -> bool:
+        """Whether the network's size depends on the data, which ``build`` then reads."""
+        return False
+
+    @property
     def default_steps(self) -> int:
         """Default number of steps; a subclass may set an attribute instead."""
         return 100
@@ -195,7 +285,7 @@ class Workload(abc.ABC):
         """Returns the batch shapes that the step is compiled for, the largest last."""
         declared = keras.tree.flatten(self.inputs)
         if not self.forward_only:
-            declared = declared + keras.tree.flatten(self.labels)
+            declared = declared + keras.tree.flatten(self.built.labels)
         size = self.hyperparameters.batch_size
         return [[tf.TensorSpec((size, *t.shape[1:]), t.dtype, t.name) for t in declared]]
 
@@ -227,6 +317,22 @@ class Workload(abc.ABC):
         """Returns the work of a completed batch, in units of ``batch_size`` times ``cost()``."""
         return 1.0
 
+    def infer(self, *inputs: tf.Tensor) -> Nest:
+        """Returns the outputs of an inference step, within the graph being traced.
+
+        Args:
+            inputs: a batch as ``inference_batches`` yields it; by default those of the network.
+        """
+        packed = keras.tree.pack_sequence_as(self.inputs, list(inputs))
+        return self.network(packed, training=False)
+
+    def two_phases(self) -> TwoPhases | None:
+        """Returns the phases of an inference that generates token by token, to be timed apart.
+
+        Called at each compilation; they compute what ``infer`` does. None: inference has none.
+        """
+        return None
+
     def evaluation_outputs(self, inputs: Nest) -> Nest:
         """Returns the outputs to evaluate; by default the network's."""
         return self.network(inputs, training=False)
@@ -234,6 +340,12 @@ class Workload(abc.ABC):
     def total_metrics(self, sums: dict[str, float], examples: int) -> dict[str, float]:
         """Returns the metrics of the test data from sums over examples; by default means."""
         return {name: total / examples for name, total in sums.items()}
+
+    def build_state(self) -> None:
+        """Called after the network is built: creates the workload's other variables."""
+
+    def compile_functions(self) -> None:
+        """Called at each compilation: compiles functions of the network besides its step."""
 
     def state(self) -> dict[str, tf.Variable]:
         """Returns what a checkpoint holds besides the network, the optimizer and the counters."""
@@ -263,18 +375,10 @@ class Workload(abc.ABC):
         """Returns the seconds of additional sections of all runs so far, by name."""
         return {}
 
-    @property
-    def phases(self) -> Phases | None:
-        """The phases of generation, after ``setup``, if the prefill gives the first token.
-
-        None for any other inference.
-        """
-        return None
-
     def generation(self) -> Generation | None:
         """Returns the speed of the last run's phases, if inference generates token by token.
 
-        ``training.phases.Phases`` times them.
+        ``phases`` has timed them.
         """
         return None
 

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 
 import tensorflow as tf
 
+from fathom.core.workload import Workload
 from fathom.errors import FathomError
 from fathom.training.compilation import Batch, Step
-from fathom.workload import Workload
 
 STEPS = 20
 

@@ -1,0 +1,76 @@
+"""The threads of TensorFlow, which keeps its pools for the whole process."""
+
+import tensorflow as tf
+
+from fathom.errors import FathomError
+from fathom.system.processor import (
+    available_cores,
+    operations_at_once,
+    threads_of_an_operation,
+)
+
+_chosen: dict[str, int] = {}  # the threads of the run
+
+
+def set_inter_op_threads(threads: int | None, chosen: int | None = None) -> int:
+    """Sets how many operations TensorFlow runs at once; returns the number in use.
+
+    Args:
+        threads: of the run; None for one per core.
+        chosen: the number; None for two, or one on one thread.
+
+    Raises:
+        FathomError: TensorFlow already runs with another number.
+    """
+    wanted = operations_at_once(threads, chosen)
+    try:
+        tf.config.threading.set_inter_op_parallelism_threads(wanted)
+    except RuntimeError:
+        _refuse_other_threads("inter_op_threads", chosen, inter_op_threads_in_use())
+        return operations_at_once(inter_op_threads_in_use(), chosen)
+    return wanted
+
+
+def set_threads(threads: int | None, shares: int = 1) -> int:
+    """Sets the threads of the run and returns their number in use.
+
+    Args:
+        threads: None for one per core.
+        shares: as of ``threads_of_an_operation``.
+
+    Raises:
+        FathomError: TensorFlow already runs with another number of threads.
+    """
+    wanted = threads or available_cores()
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(
+            threads_of_an_operation(wanted, shares)
+        )
+    except RuntimeError:
+        _refuse_other_threads("threads", threads, threads_in_use())
+        return threads_in_use()
+    _chosen["threads"] = wanted
+    return wanted
+
+
+def threads_in_use() -> int:
+    """Returns the threads of the run, as chosen here or by TensorFlow: for one operation."""
+    return _chosen.get("threads") or intra_op_threads_in_use()
+
+
+def intra_op_threads_in_use() -> int:
+    """Returns the number of threads for one operation."""
+    return tf.config.threading.get_intra_op_parallelism_threads() or available_cores()
+
+
+def inter_op_threads_in_use() -> int:
+    """Returns the number of operations that run at once; TensorFlow's default is one per core."""
+    return tf.config.threading.get_inter_op_parallelism_threads() or available_cores()
+
+
+def _refuse_other_threads(option: str, wanted: int | None, current: int) -> None:
+    if wanted is not None and wanted != current:
+        raise FathomError(
+            f"{option}={wanted} cannot be set any more: TensorFlow already runs with {current} in "
+            "this process; set it for the first model, or start a fresh process"
+        ) from None
