@@ -1,11 +1,35 @@
 """The conformance suite on the eight workloads and on those of ``fathom.modern``."""
 
+import pytest
+
 from fathom import workloads
 from fathom.testing.conformance import *  # noqa: F403
 from fathom.testing.conformance import check_training_of_three_steps, run_command
 from fathom.testing.descriptors import descriptor
 
 WORKLOADS = workloads.select("eight,modern")
+
+# These compile much or start processes: on other workloads they are slow tests.
+NOT_SLOW_ON = {
+    "test_a_step_runs_without_onednn": ["alexnet"],
+    "test_a_run_killed_at_any_moment_resumes_with_the_same_losses": ["autoenc"],
+    "test_thirty_steps_of_another_computation_overfit_one_batch": ["autoenc", "alexnet"],
+    "test_another_computation_has_the_outputs_and_gradients_of_float32_without_xla": [
+        *("autoenc", "alexnet", "dlrm"),
+    ],
+    "test_the_comparison_sees_a_planted_fault": ["autoenc", "alexnet", "dlrm"],
+    "test_fixed_point_rounds_what_is_computed_in_the_network_as_it_is": ["autoenc", "alexnet"],
+}
+
+
+def pytest_generate_tests(metafunc):
+    """Runs each test on all workloads, as the suite does, and marks what is slow."""
+    quick = NOT_SLOW_ON.get(metafunc.function.__name__, WORKLOADS)
+    chosen = [
+        pytest.param(name, marks=() if name in quick else pytest.mark.slow) for name in WORKLOADS
+    ]
+    for fixture in {"workload", "full_size"} & set(metafunc.fixturenames):
+        metafunc.parametrize(fixture, chosen, indirect=True, scope="module")
 
 
 def test_a_process_of_its_own_prints_no_noise(tmp_path):

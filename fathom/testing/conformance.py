@@ -7,6 +7,7 @@
     WORKLOADS = ("perceptron",)
 """
 
+import functools
 import gc
 import json
 import math
@@ -247,10 +248,7 @@ def test_gradients_reach_every_variable_and_a_step_changes_each(plain):
         assert np.any(variable.numpy() != old), variable.path
 
 
-@pytest.mark.parametrize(
-    "computation", [{}, *OTHER_COMPUTATIONS], ids=["default", "bfloat16", "float16", "xla"]
-)
-def test_thirty_steps_overfit_one_batch(workload, computation):
+def check_overfitting(workload, **computation):
     model = workload.model(**workload.overfit, **computation)
     model.setup()
     batch = next(model.training_batches(0))
@@ -258,14 +256,17 @@ def test_thirty_steps_overfit_one_batch(workload, computation):
     assert result.steps.loss[-1] < 0.5 * result.steps.loss[0]
 
 
-def test_the_same_seed_gives_the_same_losses_and_another_seed_others(workload, plain):
-    def run(seed):
-        model = workload.model(seed=seed)
-        model.setup()
-        return losses(model, 3)
+def test_thirty_steps_overfit_one_batch(workload):
+    check_overfitting(workload)
 
-    assert run(plain.model.execution.seed) == plain.losses[:3]
-    assert run(1) != plain.losses[:3]
+
+@pytest.mark.parametrize("computation", OTHER_COMPUTATIONS, ids=["bfloat16", "float16", "xla"])
+def test_thirty_steps_of_another_computation_overfit_one_batch(workload, computation):
+    check_overfitting(workload, **computation)
+
+
+def test_the_same_seed_gives_the_same_losses(plain, kept):
+    assert kept[0].losses == plain.losses[:3]
 
 
 def test_training_resumed_from_a_checkpoint_repeats_the_uninterrupted_losses(
@@ -459,7 +460,8 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_comparison_sees_a_planted_fault(workload, fault):
-    values = compute(workload, lambda network: plant_fault(network, FAULTS[fault]), **BFLOAT16)
+    plant = functools.partial(plant_fault, fault=FAULTS[fault])
+    values = compute(workload, plant, xla=False, **BFLOAT16)  # XLA would compile the same fault
     with pytest.raises(AssertionError, match=r"output|gradient"):
         compare(values, default_values(workload), "bfloat16")  # the widest of the tolerances
 
@@ -472,10 +474,10 @@ def test_evaluation_disturbs_no_training_step(workload, plain):
     assert begun + losses(evaluated, 2) == plain.losses[:4]
 
 
-def test_several_models_live_in_one_process_and_can_be_torn_down(workload, plain):
+def test_models_of_several_seeds_live_in_one_process_and_can_be_torn_down(workload, plain):
     model = workload.model(seed=3)
     model.setup()
-    model.run(n_steps=1)
+    assert losses(model, 3) != plain.losses[:3]
     network, graph = weakref.ref(model.network), weakref.ref(model.model())
     model.teardown()
     gc.collect()

@@ -106,7 +106,10 @@ def test_a_trace_has_every_op_of_the_graph_that_was_executed(workload, tmp_path)
     assert len(ops) == count
 
 
-@pytest.mark.parametrize(("workload", "run_steps"), [("autoenc", MANY), ("seq2seq", 12)])
+@pytest.mark.parametrize(
+    ("workload", "run_steps"),
+    [("autoenc", MANY), pytest.param("seq2seq", 12, marks=pytest.mark.slow)],
+)
 def test_windows_over_a_run_on_fresh_batches_have_the_same_ops(workload, run_steps):
     model = workloads.load(workload)("/cpu:0", small_options(workload) | {"xla": False})
     model.setup()

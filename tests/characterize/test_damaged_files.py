@@ -113,7 +113,10 @@ def damaged_copies(whole, wrong):
             yield path, changed(whole, path, WRONG_NUMBERS[wrong])
 
 
-@pytest.mark.parametrize("wrong", [*WRONG, *WRONG_NUMBERS, "gone"])
+@pytest.mark.parametrize(
+    "wrong",
+    ["gone", *(pytest.param(name, marks=pytest.mark.slow) for name in (*WRONG, *WRONG_NUMBERS))],
+)
 @pytest.mark.parametrize("name", DAMAGED)
 def test_a_damaged_field_is_never_a_traceback(out, name, wrong):
     whole = json.loads(json.dumps(DAMAGED[name]))

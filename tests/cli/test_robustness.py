@@ -202,7 +202,10 @@ def test_a_limit_of_the_address_space_that_tensorflow_crashes_under_is_refused()
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("workload", ["alexnet", "vgg", "residual"])
+@pytest.mark.parametrize(
+    "workload",
+    ["alexnet", *(pytest.param(name, marks=pytest.mark.slow) for name in ("vgg", "residual"))],
+)
 def test_threads_can_be_set_where_the_synthetic_data_is_yet_to_be_made(workload, tmp_path):
     environment = {**os.environ, "FATHOM_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-m", f"fathom.{workload}", *descriptor(workload).arguments()]

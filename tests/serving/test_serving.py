@@ -56,7 +56,7 @@ def test_batches_are_padded_to_the_next_compiled_size(engine, monkeypatch):
 
 
 def test_a_network_that_generates_says_when_its_first_tokens_are_there():
-    model = descriptor("gpt").model(forward_only=True, prompt_tokens=4, new_tokens=5)
+    model = descriptor("gpt").model(forward_only=True, prompt_tokens=4, new_tokens=5, xla=False)
     model.setup()
     engine = Engine(model, samples=3, limit=2)
     engine.warm_up()

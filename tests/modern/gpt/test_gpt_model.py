@@ -10,7 +10,7 @@ from fathom.errors import FathomError
 from fathom.modern.gpt.model import GPT, GPTFwd
 from fathom.training.schedules import warmed_cosine
 
-SMALL = {"layers": 2, "heads": 2, "width": 16, "context": 12, "batch_size": 3}
+SMALL = {"layers": 2, "heads": 2, "width": 16, "context": 12, "batch_size": 3, "xla": False}
 
 
 def make(kind=GPT, **options):
@@ -87,7 +87,7 @@ def test_gpt_2_small_has_its_parameters():
 
 
 def test_initial_weights_are_normal_and_smaller_where_residuals_add_up():
-    model = GPT("/cpu:0", {"width": 64, "layers": 8})
+    model = GPT("/cpu:0", {"width": 64, "layers": 8, "xla": False})
     model.setup()
     for variable in model.network.variables:
         if len(variable.shape) == 2:
@@ -170,9 +170,9 @@ def test_the_choice_at_random_is_of_the_most_probable_and_follows_the_seed():
         return model.compiled.step.call(*batch).numpy().tolist()
 
     warm = {"temperature": 1.0, "seed": 5}
-    assert generate(**warm) == generate(**warm)
-    assert generate(**warm) != generate(seed=5)
-    assert generate(**warm, top_k=1) == generate(seed=5)
+    sampled, greedy = generate(**warm), generate(seed=5)
+    assert generate(**warm) == sampled != greedy
+    assert generate(**warm, top_k=1) == greedy
 
 
 def test_weights_decay_apart_from_the_gradient_and_biases_do_not():

@@ -20,6 +20,7 @@ SMALL = {
     "lengths": "24",
     "dropout": 0.0,
     "beam_size": 1,
+    "xla": False,
 }
 
 
