@@ -35,7 +35,7 @@ from fathom.training.collectives import Collectives
 from fathom.training.compilation import Batch, Nest
 from fathom.training.custom_gradients import CustomGradients, notes_gradients
 from fathom.training.loss_scale import LossScale
-from fathom.training.optimizers import Optimizer
+from fathom.training.optimizers import Optimizer, refuse_other_settings
 from fathom.workload import Workload
 
 
@@ -67,6 +67,7 @@ class BuiltWorkload(Workload):
         )
         self.execution = options.build(options.Execution, execution)
         self.hyperparameters = self.build_hyperparameters(hyperparameters)
+        refuse_other_settings(self.hyperparameters, hyperparameters)
         self.device = select_device(device)
         self.check_microbatches([self.hyperparameters.batch_size])
         self._set_threads()
@@ -167,6 +168,7 @@ class BuiltWorkload(Workload):
             if not self.forward_only:
                 self._optimizer = self.build_train()
                 self._optimizer.build(self.network.trainable_variables)
+                self._optimizer.compiled = self.xla == "step"
                 if options.precision_traits(chosen.precision).scales_loss:
                     self._optimizer.loss_scale = LossScale()
             if self.strategy:
