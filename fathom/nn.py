@@ -42,7 +42,7 @@ from fathom.training.compilation import Batch, Step
 from fathom.training.compilation import Nest as Nest  # for workloads
 from fathom.training.custom_gradients import CustomGradients, notes_gradients
 from fathom.training.evaluation import sum_metrics
-from fathom.training.optimizers import Optimizer
+from fathom.training.optimizers import Optimizer, refuse_other_settings
 from fathom.training.phases import Phases
 from fathom.training.runner import Progress, RunStep, check_length, default_runstep
 
@@ -82,6 +82,7 @@ class NeuralNetworkModel(Workload):
         )
         self.execution = options.build(options.Execution, execution)
         self.hyperparameters = self.build_hyperparameters(hyperparameters)
+        refuse_other_settings(self.hyperparameters, hyperparameters)
         self.device = devices.select(device)
         self.check_microbatches([self.hyperparameters.batch_size])
         self._set_threads()

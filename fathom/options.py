@@ -69,6 +69,7 @@ FIXED_PATTERN = r"fixed(\d{1,9})|fixed:(\d{1,9})\.(\d{1,9})"  # fixed16, or fixe
 QUANTIZED = ("weights", "activations", "gradients", "updates")
 ROUNDINGS = ("nearest", "stochastic")
 OVERFLOWS = ("saturate", "wrap")
+FIXED_POINT_OPTIONS = ("quantize", "rounding", "overflow")  # of ``Execution``
 MODES: tuple[Mode, ...] = get_args(Mode)
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 DEVICE_KINDS: tuple[DeviceKind, ...] = get_args(DeviceKind)
@@ -256,9 +257,9 @@ class Execution:
     threads: int | None = None  # of the run; None: one per core
     inter_op_threads: int | None = None  # operations at once; None: two, or one on one thread
     microbatches: Microbatches = "auto"  # of a training step on a CPU; 1: whole batches
-    quantize: str = ",".join(QUANTIZED)  # what a fixed-point precision rounds
-    rounding: str = ROUNDINGS[0]  # of fixed-point numbers
-    overflow: str = OVERFLOWS[0]  # of fixed-point numbers
+    quantize: str | None = None  # what a fixed-point precision rounds; None: all of QUANTIZED
+    rounding: str | None = None  # of fixed-point numbers; None: the first of ROUNDINGS
+    overflow: str | None = None  # of fixed-point numbers; None: the first of OVERFLOWS
     strategy: str = "none"  # of distributed training
     replicas: int | None = None  # devices of the strategy mirrored; None: all GPUs
 
@@ -266,12 +267,7 @@ class Execution:
         fixed = precision_traits(self.precision).fixed
         if fixed and fixed.bits > 24 and self.overflow == "wrap":  # float32 has 24 bits
             raise FathomError(f"overflow wrap needs at most 24 bits, not {fixed.bits}")
-        for kind in self.quantize.split(","):
-            if kind not in QUANTIZED:
-                raise unknown_option("kind of tensor to quantize", kind, QUANTIZED)
-        for name, known in (("rounding", ROUNDINGS), ("overflow", OVERFLOWS)):
-            if getattr(self, name) not in known:
-                raise unknown_option(name, getattr(self, name), known)
+        self._check_fixed_point(fixed is not None)
         if self.strategy not in STRATEGIES:
             raise unknown_option("strategy", self.strategy, STRATEGIES)
         if self.replicas is not None and self.strategy != "mirrored":
@@ -280,10 +276,35 @@ class Execution:
             number = getattr(self, name)
             if number is not None and not 1 <= number <= MAX_THREADS:
                 raise FathomError(f"{name} must be from 1 to {MAX_THREADS}, not {number}")
+        if (self.inter_op_threads or 1) > (self.threads or MAX_THREADS):
+            raise FathomError(
+                f"inter_op_threads {self.inter_op_threads} are more than the {self.threads} "
+                "threads of the run: lower them, or raise threads"
+            )
         if self.microbatches != "auto" and self.microbatches < 1:
             raise FathomError(f"microbatches must be at least 1, not {self.microbatches}")
         if not 0 <= self.seed <= _LARGEST:
             raise FathomError(f"seed must be from 0 to {_LARGEST}, not {self.seed}")
+
+    def _check_fixed_point(self, is_fixed: bool) -> None:
+        for kind in self.quantized:
+            if kind not in QUANTIZED:
+                raise unknown_option("kind of tensor to quantize", kind, QUANTIZED)
+        for name, known in (("rounding", ROUNDINGS), ("overflow", OVERFLOWS)):
+            value = getattr(self, name)
+            if value is not None and value not in known:
+                raise unknown_option(name, value, known)
+        for name in FIXED_POINT_OPTIONS:
+            if getattr(self, name) is not None and not is_fixed:
+                raise FathomError(
+                    f"{name} has no effect in {self.precision}: omit it, or choose a fixed-point "
+                    "precision such as fixed16"
+                )
+
+    @property
+    def quantized(self) -> tuple[str, ...]:
+        """What a fixed-point precision rounds."""
+        return QUANTIZED if self.quantize is None else tuple(self.quantize.split(","))
 
 
 def precision_traits(name: str) -> PrecisionTraits:

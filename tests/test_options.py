@@ -184,3 +184,21 @@ def test_microbatches_are_a_number_or_chosen_by_the_workload():
         build(Execution, {"microbatches": 0})
     with pytest.raises(FathomError, match="microbatches must be a whole number or auto, not 'x'"):
         build(Execution, {"microbatches": "x"})
+
+
+@pytest.mark.parametrize(
+    "option",
+    [{"quantize": "weights"}, {"rounding": "nearest"}, {"overflow": "saturate"}],
+    ids=lambda option: next(iter(option)),
+)
+def test_options_of_fixed_point_are_refused_elsewhere(option):
+    assert Execution(precision="fixed16", **option)
+    with pytest.raises(FathomError, match=f"^{next(iter(option))} has no effect in bfloat16: omit"):
+        Execution(precision="bfloat16", **option)
+
+
+def test_a_run_has_as_many_threads_as_operations_at_once():
+    assert Execution(threads=2, inter_op_threads=2)
+    assert Execution(inter_op_threads=2)
+    with pytest.raises(FathomError, match="inter_op_threads 3 are more than the 2 threads"):
+        Execution(threads=2, inter_op_threads=3)

@@ -20,8 +20,8 @@ from fathom.data.pipeline import DataLoader, Sampler, Tensors
 from fathom.layers import Layer, LayerOptions, PRNGKey
 from fathom.options import Characterization, Hyperparameters, hyperparameter
 from fathom.system.device import CPU
-from fathom.training import randomness, replicas
-from fathom.training.optimizers import BY_NAME, Optimizer
+from fathom.training import optimizers, randomness, replicas
+from fathom.training.optimizers import Optimizer
 
 PIXELS = 28 * 28
 Shape: TypeAlias = tuple[int | None, ...]
@@ -38,9 +38,7 @@ class AutoencHyperparameters(Hyperparameters):
         500, "of encoder and decoder", source="section 5, MNIST", minimum=1
     )
     latents: int = hyperparameter(20, "dimensions of z", source="one of figure 2's", minimum=1)
-    optimizer: str = hyperparameter(
-        "adam", "update rule", source="Fathom's; section 5: adagrad", choices=tuple(BY_NAME)
-    )
+    optimizer: str = optimizers.choice("adam", source="Fathom's; section 5: adagrad")
     learning_rate: float = hyperparameter(1e-3, "of the optimizer", source="Adam's default")
     initial_stddev: float = hyperparameter(0.01, "of all weights", source="section 5")
     prior_decay: float = hyperparameter(
@@ -128,9 +126,10 @@ class Autoenc(nn.NeuralNetworkModel):
         return tf.reduce_mean(negative_elbo(x, outputs))
 
     def build_train(self) -> Optimizer:
-        """Adam or Adagrad (section 5). The prior decays only the decoder's weights."""
+        """By default Adam. The prior decays only the decoder's weights (section 5)."""
         chosen = self.hyperparameters
-        return BY_NAME[chosen.optimizer](
+        return optimizers.create(
+            chosen.optimizer,
             chosen.learning_rate,
             weight_decay=chosen.prior_decay,
             decayed=lambda variable: "decoder" in variable.path and "kernel" in variable.path,

@@ -12,12 +12,14 @@ from fathom.accelerators import machine as machines
 from fathom.accelerators import roofline as model
 from fathom.accelerators import scaling, tiling
 from fathom.accelerators.machine import Machine
+from fathom.cli.command import refuse
 from fathom.cli.describe import describe
 from fathom.errors import FathomError
 from fathom.results.description import Description
 from fathom.system.files import atomic_write
 
 _SHOWN = 15  # operations
+_OF_A_STEP = ("train", "infer", "batch_size", "dataset", "set", "length")
 
 
 def roofline(chosen: argparse.Namespace, screen: Console) -> None:
@@ -138,6 +140,7 @@ def _chosen(chosen: argparse.Namespace) -> tuple[Machine, Description]:
     if chosen.description is None:
         traced = argparse.Namespace(**{**vars(chosen), "precision": None})  # bytes are scaled
         return machine, describe(traced)
+    refuse(chosen, _OF_A_STEP, "has no effect with --description, which is of one step: omit it")
     description = Description.read(chosen.description)
     if description.workload != chosen.workload:
         raise FathomError(f"{chosen.description} describes {description.workload}")

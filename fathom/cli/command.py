@@ -2,10 +2,12 @@
 
 import argparse
 import importlib
+from collections.abc import Collection
 from typing import TypeAlias
 
 from fathom.cli.parser import Parser
 from fathom.cli.terminal import console
+from fathom.errors import FathomError
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
@@ -15,12 +17,28 @@ def add_command(
 ) -> Parser:
     """Adds a command that calls a function of a module with its parsed arguments and a console.
 
-    The function raises FathomError for what the user can put right.
+    The function raises FathomError for what the user can put right. ``chosen.given`` has the names
+    of the options whose values are not the defaults.
     """
 
     def command(chosen: argparse.Namespace) -> None:
+        values = vars(chosen).items()
+        chosen.given = {name for name, value in values if value != parser.get_default(name)}
         getattr(importlib.import_module(f"fathom.{module}"), function)(chosen, console())
 
     parser = commands.add_parser(name, help=text)
     parser.set_defaults(command=command)
     return parser
+
+
+def refuse(chosen: argparse.Namespace, options: Collection[str], reason: str) -> None:
+    """Raises FathomError, with the reason, if one of the options was given.
+
+    Args:
+        chosen: of a command of ``add_command``.
+        options: their names in ``chosen``.
+        reason: what follows the option's name.
+    """
+    for name in options:
+        if name in chosen.given:
+            raise FathomError(f"--{name.replace('_', '-')} {reason}")

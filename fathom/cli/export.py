@@ -32,6 +32,8 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
         raise FathomError(f"{chosen.to} holds no collectives: omit --workers")
     if chosen.stepwise and not getattr(chosen_format, "has_steps", False):
         raise FathomError(f"{chosen.to} holds whole networks: omit --stepwise")
+    if chosen.profile and not getattr(chosen_format, "has_times", False):
+        raise FathomError(f"{chosen.to} holds no times: omit --profile")
     if chosen.workload is None:
         raise FathomError("name the workload to export")
     out = chosen.out or Path(f"{chosen.workload}-{chosen.to}")

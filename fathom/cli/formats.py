@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fathom import workloads
-from fathom.cli.command import Commands, add_command
+from fathom.cli.command import Commands, add_command, refuse
 from fathom.cli.parser import (
     MODEL_OPTIONS,
     add_mode,
@@ -23,7 +24,15 @@ from fathom.cli.parser import (
 )
 from fathom.cli.terminal import import_tensorflow
 from fathom.errors import FathomError
-from fathom.options import QUANTIZED, Execution, Mode, precision_traits
+from fathom.options import (
+    FIXED_POINT_OPTIONS,
+    OVERFLOWS,
+    QUANTIZED,
+    ROUNDINGS,
+    Execution,
+    Mode,
+    precision_traits,
+)
 from fathom.results.formats import FormatRun, Formats
 from fathom.results.records import UsedHyperparameters
 
@@ -59,6 +68,7 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     Raises:
         FathomError: an invalid option, data or checkpoint, or a file of another question.
     """
+    _check(chosen)
     path = chosen.json or Path(f"{chosen.workload}-{_mode(chosen)}-formats.json")
     if str(path) == "-":
         raise FathomError("--json takes a file")
@@ -67,13 +77,14 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     logging.getLogger("tensorflow").setLevel(logging.ERROR)  # it warns of a step for each model
     model_class = workloads.load(chosen.workload, forward_only=chosen.infer)
     options = init_options(chosen, model_class.Hyperparameters)
-    result = _begun(path, chosen, model_class("cpu", options))
+    in_float32 = _in(Execution.precision, options)
+    result = _begun(path, chosen, model_class("cpu", in_float32))
     plain = None
     if chosen.infer:
-        plain = _set_up(model_class("cpu", options), chosen)
+        plain = _set_up(model_class("cpu", in_float32), chosen)
         plain.run(n_steps=1, warmup=0)  # as the others do, so that all draw the same noise
     for precision in chosen.formats:
-        model = model_class("cpu", options | {"precision": precision})
+        model = model_class("cpu", _in(precision, options))
         if not any(_same(each, model.execution) for each in result.runs):
             screen.print(f"{model.name} in {precision}")
             result.runs.append(_measured(model, plain, chosen))
@@ -82,6 +93,23 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
         plain.teardown()
     _show(result.runs, screen)
     screen.print(f"written: {path}")
+
+
+def _check(chosen: argparse.Namespace) -> None:
+    """Refuses options that would have no effect."""
+    if chosen.infer:
+        refuse(chosen, ["steps"], "is of training: omit it with --infer")
+    else:
+        refuse(chosen, ["checkpoint_dir"], "is for --infer: a training starts from scratch")
+    if not any(precision_traits(each).fixed for each in chosen.formats):
+        refuse(chosen, FIXED_POINT_OPTIONS, "is of fixed point, and no format is")
+
+
+def _in(precision: str, options: Mapping[str, object]) -> dict[str, object]:
+    """Returns the model's options in a precision: those of fixed point only where it is."""
+    without = () if precision_traits(precision).fixed else FIXED_POINT_OPTIONS
+    chosen = {name: value for name, value in options.items() if name not in without}
+    return chosen | {"precision": precision}
 
 
 def _precisions(text: str) -> list[str]:
@@ -118,11 +146,13 @@ def _same(run: FormatRun, execution: Execution) -> bool:
     """Returns whether a run was made with these options."""
     if (run.precision, run.seed) != (execution.precision, execution.seed):
         return False
-    fixed, chosen = run.fixed_point, (execution.rounding, execution.overflow)
+    fixed = run.fixed_point
     if fixed is None:
         return True
-    kinds = set(execution.quantize.split(","))
-    return (fixed.rounding, fixed.overflow) == chosen and set(fixed.quantized) == kinds
+    chosen = (execution.rounding or ROUNDINGS[0], execution.overflow or OVERFLOWS[0])
+    return (fixed.rounding, fixed.overflow) == chosen and {*fixed.quantized} == {
+        *execution.quantized
+    }
 
 
 def _set_up(model: "NeuralNetworkModel", chosen: argparse.Namespace) -> "NeuralNetworkModel":

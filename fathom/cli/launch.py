@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 
 from fathom import workloads
-from fathom.cli.command import Commands, add_command
+from fathom.cli.command import Commands, add_command, refuse
 from fathom.cli.parser import add_options, number
 from fathom.errors import FathomError
 from fathom.system.files import make_folder, user_path
@@ -49,8 +49,11 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     what = "quality" if chosen.arguments[0] == "quality" else "run"
     given = chosen.arguments[1:] if what == "quality" else chosen.arguments
     workloads.checked_name(given[0] if given else "")
+    if any(argument.split("=")[0] == "--strategy" for argument in given):
+        raise FathomError("fathom launch sets --strategy multi-worker: omit --strategy")
     command = ["-m", "fathom", what, *given, "--strategy", "multi-worker"]
     if chosen.hosts:
+        refuse(chosen, ["out"], "has no effect with --hosts, which starts nothing: omit it")
         hosts = chosen.hosts.split(",")
         _print_commands([hosts[i % len(hosts)] for i in range(chosen.workers)], command, screen)
         return

@@ -16,6 +16,7 @@ from fathom.options import (
     MODES,
     OVERFLOWS,
     PRECISIONS,
+    QUANTIZED,
     ROUNDINGS,
     STRATEGIES,
     Allowed,
@@ -175,7 +176,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     },
     "quantize": {
         "metavar": "A,B",
-        "help": f"what a fixed-point precision rounds; default: {Execution.quantize}",
+        "help": f"what a fixed-point precision rounds; default: {','.join(QUANTIZED)}",
     },
     "rounding": {"choices": ROUNDINGS, "help": "of fixed-point numbers; default: nearest"},
     "overflow": {"choices": OVERFLOWS, "help": "of fixed-point numbers; default: saturate"},
@@ -260,7 +261,8 @@ def init_options(
     """Returns a model's options: each ``--set``, the batch size, and those of ``Execution``.
 
     Raises:
-        FathomError: a ``--set`` is not an assignment, or not of a hyperparameter.
+        FathomError: a ``--set`` is not an assignment, or not of a hyperparameter; or the batch size
+            is given twice.
     """
     execution = field_names(Execution)
     values: dict[str, object] = {}
@@ -275,6 +277,8 @@ def init_options(
             raise FathomError(f"{name} is not a hyperparameter: use --{name.replace('_', '-')}")
         values[name] = value
     sort(values, hyperparameters)  # refuses an unknown name
+    if "batch_size" in values and getattr(chosen, "batch_size", None) is not None:
+        raise FathomError("--batch-size and --set batch_size exclude each other: give one of them")
     given = {name: getattr(chosen, name, None) for name in ("batch_size", *execution)}
     return values | {name: value for name, value in given.items() if value is not None}
 

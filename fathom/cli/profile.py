@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from fathom import workloads
+from fathom.cli.command import refuse
 from fathom.cli.parser import init_options
 from fathom.cli.terminal import import_tensorflow
 from fathom.errors import FathomError
@@ -24,6 +25,13 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     stored = None if chosen.workload in known else Path(chosen.workload)
     if stored and not stored.is_dir():
         raise unknown_option("workload or folder", chosen.workload, workloads.names())
+    if stored:
+        shown = {"workload", "against", "out", "command"}
+        refuse(
+            chosen, sorted(chosen.given - shown), "has no effect on a profile made before: omit it"
+        )
+        if chosen.out and not chosen.against:
+            raise FathomError(f"--out has no effect: the profile is in {stored} already")
     out = make_folder(chosen.out) if chosen.out else None  # before time is spent on measuring
     if out and chosen.against and out.resolve() == chosen.against.resolve():
         raise FathomError("--out would replace the profile that --against names: give another")

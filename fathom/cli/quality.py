@@ -57,6 +57,8 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     path = chosen.json or Path(f"{chosen.workload}-quality.json")
     if str(path) == "-":
         raise FathomError("--json takes a file")
+    if any(assignment.startswith("batch_size=") for assignment in chosen.set):
+        raise FathomError("--set batch_size has no effect: --batches names the batch sizes")
     import_tensorflow()
     replicas, done = _replicas(chosen), _read(path, chosen)
     found = {(each.batch_size, each.replicas) for each in done.trainings} if done else set()

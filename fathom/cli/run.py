@@ -169,14 +169,25 @@ def _check(chosen: argparse.Namespace) -> None:
     """Refuses invalid arguments before TensorFlow is loaded, so that no run fails at its end."""
     if chosen.steps is not None and chosen.epochs is not None:
         raise FathomError("--steps and --epochs exclude each other")
-    if chosen.infer and chosen.epochs is not None:
-        raise FathomError("--epochs counts passes over the training data: use --steps with --infer")
+    if chosen.infer:
+        _refuse_options_of_training(chosen)
+    if chosen.warmup and chosen.warmup == chosen.steps:
+        raise FathomError(f"--warmup {chosen.warmup} leaves no step to measure: give more --steps")
     options.build(options.Setup, _setup_options(chosen))
     if chosen.checkpoint_dir:
         user_path(chosen.checkpoint_dir)
     file = None if chosen.json == _STANDARD_OUTPUT else chosen.json
     if file or chosen.evaluate:
         require_writable(file)
+
+
+def _refuse_options_of_training(chosen: argparse.Namespace) -> None:
+    if chosen.epochs is not None:
+        raise FathomError("--epochs counts passes over the training data: use --steps with --infer")
+    if chosen.resume:
+        raise FathomError("--infer loads the newest checkpoint of --checkpoint-dir: omit --resume")
+    if chosen.checkpoint_every is not None:
+        raise FathomError("--infer writes no checkpoints: omit --checkpoint-every")
 
 
 def _setup_options(chosen: argparse.Namespace) -> dict[str, object]:

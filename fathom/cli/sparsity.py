@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fathom import workloads
+from fathom.cli.command import refuse
 from fathom.cli.parser import init_options
 from fathom.cli.terminal import import_tensorflow
 from fathom.core.built import Built
@@ -19,6 +20,8 @@ _PERIODS = 5  # of the run, at most: zeros change over training
 
 def run(chosen: argparse.Namespace, screen: Console) -> None:
     """Runs the command with its parsed arguments."""
+    if not chosen.infer:
+        refuse(chosen, ["checkpoint_dir"], "is for --infer: a training starts from scratch")
     import_tensorflow()
     model_class = workloads.load(chosen.workload, forward_only=chosen.infer)
     model = model_class("cpu", init_options(chosen, model_class.Hyperparameters))

@@ -8,6 +8,7 @@ from fathom.deepq.emulator import ACTION_REPEAT
 from fathom.deepq.replay import HISTORY
 from fathom.errors import FathomError
 from fathom.options import Hyperparameters, hyperparameter
+from fathom.training import optimizers
 
 NETWORKS = {  # (filters, kernel, stride) of each convolution; hidden units
     2013: (((16, 8, 4), (32, 4, 2)), 256),
@@ -44,7 +45,8 @@ class DeepQHyperparameters(Hyperparameters):
     update_frequency: int = hyperparameter(
         4, "between updates", unit="actions", source="table 1", minimum=1
     )
-    learning_rate: float = hyperparameter(0.00025, "of RMSProp", source="table 1")
+    optimizer: str = optimizers.choice("rmsprop", source="table 1; released code: centred")
+    learning_rate: float = hyperparameter(0.00025, "of the optimizer", source="table 1")
     squared_gradient_momentum: float = hyperparameter(
         0.95, "decay of the running means of g and g^2", source="table 1", maximum=1
     )

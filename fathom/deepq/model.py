@@ -29,7 +29,7 @@ from fathom.options import Characterization
 from fathom.results.cost import Cost
 from fathom.system.precision import computing_in
 from fathom.system.processor import available_cores
-from fathom.training.optimizers import Optimizer, RMSProp
+from fathom.training.optimizers import Optimizer, create
 
 HELD_OUT_STATES = 512
 # Streams of random numbers.
@@ -205,12 +205,13 @@ class DeepQ(nn.NeuralNetworkModel):
         """The loss is a sum."""
 
     def build_train(self) -> Optimizer:
-        """RMSProp as in the released code: centred, without momentum."""
+        """By default RMSProp as in the released code: centred, without momentum."""
         chosen = self.hyperparameters
-        return RMSProp(
+        return create(
+            chosen.optimizer,
             chosen.learning_rate,
-            decay=chosen.squared_gradient_momentum,
-            epsilon=chosen.min_squared_gradient,
+            squared_gradient_momentum=chosen.squared_gradient_momentum,
+            min_squared_gradient=chosen.min_squared_gradient,
             centered=True,
         )
 

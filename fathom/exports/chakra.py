@@ -289,5 +289,6 @@ FORMAT = NetworkFormat(
     save_network=_save,
     trains=True,
     has_collectives=True,
+    has_times=True,
     has_weights=False,
 )

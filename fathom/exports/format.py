@@ -68,6 +68,7 @@ class NetworkFormat:
         trains: it can hold a training step; otherwise the model is a forward-only one.
         has_collectives: it can hold a step of several workers.
         has_steps: it can hold the parts that infer word by word.
+        has_times: it can hold measured times.
         xla: the option ``xla`` with which the model must have been built; None: any.
         has_weights: the files hold the weights.
         packages: modules of the extra ``exports`` that it needs.
@@ -78,6 +79,7 @@ class NetworkFormat:
     trains: bool = False
     has_collectives: bool = False
     has_steps: bool = False
+    has_times: bool = False
     xla: bool | None = None
     has_weights: bool = True
     packages: tuple[str, ...] = ()

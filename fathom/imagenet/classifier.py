@@ -16,7 +16,8 @@ from fathom.imagenet.images import Augmentation
 from fathom.imagenet.subset import keep_classes
 from fathom.options import Hyperparameters, hyperparameter
 from fathom.system.processor import available_cores
-from fathom.training.optimizers import Momentum
+from fathom.training import optimizers
+from fathom.training.optimizers import Optimizer
 from fathom.training.schedules import Plateau
 
 _STEPS_BETWEEN_CHECKS = 1000  # at least: in fewer steps the validation error may stall by chance
@@ -26,6 +27,7 @@ _STEPS_BETWEEN_CHECKS = 1000  # at least: in fewer steps the validation error ma
 class ClassifierHyperparameters(Hyperparameters):
     """The hyperparameters of all ImageNet classifiers."""
 
+    optimizer: str = optimizers.choice("momentum", source="all three papers")
     learning_rate: float = hyperparameter(0.01, "of the optimizer")
     momentum: float = hyperparameter(0.9, "of the optimizer")
     weight_decay: float = hyperparameter(5e-4, "of kernels; not of biases and normalization")
@@ -113,10 +115,15 @@ class Classifier(nn.NeuralNetworkModel):
         """Returns the mean cross-entropy of the softmax, in nats."""
         return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
 
-    def build_train(self) -> Momentum:
-        """Stochastic gradient descent with momentum and weight decay, as in all three papers."""
+    def build_train(self) -> Optimizer:
+        """By default gradient descent with momentum and weight decay, as in all three papers."""
         chosen = self.hyperparameters
-        return Momentum(chosen.learning_rate, chosen.momentum, weight_decay=chosen.weight_decay)
+        return optimizers.create(
+            chosen.optimizer,
+            chosen.learning_rate,
+            momentum=chosen.momentum,
+            weight_decay=chosen.weight_decay,
+        )
 
     def evaluation_outputs(self, images: tf.Tensor) -> tf.Tensor:
         """Returns log probabilities [batch, classes], averaged over views [batch, views, ...].

@@ -5,6 +5,7 @@ from typing import Literal
 
 from fathom.memnet.babi import JOINT, TASKS
 from fathom.options import Hyperparameters, hyperparameter
+from fathom.training import optimizers
 
 RATE_WITHOUT_LINEAR_START = 0.01  # section 4.2
 
@@ -48,6 +49,7 @@ class MemNetHyperparameters(Hyperparameters):
     linear_start_patience: int = hyperparameter(
         20, "without improvement that end it", unit="epochs", minimum=1
     )
+    optimizer: str = optimizers.choice("sgd", source="section 4.2")
     learning_rate: float = hyperparameter(
         0.005, "initial; without linear start the default is 0.01", source="section 4.2"
     )

@@ -31,7 +31,7 @@ from fathom.memnet.noise import RandomNoise
 from fathom.memnet.restarts import RestartSchedule
 from fathom.options import Characterization
 from fathom.system.memory import require_free_memory
-from fathom.training.optimizers import GradientDescent, Optimizer
+from fathom.training.optimizers import Optimizer, create
 
 _AT_ONCE = 1_000  # questions per batch in evaluation
 
@@ -181,9 +181,9 @@ class MemNet(nn.NeuralNetworkModel):
         """The loss is a sum."""
 
     def build_train(self) -> Optimizer:
-        """Stochastic gradient descent without momentum; each matrix's gradient is clipped."""
+        """By default gradient descent without momentum; each matrix's gradient is clipped."""
         chosen = self.hyperparameters
-        return GradientDescent(chosen.learning_rate, clip_norm=chosen.clip_norm)
+        return create(chosen.optimizer, chosen.learning_rate, clip_norm=chosen.clip_norm)
 
     def build_evaluation(
         self, inputs: nn.Nest, answer: tf.Tensor, logits: tf.Tensor
@@ -212,9 +212,10 @@ class MemNet(nn.NeuralNetworkModel):
 
     def end_epoch(self, epoch: int) -> None:
         """Starts the next phase of the training, or the next training, when due."""
+        assert self.optimizer is not None
         self._trainings.end_epoch(
             epoch,
-            self.learning_rate,
+            self.optimizer,
             lambda: self.mean_loss(self.babi.validation),
             lambda: self.mean_loss(self.babi.train),
             self.note,

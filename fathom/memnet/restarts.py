@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from fathom.memnet.hyperparameters import MemNetHyperparameters
+from fathom.training.optimizers import Optimizer
 
 MeanLoss = Callable[[], float]
 
@@ -56,7 +57,7 @@ class RestartSchedule:
     def end_epoch(
         self,
         epoch: int,
-        rate: tf.Variable,
+        optimizer: Optimizer,
         validation_loss: MeanLoss,
         training_loss: MeanLoss,
         note: Callable[[str, float], None],
@@ -65,7 +66,7 @@ class RestartSchedule:
 
         Args:
             epoch: counting from 0 over all trainings.
-            rate: the optimizer's learning rate.
+            optimizer: of all trainings.
             validation_loss: computes the mean loss of the validation questions.
             training_loss: likewise for the training questions.
             note: receives the losses by name.
@@ -79,7 +80,7 @@ class RestartSchedule:
             note("validation_loss", loss)
             self._end_linear_start(loss, done)
         elif (done - self._linear_epochs.numpy()) % self._chosen.halve_every == 0:
-            rate.assign(rate / 2)
+            optimizer.learning_rate.assign(optimizer.learning_rate / 2)
         if done == self.epochs_each:
             loss = training_loss()
             note("training_loss", loss)
@@ -87,7 +88,7 @@ class RestartSchedule:
             if training + 1 == self._chosen.restarts:
                 self.take_best()
             else:
-                self._begin(training + 1, rate)
+                self._begin(training + 1, optimizer)
 
     def _end_linear_start(self, loss: float, done: int) -> None:
         """Inserts the softmax if the validation loss no longer falls, or at the limit of epochs."""
@@ -105,7 +106,7 @@ class RestartSchedule:
             self._best_loss.assign(loss)
             _assign(self._best, self._weights)
 
-    def _begin(self, training: int, rate: tf.Variable) -> None:
+    def _begin(self, training: int, optimizer: Optimizer) -> None:
         """Draws new weights and returns to the linear start."""
         rng = np.random.default_rng([self._seed, training])
         for weight in self._weights:
@@ -114,7 +115,8 @@ class RestartSchedule:
         self._linear_epochs.assign(0)
         self._lowest_validation_loss.assign(tf.float64.max)
         self._lowest_at.assign(0)
-        rate.assign(self._chosen.learning_rate)
+        optimizer.learning_rate.assign(self._chosen.learning_rate)
+        optimizer.forget()
 
     def take_best(self) -> None:
         """Loads the best training's weights, with softmax, if one has ended."""

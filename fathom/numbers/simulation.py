@@ -16,10 +16,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from fathom.errors import FathomError
 from fathom.layers import PRNGKey
 from fathom.numbers.network import Change, pass_through
 from fathom.numbers.rounder import Mode, Rounder, round_both_ways
-from fathom.options import Execution, FixedPoint, precision_traits
+from fathom.options import OVERFLOWS, Execution, FixedPoint, precision_traits
 from fathom.results.records import FixedPointRecord, TensorKind
 from fathom.training.optimizers import Gradient, Update
 
@@ -230,12 +231,16 @@ def create(
     number_format = precision_traits(execution.precision).fixed
     if number_format is None:
         return None
+    if not trains and not {"weights", "activations"}.intersection(execution.quantized):
+        raise FathomError(
+            f"quantize {execution.quantize} has no effect in inference: name weights or activations"
+        )
     return Simulation(
         network,
         trains,
         number_format,
-        execution.quantize.split(","),
-        execution.overflow,
+        execution.quantized,
+        execution.overflow or OVERFLOWS[0],
         step,
         new_noise if execution.rounding == "stochastic" else None,
     )

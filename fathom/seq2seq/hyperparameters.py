@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from fathom.options import hyperparameter
 from fathom.seq2seq import buckets
-from fathom.training.optimizers import BY_NAME
+from fathom.training import optimizers
 from fathom.translation.hyperparameters import TranslationHyperparameters
 from fathom.translation.symbols import SPECIAL_SYMBOLS
 
@@ -62,9 +62,7 @@ class Seq2SeqHyperparameters(TranslationHyperparameters):
     samples: int = hyperparameter(
         512, "of the sampled softmax in training; 0: full softmax", unit="words"
     )
-    optimizer: str = hyperparameter(
-        "sgd", "update rule", source="section 3.4", choices=tuple(BY_NAME)
-    )
+    optimizer: str = optimizers.choice("sgd", source="section 3.4")
     learning_rate: float = hyperparameter(
         0.5, "of the optimizer", source="Fathom; section 3.4: 0.7"
     )

@@ -25,7 +25,7 @@ from fathom.seq2seq.hyperparameters import Seq2SeqHyperparameters
 from fathom.seq2seq.layers import LSTM, Embedding, UniformInitializers
 from fathom.seq2seq.parts import parts
 from fathom.seq2seq.sampled_softmax import sampled_cross_entropy
-from fathom.training.optimizers import BY_NAME, Optimizer
+from fathom.training.optimizers import Optimizer, create
 from fathom.training.schedules import Plateau
 from fathom.translation import batches
 from fathom.translation.batches import Shape
@@ -187,10 +187,10 @@ class Seq2Seq(Translation):
         return mean_of_words(entropies, words)
 
     def build_train(self) -> Optimizer:
-        """Stochastic gradient descent or Adam, the gradients clipped by their global norm."""
+        """By default gradient descent; the gradients are clipped by their global norm."""
         chosen = self.hyperparameters
-        optimizer = BY_NAME[chosen.optimizer](
-            chosen.learning_rate, global_clip_norm=chosen.clip_norm
+        optimizer = create(
+            chosen.optimizer, chosen.learning_rate, global_clip_norm=chosen.clip_norm
         )
         self._plateau = Plateau(optimizer.learning_rate, 1 / chosen.learning_rate_decay)
         return optimizer

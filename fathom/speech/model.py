@@ -23,7 +23,8 @@ from fathom.speech.descriptor import DESCRIPTOR
 from fathom.speech.input import Feed
 from fathom.speech.layers import BidirectionalRecurrent, ContextWindow, FrameLayer, steps_of
 from fathom.speech.phones import BLANK
-from fathom.training.optimizers import Momentum, Optimizer
+from fathom.training import optimizers
+from fathom.training.optimizers import Optimizer
 
 NOMINAL_SECONDS = 1.5  # of speech, of the stated cost
 _FRAMES_PER_PHONE = 10  # in a description of the work
@@ -57,6 +58,7 @@ class SpeechHyperparameters(Hyperparameters):
     dropout: float = hyperparameter(
         0.05, "of the feed-forward layers", source="section 2.1: 5 to 10 %", below=1
     )
+    optimizer: str = optimizers.choice("nesterov", source="section 2")
     learning_rate: float = hyperparameter(
         1e-4, "of the optimizer", source="ours: the paper gives none"
     )
@@ -131,12 +133,12 @@ class Speech(nn.NeuralNetworkModel):
         return tf.reduce_mean(self._ctc(inputs, labels, logits))
 
     def build_train(self) -> Optimizer:
-        """Nesterov's accelerated gradient (section 2)."""
+        """By default Nesterov's accelerated gradient (section 2)."""
         chosen = self.hyperparameters
-        return Momentum(
+        return optimizers.create(
+            chosen.optimizer,
             chosen.learning_rate,
-            chosen.momentum,
-            nesterov=True,
+            momentum=chosen.momentum,
             global_clip_norm=chosen.gradient_norm,
         )
 

@@ -7,6 +7,7 @@
     WORKLOADS = ("perceptron",)
 """
 
+import dataclasses
 import functools
 import gc
 import json
@@ -28,6 +29,7 @@ import pytest
 import tensorflow as tf
 
 from fathom.cli.run import run_workload
+from fathom.core import calibration
 from fathom.errors import FathomError
 from fathom.nn import NeuralNetworkModel
 from fathom.options import QUANTIZED
@@ -37,9 +39,11 @@ from fathom.testing.computations import (
     compute,
     default_values,
     few_layers,
+    gradients_of,
     plant_fault,
 )
 from fathom.testing.descriptors import descriptor
+from fathom.training import optimizers
 
 STEPS = """
 import sys
@@ -246,6 +250,35 @@ def test_gradients_reach_every_variable_and_a_step_changes_each(plain):
     plain.model.run(n_steps=2)
     for variable, old in zip(plain.model.network.trainable_variables, before, strict=True):
         assert np.any(variable.numpy() != old), variable.path
+
+
+def test_each_optimizer_makes_two_steps(workload, monkeypatch):
+    """Only the updates are traced for each of them, which saves the time of whole steps."""
+    if not workload.has_option("optimizer"):
+        pytest.skip("its optimizer cannot be chosen")
+    model = workload.model()
+    model.load_data()
+    with few_layers(workload):
+        model.build()
+    variables = model.network.trainable_variables
+    initial = [variable.numpy() for variable in variables]
+    gradients = tf.function(lambda *batch: gradients_of(model, batch), autograph=False)
+    batch = next(iter(calibration.single(model.training_batches(0), model.steps_per_call)))
+    for name in optimizers.BY_NAME:
+        chosen = dataclasses.replace(model.hyperparameters, optimizer=name)
+        monkeypatch.setattr(model, "hyperparameters", chosen)
+        optimizer = model.build_train()
+        optimizer.build(variables)
+        optimizer.learning_rate.assign(1e-4)  # not 0, with which some schedules begin
+        apply = tf.function(lambda g, optimizer=optimizer: optimizer.apply(g, variables))
+        for _ in range(2):
+            before = [variable.numpy() for variable in variables]
+            apply(gradients(*batch))
+            after = [variable.numpy() for variable in variables]
+            assert all(np.isfinite(value).all() for value in after), name
+            assert not all(map(np.array_equal, before, after)), name
+        for variable, value in zip(variables, initial, strict=True):
+            variable.assign(value)
 
 
 def check_overfitting(workload, **computation):

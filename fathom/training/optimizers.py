@@ -3,18 +3,23 @@
 One kernel updates one variable, so that optimisation has its own op types in a profile
 (``ResourceApply...``). They work on Keras variables and
 on ``tf.Variable``, inside a ``tf.function``, also with ``jit_compile=True``.
+
+Every workload has a hyperparameter ``optimizer``, made by ``choice``; its ``build_train`` calls
+``create`` with the paper's settings. A rule takes those that it has.
 """
 
 import abc
 import functools
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 import keras
 import tensorflow as tf
 from typing_extensions import TypedDict, Unpack
 
+from fathom.errors import FathomError
+from fathom.options import Hyperparameters, hyperparameter
 from fathom.training import replicas
 from fathom.training.loss_scale import Gradient, LossScale
 
@@ -22,7 +27,7 @@ Variable: TypeAlias = keras.Variable | tf.Variable
 Update: TypeAlias = Callable[[Sequence[Gradient]], None]
 Around: TypeAlias = Callable[[Sequence[Gradient], Update], None]
 Slots: TypeAlias = dict[str, tf.Variable]  # of one variable, by name
-Scalars: TypeAlias = dict[str, tf.Tensor]  # by the names of a kernel's arguments; ``lr``: the rate
+Scalars: TypeAlias = dict[str, tf.Tensor]  # constants, by the names of a kernel's arguments
 
 kernels = tf.raw_ops
 
@@ -41,6 +46,18 @@ class Regularization(TypedDict, total=False):
     decayed: Callable[[Variable], bool]
 
 
+class Settings(Regularization, total=False):
+    """The options of all update rules, and the settings that only some of them have."""
+
+    momentum: float
+    beta_1: float
+    beta_2: float
+    epsilon: float
+    squared_gradient_momentum: float
+    min_squared_gradient: float
+    centered: bool
+
+
 class Optimizer(tf.Module, abc.ABC):
     """An update rule with its state.
 
@@ -53,6 +70,7 @@ class Optimizer(tf.Module, abc.ABC):
         learning_rate: float32 scalar ``tf.Variable``; assign to it to change the rate.
         slots: the variables of each slot by name, one for each trained variable, in order.
         loss_scale: None; set it to a ``LossScale`` before tracing to train in float16.
+        compiled: XLA compiles the step; set it before tracing.
         around: None; or what applies each update, if set before tracing: it is called with the
             gradients of the trained variables and the function to call with these or others.
     """
@@ -92,6 +110,7 @@ class Optimizer(tf.Module, abc.ABC):
         self.slots: dict[str, list[tf.Variable]] = {}
         self.loss_scale: LossScale | None = None
         self.around: Around | None = None
+        self.compiled = False
         self._weight_decay = weight_decay
         self._clip_norm = clip_norm
         self._global_clip_norm = global_clip_norm
@@ -107,6 +126,11 @@ class Optimizer(tf.Module, abc.ABC):
         targets = [_tensorflow_variable(variable) for variable in variables]
         self._built_for = tuple(weakref.ref(target) for target in targets)
         self.slots = {name: [_zeros_like(t, name) for t in targets] for name in self._slot_names}
+
+    def forget(self) -> None:
+        """Forgets all past gradients, for a training that begins anew or has ended."""
+        for slot in (slot for slots in self.slots.values() for slot in slots):
+            slot.assign(tf.zeros_like(slot))
 
     def named_variables(self) -> dict[str, tf.Variable]:
         """Returns the state by the names that it has in checkpoints."""
@@ -147,18 +171,20 @@ class Optimizer(tf.Module, abc.ABC):
                 update(gradients)
 
     def _apply(self, variables: Sequence[Variable], gradients: Sequence[Gradient]) -> None:
-        scalars_of = functools.cache(functools.partial(self._scalars, self._step_size()))
+        rate = self.learning_rate.read_value()
+        step_size, scalars_of = self._step_size(rate), functools.cache(self._scalars)
         for i, gradient in enumerate(self._clipped(gradients)):
             target = _tensorflow_variable(variables[i])
             slots = {name: self.slots[name][i] for name in self._slot_names}
-            scalars = scalars_of(target.dtype)
             if self._weight_decay and self._decayed(variables[i]):
-                gradient = self._add_weight_decay(target, gradient, scalars["lr"], slots)
-            self._update(target, gradient, scalars, slots)
+                gradient = self._add_weight_decay(
+                    target, gradient, tf.cast(rate, target.dtype), slots
+                )
+            step = tf.cast(step_size, target.dtype)
+            self._update(target, gradient, step, scalars_of(target.dtype), slots)
 
-    def _scalars(self, rate: tf.Tensor, dtype: tf.DType) -> Scalars:
-        constants = {name: tf.constant(value, dtype) for name, value in self._constants.items()}
-        return {"lr": tf.cast(rate, dtype), **constants}
+    def _scalars(self, dtype: tf.DType) -> Scalars:
+        return {name: tf.constant(value, dtype) for name, value in self._constants.items()}
 
     def _clipped(self, gradients: Sequence[Gradient]) -> list[Gradient]:
         clips = self._clip_norm is not None or self._global_clip_norm is not None
@@ -170,21 +196,63 @@ class Optimizer(tf.Module, abc.ABC):
             return tf.clip_by_global_norm(gradients, self._global_clip_norm)[0]
         return list(gradients)
 
-    def _step_size(self) -> tf.Tensor:
-        """Returns this step's float32 rate; called once per step."""
-        return self.learning_rate.read_value()
+    def _step_size(self, rate: tf.Tensor) -> tf.Tensor:
+        """Returns the factor of this step's updates, float32; called once per step.
+
+        It is the learning rate, unless the rule corrects it from step to step.
+        """
+        return rate
 
     def _add_weight_decay(
         self, target: tf.Variable, gradient: Gradient, rate: tf.Tensor, slots: Slots
     ) -> tf.Tensor:
-        """Applies weight decay; returns the gradient for ``_update``."""
+        """Applies weight decay; returns the gradient for ``_update``.
+
+        Args:
+            target: the variable.
+            gradient: of the variable.
+            rate: the learning rate, in the variable's dtype.
+            slots: of the variable.
+        """
         return tf.convert_to_tensor(gradient) + self._weight_decay * target
 
     @abc.abstractmethod
     def _update(
-        self, target: tf.Variable, gradient: Gradient, scalars: Scalars, slots: Slots
+        self,
+        target: tf.Variable,
+        gradient: Gradient,
+        step_size: tf.Tensor,
+        scalars: Scalars,
+        slots: Slots,
     ) -> None:
-        """Updates one variable with one fused kernel."""
+        """Updates one variable, with one fused kernel where TensorFlow has one.
+
+        Args:
+            target: the variable.
+            gradient: clipped, and with weight decay.
+            step_size: of ``_step_size``, in the variable's dtype; of Adam not the learning rate.
+            scalars: the constants, in the variable's dtype.
+            slots: of the variable.
+        """
+
+    def _run(
+        self,
+        dense: Callable[..., tf.Operation],
+        sparse: Callable[..., tf.Operation],
+        target: tf.Variable,
+        gradient: Gradient,
+        **arguments: tf.Tensor,
+    ) -> None:
+        """Runs the kernel for the kind of gradient."""
+        if not isinstance(gradient, tf.IndexedSlices):
+            dense(var=target.handle, grad=gradient, **arguments)
+            return
+        if self.compiled:
+            raise FathomError(
+                "XLA cannot compile this optimizer's update of some rows: use --no-xla, or the "
+                "optimizer sgd, adam or adamw"
+            )
+        sparse(var=target.handle, grad=gradient.values, indices=gradient.indices, **arguments)
 
 
 class GradientDescent(Optimizer):
@@ -193,17 +261,20 @@ class GradientDescent(Optimizer):
     _adds_duplicate_rows = True
 
     def _update(
-        self, target: tf.Variable, gradient: Gradient, scalars: Scalars, slots: Slots
+        self,
+        target: tf.Variable,
+        gradient: Gradient,
+        step_size: tf.Tensor,
+        scalars: Scalars,
+        slots: Slots,
     ) -> None:
         if isinstance(gradient, tf.IndexedSlices):
-            step = scalars["lr"] * gradient.values
+            step = step_size * gradient.values
             kernels.ResourceScatterSub(
                 resource=target.handle, indices=gradient.indices, updates=step
             )
         else:
-            kernels.ResourceApplyGradientDescent(
-                var=target.handle, alpha=scalars["lr"], delta=gradient
-            )
+            kernels.ResourceApplyGradientDescent(var=target.handle, alpha=step_size, delta=gradient)
 
 
 class Momentum(Optimizer):
@@ -218,7 +289,7 @@ class Momentum(Optimizer):
     def __init__(
         self,
         learning_rate: float,
-        momentum: float,
+        momentum: float = 0.9,
         nesterov: bool = False,
         **options: Unpack[Regularization],
     ) -> None:
@@ -243,14 +314,20 @@ class Momentum(Optimizer):
         return tf.convert_to_tensor(gradient)
 
     def _update(
-        self, target: tf.Variable, gradient: Gradient, scalars: Scalars, slots: Slots
+        self,
+        target: tf.Variable,
+        gradient: Gradient,
+        step_size: tf.Tensor,
+        scalars: Scalars,
+        slots: Slots,
     ) -> None:
-        _run(
+        self._run(
             kernels.ResourceApplyKerasMomentum,
             kernels.ResourceSparseApplyKerasMomentum,
             target,
             gradient,
             accum=slots["velocity"].handle,
+            lr=step_size,
             use_nesterov=self._nesterov,
             **scalars,
         )
@@ -268,14 +345,20 @@ class Adagrad(Optimizer):
         self._constants = {"epsilon": epsilon}
 
     def _update(
-        self, target: tf.Variable, gradient: Gradient, scalars: Scalars, slots: Slots
+        self,
+        target: tf.Variable,
+        gradient: Gradient,
+        step_size: tf.Tensor,
+        scalars: Scalars,
+        slots: Slots,
     ) -> None:
-        _run(
+        self._run(
             kernels.ResourceApplyAdagradV2,
             kernels.ResourceSparseApplyAdagradV2,
             target,
             gradient,
             accum=slots["squares"].handle,
+            lr=step_size,
             **scalars,
         )
 
@@ -300,24 +383,36 @@ class Adam(Optimizer):
     ) -> None:
         super().__init__(learning_rate, **options)
         self._beta_1, self._beta_2 = beta_1, beta_2
-        # The rate already has the bias correction, in float64.
+        # The step size already has the bias correction, in float64.
         powers = {"beta1_power": 0.0, "beta2_power": 0.0}
         self._constants = {"beta1": beta_1, "beta2": beta_2, "epsilon": epsilon, **powers}
         self.steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="steps")
 
-    def _step_size(self) -> tf.Tensor:
+    def forget(self) -> None:
+        """Forgets all past gradients, and their number."""
+        super().forget()
+        self.steps.assign(0)
+
+    def _step_size(self, rate: tf.Tensor) -> tf.Tensor:
+        """Returns the rate with the bias correction of both moments."""
         step = tf.cast(replicas.add(self.steps, 1), tf.float64)
         correction = tf.sqrt(1 - self._beta_2**step) / (1 - self._beta_1**step)
-        return self.learning_rate * tf.cast(correction, tf.float32)
+        return rate * tf.cast(correction, tf.float32)
 
     def _update(
-        self, target: tf.Variable, gradient: Gradient, scalars: Scalars, slots: Slots
+        self,
+        target: tf.Variable,
+        gradient: Gradient,
+        step_size: tf.Tensor,
+        scalars: Scalars,
+        slots: Slots,
     ) -> None:
         kernels.ResourceApplyAdam(
             var=target.handle,
             m=slots["mean"].handle,
             v=slots["square"].handle,
             grad=tf.convert_to_tensor(gradient),
+            lr=step_size,
             **scalars,
         )
 
@@ -335,7 +430,7 @@ class AdamW(Adam):
         """Shrinks the weights; the gradient stays as it is."""
         kernels.ResourceApplyGradientDescent(
             var=target.handle,
-            alpha=tf.cast(self.learning_rate * self._weight_decay, target.dtype),
+            alpha=rate * self._weight_decay,
             delta=target.read_value(),
         )
         return tf.convert_to_tensor(gradient)
@@ -344,27 +439,37 @@ class AdamW(Adam):
 class RMSProp(Optimizer):
     """``s <- d s + (1-d) g^2; u <- mu u + lr g / sqrt(s + epsilon); w <- w - u``.
 
-    Tieleman & Hinton 2012, lecture 6.5. ``epsilon`` is inside the root. With ``centered`` the
-    square of the running mean of ``g`` is subtracted from ``s`` in the root (Graves 2013, equations
-    38-45), as in Mnih et al. 2015.
+    Tieleman & Hinton 2012, lecture 6.5. ``d`` is ``squared_gradient_momentum``, and ``epsilon``,
+    which is inside the root, ``min_squared_gradient``. With ``centered`` the square of the running
+    mean of ``g`` is subtracted from ``s`` in the root (Graves 2013, equations 38-45), as in Mnih et
+    al. 2015.
     """
 
     def __init__(
         self,
         learning_rate: float,
-        decay: float,
+        squared_gradient_momentum: float = 0.9,
         momentum: float = 0.0,
-        epsilon: float = 1e-7,
+        min_squared_gradient: float = 1e-7,
         centered: bool = False,
         **options: Unpack[Regularization],
     ) -> None:
         super().__init__(learning_rate, **options)
-        self._constants = {"rho": decay, "momentum": momentum, "epsilon": epsilon}
+        self._constants = {
+            "rho": squared_gradient_momentum,
+            "momentum": momentum,
+            "epsilon": min_squared_gradient,
+        }
         self._centered = centered
         self._slot_names = ("square", "update", "mean") if centered else ("square", "update")
 
     def _update(
-        self, target: tf.Variable, gradient: Gradient, scalars: Scalars, slots: Slots
+        self,
+        target: tf.Variable,
+        gradient: Gradient,
+        step_size: tf.Tensor,
+        scalars: Scalars,
+        slots: Slots,
     ) -> None:
         handles = {"ms": slots["square"].handle, "mom": slots["update"].handle}
         if self._centered:
@@ -374,25 +479,71 @@ class RMSProp(Optimizer):
         else:
             dense = kernels.ResourceApplyRMSProp
             sparse = kernels.ResourceSparseApplyRMSProp
-        _run(dense, sparse, target, gradient, **handles, **scalars)
+        self._run(dense, sparse, target, gradient, **handles, lr=step_size, **scalars)
 
 
-BY_NAME: dict[str, type[Optimizer]] = {"sgd": GradientDescent, "adagrad": Adagrad, "adam": Adam}
-"""Update rules by the names in hyperparameters; each needs only a learning rate."""
+class Rule(NamedTuple):
+    """An update rule that users can choose.
+
+    Attributes:
+        make: returns the optimizer; needs only a learning rate.
+        settings: what it takes besides ``Regularization``.
+    """
+
+    make: Callable[..., Optimizer]
+    settings: tuple[str, ...] = ()
 
 
-def _run(
-    dense: Callable[..., tf.Operation],
-    sparse: Callable[..., tf.Operation],
-    target: tf.Variable,
-    gradient: Gradient,
-    **arguments: tf.Tensor,
-) -> None:
-    """Runs the kernel for the kind of gradient."""
-    if isinstance(gradient, tf.IndexedSlices):
-        sparse(var=target.handle, grad=gradient.values, indices=gradient.indices, **arguments)
-    else:
-        dense(var=target.handle, grad=gradient, **arguments)
+_ADAM = ("beta_1", "beta_2", "epsilon")
+_RMSPROP = ("squared_gradient_momentum", "momentum", "min_squared_gradient", "centered")
+BY_NAME: dict[str, Rule] = {
+    "sgd": Rule(GradientDescent),
+    "momentum": Rule(Momentum, ("momentum",)),
+    "nesterov": Rule(functools.partial(Momentum, nesterov=True), ("momentum",)),
+    "adagrad": Rule(Adagrad, ("epsilon",)),
+    "adam": Rule(Adam, _ADAM),
+    "adamw": Rule(AdamW, _ADAM),
+    "rmsprop": Rule(RMSProp, _RMSPROP),
+}
+"""Update rules by the names in hyperparameters."""
+
+
+def choice(default: str, source: str = "") -> str:
+    """Declares the hyperparameter ``optimizer``, whose default is the paper's rule."""
+    about = "update rule; another needs another learning_rate"
+    return hyperparameter(default, about, source=source, choices=tuple(BY_NAME))
+
+
+def create(name: str, learning_rate: float, **settings: Unpack[Settings]) -> Optimizer:
+    """Returns an update rule, with those of the settings that it has.
+
+    Args:
+        name: one of ``BY_NAME``.
+        learning_rate: the initial rate.
+        **settings: of the paper's rule.
+    """
+    rule = BY_NAME[name]
+    taken = {*rule.settings, *Regularization.__annotations__}
+    return rule.make(learning_rate, **{n: v for n, v in settings.items() if n in taken})
+
+
+def refuse_other_settings(chosen: Hyperparameters, given: Collection[str]) -> None:
+    """Raises FathomError if a given hyperparameter is a setting that the chosen rule lacks.
+
+    Args:
+        chosen: all hyperparameters.
+        given: the names of those that the user gave.
+    """
+    name = getattr(chosen, "optimizer", None)
+    if name not in BY_NAME:
+        return
+    for setting in given:
+        rules = [rule for rule in BY_NAME if setting in BY_NAME[rule].settings]
+        if rules and name not in rules:
+            raise FathomError(
+                f"{setting} has no effect with optimizer {name}: omit it, or choose "
+                f"{' or '.join(rules)}"
+            )
 
 
 def _tensorflow_variable(variable: Variable) -> tf.Variable:

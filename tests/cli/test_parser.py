@@ -67,5 +67,8 @@ def test_what_follows_set_is_an_assignment_to_a_hyperparameter(assignment, messa
 def test_the_options_of_a_model_are_those_that_the_command_has_and_was_given():
     parser = Parser(prog="tool")
     add_options(parser, "set", "batch-size", "seed", "threads", "device")
-    chosen = parser.parse_args(["--set=batch_size=4", "--batch-size=8", "--device=cpu"])
+    chosen = parser.parse_args(["--batch-size=8", "--device=cpu"])
     assert init_options(chosen, Hyperparameters) == {"batch_size": 8, "seed": 0}
+    chosen = parser.parse_args(["--set=batch_size=4", "--batch-size=8"])
+    with pytest.raises(FathomError, match="exclude each other"):
+        init_options(chosen, Hyperparameters)

@@ -6,6 +6,7 @@ from fathom import MemNet, MemNetFwd
 from fathom.memnet.babi import Babi
 from fathom.memnet.model import MemNetHyperparameters
 from fathom.memnet.restarts import RestartSchedule
+from fathom.training.optimizers import Adam, GradientDescent
 
 MODEL = {
     "batch_size": 10,
@@ -27,20 +28,20 @@ class Schedule:
         self.trainings = RestartSchedule(MemNetHyperparameters(**options), seed=0)
         self.weight = tf.Variable([0.0])
         self.trainings.watch([self.weight])
-        self.rate = tf.Variable(MemNetHyperparameters(**options).learning_rate)
+        self.optimizer = GradientDescent(MemNetHyperparameters(**options).learning_rate)
         self.epoch = 0
         self.notes = []
 
     def end_epoch(self, validation_loss=None, training_loss=None):
         self.trainings.end_epoch(
             self.epoch,
-            self.rate,
+            self.optimizer,
             lambda: validation_loss,
             lambda: training_loss,
             lambda *note: self.notes.append(note),
         )
         self.epoch += 1
-        return bool(self.trainings.linear), round(float(self.rate), 6)
+        return bool(self.trainings.linear), round(float(self.optimizer.learning_rate), 6)
 
 
 def test_the_softmax_comes_back_when_the_validation_loss_stops_falling():
@@ -161,3 +162,12 @@ def test_inference_and_evaluation_between_trainings_use_the_best_weights(stories
     given = inferring.answer(inferring.babi.test)[0]
     error = 100 * (given != inferring.babi.test.answer).mean()
     assert trained.evaluate()["error_percent"] == pytest.approx(error, rel=1e-5)
+
+
+def test_the_optimizer_begins_anew_with_each_training():
+    schedule = Schedule(linear_start=False, epochs=1, restarts=2)
+    schedule.optimizer = Adam(0.1)
+    schedule.optimizer.build([schedule.weight])
+    schedule.optimizer.apply([tf.constant([1.0])], [schedule.weight])
+    schedule.end_epoch(training_loss=1.0)
+    assert not any(np.any(slot) for (slot,) in schedule.optimizer.slots.values())

@@ -239,6 +239,12 @@ def test_unusable_formats_are_refused(options, message):
         Autoenc("/cpu:0", SMALL | options)
 
 
+def test_rounding_nothing_in_inference_is_refused():
+    model = AutoencFwd("/cpu:0", SMALL | {"precision": "fixed16", "quantize": "gradients,updates"})
+    with pytest.raises(FathomError, match="quantize gradients,updates has no effect in inference"):
+        model.build()
+
+
 def test_a_gpu_is_refused():
     with pytest.raises(FathomError, match="on the CPU only"):
         select_precision("fixed16", GPU)

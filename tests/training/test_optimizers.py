@@ -3,12 +3,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from fathom import VGG, DeepQ, FathomError
+from fathom.modern.dlrm.model import DLRM
 from fathom.training.optimizers import (
+    BY_NAME,
     Adagrad,
     Adam,
     GradientDescent,
     Momentum,
     RMSProp,
+    create,
 )
 
 N_STEPS = 20
@@ -413,3 +417,44 @@ def test_variables_other_than_those_built_for_are_refused():
 def test_without_loss_scaling_the_loss_stays_as_it_is():
     loss = tf.constant(3.0)
     assert GradientDescent(0.1).scale(loss) is loss
+
+
+def test_a_rule_by_name_takes_the_settings_that_it_has():
+    settings = {"momentum": 0.5, "beta_2": 0.98, "weight_decay": 0.1, "clip_norm": 1.0}
+    for name in BY_NAME:
+        assert create(name, 0.1, **settings)._weight_decay == 0.1
+    assert create("nesterov", 0.1, **settings)._constants == {"momentum": 0.5}
+    assert create("nesterov", 0.1, **settings)._nesterov
+    assert create("adamw", 0.1, **settings)._constants["beta2"] == 0.98
+
+
+@pytest.mark.parametrize(
+    ("workload", "options", "message"),
+    [
+        (VGG, {"optimizer": "adam", "momentum": 0.9}, "momentum has no effect with optimizer adam"),
+        (DeepQ, {"optimizer": "sgd", "min_squared_gradient": 0.1}, "omit it, or choose rmsprop$"),
+        (VGG, {"optimizer": "adamax"}, "optimizer must be one of sgd, momentum, nesterov"),
+    ],
+)
+def test_a_setting_that_the_chosen_rule_lacks_is_refused(workload, options, message):
+    with pytest.raises(FathomError, match=message):
+        workload("/cpu:0", options)
+    workload("/cpu:0", {"optimizer": "rmsprop"})
+
+
+def test_rows_are_updated_by_all_rules_but_only_by_some_in_xla():
+    def updated(name):
+        model = DLRM("/cpu:0", {"batch_size": 4, "rows": 5, "xla": True, "optimizer": name})
+        model.build()
+        return model.describe()
+
+    assert updated("sgd").operations
+    with pytest.raises(FathomError, match="use --no-xla"):
+        updated("momentum")
+
+
+def test_an_optimizer_that_forgets_goes_on_as_a_new_one():
+    optimizer = Adam(0.1)
+    train(optimizer, new_variables(), dense_gradients())
+    optimizer.forget()
+    assert all(not np.any(v) for v in optimizer.variables if v is not optimizer.learning_rate)

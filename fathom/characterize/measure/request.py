@@ -33,7 +33,7 @@ class Wanted:
         Devices are named ``cpu`` or ``gpu``.
 
     Raises:
-        FathomError: workers without a batch size.
+        FathomError: workers without a batch size, or an option of runs that are not made.
     """
 
     precision: str
@@ -53,6 +53,19 @@ class Wanted:
     def __post_init__(self) -> None:
         if self.workers and self.batch_size is None:
             raise FathomError("--workers needs --batch-size, which the workers share")
+        if self.workers:
+            self._refuse("--workers", "modes", "devices", "warmup_runs", "profile_repeats")
+        elif self.batches is not None:
+            self._refuse("--batches", "warmup_runs", "profile_repeats")
+
+    def _refuse(self, sweep: str, *options: str) -> None:
+        """Raises FathomError if an option of other runs than those of the sweep was given."""
+        for name in options:
+            if getattr(self, name) is not None:
+                raise FathomError(
+                    f"--{name.replace('_', '-')} has no effect with {sweep}, which makes no such "
+                    "runs: omit it"
+                )
 
 
 def measure_machine(wanted: Wanted, out: Path, screen: Console) -> Request:

@@ -21,7 +21,8 @@ from fathom.modern.dlrm.descriptor import DESCRIPTOR
 from fathom.modern.dlrm.layers import EmbeddingTables, Interaction
 from fathom.options import Characterization, Hyperparameters, hyperparameter
 from fathom.system.device import CPU
-from fathom.training.optimizers import GradientDescent, Optimizer
+from fathom.training import optimizers
+from fathom.training.optimizers import Optimizer
 
 BOTTOM = (512, 256, 64)
 TOP = (512, 256)
@@ -35,7 +36,8 @@ class DLRMHyperparameters(Hyperparameters):
 
     batch_size: int = hyperparameter(128, "per step", unit="examples", minimum=1)
     rows: int = hyperparameter(10_000, "of each table; categories modulo", minimum=2)
-    learning_rate: float = hyperparameter(0.1, "of gradient descent")
+    optimizer: str = optimizers.choice("sgd")
+    learning_rate: float = hyperparameter(0.1, "of the optimizer")
 
 
 class DLRM(nn.NeuralNetworkModel):
@@ -91,8 +93,9 @@ class DLRM(nn.NeuralNetworkModel):
         return tf.reduce_mean(_cross_entropy(clicked, odds))
 
     def build_train(self) -> Optimizer:
-        """Gradient descent, sparse for the tables."""
-        return GradientDescent(self.hyperparameters.learning_rate)
+        """By default gradient descent, sparse for the tables."""
+        chosen = self.hyperparameters
+        return optimizers.create(chosen.optimizer, chosen.learning_rate)
 
     def build_evaluation(
         self, inputs: Any, clicked: tf.Tensor, odds: tf.Tensor

@@ -30,7 +30,8 @@ from fathom.modern.gcn.layers import (
 from fathom.options import Characterization, Hyperparameters, hyperparameter
 from fathom.results import cost
 from fathom.system.device import CPU
-from fathom.training.optimizers import Adam, Optimizer
+from fathom.training import optimizers
+from fathom.training.optimizers import Optimizer
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ class GCNHyperparameters(Hyperparameters):
     hidden_units: int = hyperparameter(16, "columns of W0", source="section 5.2", minimum=1)
     dropout: float = hyperparameter(0.5, "of both layers' inputs", source="section 5.2", below=1)
     weight_decay: float = hyperparameter(5e-4, "L2 of W0 alone", source="section 5.2")
-    learning_rate: float = hyperparameter(0.01, "of Adam", source="section 5.2")
+    optimizer: str = optimizers.choice("adam", source="section 5.2")
+    learning_rate: float = hyperparameter(0.01, "of the optimizer", source="section 5.2")
     patience: int = hyperparameter(
         10, "then weights stay; 0: never", unit="epochs without progress", source="section 5.2"
     )
@@ -102,9 +104,10 @@ class GCN(nn.NeuralNetworkModel):
         return tf.reduce_mean(_cross_entropy(classes, logits))
 
     def build_train(self) -> Optimizer:
-        """Adam, with L2 regularization of the first layer alone (section 5.2)."""
+        """By default Adam, with L2 regularization of the first layer alone (section 5.2)."""
         chosen = self.hyperparameters
-        return Adam(
+        return optimizers.create(
+            chosen.optimizer,
             chosen.learning_rate,
             weight_decay=chosen.weight_decay,
             decayed=lambda variable: variable.path.startswith("W0"),
@@ -159,6 +162,8 @@ class GCN(nn.NeuralNetworkModel):
         self._losses.assign(tf.concat([before, [loss]], 0))
         if epoch > patience and loss > tf.reduce_mean(before):
             self.learning_rate.assign(0)
+            assert self.optimizer is not None
+            self.optimizer.forget()  # a velocity would move the weights on
 
     # ---------------------------------------------------------------- data
 

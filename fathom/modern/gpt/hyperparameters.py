@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fathom.errors import FathomError
 from fathom.modern.gpt.vocabulary import BYTES, KINDS
 from fathom.options import Hyperparameters, hyperparameter
+from fathom.training import optimizers
 
 # The values of "size"; explicitly given options take precedence.
 SIZES: dict[str, dict[str, object]] = {
@@ -52,10 +53,15 @@ class GPTHyperparameters(Hyperparameters):
     vocabulary: int = hyperparameter(
         0, "rows of the embedding; 0: as many as tokens=... needs", source="GPT-2: 50,257"
     )
-    learning_rate: float = hyperparameter(1e-3, "of AdamW, the highest", source="nanoGPT")
-    beta_1: float = hyperparameter(0.9, "of AdamW", source="nanoGPT", below=1)
-    beta_2: float = hyperparameter(0.99, "of AdamW", source="nanoGPT; 0.95 for GPT-2", below=1)
-    weight_decay: float = hyperparameter(0.1, "of matrices alone, decoupled", source="nanoGPT")
+    optimizer: str = optimizers.choice("adamw", source="nanoGPT")
+    learning_rate: float = hyperparameter(1e-3, "of the optimizer, the highest", source="nanoGPT")
+    beta_1: float = hyperparameter(0.9, "of adam and adamw", source="nanoGPT", below=1)
+    beta_2: float = hyperparameter(
+        0.99, "of adam and adamw", source="nanoGPT; 0.95 for GPT-2", below=1
+    )
+    weight_decay: float = hyperparameter(
+        0.1, "of matrices alone; of adamw decoupled", source="nanoGPT"
+    )
     warmup: int = hyperparameter(100, "linear, of the rate", unit="steps", source="nanoGPT")
     decay_steps: int = hyperparameter(
         2000, "until the rate is a tenth, by a cosine", unit="steps", source="nanoGPT", minimum=1

@@ -31,7 +31,7 @@ from fathom.results.cost import Cost
 from fathom.results.generation import Generation, PhaseTimes
 from fathom.system.device import CPU
 from fathom.system.precision import computing_in
-from fathom.training.optimizers import AdamW, Optimizer
+from fathom.training.optimizers import Optimizer, create
 from fathom.training.phases import TwoPhases
 from fathom.training.schedules import warmed_cosine
 
@@ -198,12 +198,13 @@ class GPT(nn.NeuralNetworkModel):
         return tf.reduce_mean(_cross_entropy(following, logits))
 
     def build_train(self) -> Optimizer:
-        """AdamW with a warm-up and a cosine; biases and scales do not decay."""
+        """By default AdamW; a warm-up and a cosine; biases and scales do not decay."""
         chosen = self.hyperparameters
-        return AdamW(
+        return create(
+            chosen.optimizer,
             self._rate(0),
-            chosen.beta_1,
-            chosen.beta_2,
+            beta_1=chosen.beta_1,
+            beta_2=chosen.beta_2,
             weight_decay=chosen.weight_decay,
             global_clip_norm=chosen.clip_norm,
         )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fathom.errors import FathomError
 from fathom.modern.transformer import lengths
 from fathom.options import hyperparameter
+from fathom.training import optimizers
 from fathom.translation.hyperparameters import TranslationHyperparameters
 from fathom.translation.symbols import SPECIAL_SYMBOLS
 
@@ -64,6 +65,7 @@ class TransformerHyperparameters(TranslationHyperparameters):
         unit="subwords",
         minimum=len(SPECIAL_SYMBOLS) + 1,
     )
+    optimizer: str = optimizers.choice("adam", source="section 5.3")
     learning_rate: float = hyperparameter(
         0.005, "the highest, at the end of the warm-up", source="Wu et al. 2021"
     )

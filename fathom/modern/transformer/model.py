@@ -29,7 +29,7 @@ from fathom.modern.transformer.parts import parts
 from fathom.modern.transformer.search import Search, longest_translation
 from fathom.results.cost import Cost
 from fathom.system.device import CPU
-from fathom.training.optimizers import Adam, Optimizer
+from fathom.training.optimizers import Optimizer, create
 from fathom.translation import batches
 from fathom.translation.batches import Shape
 from fathom.translation.model import Translation, mean_of_words, real
@@ -160,8 +160,9 @@ class Transformer(Translation):
         return mean_of_words(entropies, words)
 
     def build_train(self) -> Optimizer:
-        """Adam with the constants of section 5.3."""
-        return Adam(self._rate(1), beta_2=0.98, epsilon=1e-9)
+        """By default Adam; the constants are those of section 5.3."""
+        name = self.hyperparameters.optimizer
+        return create(name, self._rate(1), beta_2=0.98, epsilon=1e-9)
 
     def _rate(self, step: int) -> float:
         """Returns the learning rate of a step, counting from 1 (equation 3)."""
