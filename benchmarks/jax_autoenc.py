@@ -71,11 +71,5 @@ def make_step(args: argparse.Namespace) -> program.Step:
     return jax_program.training(loss, jax_program.adam, state, pixels)
 
 
-def main() -> None:
-    """Times the network."""
-    parser = program.command_line(__doc__, batch_size=100)
-    jax_program.run(parser, lambda args: {"one form": lambda: make_step(args)})
-
-
 if __name__ == "__main__":
-    main()
+    jax_program.main(__doc__, make_step, batch_size=100)

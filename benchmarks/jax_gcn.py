@@ -20,7 +20,7 @@ from jax import Array, numpy as jnp  # isort: skip
 from jax.experimental import sparse  # isort: skip
 
 UNITS, DROPOUT, DECAY, RATE = 16, 0.5, 5e-4, 0.01
-FORMS = ("BCSR", "BCOO", "segment sum")
+FORMS = {name: name for name in ("BCSR", "BCOO", "segment sum")}
 Weights = list[Array]
 
 
@@ -158,14 +158,7 @@ def make_step(args: argparse.Namespace, form: str) -> program.Step:
     return jax_program.training(loss, update, state, adjacency, features, nodes, classes)
 
 
-def main() -> None:
-    """Times the network; as a default on a graph of Cora's size."""
-    sizes = {"nodes": 2_708, "edges": 5_278, "features": 1_433, "nonzeros": 49_216, "classes": 7}
-    parser = program.command_line(__doc__, batch_size=140, **sizes)
-    jax_program.run(
-        parser, lambda args: {form: functools.partial(make_step, args, form) for form in FORMS}
-    )
-
-
 if __name__ == "__main__":
-    main()
+    # Its default graph is of Cora's size.
+    sizes = {"nodes": 2_708, "edges": 5_278, "features": 1_433, "nonzeros": 49_216, "classes": 7}
+    jax_program.main(__doc__, make_step, lambda args: FORMS, batch_size=140, **sizes)

@@ -153,13 +153,8 @@ def make_step(args: argparse.Namespace) -> program.Step:
     return jax_program.training(loss, update, state, *tokens)
 
 
-def main() -> None:
-    """Times the network; its default size is that of Fathom's workload."""
-    sizes = {"context": 64, "vocabulary": 65, "width": 128, "heads": 4, "layers": 4}
-    parser = program.command_line(__doc__, batch_size=12, prompt=32, new=32, **sizes)
-    parser.add_argument("--phase", choices=("both", "prefill", "decode"), default="both")
-    jax_program.run(parser, lambda args: {"one form": lambda: make_step(args)})
-
-
 if __name__ == "__main__":
-    main()
+    # Its default size is that of Fathom's workload.
+    sizes = {"context": 64, "vocabulary": 65, "width": 128, "heads": 4, "layers": 4}
+    phases = ("both", "prefill", "decode")
+    jax_program.main(__doc__, make_step, batch_size=12, prompt=32, new=32, **sizes, phase=phases)

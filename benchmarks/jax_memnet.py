@@ -21,6 +21,7 @@ import jax  # isort: skip
 from jax import Array, numpy as jnp  # isort: skip
 
 DIMENSIONS, RATE, CLIP = 20, 0.01, 40.0
+FORMS = {"a look-up a matrix": False, "one look-up for all matrices": True}
 Weights = dict[str, list[Array]]
 
 
@@ -103,19 +104,6 @@ def make_step(args: argparse.Namespace, together: bool) -> program.Step:
     return jax_program.training(loss, descend, (weights,), story, question, answer)
 
 
-def forms(args: argparse.Namespace) -> program.Forms:
-    """Returns the step with each form of the lookup."""
-    return {
-        "a look-up a matrix": functools.partial(make_step, args, False),
-        "one look-up for all matrices": functools.partial(make_step, args, True),
-    }
-
-
-def main() -> None:
-    """Times the network."""
-    parser = program.command_line(__doc__, batch_size=32, vocabulary=40, memory=50, words=7, hops=3)
-    jax_program.run(parser, forms)
-
-
 if __name__ == "__main__":
-    main()
+    sizes = {"batch_size": 32, "vocabulary": 40, "memory": 50, "words": 7, "hops": 3}
+    jax_program.main(__doc__, make_step, lambda args: FORMS, **sizes)

@@ -1,6 +1,5 @@
 """What the programs in JAX share. Sets the allocator up, so that it comes before JAX."""
 
-import argparse
 import os
 from collections.abc import Callable
 from typing import Any
@@ -17,13 +16,16 @@ Tree = Any  # arrays in lists and dictionaries
 State = tuple[Tree, ...]  # the parameters, and what the update rule keeps of each
 
 
-def run(
-    parser: argparse.ArgumentParser, forms: Callable[[argparse.Namespace], program.Forms]
+def main(
+    documentation: str | None,
+    make_step: Callable[..., program.Step],
+    forms: program.Forms | None = None,
+    **own: Any,
 ) -> None:
-    """Times the forms of a step that the command line asks for."""
-    args = parser.parse_args()
+    """Times the forms of a step that the command line asks for; see ``program``."""
+    args = program.command_line(documentation, **own).parse_args()
     _limit_threads(args.threads)
-    program.measure(args, forms(args), f"JAX {jax.__version__}")
+    program.measure(args, f"JAX {jax.__version__}", make_step, forms)
 
 
 def _limit_threads(count: int) -> None:

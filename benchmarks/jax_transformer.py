@@ -221,13 +221,8 @@ def make_step(args: argparse.Namespace) -> program.Step:
     return jax_program.training(loss, update, state, source, target, places)
 
 
-def main() -> None:
-    """Times the network; its default size is that of Fathom's workload."""
-    sizes = {"vocabulary": 8_000, "width": 128, "heads": 4, "hidden_units": 256, "layers": 4}
-    parser = program.command_line(__doc__, batch_size=256, length=16, words=0, **sizes)
-    parser.add_argument("--dropout", type=float, default=0.3)
-    jax_program.run(parser, lambda args: {"one form": lambda: make_step(args)})
-
-
 if __name__ == "__main__":
-    main()
+    # Its default size is that of Fathom's workload.
+    sizes = {"vocabulary": 8_000, "width": 128, "heads": 4, "hidden_units": 256, "layers": 4}
+    sizes |= {"batch_size": 256, "length": 16, "words": 0}
+    jax_program.main(__doc__, make_step, **sizes, dropout=0.3)

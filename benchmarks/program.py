@@ -5,17 +5,19 @@ Imports none of the libraries, so that a program can prepare its process before 
 
 import argparse
 import ctypes
+import functools
 import json
 import math
 import platform
 import statistics
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from timing import FEWEST_STEPS, record_of
 
 Step = Callable[[], object]
-Forms = dict[str, Callable[[], Step]]  # ways to compute the same step, by name, each to be built
+Forms = Callable[[argparse.Namespace], dict[str, Any]]  # ways to compute a step, by name
 
 CANNOT = 3  # exit code of a program that cannot run what it is asked for
 
@@ -34,19 +36,23 @@ def keep_memory() -> None:
     mallopt(m_arena_max, 1)
 
 
-def command_line(documentation: str | None, **sizes: int) -> argparse.ArgumentParser:
+def command_line(documentation: str | None, **own: Any) -> argparse.ArgumentParser:
     """Returns the options of a program.
 
     Args:
         documentation: the program's, whose first line describes it.
-        sizes: defaults of its options that are whole numbers.
+        own: defaults of its own options; of an option with choices all of them, the default first.
     """
     parser = argparse.ArgumentParser(description=(documentation or "").partition("\n")[0])
     parser.add_argument("--mode", choices=("train", "infer"), default="train")
-    numbers = {**sizes, "threads": 1, "steps": 20, "warmup": 3}
-    for name, default in numbers.items():
-        option = f"--{name.replace('_', '-')}"
-        parser.add_argument(option, type=int, default=default, help=f"default: {default}")
+    for name, value in {**own, "threads": 1, "steps": 20, "warmup": 3}.items():
+        choices = value if isinstance(value, tuple) else None
+        default = choices[0] if choices else value
+        parser.add_argument(
+            f"--{name.replace('_', '-')}",
+            **{"type": type(default), "choices": choices, "default": default},
+            help=f"default: {default}",
+        )
     parser.add_argument(
         "--seconds", type=float, default=math.inf, help="after them no step begins; default: never"
     )
@@ -54,19 +60,26 @@ def command_line(documentation: str | None, **sizes: int) -> argparse.ArgumentPa
     return parser
 
 
-def measure(args: argparse.Namespace, forms: Forms, library: str) -> None:
+def measure(
+    args: argparse.Namespace, library: str, make_step: Callable[..., Step], forms: Forms | None
+) -> None:
     """Times the forms of a step, prints a line about the fastest and writes its record.
 
     Args:
         args: of ``command_line``.
-        forms: built one after the other; each shares the time that there is.
         library: its name and version.
+        make_step: builds a step of the options and, where there are several, of its form.
+        forms: returns the forms; they are built one after the other and share the time.
     """
     if args.steps < FEWEST_STEPS or min(args.warmup, args.threads) < 1:
         raise SystemExit("give at least 2 steps, and at least 1 thread and 1 step of warm-up")
-    seconds = args.seconds / len(forms)
+    builds = {"one form": functools.partial(make_step, args)}
+    if forms:
+        found = forms(args).items()
+        builds = {name: functools.partial(make_step, args, form) for name, form in found}
+    seconds = args.seconds / len(builds)
     records = {
-        name: record_of(build(), args.steps, args.warmup, seconds) for name, build in forms.items()
+        name: record_of(build(), args.steps, args.warmup, seconds) for name, build in builds.items()
     }
     medians = {name: statistics.median(each["step_seconds"]) for name, each in records.items()}
     form = min(medians, key=medians.__getitem__)

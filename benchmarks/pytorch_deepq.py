@@ -8,21 +8,20 @@ Transitions are random, the same in every step.
 """
 
 import argparse
-import functools
 import itertools
 
-import pytorch_program  # first: it sets up the allocator
-from program import Forms, Step
-
-import torch  # isort: skip
-from torch import Tensor, nn  # isort: skip
-from torch.nn import functional as F  # isort: skip # noqa: N812
+import pytorch_program  # before PyTorch: it sets up the allocator
+import torch
+from program import Step
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
 
 FRAMES, SIDE, DISCOUNT = 4, 84, 0.99
 NETWORKS = {  # channels, kernels and strides of the convolutions; units of the dense layers
     2013: ((FRAMES, 16, 32), ((8, 4), (4, 2)), (32 * 9 * 9, 256)),
     2015: ((FRAMES, 32, 64, 64), ((8, 4), (4, 2), (3, 1)), (64 * 7 * 7, 512)),
 }
+LAYOUTS = {"channels_last": torch.channels_last, "channels_first": torch.contiguous_format}
 
 
 class QNetwork(nn.Module):
@@ -54,40 +53,18 @@ def make_step(args: argparse.Namespace, layout: torch.memory_format) -> Step:
     reward = torch.randint(-1, 2, (args.batch_size,)).float()
     ends = torch.rand(args.batch_size) < 0.01
     if args.mode == "infer":
-        infer = torch.compile(online) if args.compile else online
-        return torch.inference_mode()(lambda: infer(states))
+        return pytorch_program.inference(pytorch_program.compiled(args, online), states)
 
     def loss() -> Tensor:
         with torch.no_grad():
             y = reward + DISCOUNT * target(following).amax(1) * ~ends
         return F.smooth_l1_loss(online(states).gather(1, action)[:, 0], y, reduction="sum")
 
-    loss = torch.compile(loss) if args.compile else loss
     optimizer = torch.optim.RMSprop(online.parameters(), 2.5e-4, 0.95, 0.01, centered=True)
-
-    def train() -> None:
-        optimizer.zero_grad(set_to_none=True)
-        loss().backward()
-        optimizer.step()
-
-    return train
-
-
-def forms(args: argparse.Namespace) -> Forms:
-    """Returns the step in each memory layout."""
-    layouts = {
-        "channels_last": torch.channels_last,
-        "channels_first": torch.contiguous_format,
-    }
-    return {name: functools.partial(make_step, args, layout) for name, layout in layouts.items()}
-
-
-def main() -> None:
-    """Times the step."""
-    parser = pytorch_program.command_line(__doc__, batch_size=32, actions=6)
-    parser.add_argument("--year", type=int, choices=NETWORKS, default=2015, help="default: 2015")
-    pytorch_program.run(parser, forms)
+    return pytorch_program.training(pytorch_program.compiled(args, loss), optimizer)
 
 
 if __name__ == "__main__":
-    main()
+    pytorch_program.main(
+        __doc__, make_step, lambda args: LAYOUTS, batch_size=32, actions=6, year=(2015, 2013)
+    )

@@ -9,19 +9,18 @@ one counts. Needs only PyTorch. Numbers and rows are random, the same in every s
 """
 
 import argparse
-import functools
 import itertools
 
-import pytorch_program  # first: it sets up the allocator
-from program import Forms, Step
-
-import torch  # isort: skip
-from torch import Tensor, nn  # isort: skip
-from torch.nn import functional as F  # isort: skip # noqa: N812
+import pytorch_program  # before PyTorch: it sets up the allocator
+import torch
+from program import Step
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
 
 NUMBERS, TABLES, COLUMNS, RATE = 13, 26, 16, 0.1
 BOTTOM = (NUMBERS, 512, 256, 64, COLUMNS)
 TOP = (COLUMNS + (TABLES + 1) * TABLES // 2, 512, 256, 1)
+FORMS = {"a table for each category": False, "one table": True}
 
 
 class RecommendationModel(nn.Module):
@@ -76,36 +75,16 @@ def make_step(args: argparse.Namespace, together: bool) -> Step:
     rows = torch.randint(args.rows, (args.batch_size, TABLES))
     clicked = torch.randint(2, (args.batch_size,)).float()
     network = RecommendationModel(args.rows, together)
-    compiled = torch.compile if args.compile else lambda function: function
     if args.mode == "infer":
-        forward = compiled(network)
-        return torch.inference_mode()(lambda: forward(numbers, rows))
-    optimizer = torch.optim.SGD(network.parameters(), lr=RATE)
-    loss = compiled(  # torch.compile has no sparse gradients: the look-up stays outside
-        lambda n, v, c: F.binary_cross_entropy_with_logits(network.click(n, v), c)
+        return pytorch_program.inference(pytorch_program.compiled(args, network), numbers, rows)
+    loss = pytorch_program.compiled(  # without sparse gradients: the look-up stays outside
+        args, lambda n, v, c: F.binary_cross_entropy_with_logits(network.click(n, v), c)
     )
-
-    def step() -> None:
-        optimizer.zero_grad()
-        loss(numbers, network.look_up(rows), clicked).backward()
-        optimizer.step()
-
-    return step
-
-
-def forms(args: argparse.Namespace) -> Forms:
-    """Returns the step with each form of the tables."""
-    return {
-        "a table for each category": functools.partial(make_step, args, False),
-        "one table": functools.partial(make_step, args, True),
-    }
-
-
-def main() -> None:
-    """Times the network."""
-    parser = pytorch_program.command_line(__doc__, batch_size=128, rows=10_000)
-    pytorch_program.run(parser, forms)
+    return pytorch_program.training(
+        lambda: loss(numbers, network.look_up(rows), clicked),
+        torch.optim.SGD(network.parameters(), lr=RATE),
+    )
 
 
 if __name__ == "__main__":
-    main()
+    pytorch_program.main(__doc__, make_step, lambda args: FORMS, batch_size=128, rows=10_000)

@@ -8,15 +8,13 @@ PyTorch. The graph is random, with degrees by a power law, and as large as Fatho
 """
 
 import argparse
-import functools
 import sys
 
-import pytorch_program  # first: it sets up the allocator
-from program import CANNOT, Forms, Step
-
-import torch  # isort: skip
-from torch import Tensor, nn  # isort: skip
-from torch.nn import functional as F  # isort: skip # noqa: N812
+import pytorch_program  # before PyTorch: it sets up the allocator
+import torch
+from program import CANNOT, Step
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
 
 UNITS, DROPOUT, DECAY, RATE = 16, 0.5, 5e-4, 0.01
 
@@ -26,17 +24,13 @@ class GraphNetwork(nn.Module):
 
     Args:
         adjacency: A', sparse [nodes, nodes].
-        features: X, sparse COO [nodes, features].
+        features: X, sparse [nodes, features].
         classes: of the nodes.
-        layout: of the sparse products.
     """
 
-    def __init__(
-        self, adjacency: Tensor, features: Tensor, classes: int, layout: torch.layout
-    ) -> None:
+    def __init__(self, adjacency: Tensor, features: Tensor, classes: int) -> None:
         super().__init__()
-        self._adjacency = adjacency.to_sparse(layout=layout)
-        self._features = features.to_sparse(layout=layout)
+        self._adjacency, self._features = adjacency, features
         sizes = (features.shape[1], UNITS), (UNITS, classes)
         self.weights = nn.ParameterList(nn.init.xavier_uniform_(torch.empty(s)) for s in sizes)
 
@@ -76,43 +70,35 @@ def make_graph(args: argparse.Namespace) -> tuple[Tensor, Tensor]:
     return adjacency, features
 
 
-def make_step(args: argparse.Namespace, graph: tuple[Tensor, Tensor], layout: torch.layout) -> Step:
+def make_step(args: argparse.Namespace, graph: tuple[Tensor, Tensor]) -> Step:
     """Returns a function that runs one step, of which the loss takes some nodes."""
-    network = GraphNetwork(*graph, args.classes, layout)
+    network = GraphNetwork(*graph, args.classes)
     nodes = torch.randperm(args.nodes)[: args.batch_size]
     classes = torch.randint(args.classes, (args.batch_size,))
     if args.mode == "infer":
         network.eval()
-        return torch.inference_mode()(lambda: network()[nodes])
+        return pytorch_program.inference(lambda: network()[nodes])
     first, second = network.weights
     groups = [{"params": [first], "weight_decay": DECAY}, {"params": [second]}]
-    optimizer = torch.optim.Adam(groups, lr=RATE, fused=True)
-
-    def step() -> None:
-        optimizer.zero_grad()
-        F.cross_entropy(network()[nodes], classes).backward()
-        optimizer.step()
-
-    return step
+    return pytorch_program.training(
+        lambda: F.cross_entropy(network()[nodes], classes),
+        torch.optim.Adam(groups, lr=RATE, fused=True),
+    )
 
 
-def forms(args: argparse.Namespace) -> Forms:
-    """Returns the step with each form of the sparse matrices."""
+def forms(args: argparse.Namespace) -> dict[str, tuple[Tensor, Tensor]]:
+    """Returns the graph with each form of the sparse matrices."""
     if args.compile:
         print("torch.compile takes no sparse products", file=sys.stderr)
         sys.exit(CANNOT)
-    graph = make_graph(args)
-    layouts = {"COO": torch.sparse_coo, "CSR": torch.sparse_csr}
+    adjacency, features = make_graph(args)
     return {
-        name: functools.partial(make_step, args, graph, layout) for name, layout in layouts.items()
+        "COO": (adjacency, features),
+        "CSR": (adjacency.to_sparse_csr(), features.to_sparse_csr()),
     }
 
 
-def main() -> None:
-    """Times the network; as a default on a graph of Cora's size."""
-    sizes = {"nodes": 2_708, "edges": 5_278, "features": 1_433, "nonzeros": 49_216, "classes": 7}
-    pytorch_program.run(pytorch_program.command_line(__doc__, batch_size=140, **sizes), forms)
-
-
 if __name__ == "__main__":
-    main()
+    # Its default graph is of Cora's size.
+    sizes = {"nodes": 2_708, "edges": 5_278, "features": 1_433, "nonzeros": 49_216, "classes": 7}
+    pytorch_program.main(__doc__, make_step, forms, batch_size=140, **sizes)

@@ -12,12 +12,11 @@ step.
 import argparse
 from typing import Any
 
-import pytorch_program  # first: it sets up the allocator
+import pytorch_program  # before PyTorch: it sets up the allocator
+import torch
 from program import Step
-
-import torch  # isort: skip
-from torch import Tensor, nn  # isort: skip
-from torch.nn import functional as F  # isort: skip # noqa: N812
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
 
 Cache = list[tuple[Tensor, Tensor]]
 
@@ -87,21 +86,14 @@ class GPT(nn.Module):
 def make_training(args: argparse.Namespace, model: GPT) -> Step:
     """Returns a function that runs one training step."""
     tokens = torch.randint(args.vocabulary, [2, args.batch_size, args.context])
-    loss = torch.compile(model.loss) if args.compile else model.loss
+    loss = pytorch_program.compiled(args, model.loss)
     parameters = list(model.parameters())
     groups = [
         {"params": [p for p in parameters if p.dim() > 1], "weight_decay": 0.1},
         {"params": [p for p in parameters if p.dim() == 1], "weight_decay": 0.0},
     ]
     optimizer = torch.optim.AdamW(groups, 1e-3, (0.9, 0.99), fused=True)
-
-    def train() -> None:
-        optimizer.zero_grad(set_to_none=True)
-        loss(*tokens).backward()
-        nn.utils.clip_grad_norm_(parameters, 1.0)
-        optimizer.step()
-
-    return train
+    return pytorch_program.training(lambda: loss(*tokens), optimizer, clip=1.0)
 
 
 def make_generation(args: argparse.Namespace, model: GPT) -> Step:
@@ -135,13 +127,10 @@ def make_step(args: argparse.Namespace) -> Step:
     return (make_training if args.mode == "train" else make_generation)(args, model)
 
 
-def main() -> None:
-    """Times the network; its default size is that of Fathom's workload."""
-    sizes = {"context": 64, "vocabulary": 65, "width": 128, "heads": 4, "layers": 4}
-    parser = pytorch_program.command_line(__doc__, batch_size=12, prompt=32, new=32, **sizes)
-    parser.add_argument("--phase", choices=("both", "prefill", "decode"), default="both")
-    pytorch_program.run(parser, lambda args: {"one form": lambda: make_step(args)})
-
-
 if __name__ == "__main__":
-    main()
+    # Its default size is that of Fathom's workload.
+    sizes = {"context": 64, "vocabulary": 65, "width": 128, "heads": 4, "layers": 4}
+    phases = ("both", "prefill", "decode")
+    pytorch_program.main(
+        __doc__, make_step, batch_size=12, prompt=32, new=32, **sizes, phase=phases
+    )

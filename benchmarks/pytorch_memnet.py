@@ -12,14 +12,14 @@ import argparse
 import functools
 import itertools
 
-import pytorch_program  # first: it sets up the allocator
-from program import Forms, Step
-
-import torch  # isort: skip
-from torch import Tensor, nn  # isort: skip
-from torch.nn import functional as F  # isort: skip # noqa: N812
+import pytorch_program  # before PyTorch: it sets up the allocator
+import torch
+from program import Step
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
 
 DIMENSIONS, RATE, CLIP = 20, 0.01, 40.0
+FORMS = {"a lookup a matrix": False, "one lookup for all matrices": True}
 
 
 class MemoryNetwork(nn.Module):
@@ -79,10 +79,9 @@ def make_step(args: argparse.Namespace, together: bool) -> Step:
     question = torch.randint(1, args.vocabulary, (args.batch_size, args.words))
     answer = torch.randint(1, args.vocabulary, (args.batch_size,))
     network = MemoryNetwork(args.vocabulary, args.memory, args.words, args.hops, together)
-    compiled = torch.compile if args.compile else lambda function: function
+    compiled = functools.partial(pytorch_program.compiled, args)
     if args.mode == "infer":
-        forward = compiled(network)
-        return torch.inference_mode()(lambda: forward(story, question))
+        return pytorch_program.inference(compiled(network), story, question)
     parameters = list(network.parameters())
     loss = compiled(lambda s, q, a: F.cross_entropy(network(s, q), a, reduction="sum"))
 
@@ -101,21 +100,6 @@ def make_step(args: argparse.Namespace, together: bool) -> Step:
     return step
 
 
-def forms(args: argparse.Namespace) -> Forms:
-    """Returns the step with each form of the lookup."""
-    return {
-        "a lookup a matrix": functools.partial(make_step, args, False),
-        "one lookup for all matrices": functools.partial(make_step, args, True),
-    }
-
-
-def main() -> None:
-    """Times the network."""
-    parser = pytorch_program.command_line(
-        __doc__, batch_size=32, vocabulary=40, memory=50, words=7, hops=3
-    )
-    pytorch_program.run(parser, forms)
-
-
 if __name__ == "__main__":
-    main()
+    sizes = {"batch_size": 32, "vocabulary": 40, "memory": 50, "words": 7, "hops": 3}
+    pytorch_program.main(__doc__, make_step, lambda args: FORMS, **sizes)

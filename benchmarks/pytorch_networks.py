@@ -8,17 +8,15 @@ separate environment. Inputs are random tensors, the same in every step.
 """
 
 import argparse
-import functools
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import pytorch_program  # first: it sets up the allocator
-from program import Forms, Step
-
-import torch  # isort: skip
-from torch import Tensor, nn  # isort: skip
-from torch.nn import functional as F  # isort: skip # noqa: N812
+import pytorch_program  # before PyTorch: it sets up the allocator
+import torch
+from program import Step
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
 
 
 class ResponseNorm(nn.Module):
@@ -169,8 +167,9 @@ WORKLOADS = {
 }
 
 
-def make_step(args: argparse.Namespace, workload: Workload, layout: str) -> Step:
+def make_step(args: argparse.Namespace, layout: str) -> Step:
     """Returns a function that runs one training step or one inference."""
+    workload = WORKLOADS[args.workload]
     model = workload.build().train(args.mode == "train")
     parameters = sum(parameter.numel() for parameter in model.parameters())
     if parameters != workload.parameters:
@@ -187,37 +186,22 @@ def make_step(args: argparse.Namespace, workload: Workload, layout: str) -> Step
         return F.cross_entropy(outputs, labels)
 
     if args.mode == "infer":
-        infer = torch.compile(model) if args.compile else model
-        return torch.inference_mode()(lambda: infer(inputs))
-    loss = torch.compile(loss) if args.compile else loss
+        return pytorch_program.inference(pytorch_program.compiled(args, model), inputs)
     if workload.weight_decay is None:
         optimizer = torch.optim.Adam(model.parameters(), fused=True)
     else:
         optimizer = torch.optim.SGD(
             model.parameters(), 1e-4, 0.9, weight_decay=workload.weight_decay, fused=True
         )
-
-    def train() -> None:
-        optimizer.zero_grad(set_to_none=True)
-        loss().backward()
-        optimizer.step()
-
-    return train
+    return pytorch_program.training(pytorch_program.compiled(args, loss), optimizer)
 
 
-def forms(args: argparse.Namespace) -> Forms:
-    """Returns the step in each memory layout."""
-    workload = WORKLOADS[args.workload]
-    layouts = ("channels_last", "channels_first") if len(workload.input_shape) > 1 else ("flat",)
-    return {layout: functools.partial(make_step, args, workload, layout) for layout in layouts}
-
-
-def main() -> None:
-    """Times one network in each memory layout."""
-    parser = pytorch_program.command_line(__doc__, batch_size=32)
-    parser.add_argument("--workload", choices=WORKLOADS, required=True)
-    pytorch_program.run(parser, forms)
+def forms(args: argparse.Namespace) -> dict[str, str]:
+    """Returns the memory layouts."""
+    shape = WORKLOADS[args.workload].input_shape
+    layouts = ("channels_last", "channels_first") if len(shape) > 1 else ("flat",)
+    return {layout: layout for layout in layouts}
 
 
 if __name__ == "__main__":
-    main()
+    pytorch_program.main(__doc__, make_step, forms, batch_size=32, workload=tuple(WORKLOADS))

@@ -9,12 +9,11 @@ in every step.
 
 import argparse
 
-import pytorch_program  # first: it sets up the allocator
+import pytorch_program  # before PyTorch: it sets up the allocator
+import torch
 from program import Step
-
-import torch  # isort: skip
-from torch import Tensor, nn  # isort: skip
-from torch.nn import functional as F  # isort: skip # noqa: N812
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
 
 
 class Translator(nn.Module):
@@ -112,16 +111,16 @@ def make_step(args: argparse.Namespace) -> Step:
     model = Translator(args.vocabulary, args.units, args.layers, args.samples)
     source = torch.randint(4, args.vocabulary, [args.batch_size, args.source])
     target = torch.randint(4, args.vocabulary, [args.batch_size, args.target])
-    if args.compile:  # torch.compile has no sparse gradients: the look-ups stay outside
-        model.sampled_loss = torch.compile(model.sampled_loss)
-        model.next = torch.compile(model.next)
+    # torch.compile has no sparse gradients: the look-ups stay outside
+    model.sampled_loss = pytorch_program.compiled(args, model.sampled_loss)
+    model.next = pytorch_program.compiled(args, model.next)
     if args.mode == "infer":
-        return torch.inference_mode()(lambda: model.greedy(source, args.target))
+        return pytorch_program.inference(model.greedy, source, args.target)
     parameters = list(model.parameters())
     optimizer = torch.optim.SGD(parameters, 0.5)
 
     def train() -> None:
-        optimizer.zero_grad(set_to_none=True)
+        optimizer.zero_grad()
         model.loss(source, target, target).backward()
         norms = [
             p.grad.coalesce().values().norm() if p.grad.is_sparse else p.grad.norm()
@@ -135,12 +134,7 @@ def make_step(args: argparse.Namespace) -> Step:
     return train
 
 
-def main() -> None:
-    """Times the network; its default size is that of Fathom's workload."""
-    sizes = {"vocabulary": 40_000, "units": 256, "layers": 3, "samples": 512}
-    parser = pytorch_program.command_line(__doc__, batch_size=64, source=20, target=25, **sizes)
-    pytorch_program.run(parser, lambda args: {"one form": lambda: make_step(args)})
-
-
 if __name__ == "__main__":
-    main()
+    # Its default size is that of Fathom's workload.
+    sizes = {"vocabulary": 40_000, "units": 256, "layers": 3, "samples": 512}
+    pytorch_program.main(__doc__, make_step, batch_size=64, source=20, target=25, **sizes)

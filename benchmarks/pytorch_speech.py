@@ -9,12 +9,11 @@ only PyTorch. Inputs are random tensors, the same in every step.
 
 import argparse
 
-import pytorch_program  # first: it sets up the allocator
+import pytorch_program  # before PyTorch: it sets up the allocator
+import torch
 from program import Step
-
-import torch  # isort: skip
-from torch import Tensor, nn  # isort: skip
-from torch.nn import functional as F  # isort: skip # noqa: N812
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
 
 INPUTS, OUTPUTS, PHONES, CLIP = 19 * 26, 62, 40, 20.0
 
@@ -70,25 +69,11 @@ def make_step(args: argparse.Namespace) -> Step:
         return total / args.batch_size
 
     if args.mode == "infer":
-        infer = torch.compile(model) if args.compile else model
-        return torch.inference_mode()(lambda: infer(inputs))
-    loss = torch.compile(loss) if args.compile else loss
+        return pytorch_program.inference(pytorch_program.compiled(args, model), inputs)
     optimizer = torch.optim.SGD(model.parameters(), 1e-5, 0.99, nesterov=True, fused=True)
-
-    def train() -> None:
-        optimizer.zero_grad(set_to_none=True)
-        loss().backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 100.0)
-        optimizer.step()
-
-    return train
-
-
-def main() -> None:
-    """Times the network; its default size is that of Fathom's workload."""
-    parser = pytorch_program.command_line(__doc__, batch_size=16, frames=300, units=2048)
-    pytorch_program.run(parser, lambda args: {"one form": lambda: make_step(args)})
+    return pytorch_program.training(pytorch_program.compiled(args, loss), optimizer, clip=100.0)
 
 
 if __name__ == "__main__":
-    main()
+    # Its default size is that of Fathom's workload.
+    pytorch_program.main(__doc__, make_step, batch_size=16, frames=300, units=2048)

@@ -11,12 +11,11 @@ random, the same in every step.
 import argparse
 import math
 
-import pytorch_program  # first: it sets up the allocator
+import pytorch_program  # before PyTorch: it sets up the allocator
+import torch
 from program import Step
-
-import torch  # isort: skip
-from torch import Tensor, nn  # isort: skip
-from torch.nn import functional as F  # isort: skip # noqa: N812
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
 
 
 class Translator(nn.Module):
@@ -115,35 +114,18 @@ def make_step(args: argparse.Namespace) -> Step:
         model.eval()
         if args.compile:
             model.next = torch.compile(model.next, dynamic=True)
-        read = torch.compile(model.most_probable) if args.compile else model.most_probable
-
-        @torch.inference_mode()
-        def infer() -> Tensor:
-            with autocast:
-                return model.greedy(source, args.words) if args.words else read(source, target)
-
-        return infer
-    loss = torch.compile(model.loss) if args.compile else model.loss
+        if args.words:
+            return pytorch_program.inference(autocast(model.greedy), source, args.words)
+        read = pytorch_program.compiled(args, model.most_probable)
+        return pytorch_program.inference(autocast(read), source, target)
+    loss = autocast(pytorch_program.compiled(args, model.loss))
     optimizer = torch.optim.Adam(model.parameters(), 1e-4, betas=(0.9, 0.98), fused=True)
-
-    def train() -> None:
-        optimizer.zero_grad(set_to_none=True)
-        with autocast:
-            value = loss(source, target)
-        value.backward()
-        optimizer.step()
-
-    return train
-
-
-def main() -> None:
-    """Times the network; its default size is that of Fathom's workload."""
-    sizes = {"vocabulary": 8_000, "width": 128, "heads": 4, "hidden_units": 256, "layers": 4}
-    parser = pytorch_program.command_line(__doc__, batch_size=256, length=16, words=0, **sizes)
-    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
-    parser.add_argument("--dropout", type=float, default=0.3)
-    pytorch_program.run(parser, lambda args: {"one form": lambda: make_step(args)})
+    return pytorch_program.training(lambda: loss(source, target), optimizer)
 
 
 if __name__ == "__main__":
-    main()
+    # Its default size is that of Fathom's workload.
+    sizes = {"vocabulary": 8_000, "width": 128, "heads": 4, "hidden_units": 256, "layers": 4}
+    sizes |= {"batch_size": 256, "length": 16, "words": 0}
+    precisions = ("float32", "bfloat16")
+    pytorch_program.main(__doc__, make_step, **sizes, precision=precisions, dropout=0.3)

@@ -1,4 +1,4 @@
-"""The description itself as JSON; its schema is docs/schemas/description.json."""
+"""The description itself as JSON; ``python -m fathom.results.schemas`` writes its schema."""
 
 from fathom.exports.format import Exported, Format
 

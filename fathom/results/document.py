@@ -1,10 +1,9 @@
 """Generates documentation from the typed records: ``python -m fathom.results.document``.
 
-JSON Schemas of the files are written to ``docs/schemas``, tables of fields into the pages of
-``docs``, between ``<!-- fields of NAME -->`` and ``<!-- end -->``.
+Tables of fields are written into the pages of ``docs``, between ``<!-- fields of NAME -->`` and
+``<!-- end -->``.
 """
 
-import json
 import re
 from pathlib import Path
 
@@ -20,23 +19,12 @@ from fathom.results import (
     serving,
     steps,
 )
-from fathom.results.base import Document, Record
+from fathom.results.base import Record
 
 _PAGES = (
     *("results.md", "characterization.md", "accelerators.md", "numbers.md"),
     *("distribution.md", "serving.md", "quality.md", "machine.md"),
 )
-_DOCUMENTS: dict[str, type[Document]] = {
-    "result": records.RunResult,
-    "profile": profile.Profile,
-    "description": description.Description,
-    "formats": formats.Formats,
-    "quality": quality.Quality,
-    "serving": serving.ServingResult,
-    "machine": characterization.Machine,
-    "inspection": machine.Inspection,
-    "run": characterization.Run,
-}
 _MODULES = (
     *(records, steps, profile, characterization, description),
     *(distribution, formats, machine, quality, serving),
@@ -44,11 +32,9 @@ _MODULES = (
 _TABLE = re.compile(r"(?<=<!-- fields of )(\w+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
-def documents(docs: Path) -> dict[Path, str]:
-    """Returns the contents of each generated schema and each page with tables of fields."""
-    pages = {docs / name: _with_tables((docs / name).read_text()) for name in _PAGES}
-    schemas = {docs / "schemas" / f"{name}.json": _schema(name) for name in _DOCUMENTS}
-    return pages | schemas
+def pages(docs: Path) -> dict[Path, str]:
+    """Returns the contents of each page with tables of fields."""
+    return {docs / name: _with_tables((docs / name).read_text()) for name in _PAGES}
 
 
 def _with_tables(page: str) -> str:
@@ -73,15 +59,9 @@ def _fields(kind: type[Record]) -> dict[str, str]:
     return {field.alias or name: field.description or "" for name, field in fields.items()}
 
 
-def _schema(name: str) -> str:
-    schema = _DOCUMENTS[name].model_json_schema(mode="serialization")
-    return json.dumps({"$id": f"{name}.json", **schema}, indent=1) + "\n"
-
-
 def main() -> None:
-    """Writes everything to the checkout's ``docs``."""
-    for path, text in documents(Path("docs")).items():
-        path.parent.mkdir(exist_ok=True)
+    """Writes the pages in the checkout's ``docs``."""
+    for path, text in pages(Path("docs")).items():
         path.write_text(text)
 
 
