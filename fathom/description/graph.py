@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from fathom.errors import FathomError
+from fathom.system import private
 
 _LOOPS = ("While", "StatelessWhile")
 _CALLS = {
@@ -82,7 +83,7 @@ class Scope:
         Raises:
             FathomError: the number does not follow from shapes and constants.
         """
-        condition = Scope(_function(loop, "cond").graph, loop.inputs, self)
+        condition = Scope(private.called_graph(loop, "cond"), loop.inputs, self)
         limits = []
         for op in condition.graph.get_operations():
             if op.type == "Less" and op.outputs[0].shape.rank == 0:
@@ -96,7 +97,7 @@ class Scope:
     def calls(self, op: tf.Operation) -> "Scope | None":
         """Returns the scope of the function that an operation calls; None if it calls none."""
         if op.type in _LOOPS:
-            body = _function(op, "body").graph
+            body = private.called_graph(op, "body")
             arguments = [
                 value if _unchanged(argument, result) else None
                 for value, argument, result in zip(
@@ -106,7 +107,7 @@ class Scope:
             repeats = self.repeats * self.iterations(op)
             return Scope(body, arguments, self, f"{self.prefix}{op.name}/body/", repeats)
         if op.type in _CALLS and not _is_kernel(op):
-            called = _function(op, _CALLS[op.type]).graph
+            called = private.called_graph(op, _CALLS[op.type])
             given = op.inputs[1:] if op.type.endswith("If") else op.inputs
             return Scope(called, given, self, f"{self.prefix}{op.name}/", self.repeats)
         return None
@@ -167,15 +168,10 @@ def needed_operations(graph: tf.Graph) -> set[str]:
 
 def _is_kernel(op: tf.Operation) -> bool:
     """Says whether an operation calls a function that XLA compiles, without products in it."""
-    if not op.type.endswith("PartitionedCall") or not op.get_attr("_XlaMustCompile"):
+    if not op.type.endswith("PartitionedCall") or not private.is_compiled(op):
         return False
-    inner = {each.type for each in _function(op, "f").graph.get_operations()}
+    inner = {each.type for each in private.called_graph(op, "f").get_operations()}
     return not inner & {*_LOOPS, *_CALLS, *_PRODUCTS}
-
-
-def _function(op: tf.Operation, attribute: str) -> tf.types.experimental.ConcreteFunction:
-    # TensorFlow has no public way from a call to the function's graph with its shapes.
-    return op.graph._get_function(op.get_attr(attribute).name)
 
 
 def _compute(op: tf.Operation, inputs: list[np.ndarray | None]) -> np.ndarray:

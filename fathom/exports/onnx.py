@@ -7,19 +7,16 @@ the graph reads from outside become initializers, loops that run backward in tim
 and nodes have the names of their layers.
 """
 
-import contextlib
-import graphlib
 import logging
 import math
 import re
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unittest import mock
 
 from fathom.errors import FathomError
 from fathom.exports.format import ExportOptions, NetworkFormat
+from fathom.system import private
 
 if TYPE_CHECKING:
     from fathom.core.workload import Part
@@ -58,7 +55,7 @@ def _write(model: "NeuralNetworkModel", part: "Part", path: Path) -> bool:
     function = _with_weights_as_inputs(model, part)
     specs = function.input_signature
     traced = function.get_concrete_function()
-    with _in_order(), _all_reshapes():
+    with private.conversion_in_order(), private.conversion_of_all_reshapes():
         proto, _ = tf2onnx.convert.from_function(
             function,
             input_signature=specs,
@@ -118,54 +115,6 @@ def _sparse_product(graph: Any, node: Any, name: str, arguments: list[Any]) -> N
         shapes=shapes,
         dtypes=dtypes,
     )
-
-
-@contextlib.contextmanager
-def _in_order() -> Iterator[None]:
-    """Lets tf2onnx go through its sets in the order of names, not of addresses in memory.
-
-    Otherwise names and order of the nodes differ from one export to the next.
-    """
-    from tf2onnx import tfonnx, utils
-    from tf2onnx.graph import Graph, Node
-
-    consumers, functions = Graph.find_output_consumers, tfonnx.resolve_functions
-
-    def sorted_consumers(graph: Any, name: str) -> list[Any]:
-        return sorted(consumers(graph, name), key=lambda node: node.name)
-
-    with (
-        mock.patch.object(Graph, "find_output_consumers", sorted_consumers),
-        mock.patch.object(tfonnx, "resolve_functions", lambda graph: _in_turn(functions(graph))),
-        mock.patch.object(Node, "__hash__", lambda node: zlib.crc32(node.name.encode())),
-        mock.patch.object(utils, "INTERNAL_NAME", 1),
-    ):
-        yield
-
-
-@contextlib.contextmanager
-def _all_reshapes() -> Iterator[None]:
-    """Lets tf2onnx keep the first of two Reshapes.
-
-    Where the second has a 0 in its shape, for a size of its input, it would take that of another.
-    """
-    from tf2onnx.optimizer import back_to_back_optimizer
-
-    with mock.patch.dict(back_to_back_optimizer._func_map):
-        del back_to_back_optimizer._func_map[("Reshape",)]
-        yield
-
-
-def _in_turn(functions: list[Any]) -> list[Any]:
-    """Returns the bodies of loops by name, each after those that it calls."""
-    by_name = {function.name: function for function in functions}
-    calls = {
-        name: sorted(
-            {a.func.name for n in by_name[name].as_graph_def().node for a in n.attr.values()}
-        )
-        for name in sorted(by_name)
-    }
-    return [by_name[n] for n in graphlib.TopologicalSorter(calls).static_order() if n in by_name]
 
 
 def _require_known(workload: str, graph: Any) -> None:

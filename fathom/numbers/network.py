@@ -113,7 +113,7 @@ def _operations(network: keras.Model) -> list[keras.Operation]:
 
 def _names(operation: keras.Operation) -> list[str | None]:
     """Returns names of an operation's outputs, None for those that are not float32."""
-    if not operation._inbound_nodes:  # called by another layer alone
+    if not hasattr(operation, "output"):  # called by another layer alone
         return [operation.name]
     outputs = keras.tree.flatten(operation.output)
     return [

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from fathom.numbers.network import Change, pass_through
 from fathom.results.cost import Cost
+from fathom.system import private
 from fathom.training.optimizers import Gradient, Update, is_weight_matrix
 
 Key: TypeAlias = tuple[str, str]  # name of a layer or variable; of its tensor
@@ -151,7 +152,7 @@ def savings(network: keras.Model, cost: Cost, zeros: dict[Key, float]) -> pd.Dat
 
 def _maker(tensor: keras.KerasTensor) -> str:
     """Returns the name of the layer, or of the input, that a symbolic tensor comes from."""
-    operation, _, index = tensor._keras_history
+    operation, index = private.maker(tensor)
     if isinstance(operation, keras.layers.InputLayer):
         return tensor.name
     return f"{operation.name}_{index}" if index else operation.name

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
-from tensorflow.python.framework.ops import gradient_registry  # none public forgets an entry
+from fathom.system import private
 
 
 class CustomGradients:
@@ -28,11 +28,11 @@ class CustomGradients:
     @contextlib.contextmanager
     def noted(self) -> Iterator[None]:
         """Notes what is registered meanwhile."""
-        before = set(gradient_registry.list())
+        before = private.registered_gradients()
         try:
             yield
         finally:
-            self._names.update(set(gradient_registry.list()) - before)
+            self._names.update(private.registered_gradients() - before)
 
     def forget(self) -> None:
         """Forgets them; the graphs that have them can no longer be differentiated."""
@@ -40,8 +40,7 @@ class CustomGradients:
 
 
 def _forget(names: set[str]) -> None:
-    for name in names:
-        gradient_registry._registry.pop(name, None)
+    private.forget_gradients(names)
     names.clear()
 
 

@@ -10,13 +10,12 @@ import os
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.eager import context  # the limits have no public interface
 
 from fathom.errors import FathomError
 from fathom.options import Execution, Hyperparameters, precision_traits
+from fathom.system import private
 from fathom.system.device import Device
 from fathom.system.environment import git_commit
 from fathom.system.processor import share_freed_memory
@@ -189,16 +188,8 @@ def _join(found: Cluster, identity: Mapping[str, object]) -> tf.distribute.Strat
     _check_port(found.workers[found.index])
     meet(found.workers, found.index, identity, LONGEST_START)
     share_freed_memory()
-    config: Any = context.context()
     try:
-        config.configure_coordination_service(
-            service_type="standalone",
-            service_leader="/job:worker/replica:0/task:0",
-            cluster_register_timeout_in_ms=1000 * LONGEST_START,
-            heartbeat_timeout_in_ms=1000 * LONGEST_SILENCE,
-            shutdown_barrier_timeout_in_ms=1000 * LONGEST_SILENCE,
-            coordinated_jobs=_jobs(len(found.workers)),
-        )
+        private.limit_waits(len(found.workers), LONGEST_START, LONGEST_SILENCE)
         return tf.distribute.MultiWorkerMirroredStrategy(
             tf.distribute.cluster_resolver.SimpleClusterResolver(
                 tf.train.ClusterSpec({"worker": list(found.workers)}),
@@ -217,12 +208,6 @@ def _join(found: Cluster, identity: Mapping[str, object]) -> tf.distribute.Strat
             "a strategy comes too late: TensorFlow already runs in this process; choose it for the "
             "first model, or start a fresh process"
         ) from error
-
-
-def _jobs(workers: int) -> list[object]:
-    from tensorflow.compiler.xla.tsl.protobuf import coordination_config_pb2
-
-    return [coordination_config_pb2.CoordinatedJob(name="worker", num_tasks=workers)]
 
 
 def _check_port(address: str) -> None:

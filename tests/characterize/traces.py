@@ -1,6 +1,6 @@
 """Builds traces as TensorFlow's profiler writes them, with known times."""
 
-from tensorflow.tsl.profiler.protobuf import xplane_pb2
+from fathom.system import private
 
 MICROSECOND = 1_000_000  # in picoseconds
 EPOCH_NS = 1_700_000_000_000_000_000
@@ -10,7 +10,7 @@ class TraceBuilder:
     """A trace under construction; ``plane`` and ``line`` choose where the next events go."""
 
     def __init__(self):
-        self.space = xplane_pb2.XSpace()
+        self.space = private.parse_trace(b"")
 
     def plane(self, name):
         self._plane = self.space.planes.add(name=name)

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
-from tensorflow.tsl.profiler.protobuf.xplane_pb2 import XEvent, XPlane
-
 from fathom.characterize.profile import xplane
 from fathom.description import ops
 from fathom.system.files import atomic_write
+from fathom.system.private import XEvent, XPlane
 
 Place: TypeAlias = Callable[[str, str], tuple[str, str]]  # layer and phase of an op's name and type
 

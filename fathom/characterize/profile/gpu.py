@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tensorflow.tsl.profiler.protobuf.xplane_pb2 import XEvent, XPlane
-
 from fathom.characterize.profile import xplane
 from fathom.system.device import Device
+from fathom.system.private import XEvent, XPlane
 
 _API_CALL = re.compile(r"cu(da)?[A-Z]\w*")
 _PICOSECOND = 1e-12

@@ -18,10 +18,11 @@ from pathlib import Path
 
 import tensorflow as tf
 from google.protobuf.message import DecodeError
-from tensorflow.tsl.profiler.protobuf.xplane_pb2 import XEvent, XLine, XPlane, XSpace
 
 from fathom.errors import FathomError
+from fathom.system import private
 from fathom.system.files import atomic_write
+from fathom.system.private import XEvent, XLine, XPlane, XSpace
 
 _STEP_EVENT = "fathom_step"
 _OP_EVENT = re.compile(r"(?P<name>[^:\s]+):(?P<op_type>[A-Za-z_]\w*)")
@@ -200,9 +201,8 @@ def parse(path: Path) -> XSpace:
     Raises:
         FathomError: the file cannot be read or is not a complete trace.
     """
-    space = XSpace()
     try:
-        space.ParseFromString(path.read_bytes())
+        space = private.parse_trace(path.read_bytes())
     except OSError as error:
         raise FathomError(f"cannot read {path}: {error.strerror}") from error
     except DecodeError as error:

@@ -1,0 +1,158 @@
+"""What Fathom uses of TensorFlow, Keras and tf2onnx that is private.
+
+Any release may change it. So ``pyproject.toml`` bounds their versions from above, and
+``tests/system/test_private.py`` names what a release has changed and what in Fathom needs it. They
+are imported where they are used, because commands that compute nothing start without them.
+"""
+
+import contextlib
+import graphlib
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
+from unittest import mock
+
+if TYPE_CHECKING:
+    import keras
+    import tensorflow as tf
+
+XSpace: TypeAlias = Any  # messages of a trace, for which TensorFlow has no types
+XPlane: TypeAlias = Any
+XLine: TypeAlias = Any
+XEvent: TypeAlias = Any
+
+
+def limit_waits(workers: int, start: int, silence: int) -> None:
+    """Limits how long the workers of a distributed training wait for each other.
+
+    ``tf.distribute`` has no options for this.
+
+    Args:
+        workers: number of them.
+        start: seconds that a worker waits for the others.
+        silence: seconds without a sign of life after which a worker counts as lost.
+    """
+    from tensorflow.compiler.xla.tsl.protobuf import coordination_config_pb2
+    from tensorflow.python.eager import context
+
+    context.context().configure_coordination_service(
+        service_type="standalone",
+        service_leader="/job:worker/replica:0/task:0",
+        cluster_register_timeout_in_ms=1000 * start,
+        heartbeat_timeout_in_ms=1000 * silence,
+        shutdown_barrier_timeout_in_ms=1000 * silence,
+        coordinated_jobs=[coordination_config_pb2.CoordinatedJob(name="worker", num_tasks=workers)],
+    )
+
+
+def registered_gradients() -> set[str]:
+    """Returns the names of the gradients that TensorFlow has registered, to tell which are new.
+
+    ``tf.RegisterGradient`` adds to them, but nothing public lists them.
+    """
+    from tensorflow.python.framework.ops import gradient_registry
+
+    return set(gradient_registry.list())
+
+
+def forget_gradients(names: Iterable[str]) -> None:
+    """Removes gradients from TensorFlow's registry, and so frees the graphs that they hold.
+
+    Nothing public forgets a gradient.
+    """
+    from tensorflow.python.framework.ops import gradient_registry
+
+    for name in names:
+        gradient_registry._registry.pop(name, None)
+
+
+def called_graph(operation: "tf.Operation", attribute: str) -> "tf.Graph":
+    """Returns the graph of the function that an operation calls, which is part of a step.
+
+    The public ``tf.Graph.as_graph_def`` has the function, but without its shapes.
+
+    Args:
+        operation: a call or a loop.
+        attribute: of the operation; it names the function.
+    """
+    return operation.graph._get_function(operation.get_attr(attribute).name).graph
+
+
+def is_compiled(call: "tf.Operation") -> bool:
+    """Returns whether XLA compiles the function that an operation calls.
+
+    Nothing public tells it of a call in a graph.
+    """
+    return bool(call.get_attr("_XlaMustCompile"))
+
+
+def maker(tensor: "keras.KerasTensor") -> tuple["keras.Operation", int]:
+    """Returns the operation that a symbolic tensor comes from, and its place among the outputs.
+
+    Public attributes lead from an operation to the tensors of its first call, but not back.
+    """
+    operation, _, index = tensor._keras_history
+    return operation, index
+
+
+def parse_trace(content: bytes) -> XSpace:
+    """Returns a trace of TensorFlow's profiler, with all its events.
+
+    ``tf.profiler`` writes traces, but does not read them.
+
+    Raises:
+        DecodeError: it is none, or not complete.
+    """
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+    return xplane_pb2.XSpace.FromString(content)
+
+
+@contextlib.contextmanager
+def conversion_in_order() -> Iterator[None]:
+    """Lets tf2onnx go through its sets in the order of names, not of addresses in memory.
+
+    Otherwise names and order of the nodes differ from one export to the next; tf2onnx has no option
+    for it.
+    """
+    from tf2onnx import tfonnx, utils
+    from tf2onnx.graph import Graph, Node
+
+    consumers, functions = Graph.find_output_consumers, tfonnx.resolve_functions
+
+    def sorted_consumers(graph: Any, name: str) -> list[Any]:
+        return sorted(consumers(graph, name), key=lambda node: node.name)
+
+    with (
+        mock.patch.object(Graph, "find_output_consumers", sorted_consumers),
+        mock.patch.object(tfonnx, "resolve_functions", lambda graph: _in_turn(functions(graph))),
+        mock.patch.object(Node, "__hash__", lambda node: zlib.crc32(node.name.encode())),
+        mock.patch.object(utils, "INTERNAL_NAME", 1),
+    ):
+        yield
+
+
+def _in_turn(functions: list[Any]) -> list[Any]:
+    """Returns the bodies of loops by name, each after those that it calls."""
+    by_name = {function.name: function for function in functions}
+    calls = {
+        name: sorted(
+            {a.func.name for n in by_name[name].as_graph_def().node for a in n.attr.values()}
+        )
+        for name in sorted(by_name)
+    }
+    return [by_name[n] for n in graphlib.TopologicalSorter(calls).static_order() if n in by_name]
+
+
+@contextlib.contextmanager
+def conversion_of_all_reshapes() -> Iterator[None]:
+    """Lets tf2onnx keep the first of two Reshapes.
+
+    Where the second has a 0 in its shape, for a size of its input, it would take that of another.
+    ``tf2onnx.convert.from_function`` has no option to choose among the optimizers.
+    """
+    from tf2onnx.optimizer import back_to_back_optimizer
+
+    with mock.patch.dict(back_to_back_optimizer._func_map):
+        del back_to_back_optimizer._func_map[("Reshape",)]
+        yield
