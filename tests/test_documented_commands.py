@@ -26,6 +26,7 @@ from fathom.cli import suite
 from fathom.cli.parser import init_options
 from fathom.cli.run import run_workload
 from fathom.memnet import tasks
+from fathom.results import schemas
 from fathom.testing import __main__ as testing
 from fathom.testing.descriptors import small_options
 
@@ -75,6 +76,7 @@ def execute(command):
     elif words[1] == "-m":
         module, arguments = words[2].removeprefix("fathom."), words[3:]
         programs = {"memnet.tasks": tasks.main, "testing": testing.main}
+        programs["results.schemas"] = schemas.main
         program = programs.get(module, lambda arguments: run_workload(module, arguments))
         program(arguments)
     else:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from fathom.results import (
@@ -39,11 +40,11 @@ def _schema(name: str) -> str:
     return json.dumps({"$id": f"{name}.json", **schema}, indent=1) + "\n"
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Writes all schemas to the folder that the command line names."""
-    parser = argparse.ArgumentParser(description="Writes the JSON Schemas of result files.")
+    parser = argparse.ArgumentParser(prog="fathom.results.schemas", description=__doc__)
     parser.add_argument("folder", type=Path)
-    folder = parser.parse_args().folder
+    folder = parser.parse_args(arguments).folder
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in schemas().items():
         (folder / name).write_text(text)

@@ -64,9 +64,8 @@ def is_valid(document, name):
     return Draft202012Validator(json.loads(schemas()[f"{name}.json"])).is_valid(document)
 
 
-def test_the_command_writes_valid_json_schemas(tmp_path, monkeypatch):
-    monkeypatch.setattr("sys.argv", ["schemas", str(tmp_path / "new")])
-    main()
+def test_the_command_writes_valid_json_schemas(tmp_path):
+    main([str(tmp_path / "new")])
     written = {path.name: json.loads(path.read_text()) for path in (tmp_path / "new").iterdir()}
     assert written.keys() == {f"{name}.json" for name in RECORDS}
     for name, schema in written.items():

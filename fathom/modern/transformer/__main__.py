@@ -1,6 +1,0 @@
-"""Runs the workload: ``python -m fathom.modern.transformer``."""
-
-from fathom.cli.run import run_workload
-
-if __name__ == "__main__":
-    run_workload("transformer")
