@@ -13,6 +13,7 @@ from fathom.characterize.profile.completeness import counts_of, require_equal_op
 from fathom.characterize.profile.gpu import Sessions
 from fathom.characterize.profile.profiling import profile_model
 from fathom.characterize.profile.windows import Windows
+from fathom.system.device import CPU
 from fathom.testing.descriptors import small_options
 
 MANY = 120  # steps: without care the executor stops tracing cheap ops after some 90
@@ -113,7 +114,7 @@ def test_a_trace_has_every_op_of_the_graph_that_was_executed(workload, tmp_path)
 def test_windows_over_a_run_on_fresh_batches_have_the_same_ops(workload, run_steps):
     model = workloads.load(workload)("/cpu:0", small_options(workload) | {"xla": False})
     model.setup()
-    windows = Windows(model, run_steps, Sessions("/cpu:0"))
+    windows = Windows(model, run_steps, Sessions(CPU))
     model.run(runstep=windows.step, n_steps=run_steps)
     life = windows.life()  # refuses steps that differ
     assert life.numbers[-1] == run_steps - 1
@@ -123,7 +124,7 @@ def test_windows_over_a_run_on_fresh_batches_have_the_same_ops(workload, run_ste
 def test_ops_that_ran_untraced_between_windows_are_missed():
     model = workloads.load("autoenc")("/cpu:0", small_options("autoenc") | {"xla": False})
     model.setup()
-    windows = Windows(model, 4, Sessions("/cpu:0"))
+    windows = Windows(model, 4, Sessions(CPU))
     model.run(runstep=windows.step, n_steps=3)
     model.run(n_steps=MANY)
     model.run(runstep=windows.step, n_steps=1)

@@ -5,11 +5,12 @@ import psutil
 
 import fathom
 from fathom.system import environment
+from fathom.system.device import CPU
 
 
 def test_the_commit_of_a_checkout_is_recorded_and_none_of_an_installed_package():
     root = Path(fathom.__file__).resolve().parents[1]
-    recorded = environment.describe("/cpu:0", 1, "float32", "off")["git_commit"]
+    recorded = environment.describe(CPU, 1, "float32", "off")["git_commit"]
     if (root / ".git").exists():
         head = ["git", "-C", str(root), "rev-parse", "HEAD"]
         assert recorded == subprocess.run(head, capture_output=True, text=True).stdout.strip()
