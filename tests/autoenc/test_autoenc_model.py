@@ -185,7 +185,7 @@ def test_the_rule_is_fathoms_unless_another_known_one_is_chosen():
     model = Autoenc("/cpu:0", SMALL)
     model.build()
     assert type(model.optimizer) is Adam
-    with pytest.raises(FathomError, match="optimizer must be one of .*, rmsprop, not lion"):
+    with pytest.raises(FathomError, match=r"optimizer must be one of .*, rmsprop, not lion"):
         Autoenc("/cpu:0", {"optimizer": "lion"})
 
 
