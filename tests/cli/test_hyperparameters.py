@@ -34,5 +34,5 @@ def test_help_after_set_needs_no_data_and_prints_defaults_limits_units_and_sourc
     }
     assert rows["latents"] == "latents 20 whole number >= 1 dimensions of z one of figure 2's"
     assert rows["batch_size"].endswith("images M, per step section 5")
-    assert rows["optimizer"].startswith("optimizer adam sgd, adagrad, adam")
+    assert rows["optimizer"].startswith("optimizer adam sgd, momentum, nesterov")
     assert rows["binarize"].startswith("binarize true true or false ")
