@@ -278,8 +278,8 @@ class Execution:
                 raise FathomError(f"{name} must be from 1 to {MAX_THREADS}, not {number}")
         if (self.inter_op_threads or 1) > (self.threads or MAX_THREADS):
             raise FathomError(
-                f"inter_op_threads {self.inter_op_threads} are more than the {self.threads} "
-                "threads of the run: lower them, or raise threads"
+                f"inter_op_threads={self.inter_op_threads} exceeds threads={self.threads}: lower "
+                "inter_op_threads, or raise threads"
             )
         if self.microbatches != "auto" and self.microbatches < 1:
             raise FathomError(f"microbatches must be at least 1, not {self.microbatches}")

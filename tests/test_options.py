@@ -200,5 +200,5 @@ def test_options_of_fixed_point_are_refused_elsewhere(option):
 def test_a_run_has_as_many_threads_as_operations_at_once():
     assert Execution(threads=2, inter_op_threads=2)
     assert Execution(inter_op_threads=2)
-    with pytest.raises(FathomError, match="inter_op_threads 3 are more than the 2 threads"):
+    with pytest.raises(FathomError, match="inter_op_threads=3 exceeds threads=2"):
         Execution(threads=2, inter_op_threads=3)

@@ -293,7 +293,7 @@ def test_skipping_a_damaged_checkpoint_is_reported(capsys, tmp_path):
         (["--infer", "--resume", "--checkpoint-dir=x"], "omit --resume"),
         (["--infer", "--checkpoint-every=2", "--checkpoint-dir=x"], "omit --checkpoint-every"),
         (["--rounding=nearest"], "rounding has no effect in float32: omit it, or choose a fixed"),
-        (["--threads=1", "--inter-op-threads=2"], "2 are more than the 1 threads of the run"),
+        (["--threads=1", "--inter-op-threads=2"], "inter_op_threads=2 exceeds threads=1"),
         (["--set=batch_size=4"], "--batch-size and --set batch_size exclude each other"),
         (["--set", "rate"], "NAME=VALUE"),
         (["--json=no/such/folder/result.json"], "a folder that exists"),
