@@ -179,6 +179,10 @@ class NeuralNetworkModel(Workload):
         """Returns the PRNG key of the next layer."""
         return self._random.new_noise()
 
+    def new_random(self) -> Random:
+        """Returns where the random numbers of the next layer with several parts come from."""
+        return Random(iter(self.new_seed, None), self.noise_step)
+
     def _load(self) -> None:
         self.load_data()
         self._has_data = True

@@ -306,6 +306,16 @@ class Execution:
         """What a fixed-point precision rounds."""
         return QUANTIZED if self.quantize is None else tuple(self.quantize.split(","))
 
+    @property
+    def rounding_rule(self) -> str:
+        """How fixed-point numbers are rounded."""
+        return self.rounding or ROUNDINGS[0]
+
+    @property
+    def overflow_rule(self) -> str:
+        """What becomes of fixed-point numbers that overflow."""
+        return self.overflow or OVERFLOWS[0]
+
 
 def precision_traits(name: str) -> PrecisionTraits:
     """Returns the properties of a precision: of ``PRECISIONS``, ``fixed16`` or ``fixed:16.10``.

@@ -26,9 +26,7 @@ from fathom.cli.terminal import import_tensorflow
 from fathom.errors import FathomError
 from fathom.options import (
     FIXED_POINT_OPTIONS,
-    OVERFLOWS,
     QUANTIZED,
-    ROUNDINGS,
     Execution,
     Mode,
     precision_traits,
@@ -149,7 +147,7 @@ def _same(run: FormatRun, execution: Execution) -> bool:
     fixed = run.fixed_point
     if fixed is None:
         return True
-    chosen = (execution.rounding or ROUNDINGS[0], execution.overflow or OVERFLOWS[0])
+    chosen = (execution.rounding_rule, execution.overflow_rule)
     return (fixed.rounding, fixed.overflow) == chosen and {*fixed.quantized} == {
         *execution.quantized
     }

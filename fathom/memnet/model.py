@@ -45,6 +45,7 @@ class MemNet(nn.NeuralNetworkModel):
     hyperparameters: MemNetHyperparameters
     example = "questions"
     default_xla = "step"
+    sized_by_data = True
     characterization = Characterization(
         steps=280,
         quick_steps=280,
@@ -76,8 +77,6 @@ class MemNet(nn.NeuralNetworkModel):
         words = stories * self.babi.train.story[0].size
         matrices = chosen.hops + 1 if chosen.tying == "adjacent" else 2
         return words * matrices * chosen.embedding * np.dtype(np.float32).itemsize
-
-    sized_by_data = True
 
     def build_state(self) -> None:
         """Lets the restart schedule keep the best weights, and computes losses for it."""

@@ -20,7 +20,7 @@ from fathom.errors import FathomError
 from fathom.layers import PRNGKey
 from fathom.numbers.network import Change, pass_through
 from fathom.numbers.rounder import Mode, Rounder, round_both_ways
-from fathom.options import OVERFLOWS, Execution, FixedPoint, precision_traits
+from fathom.options import Execution, FixedPoint, precision_traits
 from fathom.results.records import FixedPointRecord, TensorKind
 from fathom.training.optimizers import Gradient, Update
 
@@ -240,9 +240,9 @@ def create(
         trains,
         number_format,
         execution.quantized,
-        execution.overflow or OVERFLOWS[0],
+        execution.overflow_rule,
         step,
-        new_noise if execution.rounding == "stochastic" else None,
+        new_noise if execution.rounding_rule == "stochastic" else None,
     )
 
 

@@ -37,9 +37,9 @@ class Device:
 
     def synchronize(self) -> None:
         """Waits until the device has done all that was asked of it; a CPU always has."""
-        import tensorflow as tf
-
         if self.on_gpu:
+            import tensorflow as tf
+
             tf.test.experimental.sync_devices()
 
     def __str__(self) -> str:

@@ -10,8 +10,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from fathom.nn import NeuralNetworkModel
 from fathom.testing.descriptors import Tested
-from fathom.training.compilation import Nest
 from fathom.training.optimizers import Gradient
 
 Values = dict[str, np.ndarray]
@@ -100,7 +100,7 @@ def _step_of(model: keras.Model) -> Callable[..., tuple[list[tf.Tensor], list[tf
     """Returns the function of a batch that returns a training step's outputs and gradients."""
 
     def step(*batch: tf.Tensor) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
-        inputs, labels = _split(model, batch)
+        inputs, labels = model.built.split(batch)
         with tf.GradientTape() as tape:
             outputs = model.network(inputs, training=True)
             loss = model.optimizer.scale(model.build_loss(inputs, labels, outputs))
@@ -111,20 +111,12 @@ def _step_of(model: keras.Model) -> Callable[..., tuple[list[tf.Tensor], list[tf
     return step
 
 
-def gradients_of(model: keras.Model, batch: tuple[tf.Tensor, ...]) -> list[Gradient]:
+def gradients_of(model: NeuralNetworkModel, batch: tuple[tf.Tensor, ...]) -> list[Gradient]:
     """Returns the gradients of a batch's loss, within the graph being traced."""
-    inputs, labels = _split(model, batch)
+    inputs, labels = model.built.split(batch)
     with tf.GradientTape() as tape:
         loss = model.build_loss(inputs, labels, model.network(inputs, training=True))
     return tape.gradient(loss, model.network.trainable_variables)
-
-
-def _split(model: keras.Model, batch: tuple[tf.Tensor, ...]) -> tuple[Nest, Nest]:
-    """Returns the inputs and the labels of a batch."""
-    n_inputs = len(keras.tree.flatten(model.inputs))
-    inputs = keras.tree.pack_sequence_as(model.inputs, list(batch[:n_inputs]))
-    labels = batch[n_inputs:]
-    return inputs, keras.tree.pack_sequence_as(model.labels, list(labels)) if labels else ()
 
 
 @functools.cache

@@ -1,8 +1,8 @@
 """The papers' update rules, on TensorFlow's fused kernels.
 
 One kernel updates one variable, so that optimisation has its own op types in a profile
-(``ResourceApply...``). They work on Keras variables and
-on ``tf.Variable``, inside a ``tf.function``, also with ``jit_compile=True``.
+(``ResourceApply...``). They work on Keras variables and on ``tf.Variable``, inside a
+``tf.function``, also with ``jit_compile=True``.
 
 Every workload has a hyperparameter ``optimizer``, made by ``choice``; its ``build_train`` calls
 ``create`` with the paper's settings. A rule takes those that it has.

@@ -61,13 +61,12 @@ class GCN(nn.NeuralNetworkModel):
     hyperparameters: GCNHyperparameters
     example = "nodes"
     default_steps = 200  # section 5.2: the most epochs
+    sized_by_data = True
     characterization = Characterization(steps=100, quick_steps=50)
 
     def load_data(self) -> None:
         """Reads the graph."""
         self.graph: Cora = self.dataset.load(self.source.directory)
-
-    sized_by_data = True
 
     def build_state(self) -> None:
         """Creates the variable of the last validation losses."""

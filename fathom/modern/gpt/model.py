@@ -19,7 +19,6 @@ from fathom import nn
 from fathom.core.workload import Part
 from fathom.data.pipeline import DataLoader, Sampler, Tensors
 from fathom.errors import FathomError
-from fathom.layers import Random
 from fathom.modern.gpt import samples, vocabulary
 from fathom.modern.gpt.descriptor import DESCRIPTOR
 from fathom.modern.gpt.generation import parts, phases
@@ -188,10 +187,7 @@ class GPT(nn.NeuralNetworkModel):
 
     def _build_network(self) -> None:
         words = self.hyperparameters.vocabulary or len(self.vocabulary)
-        self._gpt = Network.of(self.hyperparameters, words, self._new_random)
-
-    def _new_random(self) -> Random:
-        return Random(iter(self.new_seed, None), self.noise_step)
+        self._gpt = Network.of(self.hyperparameters, words, self.new_random)
 
     def build_loss(self, tokens: tf.Tensor, following: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
         """Returns the mean cross-entropy of a token, in nats."""

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from fathom import nn
 from fathom.core.workload import Part
-from fathom.layers import Dropout, Random
+from fathom.layers import Dropout
 from fathom.modern.transformer import lengths, subwords
 from fathom.modern.transformer.averaging import EpochMean
 from fathom.modern.transformer.cost import cost_of
@@ -120,9 +120,9 @@ class Transformer(Translation):
         mask = keras.ops.not_equal(source, PAD)[:, None, None, :]
         x = self._embedded(source, "source_dropout")
         for i in range(chosen.layers):
-            x = EncoderLayer(sizes, self._new_random(), name=f"encoder_{i + 1}")(x, mask)
+            x = EncoderLayer(sizes, self.new_random(), name=f"encoder_{i + 1}")(x, mask)
         decoder = [
-            DecoderLayer(sizes, self._new_random(), name=f"decoder_{i + 1}")
+            DecoderLayer(sizes, self.new_random(), name=f"decoder_{i + 1}")
             for i in range(chosen.layers)
         ]
         for layer in decoder:
@@ -140,9 +140,6 @@ class Transformer(Translation):
         return (
             MostProbable(self._embedding, name="words")(outputs) if self.forward_only else outputs
         )
-
-    def _new_random(self) -> Random:
-        return Random(iter(self.new_seed, None), self.noise_step)
 
     def _embedded(self, words: keras.KerasTensor, name: str) -> keras.KerasTensor:
         dropout = Dropout(self.hyperparameters.dropout, self.new_noise(), name=name)
