@@ -21,11 +21,11 @@ from rich.console import Console
 from rich.table import Table
 
 from fathom import workloads
-from fathom.characterize import Folder
-from fathom.characterize.report.comparison import compare
 from fathom.cli.parser import Parser, add_options, names, number
 from fathom.cli.terminal import console, run_command
 from fathom.errors import FathomError
+from fathom.measure import Folder
+from fathom.measure.report.comparison import compare
 from fathom.results.characterization import Run
 from fathom.system.files import atomic_write
 

@@ -41,7 +41,7 @@ def main() -> None:
 def run(chosen: argparse.Namespace) -> None:
     """Times the stages in turn and prints the medians."""
     import_tensorflow()
-    from fathom.data import locate
+    from fathom.core.data import locate
     from fathom.imagenet import ImageNet
     from fathom.imagenet.ilsvrc import convert
 
@@ -110,7 +110,7 @@ def all_stages(tree: Path, records: Path, images: int, workers: int) -> dict[str
 
 def batches(directory: Path, split: Any, how: Any, images: int, workers: int) -> Callable:
     """Returns a function that takes ``images`` images in the workloads' training batches."""
-    from fathom.data.pipeline import Sampler
+    from fathom.core.data.pipeline import Sampler
     from fathom.imagenet import ImageNet
     from fathom.imagenet.input import training_batches
 

@@ -115,7 +115,7 @@ def command_line() -> argparse.Namespace:
 def measure(setting: Setting) -> dict[str, Any]:
     """Measures a setting in this process: the steps first, then all that could disturb them."""
     import_tensorflow()
-    from fathom.characterize.profile import xplane
+    from fathom.measure.profile import xplane
     from fathom.system.rates import gemm_rate
 
     workload = workloads.load(setting.workload, forward_only=setting.mode == "infer")

@@ -21,8 +21,8 @@ import numpy as np
 import pandas as pd
 
 from fathom import exports
-from fathom.accelerators import roofline, tiling
-from fathom.accelerators.machine import Array, Machine
+from fathom.hardware.accelerators import roofline, tiling
+from fathom.hardware.accelerators.machine import Array, Machine
 from fathom.results.description import Description
 
 _ON_CHIP_KB = 1024  # for inputs, for weights and for outputs

@@ -1,15 +1,15 @@
 """The model interface: what a workload defines, and what a script calls.
 
 A workload is a subclass of ``NeuralNetworkModel``, which builds, compiles, runs and evaluates what
-the workload defines, as listed in ``fathom.core.workload.Workload``:
+the workload defines, as listed in ``fathom.model.workload.Workload``:
 
     model = AlexNet(device="/cpu:0", init_options={"batch_size": 32})
     model.setup()
     result = model.run(n_steps=100)
     model.teardown()
 
-``build`` gives one value, ``fathom.core.built.Built``, and ``setup`` another,
-``fathom.core.prepared.Prepared``.
+``build`` gives one value, ``fathom.model.built.Built``, and ``setup`` another,
+``fathom.model.prepared.Prepared``.
 """
 
 import contextlib
@@ -21,13 +21,21 @@ import numpy as np
 import tensorflow as tf
 
 from fathom import options
-from fathom.core import building, prepared, record, steps
-from fathom.core.built import Built
-from fathom.core.prepared import Compiled, Prepared
-from fathom.core.workload import Workload
-from fathom.data import DataSet, DataSource, choose, locate
+from fathom.core.data import DataSet, DataSource, choose, locate
+from fathom.core.layers import PRNGKey, Random
+from fathom.core.training import microbatches, strategies
+from fathom.core.training.compilation import Batch, Step
+from fathom.core.training.compilation import Nest as Nest  # for workloads
+from fathom.core.training.custom_gradients import CustomGradients, notes_gradients
+from fathom.core.training.evaluation import sum_metrics
+from fathom.core.training.optimizers import Optimizer, refuse_other_settings
+from fathom.core.training.phases import Phases
+from fathom.core.training.runner import Progress, RunStep, check_length, default_runstep
 from fathom.errors import FathomError
-from fathom.layers import PRNGKey, Random
+from fathom.model import building, prepared, record, steps
+from fathom.model.built import Built
+from fathom.model.prepared import Compiled, Prepared
+from fathom.model.workload import Workload
 from fathom.results import cost, records
 from fathom.results.description import Description
 from fathom.results.records import RunResult
@@ -37,14 +45,6 @@ from fathom.system import energy, environment
 from fathom.system.precision import computing_in, select_precision
 from fathom.system.processor import keep_freed_memory
 from fathom.system.threads import set_inter_op_threads, set_threads
-from fathom.training import microbatches, strategies
-from fathom.training.compilation import Batch, Step
-from fathom.training.compilation import Nest as Nest  # for workloads
-from fathom.training.custom_gradients import CustomGradients, notes_gradients
-from fathom.training.evaluation import sum_metrics
-from fathom.training.optimizers import Optimizer, refuse_other_settings
-from fathom.training.phases import Phases
-from fathom.training.runner import Progress, RunStep, check_length, default_runstep
 
 
 class NeuralNetworkModel(Workload):

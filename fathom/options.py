@@ -251,7 +251,7 @@ class Execution:
 
     seed: int = 0  # of initialisation, shuffling, augmentation, noise and synthetic data
     dataset: str | None = None  # one of the workload's, by name; None: the first available
-    data_dir: str | None = None  # the data set's folder; None: see fathom.data.find
+    data_dir: str | None = None  # the data set's folder; None: see fathom.core.data.find
     precision: str = "float32"  # of the computation; parameters are always float32
     xla: bool | None = None  # compile the step or nothing; None: the workload's default
     threads: int | None = None  # of the run; None: one per core

@@ -20,7 +20,7 @@ from fathom import options
 from fathom.errors import FathomError, cause
 
 if TYPE_CHECKING:
-    from fathom.descriptor import Descriptor
+    from fathom.model.descriptor import Descriptor
     from fathom.nn import NeuralNetworkModel
 
 GROUP = "fathom.workloads"  # of the entry points

@@ -80,7 +80,7 @@ def real_data():
 def install(tmp_path, monkeypatch):
     """Gives a function that puts a package, its modules and its workloads on the path."""
     from fathom import workloads
-    from fathom.characterize.report import selection
+    from fathom.measure.report import selection
 
     caches = (workloads._registered, selection.order)
 

@@ -10,8 +10,8 @@ import keras
 from keras import layers
 
 from fathom.alexnet.descriptor import DESCRIPTOR
+from fathom.core.layers import Convolution2D, Dropout, LocalResponseNormalization
 from fathom.imagenet.classifier import Classifier, ClassifierHyperparameters
-from fathom.layers import Convolution2D, Dropout, LocalResponseNormalization
 from fathom.options import Characterization, hyperparameter
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fathom.data.dataset import DataSet, Reading, RemoteFile
+from fathom.core.data.dataset import DataSet, Reading, RemoteFile
 from fathom.errors import FathomError
 from fathom.system.files import atomic_write, open_file
 from fathom.system.memory import require_free_memory

@@ -16,12 +16,12 @@ from typing_extensions import Unpack
 
 from fathom import nn
 from fathom.autoenc.descriptor import DESCRIPTOR
-from fathom.data.pipeline import DataLoader, Sampler, Tensors
-from fathom.layers import Layer, LayerOptions, PRNGKey
+from fathom.core.data.pipeline import DataLoader, Sampler, Tensors
+from fathom.core.layers import Layer, LayerOptions, PRNGKey
+from fathom.core.training import optimizers, randomness, replicas
+from fathom.core.training.optimizers import Optimizer
 from fathom.options import Characterization, Hyperparameters, hyperparameter
 from fathom.system.device import CPU
-from fathom.training import optimizers, randomness, replicas
-from fathom.training.optimizers import Optimizer
 
 PIXELS = 28 * 28
 Shape: TypeAlias = tuple[int | None, ...]

@@ -8,13 +8,13 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from fathom.accelerators import machine as machines
-from fathom.accelerators import roofline as model
-from fathom.accelerators import scaling, tiling
-from fathom.accelerators.machine import Machine
 from fathom.cli.command import refuse
 from fathom.cli.describe import describe
 from fathom.errors import FathomError
+from fathom.hardware.accelerators import machine as machines
+from fathom.hardware.accelerators import roofline as model
+from fathom.hardware.accelerators import scaling, tiling
+from fathom.hardware.accelerators.machine import Machine
 from fathom.results.description import Description
 from fathom.system.files import atomic_write
 
@@ -47,7 +47,7 @@ def roofline(chosen: argparse.Namespace, screen: Console) -> None:
     )
     _write(operations, chosen.csv, screen)
     if chosen.svg:
-        from fathom.accelerators.figures import draw_roofline
+        from fathom.hardware.accelerators.figures import draw_roofline
 
         draw_roofline(operations, machine, precision, chosen.svg)
         screen.print(f"written: {chosen.svg}")
@@ -88,7 +88,7 @@ def explore(chosen: argparse.Namespace, screen: Console) -> None:
         )
     _write(found, chosen.csv, screen)
     if chosen.svg:
-        from fathom.accelerators.figures import draw_designs
+        from fathom.hardware.accelerators.figures import draw_designs
 
         longest = max(layers, key=lambda layer: layer.times * layer.macs)
         designs = tiling.designs(longest.shape, machine)

@@ -57,8 +57,8 @@ def add_commands(commands: Commands) -> None:
 
 def characterize(chosen: argparse.Namespace, screen: Console) -> None:
     """Runs ``fathom characterize``; see ``runner.run``."""
-    from fathom.characterize.measure import runner
-    from fathom.characterize.measure.request import Wanted
+    from fathom.measure.runs import runner
+    from fathom.measure.runs.request import Wanted
 
     fields = dataclasses.fields(Wanted)
     wanted = Wanted(**{field.name: getattr(chosen, field.name) for field in fields})
@@ -67,7 +67,7 @@ def characterize(chosen: argparse.Namespace, screen: Console) -> None:
 
 def report(chosen: argparse.Namespace, screen: Console) -> None:
     """Runs ``fathom report``; see ``report.run``."""
-    from fathom.characterize.report.report import run
+    from fathom.measure.report.report import run
 
     run(chosen.directory, chosen.out or chosen.directory / "report", screen)
 
@@ -78,7 +78,7 @@ def compare(chosen: argparse.Namespace, screen: Console) -> None:
     Raises:
         FathomError: an option of ``--interleave`` without it, or as these functions.
     """
-    from fathom.characterize.report.compare import compare_folders, interleave
+    from fathom.measure.report.compare import compare_folders, interleave
 
     sides = [chosen.base, *chosen.others]
     if chosen.interleave:

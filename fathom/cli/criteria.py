@@ -5,8 +5,8 @@ from rich.table import Table
 
 from fathom import workloads
 from fathom.cli.terminal import import_tensorflow
-from fathom.descriptor import DOMAINS, STYLES, TASKS, Criteria
 from fathom.errors import FathomError, cause
+from fathom.model.descriptor import DOMAINS, STYLES, TASKS, Criteria
 
 
 def show(screen: Console) -> None:

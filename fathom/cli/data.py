@@ -8,8 +8,8 @@ from rich.progress import Progress
 from rich.table import Table
 
 from fathom import options, workloads
-from fathom.data.dataset import DataSet, fetched_directory, find, locate
-from fathom.data.fetch import fetch
+from fathom.core.data.dataset import DataSet, fetched_directory, find, locate
+from fathom.core.data.fetch import fetch
 from fathom.errors import FathomError
 from fathom.system.files import atomic_directory, user_path
 

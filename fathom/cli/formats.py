@@ -162,7 +162,7 @@ def _measured(
     model: "NeuralNetworkModel", plain: "NeuralNetworkModel | None", chosen: argparse.Namespace
 ) -> FormatRun:
     """Returns a run of a model, given the network in float32 for inference."""
-    from fathom.core import calibration
+    from fathom.model import calibration
     from fathom.numbers import errors
 
     _set_up(model, chosen)

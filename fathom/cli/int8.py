@@ -14,8 +14,8 @@ from rich.table import Table
 from fathom import workloads
 from fathom.cli.parser import init_options
 from fathom.cli.terminal import import_tensorflow
-from fathom.core.built import Built
 from fathom.errors import FathomError
+from fathom.model.built import Built
 from fathom.nn import NeuralNetworkModel
 
 _CALIBRATION = 10  # batches
@@ -67,7 +67,7 @@ def _set_up(
 
 def _calibration(model: NeuralNetworkModel) -> Iterator[list[np.ndarray]]:
     """Yields the inputs of some batches of inference."""
-    from fathom.core.calibration import single
+    from fathom.model.calibration import single
 
     batches = single(model.inference_batches(), model.steps_per_call)
     for batch in itertools.islice(batches, _CALIBRATION):

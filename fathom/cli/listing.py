@@ -15,7 +15,7 @@ from rich.table import Table
 
 from fathom import workloads
 from fathom.cli.terminal import absent, import_tensorflow
-from fathom.data.dataset import DataSet, choose, find
+from fathom.core.data.dataset import DataSet, choose, find
 from fathom.errors import FathomError, cause
 
 

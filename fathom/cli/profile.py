@@ -36,7 +36,7 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     if out and chosen.against and out.resolve() == chosen.against.resolve():
         raise FathomError("--out would replace the profile that --against names: give another")
     import_tensorflow()
-    from fathom.characterize.profile import diff, files, view
+    from fathom.measure.profile import diff, files, view
 
     profile = diff.read(stored) if stored else None
     workload = profile.workload if profile else chosen.workload
@@ -61,10 +61,10 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
 
 def _profile(chosen: argparse.Namespace, folder: Path, screen: Console) -> "Profile":
     """Profiles a workload, shows the profile, and writes it with ``--out``; returns it."""
-    from fathom.characterize.profile import files, view
-    from fathom.characterize.profile.gpu import Sessions
-    from fathom.characterize.profile.profiling import profile_model, single_steps, step_seconds
-    from fathom.description.attribution import scoped_gradients
+    from fathom.hardware.description.attribution import scoped_gradients
+    from fathom.measure.profile import files, view
+    from fathom.measure.profile.gpu import Sessions
+    from fathom.measure.profile.profiling import profile_model, single_steps, step_seconds
 
     model_class = workloads.load(chosen.workload, forward_only=chosen.infer)
     options = init_options(chosen, model_class.Hyperparameters)

@@ -15,7 +15,7 @@ from rich.progress import (
 )
 from rich.progress import Progress as RichProgress
 
-from fathom.training.runner import Progress
+from fathom.core.training.runner import Progress
 
 _SECONDS_BETWEEN_LINES = 5.0
 

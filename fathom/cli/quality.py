@@ -74,7 +74,7 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
 
 def _replicas(chosen: argparse.Namespace) -> int:
     """Returns the number of replicas, before there is a model."""
-    from fathom.training import strategies
+    from fathom.core.training import strategies
 
     if chosen.strategy == "multi-worker":
         return len(strategies.cluster().workers)
@@ -91,7 +91,7 @@ def _train(
     Returns:
         the result with this training added, and whether this process writes it.
     """
-    from fathom.characterize.measure.quality import train_until
+    from fathom.measure.runs.quality import train_until
 
     model_class = workloads.load(chosen.workload)
     values = init_options(chosen, model_class.Hyperparameters) | {"batch_size": size}

@@ -26,9 +26,9 @@ from fathom.errors import FathomError, cause
 from fathom.system.files import user_path
 
 if TYPE_CHECKING:
+    from fathom.core.training.runner import Progress
     from fathom.nn import NeuralNetworkModel
     from fathom.results.records import RunResult
-    from fathom.training.runner import Progress
 
 
 _STANDARD_OUTPUT = Path("-")

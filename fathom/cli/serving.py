@@ -44,8 +44,8 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     if out.exists():
         raise FathomError(f"{out} exists: give another --out")
     import_tensorflow()
-    from fathom.serving import loadgen, scenarios
-    from fathom.serving.search import MOST_TRIALS
+    from fathom.measure.serving import loadgen, scenarios
+    from fathom.measure.serving.search import MOST_TRIALS
 
     model_class = workloads.load(chosen.workload, forward_only=True)
     model = model_class(chosen.device, init_options(chosen, model_class.Hyperparameters))

@@ -11,7 +11,7 @@ from fathom import workloads
 from fathom.cli.command import refuse
 from fathom.cli.parser import init_options
 from fathom.cli.terminal import import_tensorflow
-from fathom.core.built import Built
+from fathom.model.built import Built
 from fathom.nn import NeuralNetworkModel
 from fathom.system.files import atomic_write
 

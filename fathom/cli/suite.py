@@ -133,8 +133,8 @@ def _print_table(rows: list[tuple[str, str, "RunResult | str"]], screen: Console
 
 
 def _print_profiles(profiles: list[tuple[str, str, "Profile | str"]], screen: Console) -> None:
-    from fathom.characterize import frames
-    from fathom.characterize.profile import tables
+    from fathom.measure import frames
+    from fathom.measure.profile import tables
 
     table = Table(box=None, header_style="bold")
     for title in (

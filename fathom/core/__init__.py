@@ -1,1 +1,1 @@
-"""The parts of a model: what a workload defines, and the values that building and setup give."""
+"""What networks and their training are made of: layers, data sets, the training loop."""

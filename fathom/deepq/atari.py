@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from fathom.data.dataset import DataSet, Reading
+from fathom.core.data.dataset import DataSet, Reading
 from fathom.errors import FathomError
 from fathom.options import unknown_option
 from fathom.system.files import require_regular

@@ -1,6 +1,6 @@
 """What deepq is, and what the conformance suite expects of it."""
 
-from fathom.descriptor import Criteria, Descriptor
+from fathom.model.descriptor import Criteria, Descriptor
 
 DESCRIPTOR = Descriptor(
     name="deepq",

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fathom.core.training import optimizers
 from fathom.deepq.emulator import ACTION_REPEAT
 from fathom.deepq.replay import HISTORY
 from fathom.errors import FathomError
 from fathom.options import Hyperparameters, hyperparameter
-from fathom.training import optimizers
 
 NETWORKS = {  # (filters, kernel, stride) of each convolution; hidden units
     2013: (((16, 8, 4), (32, 4, 2)), 256),

@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from fathom import nn
+from fathom.core.training.optimizers import Optimizer, create
 from fathom.deepq.agent import Agent, Player, play_games, random_states, score_statistics
 from fathom.deepq.descriptor import DESCRIPTOR
 from fathom.deepq.emulator import SIDE, Emulator, Environment, Game, VectorEmulator
@@ -29,7 +30,6 @@ from fathom.options import Characterization
 from fathom.results.cost import Cost
 from fathom.system.precision import computing_in
 from fathom.system.processor import available_cores
-from fathom.training.optimizers import Optimizer, create
 
 HELD_OUT_STATES = 512
 # Streams of random numbers.

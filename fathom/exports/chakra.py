@@ -24,10 +24,10 @@ from fathom.exports.format import ExportOptions, NetworkFormat
 if TYPE_CHECKING:
     import tensorflow as tf
 
+    from fathom.core.training.optimizers import Optimizer, Update
+    from fathom.core.training.replicas import Gradient
     from fathom.nn import NeuralNetworkModel
     from fathom.results.description import Operation
-    from fathom.training.optimizers import Optimizer, Update
-    from fathom.training.replicas import Gradient
 
 VERSION = "0.0.4"
 _FILE = "trace.0.et"  # of the first worker
@@ -123,8 +123,8 @@ def _nodes(
     """Yields a node for each operation that the step needs, after those that it depends on."""
     import tensorflow as tf
 
-    from fathom.description.attribution import scoped_gradients
-    from fathom.description.graph import needed_operations
+    from fathom.hardware.description.attribution import scoped_gradients
+    from fathom.hardware.description.graph import needed_operations
 
     step = model.infer_step if model.forward_only else model.train_step
     signature = model.signature_of_length(options.length)

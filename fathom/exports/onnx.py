@@ -19,9 +19,9 @@ from fathom.exports.format import ExportOptions, NetworkFormat
 from fathom.system import private
 
 if TYPE_CHECKING:
-    from fathom.core.workload import Part
+    from fathom.core.training.compilation import ConcreteFunction
+    from fathom.model.workload import Part
     from fathom.nn import NeuralNetworkModel
-    from fathom.training.compilation import ConcreteFunction
 
 _OPSET = 17
 _LARGEST = 2e9  # bytes of one protobuf message

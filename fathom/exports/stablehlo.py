@@ -18,8 +18,8 @@ from fathom.exports.format import ExportOptions, NetworkFormat
 if TYPE_CHECKING:
     import tensorflow as tf
 
+    from fathom.core.training.compilation import ConcreteFunction
     from fathom.nn import NeuralNetworkModel
-    from fathom.training.compilation import ConcreteFunction
 
 _ALIAS = re.compile(
     r"parameter_number = (\d+) : i64\}, output_index = array<i64(?:: (\d+))?>"

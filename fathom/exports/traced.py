@@ -6,11 +6,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from fathom.core.workload import Part
+from fathom.core.training.compilation import ConcreteFunction, Signature
 from fathom.errors import FathomError
 from fathom.exports.format import ExportOptions
+from fathom.model.workload import Part
 from fathom.nn import NeuralNetworkModel
-from fathom.training.compilation import ConcreteFunction, Signature
 
 RANDOM = "the random numbers are those of one step, the same at every call"
 

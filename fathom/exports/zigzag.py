@@ -4,9 +4,9 @@ Convolutions keep their batch, groups, strides and dilation; gradients of convol
 Where an operation is computed several times in the step, ``repetitions.csv`` says how often.
 """
 
-from fathom.accelerators.roofline import bits
 from fathom.exports.format import Exported, Format, sorted_out
 from fathom.exports.products import TAKEN, as_product, is_layer, taken
+from fathom.hardware.accelerators.roofline import bits
 from fathom.results.description import Description, Operation
 
 _CONVOLUTION = "O[b][g][k][oy][ox]+=W[g][k][c][fy][fx]*I[b][g][c][iy][ix]"

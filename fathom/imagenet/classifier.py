@@ -8,7 +8,10 @@ import keras
 import tensorflow as tf
 
 from fathom import nn
-from fathom.data.pipeline import Sampler, Tensors
+from fathom.core.data.pipeline import Sampler, Tensors
+from fathom.core.training import optimizers
+from fathom.core.training.optimizers import Optimizer
+from fathom.core.training.schedules import Plateau
 from fathom.errors import FathomError
 from fathom.imagenet import input as pipeline
 from fathom.imagenet.ilsvrc import Images
@@ -16,9 +19,6 @@ from fathom.imagenet.images import Augmentation
 from fathom.imagenet.subset import keep_classes
 from fathom.options import Hyperparameters, hyperparameter
 from fathom.system.processor import available_cores
-from fathom.training import optimizers
-from fathom.training.optimizers import Optimizer
-from fathom.training.schedules import Plateau
 
 _STEPS_BETWEEN_CHECKS = 1000  # at least: in fewer steps the validation error may stall by chance
 

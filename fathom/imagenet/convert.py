@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from fathom.data.dataset import Report
+from fathom.core.data.dataset import Report
 from fathom.errors import FathomError
 from fathom.imagenet.tree import FileImages
 from fathom.system.files import atomic_write, read_file

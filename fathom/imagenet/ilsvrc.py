@@ -9,8 +9,8 @@ from typing import Protocol
 import numpy as np
 import tensorflow as tf
 
-from fathom.data import DataSet
-from fathom.data.dataset import Conversion, Reading, Report
+from fathom.core.data import DataSet
+from fathom.core.data.dataset import Conversion, Reading, Report
 from fathom.errors import FathomError, cause
 from fathom.imagenet import ground_truth, synthetic, tree
 from fathom.imagenet.convert import write_shards

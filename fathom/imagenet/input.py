@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from fathom.data.pipeline import DataLoader, Sampler, by_worker
+from fathom.core.data.pipeline import DataLoader, Sampler, by_worker
 from fathom.errors import FathomError, cause
 from fathom.imagenet.ilsvrc import CLASSES, ImageNet, Images
 from fathom.imagenet.images import Augmentation, evaluation_image, training_image

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from fathom.data.dataset import DataSet, Reading
+from fathom.core.data.dataset import DataSet, Reading
 from fathom.errors import FathomError
 from fathom.memnet import stories
 from fathom.system.files import read_file

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from fathom.data.pipeline import DataLoader, Sampler, Tensors
+from fathom.core.data.pipeline import DataLoader, Sampler, Tensors
 from fathom.memnet.babi import Questions
 from fathom.system.device import CPU
 

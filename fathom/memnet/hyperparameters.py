@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from fathom.core.training import optimizers
 from fathom.memnet.babi import JOINT, TASKS
 from fathom.options import Hyperparameters, hyperparameter
-from fathom.training import optimizers
 
 RATE_WITHOUT_LINEAR_START = 0.01  # section 4.2
 

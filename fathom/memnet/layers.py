@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 from typing_extensions import Unpack
 
-from fathom.layers import Layer, LayerOptions
+from fathom.core.layers import Layer, LayerOptions
 
 
 def position_weights(words: int, dimensions: int) -> np.ndarray:

@@ -13,7 +13,8 @@ import tensorflow as tf
 from keras import layers
 
 from fathom import nn, options
-from fathom.data.pipeline import Sampler, Tensors
+from fathom.core.data.pipeline import Sampler, Tensors
+from fathom.core.training.optimizers import Optimizer, create
 from fathom.memnet import answers, batches
 from fathom.memnet.babi import Questions
 from fathom.memnet.descriptor import DESCRIPTOR
@@ -31,7 +32,6 @@ from fathom.memnet.noise import RandomNoise
 from fathom.memnet.restarts import RestartSchedule
 from fathom.options import Characterization
 from fathom.system.memory import require_free_memory
-from fathom.training.optimizers import Optimizer, create
 
 _AT_ONCE = 1_000  # questions per batch in evaluation
 

@@ -4,7 +4,7 @@ import math
 
 import tensorflow as tf
 
-from fathom.layers import Layer, PRNGKey
+from fathom.core.layers import Layer, PRNGKey
 
 
 class RandomNoise(Layer):

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
+from fathom.core.training.optimizers import Optimizer
 from fathom.memnet.hyperparameters import MemNetHyperparameters
-from fathom.training.optimizers import Optimizer
 
 MeanLoss = Callable[[], float]
 

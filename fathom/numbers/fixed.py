@@ -8,7 +8,7 @@ with more, only the numbers with at most 24 significant bits occur.
 import numpy as np
 import tensorflow as tf
 
-from fathom.training.randomness import uniform
+from fathom.core.training.randomness import uniform
 
 
 def limits(bits: int) -> tuple[float, float]:

@@ -20,8 +20,8 @@ import numpy as np
 import tensorflow as tf
 from typing_extensions import Unpack
 
+from fathom.core.layers import LayerOptions
 from fathom.errors import FathomError, cause
-from fathom.layers import LayerOptions
 from fathom.system.processor import processor
 
 Arrays = Sequence[np.ndarray]

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import keras
 import tensorflow as tf
 
-from fathom.training.compilation import Nest
+from fathom.core.training.compilation import Nest
 
 Change: TypeAlias = Callable[[tf.Tensor], tf.Tensor]
 ChangeOf = Callable[[str, bool], Change | None]

@@ -7,10 +7,10 @@ from typing import Literal, TypeAlias
 
 import tensorflow as tf
 
-from fathom.layers import PRNGKey
+from fathom.core.layers import PRNGKey
+from fathom.core.training.optimizers import Gradient
 from fathom.numbers import fixed
 from fathom.results.records import FixedTensor, TensorKind
-from fathom.training.optimizers import Gradient
 
 COUNTED_EVERY = 8  # steps: counting takes several passes over a tensor, rounding one
 _COMPILED = 2**16  # values; of fewer, calling a kernel takes as long as it saves

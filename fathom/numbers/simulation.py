@@ -16,13 +16,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from fathom.core.layers import PRNGKey
+from fathom.core.training.optimizers import Gradient, Update
 from fathom.errors import FathomError
-from fathom.layers import PRNGKey
 from fathom.numbers.network import Change, pass_through
 from fathom.numbers.rounder import Mode, Rounder, round_both_ways
 from fathom.options import Execution, FixedPoint, precision_traits
 from fathom.results.records import FixedPointRecord, TensorKind
-from fathom.training.optimizers import Gradient, Update
 
 TRAINED_WEIGHTS = 2.0  # least range of weights, which grow from small ones: docs/numbers.md
 KEEPS_VALUES = (  # of its input: rounding them again would change nothing

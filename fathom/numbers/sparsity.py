@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import tensorflow as tf
 
+from fathom.core.training.optimizers import Gradient, Update, is_weight_matrix
 from fathom.numbers.network import Change, pass_through
 from fathom.results.cost import Cost
 from fathom.system import private
-from fathom.training.optimizers import Gradient, Update, is_weight_matrix
 
 Key: TypeAlias = tuple[str, str]  # name of a layer or variable; of its tensor
 

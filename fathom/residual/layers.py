@@ -6,8 +6,8 @@ import keras
 import tensorflow as tf
 from typing_extensions import Unpack
 
-from fathom.layers import Layer, LayerOptions
-from fathom.training import replicas
+from fathom.core.layers import Layer, LayerOptions
+from fathom.core.training import replicas
 
 
 class BatchNormalization(Layer):

@@ -13,10 +13,10 @@ import numpy as np
 
 from fathom.errors import FathomError
 from fathom.seq2seq.vocabulary import Vocabulary, tokenize
+from fathom.shared.translation.parallel import ParallelText
+from fathom.shared.translation.sentences import EncodedPairs, Sentences
+from fathom.shared.translation.symbols import SPECIAL_SYMBOLS
 from fathom.system.files import atomic_write, cache_directory, make_cache_folder, sha256
-from fathom.translation.parallel import ParallelText
-from fathom.translation.sentences import EncodedPairs, Sentences
-from fathom.translation.symbols import SPECIAL_SYMBOLS
 
 _VERSION = 2  # of the cache's contents; increment it to rebuild them
 _SIDES = ("source", "target")

@@ -8,12 +8,12 @@ import keras
 import tensorflow as tf
 from typing_extensions import Unpack
 
-from fathom.layers import LayerOptions, PRNGKey
+from fathom.core.layers import LayerOptions, PRNGKey
 from fathom.seq2seq.buckets import Bucket, bucket_of_source
 from fathom.seq2seq.layers import lstm_cell
 from fathom.seq2seq.recurrence import Multiply, product, read, recur, steps_of
-from fathom.translation.decoding import FreeDecoder, Step
-from fathom.translation.symbols import GO, PAD
+from fathom.shared.translation.decoding import FreeDecoder, Step
+from fathom.shared.translation.symbols import GO, PAD
 
 
 class Annotations(NamedTuple):

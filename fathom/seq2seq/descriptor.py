@@ -1,13 +1,13 @@
 """What seq2seq is, and what the conformance suite expects of it."""
 
-from fathom.descriptor import Criteria, Descriptor
+from fathom.model.descriptor import Criteria, Descriptor
 
 DESCRIPTOR = Descriptor(
     name="seq2seq",
     title="sequence to sequence with attention (Sutskever et al. 2014, Bahdanau et al. 2015)",
     datasets={
-        "wmt": "fathom.translation.wmt:Wmt",
-        "multi30k": "fathom.translation.multi30k:Multi30k",
+        "wmt": "fathom.shared.translation.wmt:Wmt",
+        "multi30k": "fathom.shared.translation.multi30k:Multi30k",
     },
     criteria=Criteria(
         year=2014,

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
+from fathom.core.training import optimizers
 from fathom.options import hyperparameter
 from fathom.seq2seq import buckets
-from fathom.training import optimizers
-from fathom.translation.hyperparameters import TranslationHyperparameters
-from fathom.translation.symbols import SPECIAL_SYMBOLS
+from fathom.shared.translation.hyperparameters import TranslationHyperparameters
+from fathom.shared.translation.symbols import SPECIAL_SYMBOLS
 
 _SMALLEST_VOCABULARY = len(SPECIAL_SYMBOLS) + 1
 

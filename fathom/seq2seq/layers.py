@@ -13,10 +13,10 @@ import tensorflow as tf
 from keras.initializers import Initializer
 from typing_extensions import Self, Unpack
 
-from fathom.layers import Layer, LayerOptions
+from fathom.core.layers import Layer, LayerOptions
+from fathom.core.training.compilation import Nest
 from fathom.seq2seq.recurrence import Multiply, read, recur
-from fathom.training.compilation import Nest
-from fathom.translation.symbols import PAD
+from fathom.shared.translation.symbols import PAD
 
 Shape: TypeAlias = tuple[int | None, ...]
 

@@ -13,8 +13,10 @@ import numpy as np
 import tensorflow as tf
 
 from fathom import nn
-from fathom.core.workload import Part
-from fathom.layers import Dropout
+from fathom.core.layers import Dropout
+from fathom.core.training.optimizers import Optimizer, create
+from fathom.core.training.schedules import Plateau
+from fathom.model.workload import Part
 from fathom.results.cost import Cost
 from fathom.seq2seq import buckets, corpus
 from fathom.seq2seq.buckets import Bucket
@@ -25,12 +27,10 @@ from fathom.seq2seq.hyperparameters import Seq2SeqHyperparameters
 from fathom.seq2seq.layers import LSTM, Embedding, UniformInitializers
 from fathom.seq2seq.parts import parts
 from fathom.seq2seq.sampled_softmax import sampled_cross_entropy
-from fathom.training.optimizers import Optimizer, create
-from fathom.training.schedules import Plateau
-from fathom.translation import batches
-from fathom.translation.batches import Shape
-from fathom.translation.model import Translation, mean_of_words, real
-from fathom.translation.sentences import EncodedPairs
+from fathom.shared.translation import batches
+from fathom.shared.translation.batches import Shape
+from fathom.shared.translation.model import Translation, mean_of_words, real
+from fathom.shared.translation.sentences import EncodedPairs
 
 
 class Seq2Seq(Translation):

@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-from fathom.core.workload import Part
+from fathom.model.workload import Part
 from fathom.seq2seq.decoder import Annotations, Decoder, State
 
 

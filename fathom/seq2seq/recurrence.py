@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import keras
 import tensorflow as tf
 
-from fathom.training.compilation import Nest
+from fathom.core.training.compilation import Nest
 
 Multiply = Callable[[str, tf.Tensor], tf.Tensor]
 

@@ -8,7 +8,7 @@ import math
 
 import tensorflow as tf
 
-from fathom.training.randomness import uniform
+from fathom.core.training.randomness import uniform
 
 
 def log_uniform_samples(count: int, vocabulary: int, seed: tf.Tensor) -> tf.Tensor:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from fathom.translation.symbols import EOS, GO, PAD, SPECIAL_SYMBOLS, UNK
+from fathom.shared.translation.symbols import EOS, GO, PAD, SPECIAL_SYMBOLS, UNK
 
 _JOINER = "￭"  # starts a token that follows the previous one without a space
 _TOKEN = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")  # noqa: RUF001 - the apostrophe of real text

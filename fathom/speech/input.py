@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import tensorflow as tf
 
-from fathom.data.pipeline import DataLoader, Sampler, Tensors, shuffled
+from fathom.core.data.pipeline import DataLoader, Sampler, Tensors, shuffled
 from fathom.speech.timit import Utterances
 from fathom.system.device import CPU
 

@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 from typing_extensions import Unpack
 
-from fathom.layers import Layer, LayerOptions
+from fathom.core.layers import Layer, LayerOptions
 
 
 def steps_of(lengths: tf.Tensor, stride: int) -> tf.Tensor:

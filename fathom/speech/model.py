@@ -13,9 +13,11 @@ import numpy as np
 import tensorflow as tf
 
 from fathom import nn
-from fathom.data.pipeline import Tensors
+from fathom.core.data.pipeline import Tensors
+from fathom.core.layers import Dropout
+from fathom.core.training import optimizers
+from fathom.core.training.optimizers import Optimizer
 from fathom.errors import FathomError
-from fathom.layers import Dropout
 from fathom.options import Characterization, Hyperparameters, hyperparameter
 from fathom.results import cost
 from fathom.speech import decoding, features
@@ -23,8 +25,6 @@ from fathom.speech.descriptor import DESCRIPTOR
 from fathom.speech.input import Feed
 from fathom.speech.layers import BidirectionalRecurrent, ContextWindow, FrameLayer, steps_of
 from fathom.speech.phones import BLANK
-from fathom.training import optimizers
-from fathom.training.optimizers import Optimizer
 
 NOMINAL_SECONDS = 1.5  # of speech, of the stated cost
 _FRAMES_PER_PHONE = 10  # in a description of the work

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fathom.data.dataset import DataSet, Reading
+from fathom.core.data.dataset import DataSet, Reading
 from fathom.errors import FathomError
 from fathom.speech import features, phones
 from fathom.speech.audio import decode

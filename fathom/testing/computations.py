@@ -10,9 +10,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from fathom.core.training.optimizers import Gradient
 from fathom.nn import NeuralNetworkModel
 from fathom.testing.descriptors import Tested
-from fathom.training.optimizers import Gradient
 
 Values = dict[str, np.ndarray]
 

@@ -29,8 +29,9 @@ import pytest
 import tensorflow as tf
 
 from fathom.cli.run import run_workload
-from fathom.core import calibration
+from fathom.core.training import optimizers
 from fathom.errors import FathomError
+from fathom.model import calibration
 from fathom.nn import NeuralNetworkModel
 from fathom.options import QUANTIZED
 from fathom.results.records import RunResult
@@ -43,7 +44,6 @@ from fathom.testing.computations import (
     plant_fault,
 )
 from fathom.testing.descriptors import descriptor
-from fathom.training import optimizers
 
 STEPS = """
 import sys

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from fathom import options, workloads
-from fathom.descriptor import Descriptor
+from fathom.model.descriptor import Descriptor
 
 if TYPE_CHECKING:
     from fathom.nn import NeuralNetworkModel

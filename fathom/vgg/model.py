@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import keras
 from keras import layers
 
+from fathom.core.layers import Convolution2D, Dropout
 from fathom.imagenet.classifier import Classifier, ClassifierHyperparameters
-from fathom.layers import Convolution2D, Dropout
 from fathom.options import Characterization, hyperparameter
 from fathom.vgg.descriptor import DESCRIPTOR
 

@@ -11,8 +11,8 @@ from fathom.autoenc.model import (
     negative_elbo,
     reconstruction_error,
 )
-from fathom.layers import PRNGKey
-from fathom.training.optimizers import Adagrad, Adam
+from fathom.core.layers import PRNGKey
+from fathom.core.training.optimizers import Adagrad, Adam
 
 SMALL = {"batch_size": 20, "hidden_units": 30, "latents": 4}
 

@@ -7,11 +7,11 @@ from commands import run
 
 from fathom import workloads
 from fathom.__main__ import main
-from fathom.descriptor import DOMAINS, STYLES, TASKS
+from fathom.model.descriptor import DOMAINS, STYLES, TASKS
 
 PLUGIN = """
 from fathom import MemNet, MemNetFwd
-from fathom.descriptor import Criteria
+from fathom.model.descriptor import Criteria
 
 class Pool(MemNet):
     name = "pool"

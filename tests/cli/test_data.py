@@ -7,8 +7,8 @@ from commands import SMALL, run
 
 from fathom.__main__ import main
 from fathom.cli.run import run_workload
-from fathom.translation.multi30k import Multi30k
-from fathom.translation.wmt import Wmt
+from fathom.shared.translation.multi30k import Multi30k
+from fathom.shared.translation.wmt import Wmt
 
 SEQ2SEQ = [
     *("--device=cpu", "--steps=1", "--batch-size=2", "--set=units=4", "--set=layers=1"),

@@ -11,8 +11,8 @@ from corridor import ROOMS, CorridorDeepQ, corridor, draw
 from PIL import Image
 
 from fathom import DeepQ, DeepQFwd, FathomError
-from fathom.core import calibration
-from fathom.training.runner import Progress
+from fathom.core.training.runner import Progress
+from fathom.model import calibration
 
 SMALL = {
     "network": 2013,

@@ -19,8 +19,8 @@ from fathom import FathomError, exports, workloads
 from fathom.exports import ExportOptions, stablehlo
 from fathom.exports.keras import load
 from fathom.exports.traced import named
+from fathom.shared.translation.symbols import EOS, GO, PAD
 from fathom.testing.descriptors import descriptor
-from fathom.translation.symbols import EOS, GO, PAD
 
 WORKLOADS = workloads.names()
 FRAMES = 10  # where any length is taken

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from fathom.data.pipeline import PREFETCHED, Sampler
+from fathom.core.data.pipeline import PREFETCHED, Sampler
 from fathom.errors import FathomError
 from fathom.imagenet.ilsvrc import ImageNet
 from fathom.imagenet.input import Augmentation, evaluation_batches, training_batches

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from fathom.layers import PRNGKey
+from fathom.core.layers import PRNGKey
 from fathom.memnet.noise import gaps, most_empty
 
 

@@ -3,10 +3,10 @@ import pytest
 import tensorflow as tf
 
 from fathom import MemNet, MemNetFwd
+from fathom.core.training.optimizers import Adam, GradientDescent
 from fathom.memnet.babi import Babi
 from fathom.memnet.model import MemNetHyperparameters
 from fathom.memnet.restarts import RestartSchedule
-from fathom.training.optimizers import Adam, GradientDescent
 
 MODEL = {
     "batch_size": 10,

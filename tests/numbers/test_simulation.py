@@ -6,13 +6,13 @@ import pytest
 import tensorflow as tf
 
 from fathom import Autoenc, AutoencFwd, FathomError
-from fathom.layers import PRNGKey
+from fathom.core.layers import PRNGKey
+from fathom.core.training.optimizers import GradientDescent
 from fathom.numbers.network import passed
 from fathom.numbers.simulation import Simulation, training_headroom
 from fathom.options import QUANTIZED, FixedPoint
 from fathom.system.device import GPU
 from fathom.system.precision import select_precision
-from fathom.training.optimizers import GradientDescent
 
 SMALL = {"batch_size": 20, "hidden_units": 16, "latents": 4}
 COARSE = FixedPoint(16, 4)

@@ -4,9 +4,9 @@ import pytest
 import tensorflow as tf
 
 from fathom import FathomError
+from fathom.core.training.optimizers import GradientDescent
 from fathom.numbers.sparsity import Observation, prune, savings
 from fathom.results import cost
-from fathom.training.optimizers import GradientDescent
 
 X = tf.constant([[1.0, 0.0, 2.0, 0.0], [0.0, 0.0, -1.0, 3.0]])
 

@@ -5,7 +5,7 @@ import residual_reference as reference
 import tensorflow as tf
 
 from fathom import FathomError, Residual, ResidualFwd
-from fathom.characterize.profile.xplane import trace
+from fathom.measure.profile.xplane import trace
 from fathom.residual.layers import (
     BatchNormalization,
     NormalizedConvolution2D,

@@ -6,7 +6,7 @@ import pytest
 from keras import layers
 
 from fathom import workloads
-from fathom.layers import Convolution2D
+from fathom.core.layers import Convolution2D
 from fathom.results import cost
 from fathom.testing.descriptors import descriptor
 

@@ -3,8 +3,8 @@ import pytest
 from fathom import FathomError
 from fathom.seq2seq import corpus
 from fathom.seq2seq.corpus import Settings
-from fathom.translation.parallel import ParallelText, write_lines
-from fathom.translation.symbols import UNK
+from fathom.shared.translation.parallel import ParallelText, write_lines
+from fathom.shared.translation.symbols import UNK
 
 SETTINGS = Settings(source_size=7, target_size=8, lowercase=False)
 

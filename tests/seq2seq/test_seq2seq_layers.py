@@ -6,10 +6,10 @@ import pytest
 import tensorflow as tf
 from scipy.special import softmax
 
-from fathom.layers import PRNGKey
+from fathom.core.layers import PRNGKey
 from fathom.seq2seq.decoder import Decoder
 from fathom.seq2seq.layers import LSTM, Embedding
-from fathom.translation.symbols import EOS, GO, PAD
+from fathom.shared.translation.symbols import EOS, GO, PAD
 
 UNITS, WORDS, DEPTH = 5, 11, 2
 

@@ -6,9 +6,9 @@ import tensorflow as tf
 
 from fathom import FathomError, Seq2Seq, Seq2SeqFwd
 from fathom.seq2seq.buckets import Bucket
-from fathom.translation import evaluation
-from fathom.translation.parallel import write_lines
-from fathom.translation.symbols import EOS, GO, PAD
+from fathom.shared.translation import evaluation
+from fathom.shared.translation.parallel import write_lines
+from fathom.shared.translation.symbols import EOS, GO, PAD
 
 SMALL = {
     "batch_size": 8,

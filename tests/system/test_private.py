@@ -35,13 +35,13 @@ class Used(NamedTuple):
     takes: tuple[str, ...] | None = None
 
 
-WAITS = "training/strategies.py, for the limits of --strategy multi-worker"
-GRADIENTS = "training/custom_gradients.py, which frees the graphs of models"
-CALLS = "description/graph.py, which walks a step"
-GRAPHS = "description/, which reads traced steps"
+WAITS = "core/training/strategies.py, for the limits of --strategy multi-worker"
+GRADIENTS = "core/training/custom_gradients.py, which frees the graphs of models"
+CALLS = "hardware/description/graph.py, which walks a step"
+GRAPHS = "hardware/description/, which reads traced steps"
 CAPTURES = "exports/, which tell weights from inputs"
 ZEROS = "numbers/sparsity.py, which names the layer before another"
-TRACES = "characterize/profile/, which reads traces"
+TRACES = "measure/profile/, which reads traces"
 ORDER = "exports/onnx.py, to write the same file twice"
 RESHAPES = "exports/onnx.py, to keep Reshapes that tf2onnx would drop"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fathom.data import DataSet
+from fathom.core.data import DataSet
 from fathom.errors import FathomError
 from fathom.modern.dlrm import synthetic
 from fathom.system.files import open_file

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from fathom.layers import Layer
+from fathom.core.layers import Layer
 
 
 class EmbeddingTables(Layer):

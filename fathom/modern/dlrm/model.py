@@ -15,14 +15,14 @@ import tensorflow as tf
 from keras import layers
 
 from fathom import nn
-from fathom.data.pipeline import DataLoader, Sampler, Tensors
+from fathom.core.data.pipeline import DataLoader, Sampler, Tensors
+from fathom.core.training import optimizers
+from fathom.core.training.optimizers import Optimizer
 from fathom.modern.dlrm.criteo import CATEGORIES, NUMBERS, Criteo
 from fathom.modern.dlrm.descriptor import DESCRIPTOR
 from fathom.modern.dlrm.layers import EmbeddingTables, Interaction
 from fathom.options import Characterization, Hyperparameters, hyperparameter
 from fathom.system.device import CPU
-from fathom.training import optimizers
-from fathom.training.optimizers import Optimizer
 
 BOTTOM = (512, 256, 64)
 TOP = (512, 256)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fathom.data import DataSet
+from fathom.core.data import DataSet
 from fathom.errors import FathomError
 from fathom.modern.gcn import synthetic
 from fathom.system.files import read_file

@@ -9,8 +9,8 @@ import scipy.sparse
 import tensorflow as tf
 from typing_extensions import Self
 
-from fathom.layers import Layer, PRNGKey
-from fathom.training.randomness import uniform
+from fathom.core.layers import Layer, PRNGKey
+from fathom.core.training.randomness import uniform
 
 
 @keras.saving.register_keras_serializable("fathom.modern.gcn.layers")

@@ -16,8 +16,10 @@ import tensorflow as tf
 from keras import layers
 
 from fathom import nn
-from fathom.data.pipeline import DataLoader, Sampler, Tensors
-from fathom.layers import Dropout
+from fathom.core.data.pipeline import DataLoader, Sampler, Tensors
+from fathom.core.layers import Dropout
+from fathom.core.training import optimizers
+from fathom.core.training.optimizers import Optimizer
 from fathom.modern.gcn.cora import Cora
 from fathom.modern.gcn.descriptor import DESCRIPTOR
 from fathom.modern.gcn.layers import (
@@ -30,8 +32,6 @@ from fathom.modern.gcn.layers import (
 from fathom.options import Characterization, Hyperparameters, hyperparameter
 from fathom.results import cost
 from fathom.system.device import CPU
-from fathom.training import optimizers
-from fathom.training.optimizers import Optimizer
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ import keras
 import tensorflow as tf
 from typing_extensions import Unpack
 
-from fathom.core.workload import Part
-from fathom.layers import Layer, LayerOptions, PRNGKey
-from fathom.modern.attention import Cache, named, unnamed
+from fathom.core.layers import Layer, LayerOptions, PRNGKey
+from fathom.core.training.randomness import uniform
+from fathom.model.workload import Part
 from fathom.modern.gpt.hyperparameters import GPTHyperparameters
 from fathom.modern.gpt.network import Network
-from fathom.training.randomness import uniform
+from fathom.shared.attention import Cache, named, unnamed
 
 
 class Choice(Layer):

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from fathom.core.training import optimizers
 from fathom.errors import FathomError
 from fathom.modern.gpt.vocabulary import BYTES, KINDS
 from fathom.options import Hyperparameters, hyperparameter
-from fathom.training import optimizers
 
 # The values of "size"; explicitly given options take precedence.
 SIZES: dict[str, dict[str, object]] = {

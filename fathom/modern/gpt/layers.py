@@ -9,8 +9,8 @@ import keras
 import tensorflow as tf
 from typing_extensions import Unpack
 
-from fathom.layers import Layer, LayerOptions, Random, drop
-from fathom.modern import attention
+from fathom.core.layers import Layer, LayerOptions, Random, drop
+from fathom.shared import attention
 
 STDDEV = 0.02  # of all weights (Radford et al. 2018, section 4.1)
 

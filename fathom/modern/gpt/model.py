@@ -16,9 +16,12 @@ import numpy as np
 import tensorflow as tf
 
 from fathom import nn
-from fathom.core.workload import Part
-from fathom.data.pipeline import DataLoader, Sampler, Tensors
+from fathom.core.data.pipeline import DataLoader, Sampler, Tensors
+from fathom.core.training.optimizers import Optimizer, create
+from fathom.core.training.phases import TwoPhases
+from fathom.core.training.schedules import warmed_cosine
 from fathom.errors import FathomError
+from fathom.model.workload import Part
 from fathom.modern.gpt import samples, vocabulary
 from fathom.modern.gpt.descriptor import DESCRIPTOR
 from fathom.modern.gpt.generation import parts, phases
@@ -30,9 +33,6 @@ from fathom.results.cost import Cost
 from fathom.results.generation import Generation, PhaseTimes
 from fathom.system.device import CPU
 from fathom.system.precision import computing_in
-from fathom.training.optimizers import Optimizer, create
-from fathom.training.phases import TwoPhases
-from fathom.training.schedules import warmed_cosine
 
 _SAMPLED = 256  # tokens of a sample
 

@@ -10,8 +10,7 @@ import keras
 import tensorflow as tf
 from typing_extensions import Self
 
-from fathom.layers import Dropout, Random
-from fathom.modern.attention import Cache
+from fathom.core.layers import Dropout, Random
 from fathom.modern.gpt.hyperparameters import GPTHyperparameters
 from fathom.modern.gpt.layers import (
     STDDEV,
@@ -21,6 +20,7 @@ from fathom.modern.gpt.layers import (
     Logits,
     Perceptron,
 )
+from fathom.shared.attention import Cache
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fathom.data import DataSet
-from fathom.data.dataset import RemoteFile
+from fathom.core.data import DataSet
+from fathom.core.data.dataset import RemoteFile
 from fathom.errors import FathomError
 from fathom.modern.gpt import grammar
 from fathom.system.files import read_file

@@ -1,13 +1,13 @@
 """What transformer is, and what the conformance suite expects of it."""
 
-from fathom.descriptor import Criteria, Descriptor
+from fathom.model.descriptor import Criteria, Descriptor
 
 DESCRIPTOR = Descriptor(
     name="transformer",
     title="transformer (Vaswani et al. 2017)",
     datasets={
-        "multi30k": "fathom.translation.multi30k:Multi30k",
-        "wmt": "fathom.translation.wmt:Wmt",
+        "multi30k": "fathom.shared.translation.multi30k:Multi30k",
+        "wmt": "fathom.shared.translation.wmt:Wmt",
     },
     criteria=Criteria(
         year=2017,

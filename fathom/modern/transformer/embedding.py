@@ -7,8 +7,8 @@ import numpy as np
 import tensorflow as tf
 from typing_extensions import Unpack
 
-from fathom.layers import Layer, LayerOptions
-from fathom.translation.symbols import GO, PAD
+from fathom.core.layers import Layer, LayerOptions
+from fathom.shared.translation.symbols import GO, PAD
 
 
 class Embedding(Layer):

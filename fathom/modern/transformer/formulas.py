@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from fathom.training import replicas
-from fathom.training.randomness import bits
+from fathom.core.training import replicas
+from fathom.core.training.randomness import bits
 
 _LEAST = 1e-37  # of a probability, whose logarithm is finite
 
@@ -13,7 +13,7 @@ _LEAST = 1e-37  # of a probability, whose logarithm is finite
 def dropped(x: tf.Tensor, rate: float, seed: tf.Tensor) -> tf.Tensor:
     """Returns a tensor of any shape with values set to zero, and the others divided by 1 - rate.
 
-    It draws 16 random bits a value, half of what ``fathom.layers.Dropout`` draws.
+    It draws 16 random bits a value, half of what ``fathom.core.layers.Dropout`` draws.
 
     Args:
         x: the tensor.

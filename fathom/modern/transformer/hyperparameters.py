@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
+from fathom.core.training import optimizers
 from fathom.errors import FathomError
 from fathom.modern.transformer import lengths
 from fathom.options import hyperparameter
-from fathom.training import optimizers
-from fathom.translation.hyperparameters import TranslationHyperparameters
-from fathom.translation.symbols import SPECIAL_SYMBOLS
+from fathom.shared.translation.hyperparameters import TranslationHyperparameters
+from fathom.shared.translation.symbols import SPECIAL_SYMBOLS
 
 # The values of "size"; explicitly given options take precedence. The sizes of Vaswani et al. are
 # those of table 3, with batches of a GPU's share of the 25,000 tokens.

@@ -7,8 +7,8 @@ import keras
 import tensorflow as tf
 from typing_extensions import Unpack
 
-from fathom.layers import Layer, LayerOptions, PRNGKey, Random
-from fathom.modern import attention
+from fathom.core.layers import Layer, LayerOptions, PRNGKey, Random
+from fathom.shared import attention
 from fathom.modern.transformer.formulas import dropped
 
 _EPSILON = 1e-5  # of layer normalization

@@ -3,7 +3,7 @@
 import itertools
 
 from fathom.errors import FathomError
-from fathom.translation.batches import Shape
+from fathom.shared.translation.batches import Shape
 
 
 def parse(text: str) -> tuple[int, ...]:

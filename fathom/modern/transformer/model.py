@@ -15,8 +15,9 @@ import numpy as np
 import tensorflow as tf
 
 from fathom import nn
-from fathom.core.workload import Part
-from fathom.layers import Dropout
+from fathom.core.layers import Dropout
+from fathom.core.training.optimizers import Optimizer, create
+from fathom.model.workload import Part
 from fathom.modern.transformer import lengths, subwords
 from fathom.modern.transformer.averaging import EpochMean
 from fathom.modern.transformer.cost import cost_of
@@ -28,13 +29,12 @@ from fathom.modern.transformer.layers import DecoderLayer, EncoderLayer, Sizes
 from fathom.modern.transformer.parts import parts
 from fathom.modern.transformer.search import Search, longest_translation
 from fathom.results.cost import Cost
+from fathom.shared.translation import batches
+from fathom.shared.translation.batches import Shape
+from fathom.shared.translation.model import Translation, mean_of_words, real
+from fathom.shared.translation.sentences import EncodedPairs
+from fathom.shared.translation.symbols import PAD
 from fathom.system.device import CPU
-from fathom.training.optimizers import Optimizer, create
-from fathom.translation import batches
-from fathom.translation.batches import Shape
-from fathom.translation.model import Translation, mean_of_words, real
-from fathom.translation.sentences import EncodedPairs
-from fathom.translation.symbols import PAD
 
 
 class Transformer(Translation):

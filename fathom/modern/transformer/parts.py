@@ -3,8 +3,8 @@
 import keras
 import tensorflow as tf
 
-from fathom.core.workload import Part
-from fathom.modern import attention
+from fathom.model.workload import Part
+from fathom.shared import attention
 from fathom.modern.transformer.search import Search
 
 _SOURCE = "source_"  # before the names of the source's keys and values

@@ -7,11 +7,11 @@ import keras
 import tensorflow as tf
 from typing_extensions import Unpack
 
-from fathom.layers import LayerOptions
-from fathom.modern.attention import Cache
+from fathom.core.layers import LayerOptions
 from fathom.modern.transformer.embedding import Embedding
 from fathom.modern.transformer.layers import DecoderLayer, Sizes
-from fathom.translation.decoding import FreeDecoder
+from fathom.shared.attention import Cache
+from fathom.shared.translation.decoding import FreeDecoder
 
 State = tuple[tf.Tensor, Sequence[Cache]]  # position, int32 [n]; each layer's keys and values
 

@@ -9,10 +9,10 @@ import numpy as np
 import sentencepiece
 
 from fathom.errors import FathomError, cause
+from fathom.shared.translation.parallel import ParallelText
+from fathom.shared.translation.sentences import EncodedPairs, Sentences
+from fathom.shared.translation.symbols import EOS, GO, PAD, UNK
 from fathom.system.files import atomic_write, cache_directory, make_cache_folder, sha256
-from fathom.translation.parallel import ParallelText
-from fathom.translation.sentences import EncodedPairs, Sentences
-from fathom.translation.symbols import EOS, GO, PAD, UNK
 
 _VERSION = 1  # of the training; increment it to train anew
 _SAMPLE = 2_000_000  # sentences that a vocabulary is trained on, at most

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from fathom.core.training.schedules import warmed_cosine
 from fathom.errors import FathomError
 from fathom.modern.gpt.model import GPT, GPTFwd
-from fathom.training.schedules import warmed_cosine
 
 SMALL = {"layers": 2, "heads": 2, "width": 16, "context": 12, "batch_size": 3, "xla": False}
 

@@ -5,8 +5,8 @@ import pytest
 
 from fathom.errors import FathomError
 from fathom.modern.transformer import subwords
-from fathom.translation.parallel import ParallelText, write_lines
-from fathom.translation.symbols import PAD, UNK
+from fathom.shared.translation.parallel import ParallelText, write_lines
+from fathom.shared.translation.symbols import PAD, UNK
 
 PAIRS = [("A dog sees a cat.", "Ein Hund sieht eine Katze."), ("Two dogs!", "Zwei Hunde!")] * 20
 

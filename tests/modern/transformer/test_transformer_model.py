@@ -8,7 +8,7 @@ from fathom.errors import FathomError
 from fathom.modern.transformer.embedding import sinusoids
 from fathom.modern.transformer.formulas import dropped, smoothed_cross_entropy
 from fathom.modern.transformer.model import Transformer, TransformerFwd
-from fathom.translation.symbols import EOS, GO, PAD
+from fathom.shared.translation.symbols import EOS, GO, PAD
 
 SMALL = {
     "batch_size": 10,

@@ -1,6 +1,6 @@
 """What the newcomer workload is, and what ``python -m fathom.testing newcomer`` expects of it."""
 
-from fathom.descriptor import Criteria, Descriptor
+from fathom.model.descriptor import Criteria, Descriptor
 
 DESCRIPTOR = Descriptor(
     name="newcomer",

@@ -9,9 +9,9 @@ import tensorflow as tf
 from keras import layers
 
 from fathom import nn
-from fathom.data.pipeline import DataLoader, Sampler, Tensors
+from fathom.core.data.pipeline import DataLoader, Sampler, Tensors
+from fathom.core.training.optimizers import Adam, Optimizer
 from fathom.options import Hyperparameters, hyperparameter
-from fathom.training.optimizers import Adam, Optimizer
 from fathom_newcomer.descriptor import DESCRIPTOR
 from fathom_newcomer.points import CLASSES, Points
 

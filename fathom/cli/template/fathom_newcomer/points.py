@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fathom.data import DataSet
+from fathom.core.data import DataSet
 from fathom.errors import FathomError
 from fathom.system.files import open_file
 

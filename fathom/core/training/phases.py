@@ -1,0 +1,78 @@
+"""The two phases of generating sequences, compiled and timed apart."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from fathom.core.training.compilation import Nest, Step
+from fathom.results.generation import PhaseTimes
+from fathom.results.steps import Steps, counted_steps
+from fathom.system.device import Device
+
+
+@dataclass(frozen=True)
+class TwoPhases:
+    """An inference that generates sequences: a prefill, and a loop that decodes token by token.
+
+    Attributes:
+        prefill: reads a batch's inputs; returns a sequence of tensors or nests.
+        decode: takes them; returns the tokens.
+        decoded: returns the iterations of the loop, when it is done.
+        first_by_prefill: the first of what the prefill returns are the first tokens.
+    """
+
+    prefill: Step
+    decode: Step
+    decoded: Callable[[], int]
+    first_by_prefill: bool = True
+
+
+class Phases:
+    """Runs an inference phase after phase, each compiled, and records their times.
+
+    Args:
+        steps: the phases.
+        device: computes both.
+        xla: XLA compiles both.
+
+    Attributes:
+        prefill, decode: compiled.
+        first_by_prefill: as in ``TwoPhases``.
+        runs: the times of each run so far.
+    """
+
+    def __init__(self, steps: TwoPhases, device: Device, xla: bool) -> None:
+        self.prefill, self.decode = (
+            tf.function(phase, autograph=False, jit_compile=xla)
+            for phase in (steps.prefill, steps.decode)
+        )
+        self._decoded, self._device = steps.decoded, device
+        self.first_by_prefill = steps.first_by_prefill
+        self.runs: list[PhaseTimes] = []
+
+    def run(self, *inputs: tf.Tensor) -> Nest:
+        """Runs both phases and records their times; the first input is [sequences, tokens]."""
+        with self._device.placement():
+            started = self._now()
+            state = self.prefill(*inputs)
+            between = self._now()
+            tokens = self.decode(*state)
+            ended = self._now()
+        sequences, given = inputs[0].shape
+        self.runs.append(
+            PhaseTimes(between - started, ended - between, given, self._decoded(), sequences)
+        )
+        return tokens
+
+    def counted(self, steps: Steps) -> list[PhaseTimes]:
+        """Returns the times of the last run's steps that its statistics count."""
+        last = self.runs[-len(steps.seconds) :]
+        numbers = counted_steps(steps.warmup, steps.first_of_shape)
+        return [last[i] for i in numbers if i < len(last)]
+
+    def _now(self) -> float:
+        """Returns the time when the device has done all that was asked of it."""
+        self._device.synchronize()
+        return time.perf_counter()

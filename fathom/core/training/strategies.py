@@ -1,0 +1,247 @@
+"""The strategies of distributed training: TensorFlow's, created from a run's options.
+
+``multi-worker`` is one process for each worker, on any machines. Each learns its place from
+``TF_CONFIG`` (as ``fathom launch`` sets it) or from Slurm. A worker waits for the others, and
+notices the loss of one, within the limits below.
+"""
+
+import json
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import tensorflow as tf
+
+from fathom.core.training.rendezvous import meet
+from fathom.errors import FathomError
+from fathom.options import Execution, Hyperparameters, precision_traits
+from fathom.system import private
+from fathom.system.device import Device
+from fathom.system.environment import git_commit
+from fathom.system.processor import share_freed_memory
+
+LONGEST_START = 120  # seconds that a worker waits for the others
+LONGEST_SILENCE = 20  # seconds without a sign of life after which a worker counts as lost
+_CLUSTER = "TF_CONFIG"
+_SLURM = "SLURM_PROCID"
+_MOST_TASKS = 1024  # of a Slurm step on a host
+
+_created: dict[tuple[str, int | None, Device], tf.distribute.Strategy] = {}
+"""The strategy of this process: the collectives of two would have the same numbers."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The workers of a training, and this process's place among them.
+
+    Attributes:
+        workers: addresses, ``host:port``.
+        index: of this process's; 0 is the chief, which prints and writes.
+    """
+
+    workers: tuple[str, ...]
+    index: int
+
+
+def create(
+    execution: Execution, device: Device, workload: str, hyperparameters: Hyperparameters
+) -> tf.distribute.Strategy | None:
+    """Returns the strategy of a training, before TensorFlow computes anything; None for ``none``.
+
+    Args:
+        execution: names the strategy and, of ``mirrored``, the number of devices: the first GPUs,
+            or as many logical CPUs; None: all GPUs.
+        device: of the run.
+        workload: its name. All workers must run the same, with the same options.
+        hyperparameters: of the workload.
+
+    Raises:
+        FathomError: there are fewer devices, the cluster is described wrongly, a worker does not
+            come, or TensorFlow already runs.
+    """
+    if execution.strategy == "none":
+        return None
+    wanted = (execution.strategy, execution.replicas, device)
+    if not _created:
+        if execution.strategy == "mirrored":
+            devices = _devices(execution.replicas, device.kind)
+            _created[wanted] = tf.distribute.MirroredStrategy(devices)
+        else:
+            identity = asdict(hyperparameters) | asdict(execution)
+            identity |= {"workload": workload, "commit": git_commit()}
+            _created[wanted] = _join(cluster(), identity)
+    if wanted not in _created:
+        raise FathomError(
+            "another strategy of distributed training comes too late: TensorFlow allows one in a "
+            "process; start a fresh process"
+        )
+    return _created[wanted]
+
+
+def check(
+    execution: Execution,
+    workload: str,
+    *,
+    obstacle: str,
+    trains: bool,
+    xla: bool,
+) -> None:
+    """Raises FathomError if a run cannot be distributed as chosen.
+
+    Args:
+        execution: names the strategy and the precision.
+        workload: its name.
+        obstacle: why the workload cannot be distributed; empty if it can.
+        trains: it is a training.
+        xla: XLA compiles the whole step.
+    """
+    name = execution.strategy
+    traits = precision_traits(execution.precision)
+    if not trains:
+        raise FathomError(f"--strategy {name} is for training")
+    if obstacle:
+        raise FathomError(f"{workload} cannot be distributed: {obstacle}")
+    if xla:
+        raise FathomError(f"--strategy {name} does not work with --xla")
+    if traits.scales_loss or traits.fixed:
+        raise FathomError(f"--strategy {name} does not work in {execution.precision}: try bfloat16")
+
+
+def check_batches(signatures: Sequence[Sequence[tf.TensorSpec]], replicas: int) -> None:
+    """Raises FathomError if the replicas cannot have equal parts of the batches.
+
+    Args:
+        signatures: the batches' shapes, of all replicas together.
+        replicas: of the strategy.
+    """
+    for size in (signature[0].shape[0] for signature in signatures):
+        if size % replicas:
+            raise FathomError(
+                f"a batch of {size} cannot be divided among {replicas} replicas: "
+                "try another --batch-size"
+            )
+
+
+def is_chief(strategy: str) -> bool:
+    """Returns whether this process prints and writes: alone, or the first worker."""
+    described = _CLUSTER in os.environ or _SLURM in os.environ
+    return strategy != "multi-worker" or not described or cluster().index == 0
+
+
+def cluster() -> Cluster:
+    """Returns the cluster that ``TF_CONFIG`` or Slurm describes.
+
+    Raises:
+        FathomError: none does, or not as needed.
+    """
+    if _CLUSTER in os.environ:
+        return _parsed(os.environ[_CLUSTER])
+    if _SLURM in os.environ:
+        return _of_slurm()
+    raise FathomError(
+        "--strategy multi-worker needs TF_CONFIG or Slurm: start the workers with "
+        "python -m fathom launch -n N -- WORKLOAD ..."
+    )
+
+
+def _of_slurm() -> Cluster:
+    """Returns the cluster of a Slurm step, whose tasks Slurm itself gives their GPUs."""
+    try:
+        # Without numbers of GPUs the resolver asks nvidia-smi, and fails where there is none.
+        resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(
+            gpus_per_node=_MOST_TASKS, gpus_per_task=1, auto_set_gpu=False
+        )
+        workers = resolver.cluster_spec().job_tasks("worker")
+    except (RuntimeError, ValueError) as error:
+        raise FathomError(f"Slurm does not describe the workers ({error}): use srun") from error
+    return Cluster(tuple(workers), int(os.environ[_SLURM]))
+
+
+def _parsed(text: str) -> Cluster:
+    expected = (
+        'TF_CONFIG must be JSON as {"cluster": {"worker": ["host:port", ...]}, '
+        '"task": {"type": "worker", "index": 0}}'
+    )
+    try:
+        description = json.loads(text)
+        workers, task = description["cluster"]["worker"], description["task"]
+        found = Cluster(tuple(map(str, workers)), int(task["index"]))
+        is_worker = task["type"] == "worker"
+    except (ValueError, KeyError, TypeError) as error:
+        raise FathomError(f"{expected}: {error or 'a part is missing'}") from error
+    if not is_worker or list(description["cluster"]) != ["worker"]:
+        raise FathomError(f"{expected}: all tasks are workers")
+    if not 0 <= found.index < len(found.workers):
+        raise FathomError(f"TF_CONFIG has {len(found.workers)} workers, and none {found.index}")
+    if len(set(found.workers)) < len(found.workers):
+        raise FathomError("TF_CONFIG names an address twice")
+    for address in found.workers:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+            raise FathomError(f"TF_CONFIG has an address that is no host:port: {address}")
+    return found
+
+
+def _join(found: Cluster, identity: Mapping[str, object]) -> tf.distribute.Strategy:
+    """Waits for all workers and returns the strategy."""
+    _check_port(found.workers[found.index])
+    meet(found.workers, found.index, identity, LONGEST_START)
+    share_freed_memory()
+    try:
+        private.limit_waits(len(found.workers), LONGEST_START, LONGEST_SILENCE)
+        return tf.distribute.MultiWorkerMirroredStrategy(
+            tf.distribute.cluster_resolver.SimpleClusterResolver(
+                tf.train.ClusterSpec({"worker": list(found.workers)}),
+                task_type="worker",
+                task_id=found.index,
+                rpc_layer="grpc",
+            )
+        )
+    except tf.errors.OpError as error:
+        raise FathomError(
+            f"the {len(found.workers)} workers did not come together within {LONGEST_START} s: "
+            f"{' '.join(str(error.message).split())[:200]}"
+        ) from error
+    except RuntimeError as error:
+        raise FathomError(
+            "a strategy comes too late: TensorFlow already runs in this process; choose it for the "
+            "first model, or start a fresh process"
+        ) from error
+
+
+def _check_port(address: str) -> None:
+    """Raises FathomError if another program of this machine has the worker's port."""
+    port = int(address.rpartition(":")[2])
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError as error:
+            raise FathomError(
+                f"port {port} of {address} cannot be used: {error.strerror}"
+            ) from None
+
+
+def _devices(count: int | None, kind: str) -> list[str]:
+    if kind == "cpu":
+        _split_cpu(count or 1)
+    found = len(tf.config.list_logical_devices(kind.upper()))
+    if count is not None and count > found:
+        raise FathomError(f"there are {found} devices of the kind {kind}, not {count}")
+    return [f"/{kind}:{number}" for number in range(count or found)]
+
+
+def _split_cpu(count: int) -> None:
+    """Makes logical devices of the CPU."""
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    try:
+        tf.config.set_logical_device_configuration(
+            cpu, [tf.config.LogicalDeviceConfiguration()] * count
+        )
+    except RuntimeError:
+        if len(tf.config.list_logical_devices("CPU")) < count:
+            raise FathomError(
+                f"{count} replicas come too late: TensorFlow already runs in this process; choose "
+                "them for the first model, or start a fresh process"
+            ) from None

@@ -1,5 +1,0 @@
-"""Finding, fetching, verifying, synthesizing and loading data sets."""
-
-from fathom.data.dataset import DataSet, DataSource, RemoteFile, choose, find, locate
-
-__all__ = ["DataSet", "DataSource", "RemoteFile", "choose", "find", "locate"]

@@ -1,0 +1,80 @@
+"""The roofline: the least time that a machine needs for each operation (Drumond et al., V-A).
+
+An operation takes at least the time of its arithmetic at the machine's peak, and at least that of
+its bytes at the memory's bandwidth; the longer of the two bounds it. Its bytes are those of its
+working set: an operation reads each of its inputs and weights at least once from memory, unless an
+earlier operation left them in a cache, which is not modelled.
+"""
+
+import re
+
+import numpy as np
+import pandas as pd
+
+from fathom.errors import FathomError
+from fathom.hardware.accelerators.machine import Machine
+from fathom.results.description import Description
+
+COMPUTE, MEMORY = "compute", "memory"
+
+
+def table(description: Description, machine: Machine, precision: str | None = None) -> pd.DataFrame:
+    """Returns the bound of each operation of a step.
+
+    Args:
+        description: of the step.
+        machine: that would run it.
+        precision: type of number, such as ``fixed16``, instead of the description's; the bytes are
+            scaled by its bits.
+
+    Returns:
+        one row per operation: name, type, layer, phase, kind, FLOPs (two per multiply-accumulate),
+        bytes of the working set, intensity (FLOPs per byte), attainable (FLOP/s), seconds (the
+        least time) and bound (``compute`` or ``memory``).
+
+    Raises:
+        FathomError: the machine has no rate for the precision.
+    """
+    peak = machine.peak(precision or description.precision)
+    scale = bits(precision) / bits(description.precision) if precision else 1.0
+    rows = description.operations
+    named = ("name", "type", "layer", "phase", "kind")
+    frame = pd.DataFrame({name: [getattr(row, name) for row in rows] for name in named})
+    frame["flops"] = [row.total_flops for row in rows]
+    frame["bytes"] = [scale * row.working_set_bytes for row in rows]
+    return _bounded(frame, peak, machine.bandwidth)
+
+
+def bits(precision: str) -> int:
+    """Returns the bits of a type of number, which end its name, but for ``fixed:16.10``.
+
+    Raises:
+        FathomError: its name has no number of bits.
+    """
+    found = re.search(r"(\d+)(\.\d+)?$", precision)
+    if not found:
+        raise FathomError(f"{precision} is no type of number, such as float32 or fixed16")
+    return int(found[1])
+
+
+def layers(operations: pd.DataFrame) -> pd.DataFrame:
+    """Returns the sums of ``table`` by layer, in the network's order.
+
+    A layer's bound is the one that its operations are bound by for most of their time.
+    """
+    longest = operations.sort_values("seconds", ascending=False)
+    sums = operations.groupby("layer", sort=False)[["flops", "bytes", "seconds"]].sum()
+    by_bound = longest.groupby(["layer", "bound"]).seconds.sum().unstack(fill_value=0.0)
+    sums["intensity"] = sums.flops / sums["bytes"].clip(lower=1)
+    sums["attainable"] = sums.flops / sums.seconds.where(sums.seconds > 0)
+    sums["bound"] = by_bound.idxmax(axis=1)
+    return sums.reset_index()
+
+
+def _bounded(frame: pd.DataFrame, peak: float, bandwidth: float) -> pd.DataFrame:
+    computing, moving = frame.flops / peak, frame["bytes"] / bandwidth
+    frame["intensity"] = frame.flops / frame["bytes"].clip(lower=1)
+    frame["attainable"] = np.minimum(peak, frame.intensity * bandwidth)
+    frame["seconds"] = np.maximum(computing, moving)
+    frame["bound"] = np.where(computing >= moving, COMPUTE, MEMORY)
+    return frame

@@ -1,0 +1,175 @@
+"""What an operation computes: its kind, its loop bounds and its multiply-accumulates.
+
+The bounds of a convolution are those of Eyeriss and Timeloop: N examples, M output and C input
+channels, R x S kernels, P x Q outputs; a product has M x N results of K terms.
+"""
+
+import math
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from fathom.hardware.description.graph import Node
+from fathom.hardware.description.ops import op_class, paper_type
+from fathom.results.description import Kind
+
+Bounds = dict[str, int]
+
+_CONVOLUTIONS = ("Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput")
+_SPARSE = ("SparseTensorDenseMatMul", "SparseMatMul")
+_LOOKUPS = ("Gather", "GatherV2", "ResourceGather")
+_ROW_UPDATES = ("ResourceScatterAdd", "ResourceScatterSub", "ResourceSparseApply")
+_BY_CLASS: dict[str, Kind] = {
+    "A": "elementwise",
+    "B": "reduction",
+    "C": "reduction",
+    "E": "elementwise",
+    "F": "elementwise",
+    "G": "data movement",
+}
+
+
+def kind_of(node: Node) -> Kind:
+    """Returns the kind of an operation."""
+    name = node.type
+    if name in _CONVOLUTIONS:
+        return "convolution"
+    if name in _SPARSE:
+        return "sparse product"
+    if paper_type(name) == "MatMul":
+        return "recurrent product" if node.in_loop else "matrix product"
+    if name.startswith(_ROW_UPDATES) or (name in _LOOKUPS and reads_table(node)):
+        return "look-up"
+    return _BY_CLASS.get(op_class(paper_type(name)), "elementwise")
+
+
+def reads_table(node: Node) -> bool:
+    """Says whether a gather reads rows of a variable."""
+    return node.scope.origin(node.op.inputs[0])[0].dtype == tf.resource
+
+
+def bounds_of(node: Node, kind: Kind) -> Bounds:
+    """Returns an operation's loop bounds; see ``Operation.bounds``."""
+    if kind == "convolution":
+        return _convolution(node.op)
+    if kind in ("matrix product", "recurrent product"):
+        return _product(node.op)
+    if kind == "sparse product":
+        return _sparse_product(node.op)
+    if kind == "look-up":
+        return _lookup(node.op)
+    shapes = [tensor.shape for tensor in (*node.op.outputs, *node.op.inputs)]
+    if kind == "reduction":
+        shapes = [tensor.shape for tensor in node.op.inputs]
+    return {"elements": max((elements(shape) for shape in shapes), default=0)}
+
+
+def macs_of(bounds: Bounds, kind: Kind) -> int:
+    """Returns the multiply-accumulates of one execution."""
+    if kind == "convolution":
+        names = ("N", "M", "P", "Q", "C", "R", "S")
+        return math.prod(bounds[name] for name in names) // bounds["groups"]
+    if kind in ("matrix product", "recurrent product"):
+        return bounds["batch"] * bounds["M"] * bounds["N"] * bounds["K"]
+    return bounds["nonzeros"] * bounds["N"] if kind == "sparse product" else 0
+
+
+def elements(shape: tf.TensorShape) -> int:
+    """Returns the number of elements; dimensions that are not known count as one."""
+    return math.prod(size or 0 if size is not None else 1 for size in shape) if shape.rank else 1
+
+
+def _convolution(op: tf.Operation) -> Bounds:
+    tensors: dict[str, Callable[[], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]] = {
+        "Conv2D": lambda: (op.inputs[0].shape, op.inputs[1].shape, op.outputs[0].shape),
+        "Conv2DBackpropFilter": lambda: (
+            op.inputs[0].shape,
+            op.outputs[0].shape,
+            op.inputs[2].shape,
+        ),
+        "Conv2DBackpropInput": lambda: (
+            op.outputs[0].shape,
+            op.inputs[1].shape,
+            op.inputs[2].shape,
+        ),
+    }
+    image, kernel, result = tensors[op.type]()
+    rows, columns, channels = (1, 2, 3) if op.get_attr("data_format") == b"NHWC" else (2, 3, 1)
+    strides, dilations = op.get_attr("strides"), op.get_attr("dilations")
+    height, width, per_group, outputs = kernel
+    bounds = {"N": image[0], "M": outputs, "C": image[channels], "R": height, "S": width}
+    bounds |= {"P": result[rows], "Q": result[columns]}
+    bounds |= {"stride_h": strides[rows], "stride_w": strides[columns]}
+    bounds |= _paddings(op, image, bounds, (rows, columns), dilations)
+    bounds |= {"dilation_h": dilations[rows], "dilation_w": dilations[columns]}
+    return bounds | {"groups": image[channels] // per_group}
+
+
+def _paddings(
+    op: tf.Operation, image: tf.Tensor, bounds: Bounds, axes: tuple[int, int], dilations: list[int]
+) -> Bounds:
+    """Returns the rows and columns of zeros at the four sides."""
+    names = (("pad_top", "pad_bottom"), ("pad_left", "pad_right"))
+    padding = op.get_attr("padding")
+    if padding == b"EXPLICIT":
+        given = op.get_attr("explicit_paddings")
+        pairs = [given[2 * axis : 2 * axis + 2] for axis in axes]
+    elif padding == b"VALID":
+        pairs = [[0, 0], [0, 0]]
+    else:
+        pairs = []
+        for axis, kernel, outputs, stride in zip(
+            axes, "RS", "PQ", ("stride_h", "stride_w"), strict=True
+        ):
+            reach = (bounds[kernel] - 1) * dilations[axis] + 1
+            total = max(0, (bounds[outputs] - 1) * bounds[stride] + reach - image[axis])
+            pairs.append([total // 2, total - total // 2])
+    return {
+        name: value
+        for two, pair in zip(names, pairs, strict=True)
+        for name, value in zip(two, pair, strict=True)
+    }
+
+
+def _product(op: tf.Operation) -> Bounds:
+    if op.type == "Einsum":
+        return _einsum(op)
+    left, result = op.inputs[0].shape, op.outputs[0].shape
+    transposed = op.get_attr("transpose_a" if op.type == "MatMul" else "adj_x")
+    batch = math.prod(result[:-2])
+    return {"batch": batch, "M": result[-2], "N": result[-1], "K": left[-2 if transposed else -1]}
+
+
+def _einsum(op: tf.Operation) -> Bounds:
+    """Returns the bounds of a product of two tensors by the axes that they share."""
+    terms, result = op.get_attr("equation").decode().split("->")
+    left, right = terms.split(",")
+    sizes: dict[str, int] = {}
+    for term, tensor in zip((left, right), op.inputs, strict=True):
+        sizes |= dict(zip(term, tensor.shape, strict=True))
+
+    def size(axes: set[str]) -> int:
+        return math.prod(sizes[axis] for axis in axes)
+
+    both = set(left) & set(right)
+    return {
+        "batch": size(both & set(result)),
+        "M": size(set(left) - set(right)),
+        "N": size(set(right) - set(left)),
+        "K": size(both - set(result)),
+    }
+
+
+def _sparse_product(op: tf.Operation) -> Bounds:
+    result, dense = op.outputs[0].shape, op.inputs[-1].shape
+    depth = dense[1 if op.get_attr("adjoint_b") else 0]
+    return {"M": result[0], "N": result[1], "K": depth, "nonzeros": elements(op.inputs[1].shape)}
+
+
+def _lookup(op: tf.Operation) -> Bounds:
+    """Returns the bounds of rows that are read, or updated by a gradient for each index."""
+    updates = op.type.startswith(_ROW_UPDATES)
+    indices = op.inputs[-1].shape if updates and "Apply" in op.type else op.inputs[1].shape
+    values = op.inputs[-2 if "Apply" in op.type else -1] if updates else op.outputs[0]
+    count = elements(indices)
+    return {"indices": count, "width": elements(values.shape) // max(1, count)}

@@ -1,0 +1,136 @@
+"""Describes a traced step, one operation after the other."""
+
+from collections.abc import Iterator
+
+import keras
+import tensorflow as tf
+
+from fathom.core.training.optimizers import Optimizer
+from fathom.hardware.description import kinds
+from fathom.hardware.description.attribution import Attribution
+from fathom.hardware.description.graph import Node, Scope, walk
+from fathom.results.description import PRODUCTS, Kind, Operation, StepPhase
+
+# Neither computes nor moves data: views, reads, lists that hold tensors, shapes, control.
+_FREE = {
+    *("Placeholder", "Const", "NoOp", "Identity", "IdentityN", "StopGradient", "PreventGradient"),
+    *("Reshape", "ExpandDims", "Squeeze", "EnsureShape", "ReadVariableOp", "Assert"),
+    *("Shape", "ShapeN", "Size", "Rank", "VariableShape", "BroadcastGradientArgs"),
+    *("EmptyTensorList", "TensorListReserve", "TensorListGetItem", "TensorListSetItem"),
+    *("TensorListPushBack", "TensorListPopBack", "TensorListLength", "TensorListElementShape"),
+    *("AccumulatorV2", "OptionalNone", "VarIsInitializedOp"),
+}
+_LITTLE_WORK = ("data movement", "look-up")
+
+
+def operations(
+    graph: tf.Graph, network: keras.Model, optimizer: Optimizer | None = None
+) -> tuple[Operation, ...]:
+    """Returns the operations of a step that compute or move data, in the graph's order.
+
+    Args:
+        graph: the step, traced within ``attribution.scoped_gradients`` for known shapes.
+        network: whose layers are meant.
+        optimizer: that of a training step; None in inference.
+
+    Raises:
+        FathomError: a loop's number of iterations does not follow from the shapes.
+    """
+    attribution = Attribution(graph, network, optimizer)
+    shapes = {layer.name: _shapes(layer.trainable_variables) for layer in network.layers}
+    everything = _shapes(network.trainable_variables)
+    rows = []
+    for node in _working(graph):
+        layer, phase = attribution.place(node.name, node.op.type)
+        of_weights = shapes.get(layer, everything)
+        rows.append(_row(node, layer, _PHASES.get(phase) or _gradient_phase(node, of_weights)))
+    return tuple(rows)
+
+
+_PHASES: dict[str, StepPhase] = {"forward": "forward", "optimizer": "update", "other": "other"}
+
+
+def _working(graph: tf.Graph) -> Iterator[Node]:
+    """Yields the operations that compute or move data when the step runs.
+
+    Those of constants alone are left out: TensorFlow computes them once.
+    """
+    constant: set[str] = set()
+    for node in walk(Scope(graph)):
+        op, inputs = node.op, [node.scope.prefix + tensor.op.name for tensor in node.op.inputs]
+        folded = bool(inputs) and not op.op_def.is_stateful and constant.issuperset(inputs)
+        if folded or (op.outputs and tf.get_static_value(op.outputs[0]) is not None):
+            constant.add(node.name)
+        elif op.type not in _FREE and (op.outputs or _updates(node)):
+            yield node
+
+
+def _row(node: Node, layer: str, phase: StepPhase) -> Operation:
+    kind = kinds.kind_of(node)
+    bounds = kinds.bounds_of(node, kind)
+    macs = kinds.macs_of(bounds, kind)
+    read, weights, written = _bytes(node, kind, bounds)
+    repeats = node.scope.repeats
+    counted = kind in PRODUCTS or kind in _LITTLE_WORK
+    outputs = list(node.op.outputs) or list(node.op.inputs[-1:])
+    return Operation(
+        name=node.name,
+        type=node.type,
+        layer=layer,
+        phase=phase,
+        kind=kind,
+        dtype=outputs[0].dtype.base_dtype.name,
+        bounds=bounds,
+        repeats=repeats,
+        macs=repeats * macs,
+        flops=0 if counted else repeats * bounds["elements"],
+        input_bytes=repeats * read,
+        weight_bytes=repeats * weights,
+        output_bytes=repeats * written,
+    )
+
+
+def _gradient_phase(node: Node, shapes_of_weights: set[tuple[int, ...]]) -> StepPhase:
+    """Tells gradients of weights, which have a weight's shape, from those of the layer's input."""
+    if any(_is_weight(node, tensor) for tensor in node.op.inputs):
+        return "input gradient"
+    shapes = {tuple(tensor.shape) for tensor in node.op.outputs if tensor.shape.rank}
+    return "weight gradient" if shapes & shapes_of_weights else "input gradient"
+
+
+def _bytes(node: Node, kind: Kind, bounds: kinds.Bounds) -> tuple[int, int, int]:
+    """Returns the bytes of inputs, weights and outputs of one execution."""
+    read = sum(_size(t) for t in node.op.inputs if not _is_weight(node, t))
+    weights = sum(_size(t) for t in node.op.inputs if _is_weight(node, t))
+    written = sum(_size(t) for t in node.op.outputs)
+    if kind == "look-up" and node.op.outputs:  # only the rows that are looked up
+        return read, written, written
+    variables = _updates(node)
+    if variables:
+        updated = variables * max(_size(tensor) for tensor in node.op.inputs)
+        plain = node.op.type == "AssignVariableOp"
+        return read, weights + (0 if plain else updated), written + updated
+    return read, weights, written
+
+
+def _updates(node: Node) -> int:
+    """Returns the number of variables that an operation changes."""
+    if node.op.type.startswith(("Resource", "Assign")) and node.op.type != "ResourceGather":
+        return sum(tensor.dtype == tf.resource for tensor in node.op.inputs)
+    return 0
+
+
+def _is_weight(node: Node, tensor: tf.Tensor) -> bool:
+    """Says whether a tensor is a variable's value, perhaps in another type."""
+    return node.scope.origin(tensor)[0].dtype == tf.resource and tensor.dtype != tf.resource
+
+
+def _size(tensor: tf.Tensor) -> int:
+    """Returns the bytes of a tensor; 0 of what is no numbers."""
+    if tensor.dtype in (tf.resource, tf.variant, tf.string):
+        return 0
+    return kinds.elements(tensor.shape) * tensor.dtype.size
+
+
+def _shapes(variables: list[keras.Variable]) -> set[tuple[int, ...]]:
+    return {tuple(variable.shape) for variable in variables}

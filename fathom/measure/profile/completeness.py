@@ -1,0 +1,36 @@
+"""Checks that a trace has every op that ran."""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+
+from fathom.errors import FathomError
+from fathom.measure.profile.xplane import OpEvent
+
+Counts = Counter[tuple[str, str]]  # executions of each op by name and type
+
+
+def counts_of(ops: Iterable[OpEvent]) -> Counts:
+    """Returns the executions of each op of a step."""
+    return Counter((op.name, op.op_type) for op in ops)
+
+
+def require_equal_ops(steps: Sequence[Counts], batches: Sequence[Hashable]) -> None:
+    """Refuses an incomplete trace: steps on equal batches must have the same ops.
+
+    Args:
+        steps: the ops of each step.
+        batches: what identifies the step's batch, such as its number or its shapes.
+
+    Raises:
+        FathomError: a step's ops differ from those of the first step on an equal batch.
+    """
+    first: dict[Hashable, int] = {}
+    for number, (now, batch) in enumerate(zip(steps, batches, strict=True)):
+        before = steps[first.setdefault(batch, number)]
+        if before != now:
+            different = next(iter((before - now) + (now - before)))
+            raise FathomError(
+                f"the trace is incomplete: step {number} has {now.total():,} ops, and step "
+                f"{first[batch]}, on an equal batch, {before.total():,}; they differ in "
+                f"{different[0]} ({different[1]}); profile again"
+            )

@@ -1,0 +1,140 @@
+"""The output of ``fathom profile``."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+from fathom.hardware.description import ops
+from fathom.measure import frames
+from fathom.measure.profile import tables
+from fathom.results.profile import PHASES, Profile
+
+_SHOWN_SHARE = 0.99  # of the op time: the rest has one row
+_MOST_ROWS = 20
+
+
+def show(profile: Profile, screen: Console) -> None:
+    """Prints a profile: step times, op types, layers, phases and the time outside ops."""
+    frame = frames.profile_ops(profile)
+    op_types = tables.op_types(frame)
+    _show_steps(profile, frame, screen)
+    screen.print(_op_table(op_types))
+    screen.print(_layer_table(tables.layers(frame)))
+    if op_types.dominated.any():
+        cost = 1e6 * (profile.tracing_seconds_per_op or 0.0)
+        screen.print(f"* shorter than the cost of tracing an op, {cost:.2f} us: do not rely on it")
+    unknown = op_types.type[op_types["class"] == ""]
+    if len(unknown):
+        screen.print(f"op types without a class: {', '.join(unknown)}")
+
+
+def _show_steps(profile: Profile, frame: pd.DataFrame, screen: Console) -> None:
+    kind = "training" if profile.mode == "train" else "inference"
+    count = profile.environment.microbatches
+    divided = f" in {count} microbatches" if count > 1 else ""
+    screen.print(
+        f"{profile.workload} {kind}: batch {profile.batch_size}{divided}, {profile.precision}, "
+        f"{profile.device}, {_threads(profile)}; {profile.steps} steps"
+    )
+    low, high = frames.overhead_interval(profile)
+    interval = "" if np.isnan(low) else f", 95 % interval {low:+.1%} to {high:+.1%}"
+    screen.print(
+        f"step: median {_ms(np.median(profile.unprofiled_step_seconds))} ms; the profiler's "
+        f"overhead {profile.overhead:+.1%}{interval}"
+    )
+    if profile.disturbed:
+        screen.print(
+            f"other processes took the processor: the steps had it {profile.cpu_share:.0%} of "
+            "their time: profile again"
+        )
+    if len(profile.compiled_step_seconds):
+        screen.print(
+            "this is the step op by op; a run has it compiled by XLA: median "
+            f"{_ms(np.median(profile.compiled_step_seconds))} ms"
+        )
+    phases = frame.groupby("phase").seconds.sum() / profile.steps
+    total = phases.sum()
+    shares = [f"{phase} {phases[phase] / total:.1%}" for phase in PHASES if phase in phases]
+    screen.print(f"op time: {_ms(total)} ms per step: {', '.join(shares)}")
+    screen.print(f"outside ops: {profile.outside_share:.1%} of the step")
+    if profile.life:
+        windows, traced = len(set(profile.life.windows)), len(profile.life.numbers)
+        screen.print(f"{windows} windows, {traced} steps, over {profile.life.run_steps} steps")
+    if profile.gpu:
+        screen.print(
+            f"GPU, {profile.steps} steps: kernels {_ms(profile.gpu.kernel_seconds)} ms, copies "
+            f"{_ms(profile.gpu.memcpy_seconds)} ms, API calls {_ms(profile.gpu.api_seconds)} ms"
+        )
+    if profile.gpu and profile.gpu.process:
+        whole = profile.gpu.process
+        screen.print(
+            f"GPU, from the set-up on: kernels {_ms(whole.kernel_seconds)} ms, copies "
+            f"{_ms(whole.memcpy_seconds)} ms, API calls {_ms(whole.api_seconds)} ms"
+        )
+
+
+def _threads(profile: Profile) -> str:
+    """Returns the thread pools in words: a run's own choice differs from a profile's."""
+    if profile.threads == 1:
+        return "1 thread"
+    at_once = profile.environment.inter_op_threads
+    together = "one operation at a time" if at_once == 1 else f"{at_once} operations at once"
+    return f"{profile.threads} threads, {together}"
+
+
+def _op_table(rows: pd.DataFrame) -> Table:
+    """Returns the op types in decreasing order of time, the last percent in one row."""
+    numbers = ["ms/step", "share", "total", "calls/step"]
+    table = _table("op types", ["type", "class"], numbers, ["kernels"])
+    shown, rest = _split(rows)
+    for row in shown.rename(columns={"class": "letter"}).itertuples():
+        table.add_row(
+            f"{row.type}{' *' * row.dominated}",
+            f"{row.letter} {ops.CLASSES[row.letter]}" if row.letter else "-",
+            _ms(row.seconds),
+            f"{row.share:.1%}",
+            f"{row.cumulative_share:.1%}",
+            f"{row.count:,.0f}",
+            row.kernels.replace(" ", ", "),
+        )
+    if len(rest):
+        sums = rest[["seconds", "share", "count"]].sum()
+        share, count = f"{sums['share']:.1%}", f"{sums['count']:,.0f}"
+        table.add_row(f"{len(rest)} others", "", _ms(sums.seconds), share, "100.0%", count, "")
+    return table
+
+
+def _layer_table(rows: pd.DataFrame) -> Table:
+    """Returns the layers in decreasing order of time, the last percent in one row."""
+    phases = [phase for phase in PHASES if rows[phase].any()]
+    table = _table("layers", ["layer"], [*(f"{phase} ms" for phase in phases), "share"])
+    shown, rest = _split(rows)
+    for row in shown.to_dict("records"):
+        table.add_row(row["layer"], *(_ms(row[p]) for p in phases), f"{row['share']:.1%}")
+    if len(rest):
+        times = map(_ms, rest[phases].sum())
+        table.add_row(f"{len(rest)} others", *times, f"{rest.share.sum():.1%}")
+    return table
+
+
+def _table(
+    title: str, texts: Sequence[str], numbers: Sequence[str], last: Sequence[str] = ()
+) -> Table:
+    table = Table(box=None, header_style="bold", title=title, title_justify="left")
+    for name in (*texts, *numbers, *last):
+        table.add_column(name, justify="right" if name in numbers else "left")
+    return table
+
+
+def _split(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Splits sorted rows into those shown individually and the others."""
+    enough = int(np.searchsorted(rows.share.cumsum(), _SHOWN_SHARE)) + 1
+    shown = min(enough, _MOST_ROWS, len(rows))
+    return rows[:shown], rows[shown:]
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:,.3f}"

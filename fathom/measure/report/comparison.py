@@ -1,0 +1,251 @@
+"""Compares characterizations: what differs, and which differences exceed the noise."""
+
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from fathom.measure.profile import tables
+from fathom.measure.report import drift, programs, selection
+from fathom.measure.report.intervals import CONFIDENCE, combine, holm, p_value, ratio
+from fathom.measure.runs.folder import Folder
+
+LABELS = string.ascii_uppercase  # of the folders; the first one is the base
+_SMALLEST_SHARE = 1.0  # percent; op types below it on both sides are not compared
+_SHARE_COLUMNS = [
+    *("workload", "op type", "folder", "A (%)", "its (%)", "less A", "from", "to", "profiles", "p")
+]
+_CASE = ["workload", "mode", "on"]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The comparison of folders B, C, ... with A, with the reasons for what cannot be compared.
+
+    Attributes:
+        ratios: one row per workload, mode, device (``cpu`` or ``gpu``) and folder: the geometric
+            means of the runs' median step times, their ratio ``over A``, ``from`` and ``to``, the
+            limits of its 95 % interval between runs; ``machine (%)``, how much slower the machine
+            itself was at times; the number of ``runs`` of A and of the folder, and of those that
+            other processes disturbed; ``programs`` of A and of the folder, where they differ in any
+            row; ``p`` of a larger ratio than the machine's, with Holm's correction over all rows;
+            ``verdict``. With a single run on either side there is no interval, p value or verdict.
+        shares: one row per workload, op type and folder: its share of the time in ops in percent,
+            the mean over equal profiles, and the difference, with the same columns.
+        refused: one sentence per workload and mode whose runs or profiles are not compared.
+    """
+
+    ratios: pd.DataFrame
+    shares: pd.DataFrame
+    refused: tuple[str, ...]
+
+
+def compare(base: Folder, others: Sequence[Folder]) -> Comparison:
+    """Compares the matching runs of folders, with default threads and all cores."""
+    ratios, shares, refused = [], [], []
+    steps_of_base, profiles_of_base = _counted(base), _profiles(base)
+    for label, folder in zip(LABELS[1:], others, strict=False):
+        change = drift.between(base.machine, folder.machine)
+        rows, unlike_steps = _compare_steps(label, steps_of_base, _counted(folder), change)
+        changes, unlike_profiles = _compare_profiles(label, profiles_of_base, _profiles(folder))
+        ratios += rows
+        shares += changes
+        refused += [f"A and {label}: {each}" for each in (*unlike_steps, *unlike_profiles)]
+    times = _side_by_side(ratios, ["workload", "mode", "device"])
+    if len(times) and not times.programs.any():
+        times = times.drop(columns="programs")
+    return Comparison(
+        _with_verdicts(times, "over A", 1, "slower", "faster"),
+        _with_verdicts(
+            _side_by_side(shares, ["workload", "op type"]), "less A", 0, "larger", "smaller"
+        ),
+        tuple(refused),
+    )
+
+
+def _side_by_side(rows: list[dict[str, object]], case: list[str]) -> pd.DataFrame:
+    """Groups the rows by case and keeps their order otherwise."""
+    frame = pd.DataFrame(rows)
+    if frame.empty:
+        return frame
+    order = frame.groupby(case, sort=False).ngroup()
+    return frame.iloc[order.argsort(kind="stable")].reset_index(drop=True)
+
+
+def _with_verdicts(
+    table: pd.DataFrame, column: str, equal: float, above: str, below: str
+) -> pd.DataFrame:
+    """Corrects the p values of a table and adds verdicts, such as ``slower`` or ``faster``."""
+    if table.empty:
+        return table
+    p_values = holm(table.p.to_numpy())
+    verdicts = [
+        _verdict(above if value > equal else below, p_value)
+        for value, p_value in zip(table[column], p_values, strict=True)
+    ]
+    return table.assign(p=p_values, verdict=pd.Series(verdicts, dtype=object))
+
+
+def _verdict(different: str, p_value: float) -> str | None:
+    """Returns the verdict in words; None if the noise is unknown."""
+    if np.isnan(p_value):
+        return None
+    return different if p_value < 1 - CONFIDENCE else "within the noise"
+
+
+def _counted(folder: Folder) -> dict[tuple[str, ...], pd.DataFrame]:
+    """Returns the counted steps of the timings and their settings by workload, mode and device."""
+    runs = selection.processes(folder)
+    runs = runs.assign(program=programs.of(runs))
+    runs = runs[["run", "on", "settings", "disturbed", "cpu_share", programs.PROGRAM]]
+    steps = folder.steps()
+    counted = runs.merge(steps[steps.counted.astype(bool)], on="run")
+    return dict(list(counted.groupby(_CASE, sort=False)))
+
+
+def _compare_steps(
+    label: str,
+    first: Mapping[tuple[str, ...], pd.DataFrame],
+    second: Mapping[tuple[str, ...], pd.DataFrame],
+    change: float,
+) -> tuple[list[dict[str, object]], list[str]]:
+    ratios, refused = [], []
+    for case in dict.fromkeys([*first, *second]):
+        if case not in first or case not in second:
+            continue
+        a, b = first[case], second[case]
+        unlike = _unlike(a.settings.iloc[0], b.settings.iloc[0])
+        if unlike:
+            refused.append(f"{' '.join(case)}: {unlike}")
+        else:
+            ratios.append(_ratio(label, case, a, b, change))
+    for case in [*first, *second]:
+        if (case in first) != (case in second):
+            refused.append(f"{' '.join(case)}: only in {'A' if case in first else label}")
+    return ratios, refused
+
+
+def _unlike(first: Mapping[str, object], second: Mapping[str, object]) -> str:
+    """Returns the differences in settings that make step times incomparable."""
+    return ", ".join(
+        f"{name} {first.get(name)} against {second.get(name)}"
+        for name in dict.fromkeys([*first, *second])
+        if first.get(name) != second.get(name)
+    )
+
+
+def _ratio(
+    label: str, case: tuple[str, ...], first: pd.DataFrame, second: pd.DataFrame, change: float
+) -> dict[str, object]:
+    """Compares the runs' medians: the steps of a run do not show the noise between runs."""
+    change = max(change, drift.lost(first), drift.lost(second))
+    a, b = (side.groupby("run").seconds.median().to_numpy() for side in (first, second))
+    over = ratio(b, a)
+    return {
+        **dict(zip(("workload", "mode", "device"), case, strict=True)),
+        "folder": label,
+        "A (ms)": 1e3 * np.exp(np.log(a).mean()),
+        "its (ms)": 1e3 * np.exp(np.log(b).mean()),
+        "over A": over.value,
+        "from": over.low,
+        "to": over.high,
+        "machine (%)": 100 * np.expm1(change),
+        "runs": _runs(first.drop_duplicates("run"), second.drop_duplicates("run")),
+        "programs": _programs(first, second),
+        "p": p_value([np.log(a), np.log(b)], change),
+    }
+
+
+def _programs(first: pd.DataFrame, second: pd.DataFrame) -> str:
+    """Returns the programs of both sides if they differ, else ""."""
+    a, b = (str(programs.joined(side[programs.PROGRAM])) for side in (first, second))
+    return "" if a == b else f"{a} and {b}"
+
+
+def _runs(first: pd.DataFrame, second: pd.DataFrame) -> str:
+    return f"{selection.count(first)} and {selection.count(second)}"
+
+
+@dataclass(frozen=True)
+class _Profiles:
+    """Equal profiles of each workload of a folder.
+
+    Attributes:
+        runs: those of each workload, by its name.
+        ops: of all profiles of the folder.
+    """
+
+    runs: Mapping[str, pd.DataFrame]
+    ops: pd.DataFrame
+
+    def shares(self, workload: str) -> pd.DataFrame:
+        """Returns each op type's share of the time in ops by process, in decreasing order."""
+        ops = self.ops[self.ops.run.isin(self.runs[workload].run)]
+        shares = tables.shares_by_process(ops)
+        return shares.loc[shares.mean(axis=1).sort_values(ascending=False, kind="stable").index]
+
+
+def _profiles(folder: Folder) -> _Profiles:
+    """Returns the profiles of each workload, also where its ops took no time: it is refused."""
+    runs = folder.runs_frame()
+    chosen, done = selection.training_profiles(folder), selection.is_profile(runs)
+    empty = runs[done & (runs.op_s == 0) & ~runs.workload.isin(chosen.workload)]
+    return _Profiles(
+        dict(list(pd.concat([chosen, empty]).groupby("workload", sort=False))), folder.ops()
+    )
+
+
+def _compare_profiles(
+    label: str, first: _Profiles, second: _Profiles
+) -> tuple[list[dict[str, object]], list[str]]:
+    changes, refused = [], []
+    for workload in dict.fromkeys([*first.runs, *second.runs]):
+        a, b = (each.runs.get(workload) for each in (first, second))
+        if a is None or b is None:
+            refused.append(f"{workload} profile: only in {label if a is None else 'A'}")
+        elif unlike := _unlike_profiles(label, a, b):
+            refused.append(f"{workload} profile: {unlike}")
+        else:
+            known = {"workload": workload, "folder": label, "profiles": _runs(a, b)}
+            rows = _share_changes(first.shares(workload), second.shares(workload))
+            changes += [{name: (known | row)[name] for name in _SHARE_COLUMNS} for row in rows]
+    return changes, refused
+
+
+def _unlike_profiles(label: str, first: pd.DataFrame, second: pd.DataFrame) -> str:
+    """Returns why the shares of profiles cannot be compared; "": they can."""
+    empty = [name for name, each in (("A", first), (label, second)) if not each.op_s.any()]
+    if empty:
+        return f"ops took no time in {' and '.join(empty)}"
+    a, b = ((each.batch_size.iloc[0], each.threads.iloc[0]) for each in (first, second))
+    if a != b:
+        return f"batch {a[0]} on {a[1]} threads against batch {b[0]} on {b[1]}"
+    return ""
+
+
+def _share_changes(first: pd.DataFrame, second: pd.DataFrame) -> list[dict[str, object]]:
+    """Compares the shares of op types by process."""
+    op_types = list(dict.fromkeys([*first.index, *second.index]))
+    sides = [100 * side.reindex(op_types, fill_value=0.0) for side in (first, second)]
+    return [
+        _share_change(op_type, *(side.loc[op_type].to_numpy() for side in sides))
+        for op_type in op_types
+        if max(side.loc[op_type].mean() for side in sides) >= _SMALLEST_SHARE
+    ]
+
+
+def _share_change(op_type: str, first: np.ndarray, second: np.ndarray) -> dict[str, object]:
+    """Compares one type's share in percent, float64 [processes]."""
+    sides = [side[np.newaxis] for side in (first, second)]
+    (less,) = combine(sides, lambda a, b: b[0] - a[0])
+    return {
+        "op type": op_type,
+        "A (%)": first.mean(),
+        "its (%)": second.mean(),
+        "less A": less.value,
+        "from": less.low,
+        "to": less.high,
+        "p": p_value([first, second]),
+    }

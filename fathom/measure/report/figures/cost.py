@@ -1,0 +1,176 @@
+"""Work and traffic counted from the architecture, and utilization: our own analysis."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from fathom.measure.profile import tables
+from fathom.measure.report import programs, selection
+from fathom.measure.report.figure import Figure, Findings
+from fathom.measure.report.intervals import Interval, ratio
+from fathom.measure.report.style import (
+    BLUE,
+    GREY,
+    HATCHES,
+    SKY,
+    Plot,
+    legend_above,
+    single,
+    style,
+)
+from fathom.measure.runs.folder import Folder
+from fathom.options import precision_traits
+
+_WEIGHT_BYTES = 4  # weights stay float32 in mixed precision
+
+
+def utilization(runs: pd.DataFrame, peaks: Mapping[int, float], precision: str) -> pd.DataFrame:
+    """Relates the work of each workload and mode to its time.
+
+    Args:
+        runs: completed timings, from ``Folder.runs_frame``.
+        peaks: rate of a large matrix product on the CPU by threads, in FLOP/s.
+        precision: of the product; runs in another one or on a GPU have no peak.
+
+    Returns:
+        one row per workload, mode and device: parameters; multiply-accumulates of the forward pass
+        per example; floating-point operations per example in this mode; achieved rate at the median
+        step, the geometric mean of equal runs; peak; their ratio (utilization), and ``from`` and
+        ``to``, the limits of its 95 % interval between runs, missing if the peak was not measured;
+        program, where batches are divided or programs differ between a workload's rows.
+    """
+    counted = runs.dropna(subset="flops_per_second")
+    cases = ["workload", "mode", "device"]
+    rates = {
+        case: ratio(each.flops_per_second.to_numpy(float), np.ones(len(each)))
+        for case, each in counted.groupby(cases, sort=False)
+    }
+    first = counted.drop_duplicates(cases)
+    same = (first.precision == precision) & (first.on == "cpu")
+    peak = first.threads.map(peaks).astype(float).where(same)
+    table = pd.DataFrame(
+        {
+            "workload": first.workload,
+            "mode": first["mode"],
+            "device": first.device,
+            "batch size": first.batch_size,
+            "parameters": first.parameters,
+            "forward MACs/example": first.forward_macs,
+            "FLOPs/example": first.flops,
+            "achieved (FLOP/s)": [rate.value for rate in rates.values()],
+            "peak (FLOP/s)": peak,
+            "achieved/peak": [rate.value for rate in rates.values()] / peak,
+            "from": [rate.low for rate in rates.values()] / peak,
+            "to": [rate.high for rate in rates.values()] / peak,
+            programs.PROGRAM: programs.of(first),
+        }
+    ).reset_index(drop=True)
+    return programs.drop_if_uniform(table, ["workload"])
+
+
+def layer_work(layers: pd.DataFrame, ops: pd.DataFrame) -> pd.DataFrame:
+    """Relates each layer's counted work and traffic to its time, for training profiles.
+
+    Args:
+        layers: from ``Folder.layers``, one profile per workload.
+        ops: the op times of one or several equal profiles, from ``Folder.ops``.
+
+    Returns:
+        one row per layer: bytes of its trainable values, and of its output for a whole batch
+        (scaled by work if batches differ in length); multiply-accumulates of the forward pass per
+        example; floating-point operations of a training step, forward and backward; mean time of
+        its ops per step, 0 if there are none; achieved rate.
+    """
+    keys = ["workload", "layer"]
+    seconds = ops.groupby(keys).seconds.sum().div(tables.steps(ops), level=0)
+    time = seconds.reindex(pd.MultiIndex.from_frame(layers[keys]), fill_value=0.0).to_numpy()
+    backward = np.where(layers.reads_input, 1, 2)
+    flops = 2 * layers.examples * layers.macs * (layers.forward_passes + backward)
+    value_bytes = layers.precision.map(lambda name: precision_traits(name).value_bytes)
+    output_bytes = value_bytes * layers.activations * layers.examples
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rate = np.where(time > 0, flops.round() / time, np.nan)
+    return pd.DataFrame(
+        {
+            "workload": layers.workload,
+            "layer": layers.layer,
+            "kind": layers.kind,
+            "parameters (bytes)": _WEIGHT_BYTES * layers.parameters,
+            "activations (bytes/step)": output_bytes.round().astype(int),
+            "forward MACs/example": layers.macs,
+            "FLOPs/step": flops.round().astype(int),
+            "time per step (s)": time,
+            "achieved (FLOP/s)": rate,
+        }
+    )
+
+
+def summary(table: pd.DataFrame) -> str:
+    """Summarizes the utilization in a sentence."""
+    known = table[(table["mode"] == "train") & table["achieved/peak"].notna()]
+    limits = known[["achieved/peak", "from", "to"]].to_numpy()
+    pairs = zip(known.workload, limits, strict=True)
+    training = ", ".join(f"{workload} {Interval(*each).text('.2f')}" for workload, each in pairs)
+    return (
+        "Achieved FLOP/s of training over those of a large matrix product on the same threads: "
+        f"{training or 'not measured'}."
+    )
+
+
+def draw(table: pd.DataFrame) -> Plot:
+    """Draws achieved FLOP/s over those of a large matrix product, training and inference."""
+    names = list(table.workload.unique())
+    with style():
+        figure, axes = single(1.3 + 0.4 * len(names))
+        axes.axvline(1, color=GREY, linewidth=0.8, linestyle="--")
+        for j, (mode, color) in enumerate((("train", BLUE), ("infer", SKY))):
+            mine = table[(table["mode"] == mode) & table["achieved/peak"].notna()]
+            bars = axes.barh(
+                [names.index(workload) + 0.4 * j - 0.2 for workload in mine.workload],
+                mine["achieved/peak"],
+                height=0.38,
+                color=color,
+                hatch=HATCHES[j],
+                edgecolor="white",
+                label="training" if mode == "train" else "inference",
+            )
+            axes.bar_label(bars, fmt="%.2f", padding=3, fontsize=8)
+        axes.set_yticks(range(len(names)), names)
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        axes.set_xlim(0, max(1.15, 1.1 * axes.get_xlim()[1]))
+        axes.set_xlabel("achieved FLOP/s over those of a large matrix product")
+        legend_above(figure, columns=2)
+    return figure
+
+
+def _analyse(folder: Folder) -> Findings:
+    machine, runs = folder.machine, folder.runs_frame()
+    peaks = {int(threads): rate for threads, rate in machine.gemm_flops_per_second.items()}
+    timings = selection.processes(folder)
+    table = utilization(timings, peaks, machine.environment.precision)
+    gaps = selection.gaps(runs[selection.is_timing(runs, "modes")], table.workload.unique())
+    profiles, layers = selection.training_profiles(folder), folder.layers()
+    first = profiles.drop_duplicates("workload").run
+    layers = selection.in_order(layers[layers.run.isin(first)])
+    others = {}
+    if len(layers):
+        others["layers"] = layer_work(layers, selection.ops_of(folder, profiles))
+    if table.empty:
+        return Findings(tables=others, gaps=gaps)
+    caveats = selection.caveats(timings[(timings["mode"] == "train") & (timings.on == "cpu")])
+    return Findings(f"{summary(table)}{caveats}", draw(table), table, others, gaps)
+
+
+FIGURE = Figure(
+    id="cost",
+    order=13,
+    title="Work and traffic",
+    meaning="MACs of convolutions and matrix products in the forward pass per example, counted "
+    "from the architecture; FLOPs are twice the MACs, including the backward pass in training. "
+    "Achieved FLOP/s at the median step, over those of a 2048 x 2048 x 2048 matrix product on as "
+    "many threads. By layer: bytes of parameters, and of the output for a batch, and the rate in "
+    "the profile.",
+    paper="no such figure; this analysis is our own.",
+    analyse=_analyse,
+)

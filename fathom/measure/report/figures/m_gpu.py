@@ -1,0 +1,165 @@
+"""Table 1 of the Minsky paper: GPU utilization by kernels."""
+
+import numpy as np
+import pandas as pd
+
+from fathom.measure.profile import tables
+from fathom.measure.report import published, selection
+from fathom.measure.report.figure import Figure, Findings
+from fathom.measure.report.intervals import Interval, mean
+from fathom.measure.report.style import BLACK, BLUE, Plot, legend_above, panels, style
+from fathom.measure.runs.folder import Folder
+
+_KERNELS, _COPIES = "kernels / API calls", "copies / kernels"
+
+
+def gpu_use(profiles: pd.DataFrame, ops: pd.DataFrame) -> pd.DataFrame:
+    """Compares kernels, API calls and copies of training profiles on a GPU with the paper's.
+
+    Args:
+        profiles: profile runs, one or several equal ones per workload, from ``Folder.runs_frame``;
+            those without a GPU are left out.
+        ops: op times of these profiles, from ``Folder.ops``.
+
+    Returns:
+        one row per workload measured here or in the paper: ``workload``; time in kernels over time
+        in API calls, and ``from`` and ``to``, the limits of its 95 % interval between processes;
+        time in copies over time in kernels, from 0 to 1; both in the whole process, from the
+        set-up on, as in the paper, and in the profiled steps; the share of the op time in ops that
+        ran on the CPU; the paper's ratios. Missing if nothing was measured, or no kernel ran.
+    """
+    times = profiles.dropna(subset="kernel_s")
+    kernels = times.process_kernel_s / times.process_api_s.replace(0, np.nan)
+    copies = times.process_memcpy_s / times.process_kernel_s.replace(0, np.nan)
+    used = {name: mean(each.to_numpy(float)) for name, each in kernels.groupby(times.workload)}
+    paper = published.gpu_efficiency()
+    there = [name for name in selection.order() if name in {*used, *paper.index}]
+    mine = ops[ops.workload.isin(times.workload)]
+    on_cpu = _seconds(mine[mine.on == "cpu"]) / _seconds(mine)
+
+    def mean_of(ratios: pd.Series) -> np.ndarray:
+        return ratios.groupby(times.workload).mean().reindex(there).to_numpy()
+
+    ours, paper = [used.get(name, Interval(np.nan)) for name in there], paper.reindex(there)
+    table = pd.DataFrame(
+        {
+            _KERNELS: [each.value for each in ours],
+            "from": [each.low for each in ours],
+            "to": [each.high for each in ours],
+            _COPIES: mean_of(copies),
+            f"{_KERNELS}, profiled steps": mean_of(times.kernel_s / times.api_s.replace(0, np.nan)),
+            f"{_COPIES}, profiled steps": mean_of(
+                times.memcpy_s / times.kernel_s.replace(0, np.nan)
+            ),
+            "share of op time on the CPU": on_cpu.reindex(there).to_numpy(),
+            f"{_KERNELS}, paper": paper.kernels_over_api,
+            f"{_COPIES}, paper": paper.memcpy_share,
+        },
+        index=there,
+    )
+    return table.rename_axis("workload").reset_index()
+
+
+def _seconds(ops: pd.DataFrame) -> pd.Series:
+    return ops.groupby("workload").seconds.sum()
+
+
+def api_calls(calls: pd.DataFrame) -> pd.DataFrame:
+    """Returns the calls of the driver and the runtime, in decreasing order of time.
+
+    Args:
+        calls: of one or several equal profiles per workload, from ``Folder.api_calls``.
+
+    Returns:
+        ``workload``, ``call``, mean ``count`` and ``seconds`` of a process, and their ``share`` of
+        the time of all calls, from 0 to 1.
+    """
+    table = calls.groupby(["workload", "call"], as_index=False)[["count", "seconds"]].mean()
+    table = table.sort_values("seconds", ascending=False, kind="stable")
+    table["share"] = table.seconds / table.groupby("workload").seconds.transform("sum")
+    return selection.in_order(table)
+
+
+def ops_on_cpu(ops: pd.DataFrame) -> pd.DataFrame:
+    """Returns the op types that ran on the CPU in profiles on a GPU, in decreasing order of time.
+
+    Args:
+        ops: op times of one or several equal profiles per workload, from ``Folder.ops``.
+
+    Returns:
+        ``workload``, ``type``, ``seconds`` a step and ``share`` of the time of all ops, on the CPU
+        and the GPU, from 0 to 1.
+    """
+    steps, total = tables.steps(ops), _seconds(ops)
+    table = ops[ops.on == "cpu"].groupby(["workload", "type"], as_index=False).seconds.sum()
+    table["share"] = table.seconds / table.workload.map(total)
+    table["seconds"] /= table.workload.map(steps)
+    return selection.in_order(table.sort_values("share", ascending=False, kind="stable"))
+
+
+def summary(table: pd.DataFrame, measured: bool) -> str:
+    """Summarizes the ratios in a sentence."""
+    if not measured:
+        return "Nothing was measured on a GPU: the figures are the paper's."
+    if table[_KERNELS].isna().all():
+        return "The GPU ran no kernels."
+    known = table.dropna(subset=_KERNELS)
+    limits = zip(known.workload, known[[_KERNELS, "from", "to"]].to_numpy(), strict=True)
+    listed = ", ".join(f"{workload} {Interval(*each).text('.2f')}" for workload, each in limits)
+    return f"Time in kernels over the time of API calls: {listed}."
+
+
+def draw(table: pd.DataFrame, measured: bool) -> Plot:
+    """Draws the two ratios of each workload and of the paper, or only the paper's."""
+    rows = np.arange(len(table))
+    titles = {_KERNELS: "kernel time over API call time", _COPIES: "copy time over kernel time"}
+    with style():
+        height = 1.4 + 0.3 * len(rows)
+        figure, both = panels(list(titles.values()), columns=2, width=4, height=height)
+        for axes, column in zip(both, titles, strict=True):
+            if measured:
+                axes.plot(table[column], rows, "o", color=BLUE, label="measured")
+            axes.plot(
+                table[f"{column}, paper"],
+                rows,
+                "D",
+                color=BLACK,
+                markerfacecolor="white",
+                label="Minsky, Table 1",
+            )
+            axes.set_xscale("log")
+            axes.set_xlabel("ratio")
+            axes.grid()
+            axes.set_yticks(rows, table.workload)
+            axes.set_ylim(len(rows) - 0.5, -0.5)
+        legend_above(figure, columns=2)
+    return figure
+
+
+def _analyse(folder: Folder) -> Findings:
+    profiles = selection.profiles(folder, "gpu")
+    there = profiles.workload[profiles.kernel_s.notna()]
+    ops, calls = selection.ops_of(folder, profiles), folder.api_calls()
+    table, runs = gpu_use(profiles, ops), folder.runs_frame()
+    gaps, others = ["no profile was taken on a GPU"], {}
+    if len(there):
+        gaps = selection.gaps(runs[selection.is_profile(runs, "gpu")], there)
+        others["api_calls"] = api_calls(calls[calls.run.isin(profiles.run)])
+        others["ops_on_cpu"] = ops_on_cpu(ops)
+    found, plot = summary(table, bool(len(there))), draw(table, bool(len(there)))
+    caveats = selection.caveats(profiles) if len(there) else ""
+    return Findings(f"{found}{caveats}", plot, table, others, gaps)
+
+
+FIGURE = Figure(
+    id="M-gpu",
+    order=11,
+    title="GPU efficiency",
+    meaning="Time in kernels over time in calls to the driver and the runtime, and time in copies "
+    "over time in kernels, of training profiles on a GPU: drawn for the whole process from the "
+    "set-up of the network on, as in the paper; the table also has the profiled steps alone, and "
+    "the share of the op time in ops that ran on the CPU: those without a GPU kernel, and those "
+    "that handle shapes and control flow. Other tables list the API calls and these op types.",
+    paper="Minsky, Table 1, one P100: next to ours, or alone without a GPU; without speech.",
+    analyse=_analyse,
+)

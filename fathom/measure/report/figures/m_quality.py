@@ -1,0 +1,98 @@
+"""Time to quality by batch size, of the results that lie in the folder."""
+
+import pandas as pd
+
+from fathom.measure.report import selection
+from fathom.measure.report.figure import Figure, Findings
+from fathom.measure.report.style import PALETTE, Panel, Plot, legend_above, panels, style
+from fathom.measure.runs.folder import Folder
+from fathom.results.quality import Quality
+
+_FILES = "quality/*.json"
+_QUANTITIES = ("examples", "seconds")
+
+
+def trainings(found: list[Quality]) -> pd.DataFrame:
+    """Returns one row per training: what it took to reach the target, or to end without it."""
+    rows = [
+        {
+            "workload": quality.workload,
+            "target": f"{quality.metric} {quality.target:g}",
+            "batch size": training.batch_size,
+            "replicas": training.replicas,
+            "learning rate": training.learning_rate,
+            "epochs": training.curve[-1].epoch,
+            "steps": training.curve[-1].steps,
+            "examples": training.curve[-1].steps * training.batch_size,
+            "seconds": training.curve[-1].seconds,
+            "value": training.curve[-1].value,
+            "reached": training.reached,
+        }
+        for quality in found
+        for training in quality.trainings
+    ]
+    return selection.in_order(pd.DataFrame(rows)).reset_index(drop=True)
+
+
+def summary(table: pd.DataFrame) -> str:
+    """States the batch sizes that need the fewest examples and the least time."""
+    texts = []
+    for workload, each in table[table.reached].groupby("workload", sort=False):
+        least, fastest = (each.loc[each[name].idxmin()] for name in _QUANTITIES)
+        texts.append(
+            f"{workload} ({least.target}): fewest examples with batches of {least['batch size']}, "
+            f"least time with {fastest['batch size']}"
+        )
+    return f"{'; '.join(texts)}." if texts else "No training reached its target."
+
+
+def draw(table: pd.DataFrame) -> Plot:
+    """Draws examples and seconds until the target by batch size, for each workload."""
+    names = list(table.workload.unique())
+    titles = [f"{name}: {quantity}" for name in names for quantity in _QUANTITIES]
+    with style():
+        figure, axes = panels(titles, columns=len(_QUANTITIES), width=3.2, height=2.2)
+        for number, panel in enumerate(axes):
+            mine = table[table.workload == names[number // len(_QUANTITIES)]]
+            _draw_quantity(panel, mine, _QUANTITIES[number % len(_QUANTITIES)])
+        figure.supxlabel("batch size", fontsize=9)
+        legend_above(figure, columns=3)
+    return figure
+
+
+def _draw_quantity(panel: Panel, table: pd.DataFrame, quantity: str) -> None:
+    sizes = sorted(table["batch size"].unique())
+    for look, replicas in zip(PALETTE[1:], sorted(set(table.replicas)), strict=False):
+        each = table[table.replicas == replicas].sort_values("batch size")
+        label = f"{replicas} replica{'s' if replicas > 1 else ''}"
+        panel.plot(each["batch size"], each[quantity], "o-", color=look, markersize=4, label=label)
+    panel.set_xscale("log", base=2)
+    panel.set_xticks(sizes, [f"{size}" for size in sizes])
+    panel.minorticks_off()
+    panel.set_ylim(0, None)
+    panel.grid(axis="y")
+
+
+def _analyse(folder: Folder) -> Findings:
+    found = [Quality.read(path) for path in sorted(folder.path.glob(_FILES))]
+    if not found:
+        return Findings(gaps=["no time to quality: fathom quality --json DIR/quality/NAME.json"])
+    table = trainings(found)
+    reached = table[table.reached].reset_index(drop=True)
+    tables = {"trainings": table}
+    if reached.empty:
+        return Findings(summary(table), tables=tables)
+    return Findings(summary(table), draw(reached), reached, tables)
+
+
+FIGURE = Figure(
+    id="M-quality",
+    order=18,
+    title="Time to quality",
+    meaning="Trainings until a metric of the test data reaches a target, by batch size, of the "
+    "results that lie in quality/ of the folder: examples that were needed, and the time of the "
+    "steps with their input.",
+    paper='Fathom, "Datasets", names "batchsize-convergence tradeoffs" among the features that '
+    "depend on the data, and measures none.",
+    analyse=_analyse,
+)

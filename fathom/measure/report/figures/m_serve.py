@@ -1,0 +1,131 @@
+"""Load tests that lie in the folder: latency by rate, and the highest rate within a bound."""
+
+import pandas as pd
+
+from fathom.measure.report import selection
+from fathom.measure.report.figure import Figure, Findings
+from fathom.measure.report.style import BLUE, GREY, MARKERS, Plot, legend_above, panels, style
+from fathom.measure.runs.folder import Folder
+from fathom.results.serving import ServingResult, Trial
+
+_FILES = "serving/*/serving.json"
+
+
+def results(tests: list[ServingResult]) -> pd.DataFrame:
+    """Returns one row per load test: what was asked, and the run that counts."""
+    rows = [
+        {
+            **_case(test),
+            "scenario": test.scenario,
+            "bound (ms)": 1e3 * test.latency_bound if test.latency_bound else None,
+            "queries/s": test.result.rate,
+            "samples/s": test.result.samples_per_second,
+            "p50 (ms)": 1e3 * test.result.latency["p50"],
+            "p99 (ms)": 1e3 * test.result.latency["p99"],
+            "mean batch": _mean_batch(test.result),
+            "seconds": test.duration,
+            "LoadGen": "VALID" if test.result.valid else "INVALID",
+        }
+        for test in tests
+    ]
+    return selection.in_order(pd.DataFrame(rows)).reset_index(drop=True)
+
+
+def searches(tests: list[ServingResult]) -> pd.DataFrame:
+    """Returns one row per trial of the searches for the highest rate."""
+    rows = [
+        {
+            **_case(test),
+            "bound (ms)": 1e3 * (test.latency_bound or 0),
+            "queries/s": trial.rate,
+            "p99 (ms)": 1e3 * trial.latency["p99"],
+            "valid": trial.valid,
+        }
+        for test in tests
+        for trial in sorted(test.trials, key=lambda each: each.rate or 0)
+    ]
+    return selection.in_order(pd.DataFrame(rows)).reset_index(drop=True) if rows else pd.DataFrame()
+
+
+def _case(test: ServingResult) -> dict[str, object]:
+    return {
+        "workload": test.workload,
+        "batch limit": test.largest_batch,
+        "threads": test.environment.threads,
+    }
+
+
+def _mean_batch(trial: Trial) -> float:
+    number = sum(trial.batches.values())
+    return sum(int(size) * count for size, count in trial.batches.items()) / max(1, number)
+
+
+def summary(table: pd.DataFrame) -> str:
+    """States the highest rate of each workload within its bound, beside offline's."""
+    found = []
+    for workload, each in table.groupby("workload", sort=False):
+        server = each[(each.scenario == "server") & (each.LoadGen == "VALID")]
+        if server.empty:
+            continue
+        best = server.loc[server["queries/s"].idxmax()]
+        text = (
+            f"{workload}: {best['queries/s']:,.0f} queries/s, p99 {best['p99 (ms)']:.3g} ms within "
+            f"{best['bound (ms)']:.3g} ms"
+        )
+        offline = each[each.scenario == "offline"]["samples/s"].max()
+        found.append(text if pd.isna(offline) else f"{text} (offline {offline:,.0f} samples/s)")
+    return f"{'; '.join(found)}." if found else ""
+
+
+def draw(table: pd.DataFrame) -> Plot:
+    """Draws the 99th percentile by rate of each search, with its bound."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    names = list(table.workload.unique())
+    with style():
+        figure, axes = panels(names, columns=2, width=3.4, height=2.4)
+        for name, panel in zip(names, axes, strict=True):
+            cases = table[table.workload == name].groupby(["batch limit", "threads"], sort=False)
+            for marker, ((limit, threads), each) in zip(MARKERS, cases, strict=False):
+                panel.plot(
+                    each["queries/s"],
+                    each["p99 (ms)"],
+                    color=BLUE,
+                    marker=marker,
+                    markersize=4,
+                    linewidth=1,
+                    label=f"batches to {limit}, {threads} thread{'s' if threads > 1 else ''}",
+                )
+                panel.axhline(each["bound (ms)"].iloc[0], color=GREY, linestyle="--", label="bound")
+            panel.set_yscale("log")
+            panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=6))
+            panel.yaxis.set_major_formatter("{x:g}")
+            panel.yaxis.set_minor_formatter(NullFormatter())
+            panel.grid(axis="y")
+        figure.supxlabel("queries/s", fontsize=9)
+        figure.supylabel("99th percentile (ms)", fontsize=9)
+        legend_above(figure, columns=2)
+    return figure
+
+
+def _analyse(folder: Folder) -> Findings:
+    tests = [ServingResult.read(path) for path in sorted(folder.path.glob(_FILES))]
+    if not tests:
+        return Findings(gaps=["no load test: fathom serve-test --out DIR/serving/NAME adds one"])
+    table, trials = results(tests), searches(tests)
+    if trials.empty:
+        return Findings(summary(table), tables={"tests": table})
+    return Findings(summary(table), draw(trials), trials, {"tests": table})
+
+
+FIGURE = Figure(
+    id="M-serve",
+    order=17,
+    title="Latency under load",
+    meaning="Load tests by MLPerf's LoadGen whose results lie in serving/ of the folder: the 99th "
+    "percentile of the latency by the rate of queries, of each run of a search for the highest "
+    "rate within the bound; and every test. Runs of seconds, not MLPerf's minutes.",
+    paper='Fathom, "Datasets": inference has "a stream of unseen data and a lean toward latency"; '
+    "no streams are measured.",
+    analyse=_analyse,
+)

@@ -1,0 +1,118 @@
+"""Operations under the roofs of the machine that they ran on (Drumond et al., section V-A)."""
+
+import numpy as np
+import pandas as pd
+
+from fathom.measure.profile import tables
+from fathom.measure.report import selection
+from fathom.measure.report.figure import Figure, Findings
+from fathom.measure.report.style import BLUE, GREEN, GREY, ORANGE, RED, Plot, panels, style
+from fathom.measure.runs.folder import Folder
+from fathom.results.characterization import Machine
+
+_KEYS = ["workload", "type", "layer", "phase"]
+_LEAST_SHARE = 0.01  # of a workload's time in ops
+_NEAR = 1.5  # times the attainable time
+_COLORS = {"forward": BLUE, "backward": ORANGE, "optimizer": GREEN, "other": RED}
+
+
+def under_roofs(
+    ops: pd.DataFrame, work: pd.DataFrame, peak: float, bandwidth: float
+) -> pd.DataFrame:
+    """Relates the time of ops to the least that the machine allows.
+
+    Args:
+        ops: one profile per workload, from ``Folder.ops``.
+        work: of the same profiles, from ``Folder.work``.
+        peak: FLOP/s of a large matrix product.
+        bandwidth: bytes/s of the memory.
+
+    Returns:
+        one row per workload, type, layer and phase with at least 1 % of the time in ops: share of
+        it, seconds per step, flops, bytes, intensity (FLOPs per byte), rate (FLOP/s), bound
+        (``compute`` or ``memory``), attainable time and how many times that the op takes.
+    """
+    seconds = ops.groupby(_KEYS, sort=False).seconds.sum().div(tables.steps(ops), level=0)
+    table = seconds.rename("seconds").reset_index()
+    table["share"] = table.seconds / table.groupby("workload").seconds.transform("sum")
+    done = work.groupby(_KEYS)[["flops", "bytes"]].sum().reset_index()
+    table = table[table.share >= _LEAST_SHARE].merge(done, "left", _KEYS)
+    table["intensity"] = table.flops / table["bytes"]
+    table["rate"] = table.flops / table.seconds
+    computing, moving = table.flops / peak, table["bytes"] / bandwidth
+    table["bound"] = np.where(computing >= moving, "compute", "memory")
+    table["attainable"] = np.maximum(computing, moving)
+    table["times"] = table.seconds / table.attainable
+    return table.sort_values("seconds", ascending=False, ignore_index=True)
+
+
+def summary(table: pd.DataFrame) -> str:
+    """Summarizes in a sentence how near the ops are to their roofs."""
+    near = table.share.where(table.times <= _NEAR, 0.0)
+    covered = table.groupby("workload", sort=False).share.sum()
+    shares = near.groupby(table.workload, sort=False).sum() / covered
+    text = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
+    below = table[table.times < 1]
+    caches = f" {len(below)} take less: their data was in a cache." if len(below) else ""
+    return (
+        f"Of the time in ops of 1 % or more, within {_NEAR} times the attainable: {text}.{caches}"
+    )
+
+
+def draw(table: pd.DataFrame, peak: float, bandwidth: float) -> Plot:
+    """Draws each op's rate over its intensity under the roofs, area by share of the time."""
+    with style():
+        figure, axes = panels(list(table.workload.unique()), 4, 2.4, 2.2)
+        shown = table[table.flops > 0]
+        x = np.geomspace(min(0.05, shown.intensity.min()), max(1e3, shown.intensity.max()), 100)
+        for panel, workload in zip(axes, table.workload.unique(), strict=True):
+            panel.loglog(x, np.minimum(peak, x * bandwidth), color=GREY, linewidth=1)
+            mine = shown[shown.workload == workload]
+            for phase, color in _COLORS.items():
+                rows = mine[mine.phase == phase]
+                panel.scatter(
+                    rows.intensity, rows.rate, 10 + 300 * rows.share, color, alpha=0.6, label=phase
+                )
+            panel.set_xlabel("FLOPs per byte")
+            panel.set_ylabel("FLOP/s")
+    return figure
+
+
+def _analyse(folder: Folder) -> Findings:
+    runs = selection.profiles(folder).drop_duplicates("workload")
+    ops, work = selection.ops_of(folder, runs), folder.work()
+    everything = folder.runs_frame()
+    gaps = selection.gaps(everything[selection.is_profile(everything)], runs.workload)
+    mine = work[work.run.isin(runs.run)]
+    roofs = _roofs(folder.machine, int(runs.threads.min())) if len(runs) else None
+    if roofs is None or mine.empty:
+        return Findings(gaps=[*gaps, "the folder has no memory bandwidth, or no described work"])
+    same = runs.run[(runs.precision == folder.machine.environment.precision)]
+    ops = ops[ops.run.isin(same) & ops.workload.isin(mine.workload)]
+    table = under_roofs(ops, mine, *roofs)
+    gaps += [
+        f"{row.workload}: {row.type} of {row.layer} ({row.phase}) is not described"
+        for row in table[table.flops.isna()].itertuples()
+    ]
+    return Findings(summary(table), draw(table, *roofs), table, gaps=gaps)
+
+
+def _roofs(machine: Machine, threads: int) -> tuple[float, float] | None:
+    """Returns the peak FLOP/s and the memory's bytes/s on this many threads, if measured."""
+    key = str(threads)
+    peaks, bandwidths = machine.gemm_flops_per_second, machine.triad_bytes_per_second
+    return (peaks[key], bandwidths[key]) if key in peaks and key in bandwidths else None
+
+
+FIGURE = Figure(
+    id="roofline",
+    order=15,
+    title="Roofline",
+    meaning="each op type of a layer and phase with at least 1 % of the time in ops, in training "
+    "profiles with the fewest threads. Roofs: a large matrix product, and the triad of the STREAM "
+    "benchmark, on as many threads. Work is that of the step's description, an op's bytes those of "
+    "its inputs, weights and outputs once each; what stays in a cache makes an op faster than its "
+    "roof.",
+    paper="Drumond et al., figure 6: the principle, without measurements.",
+    analyse=_analyse,
+)

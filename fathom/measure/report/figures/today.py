@@ -1,0 +1,178 @@
+"""A figure of our own: the hierarchy of the eight, with further workloads placed in it."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from fathom import workloads
+from fathom.measure.profile import tables
+from fathom.measure.report import selection
+from fathom.measure.report.clustering import Merge, cluster, cosine_distance
+from fathom.measure.report.figure import Figure, Findings
+from fathom.measure.report.figures import f4
+from fathom.measure.report.intervals import Interval, combine
+from fathom.measure.report.style import BLUE, ORANGE, WIDTH, legend_above, new_figure, style
+from fathom.measure.runs.folder import Folder
+
+if TYPE_CHECKING:
+    import matplotlib.axes
+    import matplotlib.figure
+
+Members = tuple[str, ...]
+
+
+def clusters(shares: pd.DataFrame) -> tuple[list[Members], list[Merge]]:
+    """Returns the clusters of a hierarchy, workloads first, then its merges; and the merges.
+
+    Args:
+        shares: one row per workload, one column per op type.
+    """
+    merges = cluster(shares.to_numpy())
+    names = tuple(shares.index)
+    together = [tuple(names[i] for i in merge.members) for merge in merges]
+    return [*((name,) for name in names), *together], merges
+
+
+def places(shares: pd.DataFrame, by_process: Mapping[str, np.ndarray]) -> pd.DataFrame:
+    """Places each further workload at the cluster of the eight that is nearest to it.
+
+    Args:
+        shares: one row per workload, one column per op type.
+        by_process: the shares of each workload's processes, as from ``f4.processes``.
+
+    Returns:
+        one row per further workload: ``workload``; ``joins``, the workloads of the cluster;
+        ``cosine distance`` to its centroid, and ``from`` and ``to``, the limits of its 95 %
+        interval between processes for the same cluster; ``nearest``, of the eight, and ``at``.
+    """
+    eight = shares[shares.index.isin(workloads.EIGHT)]
+    found, rows = clusters(eight)[0], []
+    for name, own in shares.drop(index=eight.index).iterrows():
+        distances = [cosine_distance(own.to_numpy(), _centroid(shares, each)) for each in found]
+        nearest = int(np.argmin(distances[: len(eight)]))
+        joined = found[int(np.argmin(distances))]
+        interval = _interval(str(name), joined, by_process)
+        rows.append(
+            {
+                "workload": name,
+                "joins": " ".join(joined),
+                "cosine distance": min(distances),
+                "from": interval.low,
+                "to": interval.high,
+                "nearest": found[nearest][0],
+                "at": distances[nearest],
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _centroid(shares: pd.DataFrame, members: Members) -> np.ndarray:
+    return shares.loc[list(members)].to_numpy().mean(axis=0)
+
+
+def _interval(name: str, joined: Members, by_process: Mapping[str, np.ndarray]) -> Interval:
+    """Returns the distance of a workload to a cluster's centroid, with its interval."""
+    rows = [by_process[each] for each in (name, *joined)]
+    (found,) = combine(
+        rows, lambda own, *others: np.array([cosine_distance(own, np.mean(others, axis=0))])
+    )
+    return found.clipped(0, 1)
+
+
+def summary(placed: pd.DataFrame) -> str:
+    """Says in a sentence where each further workload is."""
+    texts = [
+        f"{row['workload']} joins {row['joins'].replace(' ', ', ')} at "
+        f"{Interval(row['cosine distance'], row['from'], row['to']).text('.3f')}"
+        for row in placed.to_dict("records")
+    ]
+    return f"{'; '.join(texts)}."
+
+
+def draw(shares: pd.DataFrame, placed: pd.DataFrame) -> "matplotlib.figure.Figure":
+    """Draws the dendrogram of the eight, and each further workload at the cluster it joins."""
+    eight = shares[shares.index.isin(workloads.EIGHT)]
+    found, merges = clusters(eight)
+    rows = _rows(_leaves(found, merges), placed)
+    heights = [0.0] * len(eight) + [merge.distance for merge in merges]
+    places = [float(rows.index(each[0])) for each in found[: len(eight)]]
+    with style():
+        figure = new_figure(WIDTH, 1.2 + 0.32 * len(rows))
+        axes = figure.subplots()
+        for merge in merges:
+            pair = merge.first, merge.second
+            ends = [places[i] for i in pair]
+            _bracket(axes, [heights[i] for i in pair], ends, merge.distance, BLUE, "the eight")
+            places.append(sum(ends) / 2)
+        for row in placed.to_dict("records"):
+            at = found.index(tuple(row["joins"].split()))
+            ends = [float(rows.index(row["workload"])), places[at]]
+            starts = [0.0, heights[at]]
+            _bracket(
+                axes, starts, ends, row["cosine distance"], ORANGE, "placed in their hierarchy"
+            )
+        axes.set_yticks(range(len(rows)), rows)
+        axes.tick_params(axis="y", length=0)
+        axes.spines["left"].set_visible(False)
+        axes.set_xlim(0, 1)
+        axes.grid(axis="x")
+        axes.set_xlabel("cosine distance of the centroids")
+        legend_above(figure, columns=2)
+    return figure
+
+
+def _leaves(found: Sequence[Members], merges: Sequence[Merge]) -> list[str]:
+    """Returns the workloads in an order in which no lines of the dendrogram cross."""
+    order = [list(each) for each in found[: len(found) - len(merges)]]
+    for merge in merges:
+        order.append(order[merge.first] + order[merge.second])
+    return order[-1]
+
+
+def _rows(leaves: list[str], placed: pd.DataFrame) -> list[str]:
+    """Returns the leaves with each further workload next to those it joins."""
+    rows = list(leaves)
+    for name, joined in zip(placed["workload"], placed["joins"], strict=True):
+        rows.insert(1 + max(rows.index(each) for each in joined.split()), name)
+    return rows
+
+
+def _bracket(
+    axes: "matplotlib.axes.Axes",
+    starts: Sequence[float],
+    rows: Sequence[float],
+    distance: float,
+    colour: str,
+    label: str,
+) -> None:
+    """Draws two branches from their starts to the distance at which they join."""
+    x = [starts[0], distance, distance, starts[1]]
+    y = [rows[0], rows[0], rows[1], rows[1]]
+    axes.plot(x, y, color=colour, linewidth=1.4, label=label)
+
+
+def _analyse(folder: Folder) -> Findings:
+    ops, gaps = selection.training_ops(folder)
+    there = set(ops.workload)
+    if len(there & set(workloads.EIGHT)) < 2:
+        return Findings(gaps=[*gaps, "at least two of the eight are needed"])
+    if there <= set(workloads.EIGHT):
+        return Findings(gaps=[*gaps, "no workload beside the eight was profiled"])
+    shares = tables.shares(ops)
+    placed = places(shares, f4.processes(ops, shares))
+    found = f"{summary(placed)}{selection.caveats(selection.training_profiles(folder))}"
+    return Findings(found, draw(shares, placed), placed, gaps=gaps)
+
+
+FIGURE = Figure(
+    id="today",
+    order=4,
+    title="Today's workloads in the hierarchy of the eight",
+    meaning="The eight alone are merged as in F4. Each further workload joins the workload or "
+    "merged cluster of them whose centroid is nearest, by cosine distance over all op types; it "
+    "does not change their hierarchy. Intervals are between processes, for the same cluster.",
+    paper="A figure of our own: the paper's eight end in 2015.",
+    analyse=_analyse,
+)

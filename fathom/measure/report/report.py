@@ -1,0 +1,247 @@
+"""``fathom report``: figures, tables and one page from the result files of a folder."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+
+from fathom.errors import FathomError
+from fathom.measure.report import figures, page, picture, programs, selection
+from fathom.measure.report.figure import Figure, Findings
+from fathom.measure.runs.folder import Folder
+from fathom.system.files import atomic_write
+
+PAGE, EXPORT = "report.html", "report.json"
+_FOLDERS = ("figures", "tables")
+_OF_A_PROCESS = ("command", "device", "threads", "xla", "gpu")  # of the probing process
+
+Found = Mapping[Figure, Findings]
+
+
+def run(directory: Path, out: Path, screen: Console) -> None:
+    """Writes the report of a results directory and prints its findings.
+
+    Raises:
+        FathomError: the folder cannot be read, or the report cannot be written.
+    """
+    found = write(Folder.read(directory), out)
+    for figure, findings in found.items():
+        screen.print(f"{figure.id}: {findings.summary or 'nothing to show'}")
+        for gap in findings.gaps:
+            screen.print(f"  missing: {gap}")
+    screen.print(f"written to {out}: {PAGE}, figures, tables")
+
+
+def write(folder: Folder, out: Path) -> Found:
+    """Writes the page, the figures as PNG, SVG and CSV, and the tables as CSV.
+
+    Files of an earlier report are replaced, or removed if there is nothing to draw any more.
+
+    Returns:
+        the findings of each figure.
+
+    Raises:
+        FathomError: a file cannot be written.
+    """
+    found = {figure: figure.analyse(folder) for figure in figures.find_all()}
+    _clear(out)
+    about = {
+        "machine": _machine(folder),
+        "runs": _runs(folder),
+        "failed": _failed(folder),
+        "op_types_without_a_class": _without_class(folder),
+    }
+    for name, table in about.items():
+        _write_csv(out / "tables" / f"{name}.csv", table)
+    export = _export(found, about)
+    _write(out / EXPORT, export)
+    parts = [_part(figure, findings, out) for figure, findings in found.items()]
+    everything = page.download(export, EXPORT, "Everything on this page as JSON")
+    html = page.page("Fathom: characterization", [everything, *_page(parts, found, about)])
+    _write(out / PAGE, html.encode())
+    return found
+
+
+def _export(found: Found, about: Mapping[str, pd.DataFrame]) -> bytes:
+    """Returns all words and numbers of the report as JSON."""
+    document = {
+        **{name: _rows(table) for name, table in about.items()},
+        "figures": {
+            figure.id: {
+                **{name: getattr(figure, name) for name in ("title", "meaning", "paper")},
+                "summary": findings.summary,
+                "gaps": list(findings.gaps),
+                "data": _rows(findings.data) if findings.data is not None else [],
+                "tables": {name: _rows(table) for name, table in findings.tables.items()},
+            }
+            for figure, findings in found.items()
+        },
+    }
+    return json.dumps(document, allow_nan=False).encode()
+
+
+def _rows(table: pd.DataFrame) -> list[dict[str, object]]:
+    """Returns the rows of a table as JSON has them: ``null`` for missing and infinite values."""
+    plain = table.replace([np.inf, -np.inf], np.nan).astype(object)
+    return plain.where(plain.notna(), None).to_dict("records")
+
+
+def _clear(out: Path) -> None:
+    """Creates the report's folders, and removes files linked from an earlier report's page."""
+    try:
+        for name in _FOLDERS:
+            (out / name).mkdir(parents=True, exist_ok=True)
+        earlier = (out / PAGE).read_text() if (out / PAGE).exists() else ""
+        for folder, file in re.findall(rf'href="({"|".join(_FOLDERS)})/(\w+\.\w+)"', earlier):
+            (out / folder / file).unlink(missing_ok=True)
+    except OSError as error:
+        raise FathomError(f"cannot write to {out}: {error.strerror}") from error
+
+
+def _page(parts: list[str], found: Found, about: Mapping[str, pd.DataFrame]) -> list[str]:
+    anchors = [("machine", "machine"), *((each.id, f"{each.id} {each.title}") for each in found)]
+    anchors += [("unmapped", "op types without a class"), ("missing", "not measured")]
+    return [
+        page.contents(anchors),
+        page.heading("machine", "The machine, and what was run"),
+        page.table(about["machine"], "machine"),
+        page.table(about["runs"], "what was run"),
+        page.paragraph(
+            "Program: what XLA compiles of a timed step, and into how many microbatches its batch "
+            "is divided. Profiles are op by op."
+        ),
+        page.paragraph(
+            "Disturbed: runs on one thread whose steps had the processor for less than 95 % of "
+            "their time, because other processes took it. Measured again: disturbed runs that "
+            "were made a second time, which counts; the first is kept in disturbed/."
+        ),
+        *parts,
+        page.heading("unmapped", "Op types without a class"),
+        page.table(about["op_types_without_a_class"], "op types")
+        if len(about["op_types_without_a_class"])
+        else page.paragraph("Every op type that was seen has a class."),
+        page.heading("missing", "What was not measured, and why"),
+        *_missing(found, about["failed"]),
+    ]
+
+
+def _part(figure: Figure, findings: Findings, out: Path) -> str:
+    """Writes the files of a figure and returns its part of the page."""
+    files, parts = [], [page.heading(figure.id, f"{figure.id}: {figure.title}")]
+    parts += [page.paragraph(figure.meaning), page.paragraph(f"The papers: {figure.paper}")]
+    parts += [page.paragraph(findings.summary, "finding")] if findings.summary else []
+    parts += [page.paragraph(f"Missing: {gap}", "gap") for gap in findings.gaps]
+    tables = {
+        f"tables/{figure.stem}_{name}.csv": (name.replace("_", " "), table)
+        for name, table in findings.tables.items()
+    }
+    if findings.plot is not None and findings.data is not None:
+        svg, html = picture.drawn(findings.plot, figure.stem, figure.title)
+        _write(out / "figures" / f"{figure.stem}.svg", svg)
+        _write(out / "figures" / f"{figure.stem}.png", picture.rendered(findings.plot, "png"))
+        files += [f"figures/{figure.stem}.{form}" for form in ("svg", "png")]
+        parts.append(html)
+        tables[f"figures/{figure.stem}.csv"] = "data of the figure", findings.data
+    for file, (caption, table) in tables.items():
+        _write_csv(out / file, table)
+        parts.append(page.table(table, caption))
+    files += tables
+    return "\n".join([*parts, page.links(files)] if files else parts)
+
+
+def _missing(found: Found, failed: pd.DataFrame) -> list[str]:
+    gaps: dict[str, list[str]] = {}
+    for figure, findings in found.items():
+        for gap in findings.gaps:
+            gaps.setdefault(gap, []).append(figure.id)
+    rows = [{"what": gap, "analyses": ", ".join(ids)} for gap, ids in gaps.items()]
+    parts = [
+        page.table(pd.DataFrame(rows), "missing") if rows else page.paragraph("Nothing is missing.")
+    ]
+    return parts + ([page.table(failed, "failed runs")] if len(failed) else [])
+
+
+def _machine(folder: Folder) -> pd.DataFrame:
+    environment = folder.machine.environment.to_plain()
+    machine = {name: value for name, value in environment.items() if name not in _OF_A_PROCESS}
+    machine["memory"] = f"{machine.pop('memory_bytes') / 2**30:.1f} GiB"
+    machine["gpu"] = sorted(folder.runs_frame().gpu.dropna().unique()) or "none used"
+    rates = folder.machine.gemm_flops_per_second
+    for threads in sorted(rates, key=int):
+        name = f"large matrix product on {threads} thread{'s' if threads != '1' else ''}"
+        machine[name] = f"{rates[threads] / 1e9:.1f} GFLOP/s"
+        if len(probes := folder.machine.gemm_probes.get(threads, ())) > 1:
+            machine[name] += f", measured: {', '.join(f'{each / 1e9:.1f}' for each in probes)}"
+    for threads, rate in folder.machine.triad_bytes_per_second.items():
+        name = f"memory bandwidth (triad) on {threads} thread{'s' if threads != '1' else ''}"
+        machine[name] = f"{rate / 1e9:.1f} GB/s"
+    return pd.DataFrame({"": name, "value": _words(value)} for name, value in machine.items())
+
+
+def _words(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={item}" for key, item in value.items()) or "none"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return "none" if value is None else str(value)
+
+
+def _runs(folder: Folder) -> pd.DataFrame:
+    """Returns one row per workload, mode and device."""
+    runs = selection.in_order(folder.runs_frame())
+    done = runs.status == "done"
+    runs = runs.assign(
+        timing=runs.kind == "timing",
+        profile=runs.kind == "profile",
+        failed=runs.status == "failed",
+        disturbed=runs.disturbed.eq(True),
+        again=runs.first_cpu_share.notna(),
+        batch_size=runs.batch_size.where(done),
+        program=programs.of(runs).where(runs.kind == "timing"),
+    )
+    groups = runs.groupby(["workload", "mode", "device"], sort=False)
+    counts = groups[["timing", "profile", "failed", "disturbed", "again"]].sum()
+    values = groups[["precision", "batch_size", "data"]].agg(_values)
+    values = values.join(groups[programs.PROGRAM].agg(programs.joined))
+    names = {
+        "timing": "timing runs",
+        "profile": "profiles",
+        "batch_size": "batch size",
+        "again": "measured again",
+    }
+    return counts.join(values).reset_index().rename(columns=names)
+
+
+def _values(column: pd.Series) -> str:
+    """Returns the distinct values of a column as text."""
+    return " ".join(map(str, sorted(column.dropna().unique())))
+
+
+def _failed(folder: Folder) -> pd.DataFrame:
+    runs = folder.runs_frame()
+    return runs.loc[runs.status == "failed", ["run", "reason"]]
+
+
+def _without_class(folder: Folder) -> pd.DataFrame:
+    """Returns the op types without a class, with their largest share in any profile."""
+    ops = folder.ops()
+    seconds = ops[ops["class"] == ""].groupby(["type", "run"]).seconds.sum()
+    shares = seconds.div(ops.groupby("run").seconds.sum(), level="run").dropna()
+    table = shares.rename("largest share").reset_index()
+    table = table.sort_values("largest share", ascending=False).drop_duplicates("type")
+    table = table[["type", "largest share", "run"]]
+    return table.rename(columns={"type": "op type", "run": "in"})
+
+
+def _write_csv(path: Path, table: pd.DataFrame) -> None:
+    content = table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+    _write(path, content.encode())
+
+
+def _write(path: Path, content: bytes) -> None:
+    with atomic_write(path) as temporary:
+        temporary.write_bytes(content)

@@ -1,0 +1,143 @@
+"""Selection of a folder's runs for analyses, and reasons for missing workloads."""
+
+import functools
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+
+from fathom import workloads
+from fathom.measure.report import published
+from fathom.measure.runs.folder import Folder
+
+
+@functools.cache
+def order() -> tuple[str, ...]:
+    """Returns the workloads in the order of the papers' figures, then the registered ones."""
+    return tuple(dict.fromkeys([*published.breakdown().index, *workloads.names()]))
+
+
+def in_order(frame: pd.DataFrame) -> pd.DataFrame:
+    """Stably sorts rows by workload in that order, unknown ones last."""
+    place = {workload: i for i, workload in enumerate(order())}
+    return frame.sort_values(
+        "workload", key=lambda names: names.map(place).fillna(len(place)), kind="stable"
+    )
+
+
+def is_profile(runs: pd.DataFrame, on: str = "cpu") -> pd.Series:
+    """Returns which runs are profiles of training on a CPU or a GPU."""
+    return (runs.kind == "profile") & (runs["mode"] == "train") & (runs.on == on)
+
+
+def is_timing(runs: pd.DataFrame, purpose: str) -> pd.Series:
+    """Returns which runs are timings of one set in docs/characterization.md."""
+    return (runs.kind == "timing") & runs.purpose.map(lambda purposes: purpose in purposes)
+
+
+def profiles(folder: Folder, on: str = "cpu") -> pd.DataFrame:
+    """Returns the training profiles, those with the fewest threads first."""
+    runs = folder.runs_frame()
+    there = runs[is_profile(runs, on) & (runs.op_s > 0)]  # no shares without op time
+    return in_order(there.sort_values("threads", kind="stable"))
+
+
+def timings(folder: Folder, purpose: str) -> pd.DataFrame:
+    """Returns the completed timing runs of one set."""
+    runs = folder.runs_frame()
+    return in_order(runs[is_timing(runs, purpose) & (runs.status == "done")])
+
+
+def ops_of(folder: Folder, runs: pd.DataFrame) -> pd.DataFrame:
+    """Returns the op times of some runs, in order."""
+    ops = folder.ops()
+    place = {run: i for i, run in enumerate(runs.run)}
+    there = ops[ops.run.isin(place)]
+    return there.sort_values("run", key=lambda names: names.map(place), kind="stable")
+
+
+def training_profiles(folder: Folder) -> pd.DataFrame:
+    """Returns each workload's training profiles on the CPU with the fewest threads."""
+    runs = profiles(folder)
+    return runs[runs.threads == runs.groupby("workload").threads.transform("min")]
+
+
+def processes(folder: Folder) -> pd.DataFrame:
+    """Returns the completed timings with default threads and all cores, all processes."""
+    sets = [timings(folder, purpose) for purpose in ("modes", "repeats")]
+    return in_order(pd.concat(sets).drop_duplicates("run"))
+
+
+def count(runs: pd.DataFrame) -> str:
+    """Returns the number of runs, and of those that other processes disturbed."""
+    disturbed = int(runs.disturbed.eq(True).sum())
+    return f"{len(runs)} ({disturbed} disturbed)" if disturbed else f"{len(runs)}"
+
+
+def caveats(runs: pd.DataFrame, *case: str) -> str:
+    """Returns sentences on the workloads with a single run and on those with disturbed runs.
+
+    Args:
+        runs: of an analysis.
+        case: columns whose values separate equal runs of a workload.
+    """
+    numbers = runs.groupby(["workload", *case], sort=False, dropna=False).size()
+    single = numbers[numbers == 1].index.get_level_values("workload").unique()
+    disturbed = runs.workload[runs.disturbed.eq(True)].unique()
+    everywhere = len(single) == runs.workload.nunique()
+    sentences = [f" One run, no interval{'' if everywhere else ': ' + ', '.join(single)}."]
+    sentences = sentences if len(single) else []
+    sentences += [f" Disturbed by other processes: {', '.join(disturbed)}."] * (len(disturbed) > 0)
+    return "".join(sentences)
+
+
+def training_ops(folder: Folder) -> tuple[pd.DataFrame, list[str]]:
+    """Returns the op times of ``training_profiles``.
+
+    Returns:
+        rows of ``Folder.ops``, and sentences about missing data.
+    """
+    runs = training_profiles(folder)
+    all_runs = folder.runs_frame()
+    no_time = "profiled, but its ops took no time"
+    missing = gaps(all_runs[is_profile(all_runs)], runs.workload, no_time)
+    return ops_of(folder, runs), missing
+
+
+def uncompiled(folder: Folder) -> str:
+    """Returns a note on workloads whose default step, unlike the profiled one, is compiled."""
+    runs = training_profiles(folder).groupby("workload", sort=False)
+    runs = runs[["compiled_s", "unprofiled_s"]].median().dropna(subset="compiled_s").reset_index()
+    return "".join(
+        f" {run.workload} runs a step that XLA compiles whole: {1e3 * run.compiled_s:.2f} ms; the "
+        f"profile is of its ops one by one, {1e3 * run.unprofiled_s:.2f} ms."
+        for run in runs.itertuples()
+    )
+
+
+def gaps(wanted: pd.DataFrame, there: Iterable[str], too_few: str = "") -> list[str]:
+    """Returns what an analysis lacks, with reasons: failed, insufficient or missing runs.
+
+    Args:
+        wanted: the runs for the analysis, including failed ones.
+        there: the workloads in the analysis.
+        too_few: the reason for workloads with insufficient runs.
+    """
+    failed = wanted[wanted.status == "failed"]
+    measured = set(wanted.workload[wanted.status == "done"])
+    asked, explained = {*workloads.EIGHT, *measured}, {*there, *failed.workload}
+    missing = [name for name in order() if name in asked - explained]
+    sentences = [f"{_case(run)}: failed ({run.reason})" for run in failed.itertuples()]
+    for names, reason in (
+        ([name for name in missing if name in measured], too_few),
+        ([name for name in missing if name not in measured], "not measured"),
+    ):
+        sentences += [f"{', '.join(names)}: {reason}"] if names else []
+    return list(dict.fromkeys(sentences))
+
+
+def _case(run: Any) -> str:
+    threads = ""
+    if not pd.isna(run.threads):
+        threads = f", {run.threads} thread{'s' if run.threads > 1 else ''}"
+    return f"{run.workload} {run.mode}{threads}"

@@ -1,0 +1,143 @@
+"""The style of all figures: colour-blind safe colours, distinct markers, sizes for print."""
+
+import contextlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from fathom.measure.report import selection
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Plot: TypeAlias = "Figure"  # matplotlib's, which is imported when something is drawn
+Panel: TypeAlias = "Axes"
+
+# The Okabe-Ito palette, with grey instead of yellow, which is too light on white.
+BLACK, ORANGE, SKY, GREEN, GREY, BLUE, RED, PURPLE = PALETTE = (
+    *("#000000", "#E69F00", "#56B4E9", "#009E73", "#888888", "#0072B2", "#D55E00", "#CC79A7"),
+)
+MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*", "<", ">", "p", "h", "d", "8", "H", "+")
+_MORE_COLOURS = ("#882255", "#999933", "#332288", "#117733", "#AA4499", "#661100", "#44AA99")
+WIDTH = 4.8  # inches of a figure without panels: a phone shows it whole
+PANELS = "panels"  # label of a figure of one titled panel per name
+ALWAYS_WHITE = "#FEFEFE"  # white that the report's page leaves white in dark mode
+HATCHES = ("", "////", "\\\\\\\\", "xxxx", "----", "||||", "++++", "//")
+_STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": "#DDDDDD",
+    "hatch.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "svg.hashsalt": "fathom",  # the same figure gives the same file
+    "svg.fonttype": "none",  # texts remain texts
+}
+
+
+@contextlib.contextmanager
+def style() -> Iterator[None]:
+    """Applies the common style to figures drawn in the block, whatever matplotlib's own is."""
+    import matplotlib
+
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_STYLE)
+        yield
+
+
+def new_figure(width: float, height: float) -> Plot:
+    """Returns an empty figure of this size in inches, without a window."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), dpi=110, layout="constrained")
+
+
+def single(height: float) -> tuple[Plot, Panel]:
+    """Returns a figure of common width and a height in inches, and its only panel."""
+    figure = new_figure(WIDTH, height)
+    return figure, figure.subplots()
+
+
+def panels(
+    names: Sequence[str], columns: int, width: float, height: float
+) -> tuple[Plot, list[Panel]]:
+    """Returns a figure and one titled panel per name, ``columns`` per row; panel size in inches."""
+    columns = min(columns, len(names))
+    rows = math.ceil(len(names) / columns)
+    figure = new_figure(columns * width, rows * height)
+    figure.set_label(PANELS)
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for panel, name in zip(axes, names, strict=False):
+        panel.set_title(name)
+    for unused in axes[len(names) :]:
+        unused.set_visible(False)
+    return figure, list(axes[: len(names)])
+
+
+def look_of(workload: str) -> dict[str, Any]:
+    """Returns the colour and marker of a workload, the same in every figure.
+
+    The papers' eight and further workloads of ``fathom.workloads`` have their own; an unknown one
+    gets the next style after these.
+    """
+    known, colours = selection.order(), (*PALETTE, *_MORE_COLOURS)
+    i = known.index(workload) if workload in known else len(known)
+    return {"color": colours[i % len(colours)], "marker": MARKERS[i % len(MARKERS)]}
+
+
+def bars(
+    panel: Panel,
+    names: Sequence[str],
+    series: Mapping[str, tuple[np.ndarray, str]],
+    stacked: bool = False,
+) -> None:
+    """Draws horizontal bars: a row for each name from the top, a bar for each series in it.
+
+    Args:
+        panel: empty.
+        names: of the rows.
+        series: by label, the lengths [names] and the colour.
+        stacked: the bars of a row follow each other, otherwise they are below each other.
+    """
+    rows, left = np.arange(len(names)), np.zeros(len(names))
+    height = 0.8 if stacked else 0.8 / len(series)
+    for j, (label, (lengths, colour)) in enumerate(series.items()):
+        panel.barh(
+            rows if stacked else rows + (j - (len(series) - 1) / 2) * height,
+            lengths,
+            height,
+            left if stacked else 0,
+            color=colour,
+            hatch=HATCHES[j],
+            edgecolor="white",
+            linewidth=0,
+            label=label,
+        )
+        left = left + lengths
+    panel.set_yticks(rows, names, fontsize=8)
+    panel.invert_yaxis()
+    panel.grid(axis="x")
+
+
+def legend_above(figure: Plot, columns: int) -> None:
+    """Adds one legend above the whole figure, with each label of its axes once."""
+    labelled: dict[str, Artist] = {}
+    for each in figure.axes:
+        for handle, label in zip(*each.get_legend_handles_labels(), strict=True):
+            labelled.setdefault(label, handle)
+    figure.legend(
+        list(labelled.values()), list(labelled), loc="outside upper center", ncols=columns
+    )
+
+
+def shortened(text: str, length: int) -> str:
+    """Returns a text truncated to a length, with an ellipsis."""
+    return text if len(text) <= length else text[: length - 1] + "…"

@@ -1,0 +1,122 @@
+"""A model's inference step for batches of any size up to a limit."""
+
+import bisect
+import itertools
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import tensorflow as tf
+
+from fathom.errors import FathomError
+
+if TYPE_CHECKING:
+    from fathom.core.training.compilation import Batch, Nest, Step
+    from fathom.nn import NeuralNetworkModel
+
+Sample: TypeAlias = "tuple[np.ndarray, ...]"
+Shapes: TypeAlias = "tuple[tuple[int, ...], ...]"  # of a sample's arrays
+
+
+class Engine:
+    """Runs samples in batches, each padded to the next compiled size: 1, 2, 4, ..., the limit.
+
+    Args:
+        model: a forward-only model after ``setup``.
+        samples: number of different samples to draw from the model's inference data.
+        limit: largest number of samples of a batch.
+
+    Attributes:
+        samples: the samples, each a tuple of the inputs' arrays.
+        limit: as above.
+        tokens_after_first: that the model generates for each sample; 0 unless it does so in phases,
+            of which the first gives the first token.
+
+    Raises:
+        FathomError: the model's data ends before there is a sample.
+    """
+
+    def __init__(self, model: "NeuralNetworkModel", samples: int, limit: int) -> None:
+        self.limit = limit
+        self.samples = _draw(model, samples)
+        self._sizes = [2**power for power in range(limit.bit_length()) if 2**power < limit]
+        self._sizes.append(limit)
+        by_prefill = model.phases is not None and model.phases.first_by_prefill
+        self._phases, self._device = model.phases if by_prefill else None, model.device
+        made = model.generation() if self._phases else None
+        self.tokens_after_first = made.new_tokens - 1 if made else 0
+        function = tf.function(model.infer_step, autograph=False, jit_compile=model.xla == "step")
+        self._shapes = {shapes_of(sample): sample for sample in self.samples}
+        self._steps: dict[tuple[int, Shapes], Step] = {}
+        with model.device.placement():
+            for (shapes, sample), size in itertools.product(self._shapes.items(), self._sizes):
+                if self._phases is None:
+                    self._steps[size, shapes] = function.get_concrete_function(
+                        *(tf.TensorSpec((size, *array.shape), array.dtype) for array in sample)
+                    )
+
+    def warm_up(self) -> None:
+        """Runs each batch size twice: TensorFlow optimizes a graph when it first runs."""
+        for sample, size in itertools.product(self._shapes.values(), self._sizes):
+            for _ in range(2):
+                self._run([sample] * size)
+
+    def run(self, numbers: Sequence[int]) -> float | None:
+        """Runs samples of equal shapes in one batch, and waits for the results.
+
+        Args:
+            numbers: of the samples, at most ``limit``.
+
+        Returns:
+            the time of ``time.perf_counter`` at which the first tokens were there; None if the
+            model does not generate in phases.
+        """
+        chosen = [self.samples[number] for number in numbers]
+        size = self._sizes[bisect.bisect_left(self._sizes, len(chosen))]
+        return self._run(chosen + chosen[-1:] * (size - len(chosen)))
+
+    def _run(self, samples: Sequence[Sample]) -> float | None:
+        batch = _batch(samples)
+        if self._phases is None:
+            _finish(self._steps[len(samples), shapes_of(samples[0])](*batch))
+            return None
+        with self._device.placement():
+            state = self._phases.prefill(*batch)
+            _finish(state[0])  # the first tokens
+            first = time.perf_counter()
+            _finish(self._phases.decode(*state))
+        return first
+
+
+def shapes_of(sample: Sample) -> Shapes:
+    """Returns the shapes of a sample's arrays."""
+    return tuple(array.shape for array in sample)
+
+
+def _draw(model: "NeuralNetworkModel", count: int) -> list[Sample]:
+    """Returns the first examples that the model infers."""
+    size = model.hyperparameters.batch_size
+    found: list[Sample] = []
+
+    def keep(step: "Step", batch: "Batch") -> "Nest":
+        flat = [np.asarray(tensor) for tensor in batch]
+        if model.steps_per_call > 1:  # a block of batches
+            flat = [array.reshape(-1, *array.shape[2:]) for array in flat]
+        found.extend(zip(*flat, strict=True))
+        return step(*batch)
+
+    model.run(keep, n_steps=-(-count // size), warmup=0)
+    if not found:
+        raise FathomError(f"{model.source.directory} has no example to infer")
+    return found[:count]
+
+
+def _batch(samples: Sequence[Sample]) -> "Batch":
+    return tuple(tf.constant(np.stack(arrays)) for arrays in zip(*samples, strict=True))
+
+
+def _finish(outputs: "Nest") -> None:
+    """Waits until the outputs are on the host, as a service's answer would be."""
+    for tensor in tf.nest.flatten(outputs):
+        tensor.numpy()

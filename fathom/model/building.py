@@ -1,0 +1,43 @@
+"""Building a workload's network and, for training, its optimizer."""
+
+import keras
+import tensorflow as tf
+
+from fathom.core.layers import as_float32
+from fathom.core.training.collectives import Collectives
+from fathom.core.training.loss_scale import LossScale
+from fathom.core.training.optimizers import Optimizer
+from fathom.model.built import Built
+from fathom.model.workload import Workload
+from fathom.numbers import simulation
+from fathom.options import precision_traits
+
+
+def build(model: Workload, noise_step: tf.Variable) -> Built:
+    """Builds a model's network and, in training, its optimizer; nothing is traced yet.
+
+    Args:
+        model: a ``fathom.nn.NeuralNetworkModel``, in the placement and precision of its variables.
+        noise_step: as in ``Built``.
+    """
+    chosen, trains = model.execution, not model.forward_only
+    steps_done = tf.Variable(0, dtype=tf.int64, name="steps_done")
+    inputs, labels = model.build_inputs(), model.build_labels()
+    network = keras.Model(inputs, as_float32(model.build_inference(inputs)), name=model.name)
+    optimizer = _optimizer(model, network) if trains else None
+    collectives = None
+    if model.strategy:
+        collectives = Collectives(model.strategy, chosen.strategy, model.batch_statistics)
+    simulated = simulation.create(network, trains, chosen, noise_step, model.new_noise)
+    if simulated is not None and optimizer is not None:
+        optimizer.around = simulated.around
+    return Built(network, inputs, labels, optimizer, steps_done, noise_step, simulated, collectives)
+
+
+def _optimizer(model: Workload, network: keras.Model) -> Optimizer:
+    optimizer = model.build_train()
+    optimizer.build(network.trainable_variables)
+    optimizer.compiled = model.xla == "step"
+    if precision_traits(model.execution.precision).scales_loss:
+        optimizer.loss_scale = LossScale()
+    return optimizer

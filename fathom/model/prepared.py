@@ -1,0 +1,171 @@
+"""What setting up a model gives: its compiled steps, and what runs them."""
+
+import dataclasses
+import functools
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from fathom import options
+from fathom.core.data.pipeline import PREFETCHED
+from fathom.core.training import microbatches, strategies
+from fathom.core.training.checkpoint import Checkpoints
+from fathom.core.training.compilation import CompiledStep, Nest, Step
+from fathom.core.training.footprint import require_memory
+from fathom.core.training.phases import Phases
+from fathom.core.training.runner import Loop, Runner
+from fathom.model import calibration
+from fathom.model.steps import StepFunctions
+from fathom.model.workload import Workload
+from fathom.numbers.simulation import Simulation
+from fathom.system.files import user_path
+
+Variables = dict[str, tf.Variable]
+
+
+class Compiled(NamedTuple):
+    """What compiling gives.
+
+    Attributes:
+        step: of training, or of inference in a forward-only model.
+        evaluate: returns the metrics of a batch's examples.
+        phases: of ``step``, if it generates token by token.
+    """
+
+    step: CompiledStep
+    evaluate: Step
+    phases: Phases | None
+
+
+class Prepared(NamedTuple):
+    """The compiled steps, and what runs them and writes checkpoints."""
+
+    compiled: Compiled
+    runner: Runner
+
+
+def prepare(model: Workload, chosen: options.Setup) -> Prepared:
+    """Restores a built model's checkpoint, and compiles its steps.
+
+    Raises:
+        FathomError: unusable options or checkpoints.
+    """
+    _check_batches(model)
+    variables = model.built.variables() | model.state()
+    checkpoints = _open_checkpoints(model, variables, chosen)
+    simulation = model.built.simulation
+    if simulation is not None:
+        _simulate(model, simulation, variables)
+    compiled = _compile(model)
+    if model.built.collectives:
+        model.built.collectives.measure_link()
+    loop = Loop(
+        trains=not model.forward_only,
+        device=model.device,
+        batch_size=model.hyperparameters.batch_size,
+        steps_per_call=model.steps_per_call,
+        steps_per_epoch=1 if model.forward_only else model.steps_per_epoch,
+        checkpoint_every=chosen.checkpoint_every or options.CHECKPOINT_EVERY,
+        remedy=model.hyperparameters.remedy_for_divergence(),
+    )
+    runner = Runner(compiled.step, loop, model, checkpoints, saved_at=model.steps_done)
+    return Prepared(compiled, runner)
+
+
+def check_strategy(model: Workload) -> None:
+    """Raises FathomError if a model cannot be trained by the strategy of its options."""
+    if model.strategy:
+        strategies.check(
+            model.execution,
+            model.name,
+            obstacle=model.undistributable,
+            trains=not model.forward_only,
+            xla=model.xla == "step",
+        )
+
+
+def _check_batches(model: Workload) -> None:
+    """Checks that batches can be divided as the options ask, and fit into memory."""
+    if model.strategy:
+        strategies.check_batches(model.signatures(), model.strategy.num_replicas_in_sync)
+    model.check_microbatches(microbatches.batch_sizes(model.signatures()))
+    if not model.device.on_gpu:  # a GPU's allocator raises its own error
+        require_memory(
+            model.name,
+            model.network,
+            model.signatures()[-1],
+            model.steps_per_call,
+            blocks=1 + PREFETCHED,
+            trains=not model.forward_only,
+        )
+
+
+def _simulate(model: Workload, simulation: Simulation, variables: Variables) -> None:
+    """Computes in fixed point from here on, in formats chosen now unless they were restored."""
+    if simulation.calibrates:
+        simulation.calibrate()
+        kept = [model.built.noise_step] if model.forward_only else list(variables.values())
+        calibration.run(model, _compile(model).step.single, kept)
+    simulation.begin()
+
+
+def _compile(model: Workload) -> Compiled:
+    """Compiles the step, the evaluation, and what else the workload compiles."""
+    xla, steps = model.xla == "step", StepFunctions(model)
+    two_phases = model.two_phases()
+    phases = Phases(two_phases, model.device, xla) if two_phases else None
+    with model.placement():
+        step = CompiledStep(
+            steps.infer if model.forward_only else steps.train_all,
+            model.signatures(),
+            model.steps_per_call,
+            xla=xla,
+            call=functools.partial(_in_phases, model, phases) if phases else None,
+        )
+    evaluate = tf.function(
+        # Of its own: TensorFlow counts the tracings of a method over all models, and warns.
+        functools.partial(steps.evaluate),
+        reduce_retracing=True,
+        autograph=False,
+        jit_compile=xla and model.evaluation_compiles,
+    )
+    model.compile_functions()
+    return Compiled(step, evaluate, phases)
+
+
+def _in_phases(model: Workload, phases: Phases, *inputs: tf.Tensor) -> Nest:
+    outputs = phases.run(*inputs)
+    model.built.noise_step.assign_add(1)
+    return outputs
+
+
+def _open_checkpoints(
+    model: Workload, variables: Variables, chosen: options.Setup
+) -> Checkpoints | None:
+    """Opens the folder; a resumed run or a forward-only model loads the newest checkpoint.
+
+    Returns:
+        the checkpoints of the training run; None without a folder or in a forward-only model.
+    """
+    if chosen.checkpoint_dir is None:
+        return None
+    settings = dataclasses.asdict(model.hyperparameters)
+    settings |= {"seed": model.execution.seed, "precision": model.execution.precision}
+    settings |= {"data": str(model.source.directory)}
+    simulation = None if model.forward_only else model.built.simulation
+    checkpoints = Checkpoints(
+        *(user_path(chosen.checkpoint_dir), model.name, settings, variables),
+        formats=simulation.variables if simulation else (),
+    )
+    if not model.is_chief and not (chosen.resume and checkpoints.latest):
+        return None
+    writes = model.is_chief and not model.forward_only
+    begun = checkpoints.begin(chosen.resume, writes)
+    model.notes += begun.notes
+    if checkpoints.latest:
+        model.restore_state()
+        if simulation:
+            simulation.chosen = "precision" not in begun.changes
+    if "learning_rate" in begun.changes and not model.forward_only:
+        model.change_learning_rate(*begun.changes["learning_rate"])
+    return checkpoints if writes else None

@@ -1,0 +1,1 @@
+"""What workloads share that not all of them need: translation, attention."""

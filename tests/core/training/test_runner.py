@@ -1,0 +1,180 @@
+import contextlib
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from fathom import FathomError
+from fathom.core.training import runner as runner_module
+from fathom.core.training.compilation import CompiledStep
+from fathom.core.training.runner import Loop, Progress, Runner, default_runstep
+from fathom.results.records import Processor
+from fathom.results.steps import Steps
+from fathom.system.device import CPU
+from fathom.system.energy import Counter, Meter
+
+
+class Hooks:
+    """Notes what the runner tells it."""
+
+    def __init__(self):
+        self.told = []
+
+    @property
+    def steps_done(self):
+        return sum(each[0] == "step" for each in self.told)
+
+    def work(self, batch):
+        return 2.0
+
+    def end_step(self, number):
+        self.told.append(("step", number))
+
+    def end_epoch(self, epoch):
+        self.told.append(("epoch", epoch))
+
+    def save_state(self):
+        self.told.append("save_state")
+
+
+class Checkpoints:
+    """Notes after which steps it was to save."""
+
+    latest = "somewhere/ckpt-2"
+
+    def __init__(self):
+        self.saved = []
+
+    def save(self, step):
+        self.saved.append(step)
+
+
+def compiled(steps_per_call=1):
+    """A step whose loss is the sum of its batch."""
+    signature = [tf.TensorSpec((2,), tf.float32)]
+    return CompiledStep(tf.reduce_sum, [signature], steps_per_call, xla=False)
+
+
+def runner(hooks, checkpoints=None, steps_per_call=1, trains=True):
+    loop = Loop(
+        trains=trains,
+        device=CPU,
+        batch_size=2,
+        steps_per_call=steps_per_call,
+        steps_per_epoch=4,
+        checkpoint_every=3,
+        remedy="lower the learning rate",
+    )
+    return Runner(compiled(steps_per_call), loop, hooks, checkpoints, saved_at=0)
+
+
+def batches(first=0, steps_per_call=1):
+    """Yields batches whose loss is the number of the step, or blocks of them."""
+    number = first - first % steps_per_call
+    while True:
+        block = np.arange(number, number + steps_per_call, dtype=np.float32)[:, None] / [[2, 2]]
+        yield (tf.constant(block if steps_per_call > 1 else block[0], tf.float32),)
+        number += steps_per_call
+
+
+def test_steps_are_recorded_and_followed_up_in_order():
+    hooks, checkpoints, steps = Hooks(), Checkpoints(), Steps(first=0, warmup=2)
+    runner(hooks, checkpoints).run(batches(), 5, steps, Processor(), default_runstep, Progress())
+    assert steps.loss == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert steps.work == [2.0] * 5
+    assert checkpoints.saved == [3, 5]
+    expected = [("step", 0), ("step", 1), ("step", 2), "save_state", ("step", 3), ("epoch", 0)]
+    assert hooks.told == [*expected, ("step", 4), "save_state"]
+
+
+@pytest.mark.parametrize("first", [0, 3, 7])
+def test_blocks_give_the_losses_of_single_steps(first):
+    steps, hooks = Steps(first=first, warmup=1), Hooks()
+    runner(hooks, steps_per_call=5).run(
+        batches(first, 5), 9, steps, Processor(), default_runstep, Progress()
+    )
+    assert steps.loss == [float(i) for i in range(first, first + 9)]
+    assert [number for kind, number in hooks.told if kind == "epoch"] == [
+        i // 4 for i in range(first, first + 9) if i % 4 == 3
+    ]
+
+
+def test_a_call_never_crosses_the_warm_up_an_epoch_or_a_checkpoint():
+    steps = Steps(first=0, warmup=2)
+    runner(Hooks(), Checkpoints(), steps_per_call=5).run(
+        batches(0, 5), 10, steps, Processor(), default_runstep, Progress()
+    )
+    assert sorted(set(steps.call)) == [0, 2, 3, 4, 5, 6, 8, 9]
+
+
+def test_the_cpu_time_of_the_steps_is_added_up_without_that_of_their_input(monkeypatch):
+    used = iter([(10.0, 3), (11.0, 4), (20.0, 9), (22.5, 9)])
+    monkeypatch.setattr(runner_module, "cpu_use", lambda: next(used))
+    processor, steps = Processor(), Steps(first=0, warmup=0)
+    runner(Hooks()).run(batches(), 2, steps, processor, default_runstep, Progress())
+    assert (processor.cpu_seconds, processor.involuntary_switches) == (3.5, 1)
+    assert processor.wall_seconds == sum(steps.seconds)
+
+
+def test_inference_has_no_losses_epochs_or_checkpoints():
+    hooks, steps = Hooks(), Steps(first=0, warmup=0)
+    runner(hooks, trains=False).run(batches(), 6, steps, Processor(), default_runstep, Progress())
+    assert steps.loss == [None] * 6
+    assert hooks.told == []
+
+
+def test_one_loss_for_a_block_is_refused():
+    with pytest.raises(FathomError, match="runstep returned 1 losses for a call of 5 steps"):
+        runner(Hooks(), steps_per_call=5).run(
+            *(batches(0, 5), 5, Steps(first=0, warmup=0), Processor()),
+            lambda step, batch: float(tf.reduce_mean(step(*batch))),
+            Progress(),
+        )
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_and_names_the_last_checkpoint():
+    values = iter([(tf.constant([1.0, 1.0]),), (tf.constant([float("inf"), 0.0]),)])
+    with pytest.raises(FathomError, match=r"loss of step 1 is inf.*somewhere/ckpt-2"):
+        runner(Hooks(), Checkpoints()).run(
+            values, 3, Steps(first=0, warmup=0), Processor(), default_runstep, Progress()
+        )
+
+
+def test_progress_receives_each_call():
+    told = []
+
+    class Told(Progress):
+        @contextlib.contextmanager
+        def running(self, first, n_steps, batch_size):
+            told.append((first, n_steps, batch_size))
+            yield
+
+        def step(self, number, loss, seconds):
+            told.append((number, loss))
+
+    runner(Hooks()).run(
+        batches(6), 2, Steps(first=6, warmup=0), Processor(), default_runstep, Told()
+    )
+    assert told == [(6, 2, 2), (6, 6.0), (7, 7.0)]
+
+
+def test_a_checkpoint_is_named_by_the_steps_that_ran_where_some_were_skipped():
+    class Skipping(Hooks):
+        @property
+        def steps_done(self):
+            return super().steps_done // 2
+
+    checkpoints = Checkpoints()
+    runner(Skipping(), checkpoints).run(
+        batches(), 8, Steps(first=0, warmup=0), Processor(), lambda *_: None, Progress()
+    )
+    assert checkpoints.saved == [1, 3, 4]
+
+
+def test_the_energy_of_the_warm_up_and_of_the_input_does_not_count():
+    counted = itertools.count()  # a joule more at each reading
+    meter = Meter([Counter("cpu", lambda: float(next(counted)))])
+    steps = Steps(first=0, warmup=2)
+    runner(Hooks()).run(batches(), 5, steps, Processor(), default_runstep, Progress(), meter)
+    assert meter.joules == {"cpu": 3.0}

@@ -1,0 +1,106 @@
+"""Operations are bound by the slower of arithmetic and memory; nodes share them."""
+
+import pytest
+
+from fathom import FathomError
+from fathom.hardware.accelerators import machine, roofline, scaling, table_i
+from fathom.results.description import Description, Operation
+
+P100 = machine.load("p100")
+
+
+def operation(**changes):
+    given = {
+        **{"name": "a/MatMul", "type": "MatMul", "layer": "a", "phase": "forward"},
+        **{"kind": "matrix product", "dtype": "float32", "repeats": 1, "flops": 0},
+        **{"bounds": {"batch": 1, "M": 2, "N": 3, "K": 4}, "macs": 10**12},
+        **{"input_bytes": 10**6, "weight_bytes": 10**6, "output_bytes": 10**6},
+    }
+    return Operation.model_validate(given | changes)
+
+
+def description(*operations, mode="train", parameters=1000):
+    return Description(
+        workload="w",
+        mode=mode,
+        batch_size=2,
+        precision="float32",
+        inputs={"x": (2, 3)},
+        parameters=parameters,
+        operations=operations,
+    )
+
+
+MOVING = operation(name="b/Pad", type="Pad", layer="b", kind="data movement", macs=0, bounds={})
+
+
+def test_each_operation_takes_the_longer_of_its_two_times():
+    table = roofline.table(description(operation(), MOVING), P100)
+    assert table.bound.tolist() == ["compute", "memory"]
+    assert table.seconds.tolist() == pytest.approx([2e12 / 10.6e12, 3e6 / P100.bandwidth])
+    assert table.attainable.tolist() == [10.6e12, 0]
+    layers = roofline.layers(table)
+    assert layers.layer.tolist() == ["a", "b"]
+    assert layers.seconds.sum() == table.seconds.sum()
+
+
+def test_weights_that_a_loop_reads_again_move_once():
+    table = roofline.table(description(operation(repeats=10, weight_bytes=10**7)), P100)
+    assert table["bytes"].item() == 3 * 10**6
+
+
+def test_another_type_of_number_changes_rate_and_bytes():
+    table = roofline.table(description(operation()), P100, "float16")
+    assert table.seconds.item() == 2e12 / 21e12
+    assert table["bytes"].item() == 1.5e6
+    with pytest.raises(FathomError, match="no rate for bfloat16"):
+        roofline.table(description(operation()), P100, "bfloat16")
+    with pytest.raises(FathomError, match="no type of number"):
+        roofline.bits("half")
+
+
+def test_data_parallel_nodes_reduce_the_gradients_in_a_ring():
+    one, four = scaling.scale(description(operation()), P100, [1, 4])
+    assert one.communication_seconds == 0
+    assert four.compute_seconds == one.seconds / 4
+    assert four.communication_seconds == 2 * 3 / 4 * 4000 / P100.link_bandwidth
+    assert four.seconds == four.compute_seconds + four.communication_seconds
+    (hidden,) = scaling.scale(description(operation()), P100, [4], overlap=1.0)
+    assert hidden.seconds == hidden.compute_seconds
+    (inference,) = scaling.scale(description(operation(), mode="infer"), P100, [4])
+    assert inference.communication_seconds == 0
+
+
+def test_model_parallel_nodes_exchange_results_or_the_borders_of_patches():
+    (product,) = scaling.scale(description(operation()), P100, [4], "model")
+    assert product.communication_seconds == 10**6 * 3 / 4 / P100.link_bandwidth
+    bounds = {"P": 32, "Q": 32, "R": 3, "S": 3}
+    convolution = operation(kind="convolution", bounds=bounds)
+    (patches,) = scaling.scale(description(convolution), P100, [4], "model")
+    border = 4 * 16 / 32**2  # four sides of 16 pixels, one deep
+    assert patches.communication_seconds == 10**6 * border / P100.link_bandwidth
+
+
+def test_a_waiting_node_draws_less_power():
+    waiting = P100.model_copy(update={"idle_share": 0.5})
+    step = scaling.scaled(waiting, 1e12, 1.0, 1.0, 2)
+    assert step.power_w == 2 * 300 * 0.75
+    assert step.operations_per_watt == 1e12 / 2 / step.power_w
+    assert step.rate_per_mm2 == 1e12 / 2 / (2 * 610)
+
+
+def test_impossible_nodes_and_machines_without_a_link_are_refused():
+    with pytest.raises(FathomError, match="at least 1"):
+        scaling.scale(description(operation()), P100, [0])
+    with pytest.raises(FathomError, match="K20M has no link_bandwidth"):
+        scaling.scale(description(operation()), machine.load("k20m"), [2])
+
+
+def test_the_ratios_of_table_i_are_within_fifteen_percent():
+    table = table_i.table().set_index(["device", "nodes"])
+    assert (table.rate / table["published rate"]).tolist() == pytest.approx([1] * 6, rel=0.15)
+    fpga, gpu = table.loc["FPGA"].efficiency, table.loc["GPU"].efficiency
+    assert (fpga / gpu).tolist() == pytest.approx([5.5, 9.9, 15.1], rel=0.15)
+    retained = table.rate / table.rate.groupby("device").transform("first")
+    assert retained.loc["GPU"].tolist()[1:] == pytest.approx([0.5, 0.25], rel=0.15)
+    assert retained.loc["FPGA"].tolist()[1:] == pytest.approx([0.975, 0.975], rel=0.15)

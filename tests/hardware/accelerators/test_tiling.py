@@ -1,0 +1,120 @@
+"""The designs are those of Zhang et al. (FPGA 2015), and every one is legal."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from fathom import FathomError
+from fathom.__main__ import main
+from fathom.hardware.accelerators import machine, tiling
+from fathom.hardware.accelerators.tiling import Convolution
+from fathom.results.description import Description, Operation
+
+FPGA = machine.load("virtex7-485t")
+ALEXNET = [  # one tower
+    Convolution(f"conv{i}", inputs, outputs, size, size, kernel, kernel, stride)
+    for i, (inputs, outputs, size, kernel, stride) in enumerate(
+        (
+            (3, 48, 55, 11, 4),
+            (48, 128, 27, 5, 1),
+            (256, 192, 13, 3, 1),
+            (192, 192, 13, 3, 1),
+            (192, 128, 13, 3, 1),
+        ),
+        start=1,
+    )
+]
+
+
+@pytest.fixture(scope="module")
+def found():
+    return tiling.explore(ALEXNET, FPGA).set_index(["design", "layer"])
+
+
+def test_the_best_design_of_each_layer_takes_the_published_cycles(found):
+    published = [366_025, 237_185, 160_264, 120_198, 80_132]
+    assert found.loc["own"].cycles.tolist() == pytest.approx(published, rel=1e-3)
+
+
+def test_the_best_common_design_is_the_published_one(found):
+    common = found.loc["common"]
+    assert (common.tm.max(), common.tn.max()) == (64, 7)
+    assert common.cycles.sum() == pytest.approx(1_008_246, rel=1e-3)
+    assert common.cycles.sum() / found.loc["own"].cycles.sum() == pytest.approx(1.05, abs=0.01)
+    flops = 2 * sum(layer.macs for layer in ALEXNET)
+    assert flops / common.seconds.sum() == pytest.approx(66e9, rel=0.01)
+
+
+def test_a_design_is_counted_as_by_walking_through_its_tiles():
+    layer, (tm, tn, tr, tc) = Convolution("l", 5, 7, 6, 9, 3, 3, 2), (3, 2, 4, 5)
+    reads = writes = rounds = 0
+    for row in range(0, layer.rows, tr):
+        for column in range(0, layer.columns, tc):
+            for _ in range(0, layer.outputs, tm):
+                for _ in range(0, layer.inputs, tn):
+                    height, width = 2 * tr + 3 - 2, 2 * tc + 3 - 2
+                    reads += tn * height * width + tm * tn * 9
+                    rounds += row == column == 0
+                writes += tm * tr * tc
+    words, traffic = tiling._words(layer, *(np.array([each]) for each in (tm, tn, tr, tc)))
+    assert traffic[0] == reads + writes
+    assert words[0] == 2 * (tn * height * width + tm * tn * 9 + tm * tr * tc)
+    cycles = tiling.cycles(layer, np.array([tm]), np.array([tn]), FPGA.array)
+    assert cycles[0] == rounds * (6 * 9 * 9 + FPGA.array.pipeline_depth)
+
+
+def test_all_designs_are_legal_and_the_best_has_the_highest_attainable_rate():
+    small = FPGA.model_copy(update={"on_chip_bytes": 50_000.0, "bandwidth": 1e8})
+    designs = tiling.designs(ALEXNET[2], small)
+    assert (designs.tm * designs.tn <= small.array.elements).all()
+    assert (designs.on_chip_bytes <= 50_000).all()
+    best = tiling.explore([ALEXNET[2]], small).iloc[0]
+    assert best.seconds == designs.seconds.min()
+    assert best.seconds > best.cycles / small.array.clock_hz  # the memory is the limit
+
+
+def test_a_layer_that_comes_twice_counts_twice():
+    layer = ALEXNET[1]
+    twice = [layer, dataclasses.replace(layer, name="again", times=3)]
+    found = tiling.explore(twice, FPGA)
+    assert found[found.design == "own"].times.tolist() == [1, 3]
+    assert found.groupby("design").cycles.nunique().tolist() == [1, 1]
+
+
+def test_tile_sizes_are_the_smallest_for_each_number_of_tiles():
+    sizes = tiling._tile_sizes(13)
+    assert sizes.tolist() == [1, 2, 3, 4, 5, 7, 13]
+    assert {math.ceil(13 / size) for size in sizes} == {math.ceil(13 / n) for n in range(1, 14)}
+
+
+def test_machines_that_cannot_be_explored_are_refused():
+    with pytest.raises(FathomError, match=r"H100 .* has no array"):
+        tiling.explore(ALEXNET, machine.load("h100"))
+    with pytest.raises(FathomError, match="no tiling of conv"):
+        tiling.explore(ALEXNET, FPGA.model_copy(update={"on_chip_bytes": 1.0}))
+    with pytest.raises(FathomError, match="no convolution and no product"):
+        tiling.explore([], FPGA)
+
+
+def test_the_command_names_what_it_leaves_out(tmp_path, capsys):
+    sizes = {"batch": 1, "M": 2, "N": 3, "K": 4}
+    operations = [
+        Operation(
+            **{"name": phase, "type": "MatMul", "layer": "fc", "phase": phase, "dtype": "float32"},
+            **{"kind": "matrix product", "bounds": sizes, "repeats": 1, "macs": 24, "flops": 0},
+            **{"input_bytes": 32, "weight_bytes": 48, "output_bytes": 24},
+        )
+        for phase in ("forward", "weight gradient")
+    ]
+    described = Description(
+        **{"schema": 1, "workload": "memnet", "mode": "train", "batch_size": 2, "inputs": {}},
+        **{"precision": "float32", "parameters": 12, "operations": tuple(operations)},
+    )
+    described.write(tmp_path / "step.json")
+    with pytest.raises(SystemExit) as end:
+        main(f"explore memnet --machine virtex7-485t --description {tmp_path}/step.json".split())
+    assert end.value.code == 0
+    left = "left out, with 24 MACs: 1 of kind matrix product (weight gradient)"
+    assert left in " ".join(capsys.readouterr().out.split())

@@ -1,0 +1,182 @@
+"""Each operation's bounds, work and bytes follow from the traced graph."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from fathom import FathomError, workloads
+from fathom.hardware.description.attribution import scoped_gradients
+from fathom.hardware.description.step import operations
+from fathom.testing.descriptors import small_options
+
+
+def described(step, *shapes, network=None):
+    """Returns the operations of a step on float32 inputs of these shapes, by type."""
+    network = network or keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    with scoped_gradients():
+        graph = tf.function(step, autograph=False).get_concrete_function(
+            *(tf.TensorSpec(shape, tf.float32) for shape in shapes)
+        )
+    return {row.type: row for row in operations(graph.graph, network)}
+
+
+def test_a_convolution_has_its_bounds():
+    kernel = tf.Variable(tf.zeros([5, 3, 2, 8]))
+
+    def step(images):
+        return tf.nn.conv2d(images, kernel, strides=[2, 1], padding="SAME")
+
+    row = described(step, (7, 13, 11, 4))["Conv2D"]
+    assert row.kind == "convolution"
+    assert row.bounds == {
+        **{"N": 7, "M": 8, "C": 4, "R": 5, "S": 3, "P": 7, "Q": 11},
+        **{"stride_h": 2, "stride_w": 1, "dilation_h": 1, "dilation_w": 1, "groups": 2},
+        **{"pad_top": 2, "pad_bottom": 2, "pad_left": 1, "pad_right": 1},
+    }
+    assert row.macs == 7 * 7 * 11 * 8 * (5 * 3 * 2)
+    assert row.flops == 0
+    assert row.input_bytes == 4 * 7 * 13 * 11 * 4
+    assert row.weight_bytes == 4 * 5 * 3 * 2 * 8
+    assert row.output_bytes == 4 * 7 * 7 * 11 * 8
+
+
+@pytest.mark.parametrize(
+    ("padding", "expected"),
+    [("VALID", (0, 0, 0, 0)), ([[0, 0], [2, 1], [3, 4], [0, 0]], (2, 1, 3, 4))],
+)
+def test_paddings_are_counted_at_each_side(padding, expected):
+    kernel = tf.zeros([3, 3, 1, 1])
+    rows = described(lambda x: tf.nn.conv2d(x, kernel, 1, padding), (1, 9, 9, 1))
+    sides = ("pad_top", "pad_bottom", "pad_left", "pad_right")
+    assert tuple(rows["Conv2D"].bounds[side] for side in sides) == expected
+
+
+def test_the_gradients_of_a_layer_have_the_bounds_of_its_product():
+    network = keras.Sequential(
+        [
+            keras.Input((9, 9, 3)),
+            keras.layers.Conv2D(4, 3, strides=2, name="first"),
+            keras.layers.Conv2D(5, 2, name="second"),
+        ]
+    )
+
+    def step(images):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(network(images) ** 2)
+        return tape.gradient(loss, network.trainable_variables)
+
+    rows = described(step, (6, 9, 9, 3), network=network)
+    of_weights, of_input = rows["Conv2DBackpropFilter"], rows["Conv2DBackpropInput"]
+    assert (of_weights.layer, of_weights.phase) == ("first", "weight gradient")
+    assert (of_input.layer, of_input.phase) == ("second", "input gradient")
+    assert of_weights.macs == 6 * 4 * 4 * 4 * (3 * 3 * 3)
+    assert of_input.macs == 6 * 3 * 3 * 5 * (2 * 2 * 4)
+    assert rows["BiasAddGrad"].phase == "weight gradient"
+
+
+@pytest.mark.parametrize(
+    ("step", "shapes", "bounds"),
+    [
+        (lambda a, b: tf.matmul(a, b), [(2, 3), (3, 5)], (1, 2, 5, 3)),
+        (lambda a, b: tf.matmul(a, b, transpose_a=True), [(3, 2), (3, 5)], (1, 2, 5, 3)),
+        (lambda a, b: tf.matmul(a, b, adjoint_b=True), [(4, 7, 2, 3), (4, 7, 5, 3)], (28, 2, 5, 3)),
+        (lambda a, b: tf.einsum("btd,bsd->bts", a, b), [(4, 2, 3), (4, 5, 3)], (4, 2, 5, 3)),
+    ],
+)
+def test_a_product_has_its_bounds_however_its_operands_are_stored(step, shapes, bounds):
+    (row,) = (r for r in described(step, *shapes).values() if r.kind == "matrix product")
+    assert tuple(row.bounds[name] for name in ("batch", "M", "N", "K")) == bounds
+    assert row.macs == np.prod(bounds)
+
+
+def test_operations_in_a_loop_count_for_each_iteration_and_its_weights_once_as_working_set():
+    weights = tf.Variable(tf.ones([3, 3]))
+
+    def step(x):
+        value = tf.convert_to_tensor(weights)
+
+        def body(i, state):
+            return i + 1, tf.tanh(state @ value)
+
+        return tf.while_loop(lambda i, _: i < tf.shape(x)[0] - 1, body, (0, x))[1]
+
+    row = described(step, (8, 3))["MatMul"]
+    assert (row.kind, row.repeats) == ("recurrent product", 7)
+    assert row.macs == 7 * 8 * 3 * 3
+    assert row.weight_bytes == 7 * 4 * 9
+    assert row.working_set_bytes == 4 * 9 + row.input_bytes + row.output_bytes
+
+
+def test_a_loop_whose_end_depends_on_data_is_refused():
+    def step(x):
+        return tf.while_loop(lambda y: tf.reduce_sum(y) < 3, lambda y: (y + 1,), (x,))
+
+    with pytest.raises(FathomError, match="number of iterations of while is not known"):
+        described(step, (2,))
+
+
+def test_a_look_up_reads_only_its_rows():
+    table = tf.Variable(tf.zeros([1000, 8]))
+    row = described(lambda x: tf.gather(table, tf.cast(x, tf.int32)), (5,))["ResourceGather"]
+    assert row.kind == "look-up"
+    assert row.bounds == {"indices": 5, "width": 8}
+    assert (row.input_bytes, row.weight_bytes, row.output_bytes) == (5 * 4, 5 * 32, 5 * 32)
+
+
+def test_what_the_step_does_not_need_is_left_out():
+    def step(x):
+        tf.exp(x)
+        return tf.sin(tf.reshape(x, [-1])) + tf.reduce_sum(tf.ones([3]) * 2)
+
+    assert set(described(step, (2, 2))) == {"Sin", "AddV2"}
+
+
+def test_an_update_reads_and_writes_the_variable_and_its_slot():
+    variable, slot = tf.Variable(tf.zeros([10])), tf.Variable(tf.zeros([10]))
+
+    def step(gradient):
+        tf.raw_ops.ResourceApplyMomentum(
+            var=variable.handle, accum=slot.handle, lr=0.1, grad=gradient, momentum=0.9
+        )
+
+    row = described(step, (10,))["ResourceApplyMomentum"]
+    assert row.weight_bytes == row.output_bytes == 2 * 40
+    assert row.input_bytes == 40 + 8  # the gradient, rate and momentum
+
+
+@pytest.mark.parametrize("workload", ["speech", "seq2seq"])
+def test_a_longer_example_takes_more_steps_of_the_recurrence(workload):
+    model = workloads.load(workload)("/cpu:0", small_options(workload))
+    model.build()
+    short, long = (
+        max(row.repeats for row in model.describe(length).operations) for length in (8, 16)
+    )
+    assert short < long
+
+
+def test_lengths_that_a_workload_does_not_have_are_refused():
+    model = workloads.load("autoenc")("/cpu:0", small_options("autoenc"))
+    model.build()
+    with pytest.raises(FathomError, match="images of autoenc have no length"):
+        model.describe(5)
+    model = workloads.load("seq2seq")("/cpu:0", small_options("seq2seq"))
+    model.build()
+    with pytest.raises(
+        FathomError, match="no batch holds sentences of 17 words: the largest has 16"
+    ):
+        model.describe(17)
+
+
+def test_a_function_that_xla_compiles_is_one_operation_unless_it_has_products():
+    @tf.function(jit_compile=True, autograph=False)
+    def Scaled(x):  # noqa: N802 - the op type
+        return tf.exp(x) * 2.0
+
+    @tf.function(jit_compile=True, autograph=False)
+    def product(x):
+        return tf.matmul(x, x)
+
+    rows = described(lambda x: Scaled(x) + product(x), (3, 3))
+    assert set(rows) == {"Scaled", "MatMul", "AddV2"}
+    assert (rows["Scaled"].input_bytes, rows["Scaled"].output_bytes) == (36, 36)

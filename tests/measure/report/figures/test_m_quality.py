@@ -1,0 +1,52 @@
+import dataclasses
+
+import pytest
+from legibility import assert_legible
+from synthetic_folder import ENVIRONMENT, folder, run
+
+from fathom.measure.report.figures import m_quality
+from fathom.results.quality import Point, Quality, Training
+
+
+def training(size, steps, seconds, reached=True):
+    start = Point(epoch=0, steps=0, seconds=0, value=0.1)
+    end = Point(epoch=2, steps=steps, seconds=seconds, value=0.9)
+    return Training(
+        batch_size=size, learning_rate=0.01, reached=reached, failure="", curve=[start, end]
+    )
+
+
+@pytest.fixture
+def trained(tmp_path):
+    """Gives a folder with the trainings of one workload."""
+    found = Quality(
+        workload="autoenc",
+        metric="accuracy",
+        target=0.8,
+        higher_is_better=True,
+        most_epochs=20,
+        seed=0,
+        environment=ENVIRONMENT,
+        trainings=[training(8, 100, 9), training(64, 20, 4), training(512, 9, 2, reached=False)],
+    )
+    (tmp_path / "quality").mkdir()
+    found.write(tmp_path / "quality" / "autoenc.json")
+    return dataclasses.replace(folder([run()]), path=tmp_path)
+
+
+def test_examples_and_time_have_their_own_best_batch_sizes(trained):
+    findings = m_quality.FIGURE.analyse(trained)
+    assert findings.summary == (
+        "autoenc (accuracy 0.8): fewest examples with batches of 8, least time with 64."
+    )
+    assert findings.tables["trainings"].examples.tolist() == [800, 1280, 4608]
+
+
+def test_what_reached_the_target_is_drawn(trained):
+    findings = m_quality.FIGURE.analyse(trained)
+    assert findings.data["batch size"].tolist() == [8, 64]
+    assert_legible(findings.plot)
+
+
+def test_without_trainings_the_command_is_named():
+    assert "fathom quality --json" in m_quality.FIGURE.analyse(folder([run()])).gaps[0]

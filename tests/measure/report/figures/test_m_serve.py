@@ -1,0 +1,71 @@
+import dataclasses
+
+import pytest
+from legibility import assert_legible
+from synthetic_folder import ENVIRONMENT, folder, run
+
+from fathom.measure.report.figures import m_serve
+from fathom.results.serving import ServingResult, Trial
+
+
+def trial(rate, p99, valid=True):
+    latency = {"mean": p99 / 4, "p50": p99 / 5, "p99": p99}
+    return Trial(
+        rate=rate,
+        valid=valid,
+        reason="",
+        queries=700,
+        samples_per_second=rate,
+        latency=latency,
+        batches={"1": 2, "4": 2},
+    )
+
+
+def load_test(scenario="server", bound=0.02, trials=(), **changes):
+    fields = {
+        "workload": "autoenc",
+        "scenario": scenario,
+        "largest_batch": 8,
+        "different_samples": 256,
+        "duration": 10,
+        "latency_bound": bound,
+        "seed": 0,
+        "batch_seconds": {"1": 0.001},
+        "environment": ENVIRONMENT,
+        "trials": list(trials),
+        "result": trials[-1],
+    }
+    return ServingResult(**fields | changes)
+
+
+SERVER = load_test(trials=[trial(800, 0.03, valid=False), trial(500, 0.015)])
+OFFLINE = load_test("offline", None, [trial(1000, 0.5)])
+
+
+@pytest.fixture
+def tested(tmp_path):
+    """Gives a folder with two load tests."""
+    for name, each in (("a", SERVER), ("b", OFFLINE.model_copy(update={"trials": []}))):
+        (tmp_path / "serving" / name).mkdir(parents=True)
+        each.write(tmp_path / "serving" / name / "serving.json")
+    return dataclasses.replace(folder([run()]), path=tmp_path)
+
+
+def test_rate_and_percentile_are_told_beside_the_rate_without_arrivals(tested):
+    findings = m_serve.FIGURE.analyse(tested)
+    assert findings.summary == (
+        "autoenc: 500 queries/s, p99 15 ms within 20 ms (offline 1,000 samples/s)."
+    )
+    table = findings.tables["tests"]
+    assert table.scenario.tolist() == ["server", "offline"]
+    assert table["mean batch"].tolist() == [2.5, 2.5]
+
+
+def test_a_search_is_drawn_by_rate(tested):
+    findings = m_serve.FIGURE.analyse(tested)
+    assert findings.data["queries/s"].tolist() == [500, 800]
+    assert_legible(findings.plot)
+
+
+def test_without_load_tests_the_command_is_named():
+    assert "fathom serve-test --out" in m_serve.FIGURE.analyse(folder([run()])).gaps[0]

@@ -1,0 +1,59 @@
+"""Ops stand under the roofs that were measured on as many threads."""
+
+import pytest
+from synthetic_folder import MACHINE, folder, op, ops_of, profile, run
+
+from fathom.measure import frames
+from fathom.measure.report.figures import roofline
+from fathom.results.profile import OpWork
+
+PEAK, BANDWIDTH = 1e11, 1e10
+NO_ROOFS = MACHINE.model_copy(update={"triad_bytes_per_second": {}})
+
+
+def work(op_type, flops, size, layer="fc1", phase="forward"):
+    return OpWork(type=op_type, layer=layer, phase=phase, flops=flops, bytes=size)
+
+
+def measured(**changes):
+    """A profile of a product at four fifths of the peak, and of an op bound by the memory."""
+    ops = [op("_MklMatMul", [0.02, 0.03]), op("Mul", [0.01, 0.01]), op("Neg", [1e-5, 1e-5])]
+    known = (work("MatMul", 2 * 10**9, 10**6), work("Mul", 10**6, 10**8))
+    return profile(changes.pop("ops", ops), **{"op_work": known} | changes)
+
+
+def table_of(*profiles):
+    runs = [run(profile=each, id="") for each in profiles]
+    return roofline.under_roofs(ops_of(*profiles), frames.work(runs), PEAK, BANDWIDTH)
+
+
+def test_each_op_has_its_rate_bound_and_attainable_time():
+    product, other = table_of(measured()).to_dict("records")
+    assert (product["type"], product["bound"]) == ("MatMul", "compute")
+    assert product["rate"] == pytest.approx(2e9 / 0.025)
+    assert product["times"] == pytest.approx(1.25)
+    assert (other["type"], other["bound"]) == ("Mul", "memory")
+    assert other["attainable"] == pytest.approx(0.01)
+    assert other["intensity"] == 0.01
+
+
+def test_batches_of_more_work_have_more_flops():
+    longer = measured(work=[1.0, 3.0])
+    assert table_of(longer).flops.iloc[0] == 2 * 2e9
+
+
+def test_the_summary_says_how_much_time_is_near_the_roof():
+    text = roofline.summary(table_of(measured()))
+    assert "within 1.5 times the attainable: autoenc 100%" in text
+    slow = measured(ops=(op("MatMul", [0.07, 0.07]), op("Mul", [0.01, 0.01])))
+    assert "autoenc 12%" in roofline.summary(table_of(slow))
+
+
+def test_the_figure_needs_roofs_and_names_what_is_not_described():
+    runs = [run(profile=measured())]
+    assert "no memory bandwidth" in " ".join(roofline.FIGURE.analyse(folder(runs, NO_ROOFS)).gaps)
+    undescribed = measured(op_work=(work("Mul", 10**6, 10**8),))
+    runs = [run(profile=undescribed)]
+    findings = roofline.FIGURE.analyse(folder(runs))
+    assert findings.plot is not None
+    assert "autoenc: MatMul of fc1 (forward) is not described" in findings.gaps

@@ -1,0 +1,315 @@
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+import synthetic_folder
+from rich.console import Console
+from synthetic_folder import ENVIRONMENT, MACHINE, folder, op, profile, result, run
+
+from fathom.errors import FathomError
+from fathom.measure.report import compare, comparison
+from fathom.results.records import Processor
+
+NUMBERS = itertools.count()
+
+
+def steps_of(seconds, workload="autoenc", call=(), **changes):
+    """A run whose counted steps take these times, after one that is not counted."""
+    document = result(**changes)
+    document["steps"] = synthetic_folder.steps([9.0, *seconds], call=call)
+    return run(workload, id=f"run{next(NUMBERS)}", result=document)
+
+
+def around(seconds, noise=0.01, steps=30, seed=0):
+    return seconds * np.random.default_rng(seed).normal(1, noise, steps)
+
+
+def compared(first, *others):
+    return comparison.compare(folder(first), [folder(each) for each in others])
+
+
+def the_ratio(first, second):
+    """The one ratio of the step times of two lists of runs."""
+    (row,) = compared(first, second).ratios.to_dict("records")
+    return row
+
+
+def compared_profiles(*sides):
+    """Compares folders of these profiles alone."""
+    return compared(*([run(each.workload, profile=each) for each in side] for side in sides))
+
+
+def command(tmp_path, *sides, machine=MACHINE):
+    """Runs the command on folders of these runs, the last one of another machine."""
+    machines = [MACHINE] * (len(sides) - 1) + [machine]
+    paths = [
+        synthetic_folder.write(tmp_path / f"folder{i}", *each)
+        for i, each in enumerate(zip(sides, machines, strict=True))
+    ]
+    compare.compare_folders(paths, Console(width=200, soft_wrap=True))
+
+
+def same_program(generator, processes, workloads=8, noise=0.03):
+    """Runs of one program in processes that differ by some noise, and their steps by less."""
+    return [
+        steps_of(np.exp(generator.normal(0, noise)) * generator.normal(1, 0.005, 10), f"w{i}")
+        for i in range(workloads)
+        for _ in range(processes)
+    ]
+
+
+def test_one_run_a_side_gives_no_verdict():
+    generator = np.random.default_rng(0)
+    for _ in range(5):
+        ratios = compared(same_program(generator, 1), same_program(generator, 1)).ratios
+        assert ratios.verdict.isna().all()
+        assert ratios[["from", "to", "p"]].isna().all(axis=None)
+        assert ratios["over A"].between(0.8, 1.25).all()
+        assert set(ratios.runs) == {"1 and 1"}
+
+
+@pytest.mark.parametrize("processes", [(1, 3), (3, 1)])
+def test_one_run_on_either_side_gives_no_verdict(processes):
+    generator = np.random.default_rng(0)
+    first, second = (same_program(generator, n, workloads=1) for n in processes)
+    ratio = the_ratio(first, second)
+    assert ratio["verdict"] is None
+    assert ratio["runs"] == f"{processes[0]} and {processes[1]}"
+
+
+@pytest.mark.parametrize("processes", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_with_several_runs_a_side_few_verdicts_are_false(processes):
+    generator = np.random.default_rng(processes)
+    verdicts = pd.concat(
+        compared(*(same_program(generator, processes) for _ in "AB")).ratios.verdict
+        for _ in range(40)
+    )
+    assert len(verdicts) == 8 * 40
+    assert set(verdicts) <= {"within the noise", "faster", "slower"}
+    assert (verdicts != "within the noise").mean() <= 0.05
+
+
+def test_a_large_difference_is_told_from_noise():
+    generator = np.random.default_rng(0)
+    both = [same_program(generator, 3) for _ in "AB"]
+    for side, seconds in zip(both, (1.0, 1.5), strict=True):
+        side += [steps_of([seconds * noise] * 5, "other") for noise in (0.97, 1.0, 1.03)]
+    ratios = compared(*both).ratios.set_index("workload")
+    assert ratios.verdict["other"] == "slower"
+    assert 1 < ratios["from"]["other"] < 1.5 < ratios["to"]["other"]
+    assert set(ratios.verdict.drop("other")) == {"within the noise"}
+
+
+def test_repeated_runs_that_differ_among_themselves_hide_a_small_difference():
+    first = [steps_of(around(seconds)) for seconds in (0.9, 1.0, 1.1)]
+    second = [steps_of(around(seconds)) for seconds in (1.0, 1.1, 1.2)]
+    assert the_ratio(first, second)["verdict"] == "within the noise"
+
+
+def test_the_interval_of_repeated_runs_is_welchs():
+    logs_a, logs_b = np.log([1.0, 1.1, 1.2]), np.log([2.0, 2.1, 2.2, 2.4])
+    first = [steps_of([float(np.exp(x))] * 5) for x in logs_a]
+    second = [steps_of([float(np.exp(x))] * 5) for x in logs_b]
+    ratio = the_ratio(first, second)
+    variances = logs_a.var(ddof=1) / 3, logs_b.var(ddof=1) / 4
+    freedom = sum(variances) ** 2 / (variances[0] ** 2 / 2 + variances[1] ** 2 / 3)
+    student = {3: 3.182, 4: 2.776}  # 97.5 % points
+    half_widths = [student[n] * sum(variances) ** 0.5 for n in (4, 3)]
+    centre = logs_b.mean() - logs_a.mean()
+    assert 3 < freedom < 4
+    assert half_widths[0] < np.log(ratio["to"]) - centre < half_widths[1]
+    assert ratio["over A"] == pytest.approx(np.exp(centre))
+
+
+def test_a_folder_is_like_itself():
+    runs = synthetic_folder.suite(["vgg"])
+    ratio = compared(runs, runs).ratios.set_index("mode").loc["train"]
+    assert ratio[["over A", "runs", "p", "verdict"]].tolist() == [
+        *(1, "4 and 4", 1, "within the noise")
+    ]
+
+
+def test_one_table_has_all_folders_with_the_first_as_the_base():
+    sides = [[steps_of([x] * 5, name) for name in ("speech", "vgg")] for x in (1.0, 2.0, 3.0)]
+    ratios = compared(*sides).ratios
+    assert ratios[["workload", "folder", "over A"]].to_numpy().tolist() == [
+        ["speech", "B", pytest.approx(2)],
+        ["speech", "C", pytest.approx(3)],
+        ["vgg", "B", pytest.approx(2)],
+        ["vgg", "C", pytest.approx(3)],
+    ]
+    profiles = [[profile([op("Add", [1.0]), op("Mul", [x])])] for x in (1.0, 3.0, 9.0)]
+    shares = compared_profiles(*profiles).shares
+    assert shares[["op type", "folder", "less A"]].to_numpy().tolist() == [
+        ["Add", "B", pytest.approx(-25)],
+        ["Add", "C", pytest.approx(-40)],
+        ["Mul", "B", pytest.approx(25)],
+        ["Mul", "C", pytest.approx(40)],
+    ]
+
+
+def test_all_rows_of_the_table_count_in_holms_correction():
+    base, other = ([steps_of([x * noise] * 5) for noise in (0.97, 1, 1.03)] for x in (1, 1.09))
+    alone, together = compared(base, other).ratios, compared(base, other, other, other).ratios
+    assert alone.verdict.tolist() == ["slower"]
+    assert together.verdict.tolist() == ["within the noise"] * 3
+    np.testing.assert_allclose(together.p, 3 * alone.p[0])
+
+
+def test_different_batch_sizes_are_not_compared():
+    both = compared([steps_of([1.0])], [steps_of([1.0], batch_size=16)])
+    assert both.ratios.empty
+    assert both.refused == ("A and B: autoenc train cpu: batch_size 8 against 16",)
+
+
+def test_what_only_one_folder_has_is_named():
+    both = compared([run("vgg")], [run("vgg", mode="infer")])
+    assert both.refused == (
+        "A and B: vgg train cpu: only in A",
+        "A and B: vgg infer cpu: only in B",
+    )
+
+
+def test_a_workload_that_only_one_folder_profiled_is_named():
+    profiles = [profile([op("Add", [1.0] * 5)], name) for name in ("vgg", "speech")]
+    both = compared_profiles(profiles[:1], profiles[1:])
+    assert both.shares.empty
+    assert both.refused == (
+        "A and B: vgg profile: only in A",
+        "A and B: speech profile: only in B",
+    )
+
+
+def test_a_workload_whose_ops_took_no_time_is_named():
+    some, none = profile([op("Add", [1.0] * 5)]), profile([op("Add", [0.0] * 5)])
+    for first, second, where in ((some, none, "B"), (none, some, "A"), (none, none, "A and B")):
+        both = compared_profiles([first], [second])
+        assert both.shares.empty
+        assert both.refused == (f"A and B: autoenc profile: ops took no time in {where}",)
+
+
+def test_shares_of_one_profile_a_side_differ_without_a_verdict():
+    first = profile([op("MatMul", [1.0] * 5), op("Add", [0.5] * 5)])
+    second = profile([op("MatMul", [1.0]), op("Add", [3.0]), op("Pow", [1e-3])])
+    changes = compared_profiles([first], [second]).shares.set_index("op type")
+    assert changes.verdict.isna().all()
+    assert changes[["from", "to", "p"]].isna().all(axis=None)
+    assert changes.profiles.tolist() == ["1 and 1"] * 2
+    assert set(changes.index) == {"MatMul", "Add"}  # Pow is under 1 % on both sides
+    assert changes["less A"]["Add"] == pytest.approx(75 - 100 / 3, abs=0.1)
+
+
+def profiles_of_a_program(generator, processes, workloads=4, noise=0.03):
+    """Runs of profiles of one program, whose op types' times differ by some noise."""
+    times = {"MatMul": 5.0, "Add": 3.0, "Mul": 1.0, "Sum": 0.5}
+    return [
+        run(
+            f"w{i}",
+            repeat=repeat,
+            profile=profile(
+                [op(t, [s * np.exp(generator.normal(0, noise))]) for t, s in times.items()], f"w{i}"
+            ),
+        )
+        for i in range(workloads)
+        for repeat in range(processes)
+    ]
+
+
+def test_with_several_profiles_a_side_few_verdicts_on_shares_are_false():
+    generator = np.random.default_rng(1)
+    verdicts = pd.concat(
+        compared(*(profiles_of_a_program(generator, 3) for _ in "AB")).shares.verdict
+        for _ in range(12)
+    )
+    assert len(verdicts) == 16 * 12
+    assert (verdicts != "within the noise").mean() <= 0.05
+
+
+def test_a_large_difference_of_shares_is_told_from_noise():
+    generator = np.random.default_rng(0)
+    both = [profiles_of_a_program(generator, 3, 1, 0.01) for _ in "AB"]
+    ops = [[op("MatMul", [5.0 + x]), op("Add", [9.0])] for x in (0.0, 0.1, 0.2)]
+    both[1] = [run("w0", repeat=i, profile=profile(each, "w0")) for i, each in enumerate(ops)]
+    shares = compared(*both).shares.set_index("op type")
+    assert shares.verdict[["MatMul", "Add", "Mul"]].tolist() == ["smaller", "larger", "smaller"]
+    assert (shares["from"] < shares["less A"]).all()
+    assert (shares["less A"] < shares["to"]).all()
+    assert set(shares.profiles) == {"3 and 3"}
+
+
+def test_disturbed_profiles_are_marked():
+    used = Processor(cpu_seconds=1.0, wall_seconds=2.0)
+    alone = ENVIRONMENT | {"threads": 1}
+    disturbed = profile([op("Add", [1.0])], processor=used, environment=alone)
+    assert compared_profiles([disturbed], [disturbed]).shares.profiles.tolist() == [
+        "1 (1 disturbed) and 1 (1 disturbed)"
+    ]
+
+
+def test_profiles_on_different_threads_are_not_compared():
+    first, second = (profile([op("Add", [1.0] * 5)], threads=threads) for threads in (1, 2))
+    both = compared_profiles([first], [second])
+    assert both.shares.empty
+    assert both.refused == ("A and B: autoenc profile: batch 8 on 1 threads against batch 8 on 2",)
+
+
+def test_the_command_shows_ratios_shares_and_what_differs_of_the_machines(tmp_path, capsys):
+    other = MACHINE.environment.model_copy(update={"python": "3.13"})
+    machine = MACHINE.model_copy(update={"environment": other})
+    runs = [run(), run(profile=profile([op("Add", [1.0] * 5)]))]
+    command(tmp_path, runs, runs, machine=machine)
+    shown = capsys.readouterr().out
+    assert "python" in shown
+    assert "3.13" in shown
+    assert shown.count("No verdict with a single run or profile on either side") == 1
+    again = "python -m fathom characterize --repeats 3 --profile-repeats 3"
+    assert f"{again} --out {tmp_path}/folder0" in shown
+    for verdict in ("faster", "slower", "within the noise"):
+        assert verdict not in shown
+
+
+def test_the_command_names_a_workload_whose_ops_took_no_time(tmp_path, capsys):
+    runs = [[run(), run(profile=profile([op("Add", [time] * 5)]))] for time in (1.0, 0.0)]
+    command(tmp_path, *runs)
+    shown = capsys.readouterr().out
+    assert "not compared: A and B: autoenc profile: ops took no time in B" in shown
+    assert "op types' shares" not in shown
+
+
+def test_two_folders_without_like_runs_are_refused(tmp_path, capsys):
+    with pytest.raises(FathomError, match="no like runs"):
+        command(tmp_path, [run("vgg")], [run("speech")])
+    assert "not compared: A and B: vgg train cpu: only in A" in capsys.readouterr().out
+
+
+def test_warm_up_runs_are_not_compared():
+    warmup = run(purpose=("warmup",), repeat=-1)
+    ratio = the_ratio([run(), warmup], [run(), run(purpose=("repeats",), repeat=1)])
+    assert ratio["runs"] == "1 and 2"
+
+
+def test_runs_that_other_processes_disturbed_are_marked():
+    alone, beside = (run(result=result(0.2, cpu_seconds=s, threads=1)) for s in (2.0, 1.0))
+    assert the_ratio([alone], [beside])["runs"] == "1 and 1 (1 disturbed)"
+
+
+def test_the_command_compares_several_folders(tmp_path, capsys):
+    runs = [[run(repeat=repeat) for repeat in (0, 1)]] * 3
+    command(tmp_path, *runs)
+    shown = capsys.readouterr().out
+    assert f"C: {tmp_path}/folder2" in shown
+    assert shown.count("within the noise") == 2
+    assert "No verdict" not in shown
+
+
+def test_more_folders_than_letters_are_refused(tmp_path):
+    with pytest.raises(FathomError, match="27 folders are too many: compare at most 26"):
+        compare.compare_folders([tmp_path] * 27, Console())
+
+
+def test_times_of_different_programs_are_told_apart():
+    divided = [steps_of(around(0.1), microbatches=2)]
+    row = the_ratio([steps_of(around(0.1))], divided)
+    assert row["programs"] == "op by op and op by op, 2 microbatches"
+    assert "programs" not in the_ratio(divided, divided)

@@ -1,0 +1,230 @@
+"""Load tests: batches, the search for a rate, and LoadGen's own verdict on a small network."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from commands import SMALL, run
+
+from fathom import FathomError, __main__
+from fathom.autoenc import AutoencFwd
+from fathom.measure.serving.engine import Engine
+from fathom.measure.serving.search import MOST_TRIALS, best, highest_rate
+from fathom.measure.serving.server import Query, Server
+from fathom.results.serving import ServingResult, Trial
+from fathom.testing.descriptors import descriptor
+
+SIZES = {"hidden_units": 8, "latents": 2, "batch_size": 10}
+
+
+def fathom(*arguments):
+    return run(__main__.main, list(arguments))
+
+
+@pytest.fixture(scope="module")
+def engine():
+    model = AutoencFwd("/cpu:0", SIZES)
+    model.setup()
+    yield Engine(model, samples=25, limit=6)
+    model.teardown()
+
+
+def test_batches_are_padded_to_the_next_compiled_size(engine, monkeypatch):
+    assert len(engine.samples) == 25
+    steps = {key[0]: step for key, step in engine._steps.items()}
+    assert list(steps) == [1, 2, 4, 6]
+    seen = []
+    for key, step in engine._steps.items():
+
+        def note(*batch, step=step):
+            seen.append(batch[0].numpy())
+            return step(*batch)
+
+        monkeypatch.setitem(engine._steps, key, note)
+    for number in range(1, 7):
+        engine.run(range(number))
+    assert [len(batch) for batch in seen] == [1, 2, 4, 4, 6, 6]
+    expected = np.stack([engine.samples[n][0] for n in (0, 1, 2, 2)])
+    np.testing.assert_array_equal(seen[2], expected)
+
+
+def test_a_network_that_generates_says_when_its_first_tokens_are_there():
+    model = descriptor("gpt").model(forward_only=True, prompt_tokens=4, new_tokens=5, xla=False)
+    model.setup()
+    engine = Engine(model, samples=3, limit=2)
+    engine.warm_up()
+    assert engine.tokens_after_first == 4
+    server = Server(engine, lambda ids: None)
+    server.issue([Query(0, 7), Query(1, 8)])
+    server.stop()
+    model.teardown()
+    assert len(server.first_tokens) == len(server.decodes) == 2
+    assert all(seconds > 0 for seconds in (*server.first_tokens, *server.decodes))
+
+
+class SlowEngine:
+    """An engine that waits for the test before its first batch; shapes differ by parity."""
+
+    limit = 3
+    samples = tuple((np.zeros(1 + number % 2),) for number in range(9))
+
+    def __init__(self, failure=None):
+        self.begin, self.ran, self.failure = threading.Event(), [], failure
+
+    def run(self, numbers):
+        assert self.begin.wait(10)
+        if self.failure:
+            raise self.failure
+        self.ran.append(list(numbers))
+
+
+def serve(engine):
+    """Sends nine queries while the first is in a batch; returns the server and its answers."""
+    answered = []
+    server = Server(engine, answered.extend)
+    server.issue([Query(0, 100)])
+    while server._waiting:  # until the first batch has begun
+        pass
+    server.issue([Query(number, 100 + number) for number in range(1, 9)])
+    engine.begin.set()
+    server.stop()
+    return server, answered
+
+
+def test_a_batch_takes_what_waits_of_one_shape_the_oldest_first():
+    engine = SlowEngine()
+    server, answered = serve(engine)
+    assert engine.ran == [[0], [1, 3, 5], [2, 4, 6], [7], [8]]
+    assert sorted(answered) == list(range(100, 109))
+    assert server.batches == {1: 3, 3: 2}
+
+
+def test_a_failing_network_leaves_no_query_unanswered():
+    answered = []
+    engine = SlowEngine(ValueError("no memory"))
+    engine.begin.set()
+    server = Server(engine, answered.extend)
+    server.issue([Query(0, 7), Query(1, 8)])
+    with pytest.raises(FathomError, match="the inference failed: no memory"):
+        server.stop()
+    assert answered == [7, 8]
+
+
+def trial(rate, valid):
+    latency = {"mean": 0.5, "p99": 1.5}
+    return Trial(
+        rate=rate,
+        valid=valid,
+        reason="" if valid else "late",
+        queries=9,
+        samples_per_second=rate,
+        latency=latency,
+        batches={},
+    )
+
+
+@pytest.mark.parametrize(("start", "limit"), [(100, 512), (100, 97), (100, 7), (10, 10.2)])
+def test_the_search_ends_within_five_percent_of_the_highest_rate(start, limit):
+    trials = highest_rate(lambda rate: trial(rate, rate <= limit), start)
+    assert limit / 1.06 < best(trials).rate <= limit
+    assert len(trials) <= MOST_TRIALS
+
+
+def test_a_bound_that_no_rate_meets_is_refused_with_what_was_seen():
+    with pytest.raises(FathomError, match=r"at 1.56 queries/s.* was 1.5e\+03 ms \(late\)"):
+        highest_rate(lambda rate: trial(rate, False), 100)
+
+
+def test_mistakes_are_named_in_one_line(tmp_path, capsys):
+    (tmp_path / "full").mkdir()
+    for arguments, message in (
+        ((), "--latency-bound"),
+        (("--latency-bound=0",), "more than 0"),
+        (("--latency-bound=9", "--rate=0"), "more than 0"),
+        (("--scenario=offline", "--rate=9"), "are of server"),
+        (("--scenario=batch",), "invalid choice"),
+        (("--scenario=offline", f"--out={tmp_path / 'full'}"), "exists"),
+    ):
+        assert fathom("serve-test", "autoenc", *arguments) == 2
+        error = capsys.readouterr().err
+        assert message in error
+        assert error.count("\n") == 1
+
+
+def test_without_loadgen_the_extra_is_named(monkeypatch, tmp_path, capsys):
+    monkeypatch.setitem(__import__("sys").modules, "mlperf_loadgen", None)
+    out = f"--out={tmp_path / 'out'}"
+    assert fathom("serve-test", "autoenc", "--scenario=offline", *SMALL, out) == 2
+    assert "pip install 'fathom-workloads[loadgen]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("scenario", ["single-stream", "multi-stream", "server", "offline"])
+def test_loadgen_measures_each_scenario(engine, scenario, tmp_path):
+    pytest.importorskip("mlperf_loadgen", reason="LoadGen is not installed")
+    from fathom.measure.serving import loadgen
+
+    load = loadgen.Load(scenario, duration=0.2, rate=200.0, latency=0.01, seed=3)
+    found = loadgen.run(engine, load, tmp_path / "logs")
+    assert found.queries >= {"offline": 1, "single-stream": 64}.get(scenario, 50)
+    samples = sum(int(size) * number for size, number in found.batches.items())
+    per_query = {"multi-stream": 8, "offline": samples}.get(scenario, 1)
+    assert samples == per_query * found.queries
+    assert found.valid == (not found.reason)
+    assert 0 < found.latency["p50"] <= found.latency["p99"] <= found.latency["p99.9"]
+    assert "VALID" in (tmp_path / "logs" / "mlperf_log_summary.txt").read_text()
+
+
+def test_the_command_writes_the_result_beside_the_logs(tmp_path, capsys):
+    pytest.importorskip("mlperf_loadgen", reason="LoadGen is not installed")
+    out = tmp_path / "out"
+    arguments = ("--rate=200", "--latency-bound=10000", "--duration=1", f"--out={out}", *SMALL)
+    assert fathom("serve-test", "autoenc", *arguments) == 0
+    printed = capsys.readouterr().out
+    result = ServingResult.read(out / "serving.json")
+    assert result.result.rate == 200
+    assert result.largest_batch == 10
+    assert result.trials == []
+    assert result.latency_bound == 10
+    assert (out / "trial-00" / "mlperf_log_detail.txt").exists()
+    assert "p99.9, ms" in printed
+    assert f"LoadGen: {'VALID' if result.result.valid else 'INVALID'}" in printed
+
+
+def test_an_interrupted_test_ends_in_one_line_and_leaves_nothing(tmp_path):
+    pytest.importorskip("mlperf_loadgen", reason="LoadGen is not installed")
+    out = tmp_path / "out"
+    arguments = ("autoenc", "--scenario=single-stream", "--duration=60", f"--out={out}", *SMALL)
+    test = subprocess.Popen(
+        [sys.executable, "-m", "fathom", "serve-test", *arguments],
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 120
+    while not (out / "trial-00" / "mlperf_log_detail.txt").exists() and test.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    test.send_signal(signal.SIGINT)
+    _, errors = test.communicate(timeout=60)
+    assert (test.returncode, errors) == (130, "fathom: interrupted\n")
+    assert not out.exists()
+
+
+def test_a_bound_below_one_sample_is_refused_at_once(engine, tmp_path):
+    pytest.importorskip("mlperf_loadgen", reason="LoadGen is not installed")
+    from fathom.measure.serving import scenarios
+
+    model = SimpleNamespace(hyperparameters=SimpleNamespace(batch_size=6))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scenarios, "Engine", lambda *_: engine)
+        with pytest.raises(FathomError, match="cannot be met: one sample alone takes"):
+            scenarios.measure(model, "server", 1.0, None, 1e-9, tmp_path, lambda _: None)
+    assert tf.executing_eagerly()

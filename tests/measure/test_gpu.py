@@ -1,0 +1,70 @@
+"""What a trace tells of a GPU, on constructed traces: it was never tried on a GPU."""
+
+from collections import Counter
+
+import pytest
+from traces import TraceBuilder
+
+from fathom.measure.profile import gpu, xplane
+from fathom.system.device import CPU, GPU
+
+
+@pytest.fixture
+def path(tmp_path):
+    built = TraceBuilder().plane("/host:CPU").line("python").step(0, 20)
+    built.line("worker").event("net/conv:Conv2D", 0, 1).event("net/size:Shape", 1, 1)
+    built.event("cuLaunchKernel", 0.2, 0.5).event("cuMemcpyHtoDAsync_v2", 12, 2)
+    built.event("cuStreamSynchronize", 12.5, 1)  # inside the copy: counted once
+    built.event("cuLaunchKernel", 21, 0.5)  # after the step, as those of 22 and 25
+    built.plane("/device:GPU:0").line("Stream #13(Compute)")
+    built.event("implicit_gemm", 2, 5, tf_op="net/conv:Conv2D").event("Memset", 8, 1)
+    built.event("implicit_gemm", 22, 5, tf_op="net/conv:Conv2D")
+    built.line("Stream #14(MemcpyH2D)").event("MemcpyH2D", 13, 3).event("MemcpyH2D", 25, 3)
+    built.line("TensorFlow Ops").event("net/conv", 2, 5, tf_op="net/conv:Conv2D")  # said twice
+    return built.write(tmp_path)
+
+
+def test_an_op_with_gpu_kernels_counts_by_its_kernels(path):
+    (ops,) = xplane.read(path).ops_by_step()
+    times = Counter()
+    for op in ops:
+        times[op.op_type] += op.self_s
+    assert dict(times) == pytest.approx({"Conv2D": 5e-6, "Shape": 1e-6})
+    assert {op.op_type: op.on_gpu for op in ops} == {"Conv2D": True, "Shape": False}
+
+
+def test_kernels_copies_and_calls_are_added_up_over_the_steps_and_over_the_trace(path):
+    in_steps, whole = gpu.read(path)
+    use = [
+        (each.kernel_seconds, each.memcpy_seconds, each.api_seconds) for each in (in_steps, whole)
+    ]
+    assert use[0] == pytest.approx((5e-6, 3e-6, 2.5e-6))
+    assert use[1] == pytest.approx((10e-6, 6e-6, 3e-6))
+    calls = {
+        name: (count, pytest.approx(seconds)) for name, (count, seconds) in whole.calls.items()
+    }
+    assert calls == {
+        "cuLaunchKernel": (2, 1e-6),
+        "cuMemcpyHtoDAsync_v2": (1, 1e-6),
+        "cuStreamSynchronize": (1, 1e-6),
+    }
+
+
+def test_the_sessions_of_a_process_are_added_up(path, monkeypatch):
+    monkeypatch.setattr(
+        gpu, "read", lambda _: (gpu.GpuUse(), gpu.GpuUse(1.0, 2.0, {"cuInit": (1, 3.0)}))
+    )
+    on_gpu = gpu.Sessions(GPU)
+    for _ in range(2):
+        with on_gpu.session():
+            pass
+    assert on_gpu.gpu == gpu.GpuUse(2.0, 4.0, {"cuInit": (2, 6.0)})
+
+
+def test_without_a_gpu_no_use_is_read():
+    on_cpu = gpu.Sessions(CPU)
+    with on_cpu.session():
+        pass
+    with on_cpu.on_gpu(), on_cpu.session():  # the first does not start the profiler
+        pass
+    assert on_cpu.gpu is None

@@ -1,0 +1,105 @@
+"""Time to quality: the first epoch that meets the target, and what it took."""
+
+import pytest
+from commands import run
+
+from fathom import FathomError, __main__
+from fathom.measure.runs.quality import train_until
+from fathom.results.quality import Quality
+from fathom.results.steps import Steps
+
+SMALL = ("--set=hidden_units=4", "--set=latents=1", "--device=cpu", "--epochs=1")
+
+
+class Sizes:
+    batch_size, learning_rate = 4, 0.5
+
+
+class Learner:
+    """A model whose metric is a list, and whose steps take 1.5 s, but 10.5 s in the first call."""
+
+    name, hyperparameters, steps_per_epoch, strategy = "learner", Sizes, 4, None
+
+    def __init__(self, *values):
+        self.values, self.epochs = values, 0
+
+    def evaluate(self):
+        return {"error": self.values[self.epochs], "examples": 9}
+
+    def run(self, n_steps, warmup):
+        if self.values[self.epochs + 1] is None:
+            raise FathomError("the loss is NaN")
+        seconds = [1.0 if self.epochs else 10.0] * 2 + [1.0] * 2
+        self.steps = Steps(
+            first=0,
+            warmup=0,
+            seconds=seconds,
+            loss=[1.0] * n_steps,
+            input_wait=[0.5] * n_steps,
+            call=[0, 0, 2, 2],
+        )
+        self.epochs += 1
+
+
+def train(*values, target, epochs=9):
+    return train_until(Learner(*values), "error", target, epochs, lambda *_: None)
+
+
+def test_training_ends_with_the_epoch_that_reaches_the_target():
+    training, higher = train(0.9, 0.7, 0.3, 0.1, target=0.3)
+    assert training.reached
+    assert training.replicas == 1
+    assert not higher
+    assert [point.value for point in training.curve] == [0.9, 0.7, 0.3]
+    assert [point.steps for point in training.curve] == [0, 4, 8]
+    assert [point.seconds for point in training.curve] == [0, 6, 12]  # without the compilation
+
+
+def test_the_untrained_network_tells_which_way_is_better():
+    assert train(0.1, 0.2, target=0.2)[1]
+    with pytest.raises(FathomError, match="already"):
+        train(0.2, target=0.2)
+
+
+def test_the_limit_and_a_divergence_end_a_training():
+    limited, _ = train(0.9, 0.8, 0.7, target=0.1, epochs=2)
+    assert (limited.reached, limited.failure, len(limited.curve)) == (False, "", 3)
+    diverged, _ = train(0.9, 0.8, None, target=0.1)
+    assert (diverged.reached, diverged.failure, len(diverged.curve)) == (
+        False,
+        "the loss is NaN",
+        2,
+    )
+
+
+def fathom(*arguments):
+    return run(__main__.main, list(arguments))
+
+
+def test_trainings_in_the_file_are_not_repeated(tmp_path, capsys):
+    file = tmp_path / "q.json"
+    command = ("quality", "autoenc", f"--json={file}", "--target=negative_elbo=5", *SMALL)
+    assert fathom(*command, "--batches=1000,2000", "--scale-rate") == 0
+    first = Quality.read(file)
+    assert [each.batch_size for each in first.trainings] == [1000, 2000]
+    assert [each.learning_rate for each in first.trainings] == pytest.approx([0.01, 0.02])
+    assert "not reached" in capsys.readouterr().out
+    assert fathom(*command, "--batches=2000,3000") == 0
+    assert [each.batch_size for each in Quality.read(file).trainings] == [1000, 2000, 3000]
+    assert "batch size 2000:" not in capsys.readouterr().out
+    assert fathom(*command, "--batches=1,2", "--seed=4") == 2
+    assert "of another workload, target, limit or seed" in capsys.readouterr().err
+
+
+def test_mistakes_are_named_in_one_line(tmp_path, capsys):
+    file = f"--json={tmp_path / 'q.json'}"
+    for arguments, message in (
+        (("--target=accuracy", "--batches=1,2"), "METRIC=VALUE"),
+        (("--target=accuracy=x", "--batches=1,2"), "a number"),
+        (("--target=a=1", "--batches=8"), "two or more"),
+        (("--target=bleu=1", "--batches=1000,2000", *SMALL), "no metric bleu: it has negative_"),
+    ):
+        assert fathom("quality", "autoenc", file, *arguments) == 2
+        error = capsys.readouterr().err
+        assert message in error
+        assert error.count("\n") == 1
