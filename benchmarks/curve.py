@@ -19,8 +19,8 @@ def main() -> None:
     parser = Parser(description="Draws the training curve of a run from its result file.")
     parser.add_argument("result", type=Path, help="what --json wrote")
     parser.add_argument("picture", type=Path, help="the PNG file to write")
-    chosen = parser.parse_args()
-    run_command("curve", lambda: draw(chosen.result, chosen.picture))
+    args = parser.parse_args()
+    run_command("curve", lambda: draw(args.result, args.picture))
 
 
 def draw(result: Path, picture: Path) -> None:

@@ -56,7 +56,7 @@ def fathom_loop(updates: int, games: int, threads: int, xla: bool) -> dict[str, 
     model.setup()
     model.run(n_steps=1)
     watch, batches = Stopwatch(), model.training_batches(1)
-    agent, chosen = model.agent, model.hyperparameters
+    agent, hyperparameters = model.agent, model.hyperparameters
     agent.player.choose = _timed(watch, "acting", agent.player.choose)
     agent.player.act = _timed(watch, "emulator", agent.player.act)
     agent.memory.sample = _timed(watch, "sampling", agent.memory.sample)
@@ -69,8 +69,8 @@ def fathom_loop(updates: int, games: int, threads: int, xla: bool) -> dict[str, 
 
     for _ in range(updates):
         watch.time("whole loop", update)
-    assert chosen.batch_size == BATCH
-    assert chosen.update_frequency == ACTIONS
+    assert hyperparameters.batch_size == BATCH
+    assert hyperparameters.update_frequency == ACTIONS
     return watch.medians()
 
 
@@ -178,9 +178,9 @@ def main() -> None:
     parser.add_argument("--games", type=int, choices=(1, 2, 4), default=1, help="played at once")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--compiled", action="store_true", help="XLA, or torch.compile")
-    chosen = parser.parse_args()
-    loop = fathom_loop if chosen.library == "fathom" else pytorch_loop
-    print(json.dumps(loop(chosen.updates, chosen.games, chosen.threads, chosen.compiled), indent=1))
+    args = parser.parse_args()
+    loop = fathom_loop if args.library == "fathom" else pytorch_loop
+    print(json.dumps(loop(args.updates, args.games, args.threads, args.compiled), indent=1))
 
 
 if __name__ == "__main__":

@@ -57,48 +57,48 @@ def command_line() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def run(chosen: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     """Measures, evaluates, prints the table and writes it as ``verdicts.csv``.
 
     Raises:
         FathomError: a folder cannot be measured or read.
     """
     screen = console()
-    paths = [chosen.out / f"{number:02}" for number in range(1, chosen.folders + 1)]
-    with_all = min(chosen.repeats, chosen.profile_repeats)
+    paths = [args.out / f"{number:02}" for number in range(1, args.folders + 1)]
+    with_all = min(args.repeats, args.profile_repeats)
     for path in paths:
-        if not is_complete(path, chosen):
+        if not is_complete(path, args):
             screen.print(f"measuring {path}")
-            measure(path, chosen)
+            measure(path, args)
     screen.print(f"evaluating {len(paths)} folders")
     table = evaluate([Folder.read(path) for path in paths], range(1, with_all + 1))
-    with atomic_write(chosen.out / "verdicts.csv") as temporary:
+    with atomic_write(args.out / "verdicts.csv") as temporary:
         table.to_csv(temporary, index=False, lineterminator="\n")
     show(table, screen)
 
 
-def is_complete(path: Path, chosen: argparse.Namespace) -> bool:
+def is_complete(path: Path, args: argparse.Namespace) -> bool:
     """Returns whether a folder has all of its runs."""
     if not (path / "machine.json").exists():
         return False
     done = [(each.workload, each.kind) for each in Folder.read(path).runs if each.status == "done"]
-    wanted = {"timing": chosen.repeats, "profile": chosen.profile_repeats}
+    wanted = {"timing": args.repeats, "profile": args.profile_repeats}
     return all(
-        done.count((name, kind)) >= wanted[kind] for name in chosen.workloads for kind in wanted
+        done.count((name, kind)) >= wanted[kind] for name in args.workloads for kind in wanted
     )
 
 
-def measure(path: Path, chosen: argparse.Namespace) -> None:
+def measure(path: Path, args: argparse.Namespace) -> None:
     """Measures one folder: training on one thread, on Linux on one core.
 
     Raises:
         FathomError: it failed, or took longer than an hour.
     """
     command = [sys.executable, "-m", "fathom", "characterize", "--quick", f"--out={path}"]
-    command += [f"--workloads={','.join(chosen.workloads)}", "--modes=train", "--devices=cpu"]
-    command += ["--threads=1", f"--repeats={chosen.repeats}", "--warmup-runs=0"]
-    command += [f"--profile-repeats={chosen.profile_repeats}"]
-    command += [f"--steps={chosen.steps}"] if chosen.steps else []
+    command += [f"--workloads={','.join(args.workloads)}", "--modes=train", "--devices=cpu"]
+    command += ["--threads=1", f"--repeats={args.repeats}", "--warmup-runs=0"]
+    command += [f"--profile-repeats={args.profile_repeats}"]
+    command += [f"--steps={args.steps}"] if args.steps else []
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     try:

@@ -31,14 +31,14 @@ def main() -> None:
     add("--images", type=int, default=320, metavar="N", help="per round; default: 320")
     add("--rounds", type=int, default=5, metavar="N", help="over all stages; default: 5")
     add("--workers", type=int, default=1, metavar="N", help="loading threads; default: 1")
-    chosen = parser.parse_args()
-    if min(chosen.rounds, chosen.workers) < 1 or chosen.images < BATCH_SIZE:
+    args = parser.parse_args()
+    if min(args.rounds, args.workers) < 1 or args.images < BATCH_SIZE:
         parser.error(f"give at least {BATCH_SIZE} images, and at least 1 of everything else")
-    chosen.images -= chosen.images % BATCH_SIZE
-    run_command("imagenet_input", lambda: run(chosen))
+    args.images -= args.images % BATCH_SIZE
+    run_command("imagenet_input", lambda: run(args))
 
 
-def run(chosen: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     """Times the stages in turn and prints the medians."""
     import_tensorflow()
     from fathom.core.data import locate
@@ -46,13 +46,13 @@ def run(chosen: argparse.Namespace) -> None:
     from fathom.imagenet.ilsvrc import convert
 
     screen = console()
-    tree = locate(ImageNet, chosen.data_dir, seed=0).directory
+    tree = locate(ImageNet, args.data_dir, seed=0).directory
     with tempfile.TemporaryDirectory() as folder:
         records = Path(folder) / "records"
         convert(tree, records, shards=2)
-        stages = all_stages(tree, records, chosen.images, chosen.workers)
+        stages = all_stages(tree, records, args.images, args.workers)
         seconds: dict[str, list[float]] = {name: [] for name in stages}
-        for _ in range(chosen.rounds):
+        for _ in range(args.rounds):
             for name, stage in stages.items():
                 seconds[name].append(stage())
     table = Table(box=SIMPLE)
@@ -61,9 +61,9 @@ def run(chosen: argparse.Namespace) -> None:
     table.add_column("ms an image", justify="right")
     for name, times in seconds.items():
         median = statistics.median(times)
-        rate, milliseconds = chosen.images / median, 1e3 * median / chosen.images
+        rate, milliseconds = args.images / median, 1e3 * median / args.images
         table.add_row(name, f"{rate:,.0f}", f"{milliseconds:.3f}")
-    screen.print(f"{tree}: {chosen.images} images a round, {chosen.workers} workers")
+    screen.print(f"{tree}: {args.images} images a round, {args.workers} workers")
     screen.print(table)
 
 

@@ -39,30 +39,30 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--batch-size", type=int)
     parser.add_argument("--workers", type=int, help="of a distributed training (default: none)")
-    chosen = parser.parse_args()
-    moments = random.Random(chosen.seed)
+    args = parser.parse_args()
+    moments = random.Random(args.seed)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        seconds = _train(chosen, "alone", root)
-        expected = _state(root / "alone", chosen.steps)
+        seconds = _train(args, "alone", root)
+        expected = _state(root / "alone", args.steps)
         kills = trainings = 0
-        while kills < chosen.kills:
+        while kills < args.kills:
             name = f"trial-{trainings}"
             directory = name if trainings % 2 else str(root / name)
-            left = min(_KILLS_A_TRAINING, chosen.kills - kills)
-            while _train(chosen, directory, root, moments.uniform(0, 0.8 * seconds)) is None:
+            left = min(_KILLS_A_TRAINING, args.kills - kills)
+            while _train(args, directory, root, moments.uniform(0, 0.8 * seconds)) is None:
                 kills, left = kills + 1, left - 1
                 if not left:
-                    _train(chosen, directory, root)
+                    _train(args, directory, root)
                     break
             trainings += 1
-            if _state(root / name, chosen.steps) != expected:
-                sys.exit(f"{chosen.workload}: {directory} differs from the uninterrupted training")
-            print(f"{chosen.workload}: {kills} kills, {trainings} trainings equal", flush=True)
+            if _state(root / name, args.steps) != expected:
+                sys.exit(f"{args.workload}: {directory} differs from the uninterrupted training")
+            print(f"{args.workload}: {kills} kills, {trainings} trainings equal", flush=True)
 
 
 def _train(
-    chosen: argparse.Namespace, directory: str, root: Path, kill_after: float | None = None
+    args: argparse.Namespace, directory: str, root: Path, kill_after: float | None = None
 ) -> float | None:
     """Trains, resuming what is in the folder.
 
@@ -70,13 +70,13 @@ def _train(
         the seconds from the first step's announcement to the end; None where it was killed.
     """
     start = ["run"]
-    if chosen.workers:
-        start = ["launch", f"--workers={chosen.workers}", "--out=logs", "--"]
-    command = [sys.executable, "-m", "fathom", *start, chosen.workload, f"--steps={chosen.steps}"]
-    command += ["--threads=1"] if chosen.workers else []
-    command += ["--resume", f"--checkpoint-dir={directory}", f"--checkpoint-every={chosen.every}"]
-    command += [f"--set={assignment}" for assignment in chosen.set]
-    command += [f"--batch-size={chosen.batch_size}"] if chosen.batch_size else []
+    if args.workers:
+        start = ["launch", f"--workers={args.workers}", "--out=logs", "--"]
+    command = [sys.executable, "-m", "fathom", *start, args.workload, f"--steps={args.steps}"]
+    command += ["--threads=1"] if args.workers else []
+    command += ["--resume", f"--checkpoint-dir={directory}", f"--checkpoint-every={args.every}"]
+    command += [f"--set={assignment}" for assignment in args.set]
+    command += [f"--batch-size={args.batch_size}"] if args.batch_size else []
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "cwd": root}
     with subprocess.Popen(command, **options) as process:
         lines = []
@@ -88,10 +88,10 @@ def _train(
         try:
             lines.append(process.communicate(timeout=kill_after or _LIMIT_S)[0])
         except subprocess.TimeoutExpired:
-            if chosen.workers:
-                _kill_worker(process, int(1e6 * kill_after) % chosen.workers, chosen.signal)
+            if args.workers:
+                _kill_worker(process, int(1e6 * kill_after) % args.workers, args.signal)
             else:
-                process.send_signal(signal.Signals[f"SIG{chosen.signal}"])
+                process.send_signal(signal.Signals[f"SIG{args.signal}"])
                 process.communicate(timeout=_LIMIT_S)
             return None
         if process.returncode:

@@ -128,18 +128,26 @@ def _values(workload: str, model: Any, batch: tuple) -> dict[str, object]:
         buckets = dict(map(int, pair.split("-")) for pair in model.hyperparameters.buckets.split())
         return {"source": source, "target": buckets[source]}
     if workload == "transformer":
-        chosen, (pairs, length) = model.hyperparameters, batch[0].shape
-        network = {name: getattr(chosen, name) for name in ("vocabulary", "width", "heads")}
-        network |= {"hidden-units": chosen.hidden_units, "layers": chosen.layers}
+        hyperparameters, (pairs, length) = model.hyperparameters, batch[0].shape
+        network = {
+            name: getattr(hyperparameters, name) for name in ("vocabulary", "width", "heads")
+        }
+        network |= {"hidden-units": hyperparameters.hidden_units, "layers": hyperparameters.layers}
         decoded = 0
         if len(batch) == 1:
             decoded = int(model.network.get_layer("search").steps_taken)
         return {**network, "batch-size": pairs, "length": length, "words": decoded}
     if workload == "gpt":
-        chosen, words = model.hyperparameters, len(model.vocabulary)
-        network = {name: getattr(chosen, name) for name in ("width", "heads", "layers", "context")}
-        tokens = {"prompt": chosen.prompt_tokens, "new": chosen.new_tokens, "phase": chosen.phase}
-        return {**network, **tokens, "vocabulary": chosen.vocabulary or words}
+        hyperparameters, words = model.hyperparameters, len(model.vocabulary)
+        network = {
+            name: getattr(hyperparameters, name) for name in ("width", "heads", "layers", "context")
+        }
+        tokens = {
+            "prompt": hyperparameters.prompt_tokens,
+            "new": hyperparameters.new_tokens,
+            "phase": hyperparameters.phase,
+        }
+        return {**network, **tokens, "vocabulary": hyperparameters.vocabulary or words}
     if workload == "dlrm":
         return {"rows": model.hyperparameters.rows}
     if workload == "gcn":

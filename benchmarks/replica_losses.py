@@ -40,15 +40,15 @@ def main() -> None:
     parser.add_argument("--workloads", default=",".join(_SETTINGS), metavar="A,B")
     parser.add_argument("--replicas", default="2,3", metavar="2,3")
     parser.add_argument("--steps", type=int, default=50)
-    chosen = parser.parse_args()
-    for name in chosen.workloads.split(","):
-        one = _losses(name, chosen.steps, ["run"], ["--no-xla"])
-        for text in chosen.replicas.split(","):
+    args = parser.parse_args()
+    for name in args.workloads.split(","):
+        one = _losses(name, args.steps, ["run"], ["--no-xla"])
+        for text in args.replicas.split(","):
             mirrored = ["--strategy", "mirrored", "--replicas", text]
             workers = ["launch", "-n", text, "--out", "logs", "--"]
             for strategy, found in (
-                ("mirrored", _losses(name, chosen.steps, ["run"], mirrored)),
-                ("multi-worker", _losses(name, chosen.steps, workers, [])),
+                ("mirrored", _losses(name, args.steps, ["run"], mirrored)),
+                ("multi-worker", _losses(name, args.steps, workers, [])),
             ):
                 difference = max(abs(a - b) / abs(b) for a, b in zip(found, one, strict=True))
                 print(f"{name}, {text} replicas, {strategy}: {difference:.1e}", flush=True)

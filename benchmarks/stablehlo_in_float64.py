@@ -33,11 +33,11 @@ def main() -> None:
     parser.add_argument("workload")
     parser.add_argument("--batch-size", type=int)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
-    chosen = parser.parse_args()
-    options: dict[str, Any] = dict(each.split("=") for each in chosen.set) | {"xla": True}
-    if chosen.batch_size:
-        options["batch_size"] = chosen.batch_size
-    model = workloads.load(chosen.workload)("/cpu:0", options)
+    args = parser.parse_args()
+    options: dict[str, Any] = dict(each.split("=") for each in args.set) | {"xla": True}
+    if args.batch_size:
+        options["batch_size"] = args.batch_size
+    model = workloads.load(args.workload)("/cpu:0", options)
     model.build()
     with tempfile.TemporaryDirectory() as folder:
         exports.find("stablehlo").save(model, Path(folder), exports.ExportOptions())

@@ -100,14 +100,14 @@ def main() -> None:
     parser.add_argument("--set", nargs="+", metavar="NAME=VALUE", default=[])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--once", action="store_true", help="measure this process; print JSON")
-    chosen = parser.parse_args()
-    if chosen.once:
-        print(json.dumps(measure(chosen.workload, chosen.set)))
+    args = parser.parse_args()
+    if args.once:
+        print(json.dumps(measure(args.workload, args.set)))
         return
     command = [sys.executable, __file__, *sys.argv[1:], "--once"]
     environment = {**os.environ, "FATHOM_DATA_DIR": ""}
     rounds = []
-    for _ in range(chosen.rounds + 1):
+    for _ in range(args.rounds + 1):
         printed = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE)
         rounds.append(json.loads(printed.stdout))
     print(table(rounds[1:]))

@@ -99,14 +99,14 @@ def command_line() -> argparse.Namespace:
     add("--jax", metavar="PYTHON", help="interpreter with JAX")
     add("--json", type=Path, metavar="FILE", help="all figures; what it has is not measured again")
     add("--markdown", type=Path, metavar="FILE", help="the table for documents, of all in --json")
-    chosen = parser.parse_args()
-    numbers = [*(chosen.batch_size or []), *chosen.threads, chosen.warmup, chosen.rounds]
-    if min(numbers) < 1 or chosen.steps < FEWEST_STEPS:
+    args = parser.parse_args()
+    numbers = [*(args.batch_size or []), *args.threads, args.warmup, args.rounds]
+    if min(numbers) < 1 or args.steps < FEWEST_STEPS:
         parser.error(f"give at least {FEWEST_STEPS} steps, and at least 1 of everything else")
-    for path in filter(None, (chosen.json, chosen.markdown)):
+    for path in filter(None, (args.json, args.markdown)):
         if not path.absolute().parent.is_dir():
             parser.error(f"{path}: there is no such folder")
-    return chosen
+    return args
 
 
 # -------------------------------------------------------------------------- one measuring process
@@ -200,32 +200,32 @@ def input_rate(model: Any) -> float:
 # -------------------------------------------------------------------------- all of them, in turn
 
 
-def run(chosen: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     """Measures all settings, prints the table and writes the files.
 
     Raises:
         FathomError: a setting, or a peer of it, could not be measured; the others were.
     """
     settings = [
-        Setting(*values, chosen.set, chosen.isa, chosen.steps, chosen.warmup, chosen.seconds)
+        Setting(*values, args.set, args.isa, args.steps, args.warmup, args.seconds)
         for values in itertools.product(
-            chosen.workload,
-            chosen.mode,
-            chosen.batch_size or [None],
-            chosen.threads,
-            chosen.precision,
+            args.workload,
+            args.mode,
+            args.batch_size or [None],
+            args.threads,
+            args.precision,
         )
     ]
-    screen, results = console(), Results(chosen.json, chosen.markdown)
-    missing = [s for s in settings if not results.has(s, compared(s, chosen))]
-    screen.print(f"{len(missing)} settings to measure, in {chosen.rounds} process(es) each")
+    screen, results = console(), Results(args.json, args.markdown)
+    missing = [s for s in settings if not results.has(s, compared(s, args))]
+    screen.print(f"{len(missing)} settings to measure, in {args.rounds} process(es) each")
     failures: list[str] = []
     try:
         with progress_bar(screen) as bar:
             task = bar.add_task("", total=len(missing), left="")
             for setting in missing:
                 try:
-                    results.add(measure_setting(setting, chosen, bar, failures))
+                    results.add(measure_setting(setting, args, bar, failures))
                 except FathomError as error:
                     failures.append(f"{setting}: {error}")
                     bar.console.print(f"failed: {failures[-1]}")
@@ -305,15 +305,15 @@ def time_left(task: Task) -> str:
     return f"{minutes:.0f} min left" if minutes > 1 else "a minute left"
 
 
-def compared(setting: Setting, chosen: argparse.Namespace) -> list[Peer]:
+def compared(setting: Setting, args: argparse.Namespace) -> list[Peer]:
     """Returns the peers that have a program for a setting."""
     if setting.precision != "float32":
         return []
-    return [p for p in peers(chosen.pytorch, chosen.jax) if setting.workload in p.programs]
+    return [p for p in peers(args.pytorch, args.jax) if setting.workload in p.programs]
 
 
 def measure_setting(
-    setting: Setting, chosen: argparse.Namespace, bar: Progress, failures: list[str]
+    setting: Setting, args: argparse.Namespace, bar: Progress, failures: list[str]
 ) -> dict[str, Any]:
     """Measures Fathom and its peers in turn, round after round, and returns the record.
 
@@ -323,10 +323,10 @@ def measure_setting(
     Raises:
         FathomError: Fathom's process failed.
     """
-    wanted, left_out = compared(setting, chosen), {}
+    wanted, left_out = compared(setting, args), {}
     ours: list[dict[str, Any]] = []
     theirs: dict[str, list[dict[str, Any]]] = {peer.name: [] for peer in wanted}
-    for _ in range(chosen.rounds):
+    for _ in range(args.rounds):
         bar.update(bar.tasks[0].id, description=f"{setting}: Fathom")
         command = [sys.executable, __file__, "--child", json.dumps(asdict(setting))]
         ours.append(child(command, setting.isa))

@@ -66,18 +66,18 @@ def main() -> None:
     parser.add_argument("--side", type=int, required=True, help="rows and columns of the array")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--array-only", action="store_true", help="without the memory")
-    chosen = parser.parse_args()
-    description = Description.read(chosen.description)
-    table = models(description, chosen.side)
-    done = pd.read_csv(chosen.out, dtype={"shape": str}) if chosen.out.exists() else pd.DataFrame()
+    args = parser.parse_args()
+    description = Description.read(args.description)
+    table = models(description, args.side)
+    done = pd.read_csv(args.out, dtype={"shape": str}) if args.out.exists() else pd.DataFrame()
     simulated = dict(zip(done["shape"], done["simulated"], strict=True)) if len(done) else {}
     for shape in table.sort_values("macs")["shape"].unique():
         if np.isnan(simulated.get(shape, np.nan)):
-            simulated[shape] = simulate(shape, chosen.side, chosen.array_only)
+            simulated[shape] = simulate(shape, args.side, args.array_only)
         table["simulated"] = table["shape"].map(simulated)
-        table.to_csv(chosen.out, index=False)
+        table.to_csv(args.out, index=False)
         print(f"{shape}: {simulated[shape]:,.0f} cycles", flush=True)
-    print(summary(table, chosen.side).to_string())
+    print(summary(table, args.side).to_string())
 
 
 def summary(table: pd.DataFrame, side: int) -> pd.DataFrame:

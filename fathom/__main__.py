@@ -27,8 +27,8 @@ def _run(arguments: Sequence[str]) -> None:
     if not arguments:
         parser.print_help(sys.stderr)
         sys.exit(USER_ERROR)
-    chosen = parser.parse_args(arguments)
-    chosen.command(chosen)
+    args = parser.parse_args(arguments)
+    args.command(args)
 
 
 def _parser() -> Parser:
@@ -57,7 +57,7 @@ def _parser() -> Parser:
     formats.add_commands(commands)
     launch.add_commands(commands)
     writing = commands.add_parser("new", help="write the package of a new workload")
-    writing.set_defaults(command=lambda chosen: new.run(chosen, console()))
+    writing.set_defaults(command=lambda args: new.run(args, console()))
     text = "name of the workload: a-z, 0-9 and _"
     writing.add_argument("name", type=checked(new.new_name), help=text)
     add_options(writing, "out", help="new folder; default: fathom-NAME")
@@ -85,17 +85,17 @@ def _add_action(
         )
 
 
-def _list(chosen: argparse.Namespace) -> None:
+def _list(args: argparse.Namespace) -> None:
     from fathom.cli import criteria, listing
 
-    (criteria if chosen.criteria else listing).show(console())
+    (criteria if args.criteria else listing).show(console())
 
 
-def _data(chosen: argparse.Namespace) -> None:
+def _data(args: argparse.Namespace) -> None:
     import_tensorflow()
     from fathom.cli import data
 
-    data.run(chosen, console())
+    data.run(args, console())
 
 
 if __name__ == "__main__":

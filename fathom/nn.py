@@ -107,11 +107,13 @@ class NeuralNetworkModel(Workload):
 
     def _set_threads(self) -> None:
         """Sets TensorFlow's threads, before it computes anything."""
-        chosen = self.execution
-        self.operations_at_once = set_inter_op_threads(chosen.threads, chosen.inter_op_threads)
-        small = self.small_operations and not self.device.on_gpu and not chosen.xla
+        execution = self.execution
+        self.operations_at_once = set_inter_op_threads(
+            execution.threads, execution.inter_op_threads
+        )
+        small = self.small_operations and not self.device.on_gpu and not execution.xla
         share = small or self.microbatches > 1
-        self.threads = set_threads(chosen.threads, self.operations_at_once if share else 1)
+        self.threads = set_threads(execution.threads, self.operations_at_once if share else 1)
 
     # ---------------------------------------------------------------- choices
 
@@ -225,7 +227,7 @@ class NeuralNetworkModel(Workload):
         Raises:
             FathomError: unusable data, options or checkpoints.
         """
-        chosen = options.build(options.Setup, setup_options)
+        settings = options.build(options.Setup, setup_options)
         prepared.check_strategy(self)
         keep_freed_memory()
         started = time.perf_counter()
@@ -234,7 +236,7 @@ class NeuralNetworkModel(Workload):
         self.build()
         if instrument:
             self._built = instrument(self.built)
-        self._prepared = prepared.prepare(self, chosen)
+        self._prepared = prepared.prepare(self, settings)
         self.sections |= {"load": loaded - started, "setup": time.perf_counter() - loaded}
 
     def teardown(self) -> None:

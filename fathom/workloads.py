@@ -164,8 +164,10 @@ def _check(kind: type, name: str, forward_only: bool = False) -> None:
         raise FathomError(f"{kind.__name__} does not define {', '.join(lacks)}")
     if getattr(kind, "name", None) != name:
         raise FathomError(f"the name of {kind.__name__} is not {name}")
-    chosen = kind.Hyperparameters
-    if not isinstance(chosen, type) or not issubclass(chosen, options.Hyperparameters):
+    hyperparameters = kind.Hyperparameters
+    if not isinstance(hyperparameters, type) or not issubclass(
+        hyperparameters, options.Hyperparameters
+    ):
         raise FathomError(
             f"{kind.__name__}.Hyperparameters is not a fathom.options.Hyperparameters"
         )

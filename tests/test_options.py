@@ -169,8 +169,8 @@ def test_before_setup_there_is_no_number_of_steps_done():
     ],
 )
 def test_a_small_batch_that_diverges_needs_a_lower_rate(batch_size, rate, remedy):
-    chosen = AlexNet.Hyperparameters(batch_size=batch_size, learning_rate=rate)
-    assert remedy in chosen.remedy_for_divergence()
+    hyperparameters = AlexNet.Hyperparameters(batch_size=batch_size, learning_rate=rate)
+    assert remedy in hyperparameters.remedy_for_divergence()
 
 
 def test_the_words_that_may_stand_for_a_number_are_described():

@@ -113,9 +113,9 @@ class Autoenc(nn.NeuralNetworkModel):
 
     def build_inference(self, x: keras.KerasTensor) -> Outputs:
         """Encoder q(z | x) and decoder p(x | z) of appendix C, with sampling in between."""
-        chosen = self.hyperparameters
-        hidden = self._dense(chosen.hidden_units, "encoder_hidden", activation="tanh")(x)
-        gaussian = self._dense(2 * chosen.latents, "encoder_gaussian")(hidden)
+        hyperparameters = self.hyperparameters
+        hidden = self._dense(hyperparameters.hidden_units, "encoder_hidden", activation="tanh")(x)
+        gaussian = self._dense(2 * hyperparameters.latents, "encoder_gaussian")(hidden)
         mean, log_variance = keras.ops.split(gaussian, 2, axis=1)
         z = Reparameterization(self.new_noise(), self.xla == "step", name="z")(mean, log_variance)
         logits = self._decode(z)
@@ -127,11 +127,11 @@ class Autoenc(nn.NeuralNetworkModel):
 
     def build_train(self) -> Optimizer:
         """By default Adam. The prior decays only the decoder's weights (section 5)."""
-        chosen = self.hyperparameters
+        hyperparameters = self.hyperparameters
         return optimizers.create(
-            chosen.optimizer,
-            chosen.learning_rate,
-            weight_decay=chosen.prior_decay,
+            hyperparameters.optimizer,
+            hyperparameters.learning_rate,
+            weight_decay=hyperparameters.prior_decay,
             decayed=lambda variable: "decoder" in variable.path and "kernel" in variable.path,
         )
 

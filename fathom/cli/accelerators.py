@@ -22,15 +22,15 @@ _SHOWN = 15  # operations
 _OF_A_STEP = ("train", "infer", "batch_size", "dataset", "set", "length")
 
 
-def roofline(chosen: argparse.Namespace, screen: Console) -> None:
+def roofline(args: argparse.Namespace, screen: Console) -> None:
     """Prints the layers and the longest operations with their bounds.
 
     Raises:
         FathomError: an invalid option, machine or description.
     """
-    machine, description = _chosen(chosen)
-    precision = chosen.precision or description.precision
-    operations = model.table(description, machine, chosen.precision)
+    machine, description = _chosen(args)
+    precision = args.precision or description.precision
+    operations = model.table(description, machine, args.precision)
     _head(description, screen, f"on {machine.title}, {precision}")
     screen.print(
         f"{machine.peak(precision) / 1e9:,.0f} GFLOP/s and {machine.bandwidth / 1e9:,.1f} GB/s: "
@@ -45,21 +45,21 @@ def roofline(chosen: argparse.Namespace, screen: Console) -> None:
         f"at least {_time(total)} a step, {description.batch_size / total:,.0f} examples/s; "
         f"{by_memory / total:.0%} of it bound by the memory"
     )
-    _write(operations, chosen.csv, screen)
-    if chosen.svg:
+    _write(operations, args.csv, screen)
+    if args.svg:
         from fathom.hardware.accelerators.figures import draw_roofline
 
-        draw_roofline(operations, machine, precision, chosen.svg)
-        screen.print(f"written: {chosen.svg}")
+        draw_roofline(operations, machine, precision, args.svg)
+        screen.print(f"written: {args.svg}")
 
 
-def explore(chosen: argparse.Namespace, screen: Console) -> None:
+def explore(args: argparse.Namespace, screen: Console) -> None:
     """Prints each layer's best tiling, and its best under the unrolling best for all.
 
     Raises:
         FathomError: an invalid option, machine or description, or no legal tiling.
     """
-    machine, description = _chosen(chosen)
+    machine, description = _chosen(args)
     layers, left = tiling.convolutions(description)
     found = tiling.explore(layers, machine)
     _head(description, screen, f"on {machine.title}")
@@ -86,33 +86,33 @@ def explore(chosen: argparse.Namespace, screen: Console) -> None:
             f"left out, with {sum(row.macs for row in left):,} MACs: "
             + ", ".join(f"{count:,} of kind {kind}" for kind, count in kinds.items())
         )
-    _write(found, chosen.csv, screen)
-    if chosen.svg:
+    _write(found, args.csv, screen)
+    if args.svg:
         from fathom.hardware.accelerators.figures import draw_designs
 
         longest = max(layers, key=lambda layer: layer.times * layer.macs)
         designs = tiling.designs(longest.shape, machine)
-        draw_designs(designs, longest.name, machine, chosen.svg)
-        screen.print(f"written: {chosen.svg}: {len(designs):,} designs of {longest.name}")
+        draw_designs(designs, longest.name, machine, args.svg)
+        screen.print(f"written: {args.svg}: {len(designs):,} designs of {longest.name}")
 
 
-def scale(chosen: argparse.Namespace, screen: Console) -> None:
+def scale(args: argparse.Namespace, screen: Console) -> None:
     """Prints time, rate and efficiency by number of nodes.
 
     Raises:
         FathomError: an invalid option, machine or description.
     """
-    machine, description = _chosen(chosen)
+    machine, description = _chosen(args)
     steps = scaling.scale(
         description,
         machine,
-        chosen.nodes,
-        chosen.parallelism,
-        chosen.overlap,
-        chosen.precision,
+        args.nodes,
+        args.parallelism,
+        args.overlap,
+        args.precision,
     )
     found = scaling.table(steps)
-    _head(description, screen, f"on {machine.title}, {chosen.parallelism} parallel")
+    _head(description, screen, f"on {machine.title}, {args.parallelism} parallel")
     titles = ["nodes", "step", "communication", "GFLOP/s", "GFLOP/s/mm2", "GFLOP/s/W", "efficiency"]
     table = _table(titles, text=0)
     for row in found.to_dict("records"):
@@ -132,18 +132,18 @@ def scale(chosen: argparse.Namespace, screen: Console) -> None:
             f"{description.total_flops / gradients:,.0f} FLOPs per byte of gradients "
             f"({2 * description.macs / gradients:,.0f} of multiply-accumulates alone)"
         )
-    _write(found, chosen.csv, screen)
+    _write(found, args.csv, screen)
 
 
-def _chosen(chosen: argparse.Namespace) -> tuple[Machine, Description]:
-    machine = machines.load(chosen.machine)
-    if chosen.description is None:
-        traced = argparse.Namespace(**{**vars(chosen), "precision": None})  # bytes are scaled
+def _chosen(args: argparse.Namespace) -> tuple[Machine, Description]:
+    machine = machines.load(args.machine)
+    if args.description is None:
+        traced = argparse.Namespace(**{**vars(args), "precision": None})  # bytes are scaled
         return machine, describe(traced)
-    refuse(chosen, _OF_A_STEP, "has no effect with --description, which is of one step: omit it")
-    description = Description.read(chosen.description)
-    if description.workload != chosen.workload:
-        raise FathomError(f"{chosen.description} describes {description.workload}")
+    refuse(args, _OF_A_STEP, "has no effect with --description, which is of one step: omit it")
+    description = Description.read(args.description)
+    if description.workload != args.workload:
+        raise FathomError(f"{args.description} describes {description.workload}")
     return machine, description
 
 

@@ -55,24 +55,24 @@ def add_commands(commands: Commands) -> None:
     _add_compare(add_command(commands, "compare", "cli.characterize", text, "compare"))
 
 
-def characterize(chosen: argparse.Namespace, screen: Console) -> None:
+def characterize(args: argparse.Namespace, screen: Console) -> None:
     """Runs ``fathom characterize``; see ``runner.run``."""
     from fathom.measure.runs import runner
     from fathom.measure.runs.request import Wanted
 
     fields = dataclasses.fields(Wanted)
-    wanted = Wanted(**{field.name: getattr(chosen, field.name) for field in fields})
-    runner.run(wanted, chosen.out, chosen.budget, screen)
+    wanted = Wanted(**{field.name: getattr(args, field.name) for field in fields})
+    runner.run(wanted, args.out, args.budget, screen)
 
 
-def report(chosen: argparse.Namespace, screen: Console) -> None:
+def report(args: argparse.Namespace, screen: Console) -> None:
     """Runs ``fathom report``; see ``report.run``."""
     from fathom.measure.report.report import run
 
-    run(chosen.directory, chosen.out or chosen.directory / "report", screen)
+    run(args.directory, args.out or args.directory / "report", screen)
 
 
-def compare(chosen: argparse.Namespace, screen: Console) -> None:
+def compare(args: argparse.Namespace, screen: Console) -> None:
     """Runs ``fathom compare``; see ``compare_folders`` and ``interleave``.
 
     Raises:
@@ -80,13 +80,13 @@ def compare(chosen: argparse.Namespace, screen: Console) -> None:
     """
     from fathom.measure.report.compare import compare_folders, interleave
 
-    sides = [chosen.base, *chosen.others]
-    if chosen.interleave:
-        width, minutes = chosen.width or _WIDTH_PERCENT, chosen.budget or _BUDGET_MINUTES
-        interleave(sides, width / 100, 60 * minutes, chosen.out, screen)
+    sides = [args.base, *args.others]
+    if args.interleave:
+        width, minutes = args.width or _WIDTH_PERCENT, args.budget or _BUDGET_MINUTES
+        interleave(sides, width / 100, 60 * minutes, args.out, screen)
         return
     for name in ("width", "budget", "out"):
-        if getattr(chosen, name) is not None:
+        if getattr(args, name) is not None:
             raise FathomError(f"--{name} is an option of --interleave")
     compare_folders([Path(side) for side in sides], screen)
 

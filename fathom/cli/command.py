@@ -17,28 +17,28 @@ def add_command(
 ) -> Parser:
     """Adds a command that calls a function of a module with its parsed arguments and a console.
 
-    The function raises FathomError for what the user can put right. ``chosen.given`` has the names
+    The function raises FathomError for what the user can put right. ``args.given`` has the names
     of the options whose values are not the defaults.
     """
 
-    def command(chosen: argparse.Namespace) -> None:
-        values = vars(chosen).items()
-        chosen.given = {name for name, value in values if value != parser.get_default(name)}
-        getattr(importlib.import_module(f"fathom.{module}"), function)(chosen, console())
+    def command(args: argparse.Namespace) -> None:
+        values = vars(args).items()
+        args.given = {name for name, value in values if value != parser.get_default(name)}
+        getattr(importlib.import_module(f"fathom.{module}"), function)(args, console())
 
     parser = commands.add_parser(name, help=text)
     parser.set_defaults(command=command)
     return parser
 
 
-def refuse(chosen: argparse.Namespace, options: Collection[str], reason: str) -> None:
+def refuse(args: argparse.Namespace, options: Collection[str], reason: str) -> None:
     """Raises FathomError, with the reason, if one of the options was given.
 
     Args:
-        chosen: of a command of ``add_command``.
-        options: their names in ``chosen``.
+        args: of a command of ``add_command``.
+        options: their names in ``args``.
         reason: what follows the option's name.
     """
     for name in options:
-        if name in chosen.given:
+        if name in args.given:
             raise FathomError(f"--{name.replace('_', '-')} {reason}")

@@ -45,20 +45,20 @@ def find_dataset(name: str) -> type[DataSet]:
     raise options.unknown_option("data set", name, datasets()[0])
 
 
-def run(chosen: argparse.Namespace, screen: Console) -> None:
+def run(args: argparse.Namespace, screen: Console) -> None:
     """Runs the action chosen on the command line.
 
     Raises:
         FathomError: no such data set, or the action failed.
     """
-    if chosen.action == "list":
+    if args.action == "list":
         _list(*datasets(), screen)
         return
-    dataset = find_dataset(chosen.dataset)
-    if chosen.data_dir is not None:
-        chosen.data_dir = user_path(chosen.data_dir)
+    dataset = find_dataset(args.dataset)
+    if args.data_dir is not None:
+        args.data_dir = user_path(args.data_dir)
     actions = {"fetch": _fetch, "synthesize": _synthesize, "verify": _verify, "convert": _convert}
-    actions[chosen.action](dataset, chosen, screen)
+    actions[args.action](dataset, args, screen)
 
 
 def _list(known: dict[str, type[DataSet]], left_out: dict[str, str], screen: Console) -> None:
@@ -100,49 +100,47 @@ class _Bar:
         self.reset()
 
 
-def _fetch(dataset: type[DataSet], chosen: argparse.Namespace, screen: Console) -> None:
-    directory = chosen.data_dir or fetched_directory(dataset)
+def _fetch(dataset: type[DataSet], args: argparse.Namespace, screen: Console) -> None:
+    directory = args.data_dir or fetched_directory(dataset)
     with _progress(screen) as progress:
         fetch(dataset, directory, _Bar(progress, dataset.name))
     screen.print(f"{dataset.title} is in {directory}, and its files are verified")
 
 
-def _synthesize(dataset: type[DataSet], chosen: argparse.Namespace, screen: Console) -> None:
-    if chosen.data_dir is None:
+def _synthesize(dataset: type[DataSet], args: argparse.Namespace, screen: Console) -> None:
+    if args.data_dir is None:
         raise FathomError("synthesize needs --data-dir, the new folder to write")
-    if chosen.data_dir.exists():
-        raise FathomError(f"{chosen.data_dir} already exists: name a new folder")
-    seed = options.Execution(seed=chosen.seed).seed  # checked as for a run
-    with atomic_directory(chosen.data_dir) as temporary:
+    if args.data_dir.exists():
+        raise FathomError(f"{args.data_dir} already exists: name a new folder")
+    seed = options.Execution(seed=args.seed).seed  # checked as for a run
+    with atomic_directory(args.data_dir) as temporary:
         dataset.synthesize(temporary, seed)
-    screen.print(f"synthetic {dataset.title}, seed {seed}, is in {chosen.data_dir}")
+    screen.print(f"synthetic {dataset.title}, seed {seed}, is in {args.data_dir}")
 
 
-def _verify(dataset: type[DataSet], chosen: argparse.Namespace, screen: Console) -> None:
-    source = find(dataset, chosen.data_dir, seed=0)
+def _verify(dataset: type[DataSet], args: argparse.Namespace, screen: Console) -> None:
+    source = find(dataset, args.data_dir, seed=0)
     if source.kind == "synthetic":
         raise FathomError(f"no {dataset.name} to verify: {source.reason}")
-    assignments = (text.partition("=") for text in chosen.set)
+    assignments = (text.partition("=") for text in args.set)
     values = {name: value for name, _, value in assignments}
     with screen.status(f"reading {source.directory}"):
-        result = dataset.verify(
-            source.directory, options.build(dataset.Options, values), chosen.all
-        )
+        result = dataset.verify(source.directory, options.build(dataset.Options, values), args.all)
     screen.print(f"{dataset.title} in {source.directory}: {result}")
 
 
-def _convert(dataset: type[DataSet], chosen: argparse.Namespace, screen: Console) -> None:
+def _convert(dataset: type[DataSet], args: argparse.Namespace, screen: Console) -> None:
     known = dataset.conversions()
-    if chosen.to not in known:
+    if args.to not in known:
         forms = f"known is {', '.join(known)}" if known else "it has no other form"
-        raise FathomError(f"{dataset.name} cannot be converted to {chosen.to}: {forms}")
-    source = locate(dataset, chosen.data_dir, seed=0)
+        raise FathomError(f"{dataset.name} cannot be converted to {args.to}: {forms}")
+    source = locate(dataset, args.data_dir, seed=0)
     with _progress(screen) as progress:
-        task = progress.add_task(chosen.to)
-        known[chosen.to](
+        task = progress.add_task(args.to)
+        known[args.to](
             source.directory,
-            chosen.out,
-            chosen.shards,
+            args.out,
+            args.shards,
             lambda done, total: progress.update(task, completed=done, total=total),
         )
-    screen.print(f"{dataset.title} of {source.directory} is in {chosen.out}, as {chosen.to}")
+    screen.print(f"{dataset.title} of {source.directory} is in {args.out}, as {args.to}")

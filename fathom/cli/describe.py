@@ -20,34 +20,34 @@ _STANDARD_OUTPUT = Path("-")
 _SUMS = ["macs", "flops", "input_bytes", "weight_bytes", "output_bytes"]
 
 
-def run(chosen: argparse.Namespace, screen: Console) -> None:
+def run(args: argparse.Namespace, screen: Console) -> None:
     """Runs the command with its parsed arguments."""
-    description = describe(chosen)
-    if chosen.csv:
-        with atomic_write(chosen.csv) as path:
+    description = describe(args)
+    if args.csv:
+        with atomic_write(args.csv) as path:
             description.frame().to_csv(path, index=False)
-    if chosen.json == _STANDARD_OUTPUT:
+    if args.json == _STANDARD_OUTPUT:
         sys.stdout.write(description.to_json())
         screen = console(stderr=True)
-    elif chosen.json:
-        description.write(chosen.json)
+    elif args.json:
+        description.write(args.json)
     _show(description, screen)
-    for file in (chosen.json, chosen.csv):
+    for file in (args.json, args.csv):
         if file and file != _STANDARD_OUTPUT:
             screen.print(f"written: {file}")
 
 
-def describe(chosen: argparse.Namespace) -> Description:
+def describe(args: argparse.Namespace) -> Description:
     """Builds the chosen workload, and returns the description of its step.
 
     Raises:
         FathomError: an invalid option.
     """
     import_tensorflow()
-    model_class = workloads.load(chosen.workload, forward_only=chosen.infer)
-    model = model_class("cpu", init_options(chosen, model_class.Hyperparameters))
+    model_class = workloads.load(args.workload, forward_only=args.infer)
+    model = model_class("cpu", init_options(args, model_class.Hyperparameters))
     model.build()
-    return model.describe(chosen.length)
+    return model.describe(args.length)
 
 
 def _show(description: Description, screen: Console) -> None:

@@ -21,36 +21,36 @@ from fathom.system.files import atomic_directory
 _ANNOUNCED = 1e9  # bytes
 
 
-def run(chosen: argparse.Namespace, screen: Console) -> None:
+def run(args: argparse.Namespace, screen: Console) -> None:
     """Runs the command with its parsed arguments."""
-    if chosen.to == "list":
+    if args.to == "list":
         for name in exports.names():
             screen.print(f"{name}: {exports.find(name).about}")
         return
-    chosen_format = exports.find(chosen.to)
-    if chosen.workers > 1 and not getattr(chosen_format, "has_collectives", False):
-        raise FathomError(f"{chosen.to} holds no collectives: omit --workers")
-    if chosen.stepwise and not getattr(chosen_format, "has_steps", False):
-        raise FathomError(f"{chosen.to} holds whole networks: omit --stepwise")
-    if chosen.profile and not getattr(chosen_format, "has_times", False):
-        raise FathomError(f"{chosen.to} holds no times: omit --profile")
-    if chosen.workload is None:
+    chosen_format = exports.find(args.to)
+    if args.workers > 1 and not getattr(chosen_format, "has_collectives", False):
+        raise FathomError(f"{args.to} holds no collectives: omit --workers")
+    if args.stepwise and not getattr(chosen_format, "has_steps", False):
+        raise FathomError(f"{args.to} holds whole networks: omit --stepwise")
+    if args.profile and not getattr(chosen_format, "has_times", False):
+        raise FathomError(f"{args.to} holds no times: omit --profile")
+    if args.workload is None:
         raise FathomError("name the workload to export")
-    out = chosen.out or Path(f"{chosen.workload}-{chosen.to}")
-    if out.exists() and not chosen.force:
+    out = args.out or Path(f"{args.workload}-{args.to}")
+    if out.exists() and not args.force:
         raise FathomError(f"{out} exists: give another --out, or --force to replace it")
     if isinstance(chosen_format, Format):
-        _export_work(chosen_format, chosen, out, screen)
+        _export_work(chosen_format, args, out, screen)
     else:
-        _export_network(chosen_format, chosen, out, screen)
+        _export_network(chosen_format, args, out, screen)
     screen.print(f"written: {out}")
 
 
-def _export_work(to: Format, chosen: argparse.Namespace, out: Path, screen: Console) -> None:
+def _export_work(to: Format, args: argparse.Namespace, out: Path, screen: Console) -> None:
     """Exports the description of the step."""
-    if chosen.checkpoint_dir:
-        raise FathomError(f"{chosen.to} holds no weights: omit --checkpoint-dir")
-    description = describe(chosen)
+    if args.checkpoint_dir:
+        raise FathomError(f"{args.to} holds no weights: omit --checkpoint-dir")
+    description = describe(args)
     exported = to.export(description)
     with _replacing(out) as folder:
         write(exported, folder)
@@ -63,43 +63,43 @@ def _export_work(to: Format, chosen: argparse.Namespace, out: Path, screen: Cons
 
 
 def _export_network(
-    to: NetworkFormat, chosen: argparse.Namespace, out: Path, screen: Console
+    to: NetworkFormat, args: argparse.Namespace, out: Path, screen: Console
 ) -> None:
     """Exports the network, or its step."""
-    to.require_packages(chosen.to)
-    if chosen.train and not to.trains:
-        raise FathomError(f"{chosen.to} holds no training step: omit --train")
+    to.require_packages(args.to)
+    if args.train and not to.trains:
+        raise FathomError(f"{args.to} holds no training step: omit --train")
     import_tensorflow()
-    forward_only = chosen.infer or not to.trains
-    model_class = workloads.load(chosen.workload, forward_only)
-    options = init_options(chosen, model_class.Hyperparameters)
+    forward_only = args.infer or not to.trains
+    model_class = workloads.load(args.workload, forward_only)
+    options = init_options(args, model_class.Hyperparameters)
     options["xla"] = to.xla
     model = model_class("cpu", options)
     precision = model.execution.precision
     if precision_traits(precision).fixed:
-        raise FathomError(f"{chosen.to} holds no fixed point: omit --precision {precision}")
-    if chosen.workers > 1:
-        options["batch_size"] = _part(model.hyperparameters.batch_size, chosen.workers)
+        raise FathomError(f"{args.to} holds no fixed point: omit --precision {precision}")
+    if args.workers > 1:
+        options["batch_size"] = _part(model.hyperparameters.batch_size, args.workers)
         model = model_class("cpu", options)
-    if chosen.checkpoint_dir is None:
+    if args.checkpoint_dir is None:
         model.build()
     elif to.has_weights:
-        model.setup({"checkpoint_dir": chosen.checkpoint_dir})
+        model.setup({"checkpoint_dir": args.checkpoint_dir})
         for note in model.notes:
             screen.print(note)
     else:
-        raise FathomError(f"{chosen.to} holds no weights: omit --checkpoint-dir")
+        raise FathomError(f"{args.to} holds no weights: omit --checkpoint-dir")
     size = 4 * model.network.count_params()
     if to.has_weights and size > _ANNOUNCED:
         screen.print(f"the weights take {size / 1e9:,.1f} GB")
     with _replacing(out) as folder:
         given = ExportOptions(
-            chosen.batch_size, chosen.length, chosen.profile, chosen.workers, chosen.stepwise
+            args.batch_size, args.length, args.profile, args.workers, args.stepwise
         )
         left_out = to.save(model, folder, given)
         sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
     mode = "infer" if forward_only else "train"
-    screen.print(f"{chosen.workload}, {mode}: {len(sizes)} files, {sum(sizes) / 1e3:,.0f} kB")
+    screen.print(f"{args.workload}, {mode}: {len(sizes)} files, {sum(sizes) / 1e3:,.0f} kB")
     _show_left_out(left_out, screen)
 
 

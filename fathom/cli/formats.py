@@ -60,32 +60,32 @@ def add_commands(commands: Commands) -> None:
     add_options(parser, "json", help=text + "default: WORKLOAD-MODE-formats.json")
 
 
-def run(chosen: argparse.Namespace, screen: Console) -> None:
+def run(args: argparse.Namespace, screen: Console) -> None:
     """Runs the command with its parsed arguments.
 
     Raises:
         FathomError: an invalid option, data or checkpoint, or a file of another question.
     """
-    _check(chosen)
-    path = chosen.json or Path(f"{chosen.workload}-{_mode(chosen)}-formats.json")
+    _check(args)
+    path = args.json or Path(f"{args.workload}-{_mode(args)}-formats.json")
     if str(path) == "-":
         raise FathomError("--json takes a file")
     require_writable(path)
     import_tensorflow()
     logging.getLogger("tensorflow").setLevel(logging.ERROR)  # it warns of a step for each model
-    model_class = workloads.load(chosen.workload, forward_only=chosen.infer)
-    options = init_options(chosen, model_class.Hyperparameters)
+    model_class = workloads.load(args.workload, forward_only=args.infer)
+    options = init_options(args, model_class.Hyperparameters)
     in_float32 = _in(Execution.precision, options)
-    result = _begun(path, chosen, model_class("cpu", in_float32))
+    result = _begun(path, args, model_class("cpu", in_float32))
     plain = None
-    if chosen.infer:
-        plain = _set_up(model_class("cpu", in_float32), chosen)
+    if args.infer:
+        plain = _set_up(model_class("cpu", in_float32), args)
         plain.run(n_steps=1, warmup=0)  # as the others do, so that all draw the same noise
-    for precision in chosen.formats:
+    for precision in args.formats:
         model = model_class("cpu", _in(precision, options))
         if not any(_same(each, model.execution) for each in result.runs):
             screen.print(f"{model.name} in {precision}")
-            result.runs.append(_measured(model, plain, chosen))
+            result.runs.append(_measured(model, plain, args))
             result.write(path)
     if plain:
         plain.teardown()
@@ -93,21 +93,21 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     screen.print(f"written: {path}")
 
 
-def _check(chosen: argparse.Namespace) -> None:
+def _check(args: argparse.Namespace) -> None:
     """Refuses options that would have no effect."""
-    if chosen.infer:
-        refuse(chosen, ["steps"], "is of training: omit it with --infer")
+    if args.infer:
+        refuse(args, ["steps"], "is of training: omit it with --infer")
     else:
-        refuse(chosen, ["checkpoint_dir"], "is for --infer: a training starts from scratch")
-    if not any(precision_traits(each).fixed for each in chosen.formats):
-        refuse(chosen, FIXED_POINT_OPTIONS, "is of fixed point, and no format is")
+        refuse(args, ["checkpoint_dir"], "is for --infer: a training starts from scratch")
+    if not any(precision_traits(each).fixed for each in args.formats):
+        refuse(args, FIXED_POINT_OPTIONS, "is of fixed point, and no format is")
 
 
 def _in(precision: str, options: Mapping[str, object]) -> dict[str, object]:
     """Returns the model's options in a precision: those of fixed point only where it is."""
     without = () if precision_traits(precision).fixed else FIXED_POINT_OPTIONS
-    chosen = {name: value for name, value in options.items() if name not in without}
-    return chosen | {"precision": precision}
+    kept = {name: value for name, value in options.items() if name not in without}
+    return kept | {"precision": precision}
 
 
 def _precisions(text: str) -> list[str]:
@@ -117,16 +117,16 @@ def _precisions(text: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _mode(chosen: argparse.Namespace) -> Mode:
-    return "infer" if chosen.infer else "train"
+def _mode(args: argparse.Namespace) -> Mode:
+    return "infer" if args.infer else "train"
 
 
-def _begun(path: Path, chosen: argparse.Namespace, model: "NeuralNetworkModel") -> Formats:
+def _begun(path: Path, args: argparse.Namespace, model: "NeuralNetworkModel") -> Formats:
     """Returns the result so far; a file that exists must be of the same question."""
     begun = Formats(
         workload=model.name,
-        mode=_mode(chosen),
-        steps=0 if chosen.infer else chosen.steps,
+        mode=_mode(args),
+        steps=0 if args.infer else args.steps,
         hyperparameters=UsedHyperparameters(**dataclasses.asdict(model.hyperparameters)),
         environment=model.machine(),
         runs=[],
@@ -147,28 +147,28 @@ def _same(run: FormatRun, execution: Execution) -> bool:
     fixed = run.fixed_point
     if fixed is None:
         return True
-    chosen = (execution.rounding_rule, execution.overflow_rule)
-    return (fixed.rounding, fixed.overflow) == chosen and {*fixed.quantized} == {
+    rules = (execution.rounding_rule, execution.overflow_rule)
+    return (fixed.rounding, fixed.overflow) == rules and {*fixed.quantized} == {
         *execution.quantized
     }
 
 
-def _set_up(model: "NeuralNetworkModel", chosen: argparse.Namespace) -> "NeuralNetworkModel":
-    model.setup({"checkpoint_dir": chosen.checkpoint_dir} if chosen.infer else None)
+def _set_up(model: "NeuralNetworkModel", args: argparse.Namespace) -> "NeuralNetworkModel":
+    model.setup({"checkpoint_dir": args.checkpoint_dir} if args.infer else None)
     return model
 
 
 def _measured(
-    model: "NeuralNetworkModel", plain: "NeuralNetworkModel | None", chosen: argparse.Namespace
+    model: "NeuralNetworkModel", plain: "NeuralNetworkModel | None", args: argparse.Namespace
 ) -> FormatRun:
     """Returns a run of a model, given the network in float32 for inference."""
     from fathom.model import calibration
     from fathom.numbers import errors
 
-    _set_up(model, chosen)
+    _set_up(model, args)
     ended, metrics = "complete", {}
     try:
-        model.run(n_steps=1 if chosen.infer else chosen.steps, warmup=0)
+        model.run(n_steps=1 if args.infer else args.steps, warmup=0)
         metrics = model.evaluate()
     except FathomError as error:  # it diverged
         ended = str(error)

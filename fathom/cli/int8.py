@@ -22,38 +22,38 @@ _CALIBRATION = 10  # batches
 _ROUNDS = 5  # in which the variants run in turn
 
 
-def run(chosen: argparse.Namespace, screen: Console) -> None:
+def run(args: argparse.Namespace, screen: Console) -> None:
     """Runs the command with its parsed arguments."""
     from fathom.numbers import int8
 
     int8.require_engine()
-    if not chosen.network.is_file():
+    if not args.network.is_file():
         raise FathomError(
-            f"{chosen.network} does not exist: fathom export {chosen.workload} --to onnx writes it"
+            f"{args.network} does not exist: fathom export {args.workload} --to onnx writes it"
         )
     import_tensorflow()
-    model_class = workloads.load(chosen.workload, forward_only=True)
-    plain = _set_up(model_class, chosen)
+    model_class = workloads.load(args.workload, forward_only=True)
+    plain = _set_up(model_class, args)
     with tempfile.TemporaryDirectory() as folder:
         quantized = Path(folder) / "int8.onnx"
-        left = int8.quantize(chosen.network, _calibration(plain), quantized)
+        left = int8.quantize(args.network, _calibration(plain), quantized)
         models = {
             "TensorFlow, float32": plain,
-            "ONNX Runtime, float32": _set_up(model_class, chosen, chosen.network),
-            "ONNX Runtime, int8": _set_up(model_class, chosen, quantized),
+            "ONNX Runtime, float32": _set_up(model_class, args, args.network),
+            "ONNX Runtime, int8": _set_up(model_class, args, quantized),
         }
-        _compare(models, chosen, screen)
+        _compare(models, args, screen)
     kept = ", ".join(f"{number} {kind}" for kind, number in sorted(left.items()))
     screen.print(f"in float32 also in the int8 network: {kept or 'nothing'}")
 
 
 def _set_up(
-    model_class: type[NeuralNetworkModel], chosen: argparse.Namespace, file: Path | None = None
+    model_class: type[NeuralNetworkModel], args: argparse.Namespace, file: Path | None = None
 ) -> NeuralNetworkModel:
     """Sets up the workload, with its network computed by ONNX Runtime if there is a file of it."""
     from fathom.numbers import int8
 
-    model = model_class("cpu", init_options(chosen, model_class.Hyperparameters))
+    model = model_class("cpu", init_options(args, model_class.Hyperparameters))
 
     def serve(built: Built) -> Built:
         if file is None:
@@ -61,7 +61,7 @@ def _set_up(
         network = int8.network_of(int8.session(file, model.threads), built.network)
         return dataclasses.replace(built, network=network)
 
-    model.setup({"checkpoint_dir": chosen.checkpoint_dir}, instrument=serve)
+    model.setup({"checkpoint_dir": args.checkpoint_dir}, instrument=serve)
     return model
 
 
@@ -75,15 +75,15 @@ def _calibration(model: NeuralNetworkModel) -> Iterator[list[np.ndarray]]:
 
 
 def _compare(
-    models: dict[str, NeuralNetworkModel], chosen: argparse.Namespace, screen: Console
+    models: dict[str, NeuralNetworkModel], args: argparse.Namespace, screen: Console
 ) -> None:
     """Runs the models in turn, evaluates them, and prints a line for each."""
     seconds: dict[str, list[float]] = {name: [] for name in models}
     for _ in range(_ROUNDS):
         for name, model in models.items():
-            result = model.run(n_steps=chosen.steps + 1, warmup=1)
+            result = model.run(n_steps=args.steps + 1, warmup=1)
             seconds[name] += list(result.steps.counted)
-    metrics = {name: model.evaluate() if chosen.evaluate else {} for name, model in models.items()}
+    metrics = {name: model.evaluate() if args.evaluate else {} for name, model in models.items()}
     table = Table(box=None, header_style="bold")
     columns = list(metrics["ONNX Runtime, int8"])
     for title in ("network", "ms per step", "rate", *columns):

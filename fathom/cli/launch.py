@@ -39,30 +39,30 @@ def add_commands(commands: Commands) -> None:
     add("arguments", nargs="+", metavar="WORKLOAD ...", help=text)
 
 
-def run(chosen: argparse.Namespace, screen: Console) -> None:
+def run(args: argparse.Namespace, screen: Console) -> None:
     """Runs the command with its parsed arguments."""
-    if chosen.arguments[0] == "profile":
+    if args.arguments[0] == "profile":
         raise FathomError(
             "profile is of one device; the result of a distributed training (--json) has the share "
             "of the step in sums, and the waiting of each worker"
         )
-    what = "quality" if chosen.arguments[0] == "quality" else "run"
-    given = chosen.arguments[1:] if what == "quality" else chosen.arguments
+    what = "quality" if args.arguments[0] == "quality" else "run"
+    given = args.arguments[1:] if what == "quality" else args.arguments
     workloads.checked_name(given[0] if given else "")
     if any(argument.split("=")[0] == "--strategy" for argument in given):
         raise FathomError("fathom launch sets --strategy multi-worker: omit --strategy")
     command = ["-m", "fathom", what, *given, "--strategy", "multi-worker"]
-    if chosen.hosts:
-        refuse(chosen, ["out"], "has no effect with --hosts, which starts nothing: omit it")
-        hosts = chosen.hosts.split(",")
-        _print_commands([hosts[i % len(hosts)] for i in range(chosen.workers)], command, screen)
+    if args.hosts:
+        refuse(args, ["out"], "has no effect with --hosts, which starts nothing: omit it")
+        hosts = args.hosts.split(",")
+        _print_commands([hosts[i % len(hosts)] for i in range(args.workers)], command, screen)
         return
-    with _free_ports(chosen.workers) as ports:
+    with _free_ports(args.workers) as ports:
         addresses = [f"localhost:{port}" for port in ports]
-    out = user_path(chosen.out)
+    out = user_path(args.out)
     make_folder(out)
-    logs = [out / f"worker-{index}.log" for index in range(chosen.workers)]
-    screen.print(f"{chosen.workers} workers on this machine; logs: {out}/worker-*.log")
+    logs = [out / f"worker-{index}.log" for index in range(args.workers)]
+    screen.print(f"{args.workers} workers on this machine; logs: {out}/worker-*.log")
     with contextlib.ExitStack() as ending:
         processes = []
         for index, log in enumerate(logs):

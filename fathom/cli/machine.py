@@ -17,7 +17,7 @@ def add_commands(commands: Commands) -> None:
     add_options(add_command(commands, "machine", "cli.machine", text), "json")
 
 
-def run(chosen: argparse.Namespace, screen: Console) -> None:
+def run(args: argparse.Namespace, screen: Console) -> None:
     """Runs the command with its parsed arguments."""
     import_tensorflow()
     from fathom.results.machine import Finding, Inspection
@@ -32,7 +32,7 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
         environment=Environment.model_validate(described),
         findings=[Finding(**line._asdict()) for line in lines],
     )
-    if chosen.json == Path("-"):
+    if args.json == Path("-"):
         sys.stdout.write(inspection.to_json())
         return
     width = max(len(line.name) for line in lines) + 2
@@ -40,6 +40,6 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
         screen.print(f"{line.name:{width}}{line.found}")
         if line.hint:
             screen.print(f"{'':{width}}! {line.hint}")
-    if chosen.json:
-        inspection.write(chosen.json)
-        screen.print(f"written: {chosen.json}")
+    if args.json:
+        inspection.write(args.json)
+        screen.print(f"written: {args.json}")

@@ -27,27 +27,27 @@ def new_name(name: str) -> str:
     return name
 
 
-def run(chosen: argparse.Namespace, screen: Console) -> None:
+def run(args: argparse.Namespace, screen: Console) -> None:
     """Writes the package.
 
     Raises:
         FathomError: its folder exists, or cannot be written.
     """
-    package = f"fathom-{chosen.name}"
-    folder: Path = chosen.out or Path(package)
+    package = f"fathom-{args.name}"
+    folder: Path = args.out or Path(package)
     if folder.exists():
         raise FathomError(f"{folder} is already there: give a new folder with --out")
     with atomic_directory(folder) as temporary:
         for source in sorted(_TEMPLATE.rglob("*.*")):
             if source.is_file() and "__pycache__" not in source.parts:
-                target = temporary / _renamed(str(source.relative_to(_TEMPLATE)), chosen.name)
+                target = temporary / _renamed(str(source.relative_to(_TEMPLATE)), args.name)
                 target.parent.mkdir(exist_ok=True)
-                target.write_text(_renamed(source.read_text(), chosen.name))
+                target.write_text(_renamed(source.read_text(), args.name))
     screen.print(
-        f"the workload {chosen.name} is in {folder}; next:\n"
+        f"the workload {args.name} is in {folder}; next:\n"
         f"  pip install -e '{folder}[test]'\n"
-        f"  fathom run {chosen.name} --train --evaluate\n"
-        f"  python -m fathom.testing {chosen.name}"
+        f"  fathom run {args.name} --train --evaluate\n"
+        f"  python -m fathom.testing {args.name}"
     )
 
 

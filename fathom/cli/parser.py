@@ -256,7 +256,7 @@ def add_mode(parser: argparse.ArgumentParser) -> None:
 
 
 def init_options(
-    chosen: argparse.Namespace, hyperparameters: type[Hyperparameters]
+    args: argparse.Namespace, hyperparameters: type[Hyperparameters]
 ) -> dict[str, object]:
     """Returns a model's options: each ``--set``, the batch size, and those of ``Execution``.
 
@@ -266,7 +266,7 @@ def init_options(
     """
     execution = field_names(Execution)
     values: dict[str, object] = {}
-    for assignment in chosen.set:
+    for assignment in args.set:
         name, equals, value = assignment.partition("=")
         if not equals:
             raise FathomError(
@@ -277,9 +277,9 @@ def init_options(
             raise FathomError(f"{name} is not a hyperparameter: use --{name.replace('_', '-')}")
         values[name] = value
     sort(values, hyperparameters)  # refuses an unknown name
-    if "batch_size" in values and getattr(chosen, "batch_size", None) is not None:
+    if "batch_size" in values and getattr(args, "batch_size", None) is not None:
         raise FathomError("--batch-size and --set batch_size exclude each other: give one of them")
-    given = {name: getattr(chosen, name, None) for name in ("batch_size", *execution)}
+    given = {name: getattr(args, name, None) for name in ("batch_size", *execution)}
     return values | {name: value for name, value in given.items() if value is not None}
 
 

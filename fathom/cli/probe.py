@@ -21,11 +21,11 @@ def main() -> None:
     parser.add_argument("--precision", required=True)
     parser.add_argument("--workloads", default="", help="prepare the data sets of these")
     parser.add_argument("--out", type=Path, required=True)
-    chosen = parser.parse_args()
-    run_command("fathom.cli.probe", lambda: _measure(chosen))
+    args = parser.parse_args()
+    run_command("fathom.cli.probe", lambda: _measure(args))
 
 
-def _measure(chosen: argparse.Namespace) -> None:
+def _measure(args: argparse.Namespace) -> None:
     import_tensorflow()
     import tensorflow as tf
 
@@ -35,11 +35,11 @@ def _measure(chosen: argparse.Namespace) -> None:
     from fathom.system import environment, processor, rates, threads
     from fathom.system.device import CPU
 
-    threads.set_inter_op_threads(chosen.threads)
-    used = threads.set_threads(chosen.threads)
+    threads.set_inter_op_threads(args.threads)
+    used = threads.set_threads(args.threads)
     processor.keep_freed_memory()
     classes = {}
-    for name in filter(None, chosen.workloads.split(",")):
+    for name in filter(None, args.workloads.split(",")):
         with contextlib.suppress(FathomError):  # each run of the workload will report the error
             classes[name] = workloads.load(name)
     for workload in classes.values():
@@ -47,13 +47,13 @@ def _measure(chosen: argparse.Namespace) -> None:
             locate(choose(workload.datasets, None, None), None, 0)
     Probe(
         environment=Environment.model_validate(
-            environment.describe(CPU, used, chosen.precision, "off")
+            environment.describe(CPU, used, args.precision, "off")
         ),
         characterizations={name: each.characterization for name, each in classes.items()},
         gpus=len(tf.config.list_physical_devices("GPU")),
-        gemm_flops_per_second=rates.gemm_rate(CPU, chosen.precision),
+        gemm_flops_per_second=rates.gemm_rate(CPU, args.precision),
         triad_bytes_per_second=rates.triad_rate(),
-    ).write(chosen.out)
+    ).write(args.out)
 
 
 if __name__ == "__main__":

@@ -19,37 +19,35 @@ if TYPE_CHECKING:
     from fathom.results.profile import Profile
 
 
-def run(chosen: argparse.Namespace, screen: Console) -> None:
+def run(args: argparse.Namespace, screen: Console) -> None:
     """Runs the command with its parsed arguments."""
     known = [*workloads.names(), *workloads.refused()]
-    stored = None if chosen.workload in known else Path(chosen.workload)
+    stored = None if args.workload in known else Path(args.workload)
     if stored and not stored.is_dir():
-        raise unknown_option("workload or folder", chosen.workload, workloads.names())
+        raise unknown_option("workload or folder", args.workload, workloads.names())
     if stored:
         shown = {"workload", "against", "out", "command"}
-        refuse(
-            chosen, sorted(chosen.given - shown), "has no effect on a profile made before: omit it"
-        )
-        if chosen.out and not chosen.against:
+        refuse(args, sorted(args.given - shown), "has no effect on a profile made before: omit it")
+        if args.out and not args.against:
             raise FathomError(f"--out has no effect: the profile is in {stored} already")
-    out = make_folder(chosen.out) if chosen.out else None  # before time is spent on measuring
-    if out and chosen.against and out.resolve() == chosen.against.resolve():
+    out = make_folder(args.out) if args.out else None  # before time is spent on measuring
+    if out and args.against and out.resolve() == args.against.resolve():
         raise FathomError("--out would replace the profile that --against names: give another")
     import_tensorflow()
     from fathom.measure.profile import diff, files, view
 
     profile = diff.read(stored) if stored else None
-    workload = profile.workload if profile else chosen.workload
-    other = diff.read(chosen.against, workload) if chosen.against else None
+    workload = profile.workload if profile else args.workload
+    other = diff.read(args.against, workload) if args.against else None
     with tempfile.TemporaryDirectory() as temporary:
         folder = stored or out or Path(temporary)
         if profile:
             view.show(profile, screen)
         else:
-            profile = _profile(chosen, folder, screen)
+            profile = _profile(args, folder, screen)
         if other:
             by_type = diff.op_types(profile, other)
-            by_op = diff.ops(folder / files.TRACE, chosen.against / files.TRACE)
+            by_op = diff.ops(folder / files.TRACE, args.against / files.TRACE)
             diff.show(profile, other, by_type, by_op, screen)
             if out:
                 diff.write(profile, other, by_type, by_op, out)
@@ -59,35 +57,35 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
                 )
 
 
-def _profile(chosen: argparse.Namespace, folder: Path, screen: Console) -> "Profile":
+def _profile(args: argparse.Namespace, folder: Path, screen: Console) -> "Profile":
     """Profiles a workload, shows the profile, and writes it with ``--out``; returns it."""
     from fathom.hardware.description.attribution import scoped_gradients
     from fathom.measure.profile import files, view
     from fathom.measure.profile.gpu import Sessions
     from fathom.measure.profile.profiling import profile_model, single_steps, step_seconds
 
-    model_class = workloads.load(chosen.workload, forward_only=chosen.infer)
-    options = init_options(chosen, model_class.Hyperparameters)
-    compiled = model_class(chosen.device, options).xla == model_class.default_xla == "step"
+    model_class = workloads.load(args.workload, forward_only=args.infer)
+    options = init_options(args, model_class.Hyperparameters)
+    compiled = model_class(args.device, options).xla == model_class.default_xla == "step"
     model = single_steps(model_class)(
-        chosen.device, options | {"xla": False} if compiled else options
+        args.device, options | {"xla": False} if compiled else options
     )
     screen.print(f"{model.name}: {model.title}; data: {model.source}")
     sessions = Sessions(model.device)
     with scoped_gradients(), sessions.on_gpu():
         model.setup()
-    screen.print(f"profiling {chosen.steps} steps on {model.device}")
+    screen.print(f"profiling {args.steps} steps on {model.device}")
     profile, place = profile_model(
-        model, chosen.steps, folder, run_steps=chosen.life, sessions=sessions
+        model, args.steps, folder, run_steps=args.life, sessions=sessions
     )
     if compiled:
         model.teardown()
-        seconds = step_seconds(model_class(chosen.device, options), chosen.steps)
+        seconds = step_seconds(model_class(args.device, options), args.steps)
         profile = profile.model_copy(update={"compiled_step_seconds": seconds})
     view.show(profile, screen)
-    if chosen.out and chosen.raw:
+    if args.out and args.raw:
         profile.write(folder / files.PROFILE)
-    elif chosen.out:
+    elif args.out:
         files.write(profile, place, folder)
         screen.print(
             f"written to {folder}: profile.json, ops.csv, layers.csv; trace.json.gz opens in "

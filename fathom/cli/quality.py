@@ -52,39 +52,39 @@ def add_commands(commands: Commands) -> None:
     add_options(parser, "json", help=text + ".json")
 
 
-def run(chosen: argparse.Namespace, screen: Console) -> None:
+def run(args: argparse.Namespace, screen: Console) -> None:
     """Runs the command with its parsed arguments."""
-    path = chosen.json or Path(f"{chosen.workload}-quality.json")
+    path = args.json or Path(f"{args.workload}-quality.json")
     if str(path) == "-":
         raise FathomError("--json takes a file")
-    if any(assignment.startswith("batch_size=") for assignment in chosen.set):
+    if any(assignment.startswith("batch_size=") for assignment in args.set):
         raise FathomError("--set batch_size has no effect: --batches names the batch sizes")
     import_tensorflow()
-    replicas, done = _replicas(chosen), _read(path, chosen)
+    replicas, done = _replicas(args), _read(path, args)
     found = {(each.batch_size, each.replicas) for each in done.trainings} if done else set()
-    for size in chosen.batches:
+    for size in args.batches:
         if (size, replicas) not in found:
-            done, is_chief = _train(chosen, size, done, screen)
+            done, is_chief = _train(args, size, done, screen)
             if is_chief:
                 done.write(path)
     if done:
-        _show(done, chosen.batches, screen)
+        _show(done, args.batches, screen)
     screen.print(f"written: {path}")
 
 
-def _replicas(chosen: argparse.Namespace) -> int:
+def _replicas(args: argparse.Namespace) -> int:
     """Returns the number of replicas, before there is a model."""
     from fathom.core.training import strategies
 
-    if chosen.strategy == "multi-worker":
+    if args.strategy == "multi-worker":
         return len(strategies.cluster().workers)
-    if chosen.strategy == "mirrored" and chosen.replicas is None:
+    if args.strategy == "mirrored" and args.replicas is None:
         raise FathomError("--strategy mirrored needs --replicas here")
-    return chosen.replicas or 1
+    return args.replicas or 1
 
 
 def _train(
-    chosen: argparse.Namespace, size: int, done: Quality | None, screen: Console
+    args: argparse.Namespace, size: int, done: Quality | None, screen: Console
 ) -> tuple[Quality, bool]:
     """Trains with a batch size.
 
@@ -93,20 +93,20 @@ def _train(
     """
     from fathom.measure.runs.quality import train_until
 
-    model_class = workloads.load(chosen.workload)
-    values = init_options(chosen, model_class.Hyperparameters) | {"batch_size": size}
-    if chosen.scale_rate:
+    model_class = workloads.load(args.workload)
+    values = init_options(args, model_class.Hyperparameters) | {"batch_size": size}
+    if args.scale_rate:
         values["learning_rate"] = _scaled_rate(model_class, values)
-    model = model_class(chosen.device, values)
+    model = model_class(args.device, values)
     screen.quiet = not model.is_chief
     model.setup()
     screen.print(f"{model.name}, batch size {size}: {model.steps_per_epoch:,} steps per epoch")
-    metric, target = chosen.target
+    metric, target = args.target
 
     def report(epoch: int, value: float) -> None:
         screen.print(f"epoch {epoch}: {metric} {value:.5g}")
 
-    training, higher = train_until(model, metric, target, chosen.epochs, report)
+    training, higher = train_until(model, metric, target, args.epochs, report)
     machine = model.machine()
     model.teardown()
     before = done.trainings if done else []
@@ -115,7 +115,7 @@ def _train(
         metric=metric,
         target=target,
         higher_is_better=higher,
-        most_epochs=chosen.epochs,
+        most_epochs=args.epochs,
         seed=model.execution.seed,
         environment=machine,
         trainings=sorted([*before, training], key=lambda each: (each.batch_size, each.replicas)),
@@ -133,12 +133,12 @@ def _scaled_rate(model_class: "type[NeuralNetworkModel]", values: dict[str, obje
     return rate * values["batch_size"] / defaults["batch_size"]
 
 
-def _read(path: Path, chosen: argparse.Namespace) -> Quality | None:
+def _read(path: Path, args: argparse.Namespace) -> Quality | None:
     """Returns an earlier result, which must be of the same question."""
     if not path.exists():
         return None
     done = Quality.read(path)
-    asked = (chosen.workload, *chosen.target, chosen.epochs, chosen.seed)
+    asked = (args.workload, *args.target, args.epochs, args.seed)
     if asked != (done.workload, done.metric, done.target, done.most_epochs, done.seed):
         raise FathomError(f"{path} is of another workload, target, limit or seed: name a new file")
     return done

@@ -64,23 +64,23 @@ def workload_parser(name: str, program: str) -> Parser:
     return parser
 
 
-def _run(name: str, chosen: argparse.Namespace) -> None:
-    _check(chosen)
-    screen = console(stderr=chosen.json == _STANDARD_OUTPUT)
-    screen.quiet = chosen.quiet
-    screen.ends_with_reader = not (chosen.json or chosen.checkpoint_dir)
+def _run(name: str, args: argparse.Namespace) -> None:
+    _check(args)
+    screen = console(stderr=args.json == _STANDARD_OUTPUT)
+    screen.quiet = args.quiet
+    screen.ends_with_reader = not (args.json or args.checkpoint_dir)
     import_seconds = import_tensorflow()
-    model_class = workloads.load(name, forward_only=chosen.infer)
-    if "help" in chosen.set:
+    model_class = workloads.load(name, forward_only=args.infer)
+    if "help" in args.set:
         screen.print(hyperparameters.table(model_class.Hyperparameters), soft_wrap=False)
         return
-    _run_model(model_class, import_seconds, chosen, screen)
+    _run_model(model_class, import_seconds, args, screen)
 
 
 def _run_model(
     model_class: "type[NeuralNetworkModel]",
     import_seconds: float,
-    chosen: argparse.Namespace,
+    args: argparse.Namespace,
     screen: Console,
 ) -> None:
     """Sets up the model and runs it.
@@ -88,45 +88,45 @@ def _run_model(
     Nothing that imports TensorFlow may hold the model: TensorFlow keeps the frames that import it,
     and Atari's emulator complains if it is still in use at exit.
     """
-    model = model_class(chosen.device, init_options(chosen, model_class.Hyperparameters))
+    model = model_class(args.device, init_options(args, model_class.Hyperparameters))
     model.sections = {"import": import_seconds, **model.sections}
     if not model.is_chief:  # which prints and writes for all workers
-        chosen.json, chosen.quiet, screen.quiet = None, True, True
-    screen.print(f"{model.name}: {model.title}, {'inference' if chosen.infer else 'training'}")
+        args.json, args.quiet, screen.quiet = None, True, True
+    screen.print(f"{model.name}: {model.title}, {'inference' if args.infer else 'training'}")
     screen.print(f"data: {model.dataset.title}, {model.source}")
     with _errors_explained():
-        model.setup(_setup_options(chosen))
-        if chosen.evaluate:
+        model.setup(_setup_options(args))
+        if args.evaluate:
             model.require_test_data()
-    _run_steps(model, chosen, screen)
+    _run_steps(model, args, screen)
 
 
-def _run_steps(model: "NeuralNetworkModel", chosen: argparse.Namespace, screen: Console) -> None:
+def _run_steps(model: "NeuralNetworkModel", args: argparse.Namespace, screen: Console) -> None:
     """Runs, evaluates and writes the result, even if the run ends early."""
-    n_steps = _steps_to_run(model, chosen)
-    if not chosen.quiet:
+    n_steps = _steps_to_run(model, args)
+    if not args.quiet:
         _print_start(model, n_steps, screen)
-    progress = _progress(chosen, model, screen)
+    progress = _progress(args, model, screen)
     result = None
     try:
         with _errors_explained():
-            result = model.run(n_steps=n_steps, warmup=chosen.warmup, progress=progress)
+            result = model.run(n_steps=n_steps, warmup=args.warmup, progress=progress)
             _print_summary(result, screen)
-            if chosen.evaluate and model.is_chief:
-                _evaluate(model, result, chosen, screen)
+            if args.evaluate and model.is_chief:
+                _evaluate(model, result, args, screen)
     except BaseException as error:
         interrupted = isinstance(error, KeyboardInterrupt)
-        if interrupted and chosen.checkpoint_dir and not chosen.infer:
+        if interrupted and args.checkpoint_dir and not args.infer:
             error.args = (_where_to_resume(model),)
         if result is None and model.steps.seconds:
             result = model.record()
         if result:
             result.ended = "interrupted" if interrupted else cause(error) or type(error).__name__
-            _write(result, chosen.json)
+            _write(result, args.json)
         raise
-    _write(result, chosen.json)
-    if chosen.json and chosen.json != _STANDARD_OUTPUT:
-        screen.print(f"result: {chosen.json}")
+    _write(result, args.json)
+    if args.json and args.json != _STANDARD_OUTPUT:
+        screen.print(f"result: {args.json}")
 
 
 def _where_to_resume(model: "NeuralNetworkModel") -> str:
@@ -165,49 +165,47 @@ def _errors_explained() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _check(chosen: argparse.Namespace) -> None:
+def _check(args: argparse.Namespace) -> None:
     """Refuses invalid arguments before TensorFlow is loaded, so that no run fails at its end."""
-    if chosen.steps is not None and chosen.epochs is not None:
+    if args.steps is not None and args.epochs is not None:
         raise FathomError("--steps and --epochs exclude each other")
-    if chosen.infer:
-        _refuse_options_of_training(chosen)
-    if chosen.warmup and chosen.warmup == chosen.steps:
-        raise FathomError(f"--warmup {chosen.warmup} leaves no step to measure: give more --steps")
-    options.build(options.Setup, _setup_options(chosen))
-    if chosen.checkpoint_dir:
-        user_path(chosen.checkpoint_dir)
-    file = None if chosen.json == _STANDARD_OUTPUT else chosen.json
-    if file or chosen.evaluate:
+    if args.infer:
+        _refuse_options_of_training(args)
+    if args.warmup and args.warmup == args.steps:
+        raise FathomError(f"--warmup {args.warmup} leaves no step to measure: give more --steps")
+    options.build(options.Setup, _setup_options(args))
+    if args.checkpoint_dir:
+        user_path(args.checkpoint_dir)
+    file = None if args.json == _STANDARD_OUTPUT else args.json
+    if file or args.evaluate:
         require_writable(file)
 
 
-def _refuse_options_of_training(chosen: argparse.Namespace) -> None:
-    if chosen.epochs is not None:
+def _refuse_options_of_training(args: argparse.Namespace) -> None:
+    if args.epochs is not None:
         raise FathomError("--epochs counts passes over the training data: use --steps with --infer")
-    if chosen.resume:
+    if args.resume:
         raise FathomError("--infer loads the newest checkpoint of --checkpoint-dir: omit --resume")
-    if chosen.checkpoint_every is not None:
+    if args.checkpoint_every is not None:
         raise FathomError("--infer writes no checkpoints: omit --checkpoint-every")
 
 
-def _setup_options(chosen: argparse.Namespace) -> dict[str, object]:
-    return {name: getattr(chosen, name) for name in options.field_names(options.Setup)}
+def _setup_options(args: argparse.Namespace) -> dict[str, object]:
+    return {name: getattr(args, name) for name in options.field_names(options.Setup)}
 
 
-def _steps_to_run(model: "NeuralNetworkModel", chosen: argparse.Namespace) -> int:
+def _steps_to_run(model: "NeuralNetworkModel", args: argparse.Namespace) -> int:
     """Returns the number of remaining steps: ``--steps`` and ``--epochs`` include resumed ones."""
-    steps = model.default_steps if chosen.steps is None else chosen.steps
-    if chosen.epochs is not None:
-        steps = chosen.epochs * model.steps_per_epoch
-    return steps if chosen.infer else max(0, steps - model.steps_done)
+    steps = model.default_steps if args.steps is None else args.steps
+    if args.epochs is not None:
+        steps = args.epochs * model.steps_per_epoch
+    return steps if args.infer else max(0, steps - model.steps_done)
 
 
-def _progress(
-    chosen: argparse.Namespace, model: "NeuralNetworkModel", screen: Console
-) -> "Progress":
+def _progress(args: argparse.Namespace, model: "NeuralNetworkModel", screen: Console) -> "Progress":
     from fathom.cli.progress import Bar, Lines, Progress
 
-    if chosen.quiet:
+    if args.quiet:
         return Progress()
     shows_bars = screen.is_terminal and not screen.is_dumb_terminal
     return (Bar if shows_bars else Lines)(screen, model.example)
@@ -310,12 +308,12 @@ def _write(result: "RunResult", path: Path | None) -> None:
 
 
 def _evaluate(
-    model: "NeuralNetworkModel", result: "RunResult", chosen: argparse.Namespace, screen: Console
+    model: "NeuralNetworkModel", result: "RunResult", args: argparse.Namespace, screen: Console
 ) -> None:
     """Evaluates, records and prints the metrics, and writes the workload's pictures."""
-    if chosen.json != _STANDARD_OUTPUT:
+    if args.json != _STANDARD_OUTPUT:
         with contextlib.suppress(FathomError):  # the same error is reported at the end
-            _write(result, chosen.json)  # in case the evaluation is killed
+            _write(result, args.json)  # in case the evaluation is killed
     started = time.perf_counter()
     metrics = model.evaluate()
     result.metrics = result.metrics.model_copy(update=metrics)
@@ -325,5 +323,5 @@ def _evaluate(
         screen.print("the network is untrained: --checkpoint-dir loads a checkpoint")
     for name, value in metrics.items():
         screen.print(f"{name}: {value:,.5g}" if isinstance(value, float) else f"{name}: {value:,}")
-    for path in model.save_pictures(chosen.json.parent if chosen.json else Path.cwd()):
+    for path in model.save_pictures(args.json.parent if args.json else Path.cwd()):
         screen.print(f"written: {path}")

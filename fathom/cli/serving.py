@@ -37,29 +37,29 @@ def add_commands(commands: Commands) -> None:
     add_options(parser, "out", help="folder of result and logs; default: results/<date and time>")
 
 
-def run(chosen: argparse.Namespace, screen: Console) -> None:
+def run(args: argparse.Namespace, screen: Console) -> None:
     """Runs the command with its parsed arguments."""
-    _check(chosen)
-    out = chosen.out or Path("results") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
+    _check(args)
+    out = args.out or Path("results") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
     if out.exists():
         raise FathomError(f"{out} exists: give another --out")
     import_tensorflow()
     from fathom.measure.serving import loadgen, scenarios
     from fathom.measure.serving.search import MOST_TRIALS
 
-    model_class = workloads.load(chosen.workload, forward_only=True)
-    model = model_class(chosen.device, init_options(chosen, model_class.Hyperparameters))
-    model.setup({"checkpoint_dir": chosen.checkpoint_dir})
-    searches = chosen.scenario == "server" and chosen.rate is None
+    model_class = workloads.load(args.workload, forward_only=True)
+    model = model_class(args.device, init_options(args, model_class.Hyperparameters))
+    model.setup({"checkpoint_dir": args.checkpoint_dir})
+    searches = args.scenario == "server" and args.rate is None
     runs = f"up to {MOST_TRIALS} runs" if searches else "one run"
     screen.print(
-        f"{chosen.workload}, {chosen.scenario}: batches of at most "
-        f"{model.hyperparameters.batch_size}, {runs} of at least {chosen.duration:g} s"
+        f"{args.workload}, {args.scenario}: batches of at most "
+        f"{model.hyperparameters.batch_size}, {runs} of at least {args.duration:g} s"
     )
-    bound = chosen.latency_bound / 1e3 if chosen.latency_bound else None
+    bound = args.latency_bound / 1e3 if args.latency_bound else None
     try:
         result = scenarios.measure(
-            model, chosen.scenario, chosen.duration, chosen.rate, bound, out, screen.print
+            model, args.scenario, args.duration, args.rate, bound, out, screen.print
         )
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
@@ -73,13 +73,13 @@ def run(chosen: argparse.Namespace, screen: Console) -> None:
     model.teardown()
 
 
-def _check(chosen: argparse.Namespace) -> None:
+def _check(args: argparse.Namespace) -> None:
     """Raises FathomError for options that do not go together."""
-    if chosen.scenario == "server":
-        if chosen.latency_bound is None:
+    if args.scenario == "server":
+        if args.latency_bound is None:
             raise FathomError("the scenario server needs --latency-bound MS")
-    elif chosen.rate or chosen.latency_bound:
-        raise FathomError(f"--rate and --latency-bound are of server, not {chosen.scenario}")
+    elif args.rate or args.latency_bound:
+        raise FathomError(f"--rate and --latency-bound are of server, not {args.scenario}")
 
 
 def _show(result: ServingResult, screen: Console) -> None:

@@ -18,24 +18,24 @@ from fathom.system.files import atomic_write
 _PERIODS = 5  # of the run, at most: zeros change over training
 
 
-def run(chosen: argparse.Namespace, screen: Console) -> None:
+def run(args: argparse.Namespace, screen: Console) -> None:
     """Runs the command with its parsed arguments."""
-    if not chosen.infer:
-        refuse(chosen, ["checkpoint_dir"], "is for --infer: a training starts from scratch")
+    if not args.infer:
+        refuse(args, ["checkpoint_dir"], "is for --infer: a training starts from scratch")
     import_tensorflow()
-    model_class = workloads.load(chosen.workload, forward_only=chosen.infer)
-    model = model_class("cpu", init_options(chosen, model_class.Hyperparameters))
-    take = observed(model, chosen.checkpoint_dir if chosen.infer else None)
-    table = _run(model, take, chosen.steps)
+    model_class = workloads.load(args.workload, forward_only=args.infer)
+    model = model_class("cpu", init_options(args, model_class.Hyperparameters))
+    take = observed(model, args.checkpoint_dir if args.infer else None)
+    table = _run(model, take, args.steps)
     last = table[table.steps == table.steps.max()]
     _show(last.drop(columns=["steps"]), f"zeros up to step {table.steps.max():,}", screen)
     screen.print(_total(last))
-    if chosen.csv:
-        with atomic_write(chosen.csv) as path:
+    if args.csv:
+        with atomic_write(args.csv) as path:
             table.to_csv(path, index=False)
-        screen.print(f"written: {chosen.csv}")
-    if chosen.density:
-        _show(pruned(model, chosen.density), "metrics after pruning", screen)
+        screen.print(f"written: {args.csv}")
+    if args.density:
+        _show(pruned(model, args.density), "metrics after pruning", screen)
 
 
 def observed(model: NeuralNetworkModel, checkpoint_dir: str | None) -> Callable[[], pd.DataFrame]:
@@ -47,7 +47,7 @@ def observed(model: NeuralNetworkModel, checkpoint_dir: str | None) -> Callable[
     def observe(built: Built) -> Built:
         observations.append(Observation(built.network))
         if built.optimizer is not None:
-            built.optimizer.around = observations[-1].around
+            built.optimizer.wrap = observations[-1].wrap
         return built
 
     model.setup({"checkpoint_dir": checkpoint_dir}, instrument=observe)

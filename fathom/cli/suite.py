@@ -37,24 +37,24 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     run_command("runtest.sh", lambda: _run(parser.parse_args(arguments)))
 
 
-def _run(chosen: argparse.Namespace) -> None:
+def _run(args: argparse.Namespace) -> None:
     now = datetime.now().strftime("%Y-%m-%d-%H%M%S")
-    out = make_folder(chosen.out or Path("results") / now)
+    out = make_folder(args.out or Path("results") / now)
     screen = console()
-    runs = [(name, mode) for name in chosen.workloads or workloads.EIGHT for mode in MODES]
+    runs = [(name, mode) for name in args.workloads or workloads.EIGHT for mode in MODES]
     rows: list[tuple[str, str, RunResult | str]] = []
     profiles: list[tuple[str, str, Profile | str]] = []
     for number, (name, mode) in enumerate(runs, 1):
         started = time.perf_counter()
-        rows.append((name, mode, _run_one(name, mode, chosen, out, screen)))
-        if chosen.profile:
-            profiles.append((name, mode, _profile_one(name, mode, chosen, out, screen)))
+        rows.append((name, mode, _run_one(name, mode, args, out, screen)))
+        if args.profile:
+            profiles.append((name, mode, _profile_one(name, mode, args, out, screen)))
         failed = any(isinstance(done[-1][2], str) for done in (rows, profiles) if done)
         seconds = time.perf_counter() - started
         ended = f"{'failed' if failed else 'done'} in {seconds:.1f} s"
         screen.print(f"[{number}/{len(runs)}] {name} --{mode}: {ended}")
     _print_table(rows, screen)
-    if chosen.profile:
+    if args.profile:
         _print_profiles(profiles, screen)
     screen.print(f"results and logs: {out}")
     if any(isinstance(result, str) for _, _, result in rows + profiles):
@@ -62,7 +62,7 @@ def _run(chosen: argparse.Namespace) -> None:
 
 
 def _run_one(
-    name: str, mode: str, chosen: argparse.Namespace, out: Path, screen: Console
+    name: str, mode: str, args: argparse.Namespace, out: Path, screen: Console
 ) -> "RunResult | str":
     """Runs one workload; returns its result, or a one-line error."""
     from fathom.results.records import RunResult
@@ -70,34 +70,34 @@ def _run_one(
     new = out / f".{name}-{mode}.json"  # keeps an earlier result until this run succeeds
     command = ["-m", "fathom", "run", name, f"--{mode}", f"--json={new}"]
     try:
-        failure = _execute(command, chosen, out / f"{name}-{mode}.log", screen)
+        failure = _execute(command, args, out / f"{name}-{mode}.log", screen)
         return failure or RunResult.read(new.replace(out / f"{name}-{mode}.json"))
     finally:
         new.unlink(missing_ok=True)
 
 
 def _profile_one(
-    name: str, mode: str, chosen: argparse.Namespace, out: Path, screen: Console
+    name: str, mode: str, args: argparse.Namespace, out: Path, screen: Console
 ) -> "Profile | str":
     """Profiles one workload; returns its profile, or a one-line error."""
     from fathom.results.profile import Profile
 
     folder = out / f"{name}-{mode}-profile"
     command = ["-m", "fathom", "profile", name, f"--{mode}", f"--out={folder}"]
-    failure = _execute(command, chosen, out / f"{name}-{mode}-profile.log", screen)
+    failure = _execute(command, args, out / f"{name}-{mode}-profile.log", screen)
     return failure or Profile.read(folder / "profile.json")
 
 
 def _execute(
-    command: list[str], chosen: argparse.Namespace, log: Path, screen: Console
+    command: list[str], args: argparse.Namespace, log: Path, screen: Console
 ) -> str | None:
     """Runs a command with the chosen options; returns a one-line error, if any.
 
     Meanwhile a terminal shows the log's last line.
     """
-    command = [*command, f"--steps={chosen.steps}"]
-    command += [f"--device={chosen.device}"] if chosen.device else []
-    command += [f"--batch-size={chosen.batch_size}"] if chosen.batch_size else []
+    command = [*command, f"--steps={args.steps}"]
+    command += [f"--device={args.device}"] if args.device else []
+    command += [f"--batch-size={args.batch_size}"] if args.batch_size else []
     with screen.status(log.stem) as status:
         return run_python(command, log, lambda line: status.update(Text(f"{log.stem}: {line}")))
 

@@ -87,22 +87,25 @@ class DeepQ(nn.NeuralNetworkModel):
 
     def load_data(self) -> None:
         """Creates the games and, for training, the replay memory and the agent that fills it."""
-        chosen = self.hyperparameters
+        hyperparameters = self.hyperparameters
         if self.source.kind == "packaged":
-            self.notes.append(f"game: {chosen.game}, with the ROM that comes with ale-py")
+            self.notes.append(f"game: {hyperparameters.game}, with the ROM that comes with ale-py")
         if self.forward_only:
-            self._environment = self.build_games(GAMES, chosen.batch_size)
+            self._environment = self.build_games(GAMES, hyperparameters.batch_size)
             return
-        environment = self.build_games(GAMES, chosen.environments)
-        copies = 2 if chosen.save_replay else 1
-        memory = ReplayMemory(chosen.replay_size, environment.games, copies=copies)
+        environment = self.build_games(GAMES, hyperparameters.environments)
+        copies = 2 if hyperparameters.save_replay else 1
+        memory = ReplayMemory(hyperparameters.replay_size, environment.games, copies=copies)
         self.notes.append(
-            f"replay memory: {chosen.replay_size:,} frames, "
-            f"{copies * ReplayMemory.bytes_needed(chosen.replay_size) / 1e9:.1f} GB (the paper: "
-            f"1,000,000); learning starts after {chosen.learning_starts:,} frames of play"
+            f"replay memory: {hyperparameters.replay_size:,} frames, "
+            f"{copies * ReplayMemory.bytes_needed(hyperparameters.replay_size) / 1e9:.1f} GB "
+            f"(the paper: 1,000,000); learning starts after "
+            f"{hyperparameters.learning_starts:,} frames of play"
         )
-        player = Player(environment, self._q_function, chosen.life_is_episode)
-        self.agent = Agent(player, memory, chosen.epsilon, functools.partial(self.note, "score"))
+        player = Player(environment, self._q_function, hyperparameters.life_is_episode)
+        self.agent = Agent(
+            player, memory, hyperparameters.epsilon, functools.partial(self.note, "score")
+        )
         self.sampling_seconds = 0.0
 
     def rng(self, *stream: int) -> np.random.Generator:
@@ -206,12 +209,12 @@ class DeepQ(nn.NeuralNetworkModel):
 
     def build_train(self) -> Optimizer:
         """By default RMSProp as in the released code: centred, without momentum."""
-        chosen = self.hyperparameters
+        hyperparameters = self.hyperparameters
         return create(
-            chosen.optimizer,
-            chosen.learning_rate,
-            squared_gradient_momentum=chosen.squared_gradient_momentum,
-            min_squared_gradient=chosen.min_squared_gradient,
+            hyperparameters.optimizer,
+            hyperparameters.learning_rate,
+            squared_gradient_momentum=hyperparameters.squared_gradient_momentum,
+            min_squared_gradient=hyperparameters.min_squared_gradient,
             centered=True,
         )
 
@@ -237,10 +240,10 @@ class DeepQ(nn.NeuralNetworkModel):
 
     def training_batches(self, first_step: int) -> Iterator[nn.Batch]:
         """Returns the endless stream of minibatches; before each of them the agent acts."""
-        chosen, agent = self.hyperparameters, self.agent
+        hyperparameters, agent = self.hyperparameters, self.agent
         if not agent.actions_taken:
             agent.player.begin()
-        missing = chosen.learning_starts - len(agent.memory)
+        missing = hyperparameters.learning_starts - len(agent.memory)
         if missing > 0:  # at the start, or if the checkpoint did not include the memory
             agent.play(
                 missing,
@@ -249,9 +252,9 @@ class DeepQ(nn.NeuralNetworkModel):
             )
         for step in itertools.count(first_step):
             rng = self.rng(PLAYING, step)
-            agent.play(chosen.update_frequency, rng)
+            agent.play(hyperparameters.update_frequency, rng)
             started = time.perf_counter()
-            batch = tuple(map(shared, agent.memory.sample(chosen.batch_size, rng)))
+            batch = tuple(map(shared, agent.memory.sample(hyperparameters.batch_size, rng)))
             self.sampling_seconds += time.perf_counter() - started
             yield batch
 
@@ -295,11 +298,11 @@ class DeepQ(nn.NeuralNetworkModel):
             mean, standard deviation, minimum and maximum of the scores, the number of games, and
             the mean Q-value of the best action in the held-out states.
         """
-        chosen = self.hyperparameters
+        hyperparameters = self.hyperparameters
         scores = play_games(
             self.player(self.build_game(EVALUATION)),
-            chosen.evaluation_episodes,
-            chosen.evaluation_epsilon,
+            hyperparameters.evaluation_episodes,
+            hyperparameters.evaluation_epsilon,
             self.rng(EVALUATION),
         )
         self.scores = tuple(scores)
@@ -313,17 +316,17 @@ class DeepQ(nn.NeuralNetworkModel):
         """Writes a recording of a game, and curves of score and mean Q-value against frames."""
         from fathom.deepq import pictures  # Matplotlib is slow to import
 
-        chosen, game = self.hyperparameters, self.build_game(PICTURES)
+        hyperparameters, game = self.hyperparameters, self.build_game(PICTURES)
         screens = pictures.record(
-            game, self.player(game), chosen.evaluation_epsilon, self.rng(PICTURES)
+            game, self.player(game), hyperparameters.evaluation_epsilon, self.rng(PICTURES)
         )
-        recording = directory / f"deepq-{chosen.game}.gif"
+        recording = directory / f"deepq-{hyperparameters.game}.gif"
         pictures.save_recording(recording, screens)
         if "score" not in self.history:
             return [recording]
-        curve = directory / f"deepq-{chosen.game}-training.png"
-        title = f"{self.title}: {chosen.game}"
-        pictures.save_curve(curve, title, self.history, chosen.frames_after)
+        curve = directory / f"deepq-{hyperparameters.game}-training.png"
+        title = f"{self.title}: {hyperparameters.game}"
+        pictures.save_curve(curve, title, self.history, hyperparameters.frames_after)
         return [recording, curve]
 
     # ---------------------------------------------------------------- checkpoints

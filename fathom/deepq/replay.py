@@ -155,8 +155,8 @@ class ReplayMemory:
         self, games: np.ndarray, moments: np.ndarray, states: np.ndarray, next_states: np.ndarray
     ) -> None:
         """Makes the frames of older episodes, and those before the first, black."""
-        around = moments[:, None] + np.arange(1 - HISTORY, 0)
-        ends = self.terminals[games[:, None], around % self.length] | (around < 0)
+        stacked = moments[:, None] + np.arange(1 - HISTORY, 0)
+        ends = self.terminals[games[:, None], stacked % self.length] | (stacked < 0)
         # A frame belongs to an older episode if one ended at or after it, before the moment.
         older = np.flip(np.logical_or.accumulate(np.flip(ends, 1), 1), 1)
         for example, frame in np.argwhere(older):

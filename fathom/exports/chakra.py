@@ -187,7 +187,7 @@ def _collectives(model: "NeuralNetworkModel", found: dict[str, int]) -> Iterator
     import tensorflow as tf
 
     optimizer = _optimizer(model)
-    around = optimizer.around
+    wrap = optimizer.wrap
 
     def mark(tensor: "tf.Tensor", kind: int, name: str) -> "tf.Tensor":
         marked = tf.identity(tensor, name)
@@ -204,13 +204,13 @@ def _collectives(model: "NeuralNetworkModel", found: dict[str, int]) -> Iterator
                 received.append(tf.IndexedSlices(rows, indices, gradient.dense_shape))
             else:
                 received.append(mark(gradient, _ALL_REDUCE, f"all_reduce/{variable.path}"))
-        around(received, update) if around else update(received)
+        wrap(received, update) if wrap else update(received)
 
-    optimizer.around = communicate
+    optimizer.wrap = communicate
     try:
         yield
     finally:
-        optimizer.around = around
+        optimizer.wrap = wrap
 
 
 def _sizes(

@@ -97,14 +97,14 @@ def _sparse_product(graph: Any, node: Any, name: str, arguments: list[Any]) -> N
         graph.make_const(f"{name}/axis_{axis}", np.array([axis])).output[0] for axis in (0, 1)
     )
 
-    def made(kind: str, *inputs: str, **attributes: Any) -> str:
+    def add(kind: str, *inputs: str, **attributes: Any) -> str:
         return graph.make_node(kind, [*inputs], attr=attributes).output[0]
 
-    columns = made("Squeeze", made("Gather", places, second, axis=1), second)
-    terms = made("Mul", made("Gather", dense, columns), made("Unsqueeze", values, second))
-    width = made("Gather", made("Shape", dense), second)
-    empty = made("ConstantOfShape", made("Concat", made("Gather", shape, first), width, axis=0))
-    rows = made("Gather", places, first, axis=1)
+    columns = add("Squeeze", add("Gather", places, second, axis=1), second)
+    terms = add("Mul", add("Gather", dense, columns), add("Unsqueeze", values, second))
+    width = add("Gather", add("Shape", dense), second)
+    empty = add("ConstantOfShape", add("Concat", add("Gather", shape, first), width, axis=0))
+    rows = add("Gather", places, first, axis=1)
     graph.remove_node(name)
     graph.make_node(
         "ScatterND",

@@ -89,17 +89,19 @@ class Classifier(nn.NeuralNetworkModel):
         Raises:
             FathomError: unusable data, an unknown class, or more classes than outputs.
         """
-        chosen = self.hyperparameters
+        hyperparameters = self.hyperparameters
         self.images = self.dataset.load(
-            self.source.directory, background_class=chosen.background_class, strict=chosen.strict
+            self.source.directory,
+            background_class=hyperparameters.background_class,
+            strict=hyperparameters.strict,
         )
-        if chosen.keep_classes:
-            kept = [wnid.strip() for wnid in chosen.keep_classes.split(",")]
+        if hyperparameters.keep_classes:
+            kept = [wnid.strip() for wnid in hyperparameters.keep_classes.split(",")]
             self.images = keep_classes(self.images, kept)
-        if self.images.classes > chosen.classes:
+        if self.images.classes > hyperparameters.classes:
             raise FathomError(
                 f"{self.source.directory} has {self.images.classes} classes, the network "
-                f"{chosen.classes} outputs: use --set classes={self.images.classes}"
+                f"{hyperparameters.classes} outputs: use --set classes={self.images.classes}"
             )
 
     def build_inputs(self) -> keras.KerasTensor:
@@ -117,12 +119,12 @@ class Classifier(nn.NeuralNetworkModel):
 
     def build_train(self) -> Optimizer:
         """By default gradient descent with momentum and weight decay, as in all three papers."""
-        chosen = self.hyperparameters
+        hyperparameters = self.hyperparameters
         return optimizers.create(
-            chosen.optimizer,
-            chosen.learning_rate,
-            momentum=chosen.momentum,
-            weight_decay=chosen.weight_decay,
+            hyperparameters.optimizer,
+            hyperparameters.learning_rate,
+            momentum=hyperparameters.momentum,
+            weight_decay=hyperparameters.weight_decay,
         )
 
     def evaluation_outputs(self, images: tf.Tensor) -> tf.Tensor:
@@ -203,8 +205,8 @@ class Classifier(nn.NeuralNetworkModel):
 
     def evaluation_batches(self) -> Iterator[Tensors]:
         """Returns one pass over the images to evaluate on: [batch, views, size, size, 3]."""
-        chosen = self.hyperparameters
-        return self._images_to_evaluate(chosen.evaluate_on, chosen.views)
+        hyperparameters = self.hyperparameters
+        return self._images_to_evaluate(hyperparameters.evaluate_on, hyperparameters.views)
 
     def describe_data(self) -> dict[str, object]:
         """Returns the numbers of images and classes, and the damaged images that were skipped."""
@@ -216,13 +218,13 @@ class Classifier(nn.NeuralNetworkModel):
         }
 
     def _images_to_evaluate(self, split: str, views: int) -> Iterator[Tensors]:
-        chosen = self.hyperparameters
+        hyperparameters = self.hyperparameters
         return pipeline.evaluation_batches(
             self.images,
             self._images(split),
-            chosen.batch_size,
-            crop=chosen.image_size,
-            shorter_side=chosen.evaluation_side,
+            hyperparameters.batch_size,
+            crop=hyperparameters.image_size,
+            shorter_side=hyperparameters.evaluation_side,
             views=views,
             workers=available_cores(),
         )
@@ -230,12 +232,12 @@ class Classifier(nn.NeuralNetworkModel):
     def _stream(
         self, split: str, first_step: int, *, augment: bool, shuffle: bool = True
     ) -> Iterator[Tensors]:
-        chosen, images = self.hyperparameters, self._images(split)
+        hyperparameters, images = self.hyperparameters, self._images(split)
         augmentation = Augmentation(
-            crop=chosen.image_size,
-            shorter_side=(chosen.smallest_side, chosen.largest_side),
+            crop=hyperparameters.image_size,
+            shorter_side=(hyperparameters.smallest_side, hyperparameters.largest_side),
             centre_square=self.centre_square,
-            colour_shift=chosen.colour_shift,
+            colour_shift=hyperparameters.colour_shift,
             augment=augment,
         )
         return pipeline.training_batches(

@@ -180,9 +180,9 @@ def _run(run: Run) -> dict[str, object]:
         "chosen_batch_size": run.batch_size,
         "gpu": run.environment and run.environment.gpu,
     }
-    made = run.result or run.profile
-    row |= {name: getattr(made.processor, name) for name in _PROCESSOR} if made else {}
-    row |= {name: getattr(made.environment, name) for name in _PROGRAM} if made else {}
+    record = run.result or run.profile
+    row |= {name: getattr(record.processor, name) for name in _PROCESSOR} if record else {}
+    row |= {name: getattr(record.environment, name) for name in _PROGRAM} if record else {}
     row |= _timing(run.result) if run.result else {}
     return row | (_profile(run.profile) if run.profile else {})
 
@@ -214,12 +214,12 @@ def _timing(result: RunResult) -> dict[str, object]:
     }
 
 
-def _distribution(made: Distribution | None) -> dict[str, object]:
+def _distribution(record: Distribution | None) -> dict[str, object]:
     """Returns the columns of a distributed training; missing values for any other."""
-    link = made and made.link
+    link = record and record.link
     return {
-        **{name: getattr(made, name, None) for name in _DISTRIBUTION},
-        "waiting_s": max(made.waiting_seconds, default=None) if made else None,
+        **{name: getattr(record, name, None) for name in _DISTRIBUTION},
+        "waiting_s": max(record.waiting_seconds, default=None) if record else None,
         "link_bytes_per_second": link and link.bytes_per_second,
         "link_latency_s": link and link.latency_seconds,
     }

@@ -54,29 +54,32 @@ class MemNet(nn.NeuralNetworkModel):
 
     def build_hyperparameters(self, values: Mapping[str, object]) -> MemNetHyperparameters:
         """Returns the hyperparameters; the default learning rate depends on the linear start."""
-        chosen = options.build(MemNetHyperparameters, values)
-        if chosen.linear_start or "learning_rate" in values:
-            return chosen
-        return dataclasses.replace(chosen, learning_rate=RATE_WITHOUT_LINEAR_START)
+        hyperparameters = options.build(MemNetHyperparameters, values)
+        if hyperparameters.linear_start or "learning_rate" in values:
+            return hyperparameters
+        return dataclasses.replace(hyperparameters, learning_rate=RATE_WITHOUT_LINEAR_START)
 
     def load_data(self) -> None:
         """Reads the task."""
-        chosen = self.hyperparameters
+        hyperparameters = self.hyperparameters
         self.babi = self.dataset.load(
-            self.source.directory, chosen.task, chosen.memory, chosen.joint_vocabulary
+            self.source.directory,
+            hyperparameters.task,
+            hyperparameters.memory,
+            hyperparameters.joint_vocabulary,
         )
         if not self.device.on_gpu:  # TensorFlow itself checks a GPU's memory
             require_free_memory(self._embedded_bytes(), "embedded stories", "set a smaller memory")
 
     def _embedded_bytes(self) -> int:
         """Returns the bytes of the embedded words of the largest batch of stories."""
-        chosen = self.hyperparameters
-        stories = chosen.batch_size
+        hyperparameters = self.hyperparameters
+        stories = hyperparameters.batch_size
         if not self.forward_only:
             stories = max(stories, min(_AT_ONCE, len(self.babi.train)))
         words = stories * self.babi.train.story[0].size
-        matrices = chosen.hops + 1 if chosen.tying == "adjacent" else 2
-        return words * matrices * chosen.embedding * np.dtype(np.float32).itemsize
+        matrices = hyperparameters.hops + 1 if hyperparameters.tying == "adjacent" else 2
+        return words * matrices * hyperparameters.embedding * np.dtype(np.float32).itemsize
 
     def build_state(self) -> None:
         """Lets the restart schedule keep the best weights, and computes losses for it."""
@@ -151,10 +154,10 @@ class MemNet(nn.NeuralNetworkModel):
     ) -> list[keras.KerasTensor]:
         """Returns the memory vectors [batch, memory, d] for each matrix."""
         embedded = StoryEmbedding(matrices, name="story_embedding")(story)
-        chosen = self.hyperparameters
-        if not chosen.temporal_encoding:
+        hyperparameters = self.hyperparameters
+        if not hyperparameters.temporal_encoding:
             return embedded
-        gaps = RandomNoise(chosen.random_noise, self.new_noise(), name="noise")(story)
+        gaps = RandomNoise(hyperparameters.random_noise, self.new_noise(), name="noise")(story)
         return [
             TemporalEncoding(self._initializer(), name=f"T_{matrix.name}")(memories, story, gaps)
             for matrix, memories in zip(matrices, embedded, strict=True)
@@ -181,8 +184,12 @@ class MemNet(nn.NeuralNetworkModel):
 
     def build_train(self) -> Optimizer:
         """By default gradient descent without momentum; each matrix's gradient is clipped."""
-        chosen = self.hyperparameters
-        return create(chosen.optimizer, chosen.learning_rate, clip_norm=chosen.clip_norm)
+        hyperparameters = self.hyperparameters
+        return create(
+            hyperparameters.optimizer,
+            hyperparameters.learning_rate,
+            clip_norm=hyperparameters.clip_norm,
+        )
 
     def build_evaluation(
         self, inputs: nn.Nest, answer: tf.Tensor, logits: tf.Tensor

@@ -19,7 +19,7 @@ class RestartSchedule:
     validation loss stops falling. After it the learning rate is halved at regular intervals.
 
     Args:
-        chosen: the hyperparameters.
+        hyperparameters: of the model.
         seed: of the initial weights of each training except the first.
 
     Attributes:
@@ -28,11 +28,14 @@ class RestartSchedule:
             is trained with softmax.
     """
 
-    def __init__(self, chosen: MemNetHyperparameters, seed: int) -> None:
-        self._chosen = chosen
+    def __init__(self, hyperparameters: MemNetHyperparameters, seed: int) -> None:
+        self._chosen = hyperparameters
         self._seed = seed
-        self.epochs_each = chosen.epochs + chosen.linear_start * chosen.linear_start_epochs
-        self.linear = tf.Variable(chosen.linear_start, name="linear")
+        self.epochs_each = (
+            hyperparameters.epochs
+            + hyperparameters.linear_start * hyperparameters.linear_start_epochs
+        )
+        self.linear = tf.Variable(hyperparameters.linear_start, name="linear")
         self._linear_epochs = tf.Variable(0, dtype=tf.int64)
         self._lowest_validation_loss = tf.Variable(tf.float64.max, dtype=tf.float64)
         self._lowest_at = tf.Variable(0, dtype=tf.int64)  # in epochs since the training's start

@@ -35,8 +35,8 @@ PUBLISHED = (
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the tasks requested on the command line."""
-    chosen = parser().parse_args(arguments)
-    run_command(PROGRAM, lambda: run(chosen, console()))
+    args = parser().parse_args(arguments)
+    run_command(PROGRAM, lambda: run(args, console()))
 
 
 def parser() -> Parser:
@@ -53,23 +53,23 @@ def parser() -> Parser:
     return parser
 
 
-def run(chosen: argparse.Namespace, screen: Console) -> None:
+def run(args: argparse.Namespace, screen: Console) -> None:
     """Runs the tasks without a result, and prints a table of all tasks.
 
     Raises:
         FathomError: a task failed; the other tasks were run.
     """
-    make_folder(chosen.out)
-    missing = [task for task in chosen.tasks if _read(chosen.out, task) is None]
-    with ThreadPoolExecutor(chosen.workers) as pool:
-        ended = pool.map(lambda task: _run_task(task, chosen, screen), missing)
+    make_folder(args.out)
+    missing = [task for task in args.tasks if _read(args.out, task) is None]
+    with ThreadPoolExecutor(args.workers) as pool:
+        ended = pool.map(lambda task: _run_task(task, args, screen), missing)
         try:
             failures = [failure for failure in ended if failure]
         except BaseException:  # only this thread is interrupted
             pool.shutdown(wait=False, cancel_futures=True)
             kill_children()
             raise
-    done = {task: _read(chosen.out, task) for task in chosen.tasks}
+    done = {task: _read(args.out, task) for task in args.tasks}
     screen.print(table({task: result for task, result in done.items() if result}))
     if failures:
         raise FathomError("; ".join(failures))
@@ -88,14 +88,14 @@ def _read(folder: Path, task: int) -> RunResult | None:
     return result if hasattr(result.metrics, "error_percent") else None
 
 
-def _run_task(task: int, chosen: argparse.Namespace, screen: Console) -> str | None:
+def _run_task(task: int, args: argparse.Namespace, screen: Console) -> str | None:
     """Runs a task in a separate process; returns its error in one line, or None."""
-    document = _document(chosen.out, task)
+    document = _document(args.out, task)
     document.parent.mkdir(exist_ok=True)
     command = ["-m", "fathom.memnet", "--train", "--evaluate", "--quiet"]
-    command += [f"--seed={chosen.seed}", f"--threads={chosen.threads}", f"--json={document}"]
-    command += [f"--data-dir={chosen.data_dir}"] if chosen.data_dir else []
-    command += [f"--set={assignment}" for assignment in (*chosen.set, f"task={task}")]
+    command += [f"--seed={args.seed}", f"--threads={args.threads}", f"--json={document}"]
+    command += [f"--data-dir={args.data_dir}"] if args.data_dir else []
+    command += [f"--set={assignment}" for assignment in (*args.set, f"task={task}")]
     failure = run_python(command, document.with_name("log"))
     if failure:
         return f"task {task}: {failure.rpartition('error: ')[2]}"

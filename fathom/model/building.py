@@ -20,17 +20,17 @@ def build(model: Workload, noise_step: tf.Variable) -> Built:
         model: a ``fathom.nn.NeuralNetworkModel``, in the placement and precision of its variables.
         noise_step: as in ``Built``.
     """
-    chosen, trains = model.execution, not model.forward_only
+    execution, trains = model.execution, not model.forward_only
     steps_done = tf.Variable(0, dtype=tf.int64, name="steps_done")
     inputs, labels = model.build_inputs(), model.build_labels()
     network = keras.Model(inputs, as_float32(model.build_inference(inputs)), name=model.name)
     optimizer = _optimizer(model, network) if trains else None
     collectives = None
     if model.strategy:
-        collectives = Collectives(model.strategy, chosen.strategy, model.batch_statistics)
-    simulated = simulation.create(network, trains, chosen, noise_step, model.new_noise)
+        collectives = Collectives(model.strategy, execution.strategy, model.batch_statistics)
+    simulated = simulation.create(network, trains, execution, noise_step, model.new_noise)
     if simulated is not None and optimizer is not None:
-        optimizer.around = simulated.around
+        optimizer.wrap = simulated.wrap
     return Built(network, inputs, labels, optimizer, steps_done, noise_step, simulated, collectives)
 
 

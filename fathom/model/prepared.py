@@ -44,7 +44,7 @@ class Prepared(NamedTuple):
     runner: Runner
 
 
-def prepare(model: Workload, chosen: options.Setup) -> Prepared:
+def prepare(model: Workload, settings: options.Setup) -> Prepared:
     """Restores a built model's checkpoint, and compiles its steps.
 
     Raises:
@@ -52,7 +52,7 @@ def prepare(model: Workload, chosen: options.Setup) -> Prepared:
     """
     _check_batches(model)
     variables = model.built.variables() | model.state()
-    checkpoints = _open_checkpoints(model, variables, chosen)
+    checkpoints = _open_checkpoints(model, variables, settings)
     simulation = model.built.simulation
     if simulation is not None:
         _simulate(model, simulation, variables)
@@ -65,7 +65,7 @@ def prepare(model: Workload, chosen: options.Setup) -> Prepared:
         batch_size=model.hyperparameters.batch_size,
         steps_per_call=model.steps_per_call,
         steps_per_epoch=1 if model.forward_only else model.steps_per_epoch,
-        checkpoint_every=chosen.checkpoint_every or options.CHECKPOINT_EVERY,
+        checkpoint_every=settings.checkpoint_every or options.CHECKPOINT_EVERY,
         remedy=model.hyperparameters.remedy_for_divergence(),
     )
     runner = Runner(compiled.step, loop, model, checkpoints, saved_at=model.steps_done)
@@ -140,32 +140,32 @@ def _in_phases(model: Workload, phases: Phases, *inputs: tf.Tensor) -> Nest:
 
 
 def _open_checkpoints(
-    model: Workload, variables: Variables, chosen: options.Setup
+    model: Workload, variables: Variables, settings: options.Setup
 ) -> Checkpoints | None:
     """Opens the folder; a resumed run or a forward-only model loads the newest checkpoint.
 
     Returns:
         the checkpoints of the training run; None without a folder or in a forward-only model.
     """
-    if chosen.checkpoint_dir is None:
+    if settings.checkpoint_dir is None:
         return None
-    settings = dataclasses.asdict(model.hyperparameters)
-    settings |= {"seed": model.execution.seed, "precision": model.execution.precision}
-    settings |= {"data": str(model.source.directory)}
+    compared = dataclasses.asdict(model.hyperparameters)
+    compared |= {"seed": model.execution.seed, "precision": model.execution.precision}
+    compared |= {"data": str(model.source.directory)}
     simulation = None if model.forward_only else model.built.simulation
     checkpoints = Checkpoints(
-        *(user_path(chosen.checkpoint_dir), model.name, settings, variables),
+        *(user_path(settings.checkpoint_dir), model.name, compared, variables),
         formats=simulation.variables if simulation else (),
     )
-    if not model.is_chief and not (chosen.resume and checkpoints.latest):
+    if not model.is_chief and not (settings.resume and checkpoints.latest):
         return None
     writes = model.is_chief and not model.forward_only
-    begun = checkpoints.begin(chosen.resume, writes)
+    begun = checkpoints.begin(settings.resume, writes)
     model.notes += begun.notes
     if checkpoints.latest:
         model.restore_state()
         if simulation:
-            simulation.chosen = "precision" not in begun.changes
+            simulation.has_formats = "precision" not in begun.changes
     if "learning_rate" in begun.changes and not model.forward_only:
         model.change_learning_rate(*begun.changes["learning_rate"])
     return checkpoints if writes else None

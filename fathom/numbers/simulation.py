@@ -53,7 +53,7 @@ class Simulation:
         new_noise: returns a key of random numbers; None: round to nearest.
 
     Attributes:
-        chosen: the formats are known, from a checkpoint.
+        has_formats: the formats are known, from a checkpoint.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Simulation:
         self._format, self._kinds, self._trains = number_format, tuple(kinds), trains
         self._mode = Mode(number_format.bits, overflow, step)
         self._new_noise = new_noise
-        self.chosen = False
+        self.has_formats = False
         self._rounders: list[Rounder] = []
         self._variables = [variable.value for variable in network.trainable_variables]
         self._of_weights: list[dict[str, Rounder]] = [
@@ -91,7 +91,7 @@ class Simulation:
     @property
     def calibrates(self) -> bool:
         """Whether the formats are still to be chosen, by steps that note magnitudes."""
-        return self._format.fraction is None and not self.chosen
+        return self._format.fraction is None and not self.has_formats
 
     def calibrate(self) -> None:
         """Notes the largest magnitudes in steps traced from now on."""
@@ -109,9 +109,9 @@ class Simulation:
     def begin(self) -> None:
         """Chooses the formats and rounds the weights; steps traced from now on round everything."""
         self._mode.stage = "rounds"
-        if not self.chosen or self._format.fraction is not None:
+        if not self.has_formats or self._format.fraction is not None:
             self._choose()
-        if not self.chosen:
+        if not self.has_formats:
             for copy, variable in zip(self._copies, self._variables, strict=False):
                 copy.assign(variable)
         for variable, rounders in zip(self._variables, self._of_weights, strict=True):
@@ -119,7 +119,7 @@ class Simulation:
                 rounders["weights"].count(variable)
                 variable.assign(rounders["weights"](variable.read_value()))
 
-    def around(self, gradients: Sequence[Gradient], update: Update) -> None:
+    def wrap(self, gradients: Sequence[Gradient], update: Update) -> None:
         """Rounds gradients, applies them, and rounds the updates, within the graph being traced.
 
         A weight w becomes Q(w) + Q(update), with the same format, and saturates as a sum. Without
@@ -185,10 +185,10 @@ class Simulation:
         kinds: list[TensorKind] = ["activations"]
         if self._trains and not is_input:
             kinds.append("gradients")
-        made = {k: self._rounder(layer, "output", k) for k in kinds if k in self._kinds}
-        if not made:
+        rounder_of = {k: self._rounder(layer, "output", k) for k in kinds if k in self._kinds}
+        if not rounder_of:
             return None
-        rounders = made.get("activations"), made.get("gradients")
+        rounders = rounder_of.get("activations"), rounder_of.get("gradients")
         return lambda x: x if self._mode.stage == "off" else round_both_ways(x, *rounders)
 
     def _rounders_of(self, variable: keras.Variable) -> dict[str, Rounder]:

@@ -74,7 +74,7 @@ class Observation:
             self._counter(self._layers[variable.path], _gradient(variable))
         pass_through(network, self._counting_of)
 
-    def around(self, gradients: Sequence[Gradient], update: Update) -> None:
+    def wrap(self, gradients: Sequence[Gradient], update: Update) -> None:
         """Counts zeros in the gradients of the weights, and applies them."""
         for variable, gradient in zip(self._variables, gradients, strict=True):
             if is_weight_matrix(variable):

@@ -136,14 +136,14 @@ class Run(Document, Planned, frozen=True):
     @property
     def environment(self) -> Environment | None:
         """The environment of the run; None if it failed."""
-        made = self.result or self.profile
-        return made.environment if made else None
+        record = self.result or self.profile
+        return record.environment if record else None
 
     @property
     def cpu_share(self) -> float | None:
         """CPU time of the steps over their time, if it is evidence: see ``Processor.share``."""
-        made = self.result or self.profile
-        return made.cpu_share if made else None
+        record = self.result or self.profile
+        return record.cpu_share if record else None
 
     @property
     def disturbed(self) -> bool:
@@ -157,16 +157,16 @@ class Run(Document, Planned, frozen=True):
             if self.reason is None or self.result or self.profile:
                 raise ValueError("a failed run has a reason, no result and no profile")
             return self
-        made = self.result or self.profile
+        record = self.result or self.profile
         both = self.result is not None and self.profile is not None
-        if made is None or both or isinstance(made, Profile) != (self.kind == "profile"):
+        if record is None or both or isinstance(record, Profile) != (self.kind == "profile"):
             raise ValueError(
                 f"a {self.kind} that is done has no result or profile, or that of the other kind"
             )
         for name in ("workload", "mode"):
-            if getattr(made, name) != getattr(self, name):
+            if getattr(record, name) != getattr(self, name):
                 raise ValueError(
                     f"{name} is {getattr(self, name)!r}, but what it holds is of "
-                    f"{getattr(made, name)!r}"
+                    f"{getattr(record, name)!r}"
                 )
         return self

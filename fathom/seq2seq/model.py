@@ -49,9 +49,11 @@ class Seq2Seq(Translation):
 
     def load_vocabulary(self) -> None:
         """Tokenizes the training text."""
-        chosen = self.hyperparameters
+        hyperparameters = self.hyperparameters
         settings = corpus.Settings(
-            chosen.source_vocabulary, chosen.target_vocabulary, chosen.lowercase
+            hyperparameters.source_vocabulary,
+            hyperparameters.target_vocabulary,
+            hyperparameters.lowercase,
         )
         self.corpus = corpus.load(self.texts.training, settings)
         self.vocabularies = self.corpus.source, self.corpus.target
@@ -59,8 +61,8 @@ class Seq2Seq(Translation):
     def load_data(self) -> None:
         """Reads the texts, encodes them, and notes which pairs are left out."""
         super().load_data()
-        chosen = self.hyperparameters
-        self.attends, self.lowercase = chosen.attention, chosen.lowercase
+        hyperparameters = self.hyperparameters
+        self.attends, self.lowercase = hyperparameters.attention, hyperparameters.lowercase
         self.notes += [f"left out: {what}: {number:,}" for what, number in self._left_out().items()]
 
     def encode(self, pairs: Iterable[tuple[str, str]]) -> EncodedPairs:
@@ -118,17 +120,17 @@ class Seq2Seq(Translation):
             in training the decoder's outputs, [batch, target, units]; in the forward-only twin the
             translation, or the most probable word after each given one, int32 [batch, target].
         """
-        chosen = self.hyperparameters
+        hyperparameters = self.hyperparameters
         source, *target = keras.tree.flatten(inputs)
         encoded = self._encode(source)
         self.encoder = keras.Model(source, encoded, name="encoder")
         self.decoder = Decoder(
-            chosen.target_vocabulary,
-            chosen.units,
-            chosen.layers,
-            chosen.attention,
-            chosen.dropout,
-            chosen.beam_size,
+            hyperparameters.target_vocabulary,
+            hyperparameters.units,
+            hyperparameters.layers,
+            hyperparameters.attention,
+            hyperparameters.dropout,
+            hyperparameters.beam_size,
             self._initializers(),
             self.new_noise(),
             self._buckets,
@@ -141,19 +143,22 @@ class Seq2Seq(Translation):
 
     def _encode(self, source: keras.KerasTensor) -> list[nn.Nest]:
         """Returns the reversed words, the top states, and each layer's final state and memory."""
-        chosen = self.hyperparameters
+        hyperparameters = self.hyperparameters
         # Reversed, so that the first words of both sentences are close (section 3.3).
         words = keras.ops.flip(source, 1)
         states = Embedding(
-            chosen.source_vocabulary, chosen.units, self._initializers()(), name="source_embedding"
+            hyperparameters.source_vocabulary,
+            hyperparameters.units,
+            self._initializers()(),
+            name="source_embedding",
         )(words)
         hidden, memory = [], []
-        for i in range(1, chosen.layers + 1):
-            lstm = LSTM(chosen.units, self._initializers(), name=f"encoder_{i}")
+        for i in range(1, hyperparameters.layers + 1):
+            lstm = LSTM(hyperparameters.units, self._initializers(), name=f"encoder_{i}")
             states, last_hidden, last_memory = lstm(self._dropped(states, i), words)
             hidden.append(last_hidden)
             memory.append(last_memory)
-        return [words, self._dropped(states, chosen.layers + 1), hidden, memory]
+        return [words, self._dropped(states, hyperparameters.layers + 1), hidden, memory]
 
     def _dropped(self, states: keras.KerasTensor, number: int) -> keras.KerasTensor:
         if not self.hyperparameters.dropout:
@@ -188,11 +193,13 @@ class Seq2Seq(Translation):
 
     def build_train(self) -> Optimizer:
         """By default gradient descent; the gradients are clipped by their global norm."""
-        chosen = self.hyperparameters
+        hyperparameters = self.hyperparameters
         optimizer = create(
-            chosen.optimizer, chosen.learning_rate, global_clip_norm=chosen.clip_norm
+            hyperparameters.optimizer,
+            hyperparameters.learning_rate,
+            global_clip_norm=hyperparameters.clip_norm,
         )
-        self._plateau = Plateau(optimizer.learning_rate, 1 / chosen.learning_rate_decay)
+        self._plateau = Plateau(optimizer.learning_rate, 1 / hyperparameters.learning_rate_decay)
         return optimizer
 
     def build_evaluation(
@@ -242,13 +249,13 @@ class Seq2Seq(Translation):
 
     def cost_of(self, shape: Shape, steps: int) -> Cost:
         """Returns the cost of a pair of a bucket's lengths, padding included."""
-        chosen, free = self.hyperparameters, self.decodes_freely
-        sampled = chosen.samples and not self.forward_only
+        hyperparameters, free = self.hyperparameters, self.decodes_freely
+        sampled = hyperparameters.samples and not self.forward_only
         return cost_of(
             self.network,
             Bucket(shape.source, steps if free else shape.target),
-            predicted=chosen.samples + 1 if sampled else chosen.target_vocabulary,
-            hypotheses=chosen.beam_size if free else 1,
+            predicted=hyperparameters.samples + 1 if sampled else hyperparameters.target_vocabulary,
+            hypotheses=hyperparameters.beam_size if free else 1,
         )
 
 

@@ -32,21 +32,21 @@ def decode(logits: tf.Tensor, lengths: tf.Tensor, beam_width: int) -> tf.SparseT
     return tf.cast(recognised, tf.int32)
 
 
-def errors(recognised: tf.SparseTensor, said: tf.SparseTensor) -> dict[str, tf.Tensor]:
+def errors(recognised: tf.SparseTensor, reference: tf.SparseTensor) -> dict[str, tf.Tensor]:
     """Counts errors: the minimum number of insertions, deletions and substitutions.
 
     Args:
         recognised: int32 [batch, most phones].
-        said: int32 [batch, most phones].
+        reference: int32 [batch, most phones].
 
     Returns:
         ``errors`` and the number of reference ``phones`` of 61 kinds, and ``folded_errors`` and
         ``folded_phones`` of 39; each float32 [batch].
     """
-    folded = _fold(recognised), _fold(said)
+    folded = _fold(recognised), _fold(reference)
     return {
-        "errors": tf.edit_distance(recognised, said, normalize=False),
-        "phones": _count(said),
+        "errors": tf.edit_distance(recognised, reference, normalize=False),
+        "phones": _count(reference),
         "folded_errors": tf.edit_distance(*folded, normalize=False),
         "folded_phones": _count(folded[1]),
     }

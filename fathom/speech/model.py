@@ -87,9 +87,9 @@ class Speech(nn.NeuralNetworkModel):
 
     def load_data(self) -> None:
         """Reads TIMIT and computes its features, or loads them from the cache."""
-        chosen = self.hyperparameters
-        self.timit = self.dataset.load(self.source.directory, self.settings, chosen.stride)
-        size, seed = chosen.batch_size, self.execution.seed
+        hyperparameters = self.hyperparameters
+        self.timit = self.dataset.load(self.source.directory, self.settings, hyperparameters.stride)
+        size, seed = hyperparameters.batch_size, self.execution.seed
         self._train_feed = Feed(self.timit.train, size, seed)
         self._validation_feed = Feed(self.timit.validation, size, seed)
         self.test_feed = Feed(self.timit.test, size, seed)
@@ -114,13 +114,15 @@ class Speech(nn.NeuralNetworkModel):
     def build_inference(self, inputs: nn.Nest) -> keras.KerasTensor:
         """The network of section 2: logits of 61 phones and the blank, [batch, steps, 62]."""
         x, lengths = inputs
-        chosen = self.hyperparameters
-        h, steps = ContextWindow(chosen.context, chosen.stride, name="context")(x, lengths)
+        hyperparameters = self.hyperparameters
+        h, steps = ContextWindow(hyperparameters.context, hyperparameters.stride, name="context")(
+            x, lengths
+        )
         for number in (1, 2, 3):
             h = self._feed_forward(h, number)
         h = BidirectionalRecurrent(
-            chosen.units,
-            chosen.clip,
+            hyperparameters.units,
+            hyperparameters.clip,
             [self._weights(2.0), self._weights(1.0), self._weights(1.0)],
             name="layer4",
         )(h, steps)
@@ -134,12 +136,12 @@ class Speech(nn.NeuralNetworkModel):
 
     def build_train(self) -> Optimizer:
         """By default Nesterov's accelerated gradient (section 2)."""
-        chosen = self.hyperparameters
+        hyperparameters = self.hyperparameters
         return optimizers.create(
-            chosen.optimizer,
-            chosen.learning_rate,
-            momentum=chosen.momentum,
-            global_clip_norm=chosen.gradient_norm,
+            hyperparameters.optimizer,
+            hyperparameters.learning_rate,
+            momentum=hyperparameters.momentum,
+            global_clip_norm=hyperparameters.gradient_norm,
         )
 
     def end_epoch(self, epoch: int) -> None:
@@ -243,9 +245,13 @@ class Speech(nn.NeuralNetworkModel):
 
     def _feed_forward(self, h: keras.KerasTensor, number: int) -> keras.KerasTensor:
         """Returns g(W h + b) with dropout (section 2.1)."""
-        chosen = self.hyperparameters
-        layer = FrameLayer(chosen.units, chosen.clip, self._weights(2.0), name=f"layer{number}")
-        dropout = Dropout(chosen.dropout, self.new_noise(), axis=1, name=f"dropout{number}")
+        hyperparameters = self.hyperparameters
+        layer = FrameLayer(
+            hyperparameters.units, hyperparameters.clip, self._weights(2.0), name=f"layer{number}"
+        )
+        dropout = Dropout(
+            hyperparameters.dropout, self.new_noise(), axis=1, name=f"dropout{number}"
+        )
         return dropout(layer(h))
 
     def _ctc(self, inputs: nn.Nest, labels: nn.Nest, logits: tf.Tensor) -> tf.Tensor:
@@ -255,13 +261,15 @@ class Speech(nn.NeuralNetworkModel):
             return tf.nn.ctc_loss(
                 labels[0], logits, labels[1], steps, logits_time_major=False, blank_index=BLANK
             )
-        said = decoding.sparse(*labels)
-        return tf.compat.v1.nn.ctc_loss(said, logits, steps, time_major=False)
+        phones = decoding.sparse(*labels)
+        return tf.compat.v1.nn.ctc_loss(phones, logits, steps, time_major=False)
 
     def _recognise(self, logits: tf.Tensor, lengths: tf.Tensor) -> tf.SparseTensor:
         """Returns the phones of utterances with ``lengths`` [batch] frames."""
-        chosen = self.hyperparameters
-        return decoding.decode(logits, steps_of(lengths, chosen.stride), chosen.beam_width)
+        hyperparameters = self.hyperparameters
+        return decoding.decode(
+            logits, steps_of(lengths, hyperparameters.stride), hyperparameters.beam_width
+        )
 
     def save_pictures(self, directory: Path) -> list[Path]:
         """Writes a picture of a test utterance: its features and the recognised phones."""

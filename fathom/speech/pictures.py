@@ -26,7 +26,7 @@ def draw(
     name: str,
     x: np.ndarray,
     probabilities: np.ndarray,
-    said: np.ndarray,
+    reference: np.ndarray,
     recognised: np.ndarray,
     frame_seconds: float,
 ) -> Figure:
@@ -36,7 +36,7 @@ def draw(
         name: of the utterance.
         x: its features, float32 [frames, size].
         probabilities: of the phones and the blank, float32 [steps, 62].
-        said: the reference phones, int [phones].
+        reference: the reference phones, int [phones].
         recognised: the phones that the network recognised, int [phones].
         frame_seconds: from one frame to the next.
     """
@@ -51,7 +51,7 @@ def draw(
     time = (np.arange(len(probabilities)) + 0.5) * seconds / len(probabilities)
     lower.plot(time, probabilities[:, BLANK], color="0.8", linewidth=1)
     colours = {}
-    for label in sorted({int(label) for label in [*said, *recognised]}):
+    for label in sorted({int(label) for label in [*reference, *recognised]}):
         (line,) = lower.plot(time, probabilities[:, label], linewidth=1.2)
         colours[label] = line.get_color()
     for step, label in _peaks(probabilities):
@@ -59,7 +59,7 @@ def draw(
         lower.annotate(PHONES[label], place, color=colours.get(label), fontsize=8, ha="center")
     lower.set_ylim(0, 1.1)
     lower.set_xlabel(
-        f"seconds\nsaid: {_text(said)}\nrecognised: {_text(recognised)}", fontsize=8, wrap=True
+        f"seconds\nsaid: {_text(reference)}\nrecognised: {_text(recognised)}", fontsize=8, wrap=True
     )
     lower.set_ylabel("probability (blank in grey)", fontsize=8)
     return figure

@@ -9,25 +9,25 @@ from fathom.system.processor import (
     threads_of_an_operation,
 )
 
-_chosen: dict[str, int] = {}  # the threads of the run
+_in_use: dict[str, int] = {}  # the threads of the run
 
 
-def set_inter_op_threads(threads: int | None, chosen: int | None = None) -> int:
+def set_inter_op_threads(threads: int | None, inter_op_threads: int | None = None) -> int:
     """Sets how many operations TensorFlow runs at once; returns the number in use.
 
     Args:
         threads: of the run; None for one per core.
-        chosen: the number; None for two, or one on one thread.
+        inter_op_threads: their number; None for two, or one on one thread.
 
     Raises:
         FathomError: TensorFlow already runs with another number.
     """
-    wanted = operations_at_once(threads, chosen)
+    wanted = operations_at_once(threads, inter_op_threads)
     try:
         tf.config.threading.set_inter_op_parallelism_threads(wanted)
     except RuntimeError:
-        _refuse_other_threads("inter_op_threads", chosen, inter_op_threads_in_use())
-        return operations_at_once(inter_op_threads_in_use(), chosen)
+        _refuse_other_threads("inter_op_threads", inter_op_threads, inter_op_threads_in_use())
+        return operations_at_once(inter_op_threads_in_use(), inter_op_threads)
     return wanted
 
 
@@ -49,13 +49,13 @@ def set_threads(threads: int | None, shares: int = 1) -> int:
     except RuntimeError:
         _refuse_other_threads("threads", threads, threads_in_use())
         return threads_in_use()
-    _chosen["threads"] = wanted
+    _in_use["threads"] = wanted
     return wanted
 
 
 def threads_in_use() -> int:
     """Returns the threads of the run, as chosen here or by TensorFlow: for one operation."""
-    return _chosen.get("threads") or intra_op_threads_in_use()
+    return _in_use.get("threads") or intra_op_threads_in_use()
 
 
 def intra_op_threads_in_use() -> int:

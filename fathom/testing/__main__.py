@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     run_command("fathom.testing", lambda: _run(parser.parse_args(arguments)))
 
 
-def _run(chosen: argparse.Namespace) -> None:
+def _run(args: argparse.Namespace) -> None:
     try:
         import pytest
     except ImportError as error:
@@ -39,13 +39,13 @@ def _run(chosen: argparse.Namespace) -> None:
     import_tensorflow()
     from fathom.testing.descriptors import descriptor
 
-    descriptor(chosen.workload)  # an error is one line here, not one for each test
+    descriptor(args.workload)  # an error is one line here, not one for each test
     with tempfile.TemporaryDirectory() as folder:
-        tests = Path(folder) / f"test_{chosen.workload}.py"
-        tests.write_text(_TESTS.format(name=chosen.workload))
+        tests = Path(folder) / f"test_{args.workload}.py"
+        tests.write_text(_TESTS.format(name=args.workload))
         options = [f"-c{os.devnull}", f"--rootdir={folder}", "-pno:cacheprovider", "-q"]
         options += ["--import-mode=importlib"]
-        sys.exit(pytest.main([str(tests), *options, *chosen.pytest]))
+        sys.exit(pytest.main([str(tests), *options, *args.pytest]))
 
 
 if __name__ == "__main__":

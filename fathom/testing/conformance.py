@@ -265,8 +265,8 @@ def test_each_optimizer_makes_two_steps(workload, monkeypatch):
     gradients = tf.function(lambda *batch: gradients_of(model, batch), autograph=False)
     batch = next(iter(calibration.single(model.training_batches(0), model.steps_per_call)))
     for name in optimizers.BY_NAME:
-        chosen = dataclasses.replace(model.hyperparameters, optimizer=name)
-        monkeypatch.setattr(model, "hyperparameters", chosen)
+        hyperparameters = dataclasses.replace(model.hyperparameters, optimizer=name)
+        monkeypatch.setattr(model, "hyperparameters", hyperparameters)
         optimizer = model.build_train()
         optimizer.build(variables)
         optimizer.learning_rate.assign(1e-4)  # not 0, with which some schedules begin

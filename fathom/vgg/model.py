@@ -63,17 +63,19 @@ class VGG(Classifier):
 
     def build_inference(self, images: keras.KerasTensor) -> keras.KerasTensor:
         """Returns the logits [batch, classes] of images [batch, size, size, 3] (section 2.1)."""
-        chosen = self.hyperparameters
+        hyperparameters = self.hyperparameters
         x = images
         for block, (width, depth) in enumerate(CONFIGURATION_E, 1):
             for number in range(1, depth + 1):
-                x = self._convolution(f"conv{block}_{number}", width * chosen.base_filters)(x)
+                x = self._convolution(
+                    f"conv{block}_{number}", width * hyperparameters.base_filters
+                )(x)
             x = layers.MaxPooling2D(2, 2, name=f"pool{block}")(x)
         x = layers.Flatten(name="flatten")(x)
         for name in ("fc6", "fc7"):
-            x = self._dense(name, chosen.hidden_units, "relu")(x)
-            x = Dropout(chosen.dropout, self.new_noise(), name=f"{name}_dropout")(x)
-        return self._dense("fc8", chosen.classes)(x)
+            x = self._dense(name, hyperparameters.hidden_units, "relu")(x)
+            x = Dropout(hyperparameters.dropout, self.new_noise(), name=f"{name}_dropout")(x)
+        return self._dense("fc8", hyperparameters.classes)(x)
 
     def _convolution(self, name: str, filters: int) -> Convolution2D:
         """Returns a 3 x 3 convolution that keeps the map's size, with its ReLU (section 2.1)."""

@@ -93,16 +93,16 @@ def test_a_side_has_the_first_runs_made_slower(benchmark):
 def test_a_folder_is_measured_once_and_rates_are_shown(benchmark, monkeypatch, tmp_path, capsys):
     generator, measurements = np.random.default_rng(0), []
 
-    def measure(path, chosen):
+    def measure(path, args):
         measurements.append(path.name)
         synthetic_folder.write(path, measured(generator, 0.02, runs=1).runs)
 
     monkeypatch.setattr(benchmark, "measure", measure)
-    chosen = argparse.Namespace(
+    args = argparse.Namespace(
         out=tmp_path, folders=2, workloads=["autoenc", "vgg"], repeats=1, profile_repeats=1
     )
-    benchmark.run(chosen)
-    benchmark.run(chosen)
+    benchmark.run(args)
+    benchmark.run(args)
     assert measurements == ["01", "02"]
     assert (tmp_path / "verdicts.csv").exists()
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]

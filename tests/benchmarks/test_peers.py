@@ -23,9 +23,9 @@ def test_every_program_exists(programs):
 
 def transformer(steps_taken):
     search = SimpleNamespace(steps_taken=np.int32(steps_taken))
-    chosen = SimpleNamespace(vocabulary=9, width=4, heads=2, hidden_units=8, layers=1)
+    args = SimpleNamespace(vocabulary=9, width=4, heads=2, hidden_units=8, layers=1)
     network = SimpleNamespace(get_layer={"search": search}.get)
-    return SimpleNamespace(hyperparameters=chosen, network=network)
+    return SimpleNamespace(hyperparameters=args, network=network)
 
 
 def test_transformer_decodes_as_many_words_as_fathom_did(programs):

@@ -39,8 +39,8 @@ def test_a_command_takes_an_option_as_it_is_declared_or_with_changes(capsys):
     parser = Parser(prog="tool")
     add_options(parser, "seed", "device", "threads")
     add_options(parser, "steps", default=20)
-    chosen = parser.parse_args(["--device=gpu:1"])
-    assert vars(chosen) == {"seed": 0, "device": "gpu:1", "threads": None, "steps": 20}
+    args = parser.parse_args(["--device=gpu:1"])
+    assert vars(args) == {"seed": 0, "device": "gpu:1", "threads": None, "steps": 20}
     with pytest.raises(SystemExit) as stop:
         parser.parse_args(["--threads=0"])
     assert stop.value.code == 2
@@ -67,8 +67,8 @@ def test_what_follows_set_is_an_assignment_to_a_hyperparameter(assignment, messa
 def test_the_options_of_a_model_are_those_that_the_command_has_and_was_given():
     parser = Parser(prog="tool")
     add_options(parser, "set", "batch-size", "seed", "threads", "device")
-    chosen = parser.parse_args(["--batch-size=8", "--device=cpu"])
-    assert init_options(chosen, Hyperparameters) == {"batch_size": 8, "seed": 0}
-    chosen = parser.parse_args(["--set=batch_size=4", "--batch-size=8"])
+    args = parser.parse_args(["--batch-size=8", "--device=cpu"])
+    assert init_options(args, Hyperparameters) == {"batch_size": 8, "seed": 0}
+    args = parser.parse_args(["--set=batch_size=4", "--batch-size=8"])
     with pytest.raises(FathomError, match="exclude each other"):
-        init_options(chosen, Hyperparameters)
+        init_options(args, Hyperparameters)

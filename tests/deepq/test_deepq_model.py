@@ -100,11 +100,11 @@ def test_weights_and_biases_begin_uniform_within_the_root_of_the_fan_in():
 
 
 def test_epsilon_falls_linearly_once_learning_starts():
-    chosen = DeepQ("/cpu:0").hyperparameters
-    assert chosen.epsilon(0) == chosen.epsilon(50_000) == 1
-    assert chosen.epsilon(550_000) == pytest.approx(0.55)
-    assert chosen.epsilon(1_050_000) == pytest.approx(0.1)
-    assert chosen.epsilon(9_000_000) == pytest.approx(0.1)
+    hyperparameters = DeepQ("/cpu:0").hyperparameters
+    assert hyperparameters.epsilon(0) == hyperparameters.epsilon(50_000) == 1
+    assert hyperparameters.epsilon(550_000) == pytest.approx(0.55)
+    assert hyperparameters.epsilon(1_050_000) == pytest.approx(0.1)
+    assert hyperparameters.epsilon(9_000_000) == pytest.approx(0.1)
 
 
 def labels(reward, terminal):

@@ -87,7 +87,7 @@ def test_a_spent_budget_ends_without_verdict_and_tells_what_one_takes(
     noisy = [result(0.1 * noise) for noise in (0.9, 1.2) * 10]
     code, shown, _ = compare(variant(*steady(0.1)), variant(*noisy), budget=0.7)
     assert code == 0
-    assert "the budget is spent" in shown
+    assert "the time budget is used up" in shown
     assert "no verdict: B's steps take from 10." in shown
     assert re.search("an interval 2 % wide takes about .* pairs: --budget ", shown)
 
@@ -96,7 +96,7 @@ def test_a_run_is_stopped_when_the_budget_is_spent(compare, variant):
     slow = variant(result(), then="exec sleep 600")
     code, shown, _ = compare(variant(*steady(0.1)), slow, budget=0.02)
     assert code == 0
-    assert "pair 2, B: stopped, the budget is spent" in shown
+    assert "pair 2, B: stopped, the time budget is used up" in shown
     assert "no verdict from 1 pair" in shown
 
 

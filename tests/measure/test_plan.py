@@ -214,9 +214,9 @@ def test_a_sweep_takes_all_workloads_at_a_small_batch_before_any_at_a_large_one(
 
 def program_of(run):
     """Returns what XLA compiles in a planned run on two threads, and its microbatches."""
-    chosen = workload_parser(run.workload, "fathom").parse_args(run.argv[5:])
+    args = workload_parser(run.workload, "fathom").parse_args(run.argv[5:])
     model_class = workloads.load(run.workload)
-    model = model_class(run.device, init_options(chosen, model_class.Hyperparameters))
+    model = model_class(run.device, init_options(args, model_class.Hyperparameters))
     model.operations_at_once = 2
     return model.xla, model.microbatches
 

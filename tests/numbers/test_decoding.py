@@ -16,29 +16,33 @@ def counted(name, **options):
 
 def test_gpt_rounds_at_every_token_that_it_decodes():
     model, values = counted("gpt", new_tokens=3, xla=False)
-    chosen = model.hyperparameters
-    tokens = chosen.batch_size * (chosen.prompt_tokens + 2)
+    hyperparameters = model.hyperparameters
+    tokens = hyperparameters.batch_size * (hyperparameters.prompt_tokens + 2)
     for layer in ("embedding", "block1_sum1", "block1_mlp", "block1_sum2", "norm"):
-        assert values[layer] == tokens * chosen.width
-    words = chosen.vocabulary or len(model.vocabulary)
-    assert values["logits"] == 3 * chosen.batch_size * words
+        assert values[layer] == tokens * hyperparameters.width
+    words = hyperparameters.vocabulary or len(model.vocabulary)
+    assert values["logits"] == 3 * hyperparameters.batch_size * words
 
 
 def test_transformer_rounds_what_its_decoder_layers_return_at_every_word():
     model, values = counted("transformer", xla=False)
-    chosen = model.hyperparameters
-    words = chosen.batch_size * chosen.beam_size * int(model.decoder.steps_taken)
-    assert values["decoder_1"] == words * chosen.width
-    source = chosen.batch_size * 24
-    assert values["encoder_1"] == source * chosen.width
-    assert values["embedding"] == (source + words) * chosen.width
+    hyperparameters = model.hyperparameters
+    words = hyperparameters.batch_size * hyperparameters.beam_size * int(model.decoder.steps_taken)
+    assert values["decoder_1"] == words * hyperparameters.width
+    source = hyperparameters.batch_size * 24
+    assert values["encoder_1"] == source * hyperparameters.width
+    assert values["embedding"] == (source + words) * hyperparameters.width
 
 
 def test_seq2seq_rounds_what_its_decoder_reads_of_the_encoder():
     model, values = counted("seq2seq", buckets="8-9")
-    chosen = model.hyperparameters
-    assert values["encoder_2"] == chosen.batch_size * 8 * chosen.units
-    assert values["encoder_2_1"] == values["encoder_2_2"] == chosen.batch_size * chosen.units
+    hyperparameters = model.hyperparameters
+    assert values["encoder_2"] == hyperparameters.batch_size * 8 * hyperparameters.units
+    assert (
+        values["encoder_2_1"]
+        == values["encoder_2_2"]
+        == hyperparameters.batch_size * hyperparameters.units
+    )
 
 
 @pytest.mark.parametrize("name", ["seq2seq", "transformer"])

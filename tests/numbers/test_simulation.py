@@ -38,7 +38,7 @@ def simulate():
         optimizer = GradientDescent(rate)
         optimizer.build(network.trainable_variables)
         simulation = Simulation(network, True, number_format, kinds, "saturate", step, noise)
-        optimizer.around = simulation.around
+        optimizer.wrap = simulation.wrap
         simulation.begin()
 
         @tf.function

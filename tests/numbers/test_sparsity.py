@@ -25,7 +25,7 @@ def observe(network):
     optimizer = GradientDescent(0.0)
     variables = network.trainable_variables
     optimizer.build(variables)
-    optimizer.around = observation.around
+    optimizer.wrap = observation.wrap
 
     @tf.function
     def step():

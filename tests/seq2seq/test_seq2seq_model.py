@@ -69,9 +69,16 @@ def test_fathoms_and_sutskevers_sizes_have_34_and_384_million_parameters():
 
 
 def test_sutskevers_size_is_one_option_away_and_others_may_be_given_beside_it():
-    chosen = Seq2Seq("/cpu:0", {"size": "sutskever", "layers": 2}).hyperparameters
-    assert (chosen.layers, chosen.units, chosen.attention) == (2, 1000, False)
-    assert (chosen.source_vocabulary, chosen.target_vocabulary) == (160_000, 80_000)
+    hyperparameters = Seq2Seq("/cpu:0", {"size": "sutskever", "layers": 2}).hyperparameters
+    assert (hyperparameters.layers, hyperparameters.units, hyperparameters.attention) == (
+        2,
+        1000,
+        False,
+    )
+    assert (hyperparameters.source_vocabulary, hyperparameters.target_vocabulary) == (
+        160_000,
+        80_000,
+    )
 
 
 def test_the_multiply_accumulates_of_a_pair_are_those_of_its_products():

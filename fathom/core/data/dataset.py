@@ -219,16 +219,16 @@ def find(dataset: type[DataSet], data_dir: str | Path | None, seed: int) -> Data
         if not _is_folder(directory):
             raise FathomError(
                 f"{directory} is not a folder; {dataset.title} is expected there as "
-                f"{dataset.layout}. Leave out --data-dir to use synthetic data"
+                f"{dataset.layout}. Omit --data-dir to use synthetic data"
             )
         return DataSource(directory, "given")
-    chosen = _environment_directory(dataset)
-    if chosen and not _is_folder(chosen.parent):
+    folder = _environment_directory(dataset)
+    if folder and not _is_folder(folder.parent):
         raise FathomError(
-            f"$FATHOM_DATA_DIR is {chosen.parent}, which is not a folder: correct or unset it"
+            f"$FATHOM_DATA_DIR is {folder.parent}, which is not a folder: correct or unset it"
         )
-    if chosen and _is_folder(chosen):
-        return DataSource(chosen, "environment")
+    if folder and _is_folder(folder):
+        return DataSource(folder, "environment")
     fetched = cache_directory() / "data" / dataset.name
     begun = _is_folder(fetched)
     if begun and all((fetched / file.name).is_file() for file in dataset.files):
@@ -236,12 +236,12 @@ def find(dataset: type[DataSet], data_dir: str | Path | None, seed: int) -> Data
     if packaged := dataset.packaged():
         return DataSource(packaged, "packaged")
     reason = "use --data-dir or $FATHOM_DATA_DIR for real data"
-    if chosen:
+    if folder:
         reason = f"$FATHOM_DATA_DIR has no {dataset.name}"
     elif begun:
         reason = f"{fetched} lacks files: python -m fathom data fetch {dataset.name} resumes"
-    made = f"v{dataset.synthesis}-seed-{seed}"
-    return DataSource(cache_directory() / "synthetic" / dataset.name / made, "synthetic", reason)
+    version = f"v{dataset.synthesis}-seed-{seed}"
+    return DataSource(cache_directory() / "synthetic" / dataset.name / version, "synthetic", reason)
 
 
 def locate(dataset: type[DataSet], data_dir: str | Path | None, seed: int) -> DataSource:

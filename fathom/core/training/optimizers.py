@@ -25,7 +25,7 @@ from fathom.options import Hyperparameters, hyperparameter
 
 Variable: TypeAlias = keras.Variable | tf.Variable
 Update: TypeAlias = Callable[[Sequence[Gradient]], None]
-Around: TypeAlias = Callable[[Sequence[Gradient], Update], None]
+Wrap: TypeAlias = Callable[[Sequence[Gradient], Update], None]
 Slots: TypeAlias = dict[str, tf.Variable]  # of one variable, by name
 Scalars: TypeAlias = dict[str, tf.Tensor]  # constants, by the names of a kernel's arguments
 
@@ -71,7 +71,7 @@ class Optimizer(tf.Module, abc.ABC):
         slots: the variables of each slot by name, one for each trained variable, in order.
         loss_scale: None; set it to a ``LossScale`` before tracing to train in float16.
         compiled: XLA compiles the step; set it before tracing.
-        around: None; or what applies each update, if set before tracing: it is called with the
+        wrap: None; or what applies each update, if set before tracing: it is called with the
             gradients of the trained variables and the function to call with these or others.
     """
 
@@ -109,7 +109,7 @@ class Optimizer(tf.Module, abc.ABC):
         )
         self.slots: dict[str, list[tf.Variable]] = {}
         self.loss_scale: LossScale | None = None
-        self.around: Around | None = None
+        self.wrap: Wrap | None = None
         self.compiled = False
         self._weight_decay = weight_decay
         self._clip_norm = clip_norm
@@ -165,8 +165,8 @@ class Optimizer(tf.Module, abc.ABC):
         with tf.control_dependencies([tf.group(*gradients)]):
             if self.loss_scale is not None:
                 self.loss_scale.guard(gradients, update)
-            elif self.around is not None:
-                self.around(gradients, update)
+            elif self.wrap is not None:
+                self.wrap(gradients, update)
             else:
                 update(gradients)
 
@@ -527,14 +527,14 @@ def create(name: str, learning_rate: float, **settings: Unpack[Settings]) -> Opt
     return rule.make(learning_rate, **{n: v for n, v in settings.items() if n in taken})
 
 
-def refuse_other_settings(chosen: Hyperparameters, given: Collection[str]) -> None:
+def refuse_other_settings(hyperparameters: Hyperparameters, given: Collection[str]) -> None:
     """Raises FathomError if a given hyperparameter is a setting that the chosen rule lacks.
 
     Args:
-        chosen: all hyperparameters.
+        hyperparameters: all hyperparameters.
         given: the names of those that the user gave.
     """
-    name = getattr(chosen, "optimizer", None)
+    name = getattr(hyperparameters, "optimizer", None)
     if name not in BY_NAME:
         return
     for setting in given:

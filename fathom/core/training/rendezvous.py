@@ -53,10 +53,10 @@ def _host(
         while len(visitors) < len(workers) - 1 and verdict == _GO:
             with contextlib.suppress(TimeoutError):
                 visitor = stack.enter_context(server.accept()[0])
-                said = _line(visitor, _LONGEST_ANSWER)
-                if said:
-                    verdict = _judge(json.loads(said), set(visitors), wanted)
-                    visitors[json.loads(said)["index"]] = visitor
+                answer = _line(visitor, _LONGEST_ANSWER)
+                if answer:
+                    verdict = _judge(json.loads(answer), set(visitors), wanted)
+                    visitors[json.loads(answer)["index"]] = visitor
             if time.monotonic() > deadline:
                 missing = sorted(set(range(1, len(workers))) - set(visitors))
                 numbers = " and ".join(map(str, missing))
@@ -68,9 +68,9 @@ def _host(
         raise FathomError(verdict)
 
 
-def _judge(said: Mapping[str, object], there: set[int], wanted: Mapping[str, object]) -> str:
+def _judge(answer: Mapping[str, object], there: set[int], wanted: Mapping[str, object]) -> str:
     """Returns whether a worker can take part, or why not."""
-    index, theirs = said["index"], said["wanted"]
+    index, theirs = answer["index"], answer["wanted"]
     if index in there:
         return f"two workers have the number {index}"
     if theirs != wanted and isinstance(theirs, dict):

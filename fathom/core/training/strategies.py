@@ -73,8 +73,8 @@ def create(
             _created[wanted] = _join(cluster(), identity)
     if wanted not in _created:
         raise FathomError(
-            "another strategy of distributed training comes too late: TensorFlow allows one in a "
-            "process; start a fresh process"
+            "TensorFlow allows one strategy of distributed training in a process, and this one has "
+            "another: start a fresh process"
         )
     return _created[wanted]
 
@@ -200,13 +200,13 @@ def _join(found: Cluster, identity: Mapping[str, object]) -> tf.distribute.Strat
         )
     except tf.errors.OpError as error:
         raise FathomError(
-            f"the {len(found.workers)} workers did not come together within {LONGEST_START} s: "
+            f"the {len(found.workers)} workers could not connect within {LONGEST_START} s: "
             f"{' '.join(str(error.message).split())[:200]}"
         ) from error
     except RuntimeError as error:
         raise FathomError(
-            "a strategy comes too late: TensorFlow already runs in this process; choose it for the "
-            "first model, or start a fresh process"
+            "TensorFlow already runs in this process, too late to set up a strategy: choose it for "
+            "the first model, or start a fresh process"
         ) from error
 
 
@@ -242,6 +242,6 @@ def _split_cpu(count: int) -> None:
     except RuntimeError:
         if len(tf.config.list_logical_devices("CPU")) < count:
             raise FathomError(
-                f"{count} replicas come too late: TensorFlow already runs in this process; choose "
-                "them for the first model, or start a fresh process"
+                f"TensorFlow already runs in this process, too late to set up {count} replicas: "
+                "choose them for the first model, or start a fresh process"
             ) from None

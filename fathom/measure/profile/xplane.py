@@ -261,14 +261,14 @@ def _op_events(plane: XPlane, line: XLine, origin: int) -> Iterator[OpEvent]:
 def self_times(events: list[XEvent]) -> list[int]:
     """Returns the time of each event without nested ones; events sorted by start, longest first."""
     self_ps = [event.duration_ps for event in events]
-    around: list[int] = []  # the events that enclose the current one, outermost first
+    enclosing: list[int] = []  # the events that enclose the current one, outermost first
     for i, event in enumerate(events):
-        while around and _end(events[around[-1]]) <= event.offset_ps:
-            around.pop()
-        if around:
-            parent_end = _end(events[around[-1]])
-            self_ps[around[-1]] -= min(_end(event), parent_end) - event.offset_ps
-        around.append(i)
+        while enclosing and _end(events[enclosing[-1]]) <= event.offset_ps:
+            enclosing.pop()
+        if enclosing:
+            parent_end = _end(events[enclosing[-1]])
+            self_ps[enclosing[-1]] -= min(_end(event), parent_end) - event.offset_ps
+        enclosing.append(i)
     return self_ps
 
 

@@ -70,7 +70,7 @@ class Interleaving:
         for pair in itertools.count(1):
             left = end - time.monotonic()
             if pair > 1 and left < self.pair_seconds:
-                screen.print("the budget is spent")
+                screen.print("the time budget is used up")
                 return
             for variant in "AB" if pair % 2 else "BA":
                 label = f"pair {pair}, {variant}"
@@ -79,7 +79,7 @@ class Interleaving:
                         run = self._run(variant, pair, end - time.monotonic())
                 except TimeoutError:
                     self._refuse_small_budget(variant, budget_s)
-                    screen.print(f"{label}: stopped, the budget is spent")
+                    screen.print(f"{label}: stopped, the time budget is used up")
                     return
                 self._keep(run)
                 seconds = f"{1e3 * run.result.steps.median:,.3f} ms in {run.wall_s:.1f} s"

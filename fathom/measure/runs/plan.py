@@ -68,8 +68,8 @@ def plan(request: Request) -> list[Planned]:
     rounds = [
         run
         for number in range(request.profile_repeats)
-        for made in (_modes, _profiles, _threads, _cores)
-        for run in made(request, number)
+        for planner in (_modes, _profiles, _threads, _cores)
+        for run in planner(request, number)
     ]
     for run in [*rounds, *_repeats(request)]:
         if run.id in runs:

@@ -109,19 +109,19 @@ def _make(
     left: Sequence[Planned], before: Mapping[str, Run], end: float, out: Path, screen: Console
 ) -> int:
     """Makes the runs and writes each when done; returns the number skipped for the budget."""
-    made = list(before.values())
-    done = [run for run in made if run.status == "done"]
+    recorded = list(before.values())
+    done = [run for run in recorded if run.status == "done"]
     for number, planned in enumerate(left):
         if time.perf_counter() > end:
             return len(left) - number
         label = f"[{number + 1}/{len(left)}] {planned}"
-        if _is_beyond_end(planned, made):
+        if _is_beyond_end(planned, recorded):
             screen.print(f"{label}: left out, its sweep has ended")
             continue
         with screen.status(f"{label}; {_time_left(left[number:], done)}"):
             run = make_run(planned, out)
         folder.write_run(run, out)
-        made.append(run)
+        recorded.append(run)
         done += [run] if run.status == "done" else []
         screen.print(f"{label}: {_ended(run)}; {_time_left(left[number + 1 :], done)}")
     return 0
@@ -130,8 +130,8 @@ def _make(
 def _make_disturbed(planned: Sequence[Planned], end: float, out: Path, screen: Console) -> None:
     """Makes runs that other processes disturbed again, once, and keeps the first measurement."""
     runs = folder.read_runs(out)
-    made = [runs[each.id] for each in planned if each.id in runs]
-    again = [run for run in made if run.disturbed and run.first_cpu_share is None]
+    recorded = [runs[each.id] for each in planned if each.id in runs]
+    again = [run for run in recorded if run.disturbed and run.first_cpu_share is None]
     for number, first in enumerate(again):
         if time.perf_counter() > end:
             screen.print(f"no time left to make disturbed runs again: {len(again) - number}")
@@ -160,7 +160,7 @@ def _ended(run: Run) -> str:
     return f"{run.status} in {run.wall_s:.1f} s{disturbed}"
 
 
-def _is_beyond_end(planned: Planned, made: Iterable[Run]) -> bool:
+def _is_beyond_end(planned: Planned, recorded: Iterable[Run]) -> bool:
     """Returns whether a run of the same sweep failed at this batch size or a smaller one.
 
     The usual reasons are too little memory and too little data, which larger batches do not mend.
@@ -168,7 +168,7 @@ def _is_beyond_end(planned: Planned, made: Iterable[Run]) -> bool:
     size = planned.batch_size or 0
     return any(
         run.status == "failed" and run.same_sweep(planned) and (run.batch_size or 0) <= size
-        for run in made
+        for run in recorded
     )
 
 

@@ -44,8 +44,8 @@ class Engine:
         self._sizes.append(limit)
         by_prefill = model.phases is not None and model.phases.first_by_prefill
         self._phases, self._device = model.phases if by_prefill else None, model.device
-        made = model.generation() if self._phases else None
-        self.tokens_after_first = made.new_tokens - 1 if made else 0
+        generation = model.generation() if self._phases else None
+        self.tokens_after_first = generation.new_tokens - 1 if generation else 0
         function = tf.function(model.infer_step, autograph=False, jit_compile=model.xla == "step")
         self._shapes = {shapes_of(sample): sample for sample in self.samples}
         self._steps: dict[tuple[int, Shapes], Step] = {}

@@ -94,8 +94,8 @@ class DLRM(nn.NeuralNetworkModel):
 
     def build_train(self) -> Optimizer:
         """By default gradient descent, sparse for the tables."""
-        chosen = self.hyperparameters
-        return optimizers.create(chosen.optimizer, chosen.learning_rate)
+        hyperparameters = self.hyperparameters
+        return optimizers.create(hyperparameters.optimizer, hyperparameters.learning_rate)
 
     def build_evaluation(
         self, inputs: Any, clicked: tf.Tensor, odds: tf.Tensor

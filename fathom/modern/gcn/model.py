@@ -83,17 +83,17 @@ class GCN(nn.NeuralNetworkModel):
 
     def build_inference(self, nodes: keras.KerasTensor) -> keras.KerasTensor:
         """Returns the logits of the nodes' classes: float32 [batch, classes]."""
-        chosen, graph, compiled = self.hyperparameters, self.graph, self.xla == "step"
-        units, classes = chosen.hidden_units, len(graph.class_names)
+        hyperparameters, graph, compiled = self.hyperparameters, self.graph, self.xla == "step"
+        units, classes = hyperparameters.hidden_units, len(graph.class_names)
         edges = normalized_adjacency(graph.edges, len(graph.classes))
         adjacency = SparseMatrix(edges, compiled)
         features = SparseMatrix(normalized_rows(graph.features), compiled)
         x = FeatureProduct(
-            features, units, chosen.dropout, self.new_noise(), self._weights(), name="W0"
+            features, units, hyperparameters.dropout, self.new_noise(), self._weights(), name="W0"
         )(nodes)
         x = Propagation(adjacency, units, name="propagation0")(x)
         x = layers.ReLU(name="hidden")(x)
-        x = Dropout(chosen.dropout, self.new_noise(), name="dropout")(x)
+        x = Dropout(hyperparameters.dropout, self.new_noise(), name="dropout")(x)
         x = layers.Dense(classes, use_bias=False, kernel_initializer=self._weights(), name="W1")(x)
         x = Propagation(adjacency, classes, name="propagation1")(x)
         return keras.ops.take(x, nodes, axis=0)
@@ -104,11 +104,11 @@ class GCN(nn.NeuralNetworkModel):
 
     def build_train(self) -> Optimizer:
         """By default Adam, with L2 regularization of the first layer alone (section 5.2)."""
-        chosen = self.hyperparameters
+        hyperparameters = self.hyperparameters
         return optimizers.create(
-            chosen.optimizer,
-            chosen.learning_rate,
-            weight_decay=chosen.weight_decay,
+            hyperparameters.optimizer,
+            hyperparameters.learning_rate,
+            weight_decay=hyperparameters.weight_decay,
             decayed=lambda variable: variable.path.startswith("W0"),
         )
 

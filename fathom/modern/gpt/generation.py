@@ -91,7 +91,10 @@ class Decoding(Layer):
 
 
 def phases(
-    network: Network, chosen: GPTHyperparameters, prompts: keras.KerasTensor, noise: PRNGKey
+    network: Network,
+    hyperparameters: GPTHyperparameters,
+    prompts: keras.KerasTensor,
+    noise: PRNGKey,
 ) -> tuple[keras.Model, Decoding]:
     """Builds what reads prompts, and what decodes the tokens after them.
 
@@ -100,19 +103,21 @@ def phases(
 
     Args:
         network: of both.
-        chosen: the numbers of tokens, and how they are chosen.
+        hyperparameters: the numbers of tokens, and how they are chosen.
         prompts: int32 [batch, prompt].
         noise: PRNG key of the choice of tokens.
     """
-    choice = Choice(chosen.temperature, chosen.top_k, noise, name="choice")
-    logits, caches = _prefill(network, prompts, chosen.new_tokens - 1)
-    first = choice(logits, position=chosen.prompt_tokens)
+    choice = Choice(hyperparameters.temperature, hyperparameters.top_k, noise, name="choice")
+    logits, caches = _prefill(network, prompts, hyperparameters.new_tokens - 1)
+    first = choice(logits, position=hyperparameters.prompt_tokens)
     padded = keras.tree.flatten(caches)
-    decoding = Decoding(network, choice, chosen.prompt_tokens, chosen.new_tokens, name="decode")
+    decoding = Decoding(
+        network, choice, hyperparameters.prompt_tokens, hyperparameters.new_tokens, name="decode"
+    )
     return keras.Model(prompts, [first, *padded], name="prefill"), decoding
 
 
-def parts(network: Network, chosen: GPTHyperparameters) -> dict[str, Part]:
+def parts(network: Network, hyperparameters: GPTHyperparameters) -> dict[str, Part]:
     """Returns the prefill, and the step of decoding that an application repeats.
 
     Both give the ``logits`` of the next token, [batch, vocabulary], by which the application
@@ -121,15 +126,17 @@ def parts(network: Network, chosen: GPTHyperparameters) -> dict[str, Part]:
 
     Args:
         network: of both.
-        chosen: the numbers of tokens.
+        hyperparameters: the numbers of tokens.
     """
 
     def prefill(prompts: tf.Tensor) -> dict[str, tf.Tensor]:
-        logits, caches = _prefill(network, prompts, chosen.new_tokens - 1)
-        position = tf.fill([tf.shape(prompts)[0]], chosen.prompt_tokens)
+        logits, caches = _prefill(network, prompts, hyperparameters.new_tokens - 1)
+        position = tf.fill([tf.shape(prompts)[0]], hyperparameters.prompt_tokens)
         return {"logits": logits, "position": position, **named(caches)}
 
-    first = Part(prefill, [tf.TensorSpec([None, chosen.prompt_tokens], tf.int32, "prompts")])
+    first = Part(
+        prefill, [tf.TensorSpec([None, hyperparameters.prompt_tokens], tf.int32, "prompts")]
+    )
     carried = [spec for spec in first.outputs() if spec.name != "logits"]
 
     def step(tokens: tf.Tensor, *values: tf.Tensor) -> dict[str, tf.Tensor]:

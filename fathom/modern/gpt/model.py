@@ -55,10 +55,10 @@ class GPT(nn.NeuralNetworkModel):
 
     def build_hyperparameters(self, values: Mapping[str, object]) -> GPTHyperparameters:
         """Returns the hyperparameters; prompt and new tokens fill the context by default."""
-        chosen = GPTHyperparameters.of(values)
-        prompt = chosen.prompt_tokens or chosen.context // 2
-        new = chosen.new_tokens or chosen.context - prompt
-        return dataclasses.replace(chosen, prompt_tokens=prompt, new_tokens=new)
+        hyperparameters = GPTHyperparameters.of(values)
+        prompt = hyperparameters.prompt_tokens or hyperparameters.context // 2
+        new = hyperparameters.new_tokens or hyperparameters.context - prompt
+        return dataclasses.replace(hyperparameters, prompt_tokens=prompt, new_tokens=new)
 
     @property
     def divides_batches(self) -> bool:
@@ -74,17 +74,20 @@ class GPT(nn.NeuralNetworkModel):
             FathomError: it cannot be read, has more different tokens than the network, or a part is
                 shorter than the context.
         """
-        chosen = self.hyperparameters
+        hyperparameters = self.hyperparameters
         self.text: TinyShakespeare = self.dataset.load(self.source.directory)
         # The characters of the whole text, as in nanoGPT; byte pairs are of the training part.
         known = self.text.training
-        if chosen.tokens == "characters":
+        if hyperparameters.tokens == "characters":
             known += self.text.validation
-        self.vocabulary = vocabulary.build(chosen.tokens, known, chosen.vocabulary)
-        if chosen.vocabulary and len(self.vocabulary) > chosen.vocabulary:
+        self.vocabulary = vocabulary.build(
+            hyperparameters.tokens, known, hyperparameters.vocabulary
+        )
+        if hyperparameters.vocabulary and len(self.vocabulary) > hyperparameters.vocabulary:
             raise FathomError(
-                f"{self.source.directory} has {len(self.vocabulary)} different {chosen.tokens}, "
-                f"more than the vocabulary of {chosen.vocabulary}"
+                f"{self.source.directory} has {len(self.vocabulary)} different "
+                f"{hyperparameters.tokens}, more than the vocabulary of "
+                f"{hyperparameters.vocabulary}"
             )
         with CPU.placement():
             self._vocabulary = tf.Variable(_number(self.vocabulary), dtype=tf.int64)
@@ -195,14 +198,14 @@ class GPT(nn.NeuralNetworkModel):
 
     def build_train(self) -> Optimizer:
         """By default AdamW; a warm-up and a cosine; biases and scales do not decay."""
-        chosen = self.hyperparameters
+        hyperparameters = self.hyperparameters
         return create(
-            chosen.optimizer,
+            hyperparameters.optimizer,
             self._rate(0),
-            beta_1=chosen.beta_1,
-            beta_2=chosen.beta_2,
-            weight_decay=chosen.weight_decay,
-            global_clip_norm=chosen.clip_norm,
+            beta_1=hyperparameters.beta_1,
+            beta_2=hyperparameters.beta_2,
+            weight_decay=hyperparameters.weight_decay,
+            global_clip_norm=hyperparameters.clip_norm,
         )
 
     def end_step(self, number: int) -> None:
@@ -210,8 +213,10 @@ class GPT(nn.NeuralNetworkModel):
         self.learning_rate.assign(self._rate(number + 1))
 
     def _rate(self, step: int) -> float:
-        chosen = self.hyperparameters
-        return warmed_cosine(step, chosen.learning_rate, chosen.warmup, chosen.decay_steps)
+        hyperparameters = self.hyperparameters
+        return warmed_cosine(
+            step, hyperparameters.learning_rate, hyperparameters.warmup, hyperparameters.decay_steps
+        )
 
     def build_evaluation(
         self, tokens: tf.Tensor, following: tf.Tensor, logits: tf.Tensor
@@ -226,21 +231,26 @@ class GPT(nn.NeuralNetworkModel):
 
     def save_pictures(self, directory: Path) -> list[Path]:
         """Writes text that the network continues, from the beginning of the validation text."""
-        chosen, count = self.hyperparameters, 3
+        hyperparameters, count = self.hyperparameters, 3
         with self.device.placement(), computing_in(self.execution.precision):
-            prompts = keras.Input((chosen.prompt_tokens,), dtype="int32")
-            prefill, decode = phases(self._gpt, chosen, prompts, self.new_noise())
+            prompts = keras.Input((hyperparameters.prompt_tokens,), dtype="int32")
+            prefill, decode = phases(self._gpt, hyperparameters, prompts, self.new_noise())
             generate = tf.function(lambda prompts: decode(*prefill(prompts)), autograph=False)
-            tokens = self._validation[: count * chosen.prompt_tokens].numpy().reshape(count, -1)
-            while tokens.shape[1] < chosen.prompt_tokens + _SAMPLED:
-                new = generate(tf.constant(tokens[:, -chosen.prompt_tokens :]))
+            tokens = (
+                self._validation[: count * hyperparameters.prompt_tokens].numpy().reshape(count, -1)
+            )
+            while tokens.shape[1] < hyperparameters.prompt_tokens + _SAMPLED:
+                new = generate(tf.constant(tokens[:, -hyperparameters.prompt_tokens :]))
                 tokens = np.concatenate([tokens, new], 1)
         decoded = self.vocabulary.decode
         path = directory / "gpt-samples.txt"
         samples.save(
             path,
             [
-                (decoded(row[: chosen.prompt_tokens]), decoded(row[chosen.prompt_tokens :]))
+                (
+                    decoded(row[: hyperparameters.prompt_tokens]),
+                    decoded(row[hyperparameters.prompt_tokens :]),
+                )
                 for row in tokens
             ],
         )
@@ -329,14 +339,14 @@ class GPTFwd(GPT):
 
     def generation(self) -> Generation | None:
         """Returns the speed of the phases that run."""
-        chosen, counted = self.hyperparameters, self.steps.counted.tolist()
-        given, decoded = chosen.prompt_tokens, chosen.new_tokens - 1
-        sequences = chosen.batch_size
+        hyperparameters, counted = self.hyperparameters, self.steps.counted.tolist()
+        given, decoded = hyperparameters.prompt_tokens, hyperparameters.new_tokens - 1
+        sequences = hyperparameters.batch_size
         runs = {
             "both": self.phases.counted(self.steps) if self.phases else [],
             "prefill": [PhaseTimes(s, None, given, 0, sequences) for s in counted],
             "decode": [PhaseTimes(None, s, given, decoded, sequences) for s in counted],
-        }[chosen.phase]
+        }[hyperparameters.phase]
         cache = self._prefilling.outputs[1:]
         size = sum(math.prod(each.shape[1:]) * tf.as_dtype(each.dtype).size for each in cache)
         return Generation.of(runs, sequences * size) if runs else None

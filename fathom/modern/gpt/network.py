@@ -53,32 +53,34 @@ class Block(_Parts):
     sum2: keras.layers.Add
 
     @classmethod
-    def of(cls, number: int, chosen: GPTHyperparameters, new_random: Callable[[], Random]) -> Self:
+    def of(
+        cls, number: int, hyperparameters: GPTHyperparameters, new_random: Callable[[], Random]
+    ) -> Self:
         """Returns a new block.
 
         Args:
             number: of the block, from 1.
-            chosen: the network's size.
+            hyperparameters: the network's size.
             new_random: returns the random numbers of each layer.
         """
-        name, width, time = f"block{number}", chosen.width, chosen.context
-        residual = STDDEV / math.sqrt(2 * chosen.layers)
+        name, width, time = f"block{number}", hyperparameters.width, hyperparameters.context
+        residual = STDDEV / math.sqrt(2 * hyperparameters.layers)
         return cls(
             LayerNormalization(width, name=f"{name}_norm1"),
             Attention(
                 width,
-                chosen.heads,
+                hyperparameters.heads,
                 time,
-                chosen.dropout,
+                hyperparameters.dropout,
                 residual,
                 new_random(),
                 name=f"{name}_attention",
             ),
-            Dropout(chosen.dropout, new_random().new_noise(), name=f"{name}_dropout1"),
+            Dropout(hyperparameters.dropout, new_random().new_noise(), name=f"{name}_dropout1"),
             keras.layers.Add(name=f"{name}_sum1"),
             LayerNormalization(width, name=f"{name}_norm2"),
             Perceptron(width, time, residual, new_random(), name=f"{name}_mlp"),
-            Dropout(chosen.dropout, new_random().new_noise(), name=f"{name}_dropout2"),
+            Dropout(hyperparameters.dropout, new_random().new_noise(), name=f"{name}_dropout2"),
             keras.layers.Add(name=f"{name}_sum2"),
         )
 
@@ -104,20 +106,25 @@ class Network(_Parts):
     logits: Logits
 
     @classmethod
-    def of(cls, chosen: GPTHyperparameters, words: int, new_random: Callable[[], Random]) -> Self:
+    def of(
+        cls, hyperparameters: GPTHyperparameters, words: int, new_random: Callable[[], Random]
+    ) -> Self:
         """Returns a new network.
 
         Args:
-            chosen: its size.
+            hyperparameters: its size.
             words: rows of the embedding.
             new_random: returns the random numbers of each layer.
         """
-        time, width = chosen.context, chosen.width
+        time, width = hyperparameters.context, hyperparameters.width
         embedding = Embedding(words, time, width, new_random(), name="embedding")
         return cls(
             embedding,
-            Dropout(chosen.dropout, new_random().new_noise(), name="embedding_dropout"),
-            [Block.of(number, chosen, new_random) for number in range(1, chosen.layers + 1)],
+            Dropout(hyperparameters.dropout, new_random().new_noise(), name="embedding_dropout"),
+            [
+                Block.of(number, hyperparameters, new_random)
+                for number in range(1, hyperparameters.layers + 1)
+            ],
             LayerNormalization(width, name="norm"),
             Logits(embedding, time, name="logits"),
         )
@@ -151,15 +158,15 @@ class Network(_Parts):
         return self.logits(x)[:, 0], caches
 
 
-def macs_of(layer: keras.layers.Layer, chosen: GPTHyperparameters) -> int:
+def macs_of(layer: keras.layers.Layer, hyperparameters: GPTHyperparameters) -> int:
     """Returns a layer's multiply-accumulates for a prompt and the tokens after it.
 
     Those of the phases that run; all places of the cache are attended to, filled or not.
     """
-    prompt = chosen.prompt_tokens if chosen.phase != "decode" else 0
-    decoded = chosen.new_tokens - 1 if chosen.phase != "prefill" else 0
+    prompt = hyperparameters.prompt_tokens if hyperparameters.phase != "decode" else 0
+    decoded = hyperparameters.new_tokens - 1 if hyperparameters.phase != "prefill" else 0
     if isinstance(layer, Attention):
-        places = chosen.prompt_tokens + chosen.new_tokens - 1
+        places = hyperparameters.prompt_tokens + hyperparameters.new_tokens - 1
         return layer.macs_of(prompt, prompt) + layer.macs_of(decoded, places)
     if isinstance(layer, Perceptron):
         return layer.macs_of(prompt + decoded)

@@ -8,8 +8,8 @@ import tensorflow as tf
 from typing_extensions import Unpack
 
 from fathom.core.layers import Layer, LayerOptions, PRNGKey, Random
-from fathom.shared import attention
 from fathom.modern.transformer.formulas import dropped
+from fathom.shared import attention
 
 _EPSILON = 1e-5  # of layer normalization
 

@@ -93,8 +93,8 @@ class Transformer(Translation):
     @functools.cached_property
     def shapes(self) -> tuple[Shape, ...]:
         """The shapes of batches: source and target of one length each."""
-        chosen = self.hyperparameters
-        return lengths.shapes(lengths.parse(chosen.lengths), chosen.batch_size)
+        hyperparameters = self.hyperparameters
+        return lengths.shapes(lengths.parse(hyperparameters.lengths), hyperparameters.batch_size)
 
     # ---------------------------------------------------------------- network
 
@@ -111,24 +111,35 @@ class Transformer(Translation):
             in training the decoder's outputs, [batch, target, width]; in the forward-only twin the
             translation, or the most probable word after each given one, int32 [batch, target].
         """
-        chosen = self.hyperparameters
-        sizes = Sizes(chosen.width, chosen.heads, chosen.hidden_units, chosen.dropout)
+        hyperparameters = self.hyperparameters
+        sizes = Sizes(
+            hyperparameters.width,
+            hyperparameters.heads,
+            hyperparameters.hidden_units,
+            hyperparameters.dropout,
+        )
         source, *target = keras.tree.flatten(inputs)
         self._embedding = Embedding(
-            chosen.vocabulary, chosen.width, self.new_seed(), name="embedding"
+            hyperparameters.vocabulary, hyperparameters.width, self.new_seed(), name="embedding"
         )
         mask = keras.ops.not_equal(source, PAD)[:, None, None, :]
         x = self._embedded(source, "source_dropout")
-        for i in range(chosen.layers):
+        for i in range(hyperparameters.layers):
             x = EncoderLayer(sizes, self.new_random(), name=f"encoder_{i + 1}")(x, mask)
         decoder = [
             DecoderLayer(sizes, self.new_random(), name=f"decoder_{i + 1}")
-            for i in range(chosen.layers)
+            for i in range(hyperparameters.layers)
         ]
         for layer in decoder:
             layer.build()
         self.decoder = Search(
-            *(self._embedding, decoder, sizes, chosen.beam_size, chosen.length_penalty),
+            *(
+                self._embedding,
+                decoder,
+                sizes,
+                hyperparameters.beam_size,
+                hyperparameters.length_penalty,
+            ),
             name="search",
         )
         self.encoder = keras.Model(source, [x, mask], name="encoder")
@@ -147,13 +158,15 @@ class Transformer(Translation):
 
     def build_loss(self, inputs: nn.Nest, words: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
         """Returns the mean cross-entropy per word in nats, with smoothed labels (section 5.4)."""
-        chosen = self.hyperparameters
-        states = tf.reshape(outputs, [-1, chosen.width])
+        hyperparameters = self.hyperparameters
+        states = tf.reshape(outputs, [-1, hyperparameters.width])
         states = tf.cast(states, self._embedding.compute_dtype)
         words = tf.reshape(words, [-1])
         matrix = self._embedding.matrix.value
         with tf.name_scope(self._embedding.name):  # whose matrix the softmax multiplies by
-            entropies = smoothed_cross_entropy(states, matrix, words, chosen.label_smoothing)
+            entropies = smoothed_cross_entropy(
+                states, matrix, words, hyperparameters.label_smoothing
+            )
         return mean_of_words(entropies, words)
 
     def build_train(self) -> Optimizer:
@@ -163,9 +176,9 @@ class Transformer(Translation):
 
     def _rate(self, step: int) -> float:
         """Returns the learning rate of a step, counting from 1 (equation 3)."""
-        chosen = self.hyperparameters
-        warmup = chosen.warmup_steps
-        return chosen.learning_rate * min(step / warmup, math.sqrt(warmup / step))
+        hyperparameters = self.hyperparameters
+        warmup = hyperparameters.warmup_steps
+        return hyperparameters.learning_rate * min(step / warmup, math.sqrt(warmup / step))
 
     def end_step(self, number: int) -> None:
         """Sets the learning rate of the next step."""

@@ -4,8 +4,8 @@ import keras
 import tensorflow as tf
 
 from fathom.model.workload import Part
-from fathom.shared import attention
 from fathom.modern.transformer.search import Search
+from fathom.shared import attention
 
 _SOURCE = "source_"  # before the names of the source's keys and values
 

@@ -65,8 +65,8 @@ class Subwords:
 def _said(ids: np.ndarray) -> np.ndarray:
     """Returns ids up to ``<eos>``, without padding and ``<go>``."""
     ended = np.flatnonzero(ids == EOS)
-    said = ids[: ended[0]] if len(ended) else ids
-    return said[(said != PAD) & (said != GO)]
+    sentence = ids[: ended[0]] if len(ended) else ids
+    return sentence[(sentence != PAD) & (sentence != GO)]
 
 
 def load(texts: tuple[ParallelText, ...], size: int) -> Subwords:

@@ -15,7 +15,7 @@ class Alignment(NamedTuple):
     """A translated sentence and its attention."""
 
     source: list[str]
-    said: list[str]
+    translation: list[str]
     attention: np.ndarray  # float32 [translated words, source words]
 
 
@@ -39,9 +39,9 @@ def save_translations(
         FathomError: the file cannot be written.
     """
     with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-        for (source, target), said in zip(pairs, translations, strict=True):
+        for (source, target), translation in zip(pairs, translations, strict=True):
             file.write(f"source:      {source.strip()}\nreference:   {target.strip()}\n")
-            file.write(f"translation: {said}\n\n")
+            file.write(f"translation: {translation}\n\n")
 
 
 def save_attention(path: Path, alignments: Iterable[Alignment]) -> None:
@@ -53,14 +53,14 @@ def save_attention(path: Path, alignments: Iterable[Alignment]) -> None:
     from matplotlib.figure import Figure  # slow to import
 
     figure = Figure(figsize=(12, 12), layout="constrained")
-    for (source, said, attention), axes in zip(
+    for (source, translation, attention), axes in zip(
         alignments, figure.subplots(2, 2).flat, strict=False
     ):
-        if not said:  # Matplotlib warns about an image without rows
+        if not translation:  # Matplotlib warns about an image without rows
             continue
         axes.imshow(attention, cmap="gray", vmin=0, vmax=1)
         axes.set_xticks(range(len(source)), source, rotation=90)
-        axes.set_yticks(range(len(said)), said)
+        axes.set_yticks(range(len(translation)), translation)
         axes.xaxis.tick_top()
     with atomic_write(path) as temporary:
         figure.savefig(temporary, format="png", dpi=80)

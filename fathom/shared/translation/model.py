@@ -114,9 +114,9 @@ class Translation(nn.NeuralNetworkModel):
 
     def load_data(self) -> None:
         """Reads the texts and encodes them."""
-        chosen = self.hyperparameters
+        hyperparameters = self.hyperparameters
         self.texts = self.dataset.load(
-            self.source.directory, chosen.source_language, chosen.target_language
+            self.source.directory, hyperparameters.source_language, hyperparameters.target_language
         )
         self.test_pairs = list(self.texts.test or ())
         self.load_vocabulary()
@@ -249,9 +249,9 @@ class Translation(nn.NeuralNetworkModel):
             raise FathomError(f"{self.source.directory} has no test text to translate")
         metrics = {"examples": len(self.test)} if self.forward_only else super().evaluate()
         self.translations = self.translate_text(self.test)
-        said = map(self.vocabularies[1].sentence, self.translations)
+        translations = map(self.vocabularies[1].sentence, self.translations)
         references = [target for _, target in self.test_pairs]
-        return metrics | {"bleu": evaluation.bleu(list(said), references, self.lowercase)}
+        return metrics | {"bleu": evaluation.bleu(list(translations), references, self.lowercase)}
 
     def translate(self, source: tf.Tensor) -> tf.Tensor:
         """Returns translations int32 [batch, words] of source words int32 [batch, source]."""
@@ -280,8 +280,8 @@ class Translation(nn.NeuralNetworkModel):
     def save_pictures(self, directory: Path) -> list[Path]:
         """Writes the translations of the test text, and a picture of the attention of some."""
         text = directory / f"{self.name}-translations.txt"
-        said = map(self.vocabularies[1].sentence, self.translations)
-        evaluation.save_translations(text, self.test_pairs, said)
+        translations = map(self.vocabularies[1].sentence, self.translations)
+        evaluation.save_translations(text, self.test_pairs, translations)
         if not self.attends:
             return [text]
         picture = directory / f"{self.name}-attention.png"
@@ -298,8 +298,8 @@ class Translation(nn.NeuralNetworkModel):
             encoded = self.encoder(tf.constant(source), training=False)
             (attention,) = self.decoder.alignment(*encoded, tf.constant(read[None])).numpy()
             sides = zip(self.vocabularies, (source[0], words), strict=True)
-            asked, said = (vocabulary.pieces(ids) for vocabulary, ids in sides)
-            yield Alignment(asked, said, attention[: len(said), : len(asked)])
+            source, target = (vocabulary.pieces(ids) for vocabulary, ids in sides)
+            yield Alignment(source, target, attention[: len(target), : len(source)])
 
     # ---------------------------------------------------------------- cost
 

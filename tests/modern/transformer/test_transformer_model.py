@@ -261,8 +261,13 @@ def test_the_rate_rises_and_falls_as_in_the_paper():
 
 @pytest.mark.parametrize(("size", "parameters"), [("tiny", 2_342_912), ("base", 63_045_632)])
 def test_parameters_are_those_of_the_formula(size, parameters):
-    chosen = Transformer("/cpu:0", {"size": size}).hyperparameters
-    d, f, n, v = chosen.width, chosen.hidden_units, chosen.layers, chosen.vocabulary
+    hyperparameters = Transformer("/cpu:0", {"size": size}).hyperparameters
+    d, f, n, v = (
+        hyperparameters.width,
+        hyperparameters.hidden_units,
+        hyperparameters.layers,
+        hyperparameters.vocabulary,
+    )
     feed_forward = 2 * d * f + f + d
     encoder = 4 * d**2 + feed_forward + 2 * 2 * d
     decoder = 2 * 4 * d**2 + feed_forward + 3 * 2 * d

@@ -256,8 +256,10 @@ def _other_batches(folder: Folder) -> str:
     runs = folder.runs_frame()
     other = runs[selection.is_profile(runs)].dropna(subset="chosen_batch_size")
     sizes = other.drop_duplicates("workload", keep="last").set_index("workload").chosen_batch_size
-    said = ", ".join(f"{workload} {size}" for workload, size in sizes.items())
-    return f" Shares depend on the batch size; not the workload's default: {said}." if said else ""
+    listed = ", ".join(f"{workload} {size}" for workload, size in sizes.items())
+    return (
+        f" Shares depend on the batch size; not the workload's default: {listed}." if listed else ""
+    )
 
 
 FIGURE = Figure(
