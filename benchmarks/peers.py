@@ -145,7 +145,7 @@ def _values(workload: str, model: Any, batch: tuple) -> dict[str, object]:
         tokens = {
             "prompt": hyperparameters.prompt_tokens,
             "new": hyperparameters.new_tokens,
-            "phase": hyperparameters.phase,
+            "phase": model.run_options.phase,
         }
         return {**network, **tokens, "vocabulary": hyperparameters.vocabulary or words}
     if workload == "dlrm":

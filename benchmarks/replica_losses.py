@@ -18,7 +18,7 @@ _LIMIT_S = 600  # of one training
 _SMALL_IMAGES = ("evaluation_side=72", "smallest_side=72", "largest_side=80", "image_size=64")
 _SETTINGS = {  # batch size, and hyperparameters
     "autoenc": (60, ()),
-    "memnet": (24, ("epoch_per_call=false", "linear_start=false")),
+    "memnet": (24, ("steps_per_call=1", "linear_start=false")),
     "alexnet": (24, (*_SMALL_IMAGES[:3], "image_size=67", "hidden_units=256", "classes=10")),
     "residual": (
         24,

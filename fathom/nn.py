@@ -52,7 +52,8 @@ class NeuralNetworkModel(Workload):
 
     Args:
         device: ``cpu``, ``gpu``, ``gpu:1``, or TensorFlow's ``/cpu:0``; None: a GPU if available.
-        init_options: hyperparameters and fields of ``options.Execution``, by name.
+        init_options: hyperparameters, options of a run, and fields of ``options.Execution``, by
+            name.
 
     Attributes:
         execution: how the network is executed.
@@ -77,11 +78,12 @@ class NeuralNetworkModel(Workload):
         self, device: str | None = None, init_options: Mapping[str, object] | None = None
     ) -> None:
         started = time.perf_counter()
-        hyperparameters, execution = options.sort(
-            init_options, self.Hyperparameters, options.Execution
+        hyperparameters, run, execution = options.sort(
+            init_options, self.Hyperparameters, self.RunOptions, options.Execution
         )
         self.execution = options.build(options.Execution, execution)
         self.hyperparameters = self.build_hyperparameters(hyperparameters)
+        self.run_options = options.build(self.RunOptions, run)
         refuse_other_settings(self.hyperparameters, hyperparameters)
         self.device = devices.select(device)
         self.check_microbatches([self.hyperparameters.batch_size])

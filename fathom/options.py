@@ -143,7 +143,7 @@ class Allowed:
         return {name: limit for name, limit in limits.items() if limit is not None}
 
 
-def hyperparameter(
+def option(
     default: Value,
     about: str,
     *,
@@ -155,7 +155,7 @@ def hyperparameter(
     below: float | None = None,
     choices: Collection[Value] = (),
 ) -> Value:
-    """Declares a hyperparameter: a documented field of a dataclass.
+    """Declares an option of a workload: a documented field of a dataclass.
 
     Args:
         default: the paper's value, or ours.
@@ -173,8 +173,27 @@ def hyperparameter(
     return dataclasses.field(default=default, metadata={"allowed": allowed, **texts})
 
 
+hyperparameter = option  # of the network or its training
+
+
 @dataclass(frozen=True)
-class Hyperparameters:
+class _Checked:
+    """Values that are checked by what ``option`` allows.
+
+    Raises:
+        FathomError: a value is out of range.
+    """
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            try:
+                field.metadata.get("allowed", Allowed()).check(getattr(self, field.name))
+            except ValueError as error:
+                raise FathomError(f"{field.name} {error}") from None
+
+
+@dataclass(frozen=True)
+class Hyperparameters(_Checked):
     """The hyperparameters of a workload; each workload's subclass adds those of its paper.
 
     Attributes:
@@ -197,13 +216,6 @@ class Hyperparameters:
         """
         return build(cls, {**cls.SIZES.get(str(values.get("size")), {}), **values})
 
-    def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            try:
-                field.metadata.get("allowed", Allowed()).check(getattr(self, field.name))
-            except ValueError as error:
-                raise FathomError(f"{field.name} {error}") from None
-
     def remedy_for_divergence(self) -> str:
         """Returns what to try where a training diverges.
 
@@ -221,6 +233,14 @@ class Hyperparameters:
 
 
 @dataclass(frozen=True)
+class RunOptions(_Checked):
+    """How a workload is run or evaluated; each workload's subclass adds its own.
+
+    They change neither the network nor its training, and belong to no checkpoint.
+    """
+
+
+@dataclass(frozen=True)
 class Characterization:
     """How ``fathom characterize`` measures a workload.
 
@@ -228,7 +248,7 @@ class Characterization:
         steps, quick_steps: of a timing; where steps take milliseconds there are more, so that the
             clock can tell them apart.
         quick_batch_size: of a quick characterization; None: the workload's own.
-        quick_setting, profile_setting: ``NAME=VALUE`` of a hyperparameter in all runs of a quick
+        quick_setting, profile_setting: ``NAME=VALUE`` as of ``--set`` in all runs of a quick
             characterization, and in profiles; None: as it is.
         inference_setting: the same in all inference runs.
     """

@@ -20,7 +20,13 @@ from fathom.core.data.pipeline import DataLoader, Sampler, Tensors
 from fathom.core.layers import Layer, LayerOptions, PRNGKey
 from fathom.core.training import optimizers, randomness, replicas
 from fathom.core.training.optimizers import Optimizer
-from fathom.options import Characterization, Hyperparameters, hyperparameter
+from fathom.options import (
+    Characterization,
+    Hyperparameters,
+    RunOptions,
+    hyperparameter,
+    option,
+)
 from fathom.system.device import CPU
 
 PIXELS = 28 * 28
@@ -47,8 +53,14 @@ class AutoencHyperparameters(Hyperparameters):
     binarize: bool = hyperparameter(
         True, "draw each pixel from its grey value at each visit (dynamic binarization)"
     )
-    steps_per_call: int = hyperparameter(
-        20, "steps per call; does not change results", unit="steps", minimum=1
+
+
+@dataclass(frozen=True)
+class AutoencOptions(RunOptions):
+    """How it is run."""
+
+    steps_per_call: int = option(
+        20, "of the compiled step; does not change results", unit="steps", minimum=1
     )
 
 
@@ -92,6 +104,8 @@ class Autoenc(nn.NeuralNetworkModel):
     divides_batches = True
     Hyperparameters = AutoencHyperparameters
     hyperparameters: AutoencHyperparameters
+    RunOptions = AutoencOptions
+    run_options: AutoencOptions
     example = "images"
     default_steps = 600  # an epoch of MNIST
     characterization = Characterization(steps=200, quick_steps=100)
@@ -155,7 +169,7 @@ class Autoenc(nn.NeuralNetworkModel):
     @property
     def steps_per_call(self) -> int:
         """Steps per call of the compiled step: many, because they are small."""
-        return self.hyperparameters.steps_per_call
+        return self.run_options.steps_per_call
 
     def training_batches(self, first_step: int) -> Iterator[Tensors]:
         """Returns the endless stream of training images from ``first_step`` on."""

@@ -45,7 +45,7 @@ def describe(args: argparse.Namespace) -> Description:
     """
     import_tensorflow()
     model_class = workloads.load(args.workload, forward_only=args.infer)
-    model = model_class("cpu", init_options(args, model_class.Hyperparameters))
+    model = model_class("cpu", init_options(args, model_class))
     model.build()
     return model.describe(args.length)
 

@@ -72,7 +72,7 @@ def _export_network(
     import_tensorflow()
     forward_only = args.infer or not to.trains
     model_class = workloads.load(args.workload, forward_only)
-    options = init_options(args, model_class.Hyperparameters)
+    options = init_options(args, model_class)
     options["xla"] = to.xla
     model = model_class("cpu", options)
     precision = model.execution.precision

@@ -32,7 +32,7 @@ from fathom.options import (
     precision_traits,
 )
 from fathom.results.formats import FormatRun, Formats
-from fathom.results.records import UsedHyperparameters
+from fathom.results.records import UsedHyperparameters, UsedOptions
 
 if TYPE_CHECKING:
     from fathom.nn import NeuralNetworkModel
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     import_tensorflow()
     logging.getLogger("tensorflow").setLevel(logging.ERROR)  # it warns of a step for each model
     model_class = workloads.load(args.workload, forward_only=args.infer)
-    options = init_options(args, model_class.Hyperparameters)
+    options = init_options(args, model_class)
     in_float32 = _in(Execution.precision, options)
     result = _begun(path, args, model_class("cpu", in_float32))
     plain = None
@@ -128,13 +128,14 @@ def _begun(path: Path, args: argparse.Namespace, model: "NeuralNetworkModel") ->
         mode=_mode(args),
         steps=0 if args.infer else args.steps,
         hyperparameters=UsedHyperparameters(**dataclasses.asdict(model.hyperparameters)),
+        options=UsedOptions(**dataclasses.asdict(model.run_options)),
         environment=model.machine(),
         runs=[],
     )
     if not path.exists():
         return begun
     done = Formats.read(path)
-    for name in ("workload", "mode", "steps", "hyperparameters"):
+    for name in ("workload", "mode", "steps", "hyperparameters", "options"):
         if getattr(done, name) != getattr(begun, name):
             raise FathomError(f"{path} is of another {name}: name a new file")
     return done

@@ -1,20 +1,31 @@
-"""The table of a workload's hyperparameters: ``python -m fathom.<workload> --set help``."""
+"""The tables of a workload's options: ``python -m fathom.<workload> --set help``."""
 
 import dataclasses
-from typing import get_type_hints
+from typing import TYPE_CHECKING, get_type_hints
 
 from rich.table import Table
 
-from fathom.options import Hyperparameters
+from fathom.options import Hyperparameters, RunOptions
+
+if TYPE_CHECKING:
+    from fathom.nn import NeuralNetworkModel
 
 
-def table(kind: type[Hyperparameters]) -> Table:
-    """Returns a row for each hyperparameter: default, allowed values, unit, meaning, source."""
+def tables(model_class: "type[NeuralNetworkModel]") -> list[Table]:
+    """Returns the table of a workload's hyperparameters, and of its options of a run if any."""
+    shown = [_table("hyperparameter", model_class.Hyperparameters)]
+    if dataclasses.fields(model_class.RunOptions):
+        shown.append(_table("option of a run", model_class.RunOptions))
+    return shown
+
+
+def _table(kind: str, options: type[Hyperparameters | RunOptions]) -> Table:
+    """Returns a row for each option: default, allowed values, unit, meaning, source."""
     shown = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for title in ("name", "default", "allowed", "unit", "meaning", "source"):
+    for title in (kind, "default", "allowed", "unit", "meaning", "source"):
         shown.add_column(title, overflow="fold")
-    hints = get_type_hints(kind)
-    for field in dataclasses.fields(kind):
+    hints = get_type_hints(options)
+    for field in dataclasses.fields(options):
         default = f"{field.default:g}" if isinstance(field.default, float) else str(field.default)
         shown.add_row(
             field.name,

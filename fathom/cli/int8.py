@@ -53,7 +53,7 @@ def _set_up(
     """Sets up the workload, with its network computed by ONNX Runtime if there is a file of it."""
     from fathom.numbers import int8
 
-    model = model_class("cpu", init_options(args, model_class.Hyperparameters))
+    model = model_class("cpu", init_options(args, model_class))
 
     def serve(built: Built) -> Built:
         if file is None:

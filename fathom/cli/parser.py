@@ -6,7 +6,7 @@ import importlib.metadata
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from fathom import workloads
 from fathom.errors import FathomError
@@ -21,7 +21,6 @@ from fathom.options import (
     STRATEGIES,
     Allowed,
     Execution,
-    Hyperparameters,
     Microbatches,
     convert,
     field_names,
@@ -31,6 +30,9 @@ from fathom.options import (
 )
 from fathom.system import device
 from fathom.system.files import user_path
+
+if TYPE_CHECKING:
+    from fathom.nn import NeuralNetworkModel
 
 USER_ERROR = 2  # exit code
 
@@ -256,12 +258,12 @@ def add_mode(parser: argparse.ArgumentParser) -> None:
 
 
 def init_options(
-    args: argparse.Namespace, hyperparameters: type[Hyperparameters]
+    args: argparse.Namespace, model_class: "type[NeuralNetworkModel]"
 ) -> dict[str, object]:
     """Returns a model's options: each ``--set``, the batch size, and those of ``Execution``.
 
     Raises:
-        FathomError: a ``--set`` is not an assignment, or not of a hyperparameter; or the batch size
+        FathomError: a ``--set`` is not an assignment, or not of such an option; or the batch size
             is given twice.
     """
     execution = field_names(Execution)
@@ -274,9 +276,9 @@ def init_options(
                 "the hyperparameters"
             )
         if name in execution:
-            raise FathomError(f"{name} is not a hyperparameter: use --{name.replace('_', '-')}")
+            raise FathomError(f"{name} is not for --set: use --{name.replace('_', '-')}")
         values[name] = value
-    sort(values, hyperparameters)  # refuses an unknown name
+    sort(values, model_class.Hyperparameters, model_class.RunOptions)  # refuses an unknown name
     if "batch_size" in values and getattr(args, "batch_size", None) is not None:
         raise FathomError("--batch-size and --set batch_size exclude each other: give one of them")
     given = {name: getattr(args, name, None) for name in ("batch_size", *execution)}

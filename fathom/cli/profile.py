@@ -65,11 +65,10 @@ def _profile(args: argparse.Namespace, folder: Path, screen: Console) -> "Profil
     from fathom.measure.profile.profiling import profile_model, single_steps, step_seconds
 
     model_class = workloads.load(args.workload, forward_only=args.infer)
-    options = init_options(args, model_class.Hyperparameters)
+    options = init_options(args, model_class)
     compiled = model_class(args.device, options).xla == model_class.default_xla == "step"
-    model = single_steps(model_class)(
-        args.device, options | {"xla": False} if compiled else options
-    )
+    traced = options | single_steps(model_class) | ({"xla": False} if compiled else {})
+    model = model_class(args.device, traced)
     screen.print(f"{model.name}: {model.title}; data: {model.source}")
     sessions = Sessions(model.device)
     with scoped_gradients(), sessions.on_gpu():

@@ -94,7 +94,7 @@ def _train(
     from fathom.measure.runs.quality import train_until
 
     model_class = workloads.load(args.workload)
-    values = init_options(args, model_class.Hyperparameters) | {"batch_size": size}
+    values = init_options(args, model_class) | {"batch_size": size}
     if args.scale_rate:
         values["learning_rate"] = _scaled_rate(model_class, values)
     model = model_class(args.device, values)

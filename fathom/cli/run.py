@@ -72,7 +72,8 @@ def _run(name: str, args: argparse.Namespace) -> None:
     import_seconds = import_tensorflow()
     model_class = workloads.load(name, forward_only=args.infer)
     if "help" in args.set:
-        screen.print(hyperparameters.table(model_class.Hyperparameters), soft_wrap=False)
+        for table in hyperparameters.tables(model_class):
+            screen.print(table, soft_wrap=False)
         return
     _run_model(model_class, import_seconds, args, screen)
 
@@ -88,7 +89,7 @@ def _run_model(
     Nothing that imports TensorFlow may hold the model: TensorFlow keeps the frames that import it,
     and Atari's emulator complains if it is still in use at exit.
     """
-    model = model_class(args.device, init_options(args, model_class.Hyperparameters))
+    model = model_class(args.device, init_options(args, model_class))
     model.sections = {"import": import_seconds, **model.sections}
     if not model.is_chief:  # which prints and writes for all workers
         args.json, args.quiet, screen.quiet = None, True, True

@@ -48,7 +48,7 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     from fathom.measure.serving.search import MOST_TRIALS
 
     model_class = workloads.load(args.workload, forward_only=True)
-    model = model_class(args.device, init_options(args, model_class.Hyperparameters))
+    model = model_class(args.device, init_options(args, model_class))
     model.setup({"checkpoint_dir": args.checkpoint_dir})
     searches = args.scenario == "server" and args.rate is None
     runs = f"up to {MOST_TRIALS} runs" if searches else "one run"

@@ -24,7 +24,7 @@ def run(args: argparse.Namespace, screen: Console) -> None:
         refuse(args, ["checkpoint_dir"], "is for --infer: a training starts from scratch")
     import_tensorflow()
     model_class = workloads.load(args.workload, forward_only=args.infer)
-    model = model_class("cpu", init_options(args, model_class.Hyperparameters))
+    model = model_class("cpu", init_options(args, model_class))
     take = observed(model, args.checkpoint_dir if args.infer else None)
     table = _run(model, take, args.steps)
     last = table[table.steps == table.steps.max()]

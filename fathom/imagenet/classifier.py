@@ -17,7 +17,7 @@ from fathom.imagenet import input as pipeline
 from fathom.imagenet.ilsvrc import Images
 from fathom.imagenet.images import Augmentation
 from fathom.imagenet.subset import keep_classes
-from fathom.options import Hyperparameters, hyperparameter
+from fathom.options import Hyperparameters, RunOptions, hyperparameter, option
 from fathom.system.processor import available_cores
 
 _STEPS_BETWEEN_CHECKS = 1000  # at least: in fewer steps the validation error may stall by chance
@@ -41,16 +41,9 @@ class ClassifierHyperparameters(Hyperparameters):
     augment: bool = hyperparameter(
         True, "random scale, crop, mirror and colour; false: centre crop"
     )
-    views: int = hyperparameter(
-        1, "crops averaged in evaluation: the centre, or AlexNet's ten", choices=(1, 10)
-    )
     evaluation_side: int = hyperparameter(
         256, "shorter side before cropping in evaluation", unit="pixels"
     )
-    evaluate_on: str = hyperparameter(
-        "validation", "split of the evaluation", choices=("validation", "train")
-    )
-    strict: bool = hyperparameter(False, "unreadable images are errors, not skipped")
     keep_classes: str = hyperparameter("", "use only these classes: comma-separated WordNet ids")
     background_class: bool = hyperparameter(True, "labels in TFRecords count from 1, as is usual")
     patience: int = hyperparameter(
@@ -72,6 +65,19 @@ class ClassifierHyperparameters(Hyperparameters):
             )
 
 
+@dataclass(frozen=True)
+class ClassifierOptions(RunOptions):
+    """How all ImageNet classifiers are evaluated, and how they read images."""
+
+    views: int = option(
+        1, "crops averaged in evaluation: the centre, or AlexNet's ten", choices=(1, 10)
+    )
+    evaluate_on: str = option(
+        "validation", "split of the evaluation", choices=("validation", "train")
+    )
+    strict: bool = option(False, "unreadable images are errors, not skipped")
+
+
 class Classifier(nn.NeuralNetworkModel):
     """A network that classifies images.
 
@@ -80,6 +86,8 @@ class Classifier(nn.NeuralNetworkModel):
     """
 
     hyperparameters: ClassifierHyperparameters
+    RunOptions = ClassifierOptions
+    run_options: ClassifierOptions
     example = "images"
     centre_square = False
 
@@ -93,7 +101,7 @@ class Classifier(nn.NeuralNetworkModel):
         self.images = self.dataset.load(
             self.source.directory,
             background_class=hyperparameters.background_class,
-            strict=hyperparameters.strict,
+            strict=self.run_options.strict,
         )
         if hyperparameters.keep_classes:
             kept = [wnid.strip() for wnid in hyperparameters.keep_classes.split(",")]
@@ -205,8 +213,7 @@ class Classifier(nn.NeuralNetworkModel):
 
     def evaluation_batches(self) -> Iterator[Tensors]:
         """Returns one pass over the images to evaluate on: [batch, views, size, size, 3]."""
-        hyperparameters = self.hyperparameters
-        return self._images_to_evaluate(hyperparameters.evaluate_on, hyperparameters.views)
+        return self._images_to_evaluate(self.run_options.evaluate_on, self.run_options.views)
 
     def describe_data(self) -> dict[str, object]:
         """Returns the numbers of images and classes, and the damaged images that were skipped."""

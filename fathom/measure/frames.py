@@ -196,7 +196,7 @@ def _timing(result: RunResult) -> dict[str, object]:
         "precision": result.environment.precision,
         "batch_size": hyperparameters.batch_size,
         "data": f"{data.name} ({data.kind})",
-        "settings": hyperparameters.to_plain() | {"data": data.name},
+        "settings": hyperparameters.to_plain() | result.options.to_plain() | {"data": data.name},
         "parameters": cost.parameters,
         "forward_macs": cost.forward_macs_per_example,
         "flops": flops[result.mode],

@@ -26,7 +26,7 @@ DESCRIPTOR = Descriptor(
         "hops": 1,
         "embedding": 8,
         "memory": 10,
-        "epoch_per_call": False,
+        "steps_per_call": 1,
     },
     size="embedding",
     overfit={"learning_rate": 0.05, "linear_start": False, "random_noise": 0.0},

@@ -5,7 +5,7 @@ from typing import Literal
 
 from fathom.core.training import optimizers
 from fathom.memnet.babi import JOINT, TASKS
-from fathom.options import Hyperparameters, hyperparameter
+from fathom.options import Hyperparameters, RunOptions, hyperparameter, option
 
 RATE_WITHOUT_LINEAR_START = 0.01  # section 4.2
 
@@ -72,6 +72,12 @@ class MemNetHyperparameters(Hyperparameters):
         source="section 4.2",
         minimum=1,
     )
-    epoch_per_call: bool = hyperparameter(
-        True, "run an epoch's steps in one call; does not change results"
+
+
+@dataclass(frozen=True)
+class MemNetOptions(RunOptions):
+    """How it is run."""
+
+    steps_per_call: int = option(
+        0, "of the compiled step; 0: an epoch's; does not change results", choices=(0, 1)
     )

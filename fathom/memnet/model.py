@@ -18,7 +18,11 @@ from fathom.core.training.optimizers import Optimizer, create
 from fathom.memnet import answers, batches
 from fathom.memnet.babi import Questions
 from fathom.memnet.descriptor import DESCRIPTOR
-from fathom.memnet.hyperparameters import RATE_WITHOUT_LINEAR_START, MemNetHyperparameters
+from fathom.memnet.hyperparameters import (
+    RATE_WITHOUT_LINEAR_START,
+    MemNetHyperparameters,
+    MemNetOptions,
+)
 from fathom.memnet.layers import (
     Attention,
     Response,
@@ -43,6 +47,8 @@ class MemNet(nn.NeuralNetworkModel):
     small_operations = True
     Hyperparameters = MemNetHyperparameters
     hyperparameters: MemNetHyperparameters
+    RunOptions = MemNetOptions
+    run_options: MemNetOptions
     example = "questions"
     default_xla = "step"
     sized_by_data = True
@@ -213,8 +219,8 @@ class MemNet(nn.NeuralNetworkModel):
 
     @property
     def steps_per_call(self) -> int:
-        """Steps per call of the compiled step: an epoch."""
-        return max(1, self.steps_per_epoch) if self.hyperparameters.epoch_per_call else 1
+        """Steps per call of the compiled step: by default an epoch's."""
+        return self.run_options.steps_per_call or max(1, self.steps_per_epoch)
 
     def end_epoch(self, epoch: int) -> None:
         """Starts the next phase of the training, or the next training, when due."""

@@ -21,6 +21,7 @@ def of(model: Workload) -> RunResult:
         mode=model.mode,
         data=_data(model),
         hyperparameters=records.UsedHyperparameters(**dataclasses.asdict(hyperparameters)),
+        options=records.UsedOptions(**dataclasses.asdict(model.run_options)),
         seed=model.execution.seed,
         environment=model.machine(),
         sections=records.Sections(**{**model.sections, "wall": environment.process_age()}),

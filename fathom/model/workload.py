@@ -57,6 +57,7 @@ class Workload(abc.ABC):
         datasets: the supported data sets; the first is the default.
         criteria: of ``fathom list --criteria``; None: it has none.
         Hyperparameters: the dataclass of the workload's hyperparameters.
+        RunOptions: the dataclass of its options of a run.
         example: human-readable name of the examples, in the plural.
         default_xla: measured default of ``xla``.
         small_operations: with that default most operations are too small to be divided among all
@@ -66,7 +67,7 @@ class Workload(abc.ABC):
         undistributable: why training cannot use a ``tf.distribute`` strategy; empty if it can.
         indivisible: why training cannot be computed in microbatches; empty if it can.
         forward_only: inference without labels, loss and optimizer; set in the ``Fwd`` twins.
-        hyperparameters: their values.
+        hyperparameters, run_options: their values.
         noise_step: selects a step's random numbers, int64.
         execution, device, strategy, is_chief, notes, history, sections, steps, processor, meter:
             as in ``NeuralNetworkModel``.
@@ -77,6 +78,7 @@ class Workload(abc.ABC):
     title: ClassVar[str]
     datasets: ClassVar[tuple[type[DataSet], ...]]
     Hyperparameters: ClassVar[type[options.Hyperparameters]]
+    RunOptions: ClassVar[type[options.RunOptions]] = options.RunOptions
     example: ClassVar[str] = "examples"
     default_xla: ClassVar[str] = "off"
     small_operations: ClassVar[bool] = False
@@ -88,6 +90,7 @@ class Workload(abc.ABC):
     forward_only: ClassVar[bool] = False
 
     hyperparameters: options.Hyperparameters
+    run_options: options.RunOptions
     execution: options.Execution
     device: Device
     strategy: tf.distribute.Strategy | None

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from fathom.options import Mode
 from fathom.results.base import SCHEMA, Count, Document, NotNegative, Number, PrecisionName, Record
-from fathom.results.records import Environment, FixedPointRecord, UsedHyperparameters
+from fathom.results.records import Environment, FixedPointRecord, UsedHyperparameters, UsedOptions
 
 
 class FormatRun(Record):
@@ -38,5 +38,6 @@ class Formats(Document):
     mode: Mode = Field(description="`train` or `infer`")
     steps: Count = Field(description="training steps of each run; 0 in inference")
     hyperparameters: UsedHyperparameters = Field(description="as used")
+    options: UsedOptions = Field(default_factory=UsedOptions, description="of the run, as used")
     environment: Environment = Field(description="machine and software of the first run")
     runs: list[FormatRun] = Field(description="in the order of measurement")

@@ -56,6 +56,10 @@ class UsedHyperparameters(OpenRecord):
     batch_size: PositiveCount = Field(description="examples per step")
 
 
+class UsedOptions(OpenRecord):
+    """Every field of the workload's dataclass of options of a run, as used."""
+
+
 class Environment(Record):
     """The machine and the software that made a result."""
 
@@ -404,6 +408,7 @@ class RunResult(Document):
     mode: Mode = Field(description="`train` or `infer`")
     data: Data = Field(description="the data set")
     hyperparameters: UsedHyperparameters = Field(description="as used")
+    options: UsedOptions = Field(default_factory=UsedOptions, description="of the run, as used")
     seed: Integer = Field(default=0, description="the run's seed")
     environment: Environment = Field(description="machine and software")
     sections: Sections = Field(description="times of the sections of the run")

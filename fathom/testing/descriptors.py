@@ -23,8 +23,9 @@ class Tested(Descriptor):
         return workloads.load(self.name, forward_only)
 
     def has_option(self, name: str) -> bool:
-        """Says whether a hyperparameter of this name can be chosen."""
-        return name in options.field_names(self.model_class().Hyperparameters)
+        """Says whether ``--set`` takes an option of this name."""
+        model_class = self.model_class()
+        return name in options.field_names(model_class.Hyperparameters, model_class.RunOptions)
 
     def arguments(self) -> list[str]:
         """Returns the command line that makes a step quick."""

@@ -10,14 +10,18 @@ from fathom.cli.run import run_workload
 
 
 @pytest.mark.parametrize("width", [80, 160])
-@pytest.mark.parametrize("workload", workloads.EIGHT)
-def test_every_hyperparameter_is_documented_in_a_table_that_loses_nothing(workload, width):
-    kind = workloads.load(workload).Hyperparameters
+@pytest.mark.parametrize("workload", workloads.names())
+def test_every_option_is_documented_in_a_table_that_loses_nothing(workload, width):
+    model_class = workloads.load(workload)
     console = Console(file=io.StringIO(), width=width)
-    console.print(hyperparameters.table(kind))
+    for table in hyperparameters.tables(model_class):
+        console.print(table)
     printed = "".join(console.file.getvalue().split())
     assert "…" not in printed
-    for field in dataclasses.fields(kind):
+    for field in (
+        *dataclasses.fields(model_class.Hyperparameters),
+        *dataclasses.fields(model_class.RunOptions),
+    ):
         assert field.metadata["about"]
         assert field.name in printed or width == 80  # where it is folded into two lines
 

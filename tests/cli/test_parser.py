@@ -53,7 +53,7 @@ def test_a_command_takes_an_option_as_it_is_declared_or_with_changes(capsys):
     ("assignment", "message"),
     [
         ("batch_size", "NAME=VALUE"),
-        ("precision=float32", "precision is not a hyperparameter: use --precision"),
+        ("precision=float32", "precision is not for --set: use --precision"),
         ("batch_sise=4", r"did you mean batch_size\? Known are batch_size$"),
     ],
 )

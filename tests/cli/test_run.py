@@ -310,8 +310,8 @@ def test_skipping_a_damaged_checkpoint_is_reported(capsys, tmp_path):
         (["--steps=many"], "--steps must be a whole number, not 'many'"),
         (["--step=3"], "unrecognized arguments"),
         (["--checkpoint-every=0", "--checkpoint-dir=x"], "--checkpoint-every must be at least 1"),
-        (["--set=seed=5"], "seed is not a hyperparameter: use --seed"),
-        (["--set=data_dir=x"], "data_dir is not a hyperparameter: use --data-dir"),
+        (["--set=seed=5"], "seed is not for --set: use --seed"),
+        (["--set=data_dir=x"], "data_dir is not for --set: use --data-dir"),
         (["--set=sed=5"], "steps_per_call\n"),  # the last of the hyperparameters
         (["--batch-size=99999999999999999999"], "--batch-size must be at most 2147483647"),
         (["--checkpoint-every=5"], "--checkpoint-every needs --checkpoint-dir"),

@@ -253,7 +253,7 @@ def test_an_epoch_shows_every_question_once(stories):
 
 
 def test_batches_are_the_same_one_by_one_and_an_epoch_at_a_time(stories):
-    singly = small_model(stories, epoch_per_call=False)
+    singly = small_model(stories, steps_per_call=1)
     together = small_model(stories)
     singly.load_data()
     together.load_data()
@@ -271,14 +271,14 @@ def test_an_epoch_in_one_call_gives_the_losses_of_single_steps(stories):
         model.setup()
         return model.run(n_steps=13).steps.loss
 
-    single = losses(epoch_per_call=False)
+    single = losses(steps_per_call=1)
     np.testing.assert_allclose(losses(), single, rtol=1e-5)
     np.testing.assert_allclose(losses(xla=True), single, rtol=1e-3)
 
 
 def test_inference_gives_the_answers_of_an_epoch_of_batches_in_one_call(stories):
     options = {**SMALL, "data_dir": stories}
-    single = MemNetFwd("/cpu:0", {**options, "epoch_per_call": False})
+    single = MemNetFwd("/cpu:0", {**options, "steps_per_call": 1})
     together = MemNetFwd("/cpu:0", options)
     outputs = {}
     for name, model in (("single", single), ("together", together)):

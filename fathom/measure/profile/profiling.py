@@ -18,6 +18,7 @@ from fathom.measure.profile.windows import Windows
 from fathom.measure.profile.work import op_work
 from fathom.measure.profile.xplane import OpEvent
 from fathom.nn import NeuralNetworkModel
+from fathom.options import field_names
 from fathom.results.profile import (
     ApiCall,
     GpuTime,
@@ -66,7 +67,7 @@ def profile_model(
     if model.steps_per_call > 1:
         raise FathomError(
             f"a call of this {model.name} runs {model.steps_per_call} steps, which a trace cannot "
-            "tell apart: set it up with one step a call"
+            "tell apart: set it up with one step per call"
         )
     sessions = sessions or Sessions(model.device)
     windows = Windows(model, run_steps, sessions) if run_steps else None
@@ -156,9 +157,10 @@ def add_up(
     return tuple(sorted(map(OpTime.model_validate, ops), key=lambda op: -op.seconds.sum()))
 
 
-def single_steps(model_class: type[NeuralNetworkModel]) -> type[NeuralNetworkModel]:
-    """Returns the class with one step per call: a trace separates steps by calls."""
-    return type(model_class.__name__, (model_class,), {"steps_per_call": 1})
+def single_steps(model_class: type[NeuralNetworkModel]) -> dict[str, object]:
+    """Returns the option that makes each call one step: a trace separates steps by calls."""
+    has_option = "steps_per_call" in field_names(model_class.RunOptions)
+    return {"steps_per_call": 1} if has_option else {}
 
 
 class _HeldBatches:

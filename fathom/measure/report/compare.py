@@ -107,6 +107,7 @@ def _show_pairs(measured: Interleaving, found: Ratio, screen: Console) -> None:
         label: {
             **result.environment.to_plain(),
             **result.hyperparameters.to_plain(),
+            **result.options.to_plain(),
             "seed": result.seed,
             **{f"data {name}": value for name, value in result.data.to_plain().items()},
         }

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fathom.core.training import optimizers
 from fathom.errors import FathomError
 from fathom.modern.gpt.vocabulary import BYTES, KINDS
-from fathom.options import Hyperparameters, hyperparameter
+from fathom.options import Hyperparameters, RunOptions, hyperparameter, option
 
 # The values of "size"; explicitly given options take precedence.
 SIZES: dict[str, dict[str, object]] = {
@@ -67,9 +67,6 @@ class GPTHyperparameters(Hyperparameters):
         2000, "until the rate is a tenth, by a cosine", unit="steps", source="nanoGPT", minimum=1
     )
     clip_norm: float = hyperparameter(1.0, "of the global gradient", source="nanoGPT", above=0)
-    phase: str = hyperparameter(
-        "both", "forward-only: what a step runs; decode: from a cache", choices=PHASES
-    )
     prompt_tokens: int = hyperparameter(0, "of each prompt; 0: half of the context")
     new_tokens: int = hyperparameter(0, "after each prompt; 0: the rest of the context")
     temperature: float = hyperparameter(0.0, "of the choice of tokens; 0: the most probable")
@@ -91,3 +88,12 @@ class GPTHyperparameters(Hyperparameters):
             )
         if self.vocabulary and self.tokens == "bytes" and self.vocabulary < BYTES:
             raise FathomError(f"tokens=bytes needs a vocabulary of {BYTES} or 0")
+
+
+@dataclass(frozen=True)
+class GPTOptions(RunOptions):
+    """How the forward-only twin is run."""
+
+    phase: str = option(
+        "both", "forward-only: what a step runs; decode: from a cache", choices=PHASES
+    )

@@ -25,7 +25,7 @@ from fathom.model.workload import Part
 from fathom.modern.gpt import samples, vocabulary
 from fathom.modern.gpt.descriptor import DESCRIPTOR
 from fathom.modern.gpt.generation import parts, phases
-from fathom.modern.gpt.hyperparameters import GPTHyperparameters
+from fathom.modern.gpt.hyperparameters import GPTHyperparameters, GPTOptions
 from fathom.modern.gpt.network import Network, macs_of
 from fathom.modern.gpt.text import TinyShakespeare
 from fathom.options import Characterization
@@ -48,6 +48,8 @@ class GPT(nn.NeuralNetworkModel):
     descriptor = DESCRIPTOR
     Hyperparameters = GPTHyperparameters
     hyperparameters: GPTHyperparameters
+    RunOptions = GPTOptions
+    run_options: GPTOptions
     example = "sequences"
     default_steps = 2000
     default_xla = "step"
@@ -288,13 +290,13 @@ class GPTFwd(GPT):
     def infer(self, *inputs: tf.Tensor) -> nn.Nest:
         """Runs the phases chosen; the prefill returns a token of each prompt, and the caches."""
         phase = {"prefill": self._prefilling, "decode": self._decoding}.get(
-            self.hyperparameters.phase, super().infer
+            self.run_options.phase, super().infer
         )
         return phase(*inputs)
 
     def signatures(self) -> list[list[tf.TensorSpec]]:
         """Returns the shapes of the prompts; of decode, those of what the prefill returns."""
-        if self.hyperparameters.phase != "decode":
+        if self.run_options.phase != "decode":
             return super().signatures()
         size = self.hyperparameters.batch_size
         return [
@@ -316,7 +318,7 @@ class GPTFwd(GPT):
 
     def two_phases(self) -> TwoPhases | None:
         """Returns prefill and decode, if both run."""
-        if self.hyperparameters.phase != "both":
+        if self.run_options.phase != "both":
             return None
         return TwoPhases(
             self._prefill, self._decoding, decoded=lambda: self.hyperparameters.new_tokens - 1
@@ -328,7 +330,7 @@ class GPTFwd(GPT):
     def inference_batches(self) -> Iterator[Tensors]:
         """Returns an endless stream of prompts, or of filled caches where a step only decodes."""
         prompts = super().inference_batches()
-        if self.hyperparameters.phase != "decode":
+        if self.run_options.phase != "decode":
             return prompts
         prefill = tf.function(self._prefill, autograph=False, jit_compile=self.xla == "step")
         return (tuple(prefill(*batch)) for batch in prompts)
@@ -346,7 +348,7 @@ class GPTFwd(GPT):
             "both": self.phases.counted(self.steps) if self.phases else [],
             "prefill": [PhaseTimes(s, None, given, 0, sequences) for s in counted],
             "decode": [PhaseTimes(None, s, given, decoded, sequences) for s in counted],
-        }[hyperparameters.phase]
+        }[self.run_options.phase]
         cache = self._prefilling.outputs[1:]
         size = sum(math.prod(each.shape[1:]) * tf.as_dtype(each.dtype).size for each in cache)
         return Generation.of(runs, sequences * size) if runs else None
@@ -354,9 +356,10 @@ class GPTFwd(GPT):
     def cost(self) -> Cost:
         """Returns the cost of a prompt and of the tokens after it, of the phases that run."""
         counted = super().cost()
+        hyperparameters, phase = self.hyperparameters, self.run_options.phase
         rows = (
             dataclasses.replace(
-                row, macs=macs_of(self.network.get_layer(row.name), self.hyperparameters)
+                row, macs=macs_of(self.network.get_layer(row.name), hyperparameters, phase)
             )
             for row in counted.layers
         )

@@ -158,13 +158,13 @@ class Network(_Parts):
         return self.logits(x)[:, 0], caches
 
 
-def macs_of(layer: keras.layers.Layer, hyperparameters: GPTHyperparameters) -> int:
+def macs_of(layer: keras.layers.Layer, hyperparameters: GPTHyperparameters, phase: str) -> int:
     """Returns a layer's multiply-accumulates for a prompt and the tokens after it.
 
     Those of the phases that run; all places of the cache are attended to, filled or not.
     """
-    prompt = hyperparameters.prompt_tokens if hyperparameters.phase != "decode" else 0
-    decoded = hyperparameters.new_tokens - 1 if hyperparameters.phase != "prefill" else 0
+    prompt = hyperparameters.prompt_tokens if phase != "decode" else 0
+    decoded = hyperparameters.new_tokens - 1 if phase != "prefill" else 0
     if isinstance(layer, Attention):
         places = hyperparameters.prompt_tokens + hyperparameters.new_tokens - 1
         return layer.macs_of(prompt, prompt) + layer.macs_of(decoded, places)

@@ -2,17 +2,23 @@
 
 from dataclasses import dataclass
 
-from fathom.options import Hyperparameters, hyperparameter
+from fathom.options import Hyperparameters, RunOptions, hyperparameter, option
 
 
 @dataclass(frozen=True)
 class TranslationHyperparameters(Hyperparameters):
-    """The languages, and how the forward-only twin decodes."""
+    """The languages."""
 
-    decoding: str = hyperparameter(
+    source_language: str = hyperparameter("en", "file extension")
+    target_language: str = hyperparameter("de", "file extension; the papers' are de and fr")
+
+
+@dataclass(frozen=True)
+class TranslationOptions(RunOptions):
+    """How the forward-only twin decodes."""
+
+    decoding: str = option(
         "free",
         "forward-only: feed the decoder its own words, or the test text's (teacher-forced)",
         choices=("free", "teacher-forced"),
     )
-    source_language: str = hyperparameter("en", "file extension")
-    target_language: str = hyperparameter("de", "file extension; the papers' are de and fr")

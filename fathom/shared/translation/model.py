@@ -22,7 +22,7 @@ from fathom.shared.translation import batches, evaluation
 from fathom.shared.translation.batches import Batch, Order, Shape
 from fathom.shared.translation.decoding import FreeDecoder
 from fathom.shared.translation.evaluation import Alignment
-from fathom.shared.translation.hyperparameters import TranslationHyperparameters
+from fathom.shared.translation.hyperparameters import TranslationHyperparameters, TranslationOptions
 from fathom.shared.translation.parallel import ParallelTexts
 from fathom.shared.translation.sentences import EncodedPairs
 from fathom.shared.translation.symbols import GO, PAD
@@ -58,6 +58,8 @@ class Translation(nn.NeuralNetworkModel):
     """
 
     hyperparameters: TranslationHyperparameters
+    RunOptions = TranslationOptions
+    run_options: TranslationOptions
     texts: ParallelTexts
     vocabularies: tuple[Vocabulary, Vocabulary]
     encoder: keras.Model
@@ -193,7 +195,7 @@ class Translation(nn.NeuralNetworkModel):
     @property
     def decodes_freely(self) -> bool:
         """Whether the decoder reads its own words: only in forward-only models."""
-        return self.forward_only and self.hyperparameters.decoding == "free"
+        return self.forward_only and self.run_options.decoding == "free"
 
     def build_inputs(self) -> nn.Nest:
         """Returns source words and, unless decoding is free, the decoder's input words.
@@ -298,8 +300,8 @@ class Translation(nn.NeuralNetworkModel):
             encoded = self.encoder(tf.constant(source), training=False)
             (attention,) = self.decoder.alignment(*encoded, tf.constant(read[None])).numpy()
             sides = zip(self.vocabularies, (source[0], words), strict=True)
-            source, target = (vocabulary.pieces(ids) for vocabulary, ids in sides)
-            yield Alignment(source, target, attention[: len(target), : len(source)])
+            given, translated = (vocabulary.pieces(ids) for vocabulary, ids in sides)
+            yield Alignment(given, translated, attention[: len(translated), : len(given)])
 
     # ---------------------------------------------------------------- cost
 
