@@ -16,6 +16,7 @@ import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 
 import numpy as np
 import tensorflow as tf
@@ -88,8 +89,9 @@ class NeuralNetworkModel(Workload):
         self.device = devices.select(device)
         self.check_microbatches([self.hyperparameters.batch_size])
         self._set_threads()
+        chosen = asdict(self.hyperparameters) | asdict(self.run_options)
         self.strategy = strategies.create(
-            self.execution, self.device, self.name, self.hyperparameters
+            self.execution, self.device, {"workload": self.name, **chosen}
         )
         self.is_chief = strategies.is_chief(self.execution.strategy)
         select_precision(self.execution.precision, self.device)

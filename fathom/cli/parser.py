@@ -209,7 +209,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "action": "append",
         "default": [],
         "metavar": "NAME=VALUE",
-        "help": "set a hyperparameter; fathom run WORKLOAD --set help lists them",
+        "help": "set a hyperparameter or an option of a run; --set help lists them",
     },
     "checkpoint-dir": {"metavar": "DIR", "help": "folder of the checkpoints"},
     "checkpoint-every": {

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from fathom.core.training.rendezvous import meet
 from fathom.errors import FathomError
-from fathom.options import Execution, Hyperparameters, precision_traits
+from fathom.options import Execution, precision_traits
 from fathom.system import private
 from fathom.system.device import Device
 from fathom.system.environment import git_commit
@@ -45,7 +45,7 @@ class Cluster:
 
 
 def create(
-    execution: Execution, device: Device, workload: str, hyperparameters: Hyperparameters
+    execution: Execution, device: Device, identity: Mapping[str, object]
 ) -> tf.distribute.Strategy | None:
     """Returns the strategy of a training, before TensorFlow computes anything; None for ``none``.
 
@@ -53,8 +53,7 @@ def create(
         execution: names the strategy and, of ``mirrored``, the number of devices: the first GPUs,
             or as many logical CPUs; None: all GPUs.
         device: of the run.
-        workload: its name. All workers must run the same, with the same options.
-        hyperparameters: of the workload.
+        identity: what all workers must have in common besides: the workload and its options.
 
     Raises:
         FathomError: there are fewer devices, the cluster is described wrongly, a worker does not
@@ -68,9 +67,8 @@ def create(
             devices = _devices(execution.replicas, device.kind)
             _created[wanted] = tf.distribute.MirroredStrategy(devices)
         else:
-            identity = asdict(hyperparameters) | asdict(execution)
-            identity |= {"workload": workload, "commit": git_commit()}
-            _created[wanted] = _join(cluster(), identity)
+            common = {**identity, **asdict(execution), "commit": git_commit()}
+            _created[wanted] = _join(cluster(), common)
     if wanted not in _created:
         raise FathomError(
             "TensorFlow allows one strategy of distributed training in a process, and this one has "
