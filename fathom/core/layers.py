@@ -246,3 +246,17 @@ def drop(values: tf.Tensor, rate: float, noise: PRNGKey, axis: int = 0) -> tf.Te
     if not rate:
         return values
     return tf.where(noise.uniform(tf.shape(values), axis) >= rate, values / (1 - rate), 0)
+
+
+def normalize(x: tf.Tensor, scale: keras.Variable, offset: keras.Variable) -> tf.Tensor:
+    """Normalises vectors to mean 0 and variance 1, then scales and shifts them.
+
+    Ba et al. 2016, "Layer Normalization".
+
+    Args:
+        x: float32 [..., width].
+        scale: [width].
+        offset: [width].
+    """
+    mean, variance = tf.nn.moments(x, [-1], keepdims=True)
+    return (x - mean) * tf.math.rsqrt(variance + 1e-5) * scale.value + offset.value

@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 from typing_extensions import Unpack
 
-from fathom.core.layers import Layer, LayerOptions, Random, drop
+from fathom.core.layers import Layer, LayerOptions, Random, drop, normalize
 from fathom.shared import attention
 
 STDDEV = 0.02  # of all weights (Radford et al. 2018, section 4.1)
@@ -64,10 +64,7 @@ class LayerNormalization(Layer):
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """Returns the normalised vectors of [..., width]."""
-        wide = tf.cast(x, tf.float32)
-        mean, variance = tf.nn.moments(wide, [-1], keepdims=True)
-        y = (wide - mean) * tf.math.rsqrt(variance + 1e-5)
-        return tf.cast(y * self.scale + self.offset, x.dtype)
+        return tf.cast(normalize(tf.cast(x, tf.float32), self.scale, self.offset), x.dtype)
 
 
 class Attention(Layer):

@@ -7,11 +7,9 @@ import keras
 import tensorflow as tf
 from typing_extensions import Unpack
 
-from fathom.core.layers import Layer, LayerOptions, PRNGKey, Random
+from fathom.core.layers import Layer, LayerOptions, PRNGKey, Random, normalize
 from fathom.modern.transformer.formulas import dropped
 from fathom.shared import attention
-
-_EPSILON = 1e-5  # of layer normalization
 
 
 class Sizes(NamedTuple):
@@ -97,9 +95,7 @@ class AddAndNormalize(Layer):
         if training and self._dropout:
             y = dropped(y, self._dropout, self._noise.tensor())
         total = tf.cast(x + y, tf.float32)
-        mean, variance = tf.nn.moments(total, -1, keepdims=True)
-        normal = (total - mean) * tf.math.rsqrt(variance + _EPSILON)
-        return tf.cast(normal * self.scale.value + self.offset.value, x.dtype)
+        return tf.cast(normalize(total, self.scale, self.offset), x.dtype)
 
 
 class MultiHeadAttention(Layer):
