@@ -115,9 +115,11 @@ def test_a_documented_command_is_accepted_by_its_parser(command, monkeypatch, in
     module = re.match(r"python -m fathom\.(\w+)", command)
     name = module[1] if module else getattr(chosen, "workload", None)
     if isinstance(name, str) and getattr(chosen, "set", []) not in ([], ["help"]):
-        hyperparameters = workloads.load(name).Hyperparameters
-        values = init_options(chosen, hyperparameters)
-        options.build(hyperparameters, options.sort(values, hyperparameters, options.Execution)[0])
+        model_class = workloads.load(name)
+        kinds = model_class.Hyperparameters, model_class.RunOptions, options.Execution
+        values_of = options.sort(init_options(chosen, model_class), *kinds)
+        for kind, values in zip(kinds, values_of, strict=True):
+            options.build(kind, values)
 
 
 @pytest.fixture(scope="module")

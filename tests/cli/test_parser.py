@@ -4,7 +4,7 @@ import pytest
 
 from fathom.cli.parser import Parser, add_options, checked, init_options, names, number, numbers
 from fathom.errors import FathomError
-from fathom.options import Hyperparameters
+from fathom.options import Hyperparameters, RunOptions
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,12 @@ def test_a_command_takes_an_option_as_it_is_declared_or_with_changes(capsys):
     )
 
 
+class Model:
+    """What takes options."""
+
+    Hyperparameters, RunOptions = Hyperparameters, RunOptions
+
+
 @pytest.mark.parametrize(
     ("assignment", "message"),
     [
@@ -61,14 +67,14 @@ def test_what_follows_set_is_an_assignment_to_a_hyperparameter(assignment, messa
     parser = Parser(prog="tool")
     add_options(parser, "set", "batch-size")
     with pytest.raises(FathomError, match=message):
-        init_options(parser.parse_args(["--set", assignment]), Hyperparameters)
+        init_options(parser.parse_args(["--set", assignment]), Model)
 
 
 def test_the_options_of_a_model_are_those_that_the_command_has_and_was_given():
     parser = Parser(prog="tool")
     add_options(parser, "set", "batch-size", "seed", "threads", "device")
     args = parser.parse_args(["--batch-size=8", "--device=cpu"])
-    assert init_options(args, Hyperparameters) == {"batch_size": 8, "seed": 0}
+    assert init_options(args, Model) == {"batch_size": 8, "seed": 0}
     args = parser.parse_args(["--set=batch_size=4", "--batch-size=8"])
     with pytest.raises(FathomError, match="exclude each other"):
-        init_options(args, Hyperparameters)
+        init_options(args, Model)

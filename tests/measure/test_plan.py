@@ -7,7 +7,7 @@ from fathom.cli.parser import init_options
 from fathom.cli.run import workload_parser
 from fathom.measure.runs.plan import Request, plan, powers_of_two
 from fathom.measure.runs.request import Wanted
-from fathom.options import Characterization, build
+from fathom.options import Characterization, build, sort
 
 REQUEST = Request(
     workloads=dict.fromkeys(["alexnet", "vgg"], Characterization()),
@@ -190,13 +190,15 @@ def test_a_workload_sets_hyperparameters_of_its_inference_runs():
 
 
 @pytest.mark.parametrize("name", workloads.EIGHT)
-def test_a_workloads_settings_are_hyperparameters_of_its_own(name):
+def test_a_workloads_settings_are_options_of_its_own(name):
     workload = workloads.load(name)
     wanted = workload.characterization
     settings = (wanted.quick_setting, wanted.profile_setting, wanted.inference_setting)
     for setting in filter(None, settings):
-        hyperparameter, _, value = setting.partition("=")
-        build(workload.Hyperparameters, {hyperparameter: value})
+        option, _, value = setting.partition("=")
+        values = sort({option: value}, workload.Hyperparameters, workload.RunOptions)
+        build(workload.Hyperparameters, values[0])
+        build(workload.RunOptions, values[1])
 
 
 def test_a_sweep_takes_all_workloads_at_a_small_batch_before_any_at_a_large_one():
@@ -216,7 +218,7 @@ def program_of(run):
     """Returns what XLA compiles in a planned run on two threads, and its microbatches."""
     args = workload_parser(run.workload, "fathom").parse_args(run.argv[5:])
     model_class = workloads.load(run.workload)
-    model = model_class(run.device, init_options(args, model_class.Hyperparameters))
+    model = model_class(run.device, init_options(args, model_class))
     model.operations_at_once = 2
     return model.xla, model.microbatches
 

@@ -90,7 +90,7 @@ def pools(monkeypatch):
         set_size = functools.partial(sizes.__setitem__, pool)
         monkeypatch.setattr(tf.config.threading, f"set_{name}", set_size)
         monkeypatch.setattr(tf.config.threading, f"get_{name}", lambda pool=pool: sizes[pool])
-    monkeypatch.setattr(threading, "_chosen", {})
+    monkeypatch.setattr(threading, "_in_use", {})
     return sizes
 
 
