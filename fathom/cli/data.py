@@ -11,7 +11,8 @@ from fathom import options, workloads
 from fathom.core.data.dataset import DataSet, fetched_directory, find, locate
 from fathom.core.data.fetch import fetch
 from fathom.errors import FathomError
-from fathom.system.files import atomic_directory, user_path
+from fathom.system.files import atomic_directory
+from fathom.system.folders import new_folder
 
 
 def datasets() -> tuple[dict[str, type[DataSet]], dict[str, str]]:
@@ -55,8 +56,6 @@ def run(args: argparse.Namespace, screen: Console) -> None:
         _list(*datasets(), screen)
         return
     dataset = find_dataset(args.dataset)
-    if args.data_dir is not None:
-        args.data_dir = user_path(args.data_dir)
     actions = {"fetch": _fetch, "synthesize": _synthesize, "verify": _verify, "convert": _convert}
     actions[args.action](dataset, args, screen)
 
@@ -110,8 +109,7 @@ def _fetch(dataset: type[DataSet], args: argparse.Namespace, screen: Console) ->
 def _synthesize(dataset: type[DataSet], args: argparse.Namespace, screen: Console) -> None:
     if args.data_dir is None:
         raise FathomError("synthesize needs --data-dir, the new folder to write")
-    if args.data_dir.exists():
-        raise FathomError(f"{args.data_dir} already exists: name a new folder")
+    new_folder(args.data_dir)
     seed = options.Execution(seed=args.seed).seed  # checked as for a run
     with atomic_directory(args.data_dir) as temporary:
         dataset.synthesize(temporary, seed)
@@ -134,6 +132,7 @@ def _convert(dataset: type[DataSet], args: argparse.Namespace, screen: Console) 
     if args.to not in known:
         forms = f"known is {', '.join(known)}" if known else "it has no other form"
         raise FathomError(f"{dataset.name} cannot be converted to {args.to}: {forms}")
+    new_folder(args.out)
     source = locate(dataset, args.data_dir, seed=0)
     with _progress(screen) as progress:
         task = progress.add_task(args.to)

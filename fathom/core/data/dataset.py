@@ -14,7 +14,6 @@ from fathom.system.files import (
     atomic_directory,
     cache_directory,
     make_cache_folder,
-    remove_leftovers,
     user_path,
 )
 
@@ -254,7 +253,6 @@ def locate(dataset: type[DataSet], data_dir: str | Path | None, seed: int) -> Da
     source = find(dataset, data_dir, seed)
     if source.kind != "synthetic":
         return source
-    remove_leftovers(source.directory.parent)
     if not _is_folder(source.directory):
         make_cache_folder(source.directory.parent, otherwise=", or use --data-dir")
         with atomic_directory(source.directory) as temporary:
