@@ -213,10 +213,9 @@ def test_a_cache_without_permission_to_write_is_an_error(cache, monkeypatch):
     assert Notes.made == 0
 
 
-def test_a_folder_that_a_killed_synthesis_left_is_removed_when_it_is_old(cache):
-    left = cache / "synthetic" / "notes" / ".v1-seed-0.abcdefgh"
+def test_a_folder_that_a_killed_synthesis_left_is_removed(cache):
+    left = cache / "synthetic" / "notes" / ".v1-seed-0.abcdefgh.fathom"
     left.mkdir(parents=True)
-    os.utime(left, (0, 0))
     locate(Notes, None, 0)
     assert [path.name for path in left.parent.iterdir()] == ["v1-seed-0"]
 
