@@ -8,7 +8,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from fathom import options, workloads
-from fathom.core.data.dataset import DataSet, fetched_directory, find, locate
+from fathom.core.data.dataset import DataSet, fetched_directory, find, locate, state
 from fathom.core.data.fetch import fetch
 from fathom.errors import FathomError
 from fathom.system.files import atomic_directory
@@ -65,9 +65,8 @@ def _list(known: dict[str, type[DataSet]], left_out: dict[str, str], screen: Con
     for title in ("data set", "what it is", "licence", "download", "data now"):
         table.add_column(title)
     for name, dataset in known.items():
-        source = find(dataset, None, seed=0)
         fetchable = f"fathom data fetch {name}" if dataset.files else "see its home page"
-        table.add_row(name, dataset.title, dataset.licence, fetchable, source.kind)
+        table.add_row(name, dataset.title, dataset.licence, fetchable, state(dataset))
     screen.print(table)
     for name, dataset in known.items():
         screen.print(f"{name}: {dataset.home_page}; layout: {dataset.layout}")

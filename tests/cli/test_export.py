@@ -46,7 +46,7 @@ def test_an_export_that_fails_keeps_the_folder_that_it_was_to_replace(tmp_path, 
     with mock.patch("fathom.cli.export.write", fail):
         assert fathom(*SMALL, "--to", "json", "--out", out, "--force") == 2
     assert "it cannot be done" in capsys.readouterr().err
-    assert (out / "step.json").exists()
+    assert (out / "description.json").exists()
     assert list(tmp_path.iterdir()) == [out]
 
 

@@ -243,6 +243,14 @@ def find(dataset: type[DataSet], data_dir: str | Path | None, seed: int) -> Data
     return DataSource(cache_directory() / "synthetic" / dataset.name / version, "synthetic", reason)
 
 
+def state(dataset: type[DataSet]) -> str:
+    """Returns the kind of a data set's current source, or the error of finding it, for a table."""
+    try:
+        return find(dataset, None, seed=0).kind
+    except FathomError as error:
+        return str(error)
+
+
 def locate(dataset: type[DataSet], data_dir: str | Path | None, seed: int) -> DataSource:
     """Finds a run's data like ``find``, and writes the synthetic set on first use.
 

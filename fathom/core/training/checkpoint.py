@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from fathom.errors import FathomError, cause
-from fathom.system.files import atomic_write, read_file
+from fathom.system.files import atomic_write, exists, read_file, require_regular
 from fathom.system.lock import lock_folder
 
 Change: TypeAlias = tuple[Any, Any]  # of a setting: old and new value
@@ -110,6 +110,9 @@ class Checkpoints:
             self._directory.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=self._directory, prefix=".fathom."):
                 self._lock = lock_folder(self._directory)
+            for path in (self._directory / _DESCRIPTION, self._directory / _STATE):
+                if exists(path):
+                    require_regular(path)
             self._remove_leftovers()
         except UnicodeEncodeError as error:
             raise FathomError(
