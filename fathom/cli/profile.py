@@ -31,11 +31,11 @@ def run(args: argparse.Namespace, screen: Console) -> None:
         refuse(args, sorted(args.given - shown), "has no effect on a profile made before: omit it")
         if args.out and not args.against:
             raise FathomError(f"--out has no effect: the profile is in {stored} already")
-    out = (
-        claim_folder(args.out, "profile") if args.out else None
-    )  # before time is spent on measuring
+    out: Path | None = args.out
     if out and args.against and out.resolve() == args.against.resolve():
         raise FathomError("--out would replace the profile that --against names: give another")
+    if out:
+        claim_folder(out, "profile")  # before time is spent on measuring
     import_tensorflow()
     from fathom.measure.profile import diff, files, view
 
