@@ -167,6 +167,11 @@ def test_a_given_folder_that_is_none_is_an_error(tmp_path, name):
     assert Notes.made == 0
 
 
+def test_an_empty_name_is_an_error_and_not_the_working_folder():
+    with pytest.raises(FathomError, match="the name is empty"):
+        find(Notes, "", 0)
+
+
 @pytest.mark.parametrize("kind", ["given", "environment"])
 def test_a_folder_that_cannot_be_read_is_an_error_and_not_skipped(places, monkeypatch, kind):
     monkeypatch.setattr(os, "access", lambda path, mode: path != places[kind])

@@ -238,7 +238,7 @@ def test_a_pipe_in_the_place_of_a_description_is_refused_and_not_waited_for(
     (tmp_path / name).unlink()
     training_in(tmp_path, weights, 1)
     pipe(tmp_path / "fathom.json")
-    with pytest.raises(FathomError, match=r"fathom.json is not a regular file"):
+    with pytest.raises(FathomError, match=r"fathom\.json is not a regular file"):
         open_in(tmp_path, weights).restore()
 
 
