@@ -8,12 +8,15 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import platformdirs
 
 from fathom.errors import FathomError
+
+Content = TypeVar("Content")
 
 _LARGEST = 2**30  # bytes of a file that is read whole
 _TEMPORARY = ".fathom"  # at the end of the names of temporary folders
@@ -258,3 +261,24 @@ def sha256(path: Path) -> str:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
+
+
+def cached(path: Path, make: Callable[[], bytes], read: Callable[[bytes], Content]) -> Content:
+    """Returns the content of a file of the cache, which is made if there is none.
+
+    Args:
+        path: of the file.
+        make: returns its bytes.
+        read: returns the content of its bytes; a RuntimeError means that they are damaged.
+
+    Raises:
+        FathomError: the file cannot be read or written.
+    """
+    if exists(path):
+        with contextlib.suppress(RuntimeError):
+            return read(read_file(path))
+    made = make()
+    make_cache_folder(path.parent)
+    with atomic_write(path) as temporary:
+        temporary.write_bytes(made)
+    return read(made)

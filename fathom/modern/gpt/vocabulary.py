@@ -1,22 +1,14 @@
 """What a token is: a character, a byte, or a frequent sequence of bytes."""
 
 import abc
-import contextlib
 import hashlib
 import io
-from pathlib import Path
 
 import numpy as np
 import sentencepiece
 
 from fathom.errors import FathomError, cause
-from fathom.system.files import (
-    atomic_write,
-    cache_directory,
-    exists,
-    make_cache_folder,
-    read_file,
-)
+from fathom.system.files import cache_directory, cached
 
 KINDS = ("characters", "bytes", "bpe")
 BYTES = 256
@@ -106,14 +98,11 @@ class BytePairs(Vocabulary):
     def __init__(self, text: str, size: int) -> None:
         key = hashlib.sha256(f"2 {size} {text}".encode()).hexdigest()[:32]
         path = cache_directory() / "gpt" / f"{key}.model"
-        processor = _kept(path)
-        if processor is None:
-            model = _train(text, size)
-            make_cache_folder(path.parent)
-            with atomic_write(path) as temporary:
-                temporary.write_bytes(model)
-            processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        self._processor = processor
+        self._processor = cached(
+            path,
+            lambda: _train(text, size),
+            lambda model: sentencepiece.SentencePieceProcessor(model_proto=model),
+        )
         self.identity = f"bpe {key}"
 
     def __len__(self) -> int:
@@ -147,14 +136,6 @@ def build(kind: str, text: str, size: int) -> Vocabulary:
 def _code_points(text: str) -> np.ndarray:
     """Returns the code points of the characters of a text, uint32."""
     return np.frombuffer(text.encode("utf-32-le"), np.uint32)
-
-
-def _kept(path: Path) -> sentencepiece.SentencePieceProcessor | None:
-    """Returns the sequences in the cache; None if there are none, or they are damaged."""
-    if exists(path):
-        with contextlib.suppress(RuntimeError):
-            return sentencepiece.SentencePieceProcessor(model_proto=read_file(path))
-    return None
 
 
 def _train(text: str, size: int) -> bytes:
