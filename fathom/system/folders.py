@@ -43,6 +43,7 @@ def new_folder(path: Path, remedy: str = "name a new folder") -> Path:
     """
     if exists(path) or path.is_symlink():
         raise FathomError(f"{path} already exists: {remedy}")
+    exists(path.with_name(f".{path.name}.12345678.fathom"))  # the temporary one's name is longer
     above = next(each for each in path.absolute().parents if exists(each))
     if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
         raise FathomError(f"cannot make {path}: {above} is no folder that can be written")

@@ -50,7 +50,7 @@ def test_the_working_folder_home_and_all_above_are_refused(name, place, tmp_path
     assert own_folder("~/results") == tmp_path / "home" / "me" / "results"
 
 
-@pytest.mark.parametrize("name", ["here", "file", "link", "file/below"])
+@pytest.mark.parametrize("name", ["here", "file", "link", "file/below", "x" * 250])
 def test_a_new_folder_is_refused_where_none_can_be_made(name, tmp_path):
     (tmp_path / "here").mkdir()
     (tmp_path / "file").touch()
