@@ -10,6 +10,9 @@ from fathom.cli import characterize, formats, launch, machine, new, quality, ser
 from fathom.cli.parser import USER_ERROR, Parser, add_options, add_workload, checked, number
 from fathom.cli.terminal import console, import_tensorflow, run_command
 from fathom.system.files import user_path
+from fathom.system.folders import own_folder
+
+_TARGET = "target folder"
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -45,8 +48,8 @@ def _parser() -> Parser:
     data = commands.add_parser("data", help="list, fetch, synthesize, verify or convert data sets")
     actions = data.add_subparsers(required=True, metavar="action")
     _add_action(actions, "list", "list the data sets and the current source of each", None)
-    _add_action(actions, "fetch", "download a data set and verify it", "target folder")
-    _add_action(actions, "synthesize", "write the synthetic data set", "target folder")
+    _add_action(actions, "fetch", "download a data set and verify it", _TARGET)
+    _add_action(actions, "synthesize", "write the synthetic data set", _TARGET)
     _add_action(actions, "verify", "check a data set's files", "the data set's folder")
     _add_action(actions, "convert", "convert a data set to another format", "the data set's folder")
     machine.add_commands(commands)
@@ -71,7 +74,8 @@ def _add_action(
     action.set_defaults(command=_data, action=name)
     if folder:
         action.add_argument("dataset", help="name of the data set")
-        add_options(action, "data-dir", type=checked(user_path), help=folder)
+        kind = own_folder if folder == _TARGET else user_path
+        add_options(action, "data-dir", type=checked(kind), help=folder)
     if name == "synthesize":
         add_options(action, "seed")
     if name == "verify":

@@ -111,8 +111,8 @@ class Allowed:
     def check(self, value: object) -> None:
         """Raises ValueError, which states the allowed values, if the value is not allowed."""
         if self.choices and value not in self.choices:
-            choices, value = ", ".join(map(str, self.choices)), " ".join(str(value).split())
-            raise ValueError(f"must be one of {choices}, not {value}")
+            choices, found = ", ".join(map(str, self.choices)), " ".join(str(value).split())
+            raise ValueError(f"must be one of {choices}, not {found or 'nothing'}")
         if not isinstance(value, (int, float)):
             return
         if not math.isfinite(value):

@@ -107,6 +107,7 @@ def test_a_documented_command_is_accepted_by_its_parser(command, monkeypatch, in
         raise Parsed(parse(parser, *arguments, **named))
 
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_and_stop)
+    monkeypatch.setattr("fathom.cli.parser.require_writable", lambda path: None)  # in DIR
     monkeypatch.setattr(sys, "argv", [])
     monkeypatch.syspath_prepend(ROOT / "benchmarks")  # as Python does for a program there
     with pytest.raises(Parsed) as parsed:

@@ -52,6 +52,11 @@ def test_a_value_that_is_not_allowed_is_an_error_that_says_what_is(name, value, 
     assert str(error.value) == message
 
 
+def test_an_empty_choice_is_named():
+    with pytest.raises(ValueError, match=r"must be one of small, large, not nothing$"):
+        Allowed(choices=("small", "large")).check("")
+
+
 def test_a_hyperparameter_without_limits_must_not_be_negative_or_infinite():
     for value in (-1, float("nan")):
         with pytest.raises(FathomError, match="rate must "):

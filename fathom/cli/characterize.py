@@ -16,12 +16,14 @@ from fathom.cli.parser import (
     add_options,
     batch_sizes,
     checked,
+    input_path,
     names,
     number,
     numbers,
 )
 from fathom.errors import FathomError
 from fathom.options import DEVICE_KINDS
+from fathom.system.files import named_path
 
 _WIDTH_PERCENT, _BUDGET_MINUTES = 2.0, 30.0  # of compare --interleave
 _SHORTEST_LIFE = 5  # steps: four batches are held, and the first step is in no window
@@ -49,7 +51,7 @@ def add_commands(commands: Commands) -> None:
         "report",
     )
     text = "results directory of fathom characterize"
-    parser.add_argument("directory", type=Path, metavar="DIR", help=text)
+    parser.add_argument("directory", type=input_path, metavar="DIR", help=text)
     add_options(parser, "out", help="default: DIR/report")
     text = "compare measurements, or two variants by alternating runs"
     _add_compare(add_command(commands, "compare", "cli.characterize", text, "compare"))
@@ -88,7 +90,7 @@ def compare(args: argparse.Namespace, screen: Console) -> None:
     for name in ("width", "budget", "out"):
         if getattr(args, name) is not None:
             raise FathomError(f"--{name} is an option of --interleave")
-    compare_folders([Path(side) for side in sides], screen)
+    compare_folders([named_path(side) for side in sides], screen)
 
 
 def _add_profile(parser: argparse.ArgumentParser) -> None:
@@ -104,7 +106,7 @@ def _add_profile(parser: argparse.ArgumentParser) -> None:
     add_options(parser, "microbatches")
     add_options(parser, "out", help="write profile, tables and trace to this folder")
     text = "compare with the profile in this folder, op type by op type and op by op"
-    parser.add_argument("--against", type=Path, metavar="DIR", help=text)
+    parser.add_argument("--against", type=input_path, metavar="DIR", help=text)
     # For fathom characterize: write only profile.json and the raw trace.
     parser.add_argument("--raw", action="store_true", help=argparse.SUPPRESS)
 

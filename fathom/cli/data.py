@@ -8,10 +8,11 @@ from rich.progress import Progress
 from rich.table import Table
 
 from fathom import options, workloads
-from fathom.core.data.dataset import DataSet, fetched_directory, find, locate
+from fathom.core.data.dataset import DataSet, fetched_directory, find, locate, state
 from fathom.core.data.fetch import fetch
 from fathom.errors import FathomError
-from fathom.system.files import atomic_directory, user_path
+from fathom.system.files import atomic_directory
+from fathom.system.folders import new_folder
 
 
 def datasets() -> tuple[dict[str, type[DataSet]], dict[str, str]]:
@@ -55,8 +56,6 @@ def run(args: argparse.Namespace, screen: Console) -> None:
         _list(*datasets(), screen)
         return
     dataset = find_dataset(args.dataset)
-    if args.data_dir is not None:
-        args.data_dir = user_path(args.data_dir)
     actions = {"fetch": _fetch, "synthesize": _synthesize, "verify": _verify, "convert": _convert}
     actions[args.action](dataset, args, screen)
 
@@ -66,9 +65,8 @@ def _list(known: dict[str, type[DataSet]], left_out: dict[str, str], screen: Con
     for title in ("data set", "what it is", "licence", "download", "data now"):
         table.add_column(title)
     for name, dataset in known.items():
-        source = find(dataset, None, seed=0)
         fetchable = f"fathom data fetch {name}" if dataset.files else "see its home page"
-        table.add_row(name, dataset.title, dataset.licence, fetchable, source.kind)
+        table.add_row(name, dataset.title, dataset.licence, fetchable, state(dataset))
     screen.print(table)
     for name, dataset in known.items():
         screen.print(f"{name}: {dataset.home_page}; layout: {dataset.layout}")
@@ -110,8 +108,7 @@ def _fetch(dataset: type[DataSet], args: argparse.Namespace, screen: Console) ->
 def _synthesize(dataset: type[DataSet], args: argparse.Namespace, screen: Console) -> None:
     if args.data_dir is None:
         raise FathomError("synthesize needs --data-dir, the new folder to write")
-    if args.data_dir.exists():
-        raise FathomError(f"{args.data_dir} already exists: name a new folder")
+    new_folder(args.data_dir)
     seed = options.Execution(seed=args.seed).seed  # checked as for a run
     with atomic_directory(args.data_dir) as temporary:
         dataset.synthesize(temporary, seed)
@@ -134,6 +131,7 @@ def _convert(dataset: type[DataSet], args: argparse.Namespace, screen: Console) 
     if args.to not in known:
         forms = f"known is {', '.join(known)}" if known else "it has no other form"
         raise FathomError(f"{dataset.name} cannot be converted to {args.to}: {forms}")
+    new_folder(args.out)
     source = locate(dataset, args.data_dir, seed=0)
     with _progress(screen) as progress:
         task = progress.add_task(args.to)

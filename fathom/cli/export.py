@@ -1,9 +1,6 @@
 """``fathom export``: writes a workload in the format of another tool."""
 
 import argparse
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -16,7 +13,7 @@ from fathom.errors import FathomError
 from fathom.exports import ExportOptions, Format, NetworkFormat
 from fathom.exports.format import write
 from fathom.options import precision_traits
-from fathom.system.files import atomic_directory
+from fathom.system.folders import require_replaceable, whole_folder
 
 _ANNOUNCED = 1e9  # bytes
 
@@ -37,8 +34,7 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     if args.workload is None:
         raise FathomError("name the workload to export")
     out = args.out or Path(f"{args.workload}-{args.to}")
-    if out.exists() and not args.force:
-        raise FathomError(f"{out} exists: give another --out, or --force to replace it")
+    require_replaceable(out, "export", args.force)
     if isinstance(chosen_format, Format):
         _export_work(chosen_format, args, out, screen)
     else:
@@ -52,7 +48,7 @@ def _export_work(to: Format, args: argparse.Namespace, out: Path, screen: Consol
         raise FathomError(f"{args.to} holds no weights: omit --checkpoint-dir")
     description = describe(args)
     exported = to.export(description)
-    with _replacing(out) as folder:
+    with whole_folder(out, "export", args.force) as folder:
         write(exported, folder)
     size = sum(len(text) for text in exported.files.values())
     screen.print(
@@ -92,7 +88,7 @@ def _export_network(
     size = 4 * model.network.count_params()
     if to.has_weights and size > _ANNOUNCED:
         screen.print(f"the weights take {size / 1e9:,.1f} GB")
-    with _replacing(out) as folder:
+    with whole_folder(out, "export", args.force) as folder:
         given = ExportOptions(
             args.batch_size, args.length, args.profile, args.workers, args.stepwise
         )
@@ -108,18 +104,6 @@ def _part(batch_size: int, workers: int) -> int:
     if batch_size % workers:
         raise FathomError(f"a batch of {batch_size} cannot be divided among {workers} workers")
     return batch_size // workers
-
-
-@contextmanager
-def _replacing(out: Path) -> Iterator[Path]:
-    """Yields a temporary folder, which takes the place of ``out`` when it is complete."""
-    with atomic_directory(out) as folder:
-        yield folder
-        if out.exists():
-            try:
-                shutil.rmtree(out) if out.is_dir() else out.unlink()
-            except OSError as error:
-                raise FathomError(f"cannot replace {out}: {error.strerror}") from error
 
 
 def _show_left_out(lines: tuple[str, ...], screen: Console) -> None:

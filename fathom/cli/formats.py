@@ -33,6 +33,7 @@ from fathom.options import (
 )
 from fathom.results.formats import FormatRun, Formats
 from fathom.results.records import UsedHyperparameters, UsedOptions
+from fathom.system.files import exists
 
 if TYPE_CHECKING:
     from fathom.nn import NeuralNetworkModel
@@ -132,7 +133,7 @@ def _begun(path: Path, args: argparse.Namespace, model: "NeuralNetworkModel") ->
         environment=model.machine(),
         runs=[],
     )
-    if not path.exists():
+    if not exists(path):
         return begun
     done = Formats.read(path)
     for name in ("workload", "mode", "steps", "hyperparameters", "options"):

@@ -28,12 +28,16 @@ def run(args: argparse.Namespace, screen: Console) -> None:
 
     int8.require_engine()
     if not args.network.is_file():
+        problem = "is not a file" if args.network.exists() else "does not exist"
         raise FathomError(
-            f"{args.network} does not exist: fathom export {args.workload} --to onnx writes it"
+            f"{args.network} {problem}: name the network.onnx that fathom export {args.workload} "
+            "--to onnx writes"
         )
     import_tensorflow()
     model_class = workloads.load(args.workload, forward_only=True)
     plain = _set_up(model_class, args)
+    if args.evaluate:
+        plain.require_test_data()
     with tempfile.TemporaryDirectory() as folder:
         quantized = Path(folder) / "int8.onnx"
         left = int8.quantize(args.network, _calibration(plain), quantized)

@@ -18,7 +18,7 @@ from fathom import workloads
 from fathom.cli.command import Commands, add_command, refuse
 from fathom.cli.parser import add_options, number
 from fathom.errors import FathomError
-from fathom.system.files import make_folder, user_path
+from fathom.system.folders import claim_folder
 from fathom.system.processes import end_with_parent, failure
 
 _POLL_S = 0.2
@@ -59,8 +59,7 @@ def run(args: argparse.Namespace, screen: Console) -> None:
         return
     with _free_ports(args.workers) as ports:
         addresses = [f"localhost:{port}" for port in ports]
-    out = user_path(args.out)
-    make_folder(out)
+    out = claim_folder(args.out, "launch")
     logs = [out / f"worker-{index}.log" for index in range(args.workers)]
     screen.print(f"{args.workers} workers on this machine; logs: {out}/worker-*.log")
     with contextlib.ExitStack() as ending:

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from fathom import workloads
 from fathom.cli.terminal import absent, import_tensorflow
-from fathom.core.data.dataset import DataSet, choose, find
+from fathom.core.data.dataset import DataSet, choose, state
 from fathom.errors import FathomError, cause
 
 
@@ -71,9 +71,10 @@ def _row_of_model(name: str) -> tuple[str, ...]:
 def _cells(
     name: str, title: str, parameters: int, macs: int, datasets: Sequence[type[DataSet]]
 ) -> tuple[str, ...]:
-    dataset = choose(datasets, None, None)
-    source = find(dataset, None, seed=0)
-    return name, title, f"{parameters:,}", f"{macs:,}", dataset.name, source.kind
+    dataset = datasets[0]
+    with contextlib.suppress(FathomError):  # a folder cannot be read: its state says so
+        dataset = choose(datasets, None, None)
+    return name, title, f"{parameters:,}", f"{macs:,}", dataset.name, state(dataset)
 
 
 @contextlib.contextmanager

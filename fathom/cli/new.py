@@ -9,6 +9,7 @@ from rich.console import Console
 from fathom import workloads
 from fathom.errors import FathomError
 from fathom.system.files import atomic_directory
+from fathom.system.folders import new_folder
 
 _TEMPLATE = Path(__file__).with_name("template")
 _NAME = "newcomer"  # of the workload in the template
@@ -34,9 +35,7 @@ def run(args: argparse.Namespace, screen: Console) -> None:
         FathomError: its folder exists, or cannot be written.
     """
     package = f"fathom-{args.name}"
-    folder: Path = args.out or Path(package)
-    if folder.exists():
-        raise FathomError(f"{folder} is already there: give a new folder with --out")
+    folder = new_folder(args.out or Path(package), "give a new folder with --out")
     with atomic_directory(folder) as temporary:
         for source in sorted(_TEMPLATE.rglob("*.*")):
             if source.is_file() and "__pycache__" not in source.parts:

@@ -3,6 +3,9 @@
 import argparse
 import contextlib
 import importlib.metadata
+import itertools
+import re
+import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -29,7 +32,8 @@ from fathom.options import (
     unknown_option,
 )
 from fathom.system import device
-from fathom.system.files import user_path
+from fathom.system.files import exists, named_path
+from fathom.system.folders import own_folder
 
 if TYPE_CHECKING:
     from fathom.nn import NeuralNetworkModel
@@ -44,6 +48,15 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, **options)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuses empty arguments, which would read as the working folder or as none."""
+        given = sys.argv[1:] if args is None else list(args)
+        for before, text in itertools.pairwise(["", *given]):
+            if not text or re.fullmatch("--[^=]+=", text):
+                option = text[:-1] or (before if before.startswith("-") else "an argument")
+                self.error(f"{option} is empty: give a value")
+        return super().parse_known_args(given, namespace)
 
     def error(self, message: str) -> NoReturn:
         """Prints the message in one line and exits with code 2."""
@@ -111,6 +124,45 @@ def names(kind: str, known: Iterable[str]) -> Callable[[str], list[str]]:
         return list(dict.fromkeys(text.split(",")))
 
     return checked(convert_names)
+
+
+def require_writable(path: Path) -> None:
+    """Creates and deletes a file next to another, with a name as long as the temporary one.
+
+    Raises:
+        FathomError: it cannot be created, or ``path`` is a folder.
+    """
+    if exists(path) and not path.is_file():
+        if path.is_dir():
+            raise FathomError(f"{path} is a folder: name a file")
+        return  # a pipe or device, which is not replaced
+    folder = path.absolute().parent
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{path.name}.", suffix=".tmp"):
+            pass
+    except OSError as error:
+        raise FathomError(
+            f"{path} cannot be written ({error.strerror}): name a file in a folder that exists and "
+            "can be written"
+        ) from error
+
+
+@checked
+def input_path(text: str) -> Path:
+    """Is the argparse type of a file or folder to read."""
+    return named_path(text)
+
+
+@checked
+def output_file(text: str) -> Path:
+    """Is the argparse type of a file to write, which is tried before time is spent on its content.
+
+    ``-`` is standard output.
+    """
+    path = named_path(text)
+    if text != "-":
+        require_writable(path)
+    return path
 
 
 def _device(text: str) -> str:
@@ -217,8 +269,12 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "metavar": "N",
         "help": f"steps between checkpoints; default: {CHECKPOINT_EVERY}",
     },
-    "json": {"type": Path, "metavar": "FILE", "help": "write the result as JSON; - prints it"},
-    "out": {"type": checked(user_path), "metavar": "DIR"},
+    "json": {
+        "type": output_file,
+        "metavar": "FILE",
+        "help": "write the result as JSON; - prints it",
+    },
+    "out": {"type": checked(own_folder), "metavar": "DIR"},
 }
 """The argparse arguments of each shared option by name; a command can override them."""
 
@@ -283,25 +339,3 @@ def init_options(
         raise FathomError("--batch-size and --set batch_size exclude each other: give one of them")
     given = {name: getattr(args, name, None) for name in ("batch_size", *execution)}
     return values | {name: value for name, value in given.items() if value is not None}
-
-
-def require_writable(result: Path | None) -> None:
-    """Creates and deletes a file next to the result, with a name as long as the temporary one.
-
-    Args:
-        result: of ``--json``; None: a file in the current folder.
-
-    Raises:
-        FathomError: it cannot be created, or the result is a folder.
-    """
-    folder, name = (result.absolute().parent, result.name) if result else (Path.cwd(), "")
-    try:
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{name}.", suffix=".tmp"):
-            is_folder = result is not None and result.is_dir()
-    except OSError as error:
-        raise FathomError(
-            f"{result or folder} cannot be written ({error.strerror}): give --json a file in a "
-            "folder that exists and can be written"
-        ) from error
-    if is_folder:
-        raise FathomError(f"--json {result} is a folder: give a file")

@@ -13,7 +13,8 @@ from fathom.cli.parser import init_options
 from fathom.cli.terminal import import_tensorflow
 from fathom.errors import FathomError
 from fathom.options import unknown_option
-from fathom.system.files import make_folder
+from fathom.system.files import named_path
+from fathom.system.folders import claim_folder
 
 if TYPE_CHECKING:
     from fathom.results.profile import Profile
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 def run(args: argparse.Namespace, screen: Console) -> None:
     """Runs the command with its parsed arguments."""
     known = [*workloads.names(), *workloads.refused()]
-    stored = None if args.workload in known else Path(args.workload)
+    stored = None if args.workload in known else named_path(args.workload)
     if stored and not stored.is_dir():
         raise unknown_option("workload or folder", args.workload, workloads.names())
     if stored:
@@ -30,9 +31,11 @@ def run(args: argparse.Namespace, screen: Console) -> None:
         refuse(args, sorted(args.given - shown), "has no effect on a profile made before: omit it")
         if args.out and not args.against:
             raise FathomError(f"--out has no effect: the profile is in {stored} already")
-    out = make_folder(args.out) if args.out else None  # before time is spent on measuring
+    out: Path | None = args.out
     if out and args.against and out.resolve() == args.against.resolve():
         raise FathomError("--out would replace the profile that --against names: give another")
+    if out:
+        claim_folder(out, "profile")  # before time is spent on measuring
     import_tensorflow()
     from fathom.measure.profile import diff, files, view
 

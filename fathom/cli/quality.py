@@ -18,11 +18,13 @@ from fathom.cli.parser import (
     checked,
     init_options,
     number,
+    require_writable,
 )
 from fathom.cli.terminal import import_tensorflow
 from fathom.errors import FathomError
-from fathom.options import convert
+from fathom.options import Allowed, convert
 from fathom.results.quality import Quality, Training
+from fathom.system.files import exists
 
 if TYPE_CHECKING:
     from fathom.nn import NeuralNetworkModel
@@ -57,6 +59,7 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     path = args.json or Path(f"{args.workload}-quality.json")
     if str(path) == "-":
         raise FathomError("--json takes a file")
+    require_writable(path)
     if any(assignment.startswith("batch_size=") for assignment in args.set):
         raise FathomError("--set batch_size has no effect: --batches names the batch sizes")
     import_tensorflow()
@@ -135,7 +138,7 @@ def _scaled_rate(model_class: "type[NeuralNetworkModel]", values: dict[str, obje
 
 def _read(path: Path, args: argparse.Namespace) -> Quality | None:
     """Returns an earlier result, which must be of the same question."""
-    if not path.exists():
+    if not exists(path):
         return None
     done = Quality.read(path)
     asked = (args.workload, *args.target, args.epochs, args.seed)
@@ -148,7 +151,9 @@ def _target(text: str) -> tuple[str, float]:
     name, equals, value = text.partition("=")
     if not (name and equals):
         raise ValueError(f"must be METRIC=VALUE, not {text}")
-    return name, convert(value, float)
+    target = convert(value, float)
+    Allowed(above=-1e100, below=1e100).check(target)  # as a result can hold it
+    return name, target
 
 
 def _show(result: Quality, sizes: list[int], screen: Console) -> None:

@@ -177,9 +177,8 @@ def _check(args: argparse.Namespace) -> None:
     options.build(options.Setup, _setup_options(args))
     if args.checkpoint_dir:
         user_path(args.checkpoint_dir)
-    file = None if args.json == _STANDARD_OUTPUT else args.json
-    if file or args.evaluate:
-        require_writable(file)
+    if args.evaluate and args.json in (None, _STANDARD_OUTPUT):
+        require_writable(Path("pictures"))  # of the evaluation, in the working folder
 
 
 def _refuse_options_of_training(args: argparse.Namespace) -> None:

@@ -15,6 +15,7 @@ from fathom.cli.parser import MODEL_OPTIONS, add_options, add_workload, init_opt
 from fathom.cli.terminal import end_at_once, import_tensorflow
 from fathom.errors import FathomError
 from fathom.results.serving import Scenario, ServingResult, Trial
+from fathom.system.folders import new_folder
 
 
 def add_commands(commands: Commands) -> None:
@@ -41,8 +42,7 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     """Runs the command with its parsed arguments."""
     _check(args)
     out = args.out or Path("results") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
-    if out.exists():
-        raise FathomError(f"{out} exists: give another --out")
+    new_folder(out, "give another --out")
     import_tensorflow()
     from fathom.measure.serving import loadgen, scenarios
     from fathom.measure.serving.search import MOST_TRIALS

@@ -26,6 +26,8 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     model_class = workloads.load(args.workload, forward_only=args.infer)
     model = model_class("cpu", init_options(args, model_class))
     take = observed(model, args.checkpoint_dir if args.infer else None)
+    if args.density:
+        model.require_test_data()
     table = _run(model, take, args.steps)
     last = table[table.steps == table.steps.max()]
     _show(last.drop(columns=["steps"]), f"zeros up to step {table.steps.max():,}", screen)

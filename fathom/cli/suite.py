@@ -16,7 +16,7 @@ from fathom import workloads
 from fathom.cli.parser import Parser, add_options
 from fathom.cli.terminal import console, run_command
 from fathom.options import MODES
-from fathom.system.files import make_folder
+from fathom.system.folders import claim_folder
 from fathom.system.processes import run_python
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def _run(args: argparse.Namespace) -> None:
     now = datetime.now().strftime("%Y-%m-%d-%H%M%S")
-    out = make_folder(args.out or Path("results") / now)
+    out = claim_folder(args.out or Path("results") / now, "runtest")
     screen = console()
     runs = [(name, mode) for name in args.workloads or workloads.EIGHT for mode in MODES]
     rows: list[tuple[str, str, RunResult | str]] = []

@@ -4,11 +4,19 @@ Commands import their code when they run, so that ``--help`` is fast.
 """
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from fathom.cli.command import Commands, add_command
-from fathom.cli.parser import add_mode, add_options, add_workload, checked, number, numbers
+from fathom.cli.parser import (
+    add_mode,
+    add_options,
+    add_workload,
+    checked,
+    input_path,
+    number,
+    numbers,
+    output_file,
+)
 
 _MACHINE_COMMANDS = {
     "roofline": "bound a workload's operations on a machine, without running anything",
@@ -23,13 +31,15 @@ def add_commands(commands: Commands) -> None:
     _add_work(describe)
     add_options(describe, "precision")
     add_options(describe, "json", help="write the description as JSON; - prints it")
-    describe.add_argument("--csv", type=Path, metavar="FILE", help="write one line per operation")
+    describe.add_argument(
+        "--csv", type=output_file, metavar="FILE", help="write one line per operation"
+    )
     export = add_command(commands, "export", "cli.export", "write it in another tool's format")
     _add_work(export, nargs="?")
     add_options(export, "precision")
     add_options(export, "checkpoint-dir", help="weights, for formats that hold them")
     text = "folder of fathom profile --out, for formats with times"
-    export.add_argument("--profile", type=Path, metavar="DIR", help=text)
+    export.add_argument("--profile", type=input_path, metavar="DIR", help=text)
     text = "workers that share the batch of training, for formats with collectives"
     export.add_argument("--workers", type=number(int, minimum=1), default=1, metavar="N", help=text)
     text = "the encoder or prefill, and one step of the decoder, not the loop over the words"
@@ -69,13 +79,13 @@ def _add_sparsity(parser: argparse.ArgumentParser) -> None:
         metavar="0.5,...",
         help=text,
     )
-    add("--csv", type=Path, metavar="FILE", help="write the table")
+    add("--csv", type=output_file, metavar="FILE", help="write the table")
 
 
 def _add_int8(parser: argparse.ArgumentParser) -> None:
     add_workload(parser)
     text = "the network in ONNX, as fathom export --to onnx writes it"
-    parser.add_argument("--network", type=Path, required=True, metavar="FILE", help=text)
+    parser.add_argument("--network", type=input_path, required=True, metavar="FILE", help=text)
     add_options(parser, "steps", default=5, help="steps of each turn; default: %(default)s")
     add_options(parser, "batch-size", "threads", "dataset", "data-dir", "seed", "set")
     add_options(parser, "checkpoint-dir", help="the checkpoints that the export loaded")
@@ -88,7 +98,12 @@ def _add_machine(parser: argparse.ArgumentParser, command: str) -> None:
     add = parser.add_argument
     text = "a machine's name, as in docs/accelerators.md, or a JSON file that describes one"
     add("--machine", required=True, metavar="NAME|FILE", help=text)
-    add("--description", type=Path, metavar="FILE", help="of fathom describe, instead of tracing")
+    add(
+        "--description",
+        type=input_path,
+        metavar="FILE",
+        help="of fathom describe, instead of tracing",
+    )
     if command != "explore":
         text = "type of number, one of the machine's; default: float32"
         add("--precision", metavar="TYPE", help=text)
@@ -99,6 +114,6 @@ def _add_machine(parser: argparse.ArgumentParser, command: str) -> None:
         add("--parallelism", choices=("data", "model"), default="data", help=text)
         text = "share of the computation that can hide communication; default: 0"
         add("--overlap", type=number(float, minimum=0, maximum=1), default=0.0, help=text)
-    add("--csv", type=Path, metavar="FILE", help="write the table")
+    add("--csv", type=output_file, metavar="FILE", help="write the table")
     if command != "scale":
-        add("--svg", type=Path, metavar="FILE", help="draw it under the machine's roofs")
+        add("--svg", type=output_file, metavar="FILE", help="draw it under the machine's roofs")

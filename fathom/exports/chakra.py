@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from fathom.errors import FathomError
 from fathom.exports.format import ExportOptions, NetworkFormat
+from fathom.system.files import read_file
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -273,9 +274,9 @@ def _tensors(tensors: "list[tf.Tensor]") -> dict[str, str]:
 def _times(profile: Path) -> "Counter[str]":
     """Returns the microseconds a step of each operation of a profile."""
     try:
-        steps = len(json.loads((profile / "profile.json").read_text())["step_seconds"])
-        events = json.loads(gzip.decompress((profile / _TRACE).read_bytes()))["traceEvents"]
-    except (OSError, ValueError, KeyError) as error:
+        steps = len(json.loads(read_file(profile / "profile.json"))["step_seconds"])
+        events = json.loads(gzip.decompress(read_file(profile / _TRACE)))["traceEvents"]
+    except (FathomError, OSError, EOFError, ValueError, KeyError) as error:
         raise FathomError(f"{profile} is no folder of fathom profile --out: {error}") from error
     times: Counter[str] = Counter()
     for event in events:

@@ -12,7 +12,7 @@ import tensorflow as tf
 from fathom.core.data.dataset import Report
 from fathom.errors import FathomError
 from fathom.imagenet.tree import FileImages
-from fathom.system.files import atomic_write, read_file
+from fathom.system.files import atomic_write, exists, read_file
 
 _IMAGES_PER_SHARD = 1251  # gives the usual 1024 shards for the full training set
 _SEED = 0  # of the order of the images
@@ -106,7 +106,7 @@ def _open_part(part: Path, plan: list[Shard]) -> None:
     digest = hashlib.sha256(repr(plan).encode("utf-8", "surrogateescape")).hexdigest()
     try:
         part.mkdir(parents=True, exist_ok=True)
-        before = (part / _PLAN).read_text() if (part / _PLAN).exists() else None
+        before = read_file(part / _PLAN).decode() if exists(part / _PLAN) else None
         others = any(part.iterdir())
     except OSError as error:
         raise FathomError(f"cannot write {part}: {error.strerror}") from error

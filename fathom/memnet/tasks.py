@@ -20,7 +20,7 @@ from fathom.cli.terminal import console, run_command
 from fathom.errors import FathomError
 from fathom.memnet.babi import TASKS
 from fathom.results.records import RunResult
-from fathom.system.files import make_folder
+from fathom.system.folders import claim_folder
 from fathom.system.processes import kill_children, run_python
 
 PROGRAM = "fathom.memnet.tasks"
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     Raises:
         FathomError: a task failed; the other tasks were run.
     """
-    make_folder(args.out)
+    claim_folder(args.out, "memnet.tasks")
     missing = [task for task in args.tasks if _read(args.out, task) is None]
     with ThreadPoolExecutor(args.workers) as pool:
         ended = pool.map(lambda task: _run_task(task, args, screen), missing)

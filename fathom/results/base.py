@@ -21,7 +21,7 @@ from typing_extensions import Self
 
 from fathom.errors import FathomError
 from fathom.options import DEVICE_KINDS, FIXED_PATTERN, PRECISIONS
-from fathom.system.files import atomic_write
+from fathom.system.files import atomic_write, read_file
 
 _LONGEST = 60  # characters of an invalid value in a message
 _NANOSECOND_DIGITS = 9
@@ -120,11 +120,7 @@ class Document(Record):
         Raises:
             FathomError: it cannot be read, is damaged, or has another schema version.
         """
-        try:
-            text = path.read_bytes()
-        except OSError as error:
-            raise FathomError(f"cannot read {path}: {error.strerror}") from error
-        return cls.parse(text, str(path))
+        return cls.parse(read_file(path), str(path))
 
     @classmethod
     def parse(cls, text: str | bytes, source: str) -> Self:

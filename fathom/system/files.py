@@ -1,21 +1,26 @@
 """Atomic writes, user paths, and the cache folder."""
 
 import contextlib
+import fcntl
 import hashlib
 import io
 import os
 import shutil
 import stat
 import tempfile
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import platformdirs
 
 from fathom.errors import FathomError
 
-_LEFTOVER_AFTER_S = 24 * 3600  # longer than writing any temporary folder takes
+Content = TypeVar("Content")
+
+_LARGEST = 2**30  # bytes of a file that is read whole
+_TEMPORARY = ".fathom"  # at the end of the names of temporary folders
+_NEW, _OLD = "new", "old"  # folders in them
 
 
 def cache_directory() -> Path:
@@ -24,23 +29,54 @@ def cache_directory() -> Path:
     return user_path(chosen or platformdirs.user_cache_dir("fathom"))
 
 
-def user_path(text: str | Path) -> Path:
-    """Returns the path of a data or checkpoint folder given by a user, with ``~`` expanded.
+def named_path(text: str | Path) -> Path:
+    """Returns the path of a file or folder named by a user, with ``~`` expanded.
 
     Raises:
-        FathomError: there is no such home folder, or TensorFlow cannot open files of that name.
+        FathomError: the name is empty or not allowed, its home folder is not known, or a folder on
+            the way to it cannot be read.
     """
+    if not os.fspath(text):
+        raise FathomError("the name is empty: name a file or folder, such as . for this folder")
     try:
         path = Path(text).expanduser()
-        str(path).encode()
     except RuntimeError as error:
         raise FathomError(f"{text}: the home folder is not known: write the whole path") from error
+    exists(path)
+    return path
+
+
+def user_path(text: str | Path) -> Path:
+    """Returns the path of a data or checkpoint folder given by a user, as ``named_path``.
+
+    Raises:
+        FathomError: as ``named_path``, or TensorFlow cannot open files of that name.
+    """
+    path = named_path(text)
+    try:
+        str(path).encode()
     except UnicodeEncodeError as error:
         raise FathomError(
             f"{os.fsencode(text)!r} is not valid UTF-8 in this locale, and TensorFlow opens no such"
             " files: rename the folder, or set LC_ALL=C.UTF-8"
         ) from error
     return path
+
+
+def exists(path: Path) -> bool:
+    """Returns whether a file or folder exists.
+
+    Raises:
+        FathomError: a folder on the way to it cannot be read, or the name is too long.
+    """
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError) as error:  # ValueError: it has a null character
+        reason = getattr(error, "strerror", None) or str(error)
+        raise FathomError(f"cannot read {str(path)!r}: {reason}") from error
+    return True
 
 
 def make_folder(folder: Path) -> Path:
@@ -104,39 +140,69 @@ def atomic_write(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def atomic_directory(path: Path) -> Iterator[Path]:
+def atomic_directory(path: Path, replace: bool = False) -> Iterator[Path]:
     """Yields a temporary folder that is renamed to ``path`` when the block succeeds.
 
-    If another process completes the same folder first, its version is kept.
+    Args:
+        path: of the folder; a symbolic link is kept, and its target written.
+        replace: an earlier folder is removed, once the new one has taken its place. Otherwise the
+            folder of another process that completes it first is kept.
 
     Raises:
         FathomError: the folder cannot be written (no permission, disk full).
     """
+    target = Path(os.path.realpath(path))
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(target.parent)
+        with _temporary_directory(target) as temporary:
+            new, old = temporary / _NEW, temporary / _OLD
+            new.mkdir()
+            yield new
+            if replace and target.is_dir():
+                target.rename(old)
+            try:
+                new.rename(target)
+            except OSError:
+                if old.exists() or not target.is_dir():
+                    raise
     except OSError as error:
         raise FathomError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def _temporary_directory(target: Path) -> Iterator[Path]:
+    """Yields a folder beside another, locked until it is removed at the end of the block."""
+    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    lock = os.open(temporary, os.O_RDONLY)
     try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        temporary = temporary.rename(f"{temporary}{_TEMPORARY}")  # locked before it can be found
         yield temporary
-        temporary.chmod(0o755)
-        try:
-            temporary.rename(path)
-        except OSError:
-            if not path.is_dir():
-                raise
-    except OSError as error:
-        raise FathomError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        _remove_temporary(temporary)
+        os.close(lock)
+
+
+def _remove_temporary(temporary: Path) -> None:
+    """Removes a temporary folder; first puts back the old folder if no new one is in its place."""
+    target = temporary.with_name(temporary.name[1:].removesuffix(_TEMPORARY).rpartition(".")[0])
+    if (temporary / _OLD).exists() and not target.exists():
+        (temporary / _OLD).rename(target)
+    shutil.rmtree(temporary, ignore_errors=True)
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Removes leftovers of ``atomic_directory`` in killed processes from a cache folder."""
-    for path in folder.glob(".*"):
-        with contextlib.suppress(OSError):
-            if path.is_dir() and time.time() - path.stat().st_mtime > _LEFTOVER_AFTER_S:
-                shutil.rmtree(path, ignore_errors=True)
+    """Removes from a folder what ``atomic_directory`` left there in killed processes."""
+    for temporary in folder.glob(f".*.{8 * '?'}{_TEMPORARY}"):
+        with contextlib.suppress(OSError):  # it is locked, of another user or gone
+            lock = os.open(temporary, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _remove_temporary(temporary)
+            finally:
+                os.close(lock)
 
 
 def require_regular(path: Path) -> None:
@@ -153,7 +219,7 @@ def require_regular(path: Path) -> None:
 
 
 def open_file(path: Path) -> io.BufferedReader:
-    """Opens a data file for reading.
+    """Opens a file that a user named, or that lies in a folder of the user's, for reading.
 
     Raises:
         FathomError: it cannot be opened, or is not a regular file.
@@ -165,13 +231,19 @@ def open_file(path: Path) -> io.BufferedReader:
         raise FathomError(f"cannot read {path}: {error.strerror}") from error
 
 
-def read_file(path: Path) -> bytes:
-    """Returns the bytes of a data file.
+def read_file(path: Path, most: int = _LARGEST) -> bytes:
+    """Returns the bytes of a file, as ``open_file``.
+
+    Args:
+        path: of the file.
+        most: bytes that it may have.
 
     Raises:
-        FathomError: it cannot be read, or is not a regular file.
+        FathomError: it cannot be read, is not a regular file, or is larger.
     """
     with open_file(path) as file:
+        if os.fstat(file.fileno()).st_size > most:
+            raise FathomError(f"{path} has more than {most:,} bytes: replace or remove it")
         try:
             return file.read()
         except OSError as error:
@@ -189,3 +261,24 @@ def sha256(path: Path) -> str:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
+
+
+def cached(path: Path, make: Callable[[], bytes], read: Callable[[bytes], Content]) -> Content:
+    """Returns the content of a file of the cache, which is made if there is none.
+
+    Args:
+        path: of the file.
+        make: returns its bytes.
+        read: returns the content of its bytes; a RuntimeError means that they are damaged.
+
+    Raises:
+        FathomError: the file cannot be read or written.
+    """
+    if exists(path):
+        with contextlib.suppress(RuntimeError):
+            return read(read_file(path))
+    made = make()
+    make_cache_folder(path.parent)
+    with atomic_write(path) as temporary:
+        temporary.write_bytes(made)
+    return read(made)

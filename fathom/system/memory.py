@@ -42,12 +42,18 @@ def require_address_space() -> None:
     Raises:
         FathomError: the limit is too low.
     """
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if limit != resource.RLIM_INFINITY and limit < _TENSORFLOW_ADDRESSES:
+    limit = address_space()
+    if limit is not None and limit < _TENSORFLOW_ADDRESSES:
         raise FathomError(
             f"the address-space limit (ulimit -v) is {limit / 2**30:.1f} GiB, and TensorFlow alone "
             f"needs {_TENSORFLOW_ADDRESSES / 2**30:.1f} GiB: raise the limit"
         )
+
+
+def address_space() -> int | None:
+    """Returns the limit of the process's addresses (``ulimit -v``), in bytes; None if unlimited."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return None if limit == resource.RLIM_INFINITY else limit
 
 
 def free_memory() -> int:
@@ -58,8 +64,8 @@ def free_memory() -> int:
 def _limits() -> Iterator[tuple[int, str]]:
     """Yields the free bytes under each limit, and the limit's name for a message."""
     yield psutil.virtual_memory().available + psutil.swap_memory().free, ""
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if limit != resource.RLIM_INFINITY:
+    limit = address_space()
+    if limit is not None:
         used = psutil.Process().memory_info().vms
         yield limit - used, " under the address-space limit (ulimit -v)"
     for free in _free_in_cgroups():

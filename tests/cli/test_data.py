@@ -35,7 +35,7 @@ def test_data_sets_are_listed_synthesized_and_verified(capsys, tmp_path):
         (["fetch", "imagenet"], "is not downloaded by this command"),
         (["fetch", "minst"], "did you mean mnist?"),
         (["synthesize", "mnist"], "needs --data-dir"),
-        (["synthesize", "mnist", "--data-dir", "."], "already exists"),
+        (["synthesize", "mnist", "--data-dir", "."], "must be a folder of its own"),
         (["synthesize", "mnist", "--data-dir", "no", "--seed", "-1"], "--seed must not be"),
         (["convert", "imagenet", "--to=tfrecord", "--out=x", "--shards=0"], "--shards must be"),
         ([], "required"),

@@ -7,7 +7,7 @@ from unittest import mock
 import keras
 import pytest
 import tensorflow as tf
-from commands import run
+from commands import fail, run
 
 from fathom import __main__, exports
 
@@ -28,13 +28,26 @@ def test_an_export_is_a_new_folder_unless_it_is_to_replace_one(tmp_path, capsys)
     assert fathom(*SMALL, "--to", "scale-sim", "--out", out) == 0
     assert "not expressed: " in capsys.readouterr().out
     before = {file.name: file.read_bytes() for file in out.iterdir()}
-    assert before.keys() == {"products.csv", "repetitions.csv"}
-    (out / "mine").write_text("kept")
+    assert before.keys() == {".fathom", "products.csv", "repetitions.csv"}
     assert fathom(*SMALL, "--to", "scale-sim", "--out", out) == 2
     assert "exists" in capsys.readouterr().err
-    assert (out / "mine").exists()
+    (out / "products.csv").write_text("changed")
     assert fathom(*SMALL, "--to", "scale-sim", "--out", out, "--force") == 0
     assert {file.name: file.read_bytes() for file in out.iterdir()} == before
+    (out / "mine").write_text("kept")
+    assert fathom(*SMALL, "--to", "scale-sim", "--out", out, "--force") == 2
+    assert "holds mine, which Fathom did not write" in capsys.readouterr().err
+    assert (out / "mine").read_text() == "kept"
+
+
+def test_an_export_that_fails_keeps_the_folder_that_it_was_to_replace(tmp_path, capsys):
+    out = tmp_path / "out"
+    assert fathom(*SMALL, "--to", "json", "--out", out) == 0
+    with mock.patch("fathom.cli.export.write", fail):
+        assert fathom(*SMALL, "--to", "json", "--out", out, "--force") == 2
+    assert "it cannot be done" in capsys.readouterr().err
+    assert (out / "description.json").exists()
+    assert list(tmp_path.iterdir()) == [out]
 
 
 def test_mistakes_are_named_in_one_line(tmp_path, capsys):

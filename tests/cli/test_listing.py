@@ -1,3 +1,5 @@
+import os
+
 import pytest
 from commands import run
 
@@ -29,6 +31,24 @@ def test_the_list_has_every_workload_with_its_descriptors_counts(capsys, monkeyp
     for name in SUITE:
         described = workloads.descriptor(name)
         assert {f"{described.parameters:,}", f"{described.macs:,}"} <= set(by_name[name])
+
+
+@pytest.mark.parametrize("command", [["list"], ["data", "list"]])
+def test_a_data_folder_that_cannot_be_read_is_named_in_its_row(
+    command, tmp_path, capsys, monkeypatch
+):
+    (tmp_path / "d" / "mnist").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    access = os.access
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: path.name != "mnist" and access(path, mode)
+    )
+    monkeypatch.setenv("FATHOM_DATA_DIR", "d")
+    assert run(main, command) == 0
+    rows = capsys.readouterr().out.splitlines()
+    (row,) = [row for row in rows if row.split()[:1] in (["autoenc"], ["mnist"])]
+    assert "d/mnist cannot" in row
+    assert any("imagenet" in row and row.split()[-1] == "synthetic" for row in rows)
 
 
 def test_a_workload_without_a_descriptor_is_built_to_be_counted(install, capsys, monkeypatch):

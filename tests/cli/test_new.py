@@ -69,10 +69,12 @@ def test_every_command_takes_the_new_workload(written, tmp_path, monkeypatch, ca
         (["alexnet"], "there is already a workload alexnet"),
         (["AlexNet"], "a workload's name is of a-z"),
         (["class"], "a workload's name is of a-z"),
-        (["ripple", "--out=."], "is already there"),
+        (["ripple", "--out=tests"], "tests already exists: give a new folder with --out"),
     ],
 )
-def test_a_mistake_is_answered_by_one_line(arguments, message, capsys):
+def test_a_mistake_is_answered_by_one_line(arguments, message, capsys, tmp_path, monkeypatch):
+    (tmp_path / "tests").mkdir()
+    monkeypatch.chdir(tmp_path)
     assert run(main, ["new", *arguments]) == 2
     error = capsys.readouterr().err
     assert message in error

@@ -145,6 +145,21 @@ def test_a_folder_that_cannot_be_made_is_named_in_one_line(arguments, capsys):
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "problem"), [("", "is not a file"), ("none.onnx", "does not exist")]
+)
+def test_a_network_that_is_no_file_is_named_as_what_it_is(
+    name, problem, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("fathom.numbers.int8.require_engine", lambda: None)
+    with pytest.raises(SystemExit) as stop:
+        main(["int8", "autoenc", f"--network={tmp_path / name}"])
+    assert stop.value.code == 2
+    error = capsys.readouterr().err
+    assert f"{tmp_path / name} {problem}: name the network.onnx that fathom export" in error
+    assert error.count("\n") == 1
+
+
 def test_too_many_threads_of_a_characterization_are_refused(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["characterize", "--threads=1,20000"])

@@ -38,6 +38,7 @@ def test_the_batch_runs_every_workload_and_the_rest_when_one_fails(capsys, tmp_p
     assert ["autoenc", "train"] in rows
     assert ["autoenc", "infer"] in rows
     assert sorted(path.name for path in out.iterdir()) == [
+        ".fathom",
         "autoenc-infer.json",
         "autoenc-infer.log",
         "autoenc-train.json",

@@ -157,7 +157,7 @@ def test_a_characterization_has_what_it_keeps_alone_written(tmp_path):
         main(["profile", "autoenc", *options, f"--out={tmp_path}"])
     assert end.value.code == 0
     files = sorted(path.name for path in tmp_path.iterdir())
-    assert files == ["profile.json", "trace.xplane.pb"]
+    assert files == [".fathom", "profile.json", "trace.xplane.pb"]
 
 
 def test_the_trace_for_perfetto_has_named_tracks_of_nested_events(folder):

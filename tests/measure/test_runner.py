@@ -285,7 +285,7 @@ def characterize(out, *options):
         ("--repeats=-1", "--repeats must not be negative"),
         ("--profile-repeats=0", "--profile-repeats must be at least 1"),
         ("--budget=0", "--budget must be more than 0"),
-        ("--batches=", "--batches must be two or more different batch sizes"),
+        ("--batches=", "--batches is empty: give a value"),
         ("--batches=8", "--batches must be two or more different batch sizes"),
         ("--batches=8,eight", "--batches must be two or more different batch sizes"),
         ("--batches=0,8", "--batches must be two or more different batch sizes"),

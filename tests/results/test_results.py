@@ -1,4 +1,5 @@
 import json
+import os
 
 import numpy as np
 import pytest
@@ -26,6 +27,13 @@ def test_a_result_is_written_as_strict_json_and_read_back(tmp_path):
     assert again.throughput.examples_per_second is None
     assert np.isnan(again.steps.median)
     assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_a_pipe_in_the_place_of_a_result_is_refused_and_not_waited_for(tmp_path):
+    path = tmp_path / "result.json"
+    os.mkfifo(path)
+    with pytest.raises(FathomError, match=r"result\.json is not a regular file"):
+        RunResult.read(path)
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"schema": 0}', "\x00"])

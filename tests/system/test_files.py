@@ -1,20 +1,24 @@
+import ast
 import errno
 import hashlib
 import os
-import time
 from pathlib import Path
 
 import pytest
 
+import fathom
 from fathom.errors import FathomError
 from fathom.system.files import (
     atomic_directory,
     atomic_write,
     cache_directory,
+    exists,
+    named_path,
     open_file,
     read_file,
     remove_leftovers,
     sha256,
+    user_path,
 )
 
 
@@ -199,11 +203,96 @@ def test_data_that_is_missing_is_refused_by_name(tmp_path):
         read_file(tmp_path / "none")
 
 
-def test_a_folder_that_a_killed_process_left_is_removed_when_it_is_old(tmp_path):
-    for name, age_h in ((".v1-seed-0.abcdefgh", 30), (".v1-seed-0.ijklmnop", 1), ("v1-seed-0", 30)):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "file").touch()
-        then = time.time() - 3600 * age_h
-        os.utime(tmp_path / name, (then, then))
-    remove_leftovers(tmp_path)
-    assert names(tmp_path) == [".v1-seed-0.ijklmnop", "v1-seed-0"]
+def test_a_file_that_is_too_large_is_refused_and_not_read(tmp_path):
+    with (tmp_path / "file").open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(FathomError, match="has more than 1,073,741,824 bytes"):
+        read_file(tmp_path / "file")
+
+
+def test_folders_that_killed_processes_left_are_removed_and_those_in_use_stay(tmp_path):
+    with atomic_directory(tmp_path / "in-use"):
+        for name in (".v1.abcdefgh.fathom", ".v2.fathom", ".mine", "mine.fathom"):
+            (tmp_path / name / "new").mkdir(parents=True)
+        remove_leftovers(tmp_path)
+        assert names(tmp_path)[1:] == [".mine", ".v2.fathom", "mine.fathom"]
+        assert names(tmp_path)[0].startswith(".in-use.")
+    assert names(tmp_path) == [".mine", ".v2.fathom", "in-use", "mine.fathom"]
+
+
+def test_a_folder_has_the_permissions_that_the_user_chose(tmp_path):
+    before = os.umask(0o027)
+    try:
+        with atomic_directory(tmp_path / "folder"):
+            pass
+    finally:
+        os.umask(before)
+    assert (tmp_path / "folder").stat().st_mode & 0o777 == 0o750
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("", "the name is empty"),
+        ("x" * 256, "File name too long"),
+        ("a\0b", "embedded null byte"),
+        ("~nobody-of-this-name", "home folder is not known"),
+    ],
+)
+def test_a_name_that_no_file_can_have_is_an_error(name, message):
+    for read in (named_path, user_path):
+        with pytest.raises(FathomError, match=message):
+            read(name)
+
+
+def test_a_name_below_a_folder_that_cannot_be_entered_is_an_error(tmp_path, monkeypatch):
+    def refuse(path, **_):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    for ask in (named_path, exists, read_file, sha256):
+        with pytest.raises(FathomError, match=r"cannot read .*file.*: Permission denied"):
+            ask(tmp_path / "file")
+
+
+_OPENED_ELSEWHERE = {
+    "cli/launch.py": "its workers' logs",
+    "cli/new.py": "the template",
+    "cli/template/fathom_newcomer/points.py": "what open_file opened",
+    "cli/terminal.py": "the null device",
+    "exports/keras.py": "an archive that it has just written",
+    "hardware/accelerators/machine.py": "machines of the package",
+    "imagenet/tfrecord.py": "records without a buffer, after require_regular",
+    "measure/report/page.py": "style and script of the package",
+    "measure/report/published/__init__.py": "figures of the package",
+    "measure/serving/loadgen.py": "the log that it has just written",
+    "modern/dlrm/criteo.py": "what open_file opened",
+    "results/document.py": "the documentation, for developers",
+    "system/cgroups.py": "the kernel's",
+    "system/energy.py": "the kernel's",
+    "system/files.py": "open_file itself",
+    "system/inspection.py": "the kernel's",
+    "system/lock.py": "a lock, read and written, which does not wait for a pipe",
+    "system/memory.py": "the kernel's",
+    "system/processes.py": "its children's logs",
+    "system/processor.py": "the kernel's",
+    "testing/conformance.py": "files that the test has written",
+}
+_OPENS = {"open", "fdopen", "read_text", "read_bytes", "loadtxt", "genfromtxt", "read_csv"}
+
+
+def opens_for_reading(path):
+    """Returns whether a module opens a file other than by the functions of ``files``."""
+    for call in ast.walk(ast.parse(path.read_text())):
+        if isinstance(call, ast.Call):
+            name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+            modes = [each.value for each in call.args if isinstance(each, ast.Constant)]
+            if name in _OPENS and not any(str(mode)[0] in "wa" for mode in modes):
+                return True
+    return False
+
+
+def test_one_function_opens_what_users_name():
+    package = Path(fathom.__file__).parent
+    found = {str(p.relative_to(package)) for p in package.rglob("*.py") if opens_for_reading(p)}
+    assert found == set(_OPENED_ELSEWHERE)

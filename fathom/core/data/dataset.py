@@ -14,7 +14,6 @@ from fathom.system.files import (
     atomic_directory,
     cache_directory,
     make_cache_folder,
-    remove_leftovers,
     user_path,
 )
 
@@ -244,6 +243,14 @@ def find(dataset: type[DataSet], data_dir: str | Path | None, seed: int) -> Data
     return DataSource(cache_directory() / "synthetic" / dataset.name / version, "synthetic", reason)
 
 
+def state(dataset: type[DataSet]) -> str:
+    """Returns the kind of a data set's current source, or the error of finding it, for a table."""
+    try:
+        return find(dataset, None, seed=0).kind
+    except FathomError as error:
+        return str(error)
+
+
 def locate(dataset: type[DataSet], data_dir: str | Path | None, seed: int) -> DataSource:
     """Finds a run's data like ``find``, and writes the synthetic set on first use.
 
@@ -254,7 +261,6 @@ def locate(dataset: type[DataSet], data_dir: str | Path | None, seed: int) -> Da
     source = find(dataset, data_dir, seed)
     if source.kind != "synthetic":
         return source
-    remove_leftovers(source.directory.parent)
     if not _is_folder(source.directory):
         make_cache_folder(source.directory.parent, otherwise=", or use --data-dir")
         with atomic_directory(source.directory) as temporary:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from fathom.errors import FathomError, cause
-from fathom.system.files import atomic_write
+from fathom.system.files import atomic_write, exists, read_file, require_regular
 from fathom.system.lock import lock_folder
 
 Change: TypeAlias = tuple[Any, Any]  # of a setting: old and new value
@@ -110,6 +110,9 @@ class Checkpoints:
             self._directory.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=self._directory, prefix=".fathom."):
                 self._lock = lock_folder(self._directory)
+            for path in (self._directory / _DESCRIPTION, self._directory / _STATE):
+                if exists(path):
+                    require_regular(path)
             self._remove_leftovers()
         except UnicodeEncodeError as error:
             raise FathomError(
@@ -231,11 +234,11 @@ class Checkpoints:
         """
         path, now = self._directory / _DESCRIPTION, self._settings
         try:
-            saved = json.loads(path.read_text())
+            saved = json.loads(read_file(path))
             before = saved.get("settings", {})
             if not isinstance(before, dict):
                 raise ValueError("it has no settings")
-        except (OSError, ValueError, AttributeError) as error:
+        except (FathomError, ValueError, AttributeError, RecursionError) as error:
             raise FathomError(
                 f"{path} cannot be read: {error}; are these Fathom's checkpoints?"
             ) from error
@@ -253,6 +256,9 @@ class Checkpoints:
             FathomError: its variables are not those of the network.
             tf.errors.OpError, ValueError, RuntimeError, IndexError: it is damaged.
         """
+        for path in self._directory.glob(f"ckpt-{step}.*"):
+            if not path.is_file():  # TensorFlow would wait for a pipe
+                raise ValueError(f"{path.name} is not a regular file")
         with _without_glob_characters(self._directory) as directory:
             reader = tf.train.load_checkpoint(str(directory / f"ckpt-{step}"))
             self._check_shapes(variables, reader.get_variable_to_shape_map(), step, changed)

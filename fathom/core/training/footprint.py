@@ -7,7 +7,11 @@ import keras
 import tensorflow as tf
 
 from fathom.results import cost
-from fathom.system.memory import require_free_memory
+from fathom.system.memory import address_space, require_free_memory
+
+# A process aborts where a kernel or thread is refused memory, as by an address-space limit. Steps
+# of alexnet and residual took 2.7 and 2.8 times the estimate; the threads' stacks come on top.
+_TAKEN, _THREADS = 3, 512 * 2**20
 
 
 def require_memory(
@@ -24,6 +28,8 @@ def require_memory(
         what = f"a call of {steps_per_call} steps of {workload}"
         remedy += ", or --set steps_per_call=1"
     needed = bytes_needed(network, batch, steps_per_call, blocks, trains)
+    if address_space() is not None:
+        needed = _TAKEN * needed + _THREADS
     require_free_memory(needed, f"{what} at batch size {batch[0].shape[0]:,}", remedy)
 
 

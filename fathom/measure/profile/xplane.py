@@ -21,9 +21,10 @@ from google.protobuf.message import DecodeError
 
 from fathom.errors import FathomError
 from fathom.system import private
-from fathom.system.files import atomic_write
+from fathom.system.files import atomic_write, read_file
 from fathom.system.private import XEvent, XLine, XPlane, XSpace
 
+_LARGEST = 2**31  # bytes of a trace: protobuf's limit
 _STEP_EVENT = "fathom_step"
 _OP_EVENT = re.compile(r"(?P<name>[^:\s]+):(?P<op_type>[A-Za-z_]\w*)")
 _ASYNC_EVENT = "ExecutorState::ProcessAsync::Start"
@@ -202,9 +203,7 @@ def parse(path: Path) -> XSpace:
         FathomError: the file cannot be read or is not a complete trace.
     """
     try:
-        space = private.parse_trace(path.read_bytes())
-    except OSError as error:
-        raise FathomError(f"cannot read {path}: {error.strerror}") from error
+        space = private.parse_trace(read_file(path, _LARGEST))
     except DecodeError as error:
         raise FathomError(f"{path} is truncated or not a profiler trace: profile again") from error
     if not space.planes:

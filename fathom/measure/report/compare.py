@@ -16,7 +16,8 @@ from fathom.measure.report.page import is_number, shown
 from fathom.measure.report.pairs import Ratio, verdict
 from fathom.measure.runs.folder import Folder
 from fathom.measure.runs.interleave import RUNS, Interleaving
-from fathom.system.files import make_folder
+from fathom.system.files import exists
+from fathom.system.folders import claim_folder
 
 
 def compare_folders(paths: Sequence[Path], screen: Console) -> None:
@@ -95,9 +96,9 @@ def interleave(
 
 
 def _new_folder(out: Path) -> Path:
-    if (out / RUNS).exists():
+    if exists(out / RUNS):
         raise FathomError(f"{out} has the runs of another comparison: give another --out")
-    return make_folder(out)
+    return claim_folder(out, "compare")
 
 
 def _show_pairs(measured: Interleaving, found: Ratio, screen: Console) -> None:

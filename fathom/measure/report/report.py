@@ -13,7 +13,8 @@ from fathom.errors import FathomError
 from fathom.measure.report import figures, page, picture, programs, selection
 from fathom.measure.report.figure import Figure, Findings
 from fathom.measure.runs.folder import Folder
-from fathom.system.files import atomic_write
+from fathom.system.files import atomic_write, exists, read_file
+from fathom.system.folders import claim_folder
 
 PAGE, EXPORT = "report.html", "report.json"
 _FOLDERS = ("figures", "tables")
@@ -28,7 +29,8 @@ def run(directory: Path, out: Path, screen: Console) -> None:
     Raises:
         FathomError: the folder cannot be read, or the report cannot be written.
     """
-    found = write(Folder.read(directory), out)
+    folder = Folder.read(directory)
+    found = write(folder, claim_folder(out, "report"))
     for figure, findings in found.items():
         screen.print(f"{figure.id}: {findings.summary or 'nothing to show'}")
         for gap in findings.gaps:
@@ -95,7 +97,7 @@ def _clear(out: Path) -> None:
     try:
         for name in _FOLDERS:
             (out / name).mkdir(parents=True, exist_ok=True)
-        earlier = (out / PAGE).read_text() if (out / PAGE).exists() else ""
+        earlier = read_file(out / PAGE).decode(errors="replace") if exists(out / PAGE) else ""
         for folder, file in re.findall(rf'href="({"|".join(_FOLDERS)})/(\w+\.\w+)"', earlier):
             (out / folder / file).unlink(missing_ok=True)
     except OSError as error:

@@ -12,6 +12,7 @@ from fathom.measure import frames
 from fathom.results.base import damaged
 from fathom.results.characterization import Machine, Run
 from fathom.results.records import Environment
+from fathom.system.files import exists
 
 _SAME_IN_ONE_FOLDER = (
     *("cpu_model", "cpu_generation", "cpu_flags", "memory_bytes", "platform", "onednn", "switches"),
@@ -97,7 +98,7 @@ def read_machine(path: Path) -> Machine | None:
         FathomError: it cannot be read, is damaged or of another schema.
     """
     file = path / "machine.json"
-    return Machine.read(file) if file.exists() else None
+    return Machine.read(file) if exists(file) else None
 
 
 def read_runs(path: Path) -> dict[str, Run]:

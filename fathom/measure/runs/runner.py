@@ -20,6 +20,7 @@ from fathom.results.characterization import Planned, Run
 from fathom.results.profile import Profile
 from fathom.results.records import RunResult
 from fathom.system.files import atomic_write
+from fathom.system.folders import claim_folder
 from fathom.system.lock import FolderLock, lock_folder
 from fathom.system.processes import run_python
 
@@ -78,8 +79,10 @@ def _measure(
 
 def _create(out: Path) -> FolderLock:
     """Creates the folder, if necessary, and locks it while the lock is referenced."""
+    if folder.read_machine(out) is None:
+        claim_folder(out, "characterize")
     try:
-        (out / "runs").mkdir(parents=True, exist_ok=True)
+        (out / "runs").mkdir(exist_ok=True)
         (out / "traces").mkdir(exist_ok=True)
         return lock_folder(out)
     except OSError as error:
@@ -180,13 +183,13 @@ def _is_end_of_sweep(failed: Run, runs: Iterable[Run]) -> bool:
 def make_run(planned: Planned, out: Path) -> Run:
     """Makes and returns one run; writes its trace to ``traces/`` in ``out``."""
     with tempfile.TemporaryDirectory() as temporary:
-        output = Path(temporary)
+        output, profiled = Path(temporary), Path(temporary) / "profile"
         file, options = output / "result.json", [f"--json={output / 'result.json'}"]
         argv = list(planned.argv[1:])
         if planned.workers:
             argv.insert(argv.index("--"), f"--out={output / 'launch'}")
         if planned.kind == "profile":
-            file, options = output / PROFILE, [f"--out={output}", "--raw"]
+            file, options = profiled / PROFILE, [f"--out={profiled}", "--raw"]
         with _only_cores(planned.cores):
             started = time.perf_counter()
             reason = run_python([*argv, *options], output / "log")
@@ -196,7 +199,7 @@ def make_run(planned: Planned, out: Path) -> Run:
         done = reason is None
         result = RunResult.read(file) if done and planned.kind == "timing" else None
         profile = Profile.read(file) if done and planned.kind == "profile" else None
-        trace = output / TRACE
+        trace = profiled / TRACE
         if done and trace.exists():
             with atomic_write(out / "traces" / f"{planned.id}.xplane.pb") as whole:
                 shutil.copyfile(trace, whole)

@@ -10,7 +10,7 @@ import numpy as np
 from fathom.core.data import DataSet
 from fathom.errors import FathomError
 from fathom.modern.dlrm import synthetic
-from fathom.system.files import open_file
+from fathom.system.files import exists, open_file
 
 NUMBERS, CATEGORIES = 13, 26
 _COLUMNS = 1 + NUMBERS + CATEGORIES
@@ -66,7 +66,10 @@ class Criteo(DataSet):
             raise FathomError(f"{path} is empty")
         clicked, numbers, categories = map(np.concatenate, zip(*parts, strict=True))
         odds = directory / synthetic.ODDS
-        known = np.loadtxt(odds, np.float32, ndmin=1) if odds.exists() else None
+        known = None
+        if exists(odds):
+            with open_file(odds) as file:
+                known = np.loadtxt(file, np.float32, ndmin=1)
         return cls(clicked, numbers, categories, known)
 
     @classmethod

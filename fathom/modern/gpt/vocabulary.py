@@ -8,7 +8,7 @@ import numpy as np
 import sentencepiece
 
 from fathom.errors import FathomError, cause
-from fathom.system.files import atomic_write, cache_directory, make_cache_folder
+from fathom.system.files import cache_directory, cached
 
 KINDS = ("characters", "bytes", "bpe")
 BYTES = 256
@@ -98,15 +98,11 @@ class BytePairs(Vocabulary):
     def __init__(self, text: str, size: int) -> None:
         key = hashlib.sha256(f"2 {size} {text}".encode()).hexdigest()[:32]
         path = cache_directory() / "gpt" / f"{key}.model"
-        try:
-            model = path.read_bytes()
-            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        except (OSError, RuntimeError):  # there is none, or it is damaged
-            model = _train(text, size)
-            make_cache_folder(path.parent)
-            with atomic_write(path) as temporary:
-                temporary.write_bytes(model)
-            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        self._processor = cached(
+            path,
+            lambda: _train(text, size),
+            lambda model: sentencepiece.SentencePieceProcessor(model_proto=model),
+        )
         self.identity = f"bpe {key}"
 
     def __len__(self) -> int:

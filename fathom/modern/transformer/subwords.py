@@ -12,7 +12,7 @@ from fathom.errors import FathomError, cause
 from fathom.shared.translation.parallel import ParallelText
 from fathom.shared.translation.sentences import EncodedPairs, Sentences
 from fathom.shared.translation.symbols import EOS, GO, PAD, UNK
-from fathom.system.files import atomic_write, cache_directory, make_cache_folder, sha256
+from fathom.system.files import cache_directory, cached, sha256
 
 _VERSION = 1  # of the training; increment it to train anew
 _SAMPLE = 2_000_000  # sentences that a vocabulary is trained on, at most
@@ -81,14 +81,7 @@ def load(texts: tuple[ParallelText, ...], size: int) -> Subwords:
             letters, or the cache cannot be written.
     """
     path = cache_directory() / "wmt" / f"{_key(texts, size)}.model"
-    try:
-        return Subwords(path.read_bytes())
-    except (OSError, RuntimeError):  # there is none, or it is damaged
-        model = _train(texts, size)
-    make_cache_folder(path.parent)
-    with atomic_write(path) as temporary:
-        temporary.write_bytes(model)
-    return Subwords(model)
+    return cached(path, lambda: _train(texts, size), Subwords)
 
 
 def _key(texts: tuple[ParallelText, ...], size: int) -> str:

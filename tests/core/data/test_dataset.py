@@ -167,6 +167,11 @@ def test_a_given_folder_that_is_none_is_an_error(tmp_path, name):
     assert Notes.made == 0
 
 
+def test_an_empty_name_is_an_error_and_not_the_working_folder():
+    with pytest.raises(FathomError, match="the name is empty"):
+        find(Notes, "", 0)
+
+
 @pytest.mark.parametrize("kind", ["given", "environment"])
 def test_a_folder_that_cannot_be_read_is_an_error_and_not_skipped(places, monkeypatch, kind):
     monkeypatch.setattr(os, "access", lambda path, mode: path != places[kind])
@@ -213,10 +218,9 @@ def test_a_cache_without_permission_to_write_is_an_error(cache, monkeypatch):
     assert Notes.made == 0
 
 
-def test_a_folder_that_a_killed_synthesis_left_is_removed_when_it_is_old(cache):
-    left = cache / "synthetic" / "notes" / ".v1-seed-0.abcdefgh"
+def test_a_folder_that_a_killed_synthesis_left_is_removed(cache):
+    left = cache / "synthetic" / "notes" / ".v1-seed-0.abcdefgh.fathom"
     left.mkdir(parents=True)
-    os.utime(left, (0, 0))
     locate(Notes, None, 0)
     assert [path.name for path in left.parent.iterdir()] == ["v1-seed-0"]
 

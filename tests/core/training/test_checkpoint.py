@@ -48,7 +48,14 @@ def flip(path):
     path.write_bytes(content)
 
 
+def pipe(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
 DAMAGES = {
+    "data a pipe": lambda folder, name: pipe(folder / f"{name}.data-00000-of-00001"),
+    "index a pipe": lambda folder, name: pipe(folder / f"{name}.index"),
     "data cut": lambda folder, name: cut(folder / f"{name}.data-00000-of-00001"),
     "data empty": lambda folder, name: (folder / f"{name}.data-00000-of-00001").write_bytes(b""),
     "data lost": lambda folder, name: (folder / f"{name}.data-00000-of-00001").unlink(),
@@ -218,6 +225,20 @@ def test_a_damaged_description_is_named(tmp_path, weights, content):
     training_in(tmp_path, weights, 1)
     (tmp_path / "fathom.json").write_text(content)
     with pytest.raises(FathomError, match=r"fathom\.json cannot be read"):
+        open_in(tmp_path, weights).restore()
+
+
+@pytest.mark.parametrize("name", ["fathom.json", "checkpoint"])
+def test_a_pipe_in_the_place_of_a_description_is_refused_and_not_waited_for(
+    name, tmp_path, weights
+):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(FathomError, match=f"{name} is not a regular file"):
+        open_in(tmp_path, weights).open_for_writing()
+    (tmp_path / name).unlink()
+    training_in(tmp_path, weights, 1)
+    pipe(tmp_path / "fathom.json")
+    with pytest.raises(FathomError, match=r"fathom\.json is not a regular file"):
         open_in(tmp_path, weights).restore()
 
 

@@ -1,5 +1,7 @@
 """Criteo's raw format, as a user may have it."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -71,3 +73,10 @@ def test_real_lines_are_read(real_data):
     criteo = Criteo.load(real_data / "criteo")
     assert len(criteo.clicked) == 200
     assert (criteo.categories >= 0).mean() > 0.8
+
+
+def test_a_pipe_in_the_place_of_odds_is_refused_and_not_waited_for(tmp_path):
+    write(tmp_path, FULL)
+    os.mkfifo(tmp_path / synthetic.ODDS)
+    with pytest.raises(FathomError, match="is not a regular file"):
+        Criteo.load(tmp_path)
