@@ -97,8 +97,8 @@ def test_a_batch_of_the_larger_bucket_is_more_work():
     assert 1.9 < model.work(large) < 2.2
 
 
-@pytest.mark.parametrize(("beam", "steps"), [(1, 1), (3, 2)])  # the other hypotheses end later
-def test_decoding_counts_the_steps_and_the_hypotheses_that_ran(beam, steps):
+@pytest.mark.parametrize("beam", [1, 3])
+def test_decoding_counts_the_steps_and_the_hypotheses_that_ran(beam):
     model = Seq2SeqFwd("/cpu:0", {**SMALL, "beam_size": beam})
     model.setup()
     one = Seq2SeqFwd("/cpu:0", SMALL)
@@ -107,7 +107,7 @@ def test_decoding_counts_the_steps_and_the_hypotheses_that_ran(beam, steps):
     assert model.cost().forward_macs == one.cost().forward_macs + (beam - 1) * decoder
     model.decoder.softmax_bias.assign(tf.one_hot(EOS, 70) * 1e6)  # every sentence ends at once
     result = model.run(n_steps=2, warmup=0)
-    short = model.cost().forward_macs - beam * decoder * (18 - steps) // 18
+    short = model.cost().forward_macs - beam * decoder * 17 // 18
     assert result.steps.work == [short / model.cost().forward_macs] * 2
 
 
