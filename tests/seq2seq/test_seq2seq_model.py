@@ -1,3 +1,5 @@
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -70,15 +72,14 @@ def test_fathoms_and_sutskevers_sizes_have_34_and_384_million_parameters():
 
 def test_sutskevers_size_is_one_option_away_and_others_may_be_given_beside_it():
     hyperparameters = Seq2Seq("/cpu:0", {"size": "sutskever", "layers": 2}).hyperparameters
-    assert (hyperparameters.layers, hyperparameters.units, hyperparameters.attention) == (
-        2,
-        1000,
-        False,
-    )
-    assert (hyperparameters.source_vocabulary, hyperparameters.target_vocabulary) == (
-        160_000,
-        80_000,
-    )
+    chosen = dataclasses.asdict(hyperparameters)
+    assert chosen["layers"] == 2
+    sutskevers = {
+        **{"batch_size": 128, "units": 1000, "attention": False},
+        **{"source_vocabulary": 160_000, "target_vocabulary": 80_000},
+        **{"samples": 0, "optimizer": "sgd", "learning_rate": 0.7},
+    }
+    assert {name: chosen[name] for name in sutskevers} == sutskevers
 
 
 def test_the_multiply_accumulates_of_a_pair_are_those_of_its_products():

@@ -251,9 +251,9 @@ def test_the_rate_rises_and_falls_as_in_the_paper():
     model = model_of(learning_rate=0.5, warmup_steps=4)
     rates = [model._rate(step) for step in (1, 2, 4, 16)]
     assert rates == pytest.approx([0.125, 0.25, 0.5, 0.25])
-    base = Transformer("/cpu:0", {"size": "base"}).hyperparameters
-    paper = 512**-0.5 * 4000**-0.5
-    assert base.learning_rate == pytest.approx(paper, rel=0.01)
+    for size, width in (("base", 512), ("big", 1024)):
+        rate = Transformer("/cpu:0", {"size": size}).hyperparameters.learning_rate
+        assert rate == pytest.approx(width**-0.5 * 4000**-0.5)
 
 
 # ---------------------------------------------------------------- size and cost
