@@ -14,18 +14,21 @@ _SMALLEST_VOCABULARY = len(SPECIAL_SYMBOLS) + 1
 SIZES: dict[str, dict[str, object]] = {
     "fathom": {},
     "sutskever": {
+        "batch_size": 128,
         "layers": 4,
         "units": 1000,
         "source_vocabulary": 160_000,
         "target_vocabulary": 80_000,
         "attention": False,
+        "samples": 0,
+        "learning_rate": 0.7,
     },
 }
 
 
 @dataclass(frozen=True)
 class Seq2SeqHyperparameters(TranslationHyperparameters):
-    """The size of Fathom's workload; Sutskever's own is ``size=sutskever``."""
+    """The size of Fathom's workload; Sutskever's network and batch are ``size=sutskever``."""
 
     SIZES = SIZES
 
@@ -33,7 +36,7 @@ class Seq2SeqHyperparameters(TranslationHyperparameters):
         64, "per step", unit="sentence pairs", source="Fathom", minimum=1
     )
     size: str = hyperparameter(
-        "fathom", "defaults of the next five: Fathom's or section 3.4's", choices=SIZES
+        "fathom", "defaults of network, batch, samples and rate: or section 3.4's", choices=SIZES
     )
     layers: int = hyperparameter(
         3, "LSTM layers of the encoder, and of the decoder", source="Fathom", minimum=1

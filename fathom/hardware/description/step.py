@@ -1,6 +1,6 @@
 """Describes a traced step, one operation after the other."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import keras
 import tensorflow as tf
@@ -43,6 +43,8 @@ def operations(
     for node in _working(graph):
         layer, phase = attribution.place(node.name, node.op.type)
         of_weights = shapes.get(layer, everything)
+        if phase == "forward":  # a layer may read weights of another, such as a tied matrix
+            of_weights |= everything & _shapes(t for t in node.op.inputs if _is_weight(node, t))
         rows.append(_row(node, layer, _PHASES.get(phase) or _gradient_phase(node, of_weights)))
     return tuple(rows)
 
@@ -132,5 +134,5 @@ def _size(tensor: tf.Tensor) -> int:
     return kinds.elements(tensor.shape) * tensor.dtype.size
 
 
-def _shapes(variables: list[keras.Variable]) -> set[tuple[int, ...]]:
-    return {tuple(variable.shape) for variable in variables}
+def _shapes(tensors: Iterable[keras.Variable | tf.Tensor]) -> set[tuple[int, ...]]:
+    return {tuple(tensor.shape) for tensor in tensors}

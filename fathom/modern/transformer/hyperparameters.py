@@ -10,7 +10,8 @@ from fathom.shared.translation.hyperparameters import TranslationHyperparameters
 from fathom.shared.translation.symbols import SPECIAL_SYMBOLS
 
 # The values of "size"; explicitly given options take precedence. The sizes of Vaswani et al. are
-# those of table 3, with batches of a GPU's share of the 25,000 tokens.
+# those of table 3, with batches of a GPU's share of the 25,000 tokens. The highest rate is that of
+# equation 3, (width * warmup_steps) ** -0.5.
 SIZES: dict[str, dict[str, object]] = {
     "tiny": {},
     "base": {
@@ -20,7 +21,7 @@ SIZES: dict[str, dict[str, object]] = {
         "hidden_units": 2048,
         "dropout": 0.1,
         "vocabulary": 37_000,
-        "learning_rate": 7e-4,
+        "learning_rate": (512 * 4_000) ** -0.5,
         "warmup_steps": 4_000,
     },
 }
@@ -29,7 +30,7 @@ SIZES["big"] = SIZES["base"] | {
     "heads": 16,
     "hidden_units": 4096,
     "dropout": 0.3,
-    "learning_rate": 5e-4,
+    "learning_rate": (1024 * 4_000) ** -0.5,
 }
 
 

@@ -36,11 +36,10 @@ class Search(FreeDecoder):
         length_penalty: float,
         **options: Unpack[LayerOptions],
     ) -> None:
-        super().__init__(beam_size, **options)
+        super().__init__(beam_size, length_penalty, **options)
         self._decoder, self._sizes = list(decoder), Sizes(*sizes)
         # Not tracked by Keras: its weights are not this layer's.
         object.__setattr__(self, "_embedding", embedding)
-        self._length_penalty = length_penalty
 
     @property
     def called_layers(self) -> list[DecoderLayer]:
@@ -140,10 +139,6 @@ class Search(FreeDecoder):
             layer.decoding_macs(source, steps, longest, hypotheses) for layer in self._decoder
         )
         return layers + hypotheses * steps * math.prod(self._embedding.matrix.shape)
-
-    def penalty(self, lengths: tf.Tensor) -> tf.Tensor:
-        """Returns the length penalty (Wu et al. 2016, equation 14)."""
-        return ((5 + lengths) / 6) ** self._length_penalty
 
 
 def longest_translation(source: int) -> int:

@@ -1,7 +1,9 @@
 """Greedy decoding and beam search."""
 
 import abc
+import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import tensorflow as tf
 from typing_extensions import Unpack
@@ -14,23 +16,23 @@ from fathom.shared.translation.symbols import EOS, GO, PAD
 # and the next state.
 Step = Callable[[tf.Tensor, Nest], tuple[tf.Tensor, Nest]]
 
-# Maps the lengths of hypotheses, float32, to the divisors of their log probabilities.
-Penalty = Callable[[tf.Tensor], tf.Tensor]
-
 
 class FreeDecoder(Layer):
     """A decoder that may be fed its own words.
 
     Args:
         beam_size: hypotheses per sentence; 1: greedy.
+        length_penalty: exponent of the length penalty, as in ``beam_search``; 0: none.
 
     Attributes:
         steps_taken: int32 scalar: steps of the last free decoding.
     """
 
-    def __init__(self, beam_size: int, **options: Unpack[LayerOptions]) -> None:
+    def __init__(
+        self, beam_size: int, length_penalty: float = 0.0, **options: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**options)
-        self._beam_size = beam_size
+        self._beam_size, self._length_penalty = beam_size, length_penalty
         self.steps_taken = tf.Variable(0, trainable=False, name="steps_taken")
 
     @abc.abstractmethod
@@ -49,10 +51,6 @@ class FreeDecoder(Layer):
             float32 [batch, target, source].
         """
 
-    def penalty(self, lengths: tf.Tensor) -> tf.Tensor:
-        """Returns what the beam search divides the log probabilities by: the lengths."""
-        return per_word(lengths)
-
     def search(self, step: Step, state: Nest, longest: int) -> tf.Tensor:
         """Returns the words, ``<eos>`` and padding, int32 [batch, longest].
 
@@ -64,14 +62,9 @@ class FreeDecoder(Layer):
         if self._beam_size == 1:
             words, steps = greedy(step, state, longest)
         else:
-            words, steps = beam_search(step, state, longest, self._beam_size, self.penalty)
+            words, steps = beam_search(step, state, longest, self._beam_size, self._length_penalty)
         self.steps_taken.assign(steps)
         return words
-
-
-def per_word(lengths: tf.Tensor) -> tf.Tensor:
-    """Returns the lengths as penalties."""
-    return tf.maximum(lengths, 1)
 
 
 def greedy(step: Step, state: Nest, longest: int) -> tuple[tf.Tensor, tf.Tensor]:
@@ -103,58 +96,99 @@ def greedy(step: Step, state: Nest, longest: int) -> tuple[tf.Tensor, tf.Tensor]
     return decoded, steps
 
 
-def beam_search(
-    step: Step, state: Nest, longest: int, size: int, penalty: Penalty = per_word
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Keeps the ``size`` most probable hypotheses of each sentence (Sutskever et al. 2014, 3.2).
+class Beam(NamedTuple):
+    """The hypotheses of a batch: those that go on, and of each sentence the best that has ended."""
 
-    Returns the remaining hypothesis with the highest log probability over its penalty.
+    words: tf.Tensor  # int32 [batch, size, longest]
+    scores: tf.Tensor  # float32 [batch, size], log probabilities, the highest first
+    ended_words: tf.Tensor  # int32 [batch, longest]
+    ended_scores: tf.Tensor  # float32 [batch], log probabilities over length penalties
+
+
+def beam_search(
+    step: Step, state: Nest, longest: int, size: int, length_penalty: float
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Searches for probable translations by the rule of tensor2tensor's ``beam_search.py``.
+
+    In each step, of the ``2 * size`` most probable extensions of a sentence's hypotheses, those
+    with ``<eos>`` have ended and the best ``size`` others go on. Returned is the ended one with the
+    highest log probability over its length penalty, ((5 + length) / 6) ** length_penalty (Wu et al.
+    2016, equation 14), once none can exceed it; or the most probable one, if none has ended.
 
     Args:
         step: one step of the decoder.
         state: the decoder's initial state, tensors [batch * size, ...], ``size`` equal rows each.
         longest: the largest number of words.
         size: hypotheses per sentence.
-        penalty: of lengths.
+        length_penalty: an exponent; 0: hypotheses are ranked by log probability.
 
     Returns:
         int32 [batch, longest], the words, ``<eos>`` and padding; and the number of steps taken.
     """
     batch = tf.shape(tf.nest.flatten(state)[0])[0] // size
-    first = tf.range(batch)[:, None] * size  # row of each sentence's first hypothesis
-    scores = tf.tile([[0.0] + [-1e9] * (size - 1)], [batch, 1])  # initially all are equal: keep one
-    decoded = tf.fill([batch * size, longest], PAD)
+    beam = Beam(
+        tf.fill([batch, size, longest], PAD),
+        tf.tile(
+            [[0.0] + [-math.inf] * (size - 1)], [batch, 1]
+        ),  # initially all are equal: keep one
+        tf.fill([batch, longest], PAD),
+        tf.fill([batch], -math.inf),
+    )
 
-    def more(time: tf.Tensor, words: tf.Tensor, *_: Nest) -> tf.Tensor:
-        return (time < longest) & tf.reduce_any((words != EOS) & (words != PAD))
+    def penalty(length: tf.Tensor | int) -> tf.Tensor:
+        return ((5 + tf.cast(length, tf.float32)) / 6) ** length_penalty
 
-    def extend(
-        time: tf.Tensor, words: tf.Tensor, scores: tf.Tensor, state: Nest, decoded: tf.Tensor
-    ) -> tuple:
-        ended = (words == EOS) | (words == PAD)
+    def more(time: tf.Tensor, words: tf.Tensor, state: Nest, beam: Beam) -> tf.Tensor:
+        bound = beam.scores[:, 0] / penalty(longest)  # log probabilities only fall
+        return (time < longest) & tf.reduce_any(beam.ended_scores <= bound)
+
+    def extend(time: tf.Tensor, words: tf.Tensor, state: Nest, beam: Beam) -> tuple:
         logits, state = step(words, state)
-        vocabulary = logits.shape[1]
-        only_padding = tf.where(tf.range(vocabulary) == PAD, 0.0, -1e9)
-        gained = tf.where(ended[:, None], only_padding, tf.nn.log_softmax(logits))
-        totals = scores[:, :, None] + tf.reshape(gained, [batch, size, vocabulary])
-        scores, chosen = tf.math.top_k(tf.reshape(totals, [batch, size * vocabulary]), size)
-        words = tf.reshape(chosen % vocabulary, [-1])
-        parents = tf.reshape(first + chosen // vocabulary, [-1])
-        state, decoded = tf.nest.map_structure(lambda t: tf.gather(t, parents), (state, decoded))
-        return time + 1, words, scores, state, _put(decoded, words, time)
+        words, parents, beam = _extend(beam, tf.nn.log_softmax(logits), time, penalty(time + 1))
+        return time + 1, words, tf.nest.map_structure(lambda t: tf.gather(t, parents), state), beam
 
-    steps, _, scores, _, decoded = tf.while_loop(
+    steps, _, _, beam = tf.while_loop(
         more,
         extend,
-        (0, tf.fill([batch * size], GO), scores, state, decoded),
+        (0, tf.fill([batch * size], GO), state, beam),
         maximum_iterations=longest,
     )
-    decoded = tf.reshape(decoded, [batch, size, longest])
-    lengths = tf.reduce_sum(tf.cast(decoded != PAD, tf.float32), 2)
-    best = tf.argmax(scores / penalty(lengths), 1, tf.int32)
-    return tf.gather(decoded, best, batch_dims=1), steps
+    has_ended = beam.ended_scores[:, None] > -math.inf
+    return tf.where(has_ended, beam.ended_words, beam.words[:, 0]), steps
+
+
+def _extend(
+    beam: Beam, gained: tf.Tensor, time: tf.Tensor, penalty: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, Beam]:
+    """Extends hypotheses by a word.
+
+    Args:
+        beam: the hypotheses.
+        gained: log probabilities of the next words, float32 [batch * size, vocabulary].
+        time: words of each hypothesis so far.
+        penalty: of the extended ones' length.
+
+    Returns:
+        of the hypotheses that go on, the last words and the rows that they extend, both int32
+        [batch * size]; and all hypotheses.
+    """
+    size, vocabulary = beam.scores.shape[1], gained.shape[1]
+    totals = tf.repeat(beam.scores, vocabulary, 1) + tf.reshape(gained, [-1, size * vocabulary])
+    totals, chosen = tf.math.top_k(totals, 2 * size)
+    parents, last = chosen // vocabulary, chosen % vocabulary
+    words = _put(tf.gather(beam.words, parents, batch_dims=1), last, time)
+    ends = last == EOS
+    ended_words = tf.concat([beam.ended_words[:, None], words], 1)
+    penalized = tf.where(ends, totals / penalty, -math.inf)
+    ended_scores = tf.concat([beam.ended_scores[:, None], penalized], 1)
+    best = tf.argmax(ended_scores, 1, tf.int32)
+    scores, kept = tf.math.top_k(tf.where(ends, -math.inf, totals), size)
+    parents += tf.range(tf.shape(parents)[0])[:, None] * size
+    last, parents, words = (tf.gather(t, kept, batch_dims=1) for t in (last, parents, words))
+    ended = tf.gather(ended_words, best, batch_dims=1), tf.reduce_max(ended_scores, 1)
+    return tf.reshape(last, [-1]), tf.reshape(parents, [-1]), Beam(words, scores, *ended)
 
 
 def _put(decoded: tf.Tensor, words: tf.Tensor, time: tf.Tensor) -> tf.Tensor:
-    """Writes words [n] at a step of [n, longest], which is still padding there."""
-    return decoded + words[:, None] * tf.cast(tf.range(decoded.shape[1]) == time, tf.int32)
+    """Writes words [...] at a step of [..., longest], which is still padding there."""
+    return decoded + words[..., None] * tf.cast(tf.range(decoded.shape[-1]) == time, tf.int32)

@@ -75,6 +75,37 @@ def test_the_gradients_of_a_layer_have_the_bounds_of_its_product():
     assert rows["BiasAddGrad"].phase == "weight gradient"
 
 
+class TiedLogits(keras.layers.Layer):
+    """A product with the matrix of another layer."""
+
+    def __init__(self, embedding):
+        super().__init__(name="logits")
+        object.__setattr__(self, "_embedding", embedding)  # its weights are not this layer's
+
+    def call(self, x):
+        return tf.matmul(x, self._embedding.embeddings.value, transpose_b=True)
+
+
+def test_the_gradient_of_a_tied_matrix_is_a_weight_gradient():
+    embedding = keras.layers.Embedding(7, 5, name="embedding")
+    words = keras.Input((), dtype="int32", batch_size=6)
+    network = keras.Model(words, TiedLogits(embedding)(embedding(words)))
+
+    def step(words):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(network(tf.cast(words, tf.int32)) ** 2)
+        return [tf.convert_to_tensor(g) for g in tape.gradient(loss, network.trainable_variables)]
+
+    with scoped_gradients():
+        graph = tf.function(step).get_concrete_function(tf.TensorSpec((6,), tf.float32)).graph
+    products = [row for row in operations(graph, network) if row.type == "MatMul"]
+    assert [(row.layer, row.phase, row.macs) for row in products] == [
+        ("logits", "forward", 6 * 5 * 7),
+        ("logits", "input gradient", 6 * 5 * 7),
+        ("logits", "weight gradient", 6 * 5 * 7),
+    ]
+
+
 @pytest.mark.parametrize(
     ("step", "shapes", "bounds"),
     [

@@ -251,9 +251,9 @@ def test_the_rate_rises_and_falls_as_in_the_paper():
     model = model_of(learning_rate=0.5, warmup_steps=4)
     rates = [model._rate(step) for step in (1, 2, 4, 16)]
     assert rates == pytest.approx([0.125, 0.25, 0.5, 0.25])
-    base = Transformer("/cpu:0", {"size": "base"}).hyperparameters
-    paper = 512**-0.5 * 4000**-0.5
-    assert base.learning_rate == pytest.approx(paper, rel=0.01)
+    for size, width in (("base", 512), ("big", 1024)):
+        rate = Transformer("/cpu:0", {"size": size}).hyperparameters.learning_rate
+        assert rate == pytest.approx(width**-0.5 * 4000**-0.5)
 
 
 # ---------------------------------------------------------------- size and cost
@@ -321,23 +321,20 @@ def test_a_beam_of_four_equals_one_without_cache():
 
 def beam_without_cache(model, source, size, steps):
     """The best of ``size`` hypotheses, as lists of words, extended one word at a time."""
-    hypotheses = [([], 0.0)]
-    for _ in range(steps):
+    alive, ended = [([], 0.0)], []
+    for length in range(1, steps + 1):
         extended = []
-        for words, score in hypotheses:
-            if words and words[-1] in (EOS, PAD):
-                extended.append(([*words, PAD], score))
-                continue
+        for words, score in alive:
             read = np.array([[GO, *words]], np.int32)
             states = model.network((source, read), training=False)[:, -1]
             gained = tf.nn.log_softmax(model._embedding.logits_to_say(states))[0].numpy()
-            extended += [([*words, i], score + gained[i]) for i in np.argsort(-gained)[:size]]
-        hypotheses = sorted(extended, key=lambda each: -each[1])[:size]
-
-    def penalized(words, score):
-        return score / ((5 + sum(word != PAD for word in words)) / 6) ** 0.6
-
-    return max(hypotheses, key=lambda each: penalized(*each))[0]
+            extended += [([*words, i], score + gained[i]) for i in np.argsort(-gained)[: 2 * size]]
+        extended = sorted(extended, key=lambda each: -each[1])[: 2 * size]
+        penalty = ((5 + length) / 6) ** 0.6
+        ended += [(words, score / penalty) for words, score in extended if words[-1] == EOS]
+        alive = [each for each in extended if each[0][-1] != EOS][:size]
+    best, _ = max(ended, key=lambda each: each[1]) if ended else alive[0]
+    return best + [PAD] * (steps - len(best))
 
 
 def test_a_network_overfitted_to_a_batch_translates_it():

@@ -1,6 +1,7 @@
 import itertools
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from fathom.shared.translation import decoding
@@ -50,23 +51,62 @@ def test_greedy_decoding_takes_the_best_word_and_pads_after_the_end():
     np.testing.assert_array_equal(said[0], said[1])
 
 
-def test_a_beam_of_one_is_greedy():
-    for seed in range(5):
-        step, _ = chain(seed)
-        np.testing.assert_array_equal(
-            decoding.beam_search(step, tf.zeros([3, 1]), 8, 1)[0],
-            decoding.greedy(step, tf.zeros([3, 1]), 8)[0],
-        )
+def tensor2tensor(table, longest, size, length_penalty):
+    """The rule of tensor2tensor's beam_search.py for log probabilities [before, after].
+
+    It is written without its stopping rule, which must not change what is found.
+    """
+    alive, finished = [((GO,), 0.0)], []
+    for length in range(1, longest + 1):
+        grown = [
+            ((*words, word), score + table[words[-1], word])
+            for words, score in alive
+            for word in range(table.shape[1])
+        ]
+        grown = sorted(grown, key=lambda each: -each[1])[: 2 * size]
+        alive = [each for each in grown if each[0][-1] != EOS][:size]
+        penalty = ((5 + length) / 6) ** length_penalty
+        finished += [(words, score / penalty) for words, score in grown if words[-1] == EOS]
+        finished = sorted(finished, key=lambda each: -each[1])[:size]
+    return list((finished or alive)[0][0][1:])
 
 
-def test_a_beam_as_wide_as_all_hypotheses_finds_the_best_one_a_word():
+@pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.5])
+def test_a_beam_of_four_is_that_of_tensor2tensor_on_200_markov_models(length_penalty):
+    models, words, longest, size = 200, 12, 16, 4
+    tables = np.random.default_rng(0).normal(scale=2, size=(models, words, words))
+    tables[:, :, [PAD, GO]] = -1e9
+    tables = tf.nn.log_softmax(tables.astype(np.float32)).numpy()
+
+    def step(before, model):
+        return tf.gather_nd(tables, tf.stack([model, before], 1)), model
+
+    model = tf.repeat(tf.range(models), size)
+    found, _ = decoding.beam_search(step, model, longest, size, length_penalty)
+    expected = [tensor2tensor(table, longest, size, length_penalty) for table in tables]
+    assert 0 < sum(EOS not in said for said in expected) < 10
+    assert [[word for word in said if word != PAD] for said in found.numpy()] == expected
+
+
+def test_a_beam_as_wide_as_all_hypotheses_finds_the_best_that_ends():
     step, table = chain(3)
-    said = decoding.beam_search(step, tf.zeros([WORDS**3, 1]), 3, WORDS**3)[0].numpy()[0]
+    said = decoding.beam_search(step, tf.zeros([WORDS**3, 1]), 3, WORDS**3, 0.6)[0].numpy()[0]
     hypotheses = []
     for words in itertools.product(range(2, WORDS), repeat=3):
-        ended = words.index(EOS) + 1 if EOS in words else 3
-        hypotheses.append((log_probability(table, words) / ended, words[:ended]))
+        if EOS in words:
+            ended = words.index(EOS) + 1
+            score = log_probability(table, words) / ((5 + ended) / 6) ** 0.6
+            hypotheses.append((score, words[:ended]))
     assert tuple(said[said != PAD]) == max(hypotheses)[1]
+
+
+def test_a_beam_search_stops_when_no_hypothesis_can_exceed_the_ended_one():
+    def step(words, state):
+        return tf.one_hot(tf.fill(tf.shape(words), EOS), WORDS) * 50, state
+
+    said, steps = decoding.beam_search(step, tf.zeros([6, 1]), 50, 3, 0.6)
+    assert said.numpy().tolist() == [[EOS] + [PAD] * 49] * 2
+    assert steps == 1
 
 
 def test_the_states_follow_their_hypotheses():
@@ -74,7 +114,7 @@ def test_the_states_follow_their_hypotheses():
         state = state + tf.cast(words, tf.float32)[:, None]
         return tf.cast(tf.range(WORDS), tf.float32) - 0.1 * state, state
 
-    said, _ = decoding.beam_search(step, tf.zeros([4, 1]), 3, 2)
+    said, _ = decoding.beam_search(step, tf.zeros([4, 1]), 3, 2, 0.6)
     assert said.shape == (2, 3)
 
 
