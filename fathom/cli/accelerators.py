@@ -13,9 +13,11 @@ from fathom.cli.describe import describe
 from fathom.errors import FathomError
 from fathom.hardware.accelerators import machine as machines
 from fathom.hardware.accelerators import roofline as model
-from fathom.hardware.accelerators import scaling, tiling
+from fathom.hardware.accelerators import scaling, tiling, topology
 from fathom.hardware.accelerators.machine import Machine
-from fathom.results.description import Description
+from fathom.hardware.accelerators.tiling import Convolution
+from fathom.options import unknown_option
+from fathom.results.description import Description, Operation
 from fathom.system.files import atomic_write
 
 _SHOWN = 15  # operations
@@ -59,10 +61,9 @@ def explore(args: argparse.Namespace, screen: Console) -> None:
     Raises:
         FathomError: an invalid option, machine or description, or no legal tiling.
     """
-    machine, description = _chosen(args)
-    layers, left = tiling.convolutions(description)
+    machine, title, layers, left = _layers(args)
     found = tiling.explore(layers, machine)
-    _head(description, screen, f"on {machine.title}")
+    screen.print(f"{title}, on {machine.title}")
     columns = ["layer", "design", "times", "tm", "tn", "tr", "tc", "cycles"]
     table = _table([*columns, "GFLOP/s", "GB/s", "on chip, KiB"], text=2)
     for row in found.to_dict("records"):
@@ -147,10 +148,36 @@ def _chosen(args: argparse.Namespace) -> tuple[Machine, Description]:
     return machine, description
 
 
+def _layers(
+    args: argparse.Namespace,
+) -> tuple[Machine, str, list[Convolution], list[Operation]]:
+    """Returns the machine, what has the layers, they themselves, and the operations left out."""
+    if args.layers and (args.layers.endswith(".csv") or "/" in args.layers):
+        refuse(
+            args, ("workload", "description", *_OF_A_STEP), "has no effect with layers of a file"
+        )
+        return machines.load(args.machine), args.layers, topology.read(Path(args.layers)), []
+    if args.workload is None:
+        raise FathomError("name a workload, or give --layers a CSV file")
+    machine, description = _chosen(args)
+    layers, left = tiling.convolutions(description)
+    if args.layers:
+        known = list(dict.fromkeys(layer.name for layer in layers))
+        names = args.layers.split(",")
+        for name in names:
+            if name not in known:
+                raise unknown_option("layer", name, known)
+        layers = [layer for layer in layers if layer.name in names]
+        left = [row for row in left if row.layer in names]
+    return machine, _step(description), layers, left
+
+
 def _head(description: Description, screen: Console, text: str) -> None:
-    screen.print(
-        f"{description.workload}, {description.mode}, batch size {description.batch_size}, {text}"
-    )
+    screen.print(f"{_step(description)}, {text}")
+
+
+def _step(description: Description) -> str:
+    return f"{description.workload}, {description.mode}, batch size {description.batch_size}"
 
 
 def _table(titles: list[str], text: int) -> Table:

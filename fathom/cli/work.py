@@ -94,7 +94,7 @@ def _add_int8(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_machine(parser: argparse.ArgumentParser, command: str) -> None:
-    _add_work(parser)
+    _add_work(parser, **({"nargs": "?"} if command == "explore" else {}))
     add = parser.add_argument
     text = "a machine's name, as in docs/accelerators.md, or a JSON file that describes one"
     add("--machine", required=True, metavar="NAME|FILE", help=text)
@@ -114,6 +114,9 @@ def _add_machine(parser: argparse.ArgumentParser, command: str) -> None:
         add("--parallelism", choices=("data", "model"), default="data", help=text)
         text = "share of the computation that can hide communication; default: 0"
         add("--overlap", type=number(float, minimum=0, maximum=1), default=0.0, help=text)
+    if command == "explore":
+        text = "these layers of the workload alone; or those of a CSV file with SCALE-Sim's columns"
+        add("--layers", metavar="A,B|FILE", help=text)
     add("--csv", type=output_file, metavar="FILE", help="write the table")
     if command != "scale":
         add("--svg", type=output_file, metavar="FILE", help="draw it under the machine's roofs")

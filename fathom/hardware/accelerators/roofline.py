@@ -3,17 +3,20 @@
 An operation takes at least the time of its arithmetic at the machine's peak, and at least that of
 its bytes at the memory's bandwidth; the longer of the two bounds it. Its bytes are those of its
 working set: an operation reads each of its inputs and weights at least once from memory, unless an
-earlier operation left them in a cache, which is not modelled.
+earlier operation left them in a cache, which is not modelled. A loop reads its weights again in
+each iteration if together they exceed the memory on the chip, or if the size of that is not known.
 """
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
 from fathom.errors import FathomError
 from fathom.hardware.accelerators.machine import Machine
-from fathom.results.description import Description
+from fathom.results.description import Description, Operation
 
 COMPUTE, MEMORY = "compute", "memory"
 
@@ -25,11 +28,11 @@ def table(description: Description, machine: Machine, precision: str | None = No
         description: of the step.
         machine: that would run it.
         precision: type of number, such as ``fixed16``, instead of the description's; the bytes are
-            scaled by its bits.
+            scaled by its bits, but for the updates of the float32 weights.
 
     Returns:
         one row per operation: name, type, layer, phase, kind, FLOPs (two per multiply-accumulate),
-        bytes of the working set, intensity (FLOPs per byte), attainable (FLOP/s), seconds (the
+        bytes from memory, intensity (FLOPs per byte), attainable (FLOP/s), seconds (the
         least time) and bound (``compute`` or ``memory``).
 
     Raises:
@@ -41,8 +44,29 @@ def table(description: Description, machine: Machine, precision: str | None = No
     named = ("name", "type", "layer", "phase", "kind")
     frame = pd.DataFrame({name: [getattr(row, name) for row in rows] for name in named})
     frame["flops"] = [row.total_flops for row in rows]
-    frame["bytes"] = [scale * row.working_set_bytes for row in rows]
+    scales = np.array([1.0 if row.phase == "update" else scale for row in rows])
+    frame["bytes"] = scales * _bytes(rows, scales, machine)
     return _bounded(frame, peak, machine.bandwidth)
+
+
+def _bytes(rows: Sequence[Operation], scales: np.ndarray, machine: Machine) -> np.ndarray:
+    """Returns the bytes that operations move, [operations], in the description's precision."""
+    in_loops: Counter[str] = Counter()  # bytes of weights, once, by the loop's name
+    for row, scale in zip(rows, scales, strict=True):
+        in_loops[_loop(row)] += scale * row.weight_bytes // row.repeats
+    kept = machine.on_chip_bytes or 0.0
+    return np.array(
+        [
+            row.working_set_bytes if in_loops[_loop(row)] <= kept else row.traffic_bytes
+            for row in rows
+        ],
+        dtype=float,
+    )
+
+
+def _loop(row: Operation) -> str:
+    """Returns the name of the outermost loop around an operation."""
+    return row.name.partition("/body/")[0] if row.repeats > 1 else row.name
 
 
 def bits(precision: str) -> int:

@@ -1,9 +1,10 @@
 """Time, rate and energy of a step on several nodes (Drumond et al., III, IV and VI).
 
-The time on n nodes is that of the computation, divided among them, and of the communication that is
-not hidden behind it. With data parallelism the nodes share the examples and reduce the gradients in
-a ring; with model parallelism they share each layer's outputs and exchange the activations that
-cross the cuts.
+The time on n nodes is that of a node's share of the computation, and of the communication that is
+not hidden behind it. With data parallelism the nodes share the examples, each reads and updates all
+weights, and they reduce the gradients in a ring. With model parallelism they share each layer's
+outputs and its weights, and exchange the activations that cross the cuts. Of convolutions they
+share patches of the maps: all nodes have the weights, and reduce their gradients.
 """
 
 import math
@@ -104,20 +105,23 @@ def scale(
         precision: type of number, as in ``roofline.table``; None: the description's.
 
     Raises:
-        FathomError: a number of nodes is below 1, or the machine lacks a field.
+        FathomError: a number of nodes is below 1 or above that of the examples which they share, or
+            the machine lacks a field.
     """
     if min(nodes, default=0) < 1:
         raise FathomError("the number of nodes must be at least 1")
+    if parallelism == "data" and max(nodes) > description.batch_size:
+        raise FathomError(
+            f"{max(nodes)} nodes cannot share {description.batch_size} examples: raise the batch "
+            "size, or use fewer nodes"
+        )
     if max(nodes) > 1:
         machine.require("link_bandwidth")
-    alone = roofline.table(description, machine, precision)
-    products = alone.kind.isin(PRODUCTS)
-    on_one = float((alone.seconds / machine.utilization).where(products, alone.seconds).sum())
     found = []
     for count in nodes:
         moved = _bytes_moved(description, count, parallelism)
         communication = moved / machine.link_bandwidth if machine.link_bandwidth else 0.0
-        compute = on_one / count
+        compute = _compute_seconds(_share(description, count, parallelism), machine, precision)
         flops = description.total_flops
         found.append(scaled(machine, flops, compute, communication, count, overlap * compute))
     return found
@@ -141,19 +145,84 @@ def gradient_bytes(description: Description) -> int:
     return _GRADIENT_BYTES * description.parameters
 
 
+def _compute_seconds(share: Description, machine: Machine, precision: str | None) -> float:
+    """Returns the time of a node's operations; products reach only a share of the peak."""
+    operations = roofline.table(share, machine, precision)
+    products = operations.kind.isin(PRODUCTS)
+    return float(
+        (operations.seconds / machine.utilization).where(products, operations.seconds).sum()
+    )
+
+
+def _share(description: Description, nodes: int, parallelism: Parallelism) -> Description:
+    """Returns the work of one node."""
+    patched = _layers_of_convolutions(description)
+    rows = [
+        _with_own_weights(row, nodes)
+        if parallelism == "model" and row.layer not in patched
+        else _with_all_weights(row, nodes)
+        for row in description.operations
+    ]
+    return description.model_copy(update={"operations": tuple(rows)})
+
+
+def _with_all_weights(row: Operation, nodes: int) -> Operation:
+    """Returns a node's part of an operation of which each node has all weights."""
+    if row.phase == "update":
+        return row
+    divided = ["macs", "flops", "input_bytes"]
+    divided += [] if row.phase == "weight gradient" else ["output_bytes"]
+    return _divided(row, nodes, divided)
+
+
+def _with_own_weights(row: Operation, nodes: int) -> Operation:
+    """Returns a node's part of an operation of which each node has a part of the weights."""
+    return _divided(row, nodes, ["macs", "flops", "input_bytes", "weight_bytes", "output_bytes"])
+
+
+def _divided(row: Operation, nodes: int, fields: Sequence[str]) -> Operation:
+    return row.model_copy(update={name: -(-getattr(row, name) // nodes) for name in fields})
+
+
+def _layers_of_convolutions(description: Description) -> set[str]:
+    return {row.layer for row in description.operations if row.kind == "convolution"}
+
+
 def _bytes_moved(description: Description, nodes: int, parallelism: Parallelism) -> float:
     """Returns the bytes that each node sends in a step."""
     if nodes == 1:
         return 0.0
     if parallelism == "model":
-        return sum(_crossing(row.bounds, row.output_bytes, nodes) for row in _products(description))
+        crossing = sum(
+            _crossing(row.bounds, row.output_bytes, nodes) for row in _products(description)
+        )
+        return crossing + ring_bytes(_gradients_of_convolutions(description), nodes)
     if description.mode == "infer":
         return 0.0
     return ring_bytes(gradient_bytes(description), nodes)
 
 
+def _gradients_of_convolutions(description: Description) -> int:
+    """Returns the bytes of the gradients of the weights that all nodes have."""
+    return sum(
+        row.output_bytes
+        for row in description.operations
+        if row.kind == "convolution" and row.phase == "weight gradient"
+    )
+
+
 def _products(description: Description) -> list[Operation]:
-    return [row for row in description.operations if row.macs and row.phase != "weight gradient"]
+    """Returns the products whose results other nodes need: not those within a head of attention."""
+    return [
+        row
+        for row in description.operations
+        if row.macs and row.phase != "weight gradient" and not _of_heads(row)
+    ]
+
+
+def _of_heads(row: Operation) -> bool:
+    """Says whether an operation multiplies activations for each example and head on its own."""
+    return row.bounds.get("batch", 1) > 1 and not row.weight_bytes
 
 
 def _crossing(bounds: dict[str, int], output_bytes: int, nodes: int) -> float:

@@ -19,6 +19,14 @@ _CONVOLUTIONS = ("Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput")
 _SPARSE = ("SparseTensorDenseMatMul", "SparseMatMul")
 _LOOKUPS = ("Gather", "GatherV2", "ResourceGather")
 _ROW_UPDATES = ("ResourceScatterAdd", "ResourceScatterSub", "ResourceSparseApply")
+_FLOPS_OF_UPDATES = {  # for an element, as TensorFlow's kernels compute them
+    "ResourceApplyGradientDescent": 2,
+    "ResourceApplyKerasMomentum": 4,
+    "ResourceApplyAdagradV2": 7,
+    "ResourceApplyAdam": 12,
+    "ResourceApplyRMSProp": 11,
+    "ResourceApplyCenteredRMSProp": 16,
+}
 _BY_CLASS: dict[str, Kind] = {
     "A": "elementwise",
     "B": "reduction",
@@ -72,6 +80,12 @@ def macs_of(bounds: Bounds, kind: Kind) -> int:
     if kind in ("matrix product", "recurrent product"):
         return bounds["batch"] * bounds["M"] * bounds["N"] * bounds["K"]
     return bounds["nonzeros"] * bounds["N"] if kind == "sparse product" else 0
+
+
+def flops_of_element(node: Node) -> int:
+    """Returns the floating-point operations for an element: 1, but for fused updates of weights."""
+    nesterov = node.type == "ResourceApplyKerasMomentum" and node.op.get_attr("use_nesterov")
+    return _FLOPS_OF_UPDATES.get(node.type, 1) + (2 if nesterov else 0)
 
 
 def elements(shape: tf.TensorShape) -> int:

@@ -20,6 +20,8 @@ _FREE = {
     *("TensorListPushBack", "TensorListPopBack", "TensorListLength", "TensorListElementShape"),
     *("AccumulatorV2", "OptionalNone", "VarIsInitializedOp"),
 }
+_READ_A_PART = {"Slice", "StridedSlice", "Gather", "GatherV2", "GatherNd"}
+_WRITE_A_PART = {"TensorScatterUpdate", "TensorScatterAdd", "TensorScatterSub"}  # in place
 _LITTLE_WORK = ("data movement", "look-up")
 
 
@@ -85,7 +87,7 @@ def _row(node: Node, layer: str, phase: StepPhase) -> Operation:
         bounds=bounds,
         repeats=repeats,
         macs=repeats * macs,
-        flops=0 if counted else repeats * bounds["elements"],
+        flops=0 if counted else repeats * kinds.flops_of_element(node) * bounds["elements"],
         input_bytes=repeats * read,
         weight_bytes=repeats * weights,
         output_bytes=repeats * written,
@@ -107,6 +109,15 @@ def _bytes(node: Node, kind: Kind, bounds: kinds.Bounds) -> tuple[int, int, int]
     written = sum(_size(t) for t in node.op.outputs)
     if kind == "look-up" and node.op.outputs:  # only the rows that are looked up
         return read, written, written
+    if node.op.type in _READ_A_PART:
+        whole = node.op.inputs[0]
+        return (
+            (read, written, written)
+            if _is_weight(node, whole)
+            else (read - _size(whole) + min(_size(whole), written), weights, written)
+        )
+    if node.op.type in _WRITE_A_PART:
+        return read - _size(node.op.inputs[0]), weights, _size(node.op.inputs[2])
     variables = _updates(node)
     if variables:
         updated = variables * max(_size(tensor) for tensor in node.op.inputs)

@@ -23,7 +23,7 @@ def description(*operations, mode="train", parameters=1000):
     return Description(
         workload="w",
         mode=mode,
-        batch_size=2,
+        batch_size=8,
         precision="float32",
         inputs={"x": (2, 3)},
         parameters=parameters,
@@ -49,6 +49,25 @@ def test_weights_that_a_loop_reads_again_move_once():
     assert table["bytes"].item() == 3 * 10**6
 
 
+def test_weights_that_exceed_the_chip_are_read_in_each_iteration():
+    half = int(0.6 * P100.on_chip_bytes)
+    loop = [
+        operation(name=f"loop/body/{name}", repeats=10, weight_bytes=10 * half) for name in "ab"
+    ]
+    assert roofline.table(description(loop[0]), P100)["bytes"].item() == half + 2 * 10**6
+    both = roofline.table(description(*loop), P100)["bytes"]
+    assert both.tolist() == [10 * half + 2 * 10**6] * 2
+    halved = roofline.table(description(*loop), P100, "float16")["bytes"]  # they fit
+    assert halved.tolist() == [(half + 2 * 10**6) / 2] * 2
+    unknown = P100.model_copy(update={"on_chip_bytes": None})
+    assert roofline.table(description(loop[0]), unknown)["bytes"].item() == 10 * half + 2 * 10**6
+
+
+def test_updates_move_float32_weights_in_any_type_of_number():
+    update = operation(phase="update", kind="elementwise", bounds={"elements": 5}, macs=0)
+    assert roofline.table(description(update), P100, "float16")["bytes"].item() == 3e6
+
+
 def test_another_type_of_number_changes_rate_and_bytes():
     table = roofline.table(description(operation()), P100, "float16")
     assert table.seconds.item() == 2e12 / 21e12
@@ -69,6 +88,27 @@ def test_data_parallel_nodes_reduce_the_gradients_in_a_ring():
     assert hidden.seconds == hidden.compute_seconds
     (inference,) = scaling.scale(description(operation(), mode="infer"), P100, [4])
     assert inference.communication_seconds == 0
+
+
+def test_each_node_reads_and_updates_all_weights():
+    forward = operation(macs=0, kind="data movement", bounds={})
+    gradient = operation(macs=0, kind="data movement", bounds={}, phase="weight gradient")
+    update = operation(macs=0, kind="elementwise", bounds={}, phase="update")
+    for row, moved in ((forward, 1.5e6), (gradient, 2.25e6), (update, 3e6)):
+        (step,) = scaling.scale(description(row), P100, [4])
+        assert step.compute_seconds == moved / P100.bandwidth
+        (step,) = scaling.scale(description(row), P100, [4], "model")
+        assert step.compute_seconds == 0.75e6 / P100.bandwidth
+
+
+def test_model_parallel_nodes_reduce_the_gradients_of_convolutions_and_keep_heads_apart():
+    bounds = {"P": 32, "Q": 32, "R": 1, "S": 1}
+    gradient = operation(kind="convolution", bounds=bounds, phase="weight gradient")
+    (patches,) = scaling.scale(description(gradient), P100, [4], "model")
+    assert patches.communication_seconds == 2 * 3 / 4 * 10**6 / P100.link_bandwidth
+    heads = operation(bounds={"batch": 12, "M": 2, "N": 3, "K": 4}, weight_bytes=0)
+    (attention,) = scaling.scale(description(heads), P100, [4], "model")
+    assert attention.communication_seconds == 0
 
 
 def test_model_parallel_nodes_exchange_results_or_the_borders_of_patches():
@@ -92,6 +132,8 @@ def test_a_waiting_node_draws_less_power():
 def test_impossible_nodes_and_machines_without_a_link_are_refused():
     with pytest.raises(FathomError, match="at least 1"):
         scaling.scale(description(operation()), P100, [0])
+    with pytest.raises(FathomError, match="9 nodes cannot share 8 examples"):
+        scaling.scale(description(operation()), P100, [9])
     with pytest.raises(FathomError, match="K20M has no link_bandwidth"):
         scaling.scale(description(operation()), machine.load("k20m"), [2])
 

@@ -2,13 +2,14 @@
 
 import dataclasses
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fathom import FathomError
 from fathom.__main__ import main
-from fathom.hardware.accelerators import machine, tiling
+from fathom.hardware.accelerators import machine, tiling, topology
 from fathom.hardware.accelerators.tiling import Convolution
 from fathom.results.description import Description, Operation
 
@@ -98,7 +99,9 @@ def test_machines_that_cannot_be_explored_are_refused():
         tiling.explore([], FPGA)
 
 
-def test_the_command_names_what_it_leaves_out(tmp_path, capsys):
+@pytest.fixture
+def step(tmp_path):
+    """A file that describes a product and its gradient."""
     sizes = {"batch": 1, "M": 2, "N": 3, "K": 4}
     operations = [
         Operation(
@@ -113,8 +116,51 @@ def test_the_command_names_what_it_leaves_out(tmp_path, capsys):
         **{"precision": "float32", "parameters": 12, "operations": tuple(operations)},
     )
     described.write(tmp_path / "step.json")
+    return tmp_path / "step.json"
+
+
+def test_the_command_names_what_it_leaves_out(step, capsys):
     with pytest.raises(SystemExit) as end:
-        main(f"explore memnet --machine virtex7-485t --description {tmp_path}/step.json".split())
+        main(f"explore memnet --machine virtex7-485t --description {step}".split())
     assert end.value.code == 0
     left = "left out, with 24 MACs: 1 of kind matrix product (weight gradient)"
     assert left in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_papers_layers_come_from_a_file_and_give_its_design(capsys):
+    file = Path(__file__).parents[3] / "examples" / "fpga15-alexnet.csv"
+    assert topology.read(file) == ALEXNET
+    with pytest.raises(SystemExit) as stop:
+        main(["explore", "--layers", str(file), "--machine", "virtex7-485t"])
+    assert stop.value.code == 0
+    printed = capsys.readouterr().out
+    assert "common (Tm 64, Tn 7)" in printed
+    assert "237,185" in printed
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "does not begin with the columns Layer name, IFMAP Height"),
+        ("{header}", "has no layers"),
+        ("{header}a, 5, 5, 3, 3, 1, 1,\n", "line 2: the sizes must be whole numbers from 1 to"),
+        ("{header}a, 5, 5, 3, 3, 1, -1, 1\n", "line 2: the sizes must be whole numbers from 1 to"),
+        ("{header}a, 5, 2, 3, 3, 1, 1, 1\n", "line 2: the filter is larger than the input"),
+    ],
+)
+def test_a_damaged_table_of_layers_is_refused(text, message, tmp_path):
+    file = tmp_path / "layers.csv"
+    file.write_text(text.format(header=", ".join(topology.COLUMNS) + ",\n"))
+    with pytest.raises(FathomError, match=message):
+        topology.read(file)
+
+
+def test_layers_of_a_workload_are_chosen_by_name(step, capsys):
+    command = f"explore memnet --machine virtex7-485t --description {step} --layers"
+    with pytest.raises(SystemExit) as end:
+        main([*command.split(), "fc"])
+    assert end.value.code == 0
+    assert "fc" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main([*command.split(), "fd"])
+    assert "unknown layer 'fd': Known are fc" in capsys.readouterr().err

@@ -211,3 +211,48 @@ def test_a_function_that_xla_compiles_is_one_operation_unless_it_has_products():
     rows = described(lambda x: Scaled(x) + product(x), (3, 3))
     assert set(rows) == {"Scaled", "MatMul", "AddV2"}
     assert (rows["Scaled"].input_bytes, rows["Scaled"].output_bytes) == (36, 36)
+
+
+def test_slices_read_and_scatters_write_only_their_part():
+    table = tf.Variable(tf.zeros([1000, 8]))
+
+    def step(x, new):
+        rows = tf.tensor_scatter_nd_update(x, [[3]], new)
+        return tf.slice(rows, [1, 0], [2, 8]), tf.slice(tf.convert_to_tensor(table), [4, 0], [3, 8])
+
+    with scoped_gradients():
+        graph = tf.function(step, autograph=False).get_concrete_function(
+            tf.TensorSpec((100, 8)), tf.TensorSpec((1, 8))
+        )
+    network = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    scatter, of_tensor, of_table = operations(graph.graph, network)
+    assert (scatter.input_bytes, scatter.output_bytes) == (32 + 4, 32)  # and the index
+    assert (of_tensor.input_bytes, of_tensor.output_bytes) == (2 * 32 + 16, 2 * 32)
+    assert (of_table.weight_bytes, of_table.output_bytes) == (3 * 32, 3 * 32)
+
+
+def test_a_fused_update_counts_what_its_kernel_computes():
+    weights, m, v = (tf.Variable(tf.zeros([5])) for _ in range(3))
+
+    def step(gradient):
+        tf.raw_ops.ResourceApplyAdam(
+            var=weights.handle,
+            m=m.handle,
+            v=v.handle,
+            grad=gradient,
+            **dict.fromkeys(
+                ("beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon"), tf.constant(0.5)
+            ),
+        )
+        tf.raw_ops.ResourceApplyKerasMomentum(
+            var=weights.handle,
+            accum=m.handle,
+            lr=0.1,
+            grad=gradient,
+            momentum=0.9,
+            use_nesterov=True,
+        )
+
+    rows = described(step, (5,))
+    assert rows["ResourceApplyAdam"].flops == 12 * 5
+    assert rows["ResourceApplyKerasMomentum"].flops == 6 * 5
