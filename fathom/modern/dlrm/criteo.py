@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fathom.core.data import DataSet
+from fathom.core.data.files import read_known
 from fathom.errors import FathomError
 from fathom.modern.dlrm import synthetic
 from fathom.system.files import open_file
@@ -54,6 +55,7 @@ class Criteo(DataSet):
 
         Raises:
             FathomError: it is missing, unreadable, empty or malformed; the message names the line.
+                Or the log-odds beside it are.
         """
         path = directory / "train.txt"
         parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
@@ -65,8 +67,8 @@ class Criteo(DataSet):
         if not parts:
             raise FathomError(f"{path} is empty")
         clicked, numbers, categories = map(np.concatenate, zip(*parts, strict=True))
-        odds = directory / synthetic.ODDS
-        known = np.loadtxt(odds, np.float32, ndmin=1) if odds.exists() else None
+        odds = read_known(directory / synthetic.ODDS, len(clicked))
+        known = None if odds is None else odds.astype(np.float32)
         return cls(clicked, numbers, categories, known)
 
     @classmethod
