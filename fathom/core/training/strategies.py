@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 import tensorflow as tf
 
 from fathom.core.training.rendezvous import meet
-from fathom.errors import FathomError
+from fathom.errors import WRONG_JSON, FathomError
 from fathom.options import Execution, Hyperparameters, precision_traits
 from fathom.system import private
 from fathom.system.device import Device
@@ -168,7 +168,7 @@ def _parsed(text: str) -> Cluster:
         workers, task = description["cluster"]["worker"], description["task"]
         found = Cluster(tuple(map(str, workers)), int(task["index"]))
         is_worker = task["type"] == "worker"
-    except (ValueError, KeyError, TypeError) as error:
+    except WRONG_JSON as error:
         raise FathomError(f"{expected}: {error or 'a part is missing'}") from error
     if not is_worker or list(description["cluster"]) != ["worker"]:
         raise FathomError(f"{expected}: all tasks are workers")

@@ -94,6 +94,9 @@ def test_every_batch_must_have_equal_parts():
     ("config", "message"),
     [
         ("{", "must be JSON as"),
+        ('{"cluster":' * 10**5, "must be JSON as"),
+        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 1e999}}',
+         "must be JSON as"),
         ('{"cluster": {"worker": ["a:1"]}}', "must be JSON as"),
         ('{"cluster": {"ps": ["a:1"], "worker": ["a:2"]}, "task": {"type": "worker", "index": 0}}',
          "all tasks are workers"),
