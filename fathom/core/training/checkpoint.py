@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from fathom.errors import WRONG_JSON, FathomError, cause
+from fathom.errors import FathomError, cause
 from fathom.system.files import atomic_write
 from fathom.system.lock import lock_folder
 
@@ -235,7 +235,7 @@ class Checkpoints:
             before = saved.get("settings", {})
             if not isinstance(before, dict):
                 raise ValueError("it has no settings")
-        except (OSError, *WRONG_JSON) as error:
+        except (OSError, ValueError, AttributeError) as error:
             raise FathomError(
                 f"{path} cannot be read: {error}; are these Fathom's checkpoints?"
             ) from error
