@@ -26,10 +26,11 @@ from fathom.system.files import atomic_write
 _LONGEST = 60  # characters of an invalid value in a message
 _NANOSECOND_DIGITS = 9
 
-# No measurement exceeds 1e100, whose square is still finite; NumPy integers have 64 bits.
+# No measurement exceeds 1e100, whose square is still finite, nor has a larger inverse; NumPy
+# integers have 64 bits.
 Number = Annotated[float, Field(gt=-1e100, lt=1e100)]
 NotNegative = Annotated[float, Field(ge=0, lt=1e100)]
-Positive = Annotated[float, Field(gt=0, lt=1e100)]
+Positive = Annotated[float, Field(gt=1e-100, lt=1e100)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Integer = Annotated[int, Field(gt=-(2**63), lt=2**63)]
 Count = Annotated[int, Field(ge=0, lt=2**63)]
