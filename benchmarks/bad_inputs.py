@@ -197,9 +197,8 @@ def _write_step(folder: Path) -> None:
     _main("describe", "autoenc", *_SMALL[:3], f"--json={folder / 'step.json'}")
     from fathom.hardware.accelerators import machine
 
-    found = machine.load("virtex7-485t").to_plain() | {"link_bandwidth": 1e9}
-    found["sources"]["link_bandwidth"] = "assumed"
-    found["flops"] |= {"float32": 1e12}
+    read = machine.load("virtex7-485t").model_dump(exclude_unset=True, by_alias=True)
+    found = read | {"link_bandwidth": 1e9, "sources": read["sources"] | {"link_bandwidth": "none"}}
     (folder / "machine.json").write_text(json.dumps(found))
 
 
