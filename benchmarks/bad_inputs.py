@@ -329,7 +329,7 @@ def bad_option(rng: random.Random) -> tuple[str, Callable[[], object]]:
     arguments = [*commands.get(name, name.split()), *given]
     if name in commands:
         return " ".join(arguments), lambda: _main(*arguments)
-    return " ".join(arguments), lambda: _parser().parse_args(arguments)
+    return " ".join(arguments), lambda: bool(_parser().parse_args(arguments))
 
 
 def _parsers(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[str, Any]]:

@@ -3,6 +3,8 @@
 import argparse
 import contextlib
 import importlib.metadata
+import re
+import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -44,6 +46,14 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, **options)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuses two dashes as the value of an option, of which argparse makes an empty list."""
+        given = sys.argv[1:] if args is None else list(args)
+        for text in given:
+            if re.fullmatch("--[^=]+=--", text):
+                self.error(f"{text[:-3]} is --: give a value")
+        return super().parse_known_args(given, namespace)
 
     def error(self, message: str) -> NoReturn:
         """Prints the message in one line and exits with code 2."""

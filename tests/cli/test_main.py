@@ -71,6 +71,7 @@ def test_the_version_is_the_packages(capsys):
         (["run", "alexnot"], "did you mean alexnet?"),
         (["lst"], "invalid choice"),
         (["run"], "required"),
+        (["export", "autoenc", "--to=json", "--workers=--"], "--workers is --: give a value"),
     ],
 )
 def test_a_mistake_is_answered_by_one_line(arguments, message, capsys):
