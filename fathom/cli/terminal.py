@@ -97,7 +97,7 @@ def run_command(name: str, command: Callable[[], None]) -> NoReturn:
         command()
     except FathomError as error:
         code = USER_ERROR
-        _complain(f"{name}: error: {error}")
+        _complain(f"{name}: error: {' '.join(str(error).splitlines())}")
     except KeyboardInterrupt as stop:
         code = 128 + stop_signals[0] if stop_signals else INTERRUPTED
         _complain("; ".join((f"{name}: interrupted", *stop.args)))

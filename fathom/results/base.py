@@ -157,7 +157,7 @@ def shown(value: object) -> str:
 def _refusal(source: str, errors: list[ErrorDetails], remedy: str) -> FathomError:
     """Returns the error for an invalid file; a wrong schema version takes precedence."""
     for error in errors:
-        if error["loc"][-1:] == ("schema",):
+        if error["loc"][-1:] == ("schema",) and error["type"] == "literal_error":
             where, found = _field(error["loc"]), shown(error["input"])
             return FathomError(
                 f"{source} is of another schema ({where} is {found}, not {error['ctx']['expected']}"
@@ -190,6 +190,7 @@ def _wanted(kind: str, limits: Mapping[str, object]) -> str:
         "dict_type": "an object",
         "finite_number": "a number",
         "float_type": "a number",
+        "int_parsing_size": "a number of 64 bits",
         "int_type": "a whole number",
         "list_type": "a list",
         "model_type": "an object",

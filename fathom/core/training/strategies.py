@@ -7,6 +7,7 @@ notices the loss of one, within the limits below.
 
 import json
 import os
+import re
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -178,7 +179,7 @@ def _parsed(text: str) -> Cluster:
         raise FathomError("TF_CONFIG names an address twice")
     for address in found.workers:
         host, _, port = address.rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+        if not host or not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) < 2**16:
             raise FathomError(f"TF_CONFIG has an address that is no host:port: {address}")
     return found
 

@@ -103,6 +103,8 @@ def test_every_batch_must_have_equal_parts():
         ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 1}}', "and none 1"),
         ('{"cluster": {"worker": ["a:1", "a:1"]}, "task": {"type": "worker", "index": 1}}',
          "an address twice"),
+        ('{"cluster": {"worker": ["a:%s"]}, "task": {"type": "worker", "index": 0}}' % ("9" * 5000),
+         "no host:port"),
         ('{"cluster": {"worker": ["a"]}, "task": {"type": "worker", "index": 0}}', "no host:port"),
     ],
 )  # fmt: skip

@@ -52,6 +52,7 @@ def test_a_users_machine_is_a_small_file(tmp_path):
             "array.elements is 1152921504606846976, not below",
         ),
         ({"schema": 2}, "of another schema"),
+        ({"schema": 2**63}, "schema is 9223372036854775808, not "),
     ],
 )
 def test_a_wrong_field_is_named_in_one_line(tmp_path, changes, message):
