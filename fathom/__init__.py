@@ -10,6 +10,9 @@ from fathom.system import processor
 
 processor.choice()  # before TensorFlow is imported
 
+# So that python -m fathom.gpt runs as python -m fathom.alexnet does; imports say fathom.modern.
+__path__.append(f"{__path__[0]}/modern")
+
 _OTHERS = {"FathomError": "fathom.errors", "NeuralNetworkModel": "fathom.nn"}
 
 

@@ -35,7 +35,7 @@ def _run(arguments: Sequence[str]) -> None:
 
 
 def _parser() -> Parser:
-    parser = Parser(prog="fathom", description="Fathom: eight reference deep-learning workloads.")
+    parser = Parser(prog="fathom", description="Fathom: reference deep-learning workloads.")
     add_options(parser, "version")
     commands = parser.add_subparsers(required=True, metavar="command")
     listing = commands.add_parser("list", help="list the workloads and the source of their data")

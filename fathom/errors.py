@@ -7,6 +7,12 @@ _NODES = (
     r"|Error in user-defined function passed to \S+ transformation with iterator: \S+: "
 )
 
+WRONG_JSON = (
+    *(ValueError, TypeError, AttributeError),
+    *(LookupError, ArithmeticError, RecursionError),
+)
+"""What reading JSON, and using what was read as something else than it is, may raise."""
+
 
 class FathomError(Exception):
     """A user error or unusable input, in one line that states the problem and the remedy.

@@ -384,9 +384,11 @@ class NeuralNetworkModel(Workload):
             the record of the run.
 
         Raises:
-            FathomError: the loss is not finite, a checkpoint cannot be written, or a number of
-                steps is out of range.
+            FathomError: the loss is not finite, a checkpoint cannot be written, a number of steps
+                is out of range, or ``runstep`` cannot be called.
         """
+        if runstep is not None and not callable(runstep):
+            raise FathomError(f"runstep must be a function of (step, batch), not {runstep!r:.60}")
         n_steps, warmup = check_length(self.default_steps if n_steps is None else n_steps, warmup)
         prepared, collectives = self._set_up(), self.built.collectives
         select_precision(self.execution.precision, self.device)  # another model may differ

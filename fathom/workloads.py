@@ -13,7 +13,8 @@ Metadata tells the names; nothing of a package is imported before its workload i
 import functools
 import importlib
 import re
-from importlib.metadata import EntryPoint, entry_points
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint, distributions
 from typing import TYPE_CHECKING
 
 from fathom import options
@@ -37,7 +38,7 @@ _SETS = ("eight", "modern", "all")
 def _registered() -> tuple[dict[str, EntryPoint], dict[str, str]]:
     """Returns the workloads by name, and the reason for each name that is refused."""
     found: dict[str, list[EntryPoint]] = {}
-    for entry in sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value)):
+    for entry in sorted(_entries(), key=lambda entry: (entry.name, entry.value)):
         found.setdefault(entry.name, []).append(entry)
     accepted, refused = {}, {}
     for name, entries in found.items():
@@ -52,6 +53,20 @@ def _registered() -> tuple[dict[str, EntryPoint], dict[str, str]]:
         if own or name not in refused:
             accepted[name] = (own or others)[0]
     return accepted, refused
+
+
+def _entries() -> Iterator[EntryPoint]:
+    """Yields the registrations of all packages; of two installations of one package the first."""
+    seen: set[str] = set()
+    for package in distributions():
+        try:
+            entries = package.entry_points.select(group=GROUP)
+            hidden = not entries or package.name in seen
+        except Exception:  # damaged metadata: of another package, most likely
+            continue
+        if not hidden:
+            seen.add(package.name)
+            yield from entries
 
 
 def _origins(entries: list[EntryPoint]) -> str:
@@ -154,6 +169,7 @@ def load(name: str, forward_only: bool = False) -> type["NeuralNetworkModel"]:
 
 def _check(kind: type, name: str, forward_only: bool = False) -> None:
     """Raises FathomError if a registered object is no workload of this name."""
+    from fathom.core.data import DataSet
     from fathom.nn import NeuralNetworkModel
 
     if not isinstance(kind, type) or not issubclass(kind, NeuralNetworkModel):
@@ -164,6 +180,13 @@ def _check(kind: type, name: str, forward_only: bool = False) -> None:
         raise FathomError(f"{kind.__name__} does not define {', '.join(lacks)}")
     if getattr(kind, "name", None) != name:
         raise FathomError(f"the name of {kind.__name__} is not {name}")
+    datasets = kind.datasets
+    if not datasets or not all(
+        isinstance(each, type) and issubclass(each, DataSet) for each in datasets
+    ):
+        raise FathomError(
+            f"{kind.__name__}.datasets does not list classes of fathom.core.data.DataSet"
+        )
     hyperparameters = kind.Hyperparameters
     if not isinstance(hyperparameters, type) or not issubclass(
         hyperparameters, options.Hyperparameters

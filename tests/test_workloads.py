@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+from registration import write_metadata
 
 from fathom import FathomError, workloads
 
@@ -57,6 +58,8 @@ def test_the_sets_of_workloads_have_names(install):
         (("class Sound(Autoenc):", "class Sound:"), "is not a subclass of fathom.nn.Neural"),
         (('name = "sound"', 'name = "noise"'), "the name of Sound is not sound"),
         (('name = "sound"', 'name, Hyperparameters = "sound", dict'), "Hyperparameters is not a"),
+        (('name = "sound"', 'name, datasets = "sound", ()'), "Sound.datasets does not list cla"),
+        (('name = "sound"', 'name, datasets = "sound", (3,)'), "Sound.datasets does not list cla"),
         (("SoundFwd(Sound)", "SoundForward(Sound)"), "has no attribute 'SoundFwd'"),
         (("forward_only = True", "pass"), "SoundFwd does not set forward_only"),
         (
@@ -73,6 +76,25 @@ def test_a_plug_in_that_is_no_workload_is_named_in_one_line(change, message, ins
         workloads.load("sound")
     assert str(error.value).startswith(f"{module}:Sound of fathom-sound cannot be used: ")
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", [b"nothing", b"[fathom.workloads]\nnothing\n", b"\xff\xfe["])
+def test_a_package_with_damaged_metadata_stops_no_other(text, install, tmp_path):
+    install("fathom-damaged", {})
+    (
+        tmp_path / "fathom-damaged-installed/fathom_damaged-0.1.dist-info/entry_points.txt"
+    ).write_bytes(text)
+    install("fathom-sound", {"sound": "sound_module:Sound"})
+    assert workloads.names()[:8] == list(workloads.EIGHT)
+    assert "sound" in workloads.names()
+
+
+def test_an_installation_that_another_one_hides_is_not_seen(install, tmp_path):
+    write_metadata(tmp_path / "older", "fathom-sound", {"sound": "older:Sound"})
+    install("fathom-sound", {"sound": "newer:Sound"})
+    sys.path.append(str(tmp_path / "older"))  # monkeypatch puts the path right again
+    assert workloads.refused() == {}
+    assert "sound" in workloads.names()
 
 
 def test_two_of_one_name_are_refused(install):

@@ -128,7 +128,7 @@ def scale(args: argparse.Namespace, screen: Console) -> None:
         )
     screen.print(table)
     gradients = scaling.gradient_bytes(description)
-    if description.mode == "train":
+    if description.mode == "train" and gradients:
         screen.print(
             f"{description.total_flops / gradients:,.0f} FLOPs per byte of gradients "
             f"({2 * description.macs / gradients:,.0f} of multiply-accumulates alone)"

@@ -50,12 +50,14 @@ class Parser(argparse.ArgumentParser):
         super().__init__(allow_abbrev=False, **options)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Refuses empty arguments, which would read as the working folder or as none."""
+        """Refuses empty arguments, and two dashes as a value, of which argparse makes a list."""
         given = sys.argv[1:] if args is None else list(args)
         for before, text in itertools.pairwise(["", *given]):
             if not text or re.fullmatch("--[^=]+=", text):
                 option = text[:-1] or (before if before.startswith("-") else "an argument")
                 self.error(f"{option} is empty: give a value")
+            if re.fullmatch("--[^=]+=--", text):
+                self.error(f"{text[:-3]} is --: give a value")
         return super().parse_known_args(given, namespace)
 
     def error(self, message: str) -> NoReturn:

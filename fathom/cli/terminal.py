@@ -86,6 +86,8 @@ def run_command(name: str, command: Callable[[], None]) -> NoReturn:
         command: the function. The arguments of a ``KeyboardInterrupt`` that it raises are printed.
     """
     _open_streams()
+    # Pydantic asks every package for plug-ins, which we do not use: damaged metadata would stop it.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     stop_signals.clear()
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) != signal.SIG_IGN:  # ignored in a shell's background jobs
@@ -95,7 +97,7 @@ def run_command(name: str, command: Callable[[], None]) -> NoReturn:
         command()
     except FathomError as error:
         code = USER_ERROR
-        _complain(f"{name}: error: {error}")
+        _complain(f"{name}: error: {' '.join(str(error).splitlines())}")
     except KeyboardInterrupt as stop:
         code = 128 + stop_signals[0] if stop_signals else INTERRUPTED
         _complain("; ".join((f"{name}: interrupted", *stop.args)))

@@ -108,7 +108,7 @@ def _add_machine(parser: argparse.ArgumentParser, command: str) -> None:
         text = "type of number, one of the machine's; default: float32"
         add("--precision", metavar="TYPE", help=text)
     if command == "scale":
-        text = "numbers of nodes; default: %(default)s"
+        text = "numbers of nodes; default: 1,9,64"
         add("--nodes", type=checked(numbers), default=[1, 9, 64], metavar="1,9,...", help=text)
         text = "what the nodes share: the examples (data) or each layer (model); default: data"
         add("--parallelism", choices=("data", "model"), default="data", help=text)

@@ -10,7 +10,6 @@ Source: Chakra's schema, ``et_def.proto`` of version 0.0.4, of which the fields 
 
 import contextlib
 import graphlib
-import gzip
 import json
 import shutil
 from collections import Counter
@@ -18,7 +17,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fathom.errors import FathomError
+from fathom.core.data.files import open_unpacked
+from fathom.errors import WRONG_JSON, FathomError
 from fathom.exports.format import ExportOptions, NetworkFormat
 from fathom.system.files import read_file
 
@@ -273,15 +273,16 @@ def _tensors(tensors: "list[tf.Tensor]") -> dict[str, str]:
 
 def _times(profile: Path) -> "Counter[str]":
     """Returns the microseconds a step of each operation of a profile."""
+    times: Counter[str] = Counter()
     try:
         steps = len(json.loads(read_file(profile / "profile.json"))["step_seconds"])
-        events = json.loads(gzip.decompress(read_file(profile / _TRACE)))["traceEvents"]
-    except (FathomError, OSError, EOFError, ValueError, KeyError) as error:
+        with open_unpacked(profile / _TRACE) as stream:
+            events = json.load(stream)["traceEvents"]
+        for event in events:
+            if "op" in event.get("args", {}):
+                times[event["args"]["op"]] += event["dur"] / steps
+    except (FathomError, *WRONG_JSON) as error:
         raise FathomError(f"{profile} is no folder of fathom profile --out: {error}") from error
-    times: Counter[str] = Counter()
-    for event in events:
-        if "op" in event.get("args", {}):
-            times[event["args"]["op"]] += event["dur"] / steps
     return times
 
 

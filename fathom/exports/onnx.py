@@ -42,7 +42,11 @@ def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> 
     drawn = [
         _write(model, part, folder / f"{name}.onnx") for name, part in parts(model, options).items()
     ]
-    return (RANDOM,) * any(drawn) + ("the loop over the steps",) * options.stepwise
+    left_out = [RANDOM] * any(drawn)
+    if any(drawn) and options.batch is None:
+        size = model.hyperparameters.batch_size
+        left_out.append(f"batches of other than {size:,} examples: --batch-size chooses the number")
+    return (*left_out, *["the loop over the steps"] * options.stepwise)
 
 
 def _write(model: "NeuralNetworkModel", part: "Part", path: Path) -> bool:
@@ -50,11 +54,16 @@ def _write(model: "NeuralNetworkModel", part: "Part", path: Path) -> bool:
     import onnx
     import tf2onnx
 
-    from fathom.exports.traced import draws_random_numbers
+    from fathom.exports.traced import draws_random_numbers, with_batch
 
     function = _with_weights_as_inputs(model, part)
     specs = function.input_signature
     traced = function.get_concrete_function()
+    random = draws_random_numbers(traced)
+    if random and any(spec.shape[0] is None for spec in part.inputs):  # they become constants
+        size = model.hyperparameters.batch_size
+        inputs = [with_batch(spec, size) for spec in part.inputs]
+        return _write(model, part._replace(inputs=inputs), path)
     with private.conversion_in_order(), private.conversion_of_all_reshapes():
         proto, _ = tf2onnx.convert.from_function(
             function,
@@ -81,7 +90,7 @@ def _write(model: "NeuralNetworkModel", part: "Part", path: Path) -> bool:
         save_as_external_data=external,
         location=path.with_suffix(".weights").name if external else None,
     )
-    return draws_random_numbers(traced)
+    return random
 
 
 def _sparse_product(graph: Any, node: Any, name: str, arguments: list[Any]) -> None:
@@ -123,10 +132,7 @@ def _require_known(workload: str, graph: Any) -> None:
 
     unknown = {node.op_type for node in _nodes(graph) if not onnx.defs.has(node.op_type)}
     if unknown:
-        remedy = "; with --batch-size they are constants" if "Random" in str(unknown) else ""
-        raise FathomError(
-            f"ONNX cannot express {workload}: no {', '.join(sorted(unknown))}{remedy}"
-        )
+        raise FathomError(f"ONNX cannot express {workload}: no {', '.join(sorted(unknown))}")
 
 
 def _nodes(graph: Any) -> Iterator[Any]:

@@ -24,7 +24,7 @@ def signature(model: NeuralNetworkModel, options: ExportOptions) -> Signature:
     declared = model.signatures()[-1]
     specs = declared if options.length is None else model.signature_of_length(options.length)
     inputs = specs[: len(keras.tree.flatten(model.inputs))]
-    return [_with_batch(spec, options.batch) for spec in inputs]
+    return [with_batch(spec, options.batch) for spec in inputs]
 
 
 def parts(model: NeuralNetworkModel, options: ExportOptions) -> dict[str, Part]:
@@ -39,12 +39,13 @@ def parts(model: NeuralNetworkModel, options: ExportOptions) -> dict[str, Part]:
     if not found:
         raise FathomError(f"inference of {model.name} has no steps: omit --stepwise")
     return {
-        name: Part(function, [_with_batch(spec, options.batch) for spec in inputs])
+        name: Part(function, [with_batch(spec, options.batch) for spec in inputs])
         for name, (function, inputs) in found.items()
     }
 
 
-def _with_batch(spec: tf.TensorSpec, batch: int | None) -> tf.TensorSpec:
+def with_batch(spec: tf.TensorSpec, batch: int | None) -> tf.TensorSpec:
+    """Returns an input with another number of examples; None: any."""
     return tf.TensorSpec((batch, *spec.shape[1:]), spec.dtype, spec.name)
 
 

@@ -282,6 +282,8 @@ def _parse_question(text: str, lines: Sequence[int]) -> Question:
         raise ValueError(f"{len(rest) + 1} tabs, expected a question, its answer and its support")
     if not answer.strip():
         raise ValueError("a question without an answer")
+    if len(answer.split()) > 1 or ("?" in question and question.rpartition("?")[2].strip()):
+        raise ValueError("words without a tab between: expected a question, its answer of one word")
     supporting = []
     for digits in (rest[0] if rest else "").split():
         if digits not in map(str, lines):

@@ -4,9 +4,11 @@ import contextlib
 from collections.abc import Callable
 
 import tensorflow as tf
+from pydantic import ValidationError
 
 from fathom.core.training import replicas
 from fathom.core.training.compilation import Batch, Nest
+from fathom.errors import FathomError
 from fathom.hardware.description.attribution import scoped_gradients
 from fathom.hardware.description.step import operations
 from fathom.model.workload import Workload
@@ -92,6 +94,9 @@ def describe(model: Workload, length: int | None) -> Description:
     Args:
         model: built.
         length: of the examples, where they have one; None: that of ``cost``.
+
+    Raises:
+        FathomError: its numbers are larger than a description holds.
     """
     signature, simulation = model.signature_of_length(length), model.built.simulation
     steps = StepFunctions(model)
@@ -99,14 +104,18 @@ def describe(model: Workload, length: int | None) -> Description:
     in_float32 = simulation.off() if simulation else contextlib.nullcontext()
     with model.device.placement(), scoped_gradients(), any_processor(), in_float32:
         traced = tf.function(step, autograph=False).get_concrete_function(*signature)
-    listed = operations(traced.graph, model.built.network, model.built.optimizer)
     fixed = precision_traits(model.execution.precision).fixed
-    return Description(
-        workload=model.name,
-        mode=model.mode,
-        batch_size=model.hyperparameters.batch_size,
-        precision=model.execution.precision,
-        inputs={spec.name: tuple(spec.shape) for spec in signature},
-        parameters=model.cost().parameters,
-        operations=packed(listed, fixed) if fixed else listed,
-    )
+    try:
+        listed = operations(traced.graph, model.built.network, model.built.optimizer)
+        return Description(
+            workload=model.name,
+            mode=model.mode,
+            batch_size=model.hyperparameters.batch_size,
+            precision=model.execution.precision,
+            inputs={spec.name: tuple(spec.shape) for spec in signature},
+            parameters=model.cost().parameters,
+            operations=packed(listed, fixed) if fixed else listed,
+        )
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"]
+        raise FathomError(f"cannot describe the step ({reason}): use other sizes") from error

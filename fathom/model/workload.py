@@ -2,9 +2,10 @@
 
 import abc
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, cast
 
 import keras
 import tensorflow as tf
@@ -360,13 +361,15 @@ class Workload(abc.ABC):
     def restore_state(self) -> None:
         """Called after a checkpoint is restored: reads the variables of ``state``."""
 
-    def change_learning_rate(self, before: float, now: float) -> None:
+    def change_learning_rate(self, before: object, now: float) -> None:
         """Called if the learning rate option of a resumed run has changed.
 
-        Scales the optimizer's rate in proportion, to keep the effect of a schedule so far.
+        Scales the optimizer's rate in proportion, to keep the effect of a schedule so far; if the
+        earlier one is not known, it starts again.
         """
         rate = self.learning_rate
-        rate.assign(rate * (now / before) if before else now)
+        known = isinstance(before, int | float) and 0 < before < math.inf
+        rate.assign(rate * (now / cast(float, before)) if known else now)
 
     def end_step(self, number: int) -> None:
         """Called after each training step, counting from 0."""

@@ -26,10 +26,11 @@ from fathom.system.files import atomic_write, read_file
 _LONGEST = 60  # characters of an invalid value in a message
 _NANOSECOND_DIGITS = 9
 
-# No measurement exceeds 1e100, whose square is still finite; NumPy integers have 64 bits.
+# No measurement exceeds 1e100, whose square is still finite, nor has a larger inverse; NumPy
+# integers have 64 bits.
 Number = Annotated[float, Field(gt=-1e100, lt=1e100)]
 NotNegative = Annotated[float, Field(ge=0, lt=1e100)]
-Positive = Annotated[float, Field(gt=0, lt=1e100)]
+Positive = Annotated[float, Field(gt=1e-100, lt=1e100)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Integer = Annotated[int, Field(gt=-(2**63), lt=2**63)]
 Count = Annotated[int, Field(ge=0, lt=2**63)]
@@ -152,7 +153,7 @@ def shown(value: object) -> str:
 def _refusal(source: str, errors: list[ErrorDetails], remedy: str) -> FathomError:
     """Returns the error for an invalid file; a wrong schema version takes precedence."""
     for error in errors:
-        if error["loc"][-1:] == ("schema",):
+        if error["loc"][-1:] == ("schema",) and error["type"] == "literal_error":
             where, found = _field(error["loc"]), shown(error["input"])
             return FathomError(
                 f"{source} is of another schema ({where} is {found}, not {error['ctx']['expected']}"
@@ -185,6 +186,7 @@ def _wanted(kind: str, limits: Mapping[str, object]) -> str:
         "dict_type": "an object",
         "finite_number": "a number",
         "float_type": "a number",
+        "int_parsing_size": "a number of 64 bits",
         "int_type": "a whole number",
         "list_type": "a list",
         "model_type": "an object",

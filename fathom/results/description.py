@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, computed_field
+from pydantic import Field, computed_field, model_validator
+from typing_extensions import Self
 
 from fathom.options import Mode
 from fathom.results.base import SCHEMA, Count, Document, PositiveCount, PrecisionName, Record
@@ -29,6 +30,16 @@ PRODUCTS: tuple[Kind, ...] = (
     "sparse product",
 )
 """The kinds whose work is counted in multiply-accumulates."""
+
+_PRODUCT = ("batch", "M", "N", "K")
+_SIZES: dict[Kind, tuple[str, ...]] = {  # bounds of at least 1 that models of machines need
+    "convolution": (
+        *("N", "M", "C", "R", "S", "P", "Q", "groups"),
+        *("stride_h", "stride_w", "dilation_h", "dilation_w"),
+    ),
+    "matrix product": _PRODUCT,
+    "recurrent product": _PRODUCT,
+}
 
 
 class Operation(Record, frozen=True):
@@ -62,6 +73,16 @@ class Operation(Record, frozen=True):
     weight_bytes: Count = Field(description="bytes of weights read, once for each execution")
     output_bytes: Count = Field(description="bytes written")
 
+    @model_validator(mode="after")
+    def _check_bounds(self) -> Self:
+        sizes = {name: self.bounds.get(name, 0) for name in _SIZES.get(self.kind, ())}
+        for name, size in sizes.items():
+            if not size:
+                raise ValueError(f"the bound {name} of a {self.kind} is missing or 0")
+        if any(sizes.get(name, 0) % sizes.get("groups", 1) for name in ("C", "M")):
+            raise ValueError("the bounds C and M are not multiples of the groups")
+        return self
+
     @property
     def total_flops(self) -> int:
         """All floating-point operations, two for each multiply-accumulate."""
@@ -93,6 +114,14 @@ class Description(Document, frozen=True):
     operations: tuple[Operation, ...] = Field(
         description="those that compute or move data; views, shapes and constants are left out"
     )
+
+    @model_validator(mode="after")
+    def _check_work(self) -> Self:
+        if not self.total_flops + sum(row.working_set_bytes for row in self.operations):
+            raise ValueError("the operations compute and move nothing")
+        if self.total_flops + self.traffic_bytes >= 2**63:
+            raise ValueError("the operations and bytes of the step are 2^63 or more")
+        return self
 
     @computed_field(description="multiply-accumulates of the step")
     @property

@@ -19,6 +19,7 @@ from fathom.speech.split import split
 from fathom.system.files import read_file
 
 PAST_THE_END = 16  # samples that the last phone may exceed the audio by
+_SAMPLE = re.compile("[0-9]{1,18}")
 _NLTK_SPEAKER = re.compile(r"dr([1-8])-[fm][a-z]{3}\d")
 
 
@@ -232,7 +233,7 @@ def read_transcription(audio: Path, samples: int) -> list[int]:
         parts = line.split()
         if not parts:
             continue
-        if len(parts) != 3 or not all(part.isascii() and part.isdigit() for part in parts[:2]):
+        if len(parts) != 3 or not all(_SAMPLE.fullmatch(part) for part in parts[:2]):
             raise FathomError(
                 f"{path}, line {number}: expected first sample, end and phone, not {line[:60]!r}"
             )

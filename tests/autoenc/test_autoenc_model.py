@@ -118,6 +118,23 @@ def test_blocks_of_steps_give_the_losses_of_single_steps(tmp_path):
     assert begun + resumed == single
 
 
+def test_a_runstep_that_cannot_be_called_is_refused():
+    with pytest.raises(FathomError, match=r"runstep must be a function of \(step, batch\), not 5"):
+        Autoenc("/cpu:0", SMALL).run(runstep=5, n_steps=1)
+
+
+def test_a_learning_rate_changes_in_proportion_to_the_one_before_if_that_is_known():
+    model = Autoenc("/cpu:0", SMALL)
+    model.build()
+    model.learning_rate.assign(0.5)
+    model.change_learning_rate(0.25, 0.125)
+    assert model.learning_rate.numpy() == 0.25
+    for unknown in (None, "fast", 0, float("nan"), float("inf"), []):  # of a damaged file
+        model.change_learning_rate(unknown, 0.125)
+        assert model.learning_rate.numpy() == 0.125
+        model.learning_rate.assign(0.5)
+
+
 def test_no_call_runs_steps_of_the_warm_up_and_steps_that_count():
     model = Autoenc("/cpu:0", SMALL | {"steps_per_call": 5})
     model.setup()

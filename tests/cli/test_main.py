@@ -1,6 +1,9 @@
 """``python -m fathom``: the commands about all workloads."""
 
 import importlib.metadata
+import re
+import runpy
+import sys
 
 import pytest
 from commands import SMALL, run
@@ -25,6 +28,22 @@ def test_list_shows_all_with_their_counts_and_names_those_that_cannot_be_used(ca
 def test_run_is_another_word_for_the_module(capsys):
     assert run(main, ["run", "autoenc", *SMALL, "--steps=1"]) == 0
     assert "step 1/1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", workloads.names())
+def test_every_workload_starts_alike(name, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["python", "--help"])
+    with pytest.raises(SystemExit, match="0"):
+        runpy.run_module(f"fathom.{name}", run_name="__main__")
+    assert capsys.readouterr().out.startswith(f"usage: fathom.{name} ")
+    kind = workloads.load(name)
+    assert getattr(importlib.import_module(f"fathom.{name}"), kind.__name__) is kind
+
+
+def test_no_help_shows_a_value_as_python_writes_it(capsys):
+    for command in ("scale", "formats", "describe", "run"):
+        assert run(main, [command, "--help"]) == 0
+        assert not re.search(r"default: [\[('{]", " ".join(capsys.readouterr().out.split()))
 
 
 def test_without_a_command_the_help_is_printed(capsys):
@@ -52,6 +71,7 @@ def test_the_version_is_the_packages(capsys):
         (["run", "alexnot"], "did you mean alexnet?"),
         (["lst"], "invalid choice"),
         (["run"], "required"),
+        (["export", "autoenc", "--to=json", "--workers=--"], "--workers is --: give a value"),
     ],
 )
 def test_a_mistake_is_answered_by_one_line(arguments, message, capsys):

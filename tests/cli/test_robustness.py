@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from registration import write_metadata
 from rich.table import Table
 
 from fathom import FathomError
@@ -208,6 +209,14 @@ def test_steps_that_do_not_fit_into_memory_are_refused_with_the_remedy(capsys, m
         "25,433,600,000 bytes (23.7 GiB), and 20.0 GiB are free: use a smaller --batch-size, or "
         "--set steps_per_call=1\n"
     )
+
+
+def test_damaged_metadata_of_another_package_stop_no_run(tmp_path):
+    write_metadata(tmp_path, "damaged", {})
+    (tmp_path / "damaged-0.1.dist-info" / "entry_points.txt").write_text("[scripts]\nnothing\n")
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = shell("$AUTOENC", env=os.environ | {"PYTHONPATH": path})
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_limit_of_the_address_space_that_tensorflow_crashes_under_is_refused():

@@ -81,6 +81,25 @@ def test_a_folder_without_a_profile_is_refused(model, tmp_path):
         exports.find("chakra").save(model, tmp_path, ExportOptions(profile=tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("profile", "trace"),
+    [
+        ("[" * 10**5, "{}"),
+        ("[1]", "{}"),
+        ('{"step_seconds": [1]}', "[" * 10**5),
+        ('{"step_seconds": [1]}', '{"traceEvents": [1]}'),
+        ('{"step_seconds": []}', '{"traceEvents": [{"dur": 1, "args": {"op": "a"}}]}'),
+        ('{"step_seconds": [1]}', '{"traceEvents": [{"dur": "1", "args": {"op": "a"}}]}'),
+    ],
+)
+def test_a_damaged_profile_is_refused(profile, trace, tmp_path):
+    (tmp_path / "profile.json").write_text(profile)
+    with gzip.open(tmp_path / "trace.json.gz", "wt") as file:
+        file.write(trace)
+    with pytest.raises(FathomError, match="is no folder of fathom profile"):
+        chakra._times(tmp_path)
+
+
 def test_workers_exchange_every_gradient(model, tmp_path):
     exports.find("chakra").save(model, tmp_path, ExportOptions(workers=2))
     assert (tmp_path / "trace.1.et").read_bytes() == (tmp_path / "trace.0.et").read_bytes()

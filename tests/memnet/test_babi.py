@@ -107,6 +107,8 @@ def test_a_question_may_name_no_support(tmp_path):
         ("1 A b.\n2 Who is it?\n", "line 2: a question without a tab and its answer"),
         ("1 A b.\n2 Who?\t \t1\n", "line 2: a question without an answer"),
         ("1 A b.\n2 Who?\tb\t1\t1\n", "line 2: 3 tabs, expected"),
+        ("1 A b.\n2 Who? b\t1\n", "line 2: words without a tab between"),
+        ("1 A b.\n2 Who?\tb 1\n", "line 2: words without a tab between"),
         ("1 A b.\n2 ?\tb\t1\n", "line 2: a sentence without words"),
         ("1 A b.\nWho?\tb\t1\n", "line 2: expected a number, a space and a sentence"),
         ("1\n", "line 1: a sentence without words"),

@@ -23,7 +23,11 @@ FORMAT = FormatRun(
 )
 OPERATION = {
     **{"name": "fc/MatMul", "type": "MatMul", "layer": "fc", "phase": "forward"},
-    **{"kind": "matrix product", "dtype": "float32", "bounds": {"M": 2, "N": 3, "K": 4}},
+    **{
+        "kind": "matrix product",
+        "dtype": "float32",
+        "bounds": {"batch": 1, "M": 2, "N": 3, "K": 4},
+    },
     **{"repeats": 1, "macs": 24, "flops": 0},
     **{"input_bytes": 32, "weight_bytes": 48, "output_bytes": 24},
 }

@@ -96,9 +96,10 @@ def test_sa_sentences_are_left_out(tree):
         ("0 300 h#\n\n250 400 s\n", "line 3 is out of order: 250 to 400 after sample 300"),
         ("0 300 h#\n300 300 s\n", "line 2 is out of order"),
         (f"0 300 h#\n300 {SAMPLES + 17} s\n", f"ends at sample {SAMPLES + 17}, but the audio has"),
+        (f"0 300 h#\n300 {'4' * 5_000} s\n", "line 2: expected first sample, end and phone"),
         ("0 300 h#\n300 400 qq\n", "line 2: 'qq' is none of TIMIT's 61 phones"),
     ],
-    ids=range(8),
+    ids=range(9),
 )
 def test_an_utterance_with_bad_phones_is_left_out_with_the_reason(tree, phones, message):
     assert message in reason_of(tree, phones)

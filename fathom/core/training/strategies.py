@@ -7,6 +7,7 @@ notices the loss of one, within the limits below.
 
 import json
 import os
+import re
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -14,7 +15,7 @@ from dataclasses import asdict, dataclass
 import tensorflow as tf
 
 from fathom.core.training.rendezvous import meet
-from fathom.errors import FathomError
+from fathom.errors import WRONG_JSON, FathomError
 from fathom.options import Execution, precision_traits
 from fathom.system import private
 from fathom.system.device import Device
@@ -166,7 +167,7 @@ def _parsed(text: str) -> Cluster:
         workers, task = description["cluster"]["worker"], description["task"]
         found = Cluster(tuple(map(str, workers)), int(task["index"]))
         is_worker = task["type"] == "worker"
-    except (ValueError, KeyError, TypeError) as error:
+    except WRONG_JSON as error:
         raise FathomError(f"{expected}: {error or 'a part is missing'}") from error
     if not is_worker or list(description["cluster"]) != ["worker"]:
         raise FathomError(f"{expected}: all tasks are workers")
@@ -176,7 +177,7 @@ def _parsed(text: str) -> Cluster:
         raise FathomError("TF_CONFIG names an address twice")
     for address in found.workers:
         host, _, port = address.rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+        if not host or not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) < 2**16:
             raise FathomError(f"TF_CONFIG has an address that is no host:port: {address}")
     return found
 

@@ -11,11 +11,9 @@ from fathom.errors import FathomError
 from fathom.options import unknown_option
 from fathom.results.base import (
     SCHEMA,
-    Count,
     Document,
     NotNegative,
     Positive,
-    PositiveCount,
     Record,
 )
 
@@ -25,10 +23,14 @@ _FOLDER = resources.files(__package__) / "machines"
 class Array(Record, frozen=True):
     """A spatial array of multipliers, whose tiles ``tiling`` explores."""
 
-    elements: PositiveCount = Field(description="processing elements: multiply-accumulates a cycle")
+    elements: int = Field(
+        ge=1, lt=2**31, description="processing elements: multiply-accumulates a cycle"
+    )
     clock_hz: Positive = Field(description="clock frequency")
-    pipeline_depth: Count = Field(description="cycles until the first result of a tile")
-    word_bytes: PositiveCount = Field(description="bytes of a value on chip and in memory")
+    pipeline_depth: int = Field(
+        ge=0, lt=2**31, description="cycles until the first result of a tile"
+    )
+    word_bytes: int = Field(ge=1, lt=2**10, description="bytes of a value on chip and in memory")
 
 
 class Machine(Document, frozen=True, extra="forbid"):

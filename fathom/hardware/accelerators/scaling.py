@@ -135,8 +135,8 @@ def table(results: Sequence[Scaled]) -> pd.DataFrame:
     frame["operations_per_watt"] = pd.Series(
         [each.operations_per_watt for each in results], dtype=float
     )
-    per_node = frame.rate / frame.nodes
-    frame["efficiency"] = per_node / per_node.iloc[0]
+    node_seconds = frame.nodes * frame.seconds
+    frame["efficiency"] = node_seconds.iloc[0] / node_seconds
     return frame
 
 
@@ -193,9 +193,7 @@ def _bytes_moved(description: Description, nodes: int, parallelism: Parallelism)
     if nodes == 1:
         return 0.0
     if parallelism == "model":
-        crossing = sum(
-            _crossing(row.bounds, row.output_bytes, nodes) for row in _products(description)
-        )
+        crossing = sum(_crossing(row, nodes) for row in _products(description))
         return crossing + ring_bytes(_gradients_of_convolutions(description), nodes)
     if description.mode == "infer":
         return 0.0
@@ -225,14 +223,15 @@ def _of_heads(row: Operation) -> bool:
     return row.bounds.get("batch", 1) > 1 and not row.weight_bytes
 
 
-def _crossing(bounds: dict[str, int], output_bytes: int, nodes: int) -> float:
+def _crossing(row: Operation, nodes: int) -> float:
     """Returns the bytes of one operation's results that a node sends to others.
 
     The maps of a convolution are cut into patches, whose borders go to the neighbours; of any other
     product each node computes a part, which all others need.
     """
-    if "P" not in bounds:
-        return output_bytes / nodes * (nodes - 1)
+    bounds = row.bounds
+    if row.kind != "convolution":
+        return row.output_bytes / nodes * (nodes - 1)
     side = math.sqrt(bounds["P"] * bounds["Q"] / nodes)
     border = 4 * side * (max(bounds["R"], bounds["S"]) // 2)
-    return output_bytes * min(border / (bounds["P"] * bounds["Q"]), 1 / nodes)
+    return row.output_bytes * min(border / (bounds["P"] * bounds["Q"]), 1 / nodes)

@@ -6,6 +6,7 @@ of Tr x Tc pixels that are double-buffered on the chip.
 """
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,9 @@ import pandas as pd
 from fathom.errors import FathomError
 from fathom.hardware.accelerators.machine import Array, Machine
 from fathom.results.description import Description, Operation
+
+_MOST_DESIGNS = 10**7  # of a layer: about a gigabyte
+_EXACT = 2.0**53  # below which a float is each integer
 
 
 @dataclass(frozen=True)
@@ -95,12 +99,12 @@ _SHAPES = {
 def designs(layer: Convolution, machine: Machine, pairs: np.ndarray | None = None) -> pd.DataFrame:
     """Returns all designs of a convolution that the machine can hold.
 
-    Of the Tr (or Tc) that cut a map into equally many tiles, only the smallest is of use.
+    Of the Tr (or Tm, and so on) that give equally many tiles, only the smallest is of use.
 
     Args:
         layer: the convolution.
         machine: with ``array`` and ``on_chip_bytes``.
-        pairs: the (Tm, Tn) to consider, int [pairs, 2]; None: all that the array has elements for.
+        pairs: the (Tm, Tn) to consider, int [pairs, 2]; None: ``unrollings`` of the layer.
 
     Returns:
         columns tm, tn, tr, tc, cycles, on_chip_bytes, traffic_bytes, intensity (FLOPs per byte),
@@ -108,15 +112,16 @@ def designs(layer: Convolution, machine: Machine, pairs: np.ndarray | None = Non
         overlap, and the longer one counts. All of one execution.
 
     Raises:
-        FathomError: the machine describes no array, or not one design fits.
+        FathomError: the machine describes no array, or not one design fits, or too many are legal.
     """
     array, memory = _limits(machine)
     if pairs is None:
         pairs = unrollings([layer], array)
     limits = np.array([layer.outputs, layer.inputs])
     sizes = (_tile_sizes(layer.rows), _tile_sizes(layer.columns))
+    _check_number(len(pairs) * len(sizes[0]) * len(sizes[1]), layer.name)
     index, tr, tc = (each.ravel() for each in np.meshgrid(np.arange(len(pairs)), *sizes))
-    tm, tn = np.minimum(pairs, limits)[index].T
+    tm, tn = np.minimum(pairs, limits)[index].T.astype(float)  # integers might overflow
     words, traffic = _words(layer, tm, tn, tr, tc)
     frame = pd.DataFrame({"pair": index, "tm": tm, "tn": tn, "tr": tr, "tc": tc})
     frame["cycles"] = cycles(layer, tm, tn, array)
@@ -126,7 +131,8 @@ def designs(layer: Convolution, machine: Machine, pairs: np.ndarray | None = Non
     frame["roof"] = 2 * layer.macs * array.clock_hz / frame.cycles
     moving = frame.traffic_bytes / machine.bandwidth
     frame["seconds"] = np.maximum(frame.cycles / array.clock_hz, moving)
-    legal = frame[frame.on_chip_bytes <= memory]
+    exact = frame[["cycles", "traffic_bytes"]].max(axis=1) < _EXACT
+    legal = frame[exact & (frame.on_chip_bytes <= memory)]
     if legal.empty:
         raise FathomError(f"no tiling of {layer.name} fits into the memory of {machine.title}")
     return legal.reset_index(drop=True)
@@ -140,14 +146,15 @@ def cycles(layer: Convolution, tm: np.ndarray, tn: np.ndarray, array: Array) -> 
 
 
 def unrollings(layers: Sequence[Convolution], array: Array) -> np.ndarray:
-    """Returns all (Tm, Tn) that the array has elements for and a layer can use, int [pairs, 2]."""
-    outputs = max(layer.outputs for layer in layers)
-    inputs = max(layer.inputs for layer in layers)
-    tm, tn = np.meshgrid(
-        np.arange(1, min(outputs, array.elements) + 1),
-        np.arange(1, min(inputs, array.elements) + 1),
-        indexing="ij",
-    )
+    """Returns the (Tm, Tn) of use that the array has elements for, int [pairs, 2].
+
+    Of those that cut the maps of every layer into equally many tiles only the smallest is.
+    """
+    outputs = [_tile_sizes(layer.outputs) for layer in layers]
+    inputs = [_tile_sizes(layer.inputs) for layer in layers]
+    sizes = [np.unique(np.concatenate(each)) for each in (outputs, inputs)]
+    _check_number(len(sizes[0]) * len(sizes[1]), layers[0].name)
+    tm, tn = np.meshgrid(*sizes, indexing="ij")
     fits = tm * tn <= array.elements
     return np.stack([tm[fits], tn[fits]], axis=1)
 
@@ -161,7 +168,10 @@ def common_unrolling(layers: Sequence[Convolution], machine: Machine) -> tuple[i
         best = _best_first(designs(layer, machine, pairs)).groupby("pair").first()
         times = sum(layer.times for layer in layers if layer.shape == shape)
         total += times * best[["seconds", "traffic_bytes"]]
-    tm, tn = pairs[_best_first(total.dropna()).index[0]]
+    total = total.dropna()
+    if total.empty:
+        raise FathomError(f"no tiling of all layers fits into the memory of {machine.title}")
+    tm, tn = pairs[_best_first(total).index[0]]
     return int(tm), int(tn)
 
 
@@ -214,7 +224,15 @@ def _limits(machine: Machine) -> tuple[Array, float]:
 
 def _tile_sizes(length: int) -> np.ndarray:
     """Returns the smallest tile for each number of tiles that a length can be cut into."""
-    return np.unique(_ceil(length, np.arange(1, length + 1)))
+    root = math.isqrt(length)
+    _check_number(root, f"a length of {length:,}")
+    few = np.arange(1, root + 2)
+    return np.unique(np.concatenate([_ceil(length, few), few[:-1]]))
+
+
+def _check_number(designs: int, what: str) -> None:
+    if designs > _MOST_DESIGNS:
+        raise FathomError(f"{what} has more than {_MOST_DESIGNS:,} tilings: describe less")
 
 
 def _ceil(total: int, parts: np.ndarray) -> np.ndarray:

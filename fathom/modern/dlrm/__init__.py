@@ -3,5 +3,5 @@
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__, submod_attrs={"criteo": ["Criteo"], "model": ["DLRM", "DLRMFwd"]}
+    "fathom.modern.dlrm", submod_attrs={"criteo": ["Criteo"], "model": ["DLRM", "DLRMFwd"]}
 )

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from fathom.core.data import DataSet
+from fathom.core.data.files import read_known
 from fathom.errors import FathomError
 from fathom.modern.dlrm import synthetic
-from fathom.system.files import exists, open_file
+from fathom.system.files import open_file
 
 NUMBERS, CATEGORIES = 13, 26
 _COLUMNS = 1 + NUMBERS + CATEGORIES
@@ -54,6 +55,7 @@ class Criteo(DataSet):
 
         Raises:
             FathomError: it is missing, unreadable, empty or malformed; the message names the line.
+                Or the log-odds beside it are.
         """
         path = directory / "train.txt"
         parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
@@ -65,11 +67,8 @@ class Criteo(DataSet):
         if not parts:
             raise FathomError(f"{path} is empty")
         clicked, numbers, categories = map(np.concatenate, zip(*parts, strict=True))
-        odds = directory / synthetic.ODDS
-        known = None
-        if exists(odds):
-            with open_file(odds) as file:
-                known = np.loadtxt(file, np.float32, ndmin=1)
+        odds = read_known(directory / synthetic.ODDS, len(clicked))
+        known = None if odds is None else odds.astype(np.float32)
         return cls(clicked, numbers, categories, known)
 
     @classmethod

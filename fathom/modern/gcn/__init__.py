@@ -3,5 +3,5 @@
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__, submod_attrs={"cora": ["Cora", "PowerLaw"], "model": ["GCN", "GCNFwd"]}
+    "fathom.modern.gcn", submod_attrs={"cora": ["Cora", "PowerLaw"], "model": ["GCN", "GCNFwd"]}
 )

@@ -1,7 +1,5 @@
 """Cora (Sen et al. 2008) in LINQS' text format: papers, their words and citations."""
 
-import gzip
-import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fathom.core.data import DataSet
+from fathom.core.data.files import open_unpacked
 from fathom.errors import FathomError
 from fathom.modern.gcn import synthetic
-from fathom.system.files import read_file
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -105,11 +103,8 @@ def _lines(path: Path) -> list[bytes]:
     """Returns the lines of a text file, or of the same with ``.gz``."""
     compressed = path.with_name(f"{path.name}.gz")
     source = path if path.exists() or not compressed.exists() else compressed
-    content = read_file(source)
-    try:
-        lines = (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).splitlines()
-    except (EOFError, OSError, zlib.error) as error:
-        raise FathomError(f"{source} is damaged: {error}") from error
+    with open_unpacked(source) as stream:
+        lines = stream.read().splitlines()
     if not lines:
         raise FathomError(f"{source} is empty")
     return lines

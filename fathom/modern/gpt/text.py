@@ -6,6 +6,7 @@ from typing import Any
 
 from fathom.core.data import DataSet
 from fathom.core.data.dataset import RemoteFile
+from fathom.core.data.files import read_known
 from fathom.errors import FathomError
 from fathom.modern.gpt import grammar
 from fathom.system.files import read_file
@@ -50,7 +51,7 @@ class TinyShakespeare(DataSet):
         """Reads the text.
 
         Raises:
-            FathomError: it cannot be read, is empty, or is not UTF-8.
+            FathomError: it cannot be read, is empty, or is not UTF-8; or its entropy is no number.
         """
         path = directory / _FILE
         try:
@@ -60,9 +61,8 @@ class TinyShakespeare(DataSet):
         if not text:
             raise FathomError(f"{path} is empty")
         cut = int(len(text) * TRAINING_SHARE)
-        known = directory / _ENTROPY
-        entropy = float(read_file(known)) if known.exists() else None
-        return cls(text[:cut], text[cut:], entropy)
+        known = read_known(directory / _ENTROPY, 1)
+        return cls(text[:cut], text[cut:], None if known is None else float(known[0]))
 
     @classmethod
     def verify(cls, directory: Path, options: Any, everything: bool) -> str:

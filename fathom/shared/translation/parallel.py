@@ -2,7 +2,6 @@
 
 import gzip
 import re
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
@@ -12,17 +11,16 @@ from typing import ClassVar
 import numpy as np
 
 from fathom.core.data.dataset import DataSet, Reading
+from fathom.core.data.files import open_unpacked
 from fathom.errors import FathomError
 from fathom.shared.translation.synthetic import sentence_pair
-from fathom.system.files import atomic_write, open_file
+from fathom.system.files import atomic_write
 
 # Names without the language's extension, in order of preference.
 VALIDATION = ("val", "newstest2013", "newstest2012")
 TEST = ("test_2016_flickr", "newstest2015", "newstest2014", "newsdiscusstest2015")
 
 _LONGEST_LINE = 1 << 20  # bytes; sentences have hundreds
-_LARGEST_RATIO = 100  # of an unpacked text to its gzip file, usually 3 to 5
-_UNCHECKED_BYTES = 1 << 26  # up to which the ratio is not checked
 _SAMPLE = 100_000  # lines of each text to verify by default
 _FORM = r"(?:\.(?:tok|lc|norm|true|clean))+"  # what preprocessing adds to a name
 
@@ -74,27 +72,17 @@ def _lines(path: Path) -> Iterator[str]:
     A byte order mark at the start is skipped. NUL bytes, which HDF5 cannot store in words, are read
     as spaces.
     """
-    number = unpacked = 0
-    with open_file(path) as file:
-        compressed = file.peek(2)[:2] == b"\x1f\x8b"
-        limit = max(_UNCHECKED_BYTES, _LARGEST_RATIO * path.stat().st_size)
-        stream = gzip.GzipFile(fileobj=file) if compressed else file
+    number = 0
+    with open_unpacked(path) as stream:
         try:
             while line := stream.readline(_LONGEST_LINE):  # at b"\n" alone
                 number += 1
-                unpacked += len(line)
                 if len(line) == _LONGEST_LINE:
                     raise FathomError(f"{path}, line {number} is longer than {_LONGEST_LINE} bytes")
-                if compressed and unpacked > limit:
-                    raise FathomError(f"{path} unpacks to over {_LARGEST_RATIO} times its size")
                 encoding = "utf-8-sig" if number == 1 else "utf-8"
                 yield line.decode(encoding).replace("\0", " ")
         except UnicodeDecodeError as error:
             raise FathomError(f"{path}, line {number} is not UTF-8: {error.reason}") from error
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise FathomError(f"{path} is damaged after line {number}: {error}") from error
-        except OSError as error:
-            raise FathomError(f"cannot read {path}: {error.strerror}") from error
 
 
 @dataclass(frozen=True)

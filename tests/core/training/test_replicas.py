@@ -94,12 +94,17 @@ def test_every_batch_must_have_equal_parts():
     ("config", "message"),
     [
         ("{", "must be JSON as"),
+        ('{"cluster":' * 10**5, "must be JSON as"),
+        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 1e999}}',
+         "must be JSON as"),
         ('{"cluster": {"worker": ["a:1"]}}', "must be JSON as"),
         ('{"cluster": {"ps": ["a:1"], "worker": ["a:2"]}, "task": {"type": "worker", "index": 0}}',
          "all tasks are workers"),
         ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 1}}', "and none 1"),
         ('{"cluster": {"worker": ["a:1", "a:1"]}, "task": {"type": "worker", "index": 1}}',
          "an address twice"),
+        ('{"cluster": {"worker": ["a:%s"]}, "task": {"type": "worker", "index": 0}}' % ("9" * 5000),
+         "no host:port"),
         ('{"cluster": {"worker": ["a"]}, "task": {"type": "worker", "index": 0}}', "no host:port"),
     ],
 )  # fmt: skip

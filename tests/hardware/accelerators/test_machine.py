@@ -40,13 +40,19 @@ def test_a_users_machine_is_a_small_file(tmp_path):
     ("changes", "message"),
     [
         ({"bandwidth": ""}, "bandwidth is missing"),
-        ({"bandwidth": -1.0}, "bandwidth is -1.0, not above 0"),
+        ({"bandwidth": -1.0}, "bandwidth is -1.0, not above 1e-100"),
         ({"bandwidth": "fast"}, 'bandwidth is "fast", not a number'),
         ({"flops": {}}, "flops is empty"),
         ({"flops": {"float32": 0.0}}, "flops.float32 is 0.0"),
         ({"area_mm2": 100.0}, "area_mm2 has no source"),
         ({"clock": 1.0}, "clock"),
+        ({"bandwidth": 1e-300}, "bandwidth is 1e-300, not above 1e-100"),
+        (
+            {"array": {"elements": 2**60, "clock_hz": 1e9, "pipeline_depth": 1, "word_bytes": 4}},
+            "array.elements is 1152921504606846976, not below",
+        ),
         ({"schema": 2}, "of another schema"),
+        ({"schema": 2**63}, "schema is 9223372036854775808, not "),
     ],
 )
 def test_a_wrong_field_is_named_in_one_line(tmp_path, changes, message):

@@ -1,5 +1,7 @@
 """Operations are bound by the slower of arithmetic and memory; nodes share them."""
 
+import json
+
 import pytest
 
 from fathom import FathomError
@@ -31,6 +33,9 @@ def description(*operations, mode="train", parameters=1000):
     )
 
 
+CONVOLUTION = dict.fromkeys(
+    ("N", "M", "C", "groups", "stride_h", "stride_w", "dilation_h", "dilation_w"), 1
+) | {"P": 32, "Q": 32, "R": 3, "S": 3}
 MOVING = operation(name="b/Pad", type="Pad", layer="b", kind="data movement", macs=0, bounds={})
 
 
@@ -114,11 +119,43 @@ def test_model_parallel_nodes_reduce_the_gradients_of_convolutions_and_keep_head
 def test_model_parallel_nodes_exchange_results_or_the_borders_of_patches():
     (product,) = scaling.scale(description(operation()), P100, [4], "model")
     assert product.communication_seconds == 10**6 * 3 / 4 / P100.link_bandwidth
-    bounds = {"P": 32, "Q": 32, "R": 3, "S": 3}
-    convolution = operation(kind="convolution", bounds=bounds)
+    convolution = operation(kind="convolution", bounds=CONVOLUTION)
     (patches,) = scaling.scale(description(convolution), P100, [4], "model")
     border = 4 * 16 / 32**2  # four sides of 16 pixels, one deep
     assert patches.communication_seconds == 10**6 * border / P100.link_bandwidth
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"bounds": {"batch": 1, "M": 2, "N": 3}}, "the bound K of a matrix product is missing"),
+        ({"bounds": {"batch": 1, "M": 2, "N": 0, "K": 4}}, "the bound N of a matrix product is mi"),
+        ({"kind": "convolution"}, "the bound C of a convolution is missing"),
+        ({"kind": "convolution", "bounds": {**CONVOLUTION, "groups": 2}}, "multiples of the group"),
+        ({"macs": 2**62}, "2^63 or more"),
+        (dict.fromkeys(("macs", "input_bytes", "weight_bytes", "output_bytes"), 0), "move nothing"),
+        ({"macs": 0, "input_bytes": 0, "output_bytes": 0, "repeats": 10**7}, "move nothing"),
+    ],
+)
+def test_a_description_that_no_step_has_is_refused_in_one_line(changes, message):
+    step = description(operation()).to_plain()
+    assert Description.parse(json.dumps(step), "step.json") == description(operation())
+    step["operations"][0] |= changes
+    with pytest.raises(FathomError, match=r"step\.json is damaged \(") as error:
+        Description.parse(json.dumps(step), "step.json")
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_description_without_operations_is_refused():
+    step = description(operation()).to_plain() | {"operations": []}
+    with pytest.raises(FathomError, match="move nothing"):
+        Description.parse(json.dumps(step), "step.json")
+
+
+def test_a_step_that_only_moves_data_has_an_efficiency():
+    table = scaling.table(scaling.scale(description(MOVING, parameters=0), P100, [1, 2]))
+    assert table.efficiency.tolist() == [1, 1]
 
 
 def test_a_waiting_node_draws_less_power():

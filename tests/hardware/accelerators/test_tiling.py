@@ -84,6 +84,35 @@ def test_a_layer_that_comes_twice_counts_twice():
     assert found.groupby("design").cycles.nunique().tolist() == [1, 1]
 
 
+def test_the_best_of_all_unrollings_are_among_those_of_use():
+    small = FPGA.model_copy(update={"on_chip_bytes": 100_000.0, "bandwidth": 1e9})
+    layers = [Convolution("l", 13, 29, 5, 7, 3, 3), Convolution("m", 22, 10, 4, 4)]
+    every = np.array([(m, n) for m in range(1, 30) for n in range(1, 23) if m * n <= 100])
+    array = small.array.model_copy(update={"elements": 100})
+    small = small.model_copy(update={"array": array})
+    found = tiling.explore(layers, small).set_index(["design", "layer"])
+    totals = 0
+    for layer in layers:
+        best = tiling._best_first(tiling.designs(layer, small, every)).groupby("pair").first()
+        own = tiling._best_first(best).iloc[0]
+        columns = ["tm", "tn", "cycles", "traffic_bytes"]
+        assert found.loc["own", layer.name][columns].tolist() == own[columns].tolist()
+        totals += best[["seconds", "traffic_bytes"]]
+    common = tiling._best_first(totals).iloc[0]
+    assert found.loc["common"].seconds.sum() == common.seconds
+    assert found.loc["common"].traffic_bytes.sum() == common.traffic_bytes
+
+
+def test_a_large_array_is_explored_and_too_many_tilings_are_refused():
+    array = FPGA.array.model_copy(update={"elements": 2**31 - 1})
+    large = FPGA.model_copy(update={"array": array, "on_chip_bytes": 1e12})
+    first = tiling.explore(ALEXNET, large).iloc[0]
+    assert (first.tm, first.tn) == (48, 3)
+    for layer in (Convolution("l", 10**7, 10**7, 1, 1), Convolution("l", 1, 1, 2**60, 1)):
+        with pytest.raises(FathomError, match="has more than 10,000,000 tilings"):
+            tiling.explore([layer], large)
+
+
 def test_tile_sizes_are_the_smallest_for_each_number_of_tiles():
     sizes = tiling._tile_sizes(13)
     assert sizes.tolist() == [1, 2, 3, 4, 5, 7, 13]
@@ -120,6 +149,11 @@ def step(tmp_path):
 
 
 def test_the_command_names_what_it_leaves_out(step, capsys):
+    other = step.with_name("other.json")
+    Description.read(step).model_copy(update={"workload": "a\nb"}).write(other)
+    with pytest.raises(SystemExit, match="2"):
+        main(f"explore memnet --machine virtex7-485t --description {other}".split())
+    assert capsys.readouterr().err.endswith("other.json describes a b\n")
     with pytest.raises(SystemExit) as end:
         main(f"explore memnet --machine virtex7-485t --description {step}".split())
     assert end.value.code == 0

@@ -8,6 +8,7 @@ import tensorflow as tf
 from fathom import FathomError, workloads
 from fathom.hardware.description.attribution import scoped_gradients
 from fathom.hardware.description.step import operations
+from fathom.model import steps
 from fathom.testing.descriptors import small_options
 
 
@@ -197,6 +198,14 @@ def test_lengths_that_a_workload_does_not_have_are_refused():
         FathomError, match="no batch holds sentences of 17 words: the largest has 16"
     ):
         model.describe(17)
+
+
+def test_a_step_that_a_description_cannot_hold_is_refused_in_one_line(monkeypatch):
+    model = workloads.load("autoenc")("cpu", dict(small_options("autoenc")))
+    model.build()
+    monkeypatch.setattr(steps, "operations", lambda *_: ())
+    with pytest.raises(FathomError, match=r"cannot describe the step \(.*\): use other sizes$"):
+        model.describe()
 
 
 def test_a_function_that_xla_compiles_is_one_operation_unless_it_has_products():

@@ -48,6 +48,19 @@ def test_a_damaged_file_is_named_in_one_line(lines, message, tmp_path):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    "odds", ["", "0.5\n", "0.5\n0.1\n0.2\n", "0.5\nnan\n", "0.5\n1e300\n", "0.5\nx\n", "\0\xff\n0"]
+)
+def test_log_odds_that_are_not_those_of_the_clicks_are_refused(odds, tmp_path):
+    write(tmp_path, FULL, HOLES)
+    (tmp_path / "odds.txt").write_text("0.5\n-1.25\n")
+    assert Criteo.load(tmp_path).odds.tolist() == [0.5, -1.25]
+    (tmp_path / "odds.txt").write_text(odds)
+    with pytest.raises(FathomError, match=r"odds\.txt, 2 in all") as error:
+        Criteo.load(tmp_path)
+    assert "\n" not in str(error.value)
+
+
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(FathomError, match=r"train\.txt"):
         Criteo.load(tmp_path)

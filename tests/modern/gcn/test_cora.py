@@ -6,6 +6,7 @@ import gzip
 import numpy as np
 import pytest
 
+from fathom.core.data import files
 from fathom.errors import FathomError
 from fathom.modern.gcn import synthetic
 from fathom.modern.gcn.cora import Cora, PowerLaw
@@ -77,6 +78,14 @@ def test_a_missing_or_cut_off_file_is_named(folder):
     assert len(Cora.load(folder).classes) == 4
     (folder / "cora.content.gz").write_bytes(content[:-12])
     with pytest.raises(FathomError, match=r"cora\.content\.gz is damaged"):
+        Cora.load(folder)
+
+
+def test_a_file_that_unpacks_to_far_more_than_a_graph_does_is_refused(folder, monkeypatch):
+    monkeypatch.setattr(files, "_UNCHECKED_BYTES", 1000)
+    (folder / "cora.cites").unlink()
+    (folder / "cora.cites.gz").write_bytes(gzip.compress(b"p1\tp2\n" * 10**6))
+    with pytest.raises(FathomError, match=r"cora\.cites\.gz unpacks to over 100 times its size"):
         Cora.load(folder)
 
 

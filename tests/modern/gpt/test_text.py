@@ -37,6 +37,16 @@ def test_an_unusable_file_is_named(content, message, tmp_path):
         TinyShakespeare.load(tmp_path)
 
 
+@pytest.mark.parametrize("entropy", [b"", b"1.5\n2.5\n", b"high\n", b"nan\n", b"\xff"])
+def test_an_entropy_that_is_no_number_is_refused(entropy, tmp_path):
+    (tmp_path / "input.txt").write_text("0123456789")
+    (tmp_path / "entropy.txt").write_text("1.5\n")
+    assert TinyShakespeare.load(tmp_path).entropy == 1.5
+    (tmp_path / "entropy.txt").write_bytes(entropy)
+    with pytest.raises(FathomError, match=r"entropy\.txt, 1 in all"):
+        TinyShakespeare.load(tmp_path)
+
+
 @pytest.mark.parametrize("kind", vocabulary.KINDS)
 def test_a_text_comes_back_from_its_tokens(kind, monkeypatch, tmp_path):
     if kind == "bpe":

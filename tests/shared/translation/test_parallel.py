@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fathom import FathomError
+from fathom.core.data import files
 from fathom.shared.translation import parallel
 from fathom.shared.translation.multi30k import Multi30k
 from fathom.shared.translation.parallel import ParallelText, write_lines
@@ -229,7 +230,7 @@ def test_a_pipe_in_the_place_of_a_text_is_refused(tmp_path):
 
 
 def test_a_gzip_file_that_unpacks_to_far_more_than_text_does_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(parallel, "_UNCHECKED_BYTES", 1000)
+    monkeypatch.setattr(files, "_UNCHECKED_BYTES", 1000)
     with pytest.raises(FathomError, match=r"train\.en unpacks to over 100 times its size"):
         list(text(tmp_path, gzip.compress(b"\n" * 10**6), "A\n"))
 
