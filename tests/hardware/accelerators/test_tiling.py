@@ -142,8 +142,8 @@ def test_the_command_names_what_it_leaves_out(tmp_path, capsys):
         **{"precision": "float32", "parameters": 12, "operations": tuple(operations)},
     )
     described.write(tmp_path / "step.json")
+    described.model_copy(update={"workload": "a\nb"}).write(tmp_path / "other.json")
     with pytest.raises(SystemExit, match="2"):
-        described.model_copy(update={"workload": "a\nb"}).write(tmp_path / "other.json")
         main(f"explore memnet --machine virtex7-485t --description {tmp_path}/other.json".split())
     assert capsys.readouterr().err.endswith("other.json describes a b\n")
     with pytest.raises(SystemExit) as end:
