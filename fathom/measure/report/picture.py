@@ -184,7 +184,15 @@ def _panels(figure: "Figure", description: str) -> Iterator[_Part]:
         box = Bbox.from_extents(
             *(across[:, 0].min(), along[:, 1].min(), across[:, 2].max(), along[:, 3].max())
         )
-        yield str(each.get_gid()), box.padded(_MARGIN), f"{description}: {each.get_title()}"
+        yield str(each.get_gid()), box.padded(_MARGIN), _described(each, description)
+
+
+def _described(panel: "Axes", description: str) -> str:
+    """Returns what a panel shows: the figure's title, its own, its axes and its series."""
+    series = dict.fromkeys(panel.get_legend_handles_labels()[1])
+    axes = [each for each in (panel.get_ylabel(), panel.get_xlabel()) if each]
+    parts = [f"{description.partition('. ')[0]}: {panel.get_title()}", ", by ".join(axes)]
+    return ". ".join(filter(None, [*parts, ", ".join(series)]))
 
 
 def _column_and_row(panel: "Axes") -> tuple[int, int]:

@@ -93,6 +93,12 @@ def look_of(workload: str) -> dict[str, Any]:
     return {"color": colours[i % len(colours)], "marker": MARKERS[i % len(MARKERS)]}
 
 
+def class_colour(letter: str) -> str:
+    """Returns the colour of a class of op types, ``A`` to ``G``, or of none."""
+    colours = dict(zip("ABCDEFG", (ORANGE, BLUE, SKY, GREEN, PURPLE, RED, GREY), strict=True))
+    return colours.get(letter, "#BBBBBB")
+
+
 def bars(
     panel: Panel,
     names: Sequence[str],

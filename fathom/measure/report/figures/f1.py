@@ -223,8 +223,8 @@ def _analyse(folder: Folder) -> Findings:
 
 FIGURE = Figure(
     id="F1",
-    order=1,
-    title="Op times are stationary",
+    order=10,
+    title="Op times over a run",
     meaning="The time of each workload's five most expensive op types in every profiled step, "
     "over its mean, averaged over the processes. Variation is standard deviation over mean. Drift "
     "is the change from the first to the last step over the median (Theil-Sen slope). Both are "

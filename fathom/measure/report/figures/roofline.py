@@ -106,7 +106,7 @@ def _roofs(machine: Machine, threads: int) -> tuple[float, float] | None:
 
 FIGURE = Figure(
     id="roofline",
-    order=15,
+    order=20,
     title="Roofline",
     meaning="each op type of a layer and phase with at least 1 % of the time in ops, in training "
     "profiles with the fewest threads. Roofs: a large matrix product, and the triad of the STREAM "
