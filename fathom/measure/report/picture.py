@@ -110,9 +110,10 @@ def _tooltips(figure: "Figure") -> Iterator[tuple["Artist", list[str]]]:
 
 
 def _of_bar(axes: "Axes", bars: "BarContainer", bar: "Rectangle") -> str:
+    label = bars.get_label() if str(bar.get_label()).startswith("_") else bar.get_label()
     if bars.orientation == "horizontal":
-        return _text(axes, bars.get_label(), bar.get_width(), bar.get_y() + bar.get_height() / 2)
-    return _text(axes, bars.get_label(), bar.get_x() + bar.get_width() / 2, bar.get_height())
+        return _text(axes, label, bar.get_width(), bar.get_y() + bar.get_height() / 2)
+    return _text(axes, label, bar.get_x() + bar.get_width() / 2, bar.get_height())
 
 
 def _of_line(axes: "Axes", line: "Line2D", label: object) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import pandas as pd
 
 from fathom.measure.report import selection
 
@@ -23,8 +24,9 @@ BLACK, ORANGE, SKY, GREEN, GREY, BLUE, RED, PURPLE = PALETTE = (
 )
 MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*", "<", ">", "p", "h", "d", "8", "H", "+")
 _MORE_COLOURS = ("#882255", "#999933", "#332288", "#117733", "#AA4499", "#661100", "#44AA99")
-WIDTH = 4.8  # inches of a figure without panels: a phone shows it whole
+WIDTH = 9.2  # inches of a figure without panels: as wide as the page, with texts of its size
 PANELS = "panels"  # label of a figure of one titled panel per name
+SLICE_GREY = "#BBBBBB"
 ALWAYS_WHITE = "#FEFEFE"  # white that the report's page leaves white in dark mode
 HATCHES = ("", "////", "\\\\\\\\", "xxxx", "----", "||||", "++++", "//")
 _STYLE: dict[Any, Any] = {
@@ -96,7 +98,7 @@ def look_of(workload: str) -> dict[str, Any]:
 def class_colour(letter: str) -> str:
     """Returns the colour of a class of op types, ``A`` to ``G``, or of none."""
     colours = dict(zip("ABCDEFG", (ORANGE, BLUE, SKY, GREEN, PURPLE, RED, GREY), strict=True))
-    return colours.get(letter, "#BBBBBB")
+    return colours.get(letter, SLICE_GREY)
 
 
 def bars(
@@ -131,6 +133,28 @@ def bars(
     panel.set_yticks(rows, names, fontsize=8)
     panel.invert_yaxis()
     panel.grid(axis="x")
+
+
+def slices(
+    panel: Panel,
+    row: float,
+    starts: np.ndarray | pd.Series,
+    lengths: np.ndarray | pd.Series,
+    colours: Sequence[str],
+    labels: Sequence[str],
+    height: float = 0.9,
+) -> None:
+    """Draws bars one after another in a row, each with its own colour, and label as a tooltip."""
+    panel.barh(
+        [row] * len(labels),
+        lengths,
+        height,
+        starts,
+        color=colours,
+        label=labels,
+        edgecolor="white",
+        linewidth=0.3,
+    )
 
 
 def legend_above(figure: Plot, columns: int) -> None:

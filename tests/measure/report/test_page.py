@@ -21,7 +21,7 @@ _PROBE = """<script>
         const rows = [...heading.closest("table").tBodies[0].rows];
         return rows.map(row => row.cells[heading.cellIndex].textContent);
     };
-    const headings = [...document.querySelectorAll("#probe th")];
+    const headings = [...document.querySelectorAll("#probe thead th")];
     parent.document.title = JSON.stringify({
         window: window.innerWidth,
         wide: document.documentElement.scrollWidth > window.innerWidth,

@@ -12,7 +12,7 @@ from fathom.results.characterization import Machine
 
 _KEYS = ["workload", "type", "layer", "phase"]
 _LEAST_SHARE = 0.01  # of a workload's time in ops
-_NEAR = 1.5  # times the attainable time
+NEAR = 1.5  # times the attainable time
 _COLORS = {"forward": BLUE, "backward": ORANGE, "optimizer": GREEN, "other": RED}
 
 
@@ -48,15 +48,13 @@ def under_roofs(
 
 def summary(table: pd.DataFrame) -> str:
     """Summarizes in a sentence how near the ops are to their roofs."""
-    near = table.share.where(table.times <= _NEAR, 0.0)
+    near = table.share.where(table.times <= NEAR, 0.0)
     covered = table.groupby("workload", sort=False).share.sum()
     shares = near.groupby(table.workload, sort=False).sum() / covered
     text = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
     below = table[table.times < 1]
     caches = f" {len(below)} take less: their data was in a cache." if len(below) else ""
-    return (
-        f"Of the time in ops of 1 % or more, within {_NEAR} times the attainable: {text}.{caches}"
-    )
+    return f"Of the time in ops of 1 % or more, within {NEAR} times the attainable: {text}.{caches}"
 
 
 def draw(table: pd.DataFrame, peak: float, bandwidth: float) -> Plot:

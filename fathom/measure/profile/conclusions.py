@@ -1,0 +1,72 @@
+"""What a profile says in three sentences: what takes the time, what limits it, what to try."""
+
+import pandas as pd
+
+from fathom.measure import frames
+from fathom.measure.profile import tables
+from fathom.measure.report.figures import roofline
+from fathom.results.profile import Profile
+
+_BFLOAT16 = {"avx512_bf16", "amx_bf16"}  # instruction sets
+_LIMITS = ("compute", "memory", "neither", "outside")
+
+
+def sentences(profile: Profile) -> list[str]:
+    """Returns the three sentences; what limits it only from a profile that has its roofs."""
+    ops = frames.profile_ops(profile)
+    if profile.roofs is None or not profile.op_work:
+        return [_takes(profile, ops)]
+    roofs = profile.roofs
+    work = frames.profile_work(profile)
+    table = roofline.under_roofs(ops, work, roofs.flops_per_second, roofs.bytes_per_second)
+    limits = _limits(profile, table)
+    limit = max(_LIMITS, key=lambda name: limits[name])
+    return [_takes(profile, ops), _is_limited(limit, limits[limit], table), _try(limit, profile)]
+
+
+def _takes(profile: Profile, ops: pd.DataFrame) -> str:
+    types, layers = tables.op_types(ops), tables.layers(ops)
+    named = " and ".join(f"{row.type} {row.share:.0%}" for row in types[:2].itertuples())
+    return (
+        f"What takes the time: {named} of the time in ops, {layers.layer[0]} more than any other "
+        f"layer ({layers.share[0]:.0%}); no op runs in {profile.outside_share:.0%} of a step."
+    )
+
+
+def _limits(profile: Profile, table: pd.DataFrame) -> dict[str, float]:
+    """Returns the share of the step that each of ``_LIMITS`` limits, ops under 1 % left out."""
+    near = table.times <= roofline.NEAR
+    in_ops = table.share * (1 - profile.outside_share)
+    shares = {bound: in_ops[near & (table.bound == bound)].sum() for bound in _LIMITS[:2]}
+    return shares | {"neither": in_ops[~near].sum(), "outside": profile.outside_share}
+
+
+def _is_limited(limit: str, share: float, table: pd.DataFrame) -> str:
+    if limit == "outside":
+        return f"What limits it: calls of ops rather than ops, in {share:.0%} of the step."
+    if limit == "neither":
+        far = table[table.times > roofline.NEAR].iloc[0]
+        return (
+            f"What limits it: neither arithmetic nor memory in {share:.0%} of the step, most of it "
+            f"{far.type} of {far.layer} ({far.phase}), {far.times:.1f} times what the roofline "
+            "allows."
+        )
+    roof = "arithmetic of the processor" if limit == "compute" else "memory's bandwidth"
+    return f"What limits it: the {roof} in {share:.0%} of the step, within {roofline.NEAR} times."
+
+
+def _try(limit: str, profile: Profile) -> str:
+    """Returns what may help against a limit, as options of a run."""
+    has = profile.environment
+    narrow = "--precision bfloat16" if _BFLOAT16 & {*has.cpu_flags} else ""
+    narrow = narrow if profile.precision == "float32" else ""
+    wider = "more --threads" if profile.threads < has.cores_available else ""
+    fused = "" if len(profile.compiled_step_seconds) else "--xla, which makes one op of several"
+    advice = {
+        "compute": [narrow, wider],
+        "memory": [fused, narrow],
+        "neither": ["a larger --batch-size, which makes ops larger", fused],
+        "outside": [fused, "a larger --batch-size, which makes ops larger"],
+    }[limit]
+    options = " or ".join(filter(None, advice))
+    return f"What to try: {options or 'a smaller network: this one uses all of the processor'}."
