@@ -51,7 +51,7 @@ def _is_limited(limit: str, share: float, table: pd.DataFrame) -> str:
             f"{far.type} of {far.layer} ({far.phase}), {far.times:.1f} times what the roofline "
             "allows."
         )
-    roof = "arithmetic of the processor" if limit == "compute" else "memory's bandwidth"
+    roof = "processor's arithmetic" if limit == "compute" else "memory's bandwidth"
     return f"What limits it: the {roof} in {share:.0%} of the step, within {roofline.NEAR} times."
 
 

@@ -11,13 +11,13 @@ from fathom.core.training.compilation import Batch, CompiledStep, Nest, Step
 from fathom.errors import FathomError
 from fathom.hardware.description.attribution import Attribution
 from fathom.measure.profile import files, gpu, xplane
-from fathom.measure.profile.chrome import Place
 from fathom.measure.profile.completeness import counts_of, require_equal_ops
 from fathom.measure.profile.gpu import Sessions
 from fathom.measure.profile.overhead import in_turn, seconds_per_op
+from fathom.measure.profile.timeline import of_median_step
 from fathom.measure.profile.windows import Windows
 from fathom.measure.profile.work import op_work
-from fathom.measure.profile.xplane import OpEvent, Trace
+from fathom.measure.profile.xplane import OpEvent
 from fathom.nn import NeuralNetworkModel
 from fathom.options import field_names
 from fathom.results.profile import (
@@ -28,7 +28,6 @@ from fathom.results.profile import (
     OpTime,
     ProcessGpuTime,
     Profile,
-    Timeline,
 )
 from fathom.results.records import Processor
 from fathom.system import environment
@@ -44,7 +43,7 @@ def profile_model(
     *,
     run_steps: int | None = None,
     sessions: Sessions | None = None,
-) -> tuple[Profile, Place]:
+) -> tuple[Profile, Callable[[str, str], tuple[str, str]]]:
     """Profiles a model after its setup.
 
     A few real batches are fetched first, while the first steps warm up; then the input pipeline is
@@ -88,7 +87,6 @@ def profile_model(
     traced, untraced = in_turn(with_profiler, held.copy(), max(_FEWEST_PAIRS, steps // 2))
     held.processor.add_system(stolen, environment.steal_seconds(), environment.frequency_mhz())
     attribution = Attribution(model.model(), model.network, model.optimizer)
-    ops = add_up(ops_by_step, attribution.place)
     profile = Profile(
         workload=model.name,
         mode=model.mode,
@@ -103,8 +101,8 @@ def profile_model(
         compiled_step_seconds=np.array([]),
         outside_seconds=np.array(trace.outside_seconds()),
         work=np.array([held.work(number) for number in numbers]),
-        ops=ops,
-        timeline=timeline(trace, ops, attribution.place),
+        ops=(ops := add_up(ops_by_step, attribution.place)),
+        timeline=of_median_step(trace, ops, attribution.place),
         op_work=op_work(model),
         life=windows.life() if windows else None,
         gpu=gpu_use,
@@ -136,7 +134,9 @@ def _gpu_time(path: Path, sessions: Sessions) -> GpuTime | None:
     )
 
 
-def add_up(steps: Sequence[Sequence[OpEvent]], place: Place) -> tuple[OpTime, ...]:
+def add_up(
+    steps: Sequence[Sequence[OpEvent]], place: Callable[[str, str], tuple[str, str]]
+) -> tuple[OpTime, ...]:
     """Sums op events by type, layer, phase and device, in decreasing order of time.
 
     Args:
@@ -147,7 +147,8 @@ def add_up(steps: Sequence[Sequence[OpEvent]], place: Place) -> tuple[OpTime, ..
     counts: dict[tuple[str, ...], int] = {}
     for number, events in enumerate(steps):
         for event in events:
-            key = _key(event, place)
+            place_of_op = place(event.name, event.op_type)
+            key = (event.op_type, *place_of_op, "gpu" if event.on_gpu else "cpu")
             seconds.setdefault(key, np.zeros(len(steps)))[number] += event.self_s
             counts[key] = counts.get(key, 0) + 1
     names = ("type", "layer", "phase", "on", "seconds", "count")
@@ -156,27 +157,6 @@ def add_up(steps: Sequence[Sequence[OpEvent]], place: Place) -> tuple[OpTime, ..
         for key, each in seconds.items()
     )
     return tuple(sorted(map(OpTime.model_validate, ops), key=lambda op: -op.seconds.sum()))
-
-
-def _key(event: OpEvent, place: Place) -> tuple[str, ...]:
-    return (event.op_type, *place(event.name, event.op_type), "gpu" if event.on_gpu else "cpu")
-
-
-def timeline(trace: Trace, ops: Sequence[OpTime], place: Place) -> Timeline:
-    """Returns when the ops of the step of median time ran; ``ops`` are from ``add_up``."""
-    durations = [end - start for start, end in trace.steps]
-    step = int(np.argsort(durations)[len(durations) // 2])
-    events = sorted(trace.ops_by_step()[step], key=lambda event: (event.start_s, -event.duration_s))
-    threads = sorted({event.line for event in events})
-    places = {(op.type, op.layer, op.phase, op.on): i for i, op in enumerate(ops)}
-    return Timeline(
-        step=step,
-        threads=tuple(threads),
-        thread=tuple(threads.index(event.line) for event in events),
-        op=tuple(places[_key(event, place)] for event in events),
-        start_seconds=np.array([event.start_s - trace.steps[step][0] for event in events]),
-        seconds=np.array([event.duration_s for event in events]),
-    )
 
 
 def single_steps(model_class: type[NeuralNetworkModel]) -> dict[str, object]:

@@ -12,8 +12,8 @@ from fathom.measure.runs.folder import Folder
 
 _DRIFT_SIZE = 0.05  # smallest relevant change over the profiled steps
 _STEADY = 0.1  # coefficient of variation
-_HIGHEST = 2.0  # time over its mean up to which a panel reaches, or a quarter above most steps
-_MOST = 95  # percent of the steps
+_HIGHEST = 2.0  # time over its mean up to which a panel reaches, or twice that of most steps
+_MOST = 75  # percent of the steps
 
 
 def follow(ops: pd.DataFrame, heaviest: int = 5) -> pd.DataFrame:
@@ -184,7 +184,7 @@ def _draw_panel(panel: Panel, followed: pd.DataFrame) -> None:
     shown = {
         str(op_type): _over_mean(each) for op_type, each in followed.groupby("op type", sort=False)
     }
-    highest = max(_HIGHEST, 1.25 * np.nanpercentile(np.concatenate([*shown.values()]), _MOST))
+    highest = max(_HIGHEST, 2 * np.nanpercentile(np.concatenate([*shown.values()]), _MOST))
     for i, (op_type, times) in enumerate(shown.items()):
         each = followed[followed["op type"] == op_type]
         by_run = [one["time (s)"].to_numpy() for _, one in each.groupby("run")]

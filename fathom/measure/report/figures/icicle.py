@@ -7,11 +7,10 @@ from fathom.measure.profile import tables
 from fathom.measure.report import selection
 from fathom.measure.report.figure import Figure, Findings
 from fathom.measure.report.style import (
-    SLICE_GREY,
     WIDTH,
     Panel,
     Plot,
-    class_colour,
+    legend_of_classes,
     panels,
     slices,
     style,
@@ -21,7 +20,6 @@ from fathom.measure.runs.folder import Folder
 _LEVELS = {"layer": "layer", "type": "op type", "kernel": "kernel"}  # column and title
 _TIME = "time per step (ms)"
 _NARROWEST = 0.004  # of the width, that is drawn
-_LETTER = 0.0085  # of the width
 
 
 def partition(ops: pd.DataFrame) -> pd.DataFrame:
@@ -75,25 +73,29 @@ def draw(table: pd.DataFrame) -> Plot:
         figure, axes = panels(list(table.workload.unique()), columns=1, width=WIDTH, height=1.5)
         for (_, mine), panel in zip(table.groupby("workload", sort=False), axes, strict=True):
             _draw_parts(panel, mine)
+        legend_of_classes(figure, map(op_class, table["op type"]))
     return figure
 
 
 def _draw_parts(panel: Panel, table: pd.DataFrame) -> None:
     levels = list(_LEVELS.values())
+    whole = table[_TIME][table.level == levels[0]].sum()
     for row, level in enumerate(levels):
         mine = table[(table.level == level) & (table.share >= _NARROWEST)]
-        names = mine[level].where(mine[level] != "", "without name")
-        paths = mine[levels[: row + 1]].agg(" > ".join, axis=1)
-        colours = [class_colour(op_class(kind)) if kind else SLICE_GREY for kind in mine["op type"]]
-        slices(panel, row, mine["start (ms)"], mine[_TIME], colours, list(paths))
-        for name, start, length, share in zip(
-            names, mine["start (ms)"], mine[_TIME], mine.share, strict=True
-        ):
-            if len(name) * _LETTER < share:
-                panel.text(start + length / 2, row, name, ha="center", va="center", fontsize=7)
+        parts = pd.DataFrame(
+            {
+                "start": mine["start (ms)"],
+                "length": mine[_TIME],
+                "name": mine[level].replace("", "without name"),
+                "letter": mine["op type"].map(op_class),
+                "label": mine[levels[: row + 1]].agg(" > ".join, axis=1)
+                + mine.share.map(" ({:.1%})".format),
+            }
+        )
+        slices(panel, row, parts, whole)
     panel.set_yticks(range(len(levels)), levels)
     panel.set_ylim(len(levels) - 0.5, -0.5)
-    panel.set_xlim(0, table[_TIME][table.level == level].sum())
+    panel.set_xlim(0, whole)
     panel.set_xlabel(_TIME)
 
 

@@ -47,7 +47,9 @@ def summary(table: pd.DataFrame) -> str:
         f"{row.workload} {row.type} of {row.layer} ({row.width:.0%})"
         for row in selection.in_order(widest).dropna(subset="width").itertuples()
     )
-    return f"The heaviest ops with the widest middle half of the steps, over its start: {listed}."
+    return (
+        f"From its fastest quarter of steps to its slowest, an op's time grows most in: {listed}."
+    )
 
 
 def draw(followed: pd.DataFrame) -> Plot:
@@ -63,14 +65,16 @@ def draw(followed: pd.DataFrame) -> Plot:
 def _draw_ops(panel: Panel, followed: pd.DataFrame) -> None:
     labels = []
     for row, ((kind, layer, phase), each) in enumerate(followed.groupby(_KEYS[1:], sort=False)):
-        labels.append(shortened(f"{kind}, {layer}, {phase}", 36))
+        labels.append(shortened(", ".join(dict.fromkeys([kind, layer, phase])), 36))
         times = each["time (ms)"].to_numpy()
         rows = np.full(len(times), float(row))
         panel.plot(times, rows, "o", color=BLUE, alpha=0.35, markersize=3.5, markeredgewidth=0)
         panel.plot([np.median(times)], [row], "|", color=BLACK, markersize=11, label="_median")
     panel.set_yticks(range(len(labels)), labels, fontsize=7.5)
     panel.invert_yaxis()
-    panel.set_xlim(0)
+    panel.set_xscale("log")
+    panel.xaxis.set_major_formatter("{x:g}")
+    panel.xaxis.set_minor_formatter("")
     panel.grid(axis="x")
     panel.set_xlabel("time in a step (ms)")
 

@@ -1,18 +1,16 @@
 """A timeline of one step of each workload, op by op: an analysis of our own."""
 
-import numpy as np
 import pandas as pd
 
 from fathom.hardware.description.ops import op_class, paper_type
 from fathom.measure.report import selection
 from fathom.measure.report.figure import Figure, Findings
-from fathom.measure.report.style import WIDTH, Panel, Plot, class_colour, panels, slices, style
+from fathom.measure.report.style import WIDTH, Panel, Plot, legend_of_classes, panels, slices, style
 from fathom.measure.runs.folder import Folder
 from fathom.results.profile import Profile
 
 _START, _TIME = "start (ms)", "time (ms)"
 _SHORTEST = 0.002  # of the step, of an op that is drawn by itself
-_LETTER = 0.0085  # of the width
 
 
 def ops_of_step(profile: Profile) -> pd.DataFrame:
@@ -80,29 +78,28 @@ def draw(rows: pd.DataFrame, lengths: dict[str, float]) -> Plot:
         figure, axes = panels(titles, columns=1, width=WIDTH, height=1.25)
         for (name, mine), panel in zip(rows.groupby("workload", sort=False), axes, strict=True):
             _draw_step(panel, mine, lengths[str(name)])
+        legend_of_classes(figure, map(op_class, rows["op type"]))
     return figure
 
 
 def _draw_step(panel: Panel, rows: pd.DataFrame, step_ms: float) -> None:
+    parts = pd.DataFrame(
+        {
+            "start": rows[_START],
+            "length": rows[_TIME],
+            "name": rows["op type"],
+            "letter": rows["op type"].map(op_class),
+            "label": rows["op type"]
+            + " of "
+            + rows.layer
+            + ", "
+            + rows.phase
+            + rows[_START].map(", from {:.3g} ms".format),
+        }
+    )
     threads = list(rows.thread.unique())
-    labels = [
-        f"{row.layer}, {row.phase}: {row.kind}, from {row.start:.3g} ms"
-        for row in rows.rename(columns={"op type": "kind", _START: "start"}).itertuples()
-    ]
     for number, thread in enumerate(threads):
-        mine = rows.thread == thread
-        kinds = rows["op type"][mine]
-        slices(
-            panel,
-            number,
-            rows[_START][mine],
-            rows[_TIME][mine],
-            [class_colour(op_class(kind)) for kind in kinds],
-            list(np.array(labels, object)[mine]),
-        )
-        for kind, start, time in zip(kinds, rows[_START][mine], rows[_TIME][mine], strict=True):
-            if len(kind) * _LETTER < time / step_ms:
-                panel.text(start + time / 2, number, kind, ha="center", va="center", fontsize=7)
+        slices(panel, number, parts[rows.thread == thread], step_ms)
     panel.set_yticks(range(len(threads)), [f"thread {i + 1}" for i in range(len(threads))])
     panel.set_ylim(len(threads) - 0.5, -0.5)
     panel.set_xlim(0, step_ms)
