@@ -61,7 +61,7 @@ def download(content: bytes, name: str, text: str) -> str:
 
 def table(content: pd.DataFrame, caption: str) -> str:
     """Returns a table that can be sorted and folded; a large one is folded, and not printed."""
-    kinds = [' class="number"' if is_number(content[name]) else "" for name in content]
+    kinds = [_kind(content[name]) for name in content]
     names = zip(content, kinds, strict=True)
     head = "".join(
         f'<th scope="col"{kind}><button>{escape(str(name))}</button></th>' for name, kind in names
@@ -75,6 +75,13 @@ def table(content: pd.DataFrame, caption: str) -> str:
         f'<caption class="hidden">{escape(caption)}</caption><thead><tr>{head}</tr></thead>\n'
         f"<tbody>{rows}</tbody></table></div></details>"
     )
+
+
+def _kind(column: pd.Series) -> str:
+    """Returns the class of a column's cells: numbers, or sentences, which need some width."""
+    if is_number(column):
+        return ' class="number"'
+    return ' class="words"' if column.astype(str).str.contains(r"\s\S+\s").any() else ""
 
 
 def _row(cells: Iterable[str], kinds: Sequence[str]) -> str:

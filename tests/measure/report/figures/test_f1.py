@@ -134,4 +134,4 @@ def test_one_spike_does_not_set_the_scale_and_is_told():
     assert panel.get_ylim()[1] == 2
     assert [text.get_text() for text in panel.texts] == ["↑6.3"]
     panel, _ = lines(Add=np.linspace(1, 9, 12))
-    assert panel.texts == []
+    assert not panel.texts
