@@ -25,10 +25,12 @@ def said(ops, work, outside=0.25, **changes):
 def test_an_op_at_the_rate_of_a_matrix_product_is_limited_by_arithmetic():
     takes, limits, advice = said({"MatMul": 1.0, "Mul": 0.1}, {"MatMul": (90, 1), "Mul": (0, 0)})
     assert takes == (
-        "What takes the time: MatMul 91% and Mul 9% of the time in ops, fc1 more than any other "
-        "layer (100%); no op runs in 25% of a step."
+        "MatMul takes 91% of the time in ops and Mul 9%; the heaviest layer or role is fc1 with "
+        "100%; no op runs in 25% of the step."
     )
-    assert limits.startswith("What limits it: the processor's arithmetic in 68% of the step")
+    assert limits.startswith(
+        "The largest part of the step, 68%, is in ops near the processor's peak"
+    )
     assert "more --threads" in advice  # one of four cores
     assert "bfloat16" not in advice
 
@@ -36,14 +38,14 @@ def test_an_op_at_the_rate_of_a_matrix_product_is_limited_by_arithmetic():
 def test_a_processor_with_bfloat16_is_told_to_use_it():
     narrow = ENVIRONMENT | {"cpu_flags": ["amx_bf16"]}
     *_, advice = said({"MatMul": 1.0}, {"MatMul": (90, 1)}, environment=narrow, threads=4)
-    assert advice == "What to try: --precision bfloat16."
+    assert advice == "Try --precision bfloat16."
     *_, advice = said({"MatMul": 1.0}, {"MatMul": (90, 1)}, threads=4)
-    assert advice.startswith("What to try: a smaller network")
+    assert advice == "No option makes it faster: try a smaller network."
 
 
 def test_an_op_that_moves_as_many_bytes_as_the_memory_allows_is_limited_by_memory():
     _, limits, advice = said({"Mul": 1.0}, {"Mul": (1, 9)})
-    assert limits.startswith("What limits it: the memory's bandwidth in 75% of the step")
+    assert limits.startswith("The largest part of the step, 75%, is in ops near the memory's")
     assert "--xla" in advice
 
 
@@ -57,8 +59,10 @@ def test_an_op_far_from_its_roof_is_named_with_its_distance():
 
 def test_a_step_that_is_mostly_outside_ops_is_limited_by_calls():
     _, limits, advice = said({"MatMul": 1.0}, {"MatMul": (90, 1)}, outside=0.6)
-    assert limits == "What limits it: calls of ops rather than ops, in 60% of the step."
-    assert advice.startswith("What to try: --xla")
+    assert limits == (
+        "The largest part of the step, 60%, has no op running: the calls of ops limit it."
+    )
+    assert advice.startswith("Try --xla")
 
 
 @pytest.mark.parametrize("changes", [{"roofs": None}, {"op_work": ()}])

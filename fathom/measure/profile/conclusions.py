@@ -26,10 +26,11 @@ def sentences(profile: Profile) -> list[str]:
 
 def _takes(profile: Profile, ops: pd.DataFrame) -> str:
     types, layers = tables.op_types(ops), tables.layers(ops)
-    named = " and ".join(f"{row.type} {row.share:.0%}" for row in types[:2].itertuples())
+    second = f" and {types.type[1]} {types.share[1]:.0%}" if len(types) > 1 else ""
     return (
-        f"What takes the time: {named} of the time in ops, {layers.layer[0]} more than any other "
-        f"layer ({layers.share[0]:.0%}); no op runs in {profile.outside_share:.0%} of a step."
+        f"{types.type[0]} takes {types.share[0]:.0%} of the time in ops{second}; the heaviest "
+        f"layer or role is {layers.layer[0]} with {layers.share[0]:.0%}; no op runs in "
+        f"{profile.outside_share:.0%} of the step."
     )
 
 
@@ -42,17 +43,21 @@ def _limits(profile: Profile, table: pd.DataFrame) -> dict[str, float]:
 
 
 def _is_limited(limit: str, share: float, table: pd.DataFrame) -> str:
-    if limit == "outside":
-        return f"What limits it: calls of ops rather than ops, in {share:.0%} of the step."
+    largest = f"The largest part of the step, {share:.0%}, "
     if limit == "neither":
         far = table[table.times > roofline.NEAR].iloc[0]
         return (
-            f"What limits it: neither arithmetic nor memory in {share:.0%} of the step, most of it "
-            f"{far.type} of {far.layer} ({far.phase}), {far.times:.1f} times what the roofline "
-            "allows."
+            f"{largest}is in ops far from both roofs: {far.type} of {far.layer} ({far.phase}) "
+            f"takes {far.times:.1f} times what arithmetic and memory allow."
         )
-    roof = "processor's arithmetic" if limit == "compute" else "memory's bandwidth"
-    return f"What limits it: the {roof} in {share:.0%} of the step, within {roofline.NEAR} times."
+    return (
+        largest
+        + {
+            "compute": "is in ops near the processor's peak: its arithmetic limits them.",
+            "memory": "is in ops near the memory's bandwidth: moving data limits them.",
+            "outside": "has no op running: the calls of ops limit it.",
+        }[limit]
+    )
 
 
 def _try(limit: str, profile: Profile) -> str:
@@ -61,12 +66,13 @@ def _try(limit: str, profile: Profile) -> str:
     narrow = "--precision bfloat16" if _BFLOAT16 & {*has.cpu_flags} else ""
     narrow = narrow if profile.precision == "float32" else ""
     wider = "more --threads" if profile.threads < has.cores_available else ""
+    larger = "a larger --batch-size, whose ops are larger"
     fused = "" if len(profile.compiled_step_seconds) else "--xla, which makes one op of several"
     advice = {
         "compute": [narrow, wider],
         "memory": [fused, narrow],
-        "neither": ["a larger --batch-size, which makes ops larger", fused],
-        "outside": [fused, "a larger --batch-size, which makes ops larger"],
+        "neither": [larger, fused],
+        "outside": [fused, larger],
     }[limit]
-    options = " or ".join(filter(None, advice))
-    return f"What to try: {options or 'a smaller network: this one uses all of the processor'}."
+    options = ", or ".join(filter(None, advice))
+    return f"Try {options}." if options else "No option makes it faster: try a smaller network."
