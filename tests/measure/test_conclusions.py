@@ -52,7 +52,7 @@ def test_an_op_that_moves_as_many_bytes_as_the_memory_allows_is_limited_by_memor
 def test_an_op_far_from_its_roof_is_named_with_its_distance():
     _, limits, advice = said({"MatMul": 1.0}, {"MatMul": (20, 1)})
     assert limits.endswith(
-        "most of it MatMul of fc1 (forward), 5.0 times what the roofline allows."
+        "MatMul of fc1 (forward) takes 5.0 times what arithmetic and memory allow."
     )
     assert "--batch-size" in advice
 

@@ -40,8 +40,8 @@ def machine(about: Machine) -> list[str]:
         if rates
     ]
     return [
-        f"{has.cpu_model}, {cores}, {has.memory_bytes / 2**30:.1f} GiB of memory; {has.platform}; "
-        f"TensorFlow {has.tensorflow}, Python {has.python}.",
+        f"{has.cpu_model}, {cores}, {has.memory_bytes / 2**30:.1f} GiB of memory; TensorFlow "
+        f"{has.tensorflow}, Python {has.python}.",
         f"On {', '.join(threads)} thread{'s' if threads != ['1'] else ''}: {'; '.join(speeds)}.",
     ]
 
