@@ -65,6 +65,11 @@ def test_a_step_that_is_mostly_outside_ops_is_limited_by_calls():
     assert advice.startswith("Try --xla")
 
 
+def test_ops_without_described_work_limit_nothing():
+    _, limits, _ = said({"Odd": 3.0, "Cast": 2.0, "Mul": 1.0}, {"Mul": (1, 9), "Cast": (0, 0)})
+    assert "25%, has no op running" in limits
+
+
 @pytest.mark.parametrize("changes", [{"roofs": None}, {"op_work": ()}])
 def test_a_profile_without_roofs_or_work_says_only_what_takes_the_time(changes):
     made = profile([op("MatMul", [1.0])], **{"roofs": ROOFS} | changes)

@@ -19,6 +19,7 @@ def sentences(profile: Profile) -> list[str]:
     roofs = profile.roofs
     work = frames.profile_work(profile)
     table = roofline.under_roofs(ops, work, roofs.flops_per_second, roofs.bytes_per_second)
+    table = table[table.attainable > 0]
     limits = _limits(profile, table)
     limit = max(_LIMITS, key=lambda name: limits[name])
     return [_takes(profile, ops), _is_limited(limit, limits[limit], table), _try(limit, profile)]
@@ -35,11 +36,15 @@ def _takes(profile: Profile, ops: pd.DataFrame) -> str:
 
 
 def _limits(profile: Profile, table: pd.DataFrame) -> dict[str, float]:
-    """Returns the share of the step that each of ``_LIMITS`` limits, ops under 1 % left out."""
+    """Returns the share of the step that each of ``_LIMITS`` limits.
+
+    Ops under 1 % of the time in ops, and those without described work, are left out.
+    """
     near = table.times <= roofline.NEAR
     in_ops = table.share * (1 - profile.outside_share)
     shares = {bound: in_ops[near & (table.bound == bound)].sum() for bound in _LIMITS[:2]}
-    return shares | {"neither": in_ops[~near].sum(), "outside": profile.outside_share}
+    far = in_ops[table.times > roofline.NEAR].sum()
+    return shares | {"neither": far, "outside": profile.outside_share}
 
 
 def _is_limited(limit: str, share: float, table: pd.DataFrame) -> str:
@@ -50,14 +55,12 @@ def _is_limited(limit: str, share: float, table: pd.DataFrame) -> str:
             f"{largest}is in ops far from both roofs: {far.type} of {far.layer} ({far.phase}) "
             f"takes {far.times:.1f} times what arithmetic and memory allow."
         )
-    return (
-        largest
-        + {
-            "compute": "is in ops near the processor's peak: its arithmetic limits them.",
-            "memory": "is in ops near the memory's bandwidth: moving data limits them.",
-            "outside": "has no op running: the calls of ops limit it.",
-        }[limit]
-    )
+    why = {
+        "compute": "is in ops near the processor's peak: its arithmetic limits them.",
+        "memory": "is in ops near the memory's bandwidth: moving data limits them.",
+        "outside": "has no op running: the calls of ops limit it.",
+    }
+    return largest + why[limit]
 
 
 def _try(limit: str, profile: Profile) -> str:

@@ -21,15 +21,18 @@ def of_median_step(trace: Trace, ops: Sequence[OpTime], place: Place) -> Timelin
     step = int(np.argsort(durations)[len(durations) // 2])
     events = sorted(trace.ops_by_step()[step], key=lambda event: (event.start_s, -event.duration_s))
     threads = sorted({event.line for event in events})
-    places = {(op.type, op.layer, op.phase, op.on == "gpu"): i for i, op in enumerate(ops)}
+    order: dict[tuple[str, ...], int] = {
+        (op.type, op.layer, op.phase, op.on): i for i, op in enumerate(ops)
+    }
+    keys = [
+        (event.op_type, *place(event.name, event.op_type), "gpu" if event.on_gpu else "cpu")
+        for event in events
+    ]
     return Timeline(
         step=step,
         threads=tuple(threads),
         thread=tuple(threads.index(event.line) for event in events),
-        op=tuple(
-            places[(event.op_type, *place(event.name, event.op_type), event.on_gpu)]
-            for event in events
-        ),
+        op=tuple(order[key] for key in keys),
         start_seconds=np.array([event.start_s - trace.steps[step][0] for event in events]),
         seconds=np.array([event.duration_s for event in events]),
     )

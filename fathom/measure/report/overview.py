@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from html import escape
+from typing import Any
 
 import pandas as pd
 
@@ -144,7 +145,7 @@ def html(table: pd.DataFrame, types: Shares) -> str:
     )
 
 
-def _html_row(row: Mapping[str, object], types: Shares) -> str:
+def _html_row(row: Mapping[Any, Any], types: Shares) -> str:
     name = str(row["workload"])
     cells = [
         f'<th scope="row" role="rowheader">{escape(name)}'
@@ -160,7 +161,7 @@ def _kind(column: str) -> str:
     return ' class="number"' if column in _NUMBERS else ""
 
 
-def _text(row: Mapping[str, object], column: str) -> str:
+def _text(row: Mapping[Any, Any], column: str) -> str:
     """Returns a cell: a number with its interval below it, or words."""
     text = shown(row[column])
     if column == DISTURBED:

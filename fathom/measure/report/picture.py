@@ -33,6 +33,7 @@ _COLOURS = {  # which the page's style sheet gives another value in dark mode
     "#eeeeee": "var(--band)",
 }
 _NO_METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+_SERIES = 8  # of a panel that its description names
 _MARGIN = 4.0  # pixels around a panel: browsers draw texts a little wider or narrower
 
 
@@ -190,7 +191,7 @@ def _panels(figure: "Figure", description: str) -> Iterator[_Part]:
 
 def _described(panel: "Axes", description: str) -> str:
     """Returns what a panel shows: the figure's title, its own, its axes and its series."""
-    series = dict.fromkeys(panel.get_legend_handles_labels()[1])
+    series = [*dict.fromkeys(panel.get_legend_handles_labels()[1])][:_SERIES]
     axes = [each for each in (panel.get_ylabel(), panel.get_xlabel()) if each]
     parts = [f"{description.partition('. ')[0]}: {panel.get_title()}", ", by ".join(axes)]
     return ". ".join(filter(None, [*parts, ", ".join(series)]))

@@ -64,8 +64,8 @@ def draw(followed: pd.DataFrame) -> Plot:
 
 def _draw_ops(panel: Panel, followed: pd.DataFrame) -> None:
     labels = []
-    for row, ((kind, layer, phase), each) in enumerate(followed.groupby(_KEYS[1:], sort=False)):
-        labels.append(shortened(", ".join(dict.fromkeys([kind, layer, phase])), 36))
+    for row, (op, each) in enumerate(followed.groupby(_KEYS[1:], sort=False)):
+        labels.append(shortened(", ".join(dict.fromkeys(map(str, op))), 36))
         times = each["time (ms)"].to_numpy()
         rows = np.full(len(times), float(row))
         panel.plot(times, rows, "o", color=BLUE, alpha=0.35, markersize=3.5, markeredgewidth=0)
