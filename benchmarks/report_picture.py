@@ -16,7 +16,6 @@ from fathom.measure.report import report
 from fathom.measure.runs.folder import Folder
 
 WIDTH, HIGHEST = 1100, 4000  # pixels of the window
-COLOURS = 128  # of the picture, which keeps it small
 SHORTEN = """<script>
 const main = document.querySelector("main"), heading = document.getElementById("%s");
 const all = [...main.children], first = all.findIndex(each => each.className === "overview");
@@ -49,12 +48,12 @@ def main() -> None:
 
 
 def write_cropped(picture: Image.Image, path: Path) -> None:
-    """Writes a picture without what is blank below it, in few colours."""
+    """Writes a picture without what is blank below it."""
     background = Image.new("RGB", picture.size, picture.getpixel((0, 0)))
     box = ImageChops.difference(picture, background).getbbox()
     assert box, "the page is empty"
-    cropped = picture.crop((0, 0, picture.width, min(box[3] + 16, picture.height)))
-    cropped.quantize(COLOURS).save(path, optimize=True)
+    bottom = min(box[3] + 16, picture.height)
+    picture.crop((0, 0, picture.width, bottom)).save(path, optimize=True)
 
 
 if __name__ == "__main__":
