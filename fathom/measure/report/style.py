@@ -164,10 +164,15 @@ def slices(panel: Panel, row: int, parts: pd.DataFrame, whole: float) -> None:
 
 def legend_of_classes(figure: Plot, letters: Iterable[str]) -> None:
     """Adds a legend of the classes of op types above the whole figure."""
+    known = sorted({*letters} & {*CLASSES})
+    legend_of_colours(figure, {CLASSES[letter]: class_colour(letter) for letter in known})
+
+
+def legend_of_colours(figure: Plot, colours: Mapping[str, str]) -> None:
+    """Adds a legend of colours by their label above the whole figure."""
     from matplotlib.patches import Patch
 
-    names = {letter: CLASSES[letter] for letter in sorted({*letters} & {*CLASSES})}
-    patches = [Patch(color=class_colour(letter), label=name) for letter, name in names.items()]
+    patches = [Patch(color=colour, label=label) for label, colour in colours.items()]
     figure.legend(handles=patches, loc="outside upper center", ncols=4)
 
 

@@ -6,7 +6,17 @@ import pandas as pd
 from fathom.measure.profile import tables
 from fathom.measure.report import selection
 from fathom.measure.report.figure import Figure, Findings
-from fathom.measure.report.style import BLUE, GREEN, GREY, ORANGE, RED, Plot, panels, style
+from fathom.measure.report.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    RED,
+    Plot,
+    legend_of_colours,
+    panels,
+    style,
+)
 from fathom.measure.runs.folder import Folder
 from fathom.results.characterization import Machine
 
@@ -65,14 +75,20 @@ def draw(table: pd.DataFrame, peak: float, bandwidth: float) -> Plot:
         x = np.geomspace(min(0.05, shown.intensity.min()), max(1e3, shown.intensity.max()), 100)
         for panel, workload in zip(axes, table.workload.unique(), strict=True):
             panel.loglog(x, np.minimum(peak, x * bandwidth), color=GREY, linewidth=1)
-            mine = shown[shown.workload == workload]
-            for phase, color in _COLORS.items():
-                rows = mine[mine.phase == phase]
-                panel.scatter(
-                    rows.intensity, rows.rate, 10 + 300 * rows.share, color, alpha=0.6, label=phase
+            for row in shown[shown.workload == workload].itertuples():
+                panel.plot(
+                    [row.intensity],
+                    [row.rate],
+                    "o",
+                    color=_COLORS[row.phase],
+                    markersize=np.sqrt(10 + 300 * row.share),
+                    markeredgewidth=0,
+                    alpha=0.6,
+                    label=f"{row.type} of {row.layer}, {row.share:.1%}",
                 )
             panel.set_xlabel("FLOPs per byte")
             panel.set_ylabel("FLOP/s")
+        legend_of_colours(figure, _COLORS)
     return figure
 
 
