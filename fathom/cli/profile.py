@@ -66,6 +66,8 @@ def _profile(args: argparse.Namespace, folder: Path, screen: Console) -> "Profil
     from fathom.measure.profile import files, view
     from fathom.measure.profile.gpu import Sessions
     from fathom.measure.profile.profiling import profile_model, single_steps, step_seconds
+    from fathom.results.profile import Roofs
+    from fathom.system import rates
 
     model_class = workloads.load(args.workload, forward_only=args.infer)
     options = init_options(args, model_class)
@@ -84,6 +86,12 @@ def _profile(args: argparse.Namespace, folder: Path, screen: Console) -> "Profil
         model.teardown()
         seconds = step_seconds(model_class(args.device, options), args.steps)
         profile = profile.model_copy(update={"compiled_step_seconds": seconds})
+    if not args.raw and not model.device.on_gpu:  # a characterization measures them itself
+        roofs = Roofs(
+            flops_per_second=rates.gemm_rate(model.device, profile.precision),
+            bytes_per_second=rates.triad_rate(),
+        )
+        profile = profile.model_copy(update={"roofs": roofs})
     view.show(profile, screen)
     if args.out and args.raw:
         profile.write(folder / files.PROFILE)

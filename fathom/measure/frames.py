@@ -151,19 +151,20 @@ def layers(runs: Iterable[Run]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(_LAYER_COLUMNS))
 
 
-def work(runs: Iterable[Run]) -> pd.DataFrame:
-    """Returns one row per op type, layer and phase of the profiles: the work of a mean step."""
+def profile_work(profile: Profile, run: str = "") -> pd.DataFrame:
+    """Returns one row per op type, layer and phase of a profile: the work of a mean step."""
+    mean_work = float(profile.work.mean())
     rows = [
-        {
-            **{"run": run.id, **_what_ran(run.profile), **dict(each)},
-            "flops": each.flops * float(run.profile.work.mean()),
-            "bytes": each.bytes * float(run.profile.work.mean()),
-        }
-        for run in runs
-        if run.profile
-        for each in run.profile.op_work
+        {"run": run, **_what_ran(profile), **dict(each)}
+        | {name: getattr(each, name) * mean_work for name in ("flops", "bytes")}
+        for each in profile.op_work
     ]
     return pd.DataFrame(rows, columns=list(_WORK_COLUMNS))
+
+
+def work(runs: Iterable[Run]) -> pd.DataFrame:
+    """Returns one row per op type, layer and phase of the runs' profiles."""
+    return _joined([profile_work(r.profile, r.id) for r in runs if r.profile], _WORK_COLUMNS)
 
 
 def runs(all_runs: Iterable[Run]) -> pd.DataFrame:

@@ -14,6 +14,7 @@ from fathom.results.base import (
     Document,
     NonemptyPositiveArray,
     NotNegative,
+    Positive,
     PositiveArray,
     PositiveCount,
     PrecisionName,
@@ -54,6 +55,35 @@ class OpWork(Record, frozen=True):
     bytes: Count = Field(
         description="bytes of inputs, weights and outputs per step, weights once for each op"
     )
+
+
+class Timeline(Record, frozen=True):
+    """When each op of one profiled step ran, in the order of their starts."""
+
+    step: Count = Field(description="number of the profiled step, counting from 0")
+    threads: tuple[str, ...] = Field(description="names of the threads and the GPU's streams")
+    thread: tuple[Count, ...] = Field(description="of each op, its place in `threads`")
+    op: tuple[Count, ...] = Field(description="of each op, its place in the profile's `ops`")
+    start_seconds: SecondsArray = Field(
+        description="from the start of the step to that of each op, in seconds"
+    )
+    seconds: SecondsArray = Field(
+        description="from the start of each op to its end, with ops nested in it, in seconds"
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        lengths = {len(each) for each in (self.thread, self.op, self.start_seconds, self.seconds)}
+        if len(lengths) > 1 or max(self.thread, default=-1) >= len(self.threads):
+            raise ValueError("the lists of its timeline differ in their ops or threads")
+        return self
+
+
+class Roofs(Record, frozen=True):
+    """The rates of the profiled machine, on the profile's threads."""
+
+    flops_per_second: Positive = Field(description="of a large matrix product")
+    bytes_per_second: Positive = Field(description="of the memory, in the triad of STREAM")
 
 
 class ApiCall(Record, frozen=True):
@@ -202,6 +232,14 @@ class Profile(Document, frozen=True):
         description="work of a batch of the stated cost by type, layer and phase, as described in "
         "docs/accelerators.md; empty in older files",
     )
+    timeline: Timeline | None = Field(
+        default=None, description="of the step of median time; `null` in older files"
+    )
+    roofs: Roofs | None = Field(
+        default=None,
+        description="rates of the machine, measured after the steps; `null` in older files, on a "
+        "GPU and in a characterization, whose `machine.json` has them",
+    )
     life: Life | None = Field(
         default=None, description="windows over a whole run; `null` without `--life`"
     )
@@ -221,6 +259,8 @@ class Profile(Document, frozen=True):
             raise ValueError("the lists of its profile differ in their steps")
         if len(self.traced_step_seconds) not in (0, len(self.unprofiled_step_seconds)):
             raise ValueError("its steps with and without the profiler are no pairs")
+        if self.timeline and max(self.timeline.op, default=-1) >= len(self.ops):
+            raise ValueError("its timeline has ops that are not in the profile")
         return self
 
     @computed_field(description="number of profiled steps")

@@ -10,7 +10,7 @@ from fathom.measure import frames
 from fathom.measure.report import published
 from fathom.measure.runs.folder import Folder, write_run
 from fathom.results.characterization import Machine, Run
-from fathom.results.profile import Life, OpTime, OpWork, Profile, SampledOp
+from fathom.results.profile import Life, OpTime, OpWork, Profile, SampledOp, Timeline
 from fathom.results.steps import Steps
 
 ENVIRONMENT = {
@@ -90,6 +90,19 @@ def life(numbers, work=1.0, **seconds):
     )
 
 
+def timeline(ops):
+    """The timeline of the first step of a profile whose ops run one after another."""
+    seconds = np.array([each.seconds[0] for each in ops])
+    return Timeline(
+        step=0,
+        threads=("main",),
+        thread=(0,) * len(seconds),
+        op=tuple(range(len(seconds))),
+        start_seconds=np.cumsum(seconds) - seconds,
+        seconds=seconds,
+    )
+
+
 def profile(ops, workload="autoenc", threads=1, mode="train", device="/cpu:0", **changes):
     """A profile whose steps take 1.25 times the time of their ops, but for ops that take none."""
     ops = tuple(ops)
@@ -108,6 +121,7 @@ def profile(ops, workload="autoenc", threads=1, mode="train", device="/cpu:0", *
         "outside_seconds": in_ops * 0.25,
         "work": np.ones(len(in_ops)),
         "ops": ops,
+        "timeline": timeline(ops),
         "gpu": None,
         "cost": COST | {"layers": LAYERS},
         "environment": ENVIRONMENT,

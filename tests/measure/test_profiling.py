@@ -5,6 +5,7 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from recounting import recount
@@ -27,6 +28,13 @@ def profiled(tmp_path_factory):
     model.setup()
     profile, place = profile_model(model, STEPS, folder)
     return profile, place, folder / "trace.xplane.pb"
+
+
+@pytest.fixture(autouse=True)
+def known_rates(monkeypatch):
+    """Measures no rates of the machine, which takes a second and much memory."""
+    monkeypatch.setattr("fathom.system.rates.gemm_rate", lambda *_: 1e11)
+    monkeypatch.setattr("fathom.system.rates.triad_rate", lambda: 1e10)
 
 
 def test_every_step_is_timed_with_and_without_the_profiler(profiled):
@@ -73,6 +81,15 @@ def test_a_model_whose_calls_run_several_steps_is_refused(tmp_path):
     model.setup()
     with pytest.raises(FathomError, match="runs 5 steps"):
         profile_model(model, STEPS, tmp_path)
+
+
+def test_the_timeline_has_every_op_of_one_step_in_its_time(profiled):
+    profile, _, _ = profiled
+    line = profile.timeline
+    assert Counter(line.op) == {i: op.count for i, op in enumerate(profile.ops)}
+    assert (np.diff(line.start_seconds) >= 0).all()
+    assert 0 <= line.start_seconds[0] < line.start_seconds[-1] < profile.step_seconds[line.step]
+    assert len(line.threads) == len(set(line.thread)) >= 1
 
 
 def test_every_op_has_a_layer_or_a_role(profiled):
@@ -183,6 +200,9 @@ def test_a_table_for_a_person_is_printed(capsys):
         "outside ops",
         "B Matrix Operations",
         "decoder_logits",
+        "of the time in ops",
+        "The largest part of the step",
+        "Try ",
     ):
         assert words in output
     assert "backward" not in output

@@ -14,6 +14,7 @@ from fathom.measure.profile import files, gpu, xplane
 from fathom.measure.profile.completeness import counts_of, require_equal_ops
 from fathom.measure.profile.gpu import Sessions
 from fathom.measure.profile.overhead import in_turn, seconds_per_op
+from fathom.measure.profile.timeline import of_median_step
 from fathom.measure.profile.windows import Windows
 from fathom.measure.profile.work import op_work
 from fathom.measure.profile.xplane import OpEvent
@@ -100,7 +101,8 @@ def profile_model(
         compiled_step_seconds=np.array([]),
         outside_seconds=np.array(trace.outside_seconds()),
         work=np.array([held.work(number) for number in numbers]),
-        ops=add_up(ops_by_step, attribution.place),
+        ops=(ops := add_up(ops_by_step, attribution.place)),
+        timeline=of_median_step(trace, ops, attribution.place),
         op_work=op_work(model),
         life=windows.life() if windows else None,
         gpu=gpu_use,

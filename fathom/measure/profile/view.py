@@ -9,7 +9,7 @@ from rich.table import Table
 
 from fathom.hardware.description import ops
 from fathom.measure import frames
-from fathom.measure.profile import tables
+from fathom.measure.profile import conclusions, tables
 from fathom.results.profile import PHASES, Profile
 
 _SHOWN_SHARE = 0.99  # of the op time: the rest has one row
@@ -29,6 +29,8 @@ def show(profile: Profile, screen: Console) -> None:
     unknown = op_types.type[op_types["class"] == ""]
     if len(unknown):
         screen.print(f"op types without a class: {', '.join(unknown)}")
+    for sentence in conclusions.sentences(profile):
+        screen.print(sentence)
 
 
 def _show_steps(profile: Profile, frame: pd.DataFrame, screen: Console) -> None:

@@ -8,6 +8,15 @@ import pandas as pd
 from fathom.measure.report.style import Plot
 from fathom.measure.runs.folder import Folder
 
+QUESTIONS = (
+    "Where does the time go?",
+    "How steady is it?",
+    "What limits it?",
+    "What changes it?",
+    "How alike are the workloads?",
+    "What do whole runs take and reach?",
+)
+
 
 @dataclass(frozen=True)
 class Findings:
@@ -34,7 +43,7 @@ class Figure:
 
     Attributes:
         id: short name, as in ``F1``.
-        order: its position in the report.
+        order: its position in the report: the tens are those of its question in ``QUESTIONS``.
         title: of the figure.
         meaning: its definition.
         paper: the corresponding figure and findings of the papers.
@@ -47,6 +56,11 @@ class Figure:
     meaning: str
     paper: str
     analyse: Callable[[Folder], Findings]
+
+    @property
+    def question(self) -> str:
+        """The question that it answers."""
+        return QUESTIONS[min(self.order // 10, len(QUESTIONS) - 1)]
 
     @property
     def stem(self) -> str:

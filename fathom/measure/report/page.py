@@ -1,7 +1,7 @@
 """The report as one self-contained HTML page."""
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from numbers import Integral
 from pathlib import Path
@@ -22,20 +22,23 @@ def page(title: str, parts: Iterable[str]) -> str:
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width">\n'
         f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
-        f"<h1>{escape(title)}</h1>\n" + "\n".join(parts) + f"\n<script>\n{_SCRIPT}</script>\n"
-        "</body>\n</html>\n"
+        f"<main>\n<h1>{escape(title)}</h1>\n" + "\n".join(parts) + "\n</main>\n"
+        f"<script>\n{_SCRIPT}</script>\n</body>\n</html>\n"
     )
 
 
-def contents(anchors: Iterable[tuple[str, str]]) -> str:
-    """Returns links to headings: pairs of anchor and text."""
-    links = (f'<a href="#{escape(anchor)}">{escape(text)}</a>' for anchor, text in anchors)
-    return f"<nav>{' '.join(links)}</nav>"
+def contents(sections: Mapping[str, Iterable[tuple[str, str]]]) -> str:
+    """Returns links to headings: by the title of a section, pairs of anchor and text."""
+    lists = []
+    for title, anchors in sections.items():
+        links = (f'<a href="#{escape(anchor)}">{escape(text)}</a>' for anchor, text in anchors)
+        lists.append(f"<li>{escape(title)} {' '.join(links)}</li>")
+    return f'<nav aria-label="Contents"><ul>{"".join(lists)}</ul></nav>'
 
 
-def heading(anchor: str, text: str) -> str:
+def heading(anchor: str, text: str, level: int = 3) -> str:
     """Returns a heading that a link can point to."""
-    return f'<h2 id="{escape(anchor)}">{escape(text)}</h2>'
+    return f'<h{level} id="{escape(anchor)}">{escape(text)}</h{level}>'
 
 
 def paragraph(text: str, kind: str = "") -> str:
@@ -58,22 +61,35 @@ def download(content: bytes, name: str, text: str) -> str:
 
 def table(content: pd.DataFrame, caption: str) -> str:
     """Returns a table that can be sorted and folded; a large one is folded, and not printed."""
-    kinds = [' class="number"' if is_number(content[name]) else "" for name in content]
+    kinds = [_kind(content[name]) for name in content]
     names = zip(content, kinds, strict=True)
-    head = "".join(f"<th{kind}><button>{escape(str(name))}</button></th>" for name, kind in names)
+    head = "".join(
+        f'<th scope="col"{kind}><button>{escape(str(name))}</button></th>' for name, kind in names
+    )
     rows = "\n".join(_row(map(shown, row), kinds) for row in content.itertuples(index=False))
     is_small = len(content) <= _MOST_ROWS and len(content.columns) <= _MOST_COLUMNS
     folding = " open" if is_small else ""
     return (
         f"<details{folding}><summary>{escape(caption)} ({len(content)} rows)</summary>"
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'
+        f'<caption class="hidden">{escape(caption)}</caption><thead><tr>{head}</tr></thead>\n'
         f"<tbody>{rows}</tbody></table></div></details>"
     )
 
 
-def _row(cells: Iterable[str], kinds: Iterable[str]) -> str:
-    each = zip(cells, kinds, strict=True)
-    return f"<tr>{''.join(f'<td{kind}>{escape(cell)}</td>' for cell, kind in each)}</tr>"
+def _kind(column: pd.Series) -> str:
+    """Returns the class of a column's cells: numbers, or sentences, which need some width."""
+    if is_number(column):
+        return ' class="number"'
+    return ' class="words"' if column.astype(str).str.contains(r"\s\S+\s").any() else ""
+
+
+def _row(cells: Iterable[str], kinds: Sequence[str]) -> str:
+    """Returns a row, whose first cell is its heading."""
+    tags = ["th", *["td"] * (len(kinds) - 1)]
+    each = zip(tags, kinds, cells, strict=True)
+    row = "".join(f"<{tag}{kind}>{escape(cell)}</{tag}>" for tag, kind, cell in each)
+    return f"<tr>{row}</tr>".replace("<th", '<th scope="row"', 1)
 
 
 def is_number(column: pd.Series) -> bool:

@@ -33,6 +33,7 @@ _COLOURS = {  # which the page's style sheet gives another value in dark mode
     "#eeeeee": "var(--band)",
 }
 _NO_METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+_SERIES = 8  # of a panel that its description names
 _MARGIN = 4.0  # pixels around a panel: browsers draw texts a little wider or narrower
 
 
@@ -110,9 +111,10 @@ def _tooltips(figure: "Figure") -> Iterator[tuple["Artist", list[str]]]:
 
 
 def _of_bar(axes: "Axes", bars: "BarContainer", bar: "Rectangle") -> str:
+    label = bars.get_label() if str(bar.get_label()).startswith("_") else bar.get_label()
     if bars.orientation == "horizontal":
-        return _text(axes, bars.get_label(), bar.get_width(), bar.get_y() + bar.get_height() / 2)
-    return _text(axes, bars.get_label(), bar.get_x() + bar.get_width() / 2, bar.get_height())
+        return _text(axes, label, bar.get_width(), bar.get_y() + bar.get_height() / 2)
+    return _text(axes, label, bar.get_x() + bar.get_width() / 2, bar.get_height())
 
 
 def _of_line(axes: "Axes", line: "Line2D", label: object) -> list[str]:
@@ -184,7 +186,15 @@ def _panels(figure: "Figure", description: str) -> Iterator[_Part]:
         box = Bbox.from_extents(
             *(across[:, 0].min(), along[:, 1].min(), across[:, 2].max(), along[:, 3].max())
         )
-        yield str(each.get_gid()), box.padded(_MARGIN), f"{description}: {each.get_title()}"
+        yield str(each.get_gid()), box.padded(_MARGIN), _described(each, description)
+
+
+def _described(panel: "Axes", description: str) -> str:
+    """Returns what a panel shows: the figure's title, its own, its axes and its series."""
+    series = [*dict.fromkeys(panel.get_legend_handles_labels()[1])][:_SERIES]
+    axes = [each for each in (panel.get_ylabel(), panel.get_xlabel()) if each]
+    parts = [f"{description.partition('. ')[0]}: {panel.get_title()}", ", by ".join(axes)]
+    return ". ".join(filter(None, [*parts, ", ".join(series)]))
 
 
 def _column_and_row(panel: "Axes") -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,7 @@ import pandas as pd
 from rich.console import Console
 
 from fathom.errors import FathomError
-from fathom.measure.report import figures, page, picture, programs, selection
+from fathom.measure.report import figures, overview, page, picture, programs, selection
 from fathom.measure.report.figure import Figure, Findings
 from fathom.measure.runs.folder import Folder
 from fathom.system.files import atomic_write, exists, read_file
@@ -18,6 +18,12 @@ from fathom.system.folders import claim_folder
 
 PAGE, EXPORT = "report.html", "report.json"
 _FOLDERS = ("figures", "tables")
+_MEASURED = "What was measured"
+_ABOUT = (
+    ("machine", "machine and runs"),
+    ("unmapped", "op types without a class"),
+    ("missing", "not measured"),
+)
 _OF_A_PROCESS = ("command", "device", "threads", "xla", "gpu")  # of the probing process
 
 Found = Mapping[Figure, Findings]
@@ -50,8 +56,10 @@ def write(folder: Folder, out: Path) -> Found:
         FathomError: a file cannot be written.
     """
     found = {figure: figure.analyse(folder) for figure in figures.find_all()}
+    types = overview.heaviest(folder)
     _clear(out)
     about = {
+        "overview": overview.overview(folder, types),
         "machine": _machine(folder),
         "runs": _runs(folder),
         "failed": _failed(folder),
@@ -62,8 +70,12 @@ def write(folder: Folder, out: Path) -> Found:
     export = _export(found, about)
     _write(out / EXPORT, export)
     parts = [_part(figure, findings, out) for figure, findings in found.items()]
-    everything = page.download(export, EXPORT, "Everything on this page as JSON")
-    html = page.page("Fathom: characterization", [everything, *_page(parts, found, about)])
+    first = [
+        *map(page.paragraph, overview.machine(folder.machine)),
+        overview.html(about["overview"], types),
+        page.download(export, EXPORT, "Everything on this page as JSON"),
+    ]
+    html = page.page("Fathom: characterization", [*first, *_page(parts, found, about)])
     _write(out / PAGE, html.encode())
     return found
 
@@ -105,10 +117,15 @@ def _clear(out: Path) -> None:
 
 
 def _page(parts: list[str], found: Found, about: Mapping[str, pd.DataFrame]) -> list[str]:
-    anchors = [("machine", "machine"), *((each.id, f"{each.id} {each.title}") for each in found)]
-    anchors += [("unmapped", "op types without a class"), ("missing", "not measured")]
+    """Returns all below the first screen: figures by their questions, then what was measured."""
+    sections: dict[str, list[tuple[str, str]]] = {}
+    for each in found:
+        link = (each.id, f"{each.id} {each.title}")
+        sections.setdefault(each.question, []).append(link)
     return [
-        page.contents(anchors),
+        page.contents(sections | {_MEASURED: _ABOUT}),
+        *_by_question(parts, found),
+        page.heading("measured", _MEASURED, 2),
         page.heading("machine", "The machine, and what was run"),
         page.table(about["machine"], "machine"),
         page.table(about["runs"], "what was run"),
@@ -121,7 +138,6 @@ def _page(parts: list[str], found: Found, about: Mapping[str, pd.DataFrame]) -> 
             "their time, because other processes took it. Measured again: disturbed runs that "
             "were made a second time, which counts; the first is kept in disturbed/."
         ),
-        *parts,
         page.heading("unmapped", "Op types without a class"),
         page.table(about["op_types_without_a_class"], "op types")
         if len(about["op_types_without_a_class"])
@@ -129,6 +145,16 @@ def _page(parts: list[str], found: Found, about: Mapping[str, pd.DataFrame]) -> 
         page.heading("missing", "What was not measured, and why"),
         *_missing(found, about["failed"]),
     ]
+
+
+def _by_question(parts: list[str], found: Found) -> Iterator[str]:
+    """Yields the parts of the figures, each question above its first."""
+    question = ""
+    for figure, part in zip(found, parts, strict=True):
+        if figure.question != question:
+            question = figure.question
+            yield page.heading(f"question{figure.order // 10}", question, 2)
+        yield part
 
 
 def _part(figure: Figure, findings: Findings, out: Path) -> str:
@@ -142,7 +168,8 @@ def _part(figure: Figure, findings: Findings, out: Path) -> str:
         for name, table in findings.tables.items()
     }
     if findings.plot is not None and findings.data is not None:
-        svg, html = picture.drawn(findings.plot, figure.stem, figure.title)
+        described = f"{figure.title}. {findings.summary}"
+        svg, html = picture.drawn(findings.plot, figure.stem, described)
         _write(out / "figures" / f"{figure.stem}.svg", svg)
         _write(out / "figures" / f"{figure.stem}.png", picture.rendered(findings.plot, "png"))
         files += [f"figures/{figure.stem}.{form}" for form in ("svg", "png")]

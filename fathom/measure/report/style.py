@@ -2,11 +2,13 @@
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import pandas as pd
 
+from fathom.hardware.description.ops import CLASSES
 from fathom.measure.report import selection
 
 if TYPE_CHECKING:
@@ -23,9 +25,11 @@ BLACK, ORANGE, SKY, GREEN, GREY, BLUE, RED, PURPLE = PALETTE = (
 )
 MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*", "<", ">", "p", "h", "d", "8", "H", "+")
 _MORE_COLOURS = ("#882255", "#999933", "#332288", "#117733", "#AA4499", "#661100", "#44AA99")
-WIDTH = 4.8  # inches of a figure without panels: a phone shows it whole
+WIDTH = 9.2  # inches of a figure without panels: as wide as the page, with texts of its size
 PANELS = "panels"  # label of a figure of one titled panel per name
 ALWAYS_WHITE = "#FEFEFE"  # white that the report's page leaves white in dark mode
+ALWAYS_BLACK = "#010101"  # and black that it leaves black
+_LETTER = 0.0085  # of the width of a slice's row
 HATCHES = ("", "////", "\\\\\\\\", "xxxx", "----", "||||", "++++", "//")
 _STYLE: dict[Any, Any] = {
     "font.size": 9,
@@ -93,6 +97,12 @@ def look_of(workload: str) -> dict[str, Any]:
     return {"color": colours[i % len(colours)], "marker": MARKERS[i % len(MARKERS)]}
 
 
+def class_colour(letter: str) -> str:
+    """Returns the colour of a class of op types, ``A`` to ``G``, or of none."""
+    colours = dict(zip("ABCDEFG", (ORANGE, BLUE, SKY, GREEN, PURPLE, RED, GREY), strict=True))
+    return colours.get(letter, "#BBBBBB")
+
+
 def bars(
     panel: Panel,
     names: Sequence[str],
@@ -125,6 +135,45 @@ def bars(
     panel.set_yticks(rows, names, fontsize=8)
     panel.invert_yaxis()
     panel.grid(axis="x")
+
+
+def slices(panel: Panel, row: int, parts: pd.DataFrame, whole: float) -> None:
+    """Draws the slices of a row, with their names in them where there is space.
+
+    Args:
+        panel: whose horizontal axis ends at ``whole``.
+        row: from the top.
+        parts: ``start``, ``length``, ``name``, ``letter``, the class of its op type, and ``label``,
+            the text of its tooltip.
+        whole: in the unit of start and length.
+    """
+    panel.barh(
+        [row] * len(parts),
+        parts.length,
+        0.9,
+        parts.start,
+        color=parts.letter.map(class_colour),
+        label=list(parts.label),
+        edgecolor="white",
+        linewidth=0.3,
+    )
+    wide = parts[parts.name.str.len() * _LETTER * whole < parts.length]
+    for x, name in zip(wide.start + wide.length / 2, wide.name, strict=True):
+        panel.text(x, row, name, ha="center", va="center", fontsize=7, color=ALWAYS_BLACK)
+
+
+def legend_of_classes(figure: Plot, letters: Iterable[str]) -> None:
+    """Adds a legend of the classes of op types above the whole figure."""
+    known = sorted({*letters} & {*CLASSES})
+    legend_of_colours(figure, {CLASSES[letter]: class_colour(letter) for letter in known})
+
+
+def legend_of_colours(figure: Plot, colours: Mapping[str, str]) -> None:
+    """Adds a legend of colours by their label above the whole figure."""
+    from matplotlib.patches import Patch
+
+    patches = [Patch(color=colour, label=label) for label, colour in colours.items()]
+    figure.legend(handles=patches, loc="outside upper center", ncols=4)
 
 
 def legend_above(figure: Plot, columns: int) -> None:

@@ -21,9 +21,16 @@ _PROBE = """<script>
         const rows = [...heading.closest("table").tBodies[0].rows];
         return rows.map(row => row.cells[heading.cellIndex].textContent);
     };
-    const headings = [...document.querySelectorAll("#probe th")];
+    const picture = document.querySelector("svg[tabindex]"), tips = [];
+    for (const key of ["ArrowRight", "ArrowRight", "ArrowLeft", "Escape"]) {
+        picture.dispatchEvent(new KeyboardEvent("keydown", {key}));
+        tips.push(document.querySelector(".tip").textContent);
+    }
+    const headings = [...document.querySelectorAll("#probe thead th")];
     parent.document.title = JSON.stringify({
         window: window.innerWidth,
+        tips,
+        first: document.querySelector(".overview").getBoundingClientRect().right,
         wide: document.documentElement.scrollWidth > window.innerWidth,
         empty: pictures.filter(each => !each.getBoundingClientRect().height).length,
         smallest: Math.min(...heights),
@@ -82,6 +89,10 @@ def test_a_browser_shows_the_page_within_its_window_with_legible_texts(
     shown = look(small_report, tmp_path, width)
     assert shown["window"] == width
     assert not shown["wide"]
+    assert shown["first"] <= width  # the table of the first screen needs no scrolling
+    first, second, again, nothing = shown["tips"]
+    assert "%" in first or ":" in first or "\n" in first
+    assert first == again != second != "" == nothing
     assert not shown["empty"]
     assert shown["smallest"] > 7
     assert (shown["background"], shown["text"]) == ("rgb(255, 255, 255)", "rgb(17, 17, 17)")
@@ -104,6 +115,19 @@ def test_a_long_table_is_folded_and_has_all_its_rows():
     assert "<details open>" in short
     assert "<details><summary>numbers (61 rows)</summary>" in long
     assert long.count("<tr>") == 62
+
+
+def test_a_table_has_a_caption_and_its_headings_name_what_they_head():
+    shown = page.table(pd.DataFrame({"workload": ["vgg", "gpt"], "n": [1, 2]}), "probe")
+    assert '<caption class="hidden">probe</caption>' in shown
+    assert re.findall(r'<th scope="col"[^>]*><button>(\w+)', shown) == ["workload", "n"]
+    assert re.findall(r'<th scope="row">(\w+)</th>', shown) == ["vgg", "gpt"]
+    assert re.findall(r'<td class="number">(\d)</td>', shown) == ["1", "2"]
+
+
+def test_a_column_of_sentences_has_some_width():
+    shown = page.table(pd.DataFrame({"n": [1], "why": ["not in the table"], "k": ["a b"]}), "probe")
+    assert shown.count('class="words"') == 2  # its heading and its cell
 
 
 def test_texts_in_a_table_are_no_markup():

@@ -41,6 +41,12 @@ def test_a_bar_says_its_name_and_its_length(axes, drawing):
     assert texts == [{"training", "vgg", "ms: 3"}, {"training", "residual", "ms: 4"}]
 
 
+def test_a_bar_with_a_label_of_its_own_says_it(axes):
+    axes.barh([0, 0], [3.0, 4.0], left=[0, 3.0], label=["first", "second"])
+    axes.set_xlabel("ms")
+    assert [each.split("\n")[0] for each in tooltips(axes.figure)] == ["first", "second"]
+
+
 def test_a_point_with_an_interval_says_its_series(axes):
     axes.errorbar([1.0], [2.0], xerr=[0.5], marker="o", label="vgg")
     (text,) = tooltips(axes.figure)
@@ -69,6 +75,15 @@ def test_texts_are_texts_and_take_the_colours_of_the_page(axes):
     assert "#ffffff" not in html
 
 
+def test_the_text_for_those_who_cannot_see_a_panel_has_its_axes_and_its_series():
+    with style():
+        figure, (panel,) = panels(["vgg"], columns=1, width=3, height=2)
+    panel.plot([1, 2], [1, 2], label="Add (1 %)")
+    panel.set(xlabel="step", ylabel="time")
+    (shown,) = ElementTree.fromstring(picture.drawn(figure, "x", "Times. They vary.")[1])
+    assert shown.get("aria-label") == "Times: vgg. time, by step. Add (1 %)"
+
+
 def test_panels_become_pictures_below_their_legend_with_unique_references():
     with style():
         figure, axes = panels(["vgg", "residual", "deepq"], columns=2, width=3, height=2)
@@ -77,7 +92,8 @@ def test_panels_become_pictures_below_their_legend_with_unique_references():
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center")
     tree = parsed(figure)
     labels = [each.get("aria-label") for each in tree.iter("svg")]
-    assert labels == [f"A figure: {name}" for name in ("legend", "vgg", "residual", "deepq")]
+    assert labels[0] == "A figure: legend"
+    assert labels[1:] == [f"A figure: {name}. a" for name in ("vgg", "residual", "deepq")]
     ids = [each.get("id") for each in tree.iter() if each.get("id")]
     assert len(ids) == len(set(ids))
     assert all(each.startswith("x-") for each in ids)

@@ -18,6 +18,7 @@ from fathom import workloads
 from fathom.errors import FathomError
 from fathom.measure import Folder
 from fathom.measure.report import figures, picture, report, selection
+from fathom.measure.report.figure import QUESTIONS
 
 
 def write_report(path, runs):
@@ -93,9 +94,11 @@ def test_the_page_needs_nothing_from_elsewhere(small_report):
 
 def test_every_figure_has_its_place_on_the_page_in_order(small_report):
     titles = [f"{each.id}: {each.title}" for each in figures.find_all()]
-    assert len(titles) == 22
+    assert len(titles) == 25
     text = page(small_report).text
     assert sorted(titles, key=text.index) == titles
+    questions = [text.rindex(each) for each in QUESTIONS]
+    assert sorted(questions) == questions
 
 
 @pytest.mark.usefixtures("quick")
@@ -150,6 +153,20 @@ def test_every_figure_comes_as_png_and_svg_with_its_csv(small_report):
         header, *rows = (small_report / "figures" / f"{stem}.csv").read_text().splitlines()
         assert rows
         assert "," in header
+
+
+def test_the_first_screen_has_a_row_for_each_workload(small_report):
+    html = (small_report / "report.html").read_text()
+    assert html.index('class="overview"') < html.index("<nav")
+    rows = (small_report / "tables" / "overview.csv").read_text().splitlines()
+    assert [row.partition(",")[0] for row in rows] == ["workload", "memnet", "vgg"]
+
+
+def test_every_picture_says_what_it_shows(small_report):
+    html = (small_report / "report.html").read_text()
+    labels = re.findall(r'<svg role="img" aria-label="([^"]*)"', html)
+    assert len(labels) == html.count("<svg")
+    assert all(":" in label or ". " in label for label in labels)
 
 
 def test_what_was_not_measured_is_named(small_report):

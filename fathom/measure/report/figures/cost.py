@@ -164,7 +164,7 @@ def _analyse(folder: Folder) -> Findings:
 
 FIGURE = Figure(
     id="cost",
-    order=13,
+    order=21,
     title="Work and traffic",
     meaning="MACs of convolutions and matrix products in the forward pass per example, counted "
     "from the architecture; FLOPs are twice the MACs, including the backward pass in training. "

@@ -12,6 +12,8 @@ from fathom.measure.runs.folder import Folder
 
 _DRIFT_SIZE = 0.05  # smallest relevant change over the profiled steps
 _STEADY = 0.1  # coefficient of variation
+_HIGHEST = 2.0  # time over its mean up to which a panel reaches, or twice that of most steps
+_MOST = 75  # percent of the steps
 
 
 def follow(ops: pd.DataFrame, heaviest: int = 5) -> pd.DataFrame:
@@ -178,21 +180,27 @@ def draw(followed: pd.DataFrame, run: pd.DataFrame | None = None) -> Plot:
 
 
 def _draw_panel(panel: Panel, followed: pd.DataFrame) -> None:
-    """Draws the op types of one workload, means over the processes."""
-    for i, (op_type, each) in enumerate(followed.groupby("op type", sort=False)):
-        seconds = each.groupby("step")["time (s)"].mean()
+    """Draws the op types of one workload, means over the processes; lines end at gaps."""
+    shown = {
+        str(op_type): _over_mean(each) for op_type, each in followed.groupby("op type", sort=False)
+    }
+    highest = max(_HIGHEST, 2 * np.nanpercentile(np.concatenate([*shown.values()]), _MOST))
+    for i, (op_type, times) in enumerate(shown.items()):
+        each = followed[followed["op type"] == op_type]
         by_run = [one["time (s)"].to_numpy() for _, one in each.groupby("run")]
-        variation = np.mean(list(map(_variation, by_run)))
         panel.plot(
-            seconds.index,
-            seconds / seconds.mean(),
+            times.index,
+            times,
             color=PALETTE[i % len(PALETTE)],
             marker=MARKERS[i % len(MARKERS)],
             markersize=3,
             linewidth=0.8,
-            label=f"{op_type} ({variation:.1%})",
+            label=f"{op_type} ({np.mean(list(map(_variation, by_run))):.1%})",
         )
-    panel.set_ylim(0, max(2.0, panel.get_ylim()[1]))
+    longest = max(shown.values(), key=pd.Series.max)
+    if longest.max() > highest:
+        panel.annotate(f"↑{longest.max():.1f}", (longest.idxmax(), highest), ha="center", va="top")
+    panel.set_ylim(0, highest)
     panel.grid(axis="y")
     panel.set(xlabel="step", ylabel="time over its mean")
     panel.locator_params(axis="x", integer=True)
@@ -203,6 +211,13 @@ def _draw_panel(panel: Panel, followed: pd.DataFrame) -> None:
         title_fontsize=8,
         handlelength=1.5,
     )
+
+
+def _over_mean(followed: pd.DataFrame) -> pd.Series:
+    """Returns the time of an op type over its mean, by step; NaN in steps not measured."""
+    seconds = followed.groupby("step")["time (s)"].mean()
+    steps = range(int(seconds.index.min()), int(seconds.index.max()) + 1)
+    return (seconds / seconds.mean()).reindex(steps)
 
 
 def _analyse(folder: Folder) -> Findings:
@@ -223,15 +238,16 @@ def _analyse(folder: Folder) -> Findings:
 
 FIGURE = Figure(
     id="F1",
-    order=1,
-    title="Op times are stationary",
+    order=10,
+    title="Op times over a run",
     meaning="The time of each workload's five most expensive op types in every profiled step, "
     "over its mean, averaged over the processes. Variation is standard deviation over mean. Drift "
     "is the change from the first to the last step over the median (Theil-Sen slope). Both are "
     "computed in each process; intervals and p values are between processes. A type drifts if "
     "p < 0.05, with Holm's correction, and the change is above 5 %. Where batches differ in "
     "length, the times do too. A whole run, of one process, is on fresh batches: its times, in "
-    "short windows from its start to its end, are divided by the batch's work.",
+    "short windows from its start to its end, are divided by the batch's work; a line ends where "
+    "steps were not measured. An arrow has the longest time, if it is beyond the panel.",
     paper="Fathom, Figure 1, a picture without numbers: the execution time of ops is stationary "
     "and has low variance.",
     analyse=_analyse,

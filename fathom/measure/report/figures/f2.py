@@ -129,8 +129,8 @@ def _analyse(folder: Folder) -> Findings:
 
 FIGURE = Figure(
     id="F2",
-    order=2,
-    title="A handful of op types dominates",
+    order=1,
+    title="Op types by share of the time",
     meaning="Op types sorted by their share of the time in ops, and the cumulative share. "
     "Shares are means over the processes, intervals between processes.",
     paper="Fathom, Figure 2, a picture without numbers: usually 5 to 15 types are responsible for "

@@ -264,7 +264,7 @@ def _other_batches(folder: Folder) -> str:
 
 FIGURE = Figure(
     id="F3",
-    order=3,
+    order=0,
     title="Share of time by op type",
     meaning="Percent of the time in ops, under the paper's names. The paper's columns come first, "
     "in its order, then other types above 1 %; the letters are its classes. The cosine "

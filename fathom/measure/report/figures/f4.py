@@ -153,7 +153,7 @@ def _analyse(folder: Folder) -> Findings:
 
 FIGURE = Figure(
     id="F4",
-    order=4,
+    order=40,
     title="Similarity of the workloads",
     meaning="The rows of the heat map as vectors of all types; cosine distance; the two "
     "closest clusters merge and the mean of all their rows replaces them (centroid linkage). A "

@@ -154,7 +154,7 @@ def _analyse(folder: Folder) -> Findings:
 
 FIGURE = Figure(
     id="F5",
-    order=5,
+    order=30,
     title="Training and inference, CPU and GPU",
     meaning="Median step time, excluding input, relative to training on the CPU; default thread "
     "pools. Intervals are between runs. A step is one batch; its size is in brackets, of training "

@@ -215,7 +215,7 @@ def _analyse(folder: Folder) -> Findings:
 
 FIGURE = Figure(
     id="F6",
-    order=6,
+    order=31,
     title="Intra-op parallelism",
     meaning="Mean time per step of the most expensive op types, by the number of intra-op threads. "
     "Intervals are between processes. "

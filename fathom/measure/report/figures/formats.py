@@ -184,7 +184,7 @@ def _analyse(folder: Folder) -> Findings:
 
 FIGURE = Figure(
     id="formats",
-    order=16,
+    order=54,
     title="Metric against the bits of the numbers",
     meaning="Each workload's metric in each number format, from the files that fathom formats "
     "wrote into the folder formats: of inference with weights trained in float32, and of trainings "

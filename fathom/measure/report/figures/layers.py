@@ -104,7 +104,7 @@ def _analyse(folder: Folder) -> Findings:
 
 FIGURE = Figure(
     id="layers",
-    order=12,
+    order=2,
     title="Where in the model the time goes",
     meaning="The same op times by layer, or by role for ops outside layers: input, network "
     "(between layers), loss, optimizer. Forward pass, backward pass and optimizer are separate.",

@@ -189,7 +189,7 @@ def _analyse(folder: Folder) -> Findings:
 
 FIGURE = Figure(
     id="M-batch",
-    order=15,
+    order=33,
     title="Batch size",
     meaning="Rate, step time and peak memory by batch size, input excluded, default thread pools; "
     "medians of equal runs. The knee, a ring, is the smallest batch that reaches 90 % of the best "

@@ -98,7 +98,7 @@ def _analyse(folder: Folder) -> Findings:
 
 FIGURE = Figure(
     id="M-eff",
-    order=9,
+    order=32,
     title="Parallel efficiency",
     meaning="Speed-up of the median training step over the cores used. CPU affinity restricts the "
     "cores; thread pools have default sizes. Intervals are between runs. A cross is a number of "

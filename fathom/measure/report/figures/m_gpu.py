@@ -153,7 +153,7 @@ def _analyse(folder: Folder) -> Findings:
 
 FIGURE = Figure(
     id="M-gpu",
-    order=11,
+    order=35,
     title="GPU efficiency",
     meaning="Time in kernels over time in calls to the driver and the runtime, and time in copies "
     "over time in kernels, of training profiles on a GPU: drawn for the whole process from the "

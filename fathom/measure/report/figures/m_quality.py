@@ -87,7 +87,7 @@ def _analyse(folder: Folder) -> Findings:
 
 FIGURE = Figure(
     id="M-quality",
-    order=18,
+    order=52,
     title="Time to quality",
     meaning="Trainings until a metric of the test data reaches a target, by batch size, of the "
     "results that lie in quality/ of the folder: examples that were needed, and the time of the "

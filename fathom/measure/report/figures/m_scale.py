@@ -163,7 +163,7 @@ def _analyse(folder: Folder) -> Findings:
 
 FIGURE = Figure(
     id="M-scale",
-    order=16,
+    order=34,
     title="Distributed training",
     meaning="Rate of each worker over that of one worker of one thread, medians of equal runs, "
     "input excluded: strong scaling, in which the workers share a batch; weak scaling, in which "

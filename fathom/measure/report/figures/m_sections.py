@@ -115,7 +115,7 @@ def _analyse(folder: Folder) -> Findings:
 
 FIGURE = Figure(
     id="M-sections",
-    order=8,
+    order=51,
     title="Sections of a run",
     meaning="Times of training runs over the mean wall time on the CPU, means of the repeats (of "
     "the one run where there are none). init is construction and data loading; main is everything "

@@ -120,7 +120,7 @@ def _analyse(folder: Folder) -> Findings:
 
 FIGURE = Figure(
     id="M-serve",
-    order=17,
+    order=53,
     title="Latency under load",
     meaning="Load tests by MLPerf's LoadGen whose results lie in serving/ of the folder: the 99th "
     "percentile of the latency by the rate of queries, of each run of a search for the highest "

@@ -114,7 +114,7 @@ def _analyse(folder: Folder) -> Findings:
 
 FIGURE = Figure(
     id="M-var",
-    order=10,
+    order=12,
     title="Spread from run to run",
     meaning="Wall times of whole training runs over their mean on the CPU, warm-up runs left out. "
     "Points are runs; a box has the quartiles of five runs or more.",

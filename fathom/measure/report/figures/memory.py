@@ -129,7 +129,7 @@ def _analyse(folder: Folder) -> Findings:
 
 FIGURE = Figure(
     id="memory",
-    order=14,
+    order=22,
     title="Peak memory and working sets",
     meaning="Peak resident memory of the process, with Python, TensorFlow and the data; on a GPU "
     "also the peak of TensorFlow's allocations. By layer, computed from the architecture and the "

@@ -6,13 +6,23 @@ import pandas as pd
 from fathom.measure.profile import tables
 from fathom.measure.report import selection
 from fathom.measure.report.figure import Figure, Findings
-from fathom.measure.report.style import BLUE, GREEN, GREY, ORANGE, RED, Plot, panels, style
+from fathom.measure.report.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    RED,
+    Plot,
+    legend_of_colours,
+    panels,
+    style,
+)
 from fathom.measure.runs.folder import Folder
 from fathom.results.characterization import Machine
 
 _KEYS = ["workload", "type", "layer", "phase"]
 _LEAST_SHARE = 0.01  # of a workload's time in ops
-_NEAR = 1.5  # times the attainable time
+NEAR = 1.5  # times the attainable time
 _COLORS = {"forward": BLUE, "backward": ORANGE, "optimizer": GREEN, "other": RED}
 
 
@@ -48,15 +58,13 @@ def under_roofs(
 
 def summary(table: pd.DataFrame) -> str:
     """Summarizes in a sentence how near the ops are to their roofs."""
-    near = table.share.where(table.times <= _NEAR, 0.0)
+    near = table.share.where(table.times <= NEAR, 0.0)
     covered = table.groupby("workload", sort=False).share.sum()
     shares = near.groupby(table.workload, sort=False).sum() / covered
     text = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
     below = table[table.times < 1]
     caches = f" {len(below)} take less: their data was in a cache." if len(below) else ""
-    return (
-        f"Of the time in ops of 1 % or more, within {_NEAR} times the attainable: {text}.{caches}"
-    )
+    return f"Of the time in ops of 1 % or more, within {NEAR} times the attainable: {text}.{caches}"
 
 
 def draw(table: pd.DataFrame, peak: float, bandwidth: float) -> Plot:
@@ -67,14 +75,20 @@ def draw(table: pd.DataFrame, peak: float, bandwidth: float) -> Plot:
         x = np.geomspace(min(0.05, shown.intensity.min()), max(1e3, shown.intensity.max()), 100)
         for panel, workload in zip(axes, table.workload.unique(), strict=True):
             panel.loglog(x, np.minimum(peak, x * bandwidth), color=GREY, linewidth=1)
-            mine = shown[shown.workload == workload]
-            for phase, color in _COLORS.items():
-                rows = mine[mine.phase == phase]
-                panel.scatter(
-                    rows.intensity, rows.rate, 10 + 300 * rows.share, color, alpha=0.6, label=phase
+            for row in shown[shown.workload == workload].itertuples():
+                panel.plot(
+                    [row.intensity],
+                    [row.rate],
+                    "o",
+                    color=_COLORS[row.phase],
+                    markersize=np.sqrt(10 + 300 * row.share),
+                    markeredgewidth=0,
+                    alpha=0.6,
+                    label=f"{row.type} of {row.layer}, {row.share:.1%}",
                 )
             panel.set_xlabel("FLOPs per byte")
             panel.set_ylabel("FLOP/s")
+        legend_of_colours(figure, _COLORS)
     return figure
 
 
@@ -106,7 +120,7 @@ def _roofs(machine: Machine, threads: int) -> tuple[float, float] | None:
 
 FIGURE = Figure(
     id="roofline",
-    order=15,
+    order=20,
     title="Roofline",
     meaning="each op type of a layer and phase with at least 1 % of the time in ops, in training "
     "profiles with the fewest threads. Roofs: a large matrix product, and the triad of the STREAM "

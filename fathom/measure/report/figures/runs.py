@@ -184,7 +184,7 @@ def _analyse(folder: Folder) -> Findings:
 
 FIGURE = Figure(
     id="runs",
-    order=0,
+    order=50,
     title="Step time, throughput and memory of every run",
     meaning="The median step time of each run, without input, and the 95 % interval that other "
     "steps of the same process might have given; drawn for runs on all cores. Equal runs are "

@@ -168,7 +168,7 @@ def _analyse(folder: Folder) -> Findings:
 
 FIGURE = Figure(
     id="today",
-    order=4,
+    order=41,
     title="Today's workloads in the hierarchy of the eight",
     meaning="The eight alone are merged as in F4. Each further workload joins the workload or "
     "merged cluster of them whose centroid is nearest, by cosine distance over all op types; it "

@@ -91,7 +91,7 @@ def _analyse(folder: Folder) -> Findings:
 
 FIGURE = Figure(
     id="V-A",
-    order=7,
+    order=5,
     title="Time outside ops",
     meaning="The share of the profiled steps in which no op runs on any thread; intervals "
     "are between processes. The profiler's overhead is the time that it adds to a step, from steps "

@@ -115,3 +115,23 @@ def test_noise_that_lasts_as_long_as_a_window_is_no_drift():
     slow_windows = np.repeat([1.0, 1.0, 1.0, 1.0, 1.3, 1.0], 2)
     (row,) = followed_run(Add=slow_windows).tables["whole_run_op_types"].to_dict("records")
     assert row["p value"] > 0.1
+
+
+def lines(**seconds):
+    """The values of the drawn lines of a workload's windows."""
+    panel = followed_run(**seconds).plot.axes[1]
+    assert panel.get_title() == "autoenc, a whole run"
+    return panel, [np.asarray(line.get_ydata()) for line in panel.lines]
+
+
+def test_a_line_ends_where_no_step_was_measured():
+    _, (line,) = lines(Add=np.ones(12))
+    assert np.flatnonzero(~np.isnan(line)).tolist() == [step - 1 for step in WINDOWS]
+
+
+def test_one_spike_does_not_set_the_scale_and_is_told():
+    panel, _ = lines(Add=np.where(np.arange(12) == 4, 12.0, 1.0))
+    assert panel.get_ylim()[1] == 2
+    assert [text.get_text() for text in panel.texts] == ["↑6.3"]
+    panel, _ = lines(Add=np.linspace(1, 9, 12))
+    assert not panel.texts

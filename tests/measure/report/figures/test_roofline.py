@@ -1,9 +1,11 @@
 """Ops stand under the roofs that were measured on as many threads."""
 
 import pytest
+from legibility import labels_of
 from synthetic_folder import MACHINE, folder, op, ops_of, profile, run
 
 from fathom.measure import frames
+from fathom.measure.report import picture
 from fathom.measure.report.figures import roofline
 from fathom.results.profile import OpWork
 
@@ -57,3 +59,10 @@ def test_the_figure_needs_roofs_and_names_what_is_not_described():
     findings = roofline.FIGURE.analyse(folder(runs))
     assert findings.plot is not None
     assert "autoenc: MatMul of fc1 (forward) is not described" in findings.gaps
+
+
+def test_each_point_says_which_op_it_is_and_colours_are_explained():
+    figure = roofline.draw(table_of(measured()), PEAK, BANDWIDTH)
+    drawn = picture.drawn(figure, "x", "Roofline")[1]
+    assert "MatMul of fc1, 71.4%" in drawn
+    assert {"forward", "backward", "optimizer", "other"} <= labels_of(figure)
