@@ -17,7 +17,10 @@ from fathom.system.files import atomic_write
 
 PAGE, EXPORT = "report.html", "report.json"
 _FOLDERS = ("figures", "tables")
-_OF_A_PROCESS = ("command", "device", "threads", "xla", "gpu")  # of the probing process
+_OF_A_PROCESS = (  # of the probing process
+    *("command", "device", "gpu", "xla", "microbatches"),
+    *("threads", "intra_op_threads", "inter_op_threads"),
+)
 
 Found = Mapping[Figure, Findings]
 
@@ -115,9 +118,9 @@ def _page(parts: list[str], found: Found, about: Mapping[str, pd.DataFrame]) -> 
             "is divided. Profiles are op by op."
         ),
         page.paragraph(
-            "Disturbed: runs on one thread whose steps had the processor for less than 95 % of "
-            "their time, because other processes took it. Measured again: disturbed runs that "
-            "were made a second time, which counts; the first is kept in disturbed/."
+            "Disturbed: runs whose steps, all threads together, had the processor for less than "
+            "95 % of their time, because other processes took it. Measured again: disturbed runs "
+            "that were made a second time, which counts; the first is kept in disturbed/."
         ),
         *parts,
         page.heading("unmapped", "Op types without a class"),
