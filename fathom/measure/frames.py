@@ -47,7 +47,7 @@ _RUN_COLUMNS = (
     *("cpu_share", "first_cpu_share", "disturbed", *_PROCESSOR, *_PROGRAM),
     # of a timing
     *("data", "settings", "parameters", "forward_macs", "flops", "median_s"),
-    *("work_per_second", "examples_per_second", "flops_per_second"),
+    *("work_per_second", "work_varies", "examples_per_second", "flops_per_second"),
     *("joules_per_step", "flops_per_joule"),
     *(f"{name}_s" for name in _SECTIONS),
     *("peak_resident_bytes", "peak_gpu_bytes", *GENERATION, *_DISTRIBUTION),
@@ -210,6 +210,7 @@ def _timing(result: RunResult) -> dict[str, object]:
         "flops": flops[result.mode],
         "median_s": result.steps.median,
         "work_per_second": result.steps.work_per_second,
+        "work_varies": result.steps.work_varies,
         "examples_per_second": result.throughput.examples_per_second,
         "flops_per_second": result.throughput.flops_per_second,
         "joules_per_step": result.energy.joules_per_step,

@@ -179,6 +179,8 @@ def _machine(folder: Folder) -> pd.DataFrame:
         machine[name] = f"{rates[threads] / 1e9:.1f} GFLOP/s"
         if len(probes := folder.machine.gemm_probes.get(threads, ())) > 1:
             machine[name] += f", measured: {', '.join(f'{each / 1e9:.1f}' for each in probes)}"
+        if share := folder.machine.disturbed(threads):
+            machine[name] += f"; no ceiling: other processes left {share:.0%} of the processor"
     for threads, rate in folder.machine.triad_bytes_per_second.items():
         name = f"memory bandwidth (triad) on {threads} thread{'s' if threads != '1' else ''}"
         machine[name] = f"{rate / 1e9:.1f} GB/s"
