@@ -143,7 +143,7 @@ def overhead(profile: Profile) -> Interval:
     """
     traced, untraced = profile.traced_step_seconds, profile.unprofiled_step_seconds
     if len(traced):
-        found = pairs.ratio(untraced, traced)
+        found = pairs.ratio(untraced.tolist(), traced.tolist())
         return Interval(found.value - 1, found.low - 1, found.high - 1)
     return Interval(_median(profile.step_seconds) / _median(untraced) - 1)
 

@@ -17,7 +17,7 @@ def counts_of(ops: Iterable[OpEvent]) -> Counts:
 def require_equal_ops(
     steps: Sequence[Counts],
     batches: Sequence[Hashable],
-    whole: Mapping[Hashable, Counts] | None = None,
+    whole: Mapping[int, Counts] | None = None,
 ) -> None:
     """Refuses an incomplete trace: steps on equal batches must have the same ops.
 
@@ -31,7 +31,9 @@ def require_equal_ops(
         FathomError: a step's ops differ from those of its graph, or of the first step on an equal
             batch.
     """
-    expected = {batch: ("its graph", ops) for batch, ops in (whole or {}).items()}
+    expected: dict[Hashable, tuple[str, Counts]] = {
+        batch: ("its graph", ops) for batch, ops in (whole or {}).items()
+    }
     for number, (now, batch) in enumerate(zip(steps, batches, strict=True)):
         source, before = expected.setdefault(batch, (f"step {number}, on an equal batch,", now))
         if before != now:

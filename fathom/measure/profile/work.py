@@ -15,15 +15,15 @@ _PHASES: dict[StepPhase, Phase] = {
 }
 
 
-def op_work(model: NeuralNetworkModel, work: float) -> tuple[OpWork, ...]:
+def op_work(model: NeuralNetworkModel, of_batch: float) -> tuple[OpWork, ...]:
     """Returns the work of a batch of the stated cost by the papers' type, layer and phase.
 
     Args:
         model: after its setup in ``attribution.scoped_gradients``.
-        work: of a batch, relative to one of the stated cost. It is the described one's where all
-            have one shape; of several shapes the one of the stated cost is described.
+        of_batch: work of a batch, relative to one of the stated cost. Where all batches have one
+            shape, that is described, otherwise a batch of the stated cost.
     """
-    described = work if model.signatures() == [model.signature_of_length(None)] else 1.0
+    described = of_batch if model.signatures() == [model.signature_of_length(None)] else 1.0
     sums: dict[tuple[str, str, Phase], list[int]] = {}
     for row in _operations(model):
         key = (paper_type(row.type), row.layer, _PHASES[row.phase])

@@ -11,6 +11,7 @@ import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 _MOST_ROWS, _MOST_COLUMNS = 60, 16  # of a table that is open, and printed
+_LEAST_P = 1e-4  # p values below it are not told apart
 _NOTHING = 1e-12  # rounding errors of zero
 _HERE = Path(__file__).parent
 _STYLE, _SCRIPT = ((_HERE / name).read_text() for name in ("page.css", "page.js"))
@@ -58,6 +59,7 @@ def download(content: bytes, name: str, text: str) -> str:
 
 def table(content: pd.DataFrame, caption: str) -> str:
     """Returns a table that can be sorted and folded; a large one is folded, and not printed."""
+    content = readable(content)
     kinds = [' class="number"' if is_number(content[name]) else "" for name in content]
     names = zip(content, kinds, strict=True)
     head = "".join(f"<th{kind}><button>{escape(str(name))}</button></th>" for name, kind in names)
@@ -69,6 +71,15 @@ def table(content: pd.DataFrame, caption: str) -> str:
         f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n'
         f"<tbody>{rows}</tbody></table></div></details>"
     )
+
+
+def readable(content: pd.DataFrame) -> pd.DataFrame:
+    """Returns a table whose p values are text, as none is 0."""
+    texts = {
+        name: content[name].map(lambda p: "<0.0001" if p < _LEAST_P else shown(p))
+        for name in content.columns.intersection(["p", "p value"])
+    }
+    return content.assign(**texts)
 
 
 def _row(cells: Iterable[str], kinds: Iterable[str]) -> str:
