@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 from legibility import assert_legible, labels_of
 from synthetic_folder import folder, life, long_names, op, ops_of, paper_profile, profile, run
@@ -115,3 +116,14 @@ def test_noise_that_lasts_as_long_as_a_window_is_no_drift():
     slow_windows = np.repeat([1.0, 1.0, 1.0, 1.0, 1.3, 1.0], 2)
     (row,) = followed_run(Add=slow_windows).tables["whole_run_op_types"].to_dict("records")
     assert row["p value"] > 0.1
+
+
+def test_the_summary_speaks_of_other_op_types_only_if_there_are_some():
+    row = {"workload": "vgg", "op type": "Add", "processes": 3, "drifts": False}
+    steady = {**row, "variation": 0.02, "from": 0.01, "to": 0.03}
+    unknown = {**row, "variation": 0.1, "from": 0.05, "to": 0.2}
+    text = f1.summary(pd.DataFrame([steady]))
+    assert "1 of the 1 heaviest op types vary by less than 10%" in text
+    assert "intervals" not in text
+    text = f1.summary(pd.DataFrame([steady, unknown]))
+    assert "0 by more; the intervals of the other 1 include 10%." in text
