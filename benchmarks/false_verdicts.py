@@ -175,12 +175,11 @@ def slowed(run: Run, factor: float, kernels: Collection[str]) -> Run:
         return run.model_copy(update={"profile": profile.model_copy(update={"ops": ops})})
     if result:
         seconds = [each * factor for each in result.steps.seconds]
-        cpu_seconds = result.processor.cpu_seconds
+        used = {name: getattr(result.processor, name) for name in ("cpu_seconds", "wall_seconds")}
+        longer = {name: each and each * factor for name, each in used.items()}
         changes = {
             "steps": result.steps.model_copy(update={"seconds": seconds}),
-            "processor": result.processor.model_copy(
-                update={"cpu_seconds": cpu_seconds and cpu_seconds * factor}
-            ),
+            "processor": result.processor.model_copy(update=longer),
         }
         return run.model_copy(update={"result": result.model_copy(update=changes)})
     return run

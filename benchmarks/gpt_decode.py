@@ -26,7 +26,7 @@ def main() -> None:
     model.setup()
     rates, results = [], []
     for _ in range(args.rounds):
-        rates.append(rates.triad_rate())
+        rates.append(rates.triad_ceiling().rate)
         results.append(model.run(n_steps=2, warmup=1).generation)
     seconds = min(each.seconds_per_output_token for each in results)
     positions = model.network.get_layer("embedding").positions

@@ -45,14 +45,18 @@ def _measure(args: argparse.Namespace) -> None:
     for workload in classes.values():
         with contextlib.suppress(FathomError):  # each run of the workload will report the error
             locate(choose(workload.datasets, None, None), None, 0)
+    computing = min(args.threads, processor.available_cores())
+    gemm, triad = rates.gemm_ceiling(args.precision, computing), rates.triad_ceiling()
     Probe(
         environment=Environment.model_validate(
             environment.describe(CPU, used, args.precision, "off")
         ),
         characterizations={name: each.characterization for name, each in classes.items()},
         gpus=len(tf.config.list_physical_devices("GPU")),
-        gemm_flops_per_second=rates.gemm_rate(CPU, args.precision),
-        triad_bytes_per_second=rates.triad_rate(),
+        gemm_flops_per_second=gemm.rate,
+        gemm_cpu_share=gemm.cpu_share,
+        triad_bytes_per_second=triad.rate,
+        triad_cpu_share=triad.cpu_share,
     ).write(args.out)
 
 

@@ -89,7 +89,7 @@ def _profile(args: argparse.Namespace, folder: Path, screen: Console) -> "Profil
     if not args.raw and not model.device.on_gpu:  # a characterization measures them itself
         roofs = Roofs(
             flops_per_second=rates.gemm_rate(model.device, profile.precision),
-            bytes_per_second=rates.triad_rate(),
+            bytes_per_second=rates.triad_ceiling().rate,
         )
         profile = profile.model_copy(update={"roofs": roofs})
     view.show(profile, screen)

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from fathom.hardware.description.ops import op_class, paper_type
-from fathom.measure.report.intervals import Interval, mean
+from fathom.measure.report import pairs
+from fathom.measure.report.intervals import Interval
 from fathom.results.characterization import Run
 from fathom.results.distribution import Distribution
 from fathom.results.profile import Profile
@@ -46,7 +47,7 @@ _RUN_COLUMNS = (
     *("cpu_share", "first_cpu_share", "disturbed", *_PROCESSOR, *_PROGRAM),
     # of a timing
     *("data", "settings", "parameters", "forward_macs", "flops", "median_s"),
-    *("work_per_second", "examples_per_second", "flops_per_second"),
+    *("work_per_second", "work_varies", "examples_per_second", "flops_per_second"),
     *("joules_per_step", "flops_per_joule"),
     *(f"{name}_s" for name in _SECTIONS),
     *("peak_resident_bytes", "peak_gpu_bytes", *GENERATION, *_DISTRIBUTION),
@@ -134,10 +135,17 @@ def api_calls(runs: Iterable[Run]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(_CALL_COLUMNS))
 
 
-def overhead_interval(profile: Profile) -> tuple[float, float]:
-    """Returns Student's 95 % interval of the profiler's overhead; NaN with less than two pairs."""
-    logs = mean(profile.log_overheads) if len(profile.log_overheads) else Interval(np.nan)
-    return float(np.expm1(logs.low)), float(np.expm1(logs.high))
+def overhead(profile: Profile) -> Interval:
+    """Returns the profiler's relative overhead on a step; NaN if it was not measured.
+
+    From pairs of steps by their ranks, which single disturbed steps hardly change; no interval with
+    few pairs, nor for older files without pairs, of which it is the ratio of two medians.
+    """
+    traced, untraced = profile.traced_step_seconds, profile.unprofiled_step_seconds
+    if len(traced):
+        found = pairs.ratio(untraced.tolist(), traced.tolist())
+        return Interval(found.value - 1, found.low - 1, found.high - 1)
+    return Interval(_median(profile.step_seconds) / _median(untraced) - 1)
 
 
 def steps(runs: Iterable[Run]) -> pd.DataFrame:
@@ -203,6 +211,7 @@ def _timing(result: RunResult) -> dict[str, object]:
         "flops": flops[result.mode],
         "median_s": result.steps.median,
         "work_per_second": result.steps.work_per_second,
+        "work_varies": result.steps.work_varies,
         "examples_per_second": result.throughput.examples_per_second,
         "flops_per_second": result.throughput.flops_per_second,
         "joules_per_step": result.energy.joules_per_step,
@@ -228,7 +237,7 @@ def _distribution(record: Distribution | None) -> dict[str, object]:
 
 def _profile(profile: Profile) -> dict[str, object]:
     """Returns the columns of a run from its profile."""
-    low, high = overhead_interval(profile)
+    added = overhead(profile)
     process = profile.gpu.process if profile.gpu else None
     return {
         "threads": profile.threads,
@@ -240,9 +249,9 @@ def _profile(profile: Profile) -> dict[str, object]:
         "compiled_s": _median(profile.compiled_step_seconds),
         "op_s": profile.op_seconds / profile.steps,
         "outside_share": profile.outside_share,
-        "overhead": profile.overhead,
-        "overhead_low": low,
-        "overhead_high": high,
+        "overhead": added.value,
+        "overhead_low": added.low,
+        "overhead_high": added.high,
         **{f"{n}_s": getattr(profile.gpu, f"{n}_seconds", np.nan) for n in _GPU_TIMES},
         **{f"process_{n}_s": getattr(process, f"{n}_seconds", np.nan) for n in _GPU_TIMES},
     }

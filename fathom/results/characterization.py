@@ -23,6 +23,7 @@ from fathom.results.records import Environment, RunResult, is_disturbed
 
 Kind = Literal["timing", "profile"]
 Purpose = Literal["modes", "profile", "threads", "cores", "repeats", "warmup", "batches", "scaling"]
+_UNDISTURBED = 0.9  # least share of the processor of an undisturbed ceiling
 Threads = Annotated[str, Field(pattern="^[1-9][0-9]*$")]  # a number as the key of a JSON object
 
 
@@ -47,6 +48,20 @@ class Machine(Document, frozen=True):
         description="memory bandwidth in bytes a second, by the number of threads, as text: the "
         "best triad of the STREAM benchmark; empty in older files",
     )
+    gemm_cpu_share: dict[Threads, NotNegative] = Field(
+        default={},
+        description="CPU time over time by the clock and threads of the matrix product that gave "
+        "the rate: below 0.9 other processes took the processor, and the rate is no ceiling of the "
+        "machine; empty in older files",
+    )
+    triad_cpu_share: dict[Threads, NotNegative] = Field(
+        default={}, description="the same of the triad, of which one thread's CPU time counts"
+    )
+
+    def disturbed(self, threads: str) -> float | None:
+        """Returns the share of the processor of a ceiling that is none; None if there is none."""
+        shares = [each.get(threads, 1.0) for each in (self.gemm_cpu_share, self.triad_cpu_share)]
+        return min(shares) if min(shares) < _UNDISTURBED else None
 
 
 class Probe(Document):
@@ -62,8 +77,14 @@ class Probe(Document):
         description="rate of a large matrix product on its threads, in floating-point "
         "operations a second"
     )
+    gemm_cpu_share: NotNegative = Field(
+        description="CPU time over time by the clock and threads of the fastest product"
+    )
     triad_bytes_per_second: Positive = Field(
         description="memory bandwidth on its threads, in bytes a second"
+    )
+    triad_cpu_share: NotNegative = Field(
+        description="CPU time over time by the clock of the fastest triad"
     )
 
 

@@ -201,12 +201,13 @@ class Profile(Document, frozen=True):
         description="time of each step with the profiler on, in seconds"
     )
     unprofiled_step_seconds: PositiveArray = Field(
-        description="times of steps without the profiler in the same process, in seconds"
+        description="times of steps without the profiler, in turn with the profiled ones and on "
+        "the same batches, in seconds"
     )
     traced_step_seconds: PositiveArray = Field(
         default_factory=lambda: np.array([]),
-        description="times of steps with the profiler, each in turn with the step without it at "
-        "the same position, on the same batch, in seconds; empty in older files",
+        description="times of the profiled steps by the clock of those without the profiler, in "
+        "the same order, in seconds; in older files of further steps, or empty",
     )
     tracing_seconds_per_op: NotNegative | None = Field(
         default=None,
@@ -303,22 +304,3 @@ class Profile(Document, frozen=True):
     def disturbed(self) -> bool:
         """Whether other processes took the processor from the steps."""
         return is_disturbed(self.cpu_share)
-
-    @property
-    def overhead(self) -> float:
-        """The profiler's relative overhead on a step; NaN if it was not measured.
-
-        The geometric mean over pairs of steps; in older files, from two medians.
-        """
-        if len(self.log_overheads):
-            return float(np.exp(self.log_overheads.mean()) - 1)
-        if not len(self.unprofiled_step_seconds):
-            return float("nan")
-        return float(np.median(self.step_seconds) / np.median(self.unprofiled_step_seconds) - 1)
-
-    @property
-    def log_overheads(self) -> np.ndarray:
-        """Logarithm of the time with the profiler over that without, of each pair of steps."""
-        if not len(self.traced_step_seconds):
-            return np.array([])
-        return np.log(self.traced_step_seconds / self.unprofiled_step_seconds)

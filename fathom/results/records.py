@@ -28,9 +28,10 @@ from fathom.results.steps import Steps
 if TYPE_CHECKING:  # it imports Keras
     from fathom.results import cost
 
+
 TensorKind = Literal["weights", "activations", "gradients", "updates"]
 
-_UNDISTURBED = 0.95  # least CPU time over wall time of an undisturbed thread
+_UNDISTURBED = 0.95  # least CPU time over wall time of undisturbed steps, on any threads
 _SHORTEST_EVIDENCE = 1.0  # seconds of steps: many clock ticks of the CPU time
 
 
@@ -233,6 +234,11 @@ class Processor(Record):
     involuntary_switches: Count | None = Field(
         default=None, description="involuntary context switches of its threads during the steps"
     )
+    minor_faults: Count | None = Field(
+        default=None,
+        description="minor page faults of its threads during the steps: memory that they used for "
+        "the first time; `null` in older files",
+    )
     frequency_mhz: NotNegative | None = Field(
         default=None,
         description="frequency of the fastest core after the last step, in MHz; virtual machines "
@@ -247,11 +253,14 @@ class Processor(Record):
         default_factory=dict, description="why a field is `null`, by its name; empty in older files"
     )
 
-    def add(self, before: tuple[float, int], after: tuple[float, int], seconds: float) -> None:
-        """Adds one call of the step, from CPU seconds and switches before and after it."""
+    def add(
+        self, before: tuple[float, int, int], after: tuple[float, int, int], seconds: float
+    ) -> None:
+        """Adds one call of the step, from ``environment.cpu_use`` before and after it."""
         self.cpu_seconds = (self.cpu_seconds or 0.0) + max(0.0, after[0] - before[0])
         self.wall_seconds = (self.wall_seconds or 0.0) + seconds
         self.involuntary_switches = (self.involuntary_switches or 0) + after[1] - before[1]
+        self.minor_faults = (self.minor_faults or 0) + after[2] - before[2]
 
     def add_system(
         self, steal_before: float | None, steal_after: float | None, frequency: float | None
@@ -265,13 +274,13 @@ class Processor(Record):
                 self.unread[name] = "the operating system does not tell it"
 
     def share(self, environment: Environment) -> float | None:
-        """Returns CPU time over time by the clock: 0.97 to 1 for an undisturbed single thread.
+        """Returns CPU time over time by the clock: 0.97 or more unless the steps were disturbed.
 
-        None where it is no evidence: for several threads, which wait for each other, for a GPU, for
-        which the CPU waits, and for steps that take less than a second in total.
+        Several threads wait for each other, but one of them always runs. None where it is no
+        evidence: for a GPU, for which the CPU waits, and for steps that take less than a second in
+        total.
         """
-        alone = environment.threads == 1 and not environment.gpu
-        if self.cpu_seconds is None or self.wall_seconds is None or not alone:
+        if self.cpu_seconds is None or self.wall_seconds is None or environment.gpu:
             return None
         if self.wall_seconds < _SHORTEST_EVIDENCE:
             return None

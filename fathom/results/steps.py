@@ -163,6 +163,11 @@ class Steps(Record):
         return float(np.median(rates)) if len(rates) else float("nan")
 
     @property
+    def work_varies(self) -> bool:
+        """Whether the counted steps differ in their work."""
+        return len(np.unique(np.array(self.work)[self._numbers])) > 1
+
+    @property
     def mean_with_input(self) -> float:
         """Mean time of a counted step and the wait for its batch, in seconds; NaN if none."""
         waits = np.array(self.input_wait)[self._numbers]

@@ -71,10 +71,10 @@ def peak_memory(device: Device) -> dict[str, int | None]:
     }
 
 
-def cpu_use() -> tuple[float, int]:
-    """Returns this process's CPU seconds of all threads, and its involuntary context switches."""
+def cpu_use() -> tuple[float, int, int]:
+    """Returns this process's CPU seconds of all threads, involuntary switches and minor faults."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime, usage.ru_nivcsw
+    return usage.ru_utime + usage.ru_stime, usage.ru_nivcsw, usage.ru_minflt
 
 
 def frequency_mhz() -> float | None:

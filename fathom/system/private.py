@@ -20,6 +20,7 @@ XSpace: TypeAlias = Any  # messages of a trace, for which TensorFlow has no type
 XPlane: TypeAlias = Any
 XLine: TypeAlias = Any
 XEvent: TypeAlias = Any
+Metadata: TypeAlias = Any
 
 
 def limit_waits(workers: int, start: int, silence: int) -> None:
@@ -84,6 +85,16 @@ def is_compiled(call: "tf.Operation") -> bool:
     Nothing public tells it of a call in a graph.
     """
     return bool(call.get_attr("_XlaMustCompile"))
+
+
+def copied(function: "tf.types.experimental.ConcreteFunction") -> Any:
+    """Returns a function of the same graph, which TensorFlow runs by an executor of its own.
+
+    A ``tf.function`` that calls it would have one call more in its graph.
+    """
+    from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
+
+    return ConcreteFunction.from_func_graph(function.graph, function.function_type, {})
 
 
 def maker(tensor: "keras.KerasTensor") -> tuple["keras.Operation", int]:

@@ -19,11 +19,15 @@ def recount(path, marked=True):
         if not line.name.startswith("tf_data")  # the input pipeline's
         for event in line.events
     ]
-    first = min(start for _, label, start, _ in spans if label == "fathom_step")
+    steps = [
+        (start, start + e.duration_ps) for _, label, start, e in spans if label == "fathom_step"
+    ]
     ops = [
         (thread, start, -event.duration_ps, label.split(":")[1])
         for thread, label, start, event in spans
-        if label.count(":") == 1 and " " not in label and start > first * marked
+        if label.count(":") == 1
+        and " " not in label
+        and (not marked or any(begin <= start < end for begin, end in steps))
     ]
     seconds = Counter()
     open_ops = []  # of one thread, each inside the one before

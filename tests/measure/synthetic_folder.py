@@ -161,7 +161,7 @@ def long_names(workload, **changes):
 
 
 def steps(seconds, work=1.0, call=()):
-    """The steps of a result document, the first of them warm-up."""
+    """The steps of a result document, the first of them warm-up; ``work`` of each, or of all."""
     n = len(seconds)
     return Steps(
         first=0,
@@ -169,7 +169,7 @@ def steps(seconds, work=1.0, call=()):
         seconds=list(seconds),
         input_wait=[0.001] * n,
         loss=[1.5] * n,
-        work=[work] * n,
+        work=np.broadcast_to(work, n).astype(float).tolist(),
         call=list(call),
     ).to_plain()
 

@@ -139,5 +139,39 @@ def test_a_step_that_lacks_ops_is_refused():
     whole, other = counts_of([event("a"), event("b")]), counts_of([event("c")])
     turns = [0, 1, 0, 1]
     require_equal_ops([whole, other, whole, other], turns)
+    partly = counts_of([event("a")])
     with pytest.raises(FathomError, match=r"step 2 has 1 ops, and step 0, .*, 2; .* b \(Mul\)"):
-        require_equal_ops([whole, other, counts_of([event("a")]), other], turns)
+        require_equal_ops([whole, other, partly, other], turns)
+    require_equal_ops([partly], [0])  # nothing to compare it with
+    with pytest.raises(FathomError, match=r"step 0 has 1 ops, and its graph 2; .* b \(Mul\)"):
+        require_equal_ops([partly], [0], {0: whole})
+
+
+def test_a_single_step_that_lacks_ops_is_refused(tmp_path):
+    model = workloads.load("autoenc")("/cpu:0", small_options("autoenc") | {"xla": False})
+    model.setup()
+    step, batch = model.compiled.step.single, next(model.training_batches(0))
+    for _ in range(MANY):  # without the profiler: the executor traces cheap ops no more
+        step(*batch)
+    with pytest.raises(FathomError, match=r"step 0 has .* ops, and its graph"):
+        profile_model(model, 1, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("workload", "size"),
+    [
+        ("transformer", {"batch_size": 4, "vocabulary": 300, "lengths": "24", "beam_size": 1}),
+        pytest.param("seq2seq", {}, marks=pytest.mark.slow),
+    ],
+)
+def test_inference_that_a_run_computes_in_two_phases_is_profiled_as_one_step(
+    workload, size, tmp_path
+):
+    options = small_options(workload) | size | {"xla": False}
+    model = workloads.load(workload, forward_only=True)("/cpu:0", options)
+    model.setup()
+    assert model.phases
+    profile, _ = profile_model(model, 2, tmp_path)
+    assert profile.steps == 2
+    assert {"MatMul"} <= {op.type.removeprefix("_Mkl") for op in profile.ops}
+    assert "unknown" not in {op.layer for op in profile.ops}

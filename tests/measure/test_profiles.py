@@ -73,7 +73,7 @@ def test_shares_follow_from_the_times():
     assert profile.steps == 2
     assert profile.op_seconds == pytest.approx(0.020)
     assert profile.outside_share == pytest.approx(0.1)
-    assert profile.overhead == pytest.approx(0.1)
+    assert frames.overhead(profile).value == pytest.approx(0.1)
     seconds = frames.profile_ops(profile).groupby("layer").seconds.sum() / profile.steps
     assert seconds.to_dict() == pytest.approx({"fc": 0.006, "optimizer": 0.002, "loss": 0.002})
 
@@ -156,8 +156,8 @@ def test_a_profile_of_an_older_version_is_read():
         del document[name]
     old = Profile.parse(json.dumps(document), "a.json")
     assert (old.life, old.tracing_seconds_per_op) == (None, None)
-    assert old.overhead == pytest.approx(0.1)
-    assert frames.overhead_interval(old) == (pytest.approx(np.nan, nan_ok=True),) * 2
+    assert frames.overhead(old).value == pytest.approx(0.1)
+    assert not frames.overhead(old).known
 
 
 def test_fields_of_a_later_version_are_left_out():
@@ -182,3 +182,49 @@ def test_a_disturbed_profile_says_so(cpu_seconds):
     view.show(profile([op("Add", [1.0])], processor=used, environment=alone), screen)
     said = "the steps had it 50% of their time: profile again" in screen.file.getvalue()
     assert said == (cpu_seconds == 1.0)
+
+
+def shown(profile):
+    screen = Console(file=io.StringIO(), width=200)
+    view.show(profile, screen)
+    return screen.file.getvalue()
+
+
+def test_ops_and_the_time_outside_them_add_up_to_the_step_that_is_shown():
+    ops = (op("Add", [0.004, 0.006]), op("Mul", [0.001, 0.001]))
+    seconds = {"step_seconds": np.array([0.007, 0.009]), "outside_seconds": np.array([0.002] * 2)}
+    text = shown(small_profile(ops=ops, **seconds))
+    assert "step: mean 10.000 ms without the profiler, 8.000 ms with it" in text
+    assert "with it: ops 6.000 ms: forward 100.0%" in text
+    assert "outside ops: 2.000 ms, 25.0% of the step\n" in text
+    seconds["step_seconds"] -= 0.001  # of which two ops shared one millisecond
+    text = shown(small_profile(ops=ops, **seconds))
+    assert "outside ops: 2.000 ms, 28.6% of the step; ops ran at once for 1.000 ms" in text
+
+
+def test_single_slow_steps_do_not_change_the_overhead():
+    without = np.full(24, 0.010)
+    traced = without * np.array([1.05, 1.06, 1.04] * 8)
+    traced[3], without[7] = 0.1, 0.2
+    added = frames.overhead(
+        small_profile(traced_step_seconds=traced, unprofiled_step_seconds=without)
+    )
+    assert 0.03 < added.low < 0.05 < added.high < 0.07
+
+
+def test_an_overhead_below_zero_is_called_too_small_to_be_measured():
+    without = np.full(6, 0.010)
+    traced = without * np.array([0.95, 0.96, 0.94] * 2)
+    changes = {"traced_step_seconds": traced, "unprofiled_step_seconds": without}
+    assert "too small to be measured (95 % interval -6.0% to -4.0%" in shown(
+        small_profile(**changes)
+    )
+
+
+def test_the_note_on_short_ops_is_there_only_with_a_mark():
+    long, short = op("MatMul", [1.0], count=1), op("Add", [1e-6], count=10)
+    text = shown(profile([long, short], tracing_seconds_per_op=1e-6))
+    assert "*" not in text
+    text = shown(profile([long, op("Add", [0.1], count=10)], tracing_seconds_per_op=0.02))
+    assert "Add *" in text
+    assert "* shorter than the cost of tracing an op" in text

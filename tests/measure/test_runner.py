@@ -329,6 +329,7 @@ def two_cores(monkeypatch):
     """Pretends a machine of two cores, which takes no time to measure."""
     environment = ENVIRONMENT | {"cores_available": 2}
     rates = {"gemm_flops_per_second": 1e11, "triad_bytes_per_second": 1e10}
+    rates |= {"gemm_cpu_share": 0.99, "triad_cpu_share": 0.99}
     found = Probe(environment=environment, gpus=0, **rates)
     monkeypatch.setattr(request, "_machine", lambda *_: found)
     monkeypatch.setattr(runner, "_make", lambda *_: 0)
@@ -404,6 +405,23 @@ def test_both_matrix_products_are_printed_and_a_difference_is_warned_of(
     known = folder.read_machine(tmp_path / "out")
     assert known.gemm_probes == {"1": (1e11, after), "2": (1e11, after)}
     assert known.gemm_flops_per_second["1"] == max(1e11, after)
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_a_ceiling_beside_other_processes_is_marked_and_measured_again(
+    tmp_path, capsys, monkeypatch
+):
+    out, measure = tmp_path / "out", request._machine
+    slow = {"gemm_flops_per_second": 2e10, "gemm_cpu_share": 0.2}
+    monkeypatch.setattr(request, "_machine", lambda *_: measure().model_copy(update=slow))
+    assert characterize(out, "--workloads=autoenc", "--threads=1") == 0
+    assert "(20% of it was left): the report marks its ceilings" in capsys.readouterr().out
+    assert folder.read_machine(out).disturbed("2") == 0.2
+    monkeypatch.setattr(request, "_machine", measure)
+    assert characterize(out, "--workloads=autoenc", "--threads=1") == 0
+    machine = folder.read_machine(out)
+    assert machine.gemm_flops_per_second == {"1": 1e11, "2": 1e11}
+    assert (machine.disturbed("1"), machine.disturbed("2")) == (None, None)
 
 
 def test_two_processes_do_not_measure_into_one_folder(out, capsys):

@@ -23,7 +23,7 @@ def test_a_timeline_is_of_the_step_of_median_time_from_its_start():
     )
     trace = Trace(ops=ops, steps=((0.0, 10.0), (20.0, 26.0), (30.0, 31.5)))
     summed = add_up(trace.ops_by_step(), place)
-    found = of_median_step(trace, summed, place)
+    found = of_median_step(trace.steps, trace.ops_by_step(), summed, place)
     assert found.step == 1
     assert [summed[i].type for i in found.op] == ["While", "MatMul"]
     assert [found.threads[i] for i in found.thread] == ["/host:CPU/b", "/host:CPU/a"]

@@ -6,7 +6,7 @@ import tensorflow as tf
 from traces import EPOCH_NS, TraceBuilder
 
 from fathom.errors import FathomError
-from fathom.measure.profile.xplane import read, record, trace
+from fathom.measure.profile.xplane import join, parse, read, record, trace
 
 
 @pytest.fixture
@@ -182,3 +182,28 @@ def test_the_profiler_can_be_used_again_after_a_step_that_failed(tmp_path):
 def test_a_second_trace_at_the_same_time_is_refused(tmp_path):
     with pytest.raises(FathomError, match="in use"):
         record(lambda: record(matmul_step(), 1, tmp_path / "b"), 1, tmp_path / "a")
+
+
+def session(folder, name, start_us, label):
+    """A session that began at a time, with a step of one op, and an event in its own order."""
+    built = TraceBuilder().plane("/host:CPU").line("worker", timestamp_ns=7)
+    built.step(1, 9).event(label, 2, 3, source="eager").event("shared:Add", 6, 2)
+    environment = built.space.planes.add(name="Task Environment")
+    environment.stat_metadata[1].name = "profile_start_time"
+    environment.stats.add(metadata_id=1, uint64_value=EPOCH_NS + 1000 * start_us)
+    path = built.write(folder)
+    return path.rename(folder / name)
+
+
+def test_the_traces_of_sessions_are_joined_as_if_of_one(tmp_path):
+    paths = [session(tmp_path, "a", 0, "first:Mul"), session(tmp_path, "b", 100, "second:Sub")]
+    join(paths, tmp_path / "joined")
+    joined = read(tmp_path / "joined")
+    assert [[op.name for op in ops] for ops in joined.ops_by_step()] == [
+        ["first", "shared"],
+        ["second", "shared"],
+    ]
+    assert joined.steps[1][0] - joined.steps[0][0] == pytest.approx(100e-6)
+    assert joined.outside_seconds() == pytest.approx([4e-6, 4e-6])
+    (plane,) = [each for each in parse(tmp_path / "joined").planes if each.name == "/host:CPU"]
+    assert len(plane.lines) == 1

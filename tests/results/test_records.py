@@ -125,14 +125,15 @@ def test_lists_that_older_files_lack_are_filled_in(document):
     ("changes", "share"),
     [
         ({}, 0.5),
-        ({"threads": 2}, None),  # they wait for each other
+        ({"threads": 2}, 0.5),  # two threads had less than one of them alone would have
+        ({"threads": 2, "cpu_seconds": 3.0}, 1.5),
         ({"gpu": "a GPU", "device": "/gpu:0"}, None),  # the CPU waits for it
         ({"seconds": 0.2}, None),  # together 0.8 s: too short
         ({"cpu_seconds": None}, None),  # of an older file
         ({"cpu_seconds": 1.92}, 0.96),
     ],
 )
-def test_cpu_time_is_evidence_for_one_thread_on_a_cpu(document, changes, share):
+def test_cpu_time_is_evidence_on_a_cpu(document, changes, share):
     values = {"seconds": 0.5, "cpu_seconds": 1.0, "threads": 1} | changes
     result = RunResult.parse(json.dumps(document), "a.json")
     result.processor.wall_seconds = 4 * values.pop("seconds")

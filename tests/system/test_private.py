@@ -42,6 +42,7 @@ GRAPHS = "hardware/description/, which reads traced steps"
 CAPTURES = "exports/, which tell weights from inputs"
 ZEROS = "numbers/sparsity.py, which names the layer before another"
 TRACES = "measure/profile/, which reads traces"
+COPIES = "measure/profile/, which runs a step by an executor of its own"
 ORDER = "exports/onnx.py, to write the same file twice"
 RESHAPES = "exports/onnx.py, to keep Reshapes that tf2onnx would drop"
 
@@ -68,6 +69,13 @@ USED = (
     Used(f"{REGISTRY}._registry.pop", GRADIENTS),
     Used(f"{FUNC_GRAPH}._get_function", CALLS, ("name",)),
     Used("tensorflow.Operation._XlaMustCompile", CALLS),
+    Used(
+        "tensorflow.python.eager.polymorphic_function.concrete_function.ConcreteFunction"
+        ".from_func_graph",
+        COPIES,
+        ("graph", "function_type", "attrs"),
+    ),
+    Used(f"{CONCRETE}.function_type", COPIES),
     Used("keras.KerasTensor._keras_history", ZEROS),
     *(Used(f"{XPLANE}.XSpace.{name}", TRACES) for name in ("FromString", "planes")),
     *(
@@ -83,6 +91,11 @@ USED = (
         for name in ("metadata_id", "offset_ps", "duration_ps", "stats")
     ),
     *(Used(f"{XPLANE}.XStat.{name}", TRACES) for name in ("metadata_id", "str_value", "ref_value")),
+    *(Used(f"{XPLANE}.XStat.{name}", TRACES) for name in ("int64_value", "uint64_value")),
+    *(
+        Used(f"{XPLANE}.{name}", TRACES)
+        for name in ("XPlane.stats", "XLine.id", "XEventMetadata.id")
+    ),
     Used("tf2onnx.graph.Graph.find_output_consumers", ORDER, ("self", "output_name")),
     Used("tf2onnx.tfonnx.resolve_functions", ORDER, ("tf_graph",)),
     Used("tf2onnx.graph.Node.name", ORDER),

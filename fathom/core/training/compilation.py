@@ -5,6 +5,8 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
+from fathom.system import private
+
 Batch = tuple[tf.Tensor, ...]
 Nest: TypeAlias = Any  # a tensor, or tensors in tuples, lists and dictionaries
 Step = Callable[..., Nest]
@@ -74,17 +76,25 @@ class StepByShape:
         traced: ``ConcreteFunction``s by their argument shapes.
 
     Attributes:
+        traced: the same.
         graph, structured_outputs: those of the last one, the largest.
     """
 
     def __init__(self, traced: Mapping[Shapes, ConcreteFunction]) -> None:
-        self._traced = traced
+        self.traced = traced
         largest = list(traced.values())[-1]
         self.graph, self.structured_outputs = largest.graph, largest.structured_outputs
 
     def __call__(self, *batch: tf.Tensor) -> Nest:
         """Runs the step for a batch."""
-        return self._traced[_shapes(batch)](*batch)
+        return self.traced[_shapes(batch)](*batch)
+
+
+def copied(step: "Traced") -> "Traced":
+    """Returns a step of the same graphs with executors of its own."""
+    if isinstance(step, StepByShape):
+        return StepByShape({shapes: private.copied(each) for shapes, each in step.traced.items()})
+    return private.copied(step)
 
 
 class Span:

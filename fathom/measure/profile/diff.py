@@ -84,7 +84,7 @@ def show(
         screen.print(f"differs: {line}")
     medians = [1e3 * np.median(each.unprofiled_step_seconds) for each in (profile, other)]
     screen.print(
-        f"step without the profiler: {medians[0]:,.3f} ms, other {medians[1]:,.3f} ms "
+        f"median step without the profiler: {medians[0]:,.3f} ms, other {medians[1]:,.3f} ms "
         f"({medians[0] / medians[1]:.3f})"
     )
     screen.print(_table("op types, by difference", by_type))

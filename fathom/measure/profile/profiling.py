@@ -1,19 +1,20 @@
 """Profiles a model in this process."""
 
 import dataclasses
-import time
+import itertools
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from fathom.core.training.compilation import Batch, CompiledStep, Nest, Step
+from fathom.core.training.compilation import Batch, Nest, Step, copied
 from fathom.errors import FathomError
 from fathom.hardware.description.attribution import Attribution
 from fathom.measure.profile import files, gpu, xplane
-from fathom.measure.profile.completeness import counts_of, require_equal_ops
+from fathom.measure.profile.completeness import Counts, counts_of, require_equal_ops
 from fathom.measure.profile.gpu import Sessions
-from fathom.measure.profile.overhead import in_turn, seconds_per_op
+from fathom.measure.profile.overhead import NumberedStep, in_turn, seconds_per_op, warm_up
 from fathom.measure.profile.timeline import of_median_step
 from fathom.measure.profile.windows import Windows
 from fathom.measure.profile.work import op_work
@@ -33,7 +34,6 @@ from fathom.results.records import Processor
 from fathom.system import environment
 
 _BATCHES = 4  # held in memory and cycled
-_FEWEST_PAIRS = 3  # of steps with and without the profiler
 
 
 def profile_model(
@@ -47,13 +47,13 @@ def profile_model(
     """Profiles a model after its setup.
 
     A few real batches are fetched first, while the first steps warm up; then the input pipeline is
-    released, so that it takes no time from the steps, and the batches are cycled. All steps up to
-    the end of the profile are traced, so that it has every op; steps in turn with and without the
-    profiler follow.
+    released, so that it takes no time from the steps, and the batches are cycled. The model's step
+    is executed only with the profiler, so that it has every op; in turn with it a copy of the step
+    is executed without.
 
     Args:
         model: with one step per call, not compiled as a whole by XLA.
-        steps: number of profiled steps, and at least as many in turn with and without the profiler.
+        steps: number of profiled steps, and of steps without the profiler.
         directory: of the trace.
         run_steps: if given, the warm-up is a run of so many steps on fresh batches, with windows.
         sessions: of the profiler before, such as in the setup.
@@ -73,20 +73,25 @@ def profile_model(
     sessions = sessions or Sessions(model.device)
     windows = Windows(model, run_steps, sessions) if run_steps else None
     held = _HeldBatches(model, windows, run_steps or _BATCHES, sessions)
-    stolen = environment.steal_seconds()
-    path = directory / files.TRACE
-    first = held.steps
-    xplane.record(held.step, steps, path)
-    trace = xplane.read(path)
-    numbers = range(first + 1, first + 1 + steps)  # after the one in which the profiler starts up
-    ops_by_step = trace.ops_by_step()
-    require_equal_ops([counts_of(ops) for ops in ops_by_step], [n % _BATCHES for n in numbers])
-    gpu_use = _gpu_time(path, sessions)
-    with xplane.profiling():
-        with_profiler = held.copy()
-    traced, untraced = in_turn(with_profiler, held.copy(), max(_FEWEST_PAIRS, steps // 2))
-    held.processor.add_system(stolen, environment.steal_seconds(), environment.frequency_mhz())
+    step = model.compiled.step.single
+    traced, untraced = held.runs(step), held.runs(copied(step))
+    whole = _ops_of_graphs(untraced)
+    warm_up(traced, untraced, sessions.session)
+    processor, stolen = Processor(), environment.steal_seconds()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        times = in_turn(traced, untraced, steps, processor, sessions.session, folder)
+        paths = sorted(folder.iterdir())
+        traces = [xplane.read(path) for path in paths]
+        gpu_use = _gpu_time(paths, sessions)
+        xplane.join(paths, directory / files.TRACE)
+    processor.add_system(stolen, environment.steal_seconds(), environment.frequency_mhz())
+    ops_by_step = [ops for trace in traces for ops in trace.ops_by_step()]
+    turns = [number % _BATCHES for number in range(steps)]
+    require_equal_ops([counts_of(ops) for ops in ops_by_step], turns, whole)
     attribution = Attribution(model.model(), model.network, model.optimizer)
+    bounds = [step for trace in traces for step in trace.steps]
+    ops = add_up(ops_by_step, attribution.place)
     profile = Profile(
         workload=model.name,
         mode=model.mode,
@@ -94,31 +99,39 @@ def profile_model(
         threads=model.threads,
         device=model.device.name,
         precision=held.environment.precision,
-        step_seconds=np.array([end - start for start, end in trace.steps]),
-        unprofiled_step_seconds=untraced,
-        traced_step_seconds=traced,
+        step_seconds=np.array([end - start for start, end in bounds]),
+        unprofiled_step_seconds=times[1],
+        traced_step_seconds=times[0],
         tracing_seconds_per_op=seconds_per_op(),
         compiled_step_seconds=np.array([]),
-        outside_seconds=np.array(trace.outside_seconds()),
-        work=np.array([held.work(number) for number in numbers]),
-        ops=(ops := add_up(ops_by_step, attribution.place)),
-        timeline=of_median_step(trace, ops, attribution.place),
-        op_work=op_work(model),
+        outside_seconds=np.concatenate([trace.outside_seconds() for trace in traces]),
+        work=np.array([held.works[turn] for turn in turns]),
+        ops=ops,
+        timeline=of_median_step(bounds, ops_by_step, ops, attribution.place),
+        op_work=op_work(model, held.works[0]),
         life=windows.life() if windows else None,
         gpu=gpu_use,
         cost=held.cost,
-        processor=held.processor,
+        processor=processor,
         environment=held.environment,
     )
     return profile, attribution.place
 
 
-def _gpu_time(path: Path, sessions: Sessions) -> GpuTime | None:
-    """Returns the use of the GPU in the marked steps of a trace, and in all sessions with it."""
+def _ops_of_graphs(untraced: NumberedStep) -> dict[int, Counts]:
+    """Returns the ops of the step on each batch, from the first executions of a copy of it."""
+    numbers = itertools.count(-1)
+    trace = xplane.trace(lambda: untraced(next(numbers)), _BATCHES)
+    return dict(enumerate(map(counts_of, trace.ops_by_step())))
+
+
+def _gpu_time(paths: Sequence[Path], sessions: Sessions) -> GpuTime | None:
+    """Returns the use of the GPU in the marked steps of traces, and in all sessions so far."""
     if sessions.gpu is None:
         return None
-    in_steps, whole = gpu.read(path)
-    sessions.gpu.add(whole)
+    in_steps = gpu.GpuUse()
+    for path in paths:
+        in_steps.add(gpu.read(path)[0])
     calls = sorted(sessions.gpu.calls.items(), key=lambda call: (-call[1][1], call[0]))
     return GpuTime(
         kernel_seconds=in_steps.kernel_seconds,
@@ -166,7 +179,7 @@ def single_steps(model_class: type[NeuralNetworkModel]) -> dict[str, object]:
 
 
 class _HeldBatches:
-    """A few batches of a model, used to warm it up and then cycled.
+    """A few batches of a model, which its step warms up on.
 
     Args:
         model: after its setup.
@@ -175,8 +188,7 @@ class _HeldBatches:
         sessions: of the profiler.
 
     Attributes:
-        steps: number of steps after the warm-up so far.
-        processor: its use by these steps.
+        works: of each batch, relative to a batch of the stated cost.
         environment, cost: of the run; the cost includes each layer's.
     """
 
@@ -184,14 +196,16 @@ class _HeldBatches:
         self, model: NeuralNetworkModel, windows: Windows | None, run_steps: int, sessions: Sessions
     ) -> None:
         self._model = model
-        self._turns: list[tuple[Step, Batch, float]] = []
-        self.steps = 0
-        self.processor = Processor()
+        self._batches: list[Batch] = []
+        self.works: list[float] = []
+        step = model.compiled.step.single
 
-        def keep(step: Step, batch: Batch) -> Nest:
+        def keep(_: Step, batch: Batch) -> Nest:
+            """Runs the step in one graph, where a run would compute it in two phases."""
             value = windows.step(step, batch) if windows else step(*batch)
-            if len(self._turns) < _BATCHES:
-                self._turns.append((step, batch, model.work(*batch)))
+            if len(self._batches) < _BATCHES:
+                self._batches.append(batch)
+                self.works.append(model.work(*batch))
             return value
 
         if windows:
@@ -203,40 +217,14 @@ class _HeldBatches:
         self.environment = result.environment
         self.cost = LayerCosts(**dict(result.cost), layers=layers)
 
-    def work(self, number: int) -> float:
-        """Returns the work of a step, relative to a batch of the stated cost."""
-        return self._turns[number % _BATCHES][2]
+    def runs(self, step: Step) -> NumberedStep:
+        """Returns a function that runs a step on the batch of a number, in turn, and waits."""
 
-    def step(self) -> None:
-        """Runs the next step and waits for it."""
-        self.run(self.steps)
-        self.steps += 1
+        def run(number: int) -> None:
+            step(*self._batches[number % _BATCHES])
+            self._model.device.synchronize()
 
-    def run(self, number: int) -> None:
-        """Runs the step of this number and waits for it."""
-        compiled, batch, _ = self._turns[number % _BATCHES]
-        self._run(compiled, batch)
-
-    def copy(self) -> Callable[[int], None]:
-        """Returns ``run`` with an executor of its own, after the first execution of each graph.
-
-        Steps are compared between two copies, never between a copy and the original: a copy has one
-        call more in its graph. It is called as directly as the original, since the look-up of
-        ``tf.function`` takes up to a tenth of a short step.
-        """
-        step, signatures = self._turns[0][0], self._model.signatures()
-        with self._model.device.placement():
-            copy = CompiledStep(lambda *batch: step(*batch), signatures, 1, xla=False).single
-        by_shape = {tuple(tuple(t.shape) for t in batch): batch for _, batch, _ in self._turns}
-        for batch in list(by_shape.values())[: len(signatures)]:
-            self._run(copy, batch)
-        return lambda number: self._run(copy, self._turns[number % _BATCHES][1])
-
-    def _run(self, step: Step, batch: Batch) -> None:
-        used, started = environment.cpu_use(), time.perf_counter()
-        step(*batch)
-        self._model.device.synchronize()
-        self.processor.add(used, environment.cpu_use(), time.perf_counter() - started)
+        return run
 
 
 def step_seconds(model: NeuralNetworkModel, steps: int) -> np.ndarray:

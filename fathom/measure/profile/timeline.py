@@ -5,21 +5,27 @@ from collections.abc import Sequence
 import numpy as np
 
 from fathom.measure.profile.chrome import Place
-from fathom.measure.profile.xplane import Trace
+from fathom.measure.profile.xplane import OpEvent
 from fathom.results.profile import OpTime, Timeline
 
 
-def of_median_step(trace: Trace, ops: Sequence[OpTime], place: Place) -> Timeline:
+def of_median_step(
+    bounds: Sequence[tuple[float, float]],
+    ops_by_step: Sequence[Sequence[OpEvent]],
+    ops: Sequence[OpTime],
+    place: Place,
+) -> Timeline:
     """Returns the timeline of the step of median time.
 
     Args:
-        trace: of the profiled steps.
-        ops: the same trace's, from ``add_up``.
+        bounds: start and end of each profiled step, in seconds.
+        ops_by_step: the ops that ran in each.
+        ops: the same, from ``add_up``.
         place: maps an op's name and type to its layer and phase; see ``Attribution.place``.
     """
-    durations = [end - start for start, end in trace.steps]
+    durations = [end - start for start, end in bounds]
     step = int(np.argsort(durations)[len(durations) // 2])
-    events = sorted(trace.ops_by_step()[step], key=lambda event: (event.start_s, -event.duration_s))
+    events = sorted(ops_by_step[step], key=lambda event: (event.start_s, -event.duration_s))
     threads = sorted({event.line for event in events})
     order: dict[tuple[str, ...], int] = {
         (op.type, op.layer, op.phase, op.on): i for i, op in enumerate(ops)
@@ -33,6 +39,6 @@ def of_median_step(trace: Trace, ops: Sequence[OpTime], place: Place) -> Timelin
         threads=tuple(threads),
         thread=tuple(threads.index(event.line) for event in events),
         op=tuple(order[key] for key in keys),
-        start_seconds=np.array([event.start_s - trace.steps[step][0] for event in events]),
+        start_seconds=np.array([event.start_s - bounds[step][0] for event in events]),
         seconds=np.array([event.duration_s for event in events]),
     )

@@ -14,6 +14,7 @@ from fathom.results.profile import PHASES, Profile
 
 _SHOWN_SHARE = 0.99  # of the op time: the rest has one row
 _MOST_ROWS = 20
+_ROUNDING = 1e-3  # of op times: the sum of many small ones
 
 
 def show(profile: Profile, screen: Console) -> None:
@@ -23,7 +24,7 @@ def show(profile: Profile, screen: Console) -> None:
     _show_steps(profile, frame, screen)
     screen.print(_op_table(op_types))
     screen.print(_layer_table(tables.layers(frame)))
-    if op_types.dominated.any():
+    if _split(op_types)[0].dominated.any():
         cost = 1e6 * (profile.tracing_seconds_per_op or 0.0)
         screen.print(f"* shorter than the cost of tracing an op, {cost:.2f} us: do not rely on it")
     unknown = op_types.type[op_types["class"] == ""]
@@ -41,11 +42,9 @@ def _show_steps(profile: Profile, frame: pd.DataFrame, screen: Console) -> None:
         f"{profile.workload} {kind}: batch {profile.batch_size}{divided}, {profile.precision}, "
         f"{profile.device}, {_threads(profile)}; {profile.steps} steps"
     )
-    low, high = frames.overhead_interval(profile)
-    interval = "" if np.isnan(low) else f", 95 % interval {low:+.1%} to {high:+.1%}"
     screen.print(
-        f"step: median {_ms(np.median(profile.unprofiled_step_seconds))} ms; the profiler's "
-        f"overhead {profile.overhead:+.1%}{interval}"
+        f"step: mean {_ms(profile.unprofiled_step_seconds.mean())} ms without the profiler, "
+        f"{_ms(profile.step_seconds.mean())} ms with it; {_overhead(profile)}"
     )
     if profile.disturbed:
         screen.print(
@@ -54,14 +53,18 @@ def _show_steps(profile: Profile, frame: pd.DataFrame, screen: Console) -> None:
         )
     if len(profile.compiled_step_seconds):
         screen.print(
-            "this is the step op by op; a run has it compiled by XLA: median "
-            f"{_ms(np.median(profile.compiled_step_seconds))} ms"
+            "this is the step op by op; a run has it compiled by XLA: mean "
+            f"{_ms(profile.compiled_step_seconds.mean())} ms"
         )
     phases = frame.groupby("phase").seconds.sum() / profile.steps
-    total = phases.sum()
+    total, outside = phases.sum(), profile.outside_seconds.mean()
     shares = [f"{phase} {phases[phase] / total:.1%}" for phase in PHASES if phase in phases]
-    screen.print(f"op time: {_ms(total)} ms per step: {', '.join(shares)}")
-    screen.print(f"outside ops: {profile.outside_share:.1%} of the step")
+    screen.print(f"with it: ops {_ms(total)} ms: {', '.join(shares)}")
+    at_once = total + outside - profile.step_seconds.mean()
+    overlap = f"; ops ran at once for {_ms(at_once)} ms" if at_once > _ROUNDING * total else ""
+    screen.print(
+        f"outside ops: {_ms(outside)} ms, {profile.outside_share:.1%} of the step{overlap}"
+    )
     if profile.life:
         windows, traced = len(set(profile.life.windows)), len(profile.life.numbers)
         screen.print(f"{windows} windows, {traced} steps, over {profile.life.run_steps} steps")
@@ -76,6 +79,17 @@ def _show_steps(profile: Profile, frame: pd.DataFrame, screen: Console) -> None:
             f"GPU, from the set-up on: kernels {_ms(whole.kernel_seconds)} ms, copies "
             f"{_ms(whole.memcpy_seconds)} ms, API calls {_ms(whole.api_seconds)} ms"
         )
+
+
+def _overhead(profile: Profile) -> str:
+    """Returns the profiler's overhead in words."""
+    added, pairs = frames.overhead(profile), len(profile.traced_step_seconds)
+    if not added.known:
+        return f"the profiler's overhead {added.value:+.1%}"
+    limits = f"95 % interval {added.low:+.1%} to {added.high:+.1%}, {pairs} pairs of steps"
+    if added.high < 0:
+        return f"the profiler's overhead is too small to be measured ({limits})"
+    return f"the profiler's overhead {added.value:+.1%}, {limits}"
 
 
 def _threads(profile: Profile) -> str:

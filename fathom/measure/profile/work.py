@@ -15,12 +15,15 @@ _PHASES: dict[StepPhase, Phase] = {
 }
 
 
-def op_work(model: NeuralNetworkModel) -> tuple[OpWork, ...]:
+def op_work(model: NeuralNetworkModel, of_batch: float) -> tuple[OpWork, ...]:
     """Returns the work of a batch of the stated cost by the papers' type, layer and phase.
 
     Args:
         model: after its setup in ``attribution.scoped_gradients``.
+        of_batch: work of a batch, relative to one of the stated cost. Where all batches have one
+            shape, that is described, otherwise a batch of the stated cost.
     """
+    described = of_batch if model.signatures() == [model.signature_of_length(None)] else 1.0
     sums: dict[tuple[str, str, Phase], list[int]] = {}
     for row in _operations(model):
         key = (paper_type(row.type), row.layer, _PHASES[row.phase])
@@ -28,7 +31,13 @@ def op_work(model: NeuralNetworkModel) -> tuple[OpWork, ...]:
         work[0] += row.total_flops
         work[1] += row.working_set_bytes
     return tuple(
-        OpWork(type=kind, layer=layer, phase=phase, flops=flops, bytes=size)
+        OpWork(
+            type=kind,
+            layer=layer,
+            phase=phase,
+            flops=round(flops / described),
+            bytes=round(size / described),
+        )
         for (kind, layer, phase), (flops, size) in sums.items()
     )
 

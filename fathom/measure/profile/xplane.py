@@ -8,6 +8,7 @@ stream; a kernel's statistics name the op that launched it. Other events are the
 """
 
 import contextlib
+import itertools
 import re
 import shutil
 import tempfile
@@ -22,7 +23,7 @@ from google.protobuf.message import DecodeError
 from fathom.errors import FathomError
 from fathom.system import private
 from fathom.system.files import atomic_write, read_file
-from fathom.system.private import XEvent, XLine, XPlane, XSpace
+from fathom.system.private import Metadata, XEvent, XLine, XPlane, XSpace
 
 _LARGEST = 2**31  # bytes of a trace: protobuf's limit
 _STEP_EVENT = "fathom_step"
@@ -182,6 +183,66 @@ def read(path: Path) -> Trace:
     )
 
 
+def join(paths: Iterable[Path], out: Path) -> None:
+    """Joins the traces of sessions, in the order of time, into one as if of a single session.
+
+    Raises:
+        FathomError: a file cannot be read or is not a complete trace, or cannot be written.
+    """
+    whole, *others = map(parse, paths)
+    for space in others:
+        later_ns = _started_ns(space) - _started_ns(whole)
+        for plane in space.planes:
+            known = next((each for each in whole.planes if each.name == plane.name), None)
+            _append(plane, known or whole.planes.add(id=plane.id, name=plane.name), later_ns)
+    with atomic_write(out) as temporary:
+        temporary.write_bytes(whole.SerializeToString())
+
+
+def _started_ns(space: XSpace) -> int:
+    """Returns when a session began, from which its times count; 0 if it does not tell."""
+    for plane in space.planes:
+        for stat in plane.stats:
+            if plane.stat_metadata[stat.metadata_id].name == "profile_start_time":
+                return int(stat.uint64_value)
+    return 0
+
+
+def _append(plane: XPlane, whole: XPlane, later_ns: int) -> None:
+    """Adds a plane's events to that of a session which began earlier, by its numbers of names."""
+    events = _renumbered(plane.event_metadata, whole.event_metadata)
+    stats = _renumbered(plane.stat_metadata, whole.stat_metadata)
+    lines = {(line.id, line.name): line for line in whole.lines}
+    for line in plane.lines:
+        if (line.id, line.name) in lines:
+            known = lines[line.id, line.name]
+        else:
+            known = whole.lines.add()
+            known.CopyFrom(line)
+            known.ClearField("events")
+        later = 1000 * (line.timestamp_ns - known.timestamp_ns + later_ns)
+        for event in line.events:
+            event.metadata_id = events[event.metadata_id]
+            event.offset_ps += later
+            for stat in event.stats:
+                stat.metadata_id = stats[stat.metadata_id]
+                if stat.HasField("ref_value"):
+                    stat.ref_value = stats[stat.ref_value]
+        known.events.MergeFrom(line.events)
+
+
+def _renumbered(names: Metadata, known: Metadata) -> dict[int, int]:
+    """Adds names to known ones; returns the number of each there by its own."""
+    numbers = {each.name: number for number, each in known.items()}
+    unused = itertools.count(max(known, default=0) + 1)
+    for each in names.values():
+        if each.name not in numbers:
+            number = numbers[each.name] = next(unused)
+            known[number].CopyFrom(each)
+            known[number].id = number
+    return {number: numbers[each.name] for number, each in names.items()}
+
+
 def timed_lines(path: Path) -> list[tuple[XPlane, XLine]]:
     """Returns the planes and lines of a trace's host threads and GPU streams.
 
@@ -296,6 +357,14 @@ def step_marks(plane: XPlane, line: XLine) -> Iterator[tuple[int, int]]:
         if plane.event_metadata[event.metadata_id].name == _STEP_EVENT:
             start = start_ps(line, event)
             yield start, start + event.duration_ps
+
+
+def step_number(plane: XPlane, event: XEvent) -> int | None:
+    """Returns the number of the step that an event marks; None if it marks none."""
+    if plane.event_metadata[event.metadata_id].name != _STEP_EVENT:
+        return None
+    values = {plane.stat_metadata[stat.metadata_id].name: stat.int64_value for stat in event.stats}
+    return values.get("step_num")
 
 
 def _statistic(plane: XPlane, event: XEvent, name: str) -> str:

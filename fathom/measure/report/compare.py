@@ -12,7 +12,7 @@ from rich.console import Console
 
 from fathom.errors import FathomError
 from fathom.measure.report.comparison import LABELS, compare
-from fathom.measure.report.page import is_number, shown
+from fathom.measure.report.page import is_number, readable, shown
 from fathom.measure.report.pairs import Ratio, verdict
 from fathom.measure.runs.folder import Folder
 from fathom.measure.runs.interleave import RUNS, Interleaving
@@ -40,6 +40,10 @@ def compare_folders(paths: Sequence[Path], screen: Console) -> None:
             "machine: how much slower the machine itself was at times, by its probes and the CPU "
             "time of disturbed runs. A ratio within it counts as noise; `python -m fathom compare "
             "--interleave` shows smaller differences."
+        )
+        screen.print(
+            "A difference below `would show` has no verdict: it may be there all the same. More "
+            "`--repeats` lower it."
         )
     _show(comparison.shares, "op types' shares of the time in ops, training", screen)
     both = [each for each in (comparison.ratios, comparison.shares) if len(each)]
@@ -167,6 +171,6 @@ def _show(content: pd.DataFrame, title: str, screen: Console) -> None:
     table = rich.table.Table(box=None, header_style="bold", title=title, title_justify="left")
     for name in content:
         table.add_column(str(name), justify="right" if is_number(content[name]) else "left")
-    for row in content.itertuples(index=False):
+    for row in readable(content).itertuples(index=False):
         table.add_row(*map(shown, row))
     screen.print(table)

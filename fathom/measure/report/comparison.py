@@ -9,13 +9,14 @@ import pandas as pd
 
 from fathom.measure.profile import tables
 from fathom.measure.report import drift, programs, selection
-from fathom.measure.report.intervals import CONFIDENCE, combine, holm, p_value, ratio
+from fathom.measure.report.intervals import CONFIDENCE, combine, detectable, holm, p_value, ratio
 from fathom.measure.runs.folder import Folder
 
 LABELS = string.ascii_uppercase  # of the folders; the first one is the base
 _SMALLEST_SHARE = 1.0  # percent; op types below it on both sides are not compared
 _SHARE_COLUMNS = [
-    *("workload", "op type", "folder", "A (%)", "its (%)", "less A", "from", "to", "profiles", "p")
+    *("workload", "op type", "folder", "A (%)", "its (%)", "less A", "from", "to", "profiles"),
+    "test",
 ]
 _CASE = ["workload", "mode", "on"]
 
@@ -31,7 +32,8 @@ class Comparison:
             itself was at times; the number of ``runs`` of A and of the folder, and of those that
             other processes disturbed; ``programs`` of A and of the folder, where they differ in any
             row; ``p`` of a larger ratio than the machine's, with Holm's correction over all rows;
-            ``verdict``. With a single run on either side there is no interval, p value or verdict.
+            ``verdict``; ``would show (%)``: a smaller difference would have none. With a single run
+            on either side there is no interval, p value or verdict.
         shares: one row per workload, op type and folder: its share of the time in ops in percent,
             the mean over equal profiles, and the difference, with the same columns.
         refused: one sentence per workload and mode whose runs or profiles are not compared.
@@ -80,12 +82,16 @@ def _with_verdicts(
     """Corrects the p values of a table and adds verdicts, such as ``slower`` or ``faster``."""
     if table.empty:
         return table
-    p_values = holm(table.p.to_numpy())
+    p_values = holm(np.array([p_value(sides, margin) for sides, margin in table.test]))
+    tests = int(np.count_nonzero(~np.isnan(p_values)))
+    shows = np.array([detectable(sides, margin, tests) for sides, margin in table.test])
     verdicts = [
         _verdict(above if value > equal else below, p_value)
         for value, p_value in zip(table[column], p_values, strict=True)
     ]
-    return table.assign(p=p_values, verdict=pd.Series(verdicts, dtype=object))
+    table = table.drop(columns="test").assign(p=p_values)
+    table["verdict"] = pd.Series(verdicts, dtype=object)
+    return table.assign(**{"would show (%)": 100 * np.expm1(shows) if equal else shows})
 
 
 def _verdict(different: str, p_value: float) -> str | None:
@@ -154,7 +160,7 @@ def _ratio(
         "machine (%)": 100 * np.expm1(change),
         "runs": _runs(first.drop_duplicates("run"), second.drop_duplicates("run")),
         "programs": _programs(first, second),
-        "p": p_value([np.log(a), np.log(b)], change),
+        "test": ([np.log(a), np.log(b)], change),
     }
 
 
@@ -247,5 +253,5 @@ def _share_change(op_type: str, first: np.ndarray, second: np.ndarray) -> dict[s
         "less A": less.value,
         "from": less.low,
         "to": less.high,
-        "p": p_value([first, second]),
+        "test": ([first, second], 0.0),
     }

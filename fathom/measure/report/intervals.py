@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.optimize
 import scipy.stats
 
 CONFIDENCE = 0.95
@@ -129,6 +130,33 @@ def p_value(sides: Sequence[np.ndarray], margin: float = 0.0) -> float:
             limits = np.array([difference - margin, difference + margin]) / error
             found = scipy.stats.t.sf(limits, test.df).sum()
     return float(np.nan_to_num(found, nan=1.0))
+
+
+def detectable(sides: Sequence[np.ndarray], margin: float, tests: int) -> float:
+    """Returns the least difference of two means for which ``p_value`` would be significant.
+
+    Args:
+        sides: two, each with one value per process, float64 [processes].
+        margin: as in ``p_value``.
+        tests: number of tests among which it would be the only significant one (Holm).
+
+    Returns:
+        a positive difference; NaN for a single process on either side.
+    """
+    if min(map(len, sides)) < 2:
+        return np.nan
+    parts = np.array([side.var(ddof=1) / len(side) for side in sides])
+    if not parts.any():
+        return margin
+    error, level = parts.sum() ** 0.5, (1 - CONFIDENCE) / tests
+    freedom = parts.sum() ** 2 / sum(parts**2 / [len(side) - 1 for side in sides])
+    student = scipy.stats.t(freedom)
+    return float(
+        scipy.optimize.brentq(
+            lambda d: student.sf([(d - margin) / error, (d + margin) / error]).sum() - level,
+            *(0.0, margin + 2 * error * student.isf(level / 2)),
+        )
+    )
 
 
 def holm(p_values: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 _MOST_ROWS, _MOST_COLUMNS = 60, 16  # of a table that is open, and printed
+_LEAST_P = 1e-4  # p values below it are not told apart
 _NOTHING = 1e-12  # rounding errors of zero
 _HERE = Path(__file__).parent
 _STYLE, _SCRIPT = ((_HERE / name).read_text() for name in ("page.css", "page.js"))
@@ -61,6 +62,7 @@ def download(content: bytes, name: str, text: str) -> str:
 
 def table(content: pd.DataFrame, caption: str) -> str:
     """Returns a table that can be sorted and folded; a large one is folded, and not printed."""
+    content = readable(content)
     kinds = [_kind(content[name]) for name in content]
     names = zip(content, kinds, strict=True)
     head = "".join(
@@ -90,6 +92,15 @@ def _row(cells: Iterable[str], kinds: Sequence[str]) -> str:
     each = zip(tags, kinds, cells, strict=True)
     row = "".join(f"<{tag}{kind}>{escape(cell)}</{tag}>" for tag, kind, cell in each)
     return f"<tr>{row}</tr>".replace("<th", '<th scope="row"', 1)
+
+
+def readable(content: pd.DataFrame) -> pd.DataFrame:
+    """Returns a table whose p values are text, as none is 0."""
+    texts = {
+        name: content[name].map(lambda p: "<0.0001" if p < _LEAST_P else shown(p))
+        for name in content.columns.intersection(["p", "p value"])
+    }
+    return content.assign(**texts)
 
 
 def is_number(column: pd.Series) -> bool:

@@ -24,7 +24,10 @@ _ABOUT = (
     ("unmapped", "op types without a class"),
     ("missing", "not measured"),
 )
-_OF_A_PROCESS = ("command", "device", "threads", "xla", "gpu")  # of the probing process
+_OF_A_PROCESS = (  # of the probing process
+    *("command", "device", "gpu", "xla", "microbatches"),
+    *("threads", "intra_op_threads", "inter_op_threads"),
+)
 
 Found = Mapping[Figure, Findings]
 
@@ -134,9 +137,9 @@ def _page(parts: list[str], found: Found, about: Mapping[str, pd.DataFrame]) -> 
             "is divided. Profiles are op by op."
         ),
         page.paragraph(
-            "Disturbed: runs on one thread whose steps had the processor for less than 95 % of "
-            "their time, because other processes took it. Measured again: disturbed runs that "
-            "were made a second time, which counts; the first is kept in disturbed/."
+            "Disturbed: runs whose steps, all threads together, had the processor for less than "
+            "95 % of their time, because other processes took it. Measured again: disturbed runs "
+            "that were made a second time, which counts; the first is kept in disturbed/."
         ),
         page.heading("unmapped", "Op types without a class"),
         page.table(about["op_types_without_a_class"], "op types")
@@ -205,6 +208,8 @@ def _machine(folder: Folder) -> pd.DataFrame:
         machine[name] = f"{rates[threads] / 1e9:.1f} GFLOP/s"
         if len(probes := folder.machine.gemm_probes.get(threads, ())) > 1:
             machine[name] += f", measured: {', '.join(f'{each / 1e9:.1f}' for each in probes)}"
+        if share := folder.machine.disturbed(threads):
+            machine[name] += f"; no ceiling: other processes left {share:.0%} of the processor"
     for threads, rate in folder.machine.triad_bytes_per_second.items():
         name = f"memory bandwidth (triad) on {threads} thread{'s' if threads != '1' else ''}"
         machine[name] = f"{rate / 1e9:.1f} GB/s"

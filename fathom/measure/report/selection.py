@@ -68,6 +68,15 @@ def processes(folder: Folder) -> pd.DataFrame:
     return in_order(pd.concat(sets).drop_duplicates("run"))
 
 
+def step_seconds(runs: pd.DataFrame) -> pd.Series:
+    """Returns the median step of each timing, in seconds.
+
+    Where a workload's batches vary in length it is that of a batch of the stated cost.
+    """
+    varies = runs.work_varies.eq(True).groupby(runs.workload).transform("any")
+    return runs.median_s.astype(float).mask(varies, 1 / runs.work_per_second.astype(float))
+
+
 def count(runs: pd.DataFrame) -> str:
     """Returns the number of runs, and of those that other processes disturbed."""
     disturbed = int(runs.disturbed.eq(True).sum())

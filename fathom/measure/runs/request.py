@@ -21,6 +21,10 @@ _QUICK_REPEATS, _QUICK_WARMUP_RUNS = 2, 0
 _REPEATS, _WARMUP_RUNS = 200, 10  # as in the Minsky paper
 _QUICK_PROFILE_REPEATS, _PROFILE_REPEATS = 1, 3
 _BATCHES, _QUICK_BATCHES = [2**i for i in range(9)], [4**i for i in range(4)]
+_CEILINGS = {  # of a machine, with the shares of the processor that they had
+    "gemm_flops_per_second": "gemm_cpu_share",
+    "triad_bytes_per_second": "triad_cpu_share",
+}
 _SAME_RATE = 0.1  # largest difference of the matrix products before and after the runs
 
 
@@ -87,7 +91,8 @@ def measure_machine(wanted: Wanted, out: Path, screen: Console) -> Request:
         _refuse_other_folder(known.environment, first.environment, out)
     machine = known or Machine(environment=first.environment, gemm_flops_per_second={})
     machine = _with_probe(machine, "1", first)
-    for number in {*threads, cores} - set(map(int, machine.gemm_flops_per_second)):
+    known_rates = {int(n) for n in machine.gemm_flops_per_second if machine.disturbed(n) is None}
+    for number in {*threads, cores} - known_rates - {1}:
         machine = _with_probe(machine, str(number), _machine(number, wanted.precision, []))
     machine.write(out / "machine.json")
     quick = (_QUICK_REPEATS, _QUICK_WARMUP_RUNS)
@@ -131,6 +136,11 @@ def measure_again(out: Path, request: Request, screen: Console) -> None:
     for number, before in known.gemm_flops_per_second.items():
         probes = known.gemm_probes.get(number, (before,))
         _print_probes(number, probes[-1], machine.gemm_probes[number][-1], screen)
+        if share := machine.disturbed(number):
+            screen.print(
+                f"warning: other processes took the processor from all of these ({share:.0%} of it "
+                "was left): the report marks its ceilings; rerun the command to measure them again"
+            )
 
 
 def _print_probes(threads: str, before: float, after: float, screen: Console) -> None:
@@ -161,14 +171,11 @@ def _with_probe(machine: Machine, threads: str, probe: Probe) -> Machine:
     """Returns the machine with the best rates, which other load affects least."""
     probes = dict(machine.gemm_probes)
     probes[threads] = (*probes.get(threads, ()), probe.gemm_flops_per_second)
-    products, triads = dict(machine.gemm_flops_per_second), dict(machine.triad_bytes_per_second)
-    products[threads] = max(probe.gemm_flops_per_second, products.get(threads, 0))
-    triads[threads] = max(probe.triad_bytes_per_second, triads.get(threads, 0))
-    rates: dict[str, Mapping[str, object]] = {
-        "gemm_flops_per_second": products,
-        "gemm_probes": probes,
-        "triad_bytes_per_second": triads,
-    }
+    rates: dict[str, Mapping[str, object]] = {"gemm_probes": probes}
+    for name, share in _CEILINGS.items():
+        better = getattr(probe, name) > getattr(machine, name).get(threads, 0)
+        for each in (name, share) if better else ():
+            rates[each] = getattr(machine, each) | {threads: getattr(probe, each)}
     in_order = {
         name: dict(sorted(values.items(), key=lambda item: int(item[0])))
         for name, values in rates.items()

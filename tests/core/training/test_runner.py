@@ -109,11 +109,12 @@ def test_a_call_never_crosses_the_warm_up_an_epoch_or_a_checkpoint():
 
 
 def test_the_cpu_time_of_the_steps_is_added_up_without_that_of_their_input(monkeypatch):
-    used = iter([(10.0, 3), (11.0, 4), (20.0, 9), (22.5, 9)])
+    used = iter([(10.0, 3, 7), (11.0, 4, 7), (20.0, 9, 9), (22.5, 9, 12)])
     monkeypatch.setattr(runner_module, "cpu_use", lambda: next(used))
     processor, steps = Processor(), Steps(first=0, warmup=0)
     runner(Hooks()).run(batches(), 2, steps, processor, default_runstep, Progress())
     assert (processor.cpu_seconds, processor.involuntary_switches) == (3.5, 1)
+    assert processor.minor_faults == 3
     assert processor.wall_seconds == sum(steps.seconds)
 
 

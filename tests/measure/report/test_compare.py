@@ -313,3 +313,32 @@ def test_times_of_different_programs_are_told_apart():
     row = the_ratio([steps_of(around(0.1))], divided)
     assert row["programs"] == "op by op and op by op, 2 microbatches"
     assert "programs" not in the_ratio(divided, divided)
+
+
+@pytest.mark.parametrize(("runs", "machine"), [(2, 0.0), (3, 0.0), (3, 0.3)])
+def test_a_difference_as_large_as_would_show_is_told_and_no_smaller_one(runs, machine):
+    logs = np.random.default_rng(0).normal(0, 0.01, (2, runs))
+    probes = {"1": (1e11, 1e11 * np.exp(machine))}
+    probed = MACHINE.model_copy(update={"gemm_probes": probes})
+
+    def row(difference):
+        centred = logs - logs.mean(axis=1, keepdims=True) + [[0.0], [difference]]
+        sides = [
+            folder([steps_of([float(np.exp(x))] * 5) for x in side], probed) for side in centred
+        ]
+        (found,) = comparison.compare(sides[0], sides[1:]).ratios.to_dict("records")
+        return found
+
+    shows = np.log1p(row(0.1)["would show (%)"] / 100)
+    assert shows > machine
+    assert row(1.001 * shows)["verdict"] == "slower"
+    assert row(0.999 * shows)["verdict"] == row(-0.999 * shows)["verdict"] == "within the noise"
+
+
+def test_one_of_many_rows_must_differ_by_more_to_show():
+    generator = np.random.default_rng(0)
+    both = [same_program(generator, 3, workloads=1) for _ in "AB"]
+    alone = the_ratio(*both)["would show (%)"]
+    more = [[*side, *same_program(generator, 3)[3:]] for side in both]
+    assert compared(*more).ratios["would show (%)"][0] > 1.5 * alone
+    assert np.isnan(the_ratio(both[0][:1], both[1])["would show (%)"])

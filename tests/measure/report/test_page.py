@@ -3,6 +3,7 @@ import re
 import shutil
 import subprocess
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -133,3 +134,14 @@ def test_a_column_of_sentences_has_some_width():
 def test_texts_in_a_table_are_no_markup():
     shown = page.table(pd.DataFrame({"<b>": ["<i>"]}), "<p>")
     assert not re.search("<[bip]>", shown)
+
+
+def test_no_p_value_is_shown_as_zero():
+    table = pd.DataFrame({"p": [0.0, 1e-15, 0.0123, np.nan], "ms": [0.0, 1e-15, 0.5, np.nan]})
+    html = page.table(table, "tests")
+    assert re.findall(r"<tr><td>(.*?)</td><td.*?>(.*?)</td></tr>", html) == [
+        ("&lt;0.0001", "0"),
+        ("&lt;0.0001", "0"),
+        ("0.0123", "0.5"),
+        ("-", "-"),
+    ]

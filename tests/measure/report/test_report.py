@@ -319,3 +319,15 @@ def test_one_file_has_all_words_and_numbers(small_report):
     for each in export["figures"].values():
         for caption in each["tables"]:
             assert caption.replace("_", " ") in page(small_report).text
+
+
+def test_the_table_of_the_machine_has_no_thread_pools_of_the_probe_and_marks_its_ceilings(
+    tmp_path, quick
+):
+    shares = {"gemm_cpu_share": {"1": 0.99, "2": 0.4}}
+    machine = synthetic_folder.MACHINE.model_copy(update=shares)
+    report.write(synthetic_folder.folder([run()], machine), tmp_path)
+    rows = pd.read_csv(tmp_path / "tables" / "machine.csv", index_col=0).value
+    assert not {"threads", "intra_op_threads", "inter_op_threads"} & set(rows.index)
+    assert rows["large matrix product on 1 thread"] == "100.0 GFLOP/s"
+    assert "other processes left 40% of the processor" in rows["large matrix product on 2 threads"]

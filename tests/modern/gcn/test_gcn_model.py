@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from fathom.measure.profile.work import op_work
 from fathom.modern.gcn.layers import normalized_adjacency, normalized_rows
 from fathom.modern.gcn.model import GCN, GCNFwd
 
@@ -101,3 +102,12 @@ def test_real_cora_is_read(real_data):
     assert model.dataset.verify(model.source.directory, None, True) == (
         "2,708 nodes, 5,278 edges, 1,433 features, 7 classes, split 140 / 500 / 1000"
     )
+
+
+def test_the_work_of_a_profiled_step_is_that_of_its_description():
+    model = GCN("/cpu:0")
+    model.setup()
+    described = sum(row.total_flops for row in model.describe().operations)
+    per_unit = sum(each.flops for each in op_work(model, model.work()))
+    assert model.work() > 1
+    assert per_unit * model.work() == pytest.approx(described, rel=1e-5)

@@ -155,12 +155,13 @@ def summary(table: pd.DataFrame) -> str:
         )
     pairs = known.loc[known.drifts.astype(bool), ["workload", "op type"]].itertuples(index=False)
     names = ", ".join(f"{workload}'s {op_type}" for workload, op_type in pairs)
+    less, more = (known.to < _STEADY).sum(), (known["from"] > _STEADY).sum()
+    left = len(known) - less - more
+    others = f"; the intervals of the other {left} include {_STEADY:.0%}" if left else ""
     return (
-        f"From step to step, {(known.to < _STEADY).sum()} of the {len(known)} heaviest op types "
-        f"vary by less than {_STEADY:.0%} (coefficient of variation), "
-        f"{(known['from'] > _STEADY).sum()} by more; the intervals of the others include "
-        f"{_STEADY:.0%}. A drift over the profiled steps of more than {_DRIFT_SIZE:.0%} is "
-        f"significant in {names or 'none'}."
+        f"From step to step, {less} of the {len(known)} heaviest op types vary by less than "
+        f"{_STEADY:.0%} (coefficient of variation), {more} by more{others}. A drift over the "
+        f"profiled steps of more than {_DRIFT_SIZE:.0%} is significant in {names or 'none'}."
     )
 
 

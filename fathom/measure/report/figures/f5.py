@@ -39,6 +39,7 @@ def step_times(runs: pd.DataFrame) -> pd.DataFrame:
         batches are divided or programs differ between the cases.
     """
     timed = runs.dropna(subset="median_s")
+    timed = timed.assign(step_s=selection.step_seconds(timed))
     cases = dict(list(timed.groupby(["workload", "mode", "on"], sort=False)))
     rows = [
         _row(cases.get((name, mode, device)), cases.get((name, "train", "cpu")))
@@ -54,7 +55,7 @@ def _row(runs: pd.DataFrame | None, on_cpu: pd.DataFrame | None) -> dict[str, ob
     """Returns the columns of one case, given equal runs of it and of training on the CPU."""
     if runs is None:
         return {}
-    seconds = _seconds(runs)
+    seconds = runs.step_s.to_numpy()
     row: dict[str, object] = {"batch size": runs.batch_size.iloc[0], "runs": selection.count(runs)}
     row[programs.PROGRAM] = programs.joined(programs.of(runs))
     row["median step (s)"] = float(np.exp(np.log(seconds).mean()))
@@ -62,12 +63,8 @@ def _row(runs: pd.DataFrame | None, on_cpu: pd.DataFrame | None) -> dict[str, ob
         return row
     if on_cpu is runs:
         return row | {"over CPU training": 1.0}
-    over = ratio(seconds, _seconds(on_cpu))
+    over = ratio(seconds, on_cpu.step_s.to_numpy())
     return row | {"over CPU training": over.value, "from": over.low, "to": over.high}
-
-
-def _seconds(runs: pd.DataFrame) -> np.ndarray:
-    return (1 / runs.work_per_second).to_numpy(float)
 
 
 def summary(times: pd.DataFrame) -> str:

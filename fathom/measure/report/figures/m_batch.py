@@ -27,7 +27,7 @@ def sweeps(runs: pd.DataFrame) -> pd.DataFrame:
         the sweep.
     """
     known = runs.dropna(subset="median_s")
-    step = 1 / known.work_per_second
+    step = selection.step_seconds(known)
     peak = known.peak_gpu_bytes.where(known.on == "gpu", known.peak_resident_bytes)
     known = known.assign(
         device=known.on,

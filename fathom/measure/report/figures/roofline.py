@@ -23,6 +23,7 @@ from fathom.results.characterization import Machine
 _KEYS = ["workload", "type", "layer", "phase"]
 _LEAST_SHARE = 0.01  # of a workload's time in ops
 NEAR = 1.5  # times the attainable time
+_TOLERANCE = 1.1  # of the peak: a convolution may be faster than a matrix product
 _COLORS = {"forward": BLUE, "backward": ORANGE, "optimizer": GREEN, "other": RED}
 
 
@@ -62,7 +63,7 @@ def summary(table: pd.DataFrame) -> str:
     covered = table.groupby("workload", sort=False).share.sum()
     shares = near.groupby(table.workload, sort=False).sum() / covered
     text = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
-    below = table[table.times < 1]
+    below = table[(table.times < 1) & (table.bound == "memory")]
     caches = f" {len(below)} take less: their data was in a cache." if len(below) else ""
     return f"Of the time in ops of 1 % or more, within {NEAR} times the attainable: {text}.{caches}"
 
@@ -108,7 +109,31 @@ def _analyse(folder: Folder) -> Findings:
         f"{row.workload}: {row.type} of {row.layer} ({row.phase}) is not described"
         for row in table[table.flops.isna()].itertuples()
     ]
+    gaps += above_peak(table, roofs[0], folder.machine.disturbed(str(runs.threads.min())))
     return Findings(summary(table), draw(table, *roofs), table, gaps=gaps)
+
+
+def above_peak(table: pd.DataFrame, peak: float, cpu_share: float | None) -> list[str]:
+    """Returns why the roofs are no limits, in a sentence; none if no op computes faster.
+
+    Args:
+        table: from ``under_roofs``.
+        peak: FLOP/s of a large matrix product.
+        cpu_share: share of the processor that other processes left for its measurement; None: all.
+    """
+    faster = table[table.rate > _TOLERANCE * peak]
+    reasons = []
+    if len(faster):
+        first = faster.loc[faster.rate.idxmax()]
+        reasons.append(
+            f"of {len(faster)} ops above the peak {first.workload}'s {first.type} of {first.layer} "
+            f"({first.phase}) reaches {first.rate / peak:.1f} times of it"
+        )
+    if cpu_share is not None:
+        reasons.append(f"other processes left {cpu_share:.0%} of the processor to their probes")
+    elif reasons:
+        reasons.append("its work is counted too high, or the processor was slower when probed")
+    return [f"roofs that are limits: {'; '.join(reasons)}"] if reasons else []
 
 
 def _roofs(machine: Machine, threads: int) -> tuple[float, float] | None:

@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 from legibility import assert_legible, labels_of
 from synthetic_folder import folder, life, long_names, op, ops_of, paper_profile, profile, run
@@ -135,3 +136,14 @@ def test_one_spike_does_not_set_the_scale_and_is_told():
     assert [text.get_text() for text in panel.texts] == ["↑6.3"]
     panel, _ = lines(Add=np.linspace(1, 9, 12))
     assert not panel.texts
+
+
+def test_the_summary_speaks_of_other_op_types_only_if_there_are_some():
+    row = {"workload": "vgg", "op type": "Add", "processes": 3, "drifts": False}
+    steady = {**row, "variation": 0.02, "from": 0.01, "to": 0.03}
+    unknown = {**row, "variation": 0.1, "from": 0.05, "to": 0.2}
+    text = f1.summary(pd.DataFrame([steady]))
+    assert "1 of the 1 heaviest op types vary by less than 10%" in text
+    assert "intervals" not in text
+    text = f1.summary(pd.DataFrame([steady, unknown]))
+    assert "0 by more; the intervals of the other 1 include 10%." in text

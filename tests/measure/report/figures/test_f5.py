@@ -36,8 +36,19 @@ def test_equal_runs_give_the_ratio_an_interval():
 
 
 def test_a_step_counts_by_its_work_where_batches_vary_in_length():
-    document = result() | {"steps": steps([0.4] * 3, work=2.0)}
+    document = result() | {"steps": steps([0.1, 0.2, 0.6], work=[1.0, 1.0, 3.0])}
     assert f5.step_times(runs_of(run(result=document)))["median step (s)"][0] == 0.2
+
+
+def test_a_step_counts_as_it_is_where_all_batches_are_of_equal_work():
+    whole_graph = [result() | {"steps": steps([0.4] * 3, work=each)} for each in (19.3, 2.7)]
+    runs = [
+        run("gcn", mode=m, result=each)
+        for m, each in zip(("train", "infer"), whole_graph, strict=True)
+    ]
+    times = f5.step_times(runs_of(*runs))
+    np.testing.assert_allclose(times["median step (s)"][:2], 0.4)
+    np.testing.assert_allclose(times["over CPU training"][:2], 1)
 
 
 def test_without_training_on_the_cpu_nothing_can_be_normalised():

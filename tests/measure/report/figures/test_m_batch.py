@@ -49,9 +49,16 @@ def test_of_equal_runs_the_median_counts():
 
 
 def test_a_step_counts_by_its_work_where_batches_vary_in_length():
-    document = result() | {"steps": steps([0.4] * 3, work=2.0)}
+    document = result() | {"steps": steps([0.1, 0.2, 0.6], work=[1.0, 1.0, 3.0])}
     table = m_batch.sweeps(runs_of(run(purpose=("batches",), result=document)))
     np.testing.assert_allclose(table["step (ms)"], [200])
+
+
+def test_a_step_of_a_whole_graph_counts_as_it_is():
+    document = result(batch_size=10) | {"steps": steps([0.4] * 3, work=19.3)}
+    table = m_batch.sweeps(runs_of(run("gcn", ("batches",), result=document)))
+    np.testing.assert_allclose(table["step (ms)"], [400])
+    np.testing.assert_allclose(table["examples/s"], [25])
 
 
 def test_the_knee_is_the_smallest_batch_within_a_tenth_of_the_best():

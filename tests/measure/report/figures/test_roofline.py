@@ -66,3 +66,27 @@ def test_each_point_says_which_op_it_is_and_colours_are_explained():
     drawn = picture.drawn(figure, "x", "Roofline")[1]
     assert "MatMul of fc1, 71.4%" in drawn
     assert {"forward", "backward", "optimizer", "other"} <= labels_of(figure)
+
+
+def gap_of(machine):
+    """What the figure of a product at four fifths of ``PEAK`` says of a machine's roofs."""
+    gaps = roofline.FIGURE.analyse(folder([run(profile=measured())], machine)).gaps
+    return " ".join(gap for gap in gaps if gap.startswith("roofs that are limits: "))
+
+
+def test_a_point_above_the_roof_is_a_fault_with_a_reason():
+    assert gap_of(MACHINE) == ""
+    low = MACHINE.model_copy(update={"gemm_flops_per_second": {"1": 4e10}})
+    assert gap_of(low) == (
+        "roofs that are limits: of 1 ops above the peak autoenc's MatMul of fc1 (forward) reaches "
+        "2.0 times of it; its work is counted too high, or the processor was slower when probed"
+    )
+    disturbed = low.model_copy(update={"gemm_cpu_share": {"1": 0.4}})
+    assert "2.0 times of it; other processes left 40% of the processor" in gap_of(disturbed)
+
+
+def test_roofs_that_were_measured_beside_other_processes_are_marked():
+    disturbed = MACHINE.model_copy(update={"triad_cpu_share": {"1": 0.4, "2": 0.99}})
+    assert gap_of(disturbed) == (
+        "roofs that are limits: other processes left 40% of the processor to their probes"
+    )

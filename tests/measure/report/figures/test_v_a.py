@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-import scipy.stats
 from legibility import labels_of
 from synthetic_folder import folder, op, paper_profile, profile, run, runs_of
 
@@ -45,19 +44,17 @@ def test_a_share_has_an_interval_between_processes():
 
 
 def test_the_overhead_is_that_of_steps_in_turn_with_its_interval():
-    ratios = np.array([1.1, 1.2, 1.15, 1.1])
-    pairs = {"traced_step_seconds": 2 * ratios, "unprofiled_step_seconds": np.full(4, 2.0)}
+    ratios = np.array([1.1, 1.2, 1.15, 1.1, 1.12, 1.18])
+    pairs = {"traced_step_seconds": 2 * ratios, "unprofiled_step_seconds": np.full(6, 2.0)}
     (row,) = table_of(profile([op("Add", [5.0])], **pairs)).to_dict("records")
-    mean, low, high = (
+    middle, low, high = (
         row[name] for name in ("profiler's overhead", "overhead from", "overhead to")
     )
-    assert mean == np.exp(np.log(ratios).mean()) - 1
-    assert 0 < low < mean < high < 0.25
-    test = scipy.stats.ttest_1samp(np.log(ratios), 0).confidence_interval(0.95)
-    np.testing.assert_allclose([low, high], np.exp(test) - 1)
+    np.testing.assert_allclose([low, high], [0.1, 0.2])  # from the least to the largest of six
+    assert low < middle < high
 
 
-def test_one_pair_has_no_interval():
+def test_few_pairs_have_no_interval():
     pair = {"traced_step_seconds": [1.1], "unprofiled_step_seconds": [1.0]}
     (row,) = table_of(profile([op("Add", [5.0])], **pair)).to_dict("records")
     assert np.isclose(row["profiler's overhead"], 0.1)
