@@ -14,6 +14,7 @@ from fathom.__main__ import main
 from fathom.core.training.compilation import copied
 from fathom.measure.profile.profiling import profile_model
 from fathom.results.profile import Profile
+from fathom.system.rates import Ceiling
 from fathom.system.threads import intra_op_threads_in_use
 
 SMALL = {"batch_size": 10, "hidden_units": 30, "steps_per_call": 1}
@@ -33,7 +34,7 @@ def profiled(tmp_path_factory):
 def known_rates(monkeypatch):
     """Measures no rates of the machine, which takes a second and much memory."""
     monkeypatch.setattr("fathom.system.rates.gemm_rate", lambda *_: 1e11)
-    monkeypatch.setattr("fathom.system.rates.triad_rate", lambda: 1e10)
+    monkeypatch.setattr("fathom.system.rates.triad_ceiling", lambda: Ceiling(1e10, 1.0))
 
 
 def test_every_step_is_timed_with_and_without_the_profiler(profiled):
