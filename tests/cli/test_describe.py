@@ -41,4 +41,4 @@ def test_mistakes_are_named_in_one_line(tmp_path, capsys):
     assert fathom(*SMALL, "--length", "0") == 2
     assert "must be at least 1" in capsys.readouterr().err
     assert fathom(*SMALL, "--json", tmp_path / "no" / "d.json") == 2
-    assert "cannot write" in capsys.readouterr().err
+    assert "cannot be written" in capsys.readouterr().err

@@ -266,7 +266,6 @@ _OPENED_ELSEWHERE = {
     "measure/report/page.py": "style and script of the package",
     "measure/report/published/__init__.py": "figures of the package",
     "measure/serving/loadgen.py": "the log that it has just written",
-    "modern/dlrm/criteo.py": "what open_file opened",
     "results/document.py": "the documentation, for developers",
     "system/cgroups.py": "the kernel's",
     "system/energy.py": "the kernel's",

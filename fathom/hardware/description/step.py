@@ -116,7 +116,7 @@ def _bytes(node: Node, kind: Kind, bounds: kinds.Bounds) -> tuple[int, int, int]
             if _is_weight(node, whole)
             else (read - _size(whole) + min(_size(whole), written), weights, written)
         )
-    if node.op.type in _WRITE_A_PART:
+    if node.op.type in _WRITE_A_PART and not _is_weight(node, node.op.inputs[0]):
         return read - _size(node.op.inputs[0]), weights, _size(node.op.inputs[2])
     variables = _updates(node)
     if variables:

@@ -107,8 +107,7 @@ def test_each_node_reads_and_updates_all_weights():
 
 
 def test_model_parallel_nodes_reduce_the_gradients_of_convolutions_and_keep_heads_apart():
-    bounds = {"P": 32, "Q": 32, "R": 1, "S": 1}
-    gradient = operation(kind="convolution", bounds=bounds, phase="weight gradient")
+    gradient = operation(kind="convolution", bounds=CONVOLUTION, phase="weight gradient")
     (patches,) = scaling.scale(description(gradient), P100, [4], "model")
     assert patches.communication_seconds == 2 * 3 / 4 * 10**6 / P100.link_bandwidth
     heads = operation(bounds={"batch": 12, "M": 2, "N": 3, "K": 4}, weight_bytes=0)
@@ -154,7 +153,11 @@ def test_a_description_without_operations_is_refused():
 
 
 def test_a_step_that_only_moves_data_has_an_efficiency():
-    table = scaling.table(scaling.scale(description(MOVING, parameters=0), P100, [1, 2]))
+    table = scaling.table(
+        scaling.scale(
+            description(MOVING.model_copy(update={"weight_bytes": 0}), parameters=0), P100, [1, 2]
+        )
+    )
     assert table.efficiency.tolist() == [1, 1]
 
 

