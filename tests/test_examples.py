@@ -21,6 +21,7 @@ def test_a_notebook_is_kept_without_outputs(notebook):
     assert not any(cell.get("outputs") or cell.get("execution_count") for cell in notebook.cells)
 
 
+@pytest.mark.slow
 def test_a_notebook_runs_and_draws_its_figures(notebook, tmp_path):
     code = next(cell for cell in notebook.cells if "init_options={" in cell.source)
     small = str(dict(small_options("alexnet"))).strip("{}")

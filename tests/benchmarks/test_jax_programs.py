@@ -124,6 +124,7 @@ def test_memnet(program, together):
     )
 
 
+@pytest.mark.slow
 def test_gpt(program):
     module, model = program("jax_gpt"), model_of("gpt", layers=2)
 
@@ -182,6 +183,7 @@ def transformer_weights(of, layers):
     }
 
 
+@pytest.mark.slow
 def test_transformer(program):
     module, model = program("jax_transformer"), model_of("transformer", layers=2)
     source, target = (jnp.asarray(words(8000, 4, 16)) for _ in range(2))

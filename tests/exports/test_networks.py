@@ -289,6 +289,7 @@ def execute(text, arguments):
         return [np.asarray(result[0]) for result in results]
 
 
+@pytest.mark.slow
 def test_exports_of_two_processes_are_equal(tmp_path):
     """Within one process TensorFlow numbers its functions on."""
     exported = [f"{to}:memnet:" for to in ("chakra", "keras", "saved-model", "stablehlo")]

@@ -93,6 +93,7 @@ def test_the_rate_falls_when_the_validation_error_has_stopped_falling_and_both_a
     np.testing.assert_allclose(noted["learning_rate"], [0.01, 0.01, 0.01, 0.001, 0.001])
 
 
+@pytest.mark.slow
 def test_the_schedule_looks_at_one_view_of_the_validation_images_whatever_is_evaluated_on(
     monkeypatch,
 ):

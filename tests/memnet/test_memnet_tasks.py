@@ -26,6 +26,7 @@ def stories(tmp_path_factory):
     return directory
 
 
+@pytest.mark.slow
 def test_a_task_that_fails_is_named_and_those_that_are_done_are_not_run_again(
     stories, tmp_path, capfd
 ):

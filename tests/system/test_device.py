@@ -71,6 +71,7 @@ def test_operations_at_once_change_no_result():
     assert losses_on_two_threads("--batch-size=101") == (one, (2, 1))
 
 
+@pytest.mark.slow
 def test_microbatches_repeat_their_results_and_change_them_by_rounding_only():
     one, used = losses_on_two_threads("--inter-op-threads=1")
     assert used == (1, 1)
