@@ -41,7 +41,7 @@ for arguments in helps:
 for name in workloads.EIGHT:
     check(name, lambda arguments: run_workload(name, arguments), ["--help"])
 check("runtest.sh", suite.main, ["--help"])
-for module in ("results.records", "results.profile", "results.characterization", "characterize"):
+for module in ("results.records", "results.profile", "results.characterization", "measure"):
     importlib.import_module(f"fathom.{module}")
 check("fathom", main, ["list"])
 assert "scipy" not in sys.modules, "fathom list imports scipy"
