@@ -2,7 +2,8 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from fathom import workloads
@@ -11,8 +12,6 @@ from fathom.cli.parser import USER_ERROR, Parser, add_options, add_workload, che
 from fathom.cli.terminal import console, import_tensorflow, run_command
 from fathom.system.files import user_path
 from fathom.system.folders import own_folder
-
-_TARGET = "target folder"
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -48,8 +47,8 @@ def _parser() -> Parser:
     data = commands.add_parser("data", help="list, fetch, synthesize, verify or convert data sets")
     actions = data.add_subparsers(required=True, metavar="action")
     _add_action(actions, "list", "list the data sets and the current source of each", None)
-    _add_action(actions, "fetch", "download a data set and verify it", _TARGET)
-    _add_action(actions, "synthesize", "write the synthetic data set", _TARGET)
+    _add_action(actions, "fetch", "download a data set and verify it", "target folder", own_folder)
+    _add_action(actions, "synthesize", "write the synthetic data set", "target folder", own_folder)
     _add_action(actions, "verify", "check a data set's files", "the data set's folder")
     _add_action(actions, "convert", "convert a data set to another format", "the data set's folder")
     machine.add_commands(commands)
@@ -68,14 +67,17 @@ def _parser() -> Parser:
 
 
 def _add_action(
-    actions: "argparse._SubParsersAction[Parser]", name: str, text: str, folder: str | None
+    actions: "argparse._SubParsersAction[Parser]",
+    name: str,
+    text: str,
+    folder: str | None,
+    read: Callable[[str], Path] = user_path,
 ) -> None:
     action = actions.add_parser(name, help=text)
     action.set_defaults(command=_data, action=name)
     if folder:
         action.add_argument("dataset", help="name of the data set")
-        kind = own_folder if folder == _TARGET else user_path
-        add_options(action, "data-dir", type=checked(kind), help=folder)
+        add_options(action, "data-dir", type=checked(read), help=folder)
     if name == "synthesize":
         add_options(action, "seed")
     if name == "verify":

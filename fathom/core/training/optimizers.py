@@ -58,6 +58,24 @@ class Settings(Regularization, total=False):
     centered: bool
 
 
+class VariableUpdate(NamedTuple):
+    """What the update of one variable needs.
+
+    Attributes:
+        target: the variable.
+        gradient: clipped, and with weight decay.
+        step_size: scalar of ``_step_size``, in the variable's dtype; of Adam not the learning rate.
+        scalars: the constants, in the variable's dtype.
+        slots: of the variable.
+    """
+
+    target: tf.Variable
+    gradient: Gradient
+    step_size: tf.Tensor
+    scalars: Scalars
+    slots: Slots
+
+
 class Optimizer(tf.Module, abc.ABC):
     """An update rule with its state.
 
@@ -181,7 +199,8 @@ class Optimizer(tf.Module, abc.ABC):
                     target, gradient, tf.cast(rate, target.dtype), slots
                 )
             step = tf.cast(step_size, target.dtype)
-            self._update(target, gradient, step, scalars_of(target.dtype), slots)
+            scalars = scalars_of(target.dtype)
+            self._update(VariableUpdate(target, gradient, step, scalars, slots))
 
     def _scalars(self, dtype: tf.DType) -> Scalars:
         return {name: tf.constant(value, dtype) for name, value in self._constants.items()}
@@ -217,42 +236,28 @@ class Optimizer(tf.Module, abc.ABC):
         return tf.convert_to_tensor(gradient) + self._weight_decay * target
 
     @abc.abstractmethod
-    def _update(
-        self,
-        target: tf.Variable,
-        gradient: Gradient,
-        step_size: tf.Tensor,
-        scalars: Scalars,
-        slots: Slots,
-    ) -> None:
-        """Updates one variable, with one fused kernel where TensorFlow has one.
-
-        Args:
-            target: the variable.
-            gradient: clipped, and with weight decay.
-            step_size: of ``_step_size``, in the variable's dtype; of Adam not the learning rate.
-            scalars: the constants, in the variable's dtype.
-            slots: of the variable.
-        """
+    def _update(self, update: VariableUpdate) -> None:
+        """Updates one variable, with one fused kernel where TensorFlow has one."""
 
     def _run(
         self,
         dense: Callable[..., tf.Operation],
         sparse: Callable[..., tf.Operation],
-        target: tf.Variable,
-        gradient: Gradient,
+        update: VariableUpdate,
         **arguments: tf.Tensor,
     ) -> None:
-        """Runs the kernel for the kind of gradient."""
+        """Runs the kernel for the kind of gradient, with these arguments and the constants."""
+        arguments |= {"lr": update.step_size, **update.scalars}
+        handle, gradient = update.target.handle, update.gradient
         if not isinstance(gradient, tf.IndexedSlices):
-            dense(var=target.handle, grad=gradient, **arguments)
+            dense(var=handle, grad=gradient, **arguments)
             return
         if self.compiled:
             raise FathomError(
                 "XLA cannot compile this optimizer's update of some rows: use --no-xla, or the "
                 "optimizer sgd, adam or adamw"
             )
-        sparse(var=target.handle, grad=gradient.values, indices=gradient.indices, **arguments)
+        sparse(var=handle, grad=gradient.values, indices=gradient.indices, **arguments)
 
 
 class GradientDescent(Optimizer):
@@ -260,21 +265,14 @@ class GradientDescent(Optimizer):
 
     _adds_duplicate_rows = True
 
-    def _update(
-        self,
-        target: tf.Variable,
-        gradient: Gradient,
-        step_size: tf.Tensor,
-        scalars: Scalars,
-        slots: Slots,
-    ) -> None:
+    def _update(self, update: VariableUpdate) -> None:
+        handle, gradient, rate = update.target.handle, update.gradient, update.step_size
         if isinstance(gradient, tf.IndexedSlices):
-            step = step_size * gradient.values
             kernels.ResourceScatterSub(
-                resource=target.handle, indices=gradient.indices, updates=step
+                resource=handle, indices=gradient.indices, updates=rate * gradient.values
             )
         else:
-            kernels.ResourceApplyGradientDescent(var=target.handle, alpha=step_size, delta=gradient)
+            kernels.ResourceApplyGradientDescent(var=handle, alpha=rate, delta=gradient)
 
 
 class Momentum(Optimizer):
@@ -313,23 +311,13 @@ class Momentum(Optimizer):
         )
         return tf.convert_to_tensor(gradient)
 
-    def _update(
-        self,
-        target: tf.Variable,
-        gradient: Gradient,
-        step_size: tf.Tensor,
-        scalars: Scalars,
-        slots: Slots,
-    ) -> None:
+    def _update(self, update: VariableUpdate) -> None:
         self._run(
             kernels.ResourceApplyKerasMomentum,
             kernels.ResourceSparseApplyKerasMomentum,
-            target,
-            gradient,
-            accum=slots["velocity"].handle,
-            lr=step_size,
+            update,
+            accum=update.slots["velocity"].handle,
             use_nesterov=self._nesterov,
-            **scalars,
         )
 
 
@@ -344,22 +332,12 @@ class Adagrad(Optimizer):
         super().__init__(learning_rate, **options)
         self._constants = {"epsilon": epsilon}
 
-    def _update(
-        self,
-        target: tf.Variable,
-        gradient: Gradient,
-        step_size: tf.Tensor,
-        scalars: Scalars,
-        slots: Slots,
-    ) -> None:
+    def _update(self, update: VariableUpdate) -> None:
         self._run(
             kernels.ResourceApplyAdagradV2,
             kernels.ResourceSparseApplyAdagradV2,
-            target,
-            gradient,
-            accum=slots["squares"].handle,
-            lr=step_size,
-            **scalars,
+            update,
+            accum=update.slots["squares"].handle,
         )
 
 
@@ -399,21 +377,14 @@ class Adam(Optimizer):
         correction = tf.sqrt(1 - self._beta_2**step) / (1 - self._beta_1**step)
         return rate * tf.cast(correction, tf.float32)
 
-    def _update(
-        self,
-        target: tf.Variable,
-        gradient: Gradient,
-        step_size: tf.Tensor,
-        scalars: Scalars,
-        slots: Slots,
-    ) -> None:
+    def _update(self, update: VariableUpdate) -> None:
         kernels.ResourceApplyAdam(
-            var=target.handle,
-            m=slots["mean"].handle,
-            v=slots["square"].handle,
-            grad=tf.convert_to_tensor(gradient),
-            lr=step_size,
-            **scalars,
+            var=update.target.handle,
+            m=update.slots["mean"].handle,
+            v=update.slots["square"].handle,
+            grad=tf.convert_to_tensor(update.gradient),
+            lr=update.step_size,
+            **update.scalars,
         )
 
 
@@ -463,14 +434,8 @@ class RMSProp(Optimizer):
         self._centered = centered
         self._slot_names = ("square", "update", "mean") if centered else ("square", "update")
 
-    def _update(
-        self,
-        target: tf.Variable,
-        gradient: Gradient,
-        step_size: tf.Tensor,
-        scalars: Scalars,
-        slots: Slots,
-    ) -> None:
+    def _update(self, update: VariableUpdate) -> None:
+        slots = update.slots
         handles = {"ms": slots["square"].handle, "mom": slots["update"].handle}
         if self._centered:
             dense = kernels.ResourceApplyCenteredRMSProp
@@ -479,7 +444,7 @@ class RMSProp(Optimizer):
         else:
             dense = kernels.ResourceApplyRMSProp
             sparse = kernels.ResourceSparseApplyRMSProp
-        self._run(dense, sparse, target, gradient, **handles, lr=step_size, **scalars)
+        self._run(dense, sparse, update, **handles)
 
 
 class Rule(NamedTuple):

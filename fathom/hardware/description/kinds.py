@@ -19,7 +19,7 @@ _CONVOLUTIONS = ("Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput")
 _SPARSE = ("SparseTensorDenseMatMul", "SparseMatMul")
 _LOOKUPS = ("Gather", "GatherV2", "ResourceGather")
 _ROW_UPDATES = ("ResourceScatterAdd", "ResourceScatterSub", "ResourceSparseApply")
-_FLOPS_OF_UPDATES = {  # for an element, as TensorFlow's kernels compute them
+_FLOPS_OF_UPDATES = {  # for an element, by the rule's formula; a root or a division is one
     "ResourceApplyGradientDescent": 2,
     "ResourceApplyKerasMomentum": 4,
     "ResourceApplyAdagradV2": 7,

@@ -4,7 +4,6 @@ import pandas as pd
 
 from fathom.measure import frames
 from fathom.measure.profile import tables
-from fathom.measure.report.figures import roofline
 from fathom.results.profile import Profile
 
 _BFLOAT16 = {"avx512_bf16", "amx_bf16"}  # instruction sets
@@ -18,7 +17,7 @@ def sentences(profile: Profile) -> list[str]:
         return [_takes(profile, ops)]
     roofs = profile.roofs
     work = frames.profile_work(profile)
-    table = roofline.under_roofs(ops, work, roofs.flops_per_second, roofs.bytes_per_second)
+    table = tables.under_roofs(ops, work, roofs.flops_per_second, roofs.bytes_per_second)
     table = table[table.attainable > 0]
     limits = _limits(profile, table)
     limit = max(_LIMITS, key=lambda name: limits[name])
@@ -40,17 +39,17 @@ def _limits(profile: Profile, table: pd.DataFrame) -> dict[str, float]:
 
     Ops under 1 % of the time in ops, and those without described work, are left out.
     """
-    near = table.times <= roofline.NEAR
+    near = table.times <= tables.NEAR
     in_ops = table.share * (1 - profile.outside_share)
     shares = {bound: in_ops[near & (table.bound == bound)].sum() for bound in _LIMITS[:2]}
-    far = in_ops[table.times > roofline.NEAR].sum()
+    far = in_ops[table.times > tables.NEAR].sum()
     return shares | {"neither": far, "outside": profile.outside_share}
 
 
 def _is_limited(limit: str, share: float, table: pd.DataFrame) -> str:
     largest = f"The largest part of the step, {share:.0%}, "
     if limit == "neither":
-        far = table[table.times > roofline.NEAR].iloc[0]
+        far = table[table.times > tables.NEAR].iloc[0]
         return (
             f"{largest}is in ops far from both roofs: {far.type} of {far.layer} ({far.phase}) "
             f"takes {far.times:.1f} times what arithmetic and memory allow."

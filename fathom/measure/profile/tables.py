@@ -1,8 +1,12 @@
-"""Op times by the paper's op types and by layer."""
+"""Op times by the paper's op types and by layer, and beside the least that a machine allows."""
 
+import numpy as np
 import pandas as pd
 
 from fathom.results.profile import PHASES
+
+NEAR = 1.5  # times the attainable time
+_LEAST_SHARE = 0.01  # of a workload's time in ops
 
 
 def op_types(ops: pd.DataFrame) -> pd.DataFrame:
@@ -30,6 +34,37 @@ def op_types(ops: pd.DataFrame) -> pd.DataFrame:
     table["dominated"] = table.seconds < table["count"] * table.tracing.fillna(0.0)
     shown = [*keys, "class", "kernels", "seconds", "share", "cumulative_share", "count"]
     return _in_order(table[[*shown, "dominated"]], ops)
+
+
+def under_roofs(
+    ops: pd.DataFrame, work: pd.DataFrame, peak: float, bandwidth: float
+) -> pd.DataFrame:
+    """Relates the time of ops to the least that the machine allows.
+
+    Args:
+        ops: one profile per workload, from ``Folder.ops``.
+        work: of the same profiles, from ``Folder.work``.
+        peak: FLOP/s of a large matrix product.
+        bandwidth: bytes/s of the memory.
+
+    Returns:
+        one row per workload, type, layer and phase with at least 1 % of the time in ops: share of
+        it, seconds per step, flops, bytes, intensity (FLOPs per byte), rate (FLOP/s), bound
+        (``compute`` or ``memory``), attainable time and how many times that the op takes.
+    """
+    keys = ["workload", "type", "layer", "phase"]
+    seconds = ops.groupby(keys, sort=False).seconds.sum().div(steps(ops), level=0)
+    table = seconds.rename("seconds").reset_index()
+    table["share"] = table.seconds / table.groupby("workload").seconds.transform("sum")
+    done = work.groupby(keys)[["flops", "bytes"]].sum().reset_index()
+    table = table[table.share >= _LEAST_SHARE].merge(done, "left", keys)
+    table["intensity"] = table.flops / table["bytes"]
+    table["rate"] = table.flops / table.seconds
+    computing, moving = table.flops / peak, table["bytes"] / bandwidth
+    table["bound"] = np.where(computing >= moving, "compute", "memory")
+    table["attainable"] = np.maximum(computing, moving)
+    table["times"] = table.seconds / table.attainable
+    return table.sort_values("seconds", ascending=False, ignore_index=True)
 
 
 def steps(ops: pd.DataFrame) -> pd.Series:

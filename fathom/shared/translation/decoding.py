@@ -128,9 +128,7 @@ def beam_search(
     batch = tf.shape(tf.nest.flatten(state)[0])[0] // size
     beam = Beam(
         tf.fill([batch, size, longest], PAD),
-        tf.tile(
-            [[0.0] + [-math.inf] * (size - 1)], [batch, 1]
-        ),  # initially all are equal: keep one
+        tf.tile([[0.0] + [-math.inf] * (size - 1)], [batch, 1]),  # all are equal at first: keep one
         tf.fill([batch, longest], PAD),
         tf.fill([batch], -math.inf),
     )

@@ -20,52 +20,20 @@ from fathom.measure.report.style import (
 from fathom.measure.runs.folder import Folder
 from fathom.results.characterization import Machine
 
-_KEYS = ["workload", "type", "layer", "phase"]
-_LEAST_SHARE = 0.01  # of a workload's time in ops
-NEAR = 1.5  # times the attainable time
 _TOLERANCE = 1.1  # of the peak: a convolution may be faster than a matrix product
 _COLORS = {"forward": BLUE, "backward": ORANGE, "optimizer": GREEN, "other": RED}
 
 
-def under_roofs(
-    ops: pd.DataFrame, work: pd.DataFrame, peak: float, bandwidth: float
-) -> pd.DataFrame:
-    """Relates the time of ops to the least that the machine allows.
-
-    Args:
-        ops: one profile per workload, from ``Folder.ops``.
-        work: of the same profiles, from ``Folder.work``.
-        peak: FLOP/s of a large matrix product.
-        bandwidth: bytes/s of the memory.
-
-    Returns:
-        one row per workload, type, layer and phase with at least 1 % of the time in ops: share of
-        it, seconds per step, flops, bytes, intensity (FLOPs per byte), rate (FLOP/s), bound
-        (``compute`` or ``memory``), attainable time and how many times that the op takes.
-    """
-    seconds = ops.groupby(_KEYS, sort=False).seconds.sum().div(tables.steps(ops), level=0)
-    table = seconds.rename("seconds").reset_index()
-    table["share"] = table.seconds / table.groupby("workload").seconds.transform("sum")
-    done = work.groupby(_KEYS)[["flops", "bytes"]].sum().reset_index()
-    table = table[table.share >= _LEAST_SHARE].merge(done, "left", _KEYS)
-    table["intensity"] = table.flops / table["bytes"]
-    table["rate"] = table.flops / table.seconds
-    computing, moving = table.flops / peak, table["bytes"] / bandwidth
-    table["bound"] = np.where(computing >= moving, "compute", "memory")
-    table["attainable"] = np.maximum(computing, moving)
-    table["times"] = table.seconds / table.attainable
-    return table.sort_values("seconds", ascending=False, ignore_index=True)
-
-
 def summary(table: pd.DataFrame) -> str:
     """Summarizes in a sentence how near the ops are to their roofs."""
-    near = table.share.where(table.times <= NEAR, 0.0)
+    near = table.share.where(table.times <= tables.NEAR, 0.0)
     covered = table.groupby("workload", sort=False).share.sum()
     shares = near.groupby(table.workload, sort=False).sum() / covered
     text = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
     below = table[(table.times < 1) & (table.bound == "memory")]
     caches = f" {len(below)} take less: their data was in a cache." if len(below) else ""
-    return f"Of the time in ops of 1 % or more, within {NEAR} times the attainable: {text}.{caches}"
+    times = f"within {tables.NEAR} times the attainable"
+    return f"Of the time in ops of 1 % or more, {times}: {text}.{caches}"
 
 
 def draw(table: pd.DataFrame, peak: float, bandwidth: float) -> Plot:
@@ -104,7 +72,7 @@ def _analyse(folder: Folder) -> Findings:
         return Findings(gaps=[*gaps, "the folder has no memory bandwidth, or no described work"])
     same = runs.run[(runs.precision == folder.machine.environment.precision)]
     ops = ops[ops.run.isin(same) & ops.workload.isin(mine.workload)]
-    table = under_roofs(ops, mine, *roofs)
+    table = tables.under_roofs(ops, mine, *roofs)
     gaps += [
         f"{row.workload}: {row.type} of {row.layer} ({row.phase}) is not described"
         for row in table[table.flops.isna()].itertuples()
@@ -117,7 +85,7 @@ def above_peak(table: pd.DataFrame, peak: float, cpu_share: float | None) -> lis
     """Returns why the roofs are no limits, in a sentence; none if no op computes faster.
 
     Args:
-        table: from ``under_roofs``.
+        table: from ``tables.under_roofs``.
         peak: FLOP/s of a large matrix product.
         cpu_share: share of the processor that other processes left for its measurement; None: all.
     """

@@ -5,6 +5,7 @@ from legibility import labels_of
 from synthetic_folder import MACHINE, folder, op, ops_of, profile, run
 
 from fathom.measure import frames
+from fathom.measure.profile import tables
 from fathom.measure.report import picture
 from fathom.measure.report.figures import roofline
 from fathom.results.profile import OpWork
@@ -26,7 +27,7 @@ def measured(**changes):
 
 def table_of(*profiles):
     runs = [run(profile=each, id="") for each in profiles]
-    return roofline.under_roofs(ops_of(*profiles), frames.work(runs), PEAK, BANDWIDTH)
+    return tables.under_roofs(ops_of(*profiles), frames.work(runs), PEAK, BANDWIDTH)
 
 
 def test_each_op_has_its_rate_bound_and_attainable_time():
