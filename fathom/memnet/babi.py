@@ -254,7 +254,10 @@ class _Story:
         if "\t" not in text:
             if "?" in text:
                 raise ValueError("a question without a tab and its answer")
-            return _Story(number, (*statements, (number, _split(text))))
+            words = _split(text)
+            if not text.rstrip().endswith("."):
+                raise ValueError("a statement without its full stop: the file may be cut off")
+            return _Story(number, (*statements, (number, words)))
         if not statements:
             raise ValueError("a question before any statement of its story")
         asked = _parse_question(text, [number for number, _ in statements])

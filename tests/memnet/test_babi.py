@@ -105,6 +105,7 @@ def test_a_question_may_name_no_support(tmp_path):
         ("1 A b.\n3 Who?\tb\t1\n", "line 2: number 3 after 1: a story's lines are numbered one"),
         ("2 A b.\n", "line 1: number 2 after 0"),
         ("1 A b.\n2 Who is it?\n", "line 2: a question without a tab and its answer"),
+        ("1 A b.\n2 Who?\tb\t1\n3 Whe", "line 3: a statement without its full stop"),
         ("1 A b.\n2 Who?\t \t1\n", "line 2: a question without an answer"),
         ("1 A b.\n2 Who?\tb\t1\t1\n", "line 2: 3 tabs, expected"),
         ("1 A b.\n2 Who? b\t1\n", "line 2: words without a tab between"),
