@@ -59,8 +59,10 @@ class LayerNormalization(Layer):
     def __init__(self, width: int, **options: Unpack[LayerOptions]) -> None:
         super().__init__(autocast=False, **options)
         self._width = width
-        self.scale = self.add_weight((width,), initializer="ones", name="scale")
-        self.offset = self.add_weight((width,), initializer="zeros", name="offset")
+        self.scale, self.offset = (
+            self.add_weight((width,), initializer=value, name=name, autocast=False)
+            for value, name in (("ones", "scale"), ("zeros", "offset"))
+        )
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """Returns the normalised vectors of [..., width]."""

@@ -2,13 +2,16 @@
 
 import dataclasses
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from fathom.core.training.schedules import warmed_cosine
 from fathom.errors import FathomError
+from fathom.modern.gpt.layers import LayerNormalization
 from fathom.modern.gpt.model import GPT, GPTFwd
+from fathom.system.precision import computing_in
 
 SMALL = {"layers": 2, "heads": 2, "width": 16, "context": 12, "batch_size": 3, "xla": False}
 
@@ -259,3 +262,17 @@ def test_dropout_changes_training_alone():
     tokens = next(model.training_batches(0))[0]
     np.testing.assert_array_equal(model.network(tokens), make().network(tokens))
     assert not np.allclose(model.network(tokens, training=True), model.network(tokens), atol=0.1)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
+def test_a_network_in_16_bits_normalises_in_float32(precision):
+    values = np.random.default_rng(0).normal(3, 2, (2, 3, 8))
+    with computing_in(precision):
+        inputs = keras.Input((3, 8), dtype=precision)
+        network = keras.Model(inputs, LayerNormalization(8)(inputs))
+    given = tf.cast(values, precision)
+    normal = network(given)
+    assert normal.dtype == precision
+    wide = tf.cast(given, tf.float32).numpy()
+    expected = (wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(tf.cast(normal, tf.float32), expected, rtol=0.01, atol=0.01)
