@@ -91,7 +91,7 @@ class NeuralNetworkModel(Workload):
         self._set_threads()
         chosen = asdict(self.hyperparameters) | asdict(self.run_options)
         self.strategy = strategies.create(
-            self.execution, self.device, {"workload": self.name, **chosen}
+            self.execution, self.device, {"workload": self.name, **chosen}, type(self).__module__
         )
         self.is_chief = strategies.is_chief(self.execution.strategy)
         select_precision(self.execution.precision, self.device)
@@ -394,6 +394,7 @@ class NeuralNetworkModel(Workload):
         select_precision(self.execution.precision, self.device)  # another model may differ
         self.runstep, self.progress = runstep or default_runstep, progress or Progress()
         first = 0 if self.forward_only else self.steps_done
+        strategies.agree(lambda: {"steps": first + n_steps, "warm-up steps": warmup})
         self.steps = Steps(first=first, warmup=warmup)
         self.processor = records.Processor()
         self.meter = energy.meter(on_gpu=self.device.on_gpu)

@@ -15,6 +15,7 @@ from fathom import workloads
 from fathom.errors import FathomError
 from fathom.options import (
     CHECKPOINT_EVERY,
+    COLLECTIVES,
     MAX_THREADS,
     MODES,
     OVERFLOWS,
@@ -246,6 +247,11 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "type": number(int, minimum=1, maximum=MAX_THREADS),
         "metavar": "N",
         "help": "devices of --strategy mirrored; default: all GPUs",
+    },
+    "collectives": {
+        "choices": list(COLLECTIVES),
+        "default": Execution.collectives,
+        "help": "what sums the gradients of --strategy multi-worker; default: %(default)s",
     },
     "xla": {
         "action": argparse.BooleanOptionalAction,

@@ -47,7 +47,7 @@ def add_commands(commands: Commands) -> None:
     text = "end each training after N epochs; default: 20"
     add("--epochs", type=number(int, minimum=1), default=20, metavar="N", help=text)
     options = [name for name in MODEL_OPTIONS if name != "batch-size"]
-    add_options(parser, *options, "xla", "strategy", "replicas")
+    add_options(parser, *options, "xla", "strategy", "replicas", "collectives")
     text = "parts of a batch that a CPU computes at once, or auto; default: 1, for all batch sizes"
     add_options(parser, "microbatches", default=1, help=text)
     text = "file of the result; trainings that it has are not repeated; default: WORKLOAD-quality"
@@ -63,6 +63,8 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     if any(assignment.startswith("batch_size=") for assignment in args.set):
         raise FathomError("--set batch_size has no effect: --batches names the batch sizes")
     import_tensorflow()
+    from fathom.core.training import strategies
+
     replicas, done = _replicas(args), _read(path, args)
     found = {(each.batch_size, each.replicas) for each in done.trainings} if done else set()
     for size in args.batches:
@@ -70,6 +72,7 @@ def run(args: argparse.Namespace, screen: Console) -> None:
             done, is_chief = _train(args, size, done, screen)
             if is_chief:
                 done.write(path)
+    strategies.end()
     if done:
         _show(done, args.batches, screen)
     screen.print(f"written: {path}")
