@@ -66,19 +66,30 @@ class Meeting:
             raise FathomError(str(refusal))
 
     def lost(self) -> list[int]:
-        """Returns the workers whose connections have broken, or break very soon."""
-        poll = select.poll()
+        """Returns the workers whose connections have broken, or break very soon.
+
+        The first worker tells the others, before it ends as well.
+        """
         numbers = {each.fileno(): number for number, each in self._connections.items()}
+        poll = select.poll()
         for file in numbers:
             poll.register(file, select.POLLIN)
+        found: list[int] = []
         deadline = time.monotonic() + _LONGEST_END
-        while (left := deadline - time.monotonic()) > 0 and numbers:
+        while not found and numbers and (left := deadline - time.monotonic()) > 0:
             for file, _ in poll.poll(1000 * left):
-                if _is_broken(self._connections[numbers[file]]):
-                    return [numbers[file]]
-                poll.unregister(file)  # it has said something
-                del numbers[file]
-        return []
+                number = numbers.pop(file)
+                poll.unregister(file)
+                said = _hear(self._connections[number], _LONGEST_END)
+                found += [number] if said is None else self._lost_by(said)
+        if not self._index:
+            for number in self._connections:
+                self._send(number, {"lost": found})
+        return found
+
+    def _lost_by(self, said: Facts) -> list[int]:
+        lost = said.get("lost")
+        return lost if isinstance(lost, list) else []
 
     def end(self) -> None:
         """Returns when the first worker has done all that it does alone, such as evaluating.
@@ -100,9 +111,9 @@ class Meeting:
     def _hear(self, number: int) -> Mapping[str, object]:
         """Returns what a worker says next, when it does."""
         said = _hear(self._connections[number], None)
-        if said is None:
-            raise FathomError(f"{named([number])} was lost: start all workers again with --resume")
-        return said
+        if lost := [number] if said is None else self._lost_by(said):
+            raise FathomError(f"{named(lost)} was lost: start all workers again with --resume")
+        return said or {}
 
 
 def named(numbers: Sequence[int]) -> str:
@@ -263,13 +274,3 @@ def _notice_silence(connection: socket.socket) -> None:
     ):
         if hasattr(socket, name):
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-
-
-def _is_broken(connection: socket.socket) -> bool:
-    connection.settimeout(0)
-    try:
-        return not connection.recv(1, socket.MSG_PEEK)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
