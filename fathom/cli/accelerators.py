@@ -105,12 +105,7 @@ def scale(args: argparse.Namespace, screen: Console) -> None:
     """
     machine, description = _chosen(args)
     steps = scaling.scale(
-        description,
-        machine,
-        args.nodes,
-        args.parallelism,
-        args.overlap,
-        args.precision,
+        description, machine, args.nodes, args.parallelism, args.overlap, args.precision
     )
     found = scaling.table(steps)
     _head(description, screen, f"on {machine.title}, {args.parallelism} parallel")
@@ -148,9 +143,7 @@ def _chosen(args: argparse.Namespace) -> tuple[Machine, Description]:
     return machine, description
 
 
-def _layers(
-    args: argparse.Namespace,
-) -> tuple[Machine, str, list[Convolution], list[Operation]]:
+def _layers(args: argparse.Namespace) -> tuple[Machine, str, list[Convolution], list[Operation]]:
     """Returns the machine, what has the layers, they themselves, and the operations left out."""
     if args.layers and (args.layers.endswith(".csv") or "/" in args.layers):
         refuse(

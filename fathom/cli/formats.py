@@ -24,13 +24,7 @@ from fathom.cli.parser import (
 )
 from fathom.cli.terminal import import_tensorflow
 from fathom.errors import FathomError
-from fathom.options import (
-    FIXED_POINT_OPTIONS,
-    QUANTIZED,
-    Execution,
-    Mode,
-    precision_traits,
-)
+from fathom.options import FIXED_POINT_OPTIONS, QUANTIZED, Execution, Mode, precision_traits
 from fathom.results.formats import FormatRun, Formats
 from fathom.results.records import UsedHyperparameters, UsedOptions
 from fathom.system.files import exists
