@@ -88,7 +88,7 @@ def _total(last: pd.DataFrame) -> str:
 
 
 def _show(frame: pd.DataFrame, title: str, screen: Console) -> None:
-    table = new_table(frame.columns, frame.columns.drop("layer", errors="ignore"), title)
+    table = new_table(list(frame), [name for name in frame if name != "layer"], title)
     for row in frame.itertuples(index=False):
         table.add_row(*(_text(value) for value in row))
     screen.print(table)
