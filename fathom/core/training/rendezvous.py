@@ -82,7 +82,7 @@ class Meeting:
                 poll.unregister(file)
                 said = _hear(self._connections[number], _LONGEST_END)
                 found += [number] if said is None else self._lost_by(said)
-        if not self._index:
+        if found and not self._index:
             for number in self._connections:
                 self._send(number, {"lost": found})
         return found

@@ -8,7 +8,7 @@ from fathom.residual import model as residual
 from fathom.testing.descriptors import small_options
 
 STEPS = 6
-OPTIONS = {"residual": {"synchronize_statistics": True}}
+OPTIONS = {"residual": {"synchronize_statistics": True}, "speech": {"learning_rate": 1e-4}}
 
 
 def losses(name, replicas, **options):
