@@ -246,20 +246,12 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "help": "of distributed training: one process with several devices (mirrored), or one of "
         "several workers; default: %(default)s",
     },
-<<<<<<< HEAD
-    "replicas": {
-        "type": number(int, minimum=1, maximum=MAX_THREADS),
-        "metavar": "N",
-        "help": "devices of --strategy mirrored; default: all GPUs",
-    },
+    "replicas": _value("N", "devices of --strategy mirrored; default: all GPUs", _THREADS),
     "collectives": {
         "choices": list(COLLECTIVES),
         "default": Execution.collectives,
         "help": "what sums the gradients of --strategy multi-worker; default: %(default)s",
     },
-=======
-    "replicas": _value("N", "devices of --strategy mirrored; default: all GPUs", _THREADS),
->>>>>>> main
     "xla": {
         "action": argparse.BooleanOptionalAction,
         "help": "compile the whole step with XLA, or nothing; default: the workload's fastest",

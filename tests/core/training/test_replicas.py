@@ -215,7 +215,7 @@ def test_hosts_get_the_commands_to_run(capsys, monkeypatch, tmp_path):
     env, *words = shlex.split(lines[3][2])
     assert (env, words[:2]) == ("env", ["-C", str(tmp_path)])
     at = words.index(sys.executable)
-    assert words[at + 1 :] == "-m fathom run vgg --train --strategy multi-worker".split()
+    assert " ".join(words[at + 1 :]) == "-m fathom run vgg --train --strategy multi-worker"
     variables = dict(word.split("=", 1) for word in words[2:at])
     assert variables["FATHOM_DATA_DIR"] == "/data sets"
     assert variables["CUDA_VISIBLE_DEVICES"] == "1"  # the second of b
@@ -356,8 +356,8 @@ def test_the_first_worker_listens_on_its_own_address():
         assert server.getsockname()[0] == "127.0.0.1"
     with rendezvous.listen("127.0.0.1", 0, ["127.0.0.1", "other"]) as server:
         assert server.getsockname()[0] == "0.0.0.0"  # where others can come
-    with pytest.raises(FathomError, match="port 1 of no.such.host cannot be used"):
-        rendezvous.listen("no.such.host", 1, ["no.such.host"])
+    with pytest.raises(FathomError, match="port 1 of no-such-host cannot be used"):
+        rendezvous.listen("no-such-host", 1, ["no-such-host"])
 
 
 def test_who_loses_a_worker_can_name_it():
