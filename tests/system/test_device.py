@@ -9,6 +9,8 @@ import pytest
 import tensorflow as tf
 
 from fathom import Autoenc, AutoencFwd, FathomError, MemNet
+from fathom.deepq import DeepQ, DeepQFwd
+from fathom.modern.dlrm import DLRMFwd
 from fathom.options import PRECISIONS
 from fathom.system import device, environment
 from fathom.system import threads as threading
@@ -115,8 +117,15 @@ def test_an_operation_may_have_a_share_of_the_threads_of_a_run(pools, threads, s
         (Autoenc, {}, 1),
         (Autoenc, {"inter_op_threads": 1}, 2),
         (Autoenc, {"batch_size": 7}, 2),  # no multiple of two microbatches
+        (Autoenc, {"batch_size": 1}, 1),  # one example cannot be divided
         (Autoenc, {"xla": True}, 2),
         (AutoencFwd, {}, 2),
+        (AutoencFwd, {"batch_size": 1}, 1),
+        (DLRMFwd, {}, 2),
+        (DLRMFwd, {"batch_size": 1}, 1),
+        (DeepQ, {}, 1),
+        (DeepQFwd, {}, 2),
+        (DeepQFwd, {"batch_size": 1}, 1),
         (MemNet, {}, 1),
         (MemNet, {"xla": True}, 2),
     ],
