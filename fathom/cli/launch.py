@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -66,11 +65,8 @@ def run(args: argparse.Namespace, screen: Console) -> None:
         raise FathomError("--max-restarts continues from a checkpoint: give --checkpoint-dir")
     command = ["-m", "fathom", what, *given, "--strategy", "multi-worker"]
     if args.hosts:
-        refuse(
-            args,
-            ["out", "max_restarts"],
-            "has no effect with --hosts, which starts nothing: omit it",
-        )
+        without = "has no effect with --hosts, which starts nothing: omit it"
+        refuse(args, ["out", "max_restarts"], without)
         _print_commands(_placed(args.hosts.split(","), args.workers), command, screen)
         return
     out = claim_folder(args.out, "launch")
@@ -80,27 +76,17 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     screen.print(f"{args.workers} workers on this machine; logs: {out}/worker-*.log")
     left = args.max_restarts
     while failed := _train(command, logs, screen):
-        if not left or failed.code == USER_ERROR:
-            raise FathomError(
-                f"worker {failed.index} failed: {failed.reason}; all ended; see "
-                f"{logs[failed.index]}"
-            )
+        index, code = failed
+        reason = f"worker {index} failed: {failure(code, logs[index])}"
+        if not left or code == USER_ERROR:
+            raise FathomError(f"{reason}; all ended; see {logs[index]}")
         left -= 1
-        screen.print(f"worker {failed.index} failed: {failed.reason}; starting all again")
+        screen.print(f"{reason}; starting all again")
         command += [] if "--resume" in command else ["--resume"]
 
 
-@dataclass(frozen=True)
-class _Failure:
-    """The first worker that failed, its exit code, and why."""
-
-    index: int
-    code: int
-    reason: str | None
-
-
-def _train(command: Sequence[str], logs: Sequence[Path], screen: Console) -> _Failure | None:
-    """Starts the workers and waits for all; returns the first that failed, if one did.
+def _train(command: Sequence[str], logs: Sequence[Path], screen: Console) -> tuple[int, int] | None:
+    """Starts the workers and waits for all; returns the first that failed, and its exit code.
 
     Ctrl-C and SIGTERM let the workers end their step and write a checkpoint, as after fathom run; a
     second one ends all at once.
@@ -127,10 +113,7 @@ def _train(command: Sequence[str], logs: Sequence[Path], screen: Console) -> _Fa
         except KeyboardInterrupt:
             _stop(processes, show)
             raise
-    if failed is None:
-        return None
-    code = processes[failed].returncode
-    return _Failure(failed, code, failure(code, logs[failed]))
+    return None if failed is None else (failed, processes[failed].returncode)
 
 
 def _wait(processes: Sequence[subprocess.Popen], show: Callable[[], None]) -> int | None:

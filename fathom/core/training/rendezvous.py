@@ -157,7 +157,8 @@ def listen(host: str, port: int, hosts: Sequence[str]) -> socket.socket:
             address = ("", port)
         return socket.create_server(address[:2], family=family)
     except OSError as error:
-        raise FathomError(f"port {port} of {host} cannot be used: {error.strerror}") from None
+        reason = str(error.strerror).partition(" (while")[0]
+        raise FathomError(f"port {port} of {host} cannot be used: {reason}") from None
 
 
 def split(address: str) -> tuple[str, int]:
@@ -168,26 +169,25 @@ def split(address: str) -> tuple[str, int]:
 
 def _receive(workers: Sequence[str], deadline: float, limit: float) -> dict[int, socket.socket]:
     """Returns the connections of all other workers."""
-    came: queue.Queue[tuple[object, socket.socket]] = queue.Queue()
+    came: queue.Queue[tuple[int, socket.socket]] = queue.Queue()
     others: dict[int, socket.socket] = {}
-    refusal = ""
+    missing, refused, refusal = set(range(1, len(workers))), -1, ""
     with listen(*split(workers[0]), [split(each)[0] for each in workers]) as server:
         server.settimeout(_RETRY_S)
-        while len(others) < len(workers) - 1 and not refusal:
+        while missing and not refusal:
             with contextlib.suppress(TimeoutError):
                 visitor = server.accept()[0]
                 threading.Thread(target=_greet, args=(visitor, came), daemon=True).start()
-            while not came.empty() and not refusal:
+            while not came.empty():
                 number, visitor = came.get()
                 if number in others:
                     refusal = f"two workers have the number {number}"
-                elif not isinstance(number, int) or not 0 < number < len(workers):
+                elif number not in missing:
                     refusal = f"a worker has the number {number}: there are {len(workers)}, from 0"
-                refused = len(workers)  # no worker's number, to be told why
-                others[int(str(number)) if not refusal else refused] = visitor
-            if time.monotonic() > deadline:
-                missing = sorted(set(range(1, len(workers))) - set(others))
-                refusal = f"{named(missing)} did not come within {limit:.0f} s"
+                others[refused if refusal else number] = visitor
+            missing -= set(others)
+            if missing and time.monotonic() > deadline:
+                refusal = refusal or f"{named(sorted(missing))} did not come within {limit:.0f} s"
     if refusal:
         for visitor in others.values():
             with contextlib.suppress(OSError), visitor:
@@ -196,14 +196,14 @@ def _receive(workers: Sequence[str], deadline: float, limit: float) -> dict[int,
     return others
 
 
-def _greet(visitor: socket.socket, came: "queue.Queue[tuple[object, socket.socket]]") -> None:
+def _greet(visitor: socket.socket, came: "queue.Queue[tuple[int, socket.socket]]") -> None:
     """Lets a worker of this launch in; closes the connections of others."""
     said = _hear(visitor, _LONGEST_ANSWER) or {}
     ours = hmac.compare_digest(str(said.get("secret")).encode(), _secret().encode())
     with contextlib.suppress(OSError):
-        if ours and "number" in said:
+        if ours and isinstance(number := said.get("number"), int):
             _send(visitor, {"welcome": True})
-            return came.put((said["number"], visitor))
+            return came.put((number, visitor))
         if "secret" in said:
             _send(visitor, {"refusal": "the first worker is of another launch, by its secret"})
         visitor.close()
@@ -236,13 +236,8 @@ def _difference(number: int, theirs: object, ours: Facts) -> str:
     if not isinstance(theirs, dict):
         return f"worker {number} gives no facts"
     names = sorted(name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name))
-    shown = (f"{n} ({_short(theirs.get(n))}, not {_short(ours.get(n))})" for n in names)
+    shown = (f"{n} ({theirs.get(n)!s:.40}, not {ours.get(n)!s:.40})" for n in names)
     return f"worker {number} differs from the first in {', '.join(shown)}" if names else ""
-
-
-def _short(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= 40 else f"{text[:40]}..."
 
 
 def _secret() -> str:

@@ -8,7 +8,6 @@ notices the loss of one, within limits. Workers that are about to do different t
 import json
 import os
 import re
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TypeAlias
@@ -16,7 +15,7 @@ from typing import TypeAlias
 import tensorflow as tf
 
 from fathom.core.training.gloo import Gloo
-from fathom.core.training.rendezvous import LONGEST_SILENCE, Meeting, meet, named, split
+from fathom.core.training.rendezvous import LONGEST_SILENCE, Meeting, listen, meet, named, split
 from fathom.errors import WRONG_JSON, FathomError
 from fathom.options import Execution, precision_traits
 from fathom.system import private
@@ -230,7 +229,8 @@ def _join(
     """Waits for all workers and returns the strategy."""
     if collectives == "gloo" and device.on_gpu:
         raise FathomError("--collectives gloo is for CPUs: omit it, and GPUs use NCCL")
-    _check_port(found.workers[found.index])
+    hosts = [split(each)[0] for each in found.workers]
+    listen(*split(found.workers[found.index]), hosts).close()  # TensorFlow would end all without it
     meeting = meet(found.workers, found.index, LONGEST_START)
     meeting.agree(identity)
     _meetings.append(meeting)
@@ -257,19 +257,6 @@ def _join(
             "TensorFlow already runs in this process, too late to set up a strategy: choose it for "
             "the first model, or start a fresh process"
         ) from error
-
-
-def _check_port(address: str) -> None:
-    """Raises FathomError if another program of this machine has the worker's port."""
-    port = split(address)[1]
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("", port))
-        except OSError as error:
-            raise FathomError(
-                f"port {port} of {address} cannot be used: {error.strerror}"
-            ) from None
 
 
 def _devices(count: int | None, kind: str) -> list[str]:

@@ -21,6 +21,7 @@ from fathom import FathomError, __main__, workloads
 from fathom.cli import launch
 from fathom.core.training import collectives, rendezvous, strategies
 from fathom.core.training.rendezvous import meet
+from fathom.system import device
 
 FAST = ("autoenc",)
 REFUSED = {"deepq", "gcn"}  # with the reason, as tested below
@@ -157,9 +158,12 @@ def test_a_port_in_use_is_refused():
     with socket.socket() as taken:
         taken.bind(("", 0))
         taken.listen()
-        address = f"localhost:{taken.getsockname()[1]}"
-        with pytest.raises(FathomError, match=f"of {address} cannot be used"):
-            strategies._check_port(address)
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        cluster, cpu = strategies.Cluster((address, "127.0.0.1:1"), 0), device.select("cpu")
+        with pytest.raises(
+            FathomError, match=r"of 127.0.0.1 cannot be used: Address already in use$"
+        ):
+            strategies._join(cluster, {}, "tensorflow", cpu)
 
 
 def test_launched_workers_train_as_one_process(tmp_path, capsys):
