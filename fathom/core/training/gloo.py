@@ -4,6 +4,7 @@ gloo is the library for CPUs of PyTorch's ``torch.distributed``. Each worker is 
 own; gloo's threads add gradients while the backward pass goes on.
 """
 
+import atexit
 import contextlib
 import datetime
 import ipaddress
@@ -73,6 +74,7 @@ class Gloo:
             )
         except RuntimeError as error:
             raise FathomError(f"gloo cannot connect the workers: {cause(error)}") from error
+        atexit.register(torch.distributed.destroy_process_group)  # its threads may abort the end
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
