@@ -177,6 +177,7 @@ def test_tf32_is_on_for_a_gpu_that_has_it(gpu, capability):
 @pytest.mark.parametrize("capability", [(7, 5), None])
 def test_tf32_is_refused_on_an_older_gpu(gpu, capability):
     gpu(capability)
+    tf.config.experimental.enable_tensor_float_32_execution(False)  # TensorFlow's default is True
     with pytest.raises(FathomError, match=r"8\.0 or more; Test GPU has [07]\.[05]$"):
         select_precision("tf32", device.GPU)
     assert not computes_in_tf32()
