@@ -1,6 +1,5 @@
 """The machine and the software that made a result."""
 
-import contextlib
 import hashlib
 import os
 import platform
@@ -9,7 +8,7 @@ import shlex
 import subprocess
 import sys
 import time
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 
 import keras
@@ -76,9 +75,7 @@ def software(module: str) -> dict[str, str]:
     for path in sorted(paths):
         digest.update(f"{path.name} ".encode() + path.read_bytes())
     versions = {"Python": platform.python_version(), "TensorFlow": tf.__version__}
-    for name in _THAT_COMPUTE:
-        with contextlib.suppress(PackageNotFoundError):
-            versions[name] = version(name)
+    versions |= {name: version(name) for name in _THAT_COMPUTE}
     return {"source": digest.hexdigest()[:12], **versions}
 
 

@@ -7,12 +7,14 @@ share the variables and whose gradients one tape sums: they have neither ``total
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 import tensorflow as tf
 
+T = TypeVar("T")
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 
 
@@ -47,31 +49,29 @@ class Workers(Protocol):
 
 
 _microbatch: ContextVar[Microbatch | None] = ContextVar("microbatch", default=None)
-
-
 _workers: ContextVar[Workers | None] = ContextVar("workers", default=None)  # in their scope
 _in_step: ContextVar[bool] = ContextVar("in_step", default=False)  # of them
 
 
 @contextlib.contextmanager
-def scope_of(workers: Workers, in_step: bool) -> Iterator[None]:
-    """Makes the block the scope of workers' strategy, or the step of their replicas."""
-    tokens = _workers.set(workers), _in_step.set(in_step)
+def _within(variable: ContextVar[T], value: T) -> Iterator[None]:
+    token = variable.set(value)
     try:
         yield
     finally:
-        _workers.reset(tokens[0])
-        _in_step.reset(tokens[1])
+        variable.reset(token)
 
 
 @contextlib.contextmanager
-def computing(microbatch: Microbatch) -> Iterator[None]:
-    """Makes what is traced in the block the computation of a microbatch."""
-    token = _microbatch.set(microbatch)
-    try:
+def scope_of(workers: Workers, in_step: bool) -> Iterator[None]:
+    """Makes the block the scope of workers' strategy, or the step of their replicas."""
+    with _within(_workers, workers), _within(_in_step, in_step):
         yield
-    finally:
-        _microbatch.reset(token)
+
+
+def computing(microbatch: Microbatch) -> AbstractContextManager[None]:
+    """Makes what is traced in the block the computation of a microbatch."""
+    return _within(_microbatch, microbatch)
 
 
 def count() -> int:
@@ -128,8 +128,7 @@ def part_of_batch(tensor: tf.Tensor) -> tf.Tensor:
     """
     if _microbatch.get():
         return part(tensor)
-    workers = worker()[1] if count() > 1 else 1
-    local = count() // workers
+    local = count() // worker()[1] if count() > 1 else 1
     if local == 1:
         return tensor
     with tf.device("/cpu:0"):
