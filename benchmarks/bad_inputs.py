@@ -107,8 +107,8 @@ def kinds() -> dict[str, Kind]:
     from fathom.modern.dlrm.criteo import Criteo
     from fathom.modern.gcn import synthetic as graphs
     from fathom.modern.gcn.cora import Cora
-    from fathom.modern.gpt.text import TinyShakespeare
     from fathom.results.records import RunResult
+    from fathom.shared.language.text import TinyShakespeare
     from fathom.shared.translation.multi30k import Multi30k
     from fathom.speech.timit import Timit
 

@@ -10,6 +10,7 @@ processes disturb least.
 import argparse
 
 from fathom.modern.gpt import GPTFwd
+from fathom.system.rates import triad_ceiling
 
 
 def main() -> None:
@@ -26,7 +27,7 @@ def main() -> None:
     model.setup()
     rates, results = [], []
     for _ in range(args.rounds):
-        rates.append(rates.triad_ceiling().rate)
+        rates.append(triad_ceiling().rate)
         results.append(model.run(n_steps=2, warmup=1).generation)
     seconds = min(each.seconds_per_output_token for each in results)
     positions = model.network.get_layer("embedding").positions

@@ -20,13 +20,7 @@ from fathom.core.data.pipeline import DataLoader, Sampler, Tensors
 from fathom.core.layers import Layer, LayerOptions, PRNGKey
 from fathom.core.training import optimizers, randomness, replicas
 from fathom.core.training.optimizers import Optimizer
-from fathom.options import (
-    Characterization,
-    Hyperparameters,
-    RunOptions,
-    hyperparameter,
-    option,
-)
+from fathom.options import Characterization, Hyperparameters, RunOptions, hyperparameter, option
 from fathom.system.device import CPU
 
 PIXELS = 28 * 28

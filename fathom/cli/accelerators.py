@@ -8,8 +8,9 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from fathom.cli.command import refuse
-from fathom.cli.describe import describe
+from fathom.cli.command import refuse, write_csv
+from fathom.cli.describe import describe, step_of
+from fathom.cli.terminal import new_table
 from fathom.errors import FathomError
 from fathom.hardware.accelerators import machine as machines
 from fathom.hardware.accelerators import roofline as model
@@ -18,22 +19,17 @@ from fathom.hardware.accelerators.machine import Machine
 from fathom.hardware.accelerators.tiling import Convolution
 from fathom.options import unknown_option
 from fathom.results.description import Description, Operation
-from fathom.system.files import atomic_write
 
 _SHOWN = 15  # operations
 _OF_A_STEP = ("train", "infer", "batch_size", "dataset", "set", "length")
 
 
 def roofline(args: argparse.Namespace, screen: Console) -> None:
-    """Prints the layers and the longest operations with their bounds.
-
-    Raises:
-        FathomError: an invalid option, machine or description.
-    """
+    """Prints the layers and the longest operations with their bounds."""
     machine, description = _chosen(args)
     precision = args.precision or description.precision
     operations = model.table(description, machine, args.precision)
-    _head(description, screen, f"on {machine.title}, {precision}")
+    screen.print(f"{step_of(description)}, on {machine.title}, {precision}")
     screen.print(
         f"{machine.peak(precision) / 1e9:,.0f} GFLOP/s and {machine.bandwidth / 1e9:,.1f} GB/s: "
         f"below {machine.ridge(precision):.1f} FLOPs per byte, the memory is the limit"
@@ -47,7 +43,7 @@ def roofline(args: argparse.Namespace, screen: Console) -> None:
         f"at least {_time(total)} a step, {description.batch_size / total:,.0f} examples/s; "
         f"{by_memory / total:.0%} of it bound by the memory"
     )
-    _write(operations, args.csv, screen)
+    write_csv(operations, args.csv, screen)
     if args.svg:
         from fathom.hardware.accelerators.figures import draw_roofline
 
@@ -56,16 +52,13 @@ def roofline(args: argparse.Namespace, screen: Console) -> None:
 
 
 def explore(args: argparse.Namespace, screen: Console) -> None:
-    """Prints each layer's best tiling, and its best under the unrolling best for all.
-
-    Raises:
-        FathomError: an invalid option, machine or description, or no legal tiling.
-    """
+    """Prints each layer's best tiling, and its best under the unrolling best for all."""
     machine, title, layers, left = _layers(args)
     found = tiling.explore(layers, machine)
     screen.print(f"{title}, on {machine.title}")
     columns = ["layer", "design", "times", "tm", "tn", "tr", "tc", "cycles"]
-    table = _table([*columns, "GFLOP/s", "GB/s", "on chip, KiB"], text=2)
+    rates = ["GFLOP/s", "GB/s", "on chip, KiB"]
+    table = new_table([*columns, *rates], numbers=[*columns[2:], *rates])
     for row in found.to_dict("records"):
         rate = row["intensity"] * row["traffic_bytes"] / row["seconds"]
         table.add_row(
@@ -87,7 +80,7 @@ def explore(args: argparse.Namespace, screen: Console) -> None:
             f"left out, with {sum(row.macs for row in left):,} MACs: "
             + ", ".join(f"{count:,} of kind {kind}" for kind, count in kinds.items())
         )
-    _write(found, args.csv, screen)
+    write_csv(found, args.csv, screen)
     if args.svg:
         from fathom.hardware.accelerators.figures import draw_designs
 
@@ -98,24 +91,15 @@ def explore(args: argparse.Namespace, screen: Console) -> None:
 
 
 def scale(args: argparse.Namespace, screen: Console) -> None:
-    """Prints time, rate and efficiency by number of nodes.
-
-    Raises:
-        FathomError: an invalid option, machine or description.
-    """
+    """Prints time, rate and efficiency by number of nodes."""
     machine, description = _chosen(args)
     steps = scaling.scale(
-        description,
-        machine,
-        args.nodes,
-        args.parallelism,
-        args.overlap,
-        args.precision,
+        description, machine, args.nodes, args.parallelism, args.overlap, args.precision
     )
     found = scaling.table(steps)
-    _head(description, screen, f"on {machine.title}, {args.parallelism} parallel")
+    screen.print(f"{step_of(description)}, on {machine.title}, {args.parallelism} parallel")
     titles = ["nodes", "step", "communication", "GFLOP/s", "GFLOP/s/mm2", "GFLOP/s/W", "efficiency"]
-    table = _table(titles, text=0)
+    table = new_table(titles, numbers=titles)
     for row in found.to_dict("records"):
         table.add_row(
             f"{row['nodes']:,}",
@@ -133,7 +117,7 @@ def scale(args: argparse.Namespace, screen: Console) -> None:
             f"{description.total_flops / gradients:,.0f} FLOPs per byte of gradients "
             f"({2 * description.macs / gradients:,.0f} of multiply-accumulates alone)"
         )
-    _write(found, args.csv, screen)
+    write_csv(found, args.csv, screen)
 
 
 def _chosen(args: argparse.Namespace) -> tuple[Machine, Description]:
@@ -148,9 +132,7 @@ def _chosen(args: argparse.Namespace) -> tuple[Machine, Description]:
     return machine, description
 
 
-def _layers(
-    args: argparse.Namespace,
-) -> tuple[Machine, str, list[Convolution], list[Operation]]:
+def _layers(args: argparse.Namespace) -> tuple[Machine, str, list[Convolution], list[Operation]]:
     """Returns the machine, what has the layers, they themselves, and the operations left out."""
     if args.layers and (args.layers.endswith(".csv") or "/" in args.layers):
         refuse(
@@ -169,27 +151,12 @@ def _layers(
                 raise unknown_option("layer", name, known)
         layers = [layer for layer in layers if layer.name in names]
         left = [row for row in left if row.layer in names]
-    return machine, _step(description), layers, left
-
-
-def _head(description: Description, screen: Console, text: str) -> None:
-    screen.print(f"{_step(description)}, {text}")
-
-
-def _step(description: Description) -> str:
-    return f"{description.workload}, {description.mode}, batch size {description.batch_size}"
-
-
-def _table(titles: list[str], text: int) -> Table:
-    """Returns a table whose columns hold numbers, except for the first ones."""
-    table = Table(box=None, header_style="bold")
-    for number, title in enumerate(titles):
-        table.add_column(title, justify="left" if number < text else "right")
-    return table
+    return machine, step_of(description), layers, left
 
 
 def _bounds(rows: pd.DataFrame, names: list[str]) -> Table:
-    table = _table([*names, "bound", "GFLOPs", "MB", "FLOPs/byte", "at least"], text=len(names) + 1)
+    numbers = ["GFLOPs", "MB", "FLOPs/byte", "at least"]
+    table = new_table([*names, "bound", *numbers], numbers)
     for row in rows.to_dict("records"):
         table.add_row(
             *(row[name] for name in names),
@@ -211,10 +178,3 @@ def _time(seconds: float) -> str:
 
 def _or_unknown(rate: float) -> str:
     return "unknown" if pd.isna(rate) else f"{rate / 1e9:,.2f}"
-
-
-def _write(frame: pd.DataFrame, path: Path | None, screen: Console) -> None:
-    if path:
-        with atomic_write(path) as temporary:
-            frame.to_csv(temporary, index=False)
-        screen.print(f"written: {path}")

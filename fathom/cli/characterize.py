@@ -31,25 +31,14 @@ _SHORTEST_LIFE = 5  # steps: four batches are held, and the first step is in no 
 
 def add_commands(commands: Commands) -> None:
     """Adds the commands to the subparsers of ``python -m fathom``."""
-    _add_profile(
-        add_command(commands, "profile", "cli.profile", "show where a workload's time goes")
-    )
+    text = "show where a workload's time goes"
+    _add_profile(add_command(commands, "profile", "cli.profile", text))
+    text = "measure the suite, for fathom report"
     _add_characterize(
-        add_command(
-            commands,
-            "characterize",
-            "cli.characterize",
-            "measure the suite, for fathom report",
-            "characterize",
-        )
+        add_command(commands, "characterize", "cli.characterize", text, "characterize")
     )
-    parser = add_command(
-        commands,
-        "report",
-        "cli.characterize",
-        "draw the papers' figures from measurements",
-        "report",
-    )
+    text = "draw the papers' figures from measurements"
+    parser = add_command(commands, "report", "cli.characterize", text, "report")
     text = "results directory of fathom characterize"
     parser.add_argument("directory", type=input_path, metavar="DIR", help=text)
     add_options(parser, "out", help="default: DIR/report")
@@ -75,11 +64,7 @@ def report(args: argparse.Namespace, screen: Console) -> None:
 
 
 def compare(args: argparse.Namespace, screen: Console) -> None:
-    """Runs ``fathom compare``; see ``compare_folders`` and ``interleave``.
-
-    Raises:
-        FathomError: an option of ``--interleave`` without it, or as these functions.
-    """
+    """Runs ``fathom compare``; see ``compare_folders`` and ``interleave``."""
     from fathom.measure.report.compare import compare_folders, interleave
 
     sides = [args.base, *args.others]

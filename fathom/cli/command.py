@@ -3,11 +3,21 @@
 import argparse
 import importlib
 from collections.abc import Collection
-from typing import TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
-from fathom.cli.parser import Parser
-from fathom.cli.terminal import console
+from rich.console import Console
+
+from fathom import workloads
+from fathom.cli.parser import Parser, init_options
+from fathom.cli.terminal import console, import_tensorflow
 from fathom.errors import FathomError
+from fathom.system.files import atomic_write
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fathom.nn import NeuralNetworkModel
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
@@ -42,3 +52,20 @@ def refuse(args: argparse.Namespace, options: Collection[str], reason: str) -> N
     for name in options:
         if name in args.given:
             raise FathomError(f"--{name.replace('_', '-')} {reason}")
+
+
+def build_model(
+    args: argparse.Namespace, forward_only: bool, device: str | None = "cpu"
+) -> "NeuralNetworkModel":
+    """Imports TensorFlow, and returns the workload of a command with its options, not set up."""
+    import_tensorflow()
+    model_class = workloads.load(args.workload, forward_only)
+    return model_class(device, init_options(args, model_class))
+
+
+def write_csv(frame: "pd.DataFrame", path: Path | None, screen: Console) -> None:
+    """Writes a table to the file of an option, if it was given, and says so."""
+    if path:
+        with atomic_write(path) as temporary:
+            frame.to_csv(temporary, index=False)
+        screen.print(f"written: {path}")

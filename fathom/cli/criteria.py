@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fathom import workloads
-from fathom.cli.terminal import import_tensorflow
+from fathom.cli.terminal import import_tensorflow, new_table
 from fathom.errors import FathomError, cause
 from fathom.model.descriptor import DOMAINS, STYLES, TASKS, Criteria
 
@@ -49,9 +49,8 @@ def _criteria_of(name: str) -> Criteria | None:
 
 def _works(known: dict[str, Criteria]) -> Table:
     """Returns Table II: a row for each workload."""
-    table = Table(box=None, header_style="bold", title="Workloads (Table II)", title_justify="left")
-    for title in ("workload", "year", "style", "layers", "learning task", "data set", "legacy"):
-        table.add_column(title, justify="right" if title in ("year", "layers") else "left")
+    titles = ("workload", "year", "style", "layers", "learning task", "data set", "legacy")
+    table = new_table(titles, ("year", "layers"), "Workloads (Table II)")
     for name, each in known.items():
         style, year, layers = ", ".join(each.styles), str(each.year), str(each.layers)
         table.add_row(name, year, style, layers, each.task, each.dataset, each.legacy)
@@ -60,8 +59,7 @@ def _works(known: dict[str, Criteria]) -> Table:
 
 def _features(known: dict[str, Criteria]) -> Table:
     """Returns Table I: a row for each feature, a cross for each workload that has it."""
-    table = Table(box=None, header_style="bold", title="Features (Table I)", title_justify="left")
-    table.add_column("feature")
+    table = new_table(["feature"], title="Features (Table I)")
     for name in known:
         table.add_column(name, justify="center")
     for style in STYLES:

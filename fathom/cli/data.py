@@ -5,9 +5,9 @@ import contextlib
 
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 from fathom import options, workloads
+from fathom.cli.terminal import new_table
 from fathom.core.data.dataset import DataSet, fetched_directory, find, locate, state
 from fathom.core.data.fetch import fetch
 from fathom.errors import FathomError
@@ -47,11 +47,7 @@ def find_dataset(name: str) -> type[DataSet]:
 
 
 def run(args: argparse.Namespace, screen: Console) -> None:
-    """Runs the action chosen on the command line.
-
-    Raises:
-        FathomError: no such data set, or the action failed.
-    """
+    """Runs the action that the command line names."""
     if args.action == "list":
         _list(*datasets(), screen)
         return
@@ -61,9 +57,7 @@ def run(args: argparse.Namespace, screen: Console) -> None:
 
 
 def _list(known: dict[str, type[DataSet]], left_out: dict[str, str], screen: Console) -> None:
-    table = Table(box=None, header_style="bold")
-    for title in ("data set", "what it is", "licence", "download", "data now"):
-        table.add_column(title)
+    table = new_table(("data set", "what it is", "licence", "download", "data now"))
     for name, dataset in known.items():
         fetchable = f"fathom data fetch {name}" if dataset.files else "see its home page"
         table.add_row(name, dataset.title, dataset.licence, fetchable, state(dataset))

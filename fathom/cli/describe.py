@@ -8,13 +8,10 @@ from typing import cast
 
 import pandas as pd
 from rich.console import Console
-from rich.table import Table
 
-from fathom import workloads
-from fathom.cli.parser import init_options
-from fathom.cli.terminal import console, import_tensorflow
+from fathom.cli.command import build_model, write_csv
+from fathom.cli.terminal import console, new_table
 from fathom.results.description import Description
-from fathom.system.files import atomic_write
 
 _STANDARD_OUTPUT = Path("-")
 _SUMS = ["macs", "flops", "input_bytes", "weight_bytes", "output_bytes"]
@@ -23,18 +20,15 @@ _SUMS = ["macs", "flops", "input_bytes", "weight_bytes", "output_bytes"]
 def run(args: argparse.Namespace, screen: Console) -> None:
     """Runs the command with its parsed arguments."""
     description = describe(args)
-    if args.csv:
-        with atomic_write(args.csv) as path:
-            description.frame().to_csv(path, index=False)
     if args.json == _STANDARD_OUTPUT:
         sys.stdout.write(description.to_json())
         screen = console(stderr=True)
     elif args.json:
         description.write(args.json)
     _show(description, screen)
-    for file in (args.json, args.csv):
-        if file and file != _STANDARD_OUTPUT:
-            screen.print(f"written: {file}")
+    if args.json and args.json != _STANDARD_OUTPUT:
+        screen.print(f"written: {args.json}")
+    write_csv(description.frame(), args.csv, screen)
 
 
 def describe(args: argparse.Namespace) -> Description:
@@ -43,25 +37,22 @@ def describe(args: argparse.Namespace) -> Description:
     Raises:
         FathomError: an invalid option.
     """
-    import_tensorflow()
-    model_class = workloads.load(args.workload, forward_only=args.infer)
-    model = model_class("cpu", init_options(args, model_class))
+    model = build_model(args, args.infer)
     model.build()
     return model.describe(args.length)
+
+
+def step_of(description: Description) -> str:
+    """Returns which step is described, in words."""
+    return f"{description.workload}, {description.mode}, batch size {description.batch_size}"
 
 
 def _show(description: Description, screen: Console) -> None:
     """Prints the totals, and the sums by phase and kind."""
     shapes = ", ".join(f"{name} {list(shape)}" for name, shape in description.inputs.items())
-    screen.print(
-        f"{description.workload}, {description.mode}, batch size {description.batch_size}, "
-        f"{description.precision}: {shapes}"
-    )
-    table = Table(box=None, header_style="bold")
-    for title in ("phase", "kind"):
-        table.add_column(title)
-    for title in ("operations", "GMACs", "other GFLOPs", "MB read", "MB of weights", "MB written"):
-        table.add_column(title, justify="right")
+    screen.print(f"{step_of(description)}, {description.precision}: {shapes}")
+    numbers = ["operations", "GMACs", "other GFLOPs", "MB read", "MB of weights", "MB written"]
+    table = new_table(["phase", "kind", *numbers], numbers)
     groups = description.frame().groupby(["phase", "kind"], sort=False)
     for (phase, kind), rows in cast("Iterable[tuple[tuple[str, str], pd.DataFrame]]", groups):
         macs, flops, *read = rows[_SUMS].sum()

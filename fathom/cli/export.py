@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.console import Console
 
 from fathom import exports, workloads
-from fathom.cli.describe import describe
+from fathom.cli.describe import describe, step_of
 from fathom.cli.parser import init_options
 from fathom.cli.terminal import import_tensorflow
 from fathom.errors import FathomError
@@ -51,10 +51,7 @@ def _export_work(to: Format, args: argparse.Namespace, out: Path, screen: Consol
     with whole_folder(out, "export", args.force) as folder:
         write(exported, folder)
     size = sum(len(text) for text in exported.files.values())
-    screen.print(
-        f"{description.workload}, {description.mode}, batch size {description.batch_size}: "
-        f"{len(exported.files)} files, {size / 1e3:,.0f} kB"
-    )
+    screen.print(f"{step_of(description)}: {len(exported.files)} files, {size / 1e3:,.0f} kB")
     _show_left_out(exported.left_out, screen)
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
 from fathom import workloads
 from fathom.cli.command import Commands, add_command, refuse
@@ -20,17 +19,11 @@ from fathom.cli.parser import (
     add_workload,
     checked,
     init_options,
-    require_writable,
+    result_file,
 )
-from fathom.cli.terminal import import_tensorflow
+from fathom.cli.terminal import import_tensorflow, new_table
 from fathom.errors import FathomError
-from fathom.options import (
-    FIXED_POINT_OPTIONS,
-    QUANTIZED,
-    Execution,
-    Mode,
-    precision_traits,
-)
+from fathom.options import FIXED_POINT_OPTIONS, QUANTIZED, Execution, Mode, precision_traits
 from fathom.results.formats import FormatRun, Formats
 from fathom.results.records import UsedHyperparameters, UsedOptions
 from fathom.system.files import exists
@@ -62,16 +55,9 @@ def add_commands(commands: Commands) -> None:
 
 
 def run(args: argparse.Namespace, screen: Console) -> None:
-    """Runs the command with its parsed arguments.
-
-    Raises:
-        FathomError: an invalid option, data or checkpoint, or a file of another question.
-    """
+    """Runs the command with its parsed arguments."""
     _check(args)
-    path = args.json or Path(f"{args.workload}-{_mode(args)}-formats.json")
-    if str(path) == "-":
-        raise FathomError("--json takes a file")
-    require_writable(path)
+    path = result_file(args.json or Path(f"{args.workload}-{_mode(args)}-formats.json"))
     import_tensorflow()
     logging.getLogger("tensorflow").setLevel(logging.ERROR)  # it warns of a step for each model
     model_class = workloads.load(args.workload, forward_only=args.infer)
@@ -195,10 +181,8 @@ def _measured(
 def _show(runs: list[FormatRun], screen: Console) -> None:
     """Prints the metrics of each run, and the shares that became zero."""
     names = list(dict.fromkeys(name for run in runs for name in run.metrics))
-    table = Table(box=None, header_style="bold")
-    zeroed = [f"{kind} to 0" for kind in QUANTIZED]
-    for title in ("format", "seed", *names, "last loss", *zeroed, ""):
-        table.add_column(title, justify="left" if title in ("format", "") else "right")
+    titles = ("seed", *names, "last loss", *(f"{kind} to 0" for kind in QUANTIZED))
+    table = new_table(("format", *titles, ""), titles)
     for run in runs:
         numbers = [*(run.metrics.get(name) for name in names), run.loss]
         lost = [run.fixed_point and run.fixed_point.zeroed(kind) for kind in QUANTIZED]

@@ -9,11 +9,9 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
-from fathom import workloads
-from fathom.cli.parser import init_options
-from fathom.cli.terminal import import_tensorflow
+from fathom.cli.command import build_model
+from fathom.cli.terminal import new_table
 from fathom.errors import FathomError
 from fathom.model.built import Built
 from fathom.nn import NeuralNetworkModel
@@ -33,9 +31,7 @@ def run(args: argparse.Namespace, screen: Console) -> None:
             f"{args.network} {problem}: name the network.onnx that fathom export {args.workload} "
             "--to onnx writes"
         )
-    import_tensorflow()
-    model_class = workloads.load(args.workload, forward_only=True)
-    plain = _set_up(model_class, args)
+    plain = _set_up(args)
     if args.evaluate:
         plain.require_test_data()
     with tempfile.TemporaryDirectory() as folder:
@@ -43,21 +39,19 @@ def run(args: argparse.Namespace, screen: Console) -> None:
         left = int8.quantize(args.network, _calibration(plain), quantized)
         models = {
             "TensorFlow, float32": plain,
-            "ONNX Runtime, float32": _set_up(model_class, args, args.network),
-            "ONNX Runtime, int8": _set_up(model_class, args, quantized),
+            "ONNX Runtime, float32": _set_up(args, args.network),
+            "ONNX Runtime, int8": _set_up(args, quantized),
         }
         _compare(models, args, screen)
     kept = ", ".join(f"{number} {kind}" for kind, number in sorted(left.items()))
     screen.print(f"in float32 also in the int8 network: {kept or 'nothing'}")
 
 
-def _set_up(
-    model_class: type[NeuralNetworkModel], args: argparse.Namespace, file: Path | None = None
-) -> NeuralNetworkModel:
+def _set_up(args: argparse.Namespace, file: Path | None = None) -> NeuralNetworkModel:
     """Sets up the workload, with its network computed by ONNX Runtime if there is a file of it."""
     from fathom.numbers import int8
 
-    model = model_class("cpu", init_options(args, model_class))
+    model = build_model(args, forward_only=True)
 
     def serve(built: Built) -> Built:
         if file is None:
@@ -88,10 +82,9 @@ def _compare(
             result = model.run(n_steps=args.steps + 1, warmup=1)
             seconds[name] += list(result.steps.counted)
     metrics = {name: model.evaluate() if args.evaluate else {} for name, model in models.items()}
-    table = Table(box=None, header_style="bold")
     columns = list(metrics["ONNX Runtime, int8"])
-    for title in ("network", "ms per step", "rate", *columns):
-        table.add_column(title, justify="left" if title == "network" else "right")
+    numbers = ["ms per step", "rate", *columns]
+    table = new_table(["network", *numbers], numbers)
     first = float(np.median(seconds["TensorFlow, float32"]))
     for name, times in seconds.items():
         median = float(np.median(times))

@@ -11,21 +11,17 @@ from collections.abc import Iterator, Sequence
 from typing import cast
 
 from rich.console import Console
-from rich.table import Table
 
 from fathom import workloads
-from fathom.cli.terminal import absent, import_tensorflow
+from fathom.cli.terminal import absent, import_tensorflow, new_table
 from fathom.core.data.dataset import DataSet, choose, state
 from fathom.errors import FathomError, cause
 
 
 def show(screen: Console) -> None:
     """Prints the workloads, and the reason for each registered one that cannot be used."""
-    table = Table(box=None, header_style="bold")
-    for title in ("workload", "network", "parameters", "MACs/example", "data set", "data now"):
-        table.add_column(
-            title, justify="right" if title in ("parameters", "MACs/example") else "left"
-        )
+    titles = ("workload", "network", "parameters", "MACs/example", "data set", "data now")
+    table = new_table(titles, numbers=("parameters", "MACs/example"))
     broken = workloads.refused()
     for name in workloads.names():
         try:

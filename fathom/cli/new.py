@@ -29,11 +29,7 @@ def new_name(name: str) -> str:
 
 
 def run(args: argparse.Namespace, screen: Console) -> None:
-    """Writes the package.
-
-    Raises:
-        FathomError: its folder exists, or cannot be written.
-    """
+    """Writes the package."""
     package = f"fathom-{args.name}"
     folder = new_folder(args.out or Path(package), "give a new folder with --out")
     with atomic_directory(folder) as temporary:

@@ -149,6 +149,18 @@ def require_writable(path: Path) -> None:
         ) from error
 
 
+def result_file(path: Path) -> Path:
+    """Returns the file of a result that grows from run to run, which must be writable.
+
+    Raises:
+        FathomError: it is standard output, or as ``require_writable``.
+    """
+    if str(path) == "-":
+        raise FathomError("--json takes a file")
+    require_writable(path)
+    return path
+
+
 @checked
 def input_path(text: str) -> Path:
     """Is the argparse type of a file or folder to read."""
@@ -184,56 +196,47 @@ def _version() -> str:
         return "fathom-workloads, not installed"
 
 
+def _value(metavar: str, about: str = "", kind: Any = None, default: Any = None) -> dict[str, Any]:
+    """Returns the argparse arguments of an option that takes a value."""
+    return {"metavar": metavar, "help": about, "type": kind, "default": default}
+
+
+_COUNT = number(int, minimum=1)
+_THREADS = number(int, minimum=1, maximum=MAX_THREADS)
 _OPTIONS: dict[str, dict[str, Any]] = {
     "version": {"action": "version", "version": _version(), "help": "print the version"},
-    "workloads": {
-        "type": checked(workloads.select),
-        "metavar": "A,B",
-        "help": "names, eight, modern or all; default: eight",
-    },
-    "modes": {
-        "type": names("mode", MODES),
-        "metavar": "A,B",
-        "help": "train, infer or both; default: both",
-    },
-    "steps": {"type": number(int, minimum=1), "metavar": "N"},
-    "batch-size": {
-        "type": number(int, minimum=1),
-        "metavar": "B",
-        "help": "examples per step; default: the paper's",
-    },
-    "device": {
-        "type": checked(_device),
-        "metavar": "D",
-        "help": "cpu, gpu or gpu:N, the only GPU that the process sees; default: a GPU if any",
-    },
-    "threads": {
-        "type": number(int, minimum=1, maximum=MAX_THREADS),
-        "metavar": "N",
-        "help": "threads of the run; default: one per core",
-    },
-    "inter-op-threads": {
-        "type": number(int, minimum=1, maximum=MAX_THREADS),
-        "metavar": "N",
-        "help": "inter-op threads, the operations at once; default: two, or one on one thread",
-    },
-    "microbatches": {
-        "type": number(Microbatches, minimum=1),
-        "metavar": "N",
-        "help": "parts of a training batch that a CPU computes at once, or auto; 1: whole batches; "
+    "workloads": _value(
+        "A,B", "names, eight, modern or all; default: eight", checked(workloads.select)
+    ),
+    "modes": _value("A,B", "train, infer or both; default: both", names("mode", MODES)),
+    "steps": _value("N", kind=_COUNT),
+    "batch-size": _value("B", "examples per step; default: the paper's", _COUNT),
+    "device": _value(
+        "D",
+        "cpu, gpu or gpu:N, the only GPU that the process sees; default: a GPU if any",
+        checked(_device),
+    ),
+    "threads": _value("N", "threads of the run; default: one per core", _THREADS),
+    "inter-op-threads": _value(
+        "N",
+        "inter-op threads, the operations at once; default: two, or one on one thread",
+        _THREADS,
+    ),
+    "microbatches": _value(
+        "N",
+        "parts of a training batch that a CPU computes at once, or auto; 1: whole batches; "
         "default: auto, as many as operations run at once where the workload is faster so",
-    },
-    "precision": {
-        "type": checked(_precision),
-        "metavar": "P",
-        "default": Execution.precision,
-        "help": f"{', '.join(PRECISIONS)} (on GPUs), fixed16, fixed:BITS.FRACTION; "
-        "default: %(default)s",
-    },
-    "quantize": {
-        "metavar": "A,B",
-        "help": f"what a fixed-point precision rounds; default: {','.join(QUANTIZED)}",
-    },
+        number(Microbatches, minimum=1),
+    ),
+    "precision": _value(
+        "P",
+        f"{', '.join(PRECISIONS)} (on GPUs), fixed16, fixed:BITS.FRACTION; default: %(default)s",
+        checked(_precision),
+        Execution.precision,
+    ),
+    "quantize": _value(
+        "A,B", f"what a fixed-point precision rounds; default: {','.join(QUANTIZED)}"
+    ),
     "rounding": {"choices": ROUNDINGS, "help": "of fixed-point numbers; default: nearest"},
     "overflow": {"choices": OVERFLOWS, "help": "of fixed-point numbers; default: saturate"},
     "strategy": {
@@ -242,41 +245,24 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "help": "of distributed training: one process with several devices (mirrored), or one of "
         "several workers; default: %(default)s",
     },
-    "replicas": {
-        "type": number(int, minimum=1, maximum=MAX_THREADS),
-        "metavar": "N",
-        "help": "devices of --strategy mirrored; default: all GPUs",
-    },
+    "replicas": _value("N", "devices of --strategy mirrored; default: all GPUs", _THREADS),
     "xla": {
         "action": argparse.BooleanOptionalAction,
         "help": "compile the whole step with XLA, or nothing; default: the workload's fastest",
     },
-    "dataset": {"metavar": "NAME", "help": "data set, for workloads with several"},
-    "data-dir": {"metavar": "DIR", "help": "the data set; default: $FATHOM_DATA_DIR, or synthetic"},
-    "seed": {
-        "type": number(int),
-        "default": Execution.seed,
-        "metavar": "S",
-        "help": "random seed; default: %(default)s",
-    },
+    "dataset": _value("NAME", "data set, for workloads with several"),
+    "data-dir": _value("DIR", "the data set; default: $FATHOM_DATA_DIR, or synthetic"),
+    "seed": _value("S", "random seed; default: %(default)s", number(int), Execution.seed),
     "set": {
-        "action": "append",
-        "default": [],
-        "metavar": "NAME=VALUE",
-        "help": "set a hyperparameter or an option of a run; --set help lists them",
+        **_value("NAME=VALUE", "set a hyperparameter or an option of a run; --set help lists them"),
+        **{"action": "append", "default": []},
     },
-    "checkpoint-dir": {"metavar": "DIR", "help": "folder of the checkpoints"},
-    "checkpoint-every": {
-        "type": number(int, minimum=1),
-        "metavar": "N",
-        "help": f"steps between checkpoints; default: {CHECKPOINT_EVERY}",
-    },
-    "json": {
-        "type": output_file,
-        "metavar": "FILE",
-        "help": "write the result as JSON; - prints it",
-    },
-    "out": {"type": checked(own_folder), "metavar": "DIR"},
+    "checkpoint-dir": _value("DIR", "folder of the checkpoints"),
+    "checkpoint-every": _value(
+        "N", f"steps between checkpoints; default: {CHECKPOINT_EVERY}", _COUNT
+    ),
+    "json": _value("FILE", "write the result as JSON; - prints it", output_file),
+    "out": _value("DIR", kind=checked(own_folder)),
 }
 """The argparse arguments of each shared option by name; a command can override them."""
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.table import Table
 
 from fathom import workloads
 from fathom.cli.command import Commands, add_command
@@ -18,9 +17,9 @@ from fathom.cli.parser import (
     checked,
     init_options,
     number,
-    require_writable,
+    result_file,
 )
-from fathom.cli.terminal import import_tensorflow
+from fathom.cli.terminal import import_tensorflow, new_table
 from fathom.errors import FathomError
 from fathom.options import Allowed, convert
 from fathom.results.quality import Quality, Training
@@ -56,10 +55,7 @@ def add_commands(commands: Commands) -> None:
 
 def run(args: argparse.Namespace, screen: Console) -> None:
     """Runs the command with its parsed arguments."""
-    path = args.json or Path(f"{args.workload}-quality.json")
-    if str(path) == "-":
-        raise FathomError("--json takes a file")
-    require_writable(path)
+    path = result_file(args.json or Path(f"{args.workload}-quality.json"))
     if any(assignment.startswith("batch_size=") for assignment in args.set):
         raise FathomError("--set batch_size has no effect: --batches names the batch sizes")
     import_tensorflow()
@@ -158,19 +154,8 @@ def _target(text: str) -> tuple[str, float]:
 
 def _show(result: Quality, sizes: list[int], screen: Console) -> None:
     """Prints epochs, steps, examples and time to the target by batch size."""
-    table = Table(box=None, header_style="bold")
-    for title in (
-        "batch size",
-        "replicas",
-        "learning rate",
-        "epochs",
-        "steps",
-        "examples",
-        "seconds",
-    ):
-        table.add_column(title, justify="right")
-    table.add_column(result.metric, justify="right")
-    table.add_column("")
+    numbers = ["batch size", "replicas", "learning rate", "epochs", "steps", "examples", "seconds"]
+    table = new_table([*numbers, result.metric, ""], [*numbers, result.metric])
     for training in result.trainings:
         if training.batch_size in sizes:
             table.add_row(*_row(training))

@@ -5,15 +5,11 @@ from collections.abc import Callable
 
 import pandas as pd
 from rich.console import Console
-from rich.table import Table
 
-from fathom import workloads
-from fathom.cli.command import refuse
-from fathom.cli.parser import init_options
-from fathom.cli.terminal import import_tensorflow
+from fathom.cli.command import build_model, refuse, write_csv
+from fathom.cli.terminal import new_table
 from fathom.model.built import Built
 from fathom.nn import NeuralNetworkModel
-from fathom.system.files import atomic_write
 
 _PERIODS = 5  # of the run, at most: zeros change over training
 
@@ -22,9 +18,7 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     """Runs the command with its parsed arguments."""
     if not args.infer:
         refuse(args, ["checkpoint_dir"], "is for --infer: a training starts from scratch")
-    import_tensorflow()
-    model_class = workloads.load(args.workload, forward_only=args.infer)
-    model = model_class("cpu", init_options(args, model_class))
+    model = build_model(args, args.infer)
     take = observed(model, args.checkpoint_dir if args.infer else None)
     if args.density:
         model.require_test_data()
@@ -32,10 +26,7 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     last = table[table.steps == table.steps.max()]
     _show(last.drop(columns=["steps"]), f"zeros up to step {table.steps.max():,}", screen)
     screen.print(_total(last))
-    if args.csv:
-        with atomic_write(args.csv) as path:
-            table.to_csv(path, index=False)
-        screen.print(f"written: {args.csv}")
+    write_csv(table, args.csv, screen)
     if args.density:
         _show(pruned(model, args.density), "metrics after pruning", screen)
 
@@ -97,9 +88,8 @@ def _total(last: pd.DataFrame) -> str:
 
 
 def _show(frame: pd.DataFrame, title: str, screen: Console) -> None:
-    table = Table(box=None, header_style="bold", title=title, title_justify="left")
-    for name in frame.columns:
-        table.add_column(name, justify="left" if name == "layer" else "right")
+    titles = frame.columns.astype(str).tolist()
+    table = new_table(titles, [name for name in titles if name != "layer"], title)
     for row in frame.itertuples(index=False):
         table.add_row(*(_text(value) for value in row))
     screen.print(table)

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from fathom import workloads
 from fathom.cli.parser import Parser, add_options
-from fathom.cli.terminal import console, run_command
+from fathom.cli.terminal import console, new_table, run_command
 from fathom.options import MODES
 from fathom.system.folders import claim_folder
 from fathom.system.processes import run_python
@@ -136,14 +136,8 @@ def _print_profiles(profiles: list[tuple[str, str, "Profile | str"]], screen: Co
     from fathom.measure import frames
     from fathom.measure.profile import tables
 
-    table = Table(box=None, header_style="bold")
-    for title in (
-        "workload",
-        "mode",
-        "most expensive op types, by the paper's names",
-        "outside ops",
-    ):
-        table.add_column(title)
+    heaviest = "most expensive op types, by the paper's names"
+    table = new_table(("workload", "mode", heaviest, "outside ops"))
     for name, mode, profile in profiles:
         if isinstance(profile, str):
             table.add_row(name, mode, f"not profiled: {profile}", "")

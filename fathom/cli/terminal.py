@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from types import FrameType
 from typing import Any, ClassVar, NoReturn
 
@@ -68,6 +68,14 @@ def console(*, stderr: bool = False) -> Screen:
     return Screen(
         highlight=False, markup=False, emoji=False, soft_wrap=True, width=width, stderr=stderr
     )
+
+
+def new_table(titles: Sequence[str], numbers: Collection[str] = (), title: str = "") -> Table:
+    """Returns an empty table, in which the columns of ``numbers`` are aligned on the right."""
+    table = Table(box=None, header_style="bold", title=title or None, title_justify="left")
+    for name in titles:
+        table.add_column(name, justify="right" if name in numbers else "left")
+    return table
 
 
 def _lines_of(table: Table) -> Iterator[str]:

@@ -181,10 +181,7 @@ class DeepQ(nn.NeuralNetworkModel):
         if self.forward_only:
             return {}
         learning = self.sections.get("learning", 0.0) + sum(self.steps.seconds)
-        return self.agent.player.seconds | {
-            "sampling": self.sampling_seconds,
-            "learning": learning,
-        }
+        return self.agent.player.seconds | {"sampling": self.sampling_seconds, "learning": learning}
 
     # ---------------------------------------------------------------- learning
 

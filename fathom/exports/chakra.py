@@ -215,10 +215,7 @@ def _collectives(model: "NeuralNetworkModel", found: dict[str, int]) -> Iterator
 
 
 def _sizes(
-    op: "tf.Operation",
-    collectives: dict[str, int],
-    flops: "Counter[str]",
-    traffic: "Counter[str]",
+    op: "tf.Operation", collectives: dict[str, int], flops: "Counter[str]", traffic: "Counter[str]"
 ) -> list[dict[str, Any]]:
     """Returns a collective's type and the bytes that each worker gives to it, or an op's work."""
     if op.name in collectives:

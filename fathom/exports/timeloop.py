@@ -64,6 +64,5 @@ def _instance(row: Operation) -> tuple[dict[str, int], int]:
 
 
 FORMAT = Format(
-    about="problem files of Timeloop 0.4, one for each convolution and product",
-    export=_export,
+    about="problem files of Timeloop 0.4, one for each convolution and product", export=_export
 )

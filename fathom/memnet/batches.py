@@ -18,11 +18,7 @@ def parts(questions: Questions, size: int) -> Iterator[tuple[np.ndarray, ...]]:
 
 
 def epochs(
-    questions: Questions,
-    order: Sampler,
-    steps: int,
-    first: int,
-    training: bool,
+    questions: Questions, order: Sampler, steps: int, first: int, training: bool
 ) -> Iterator[Tensors]:
     """Returns an endless stream of epochs, whose batches are stacked: [steps, batch, ...].
 

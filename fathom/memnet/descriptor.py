@@ -21,13 +21,7 @@ DESCRIPTOR = Descriptor(
     inputs={"story": ((50, 6), "int32"), "question": ((6,), "int32")},
     labels={"answer": ((), "int32")},
     outputs=((19,),),
-    small={
-        "batch_size": 20,
-        "hops": 1,
-        "embedding": 8,
-        "memory": 10,
-        "steps_per_call": 1,
-    },
+    small={"batch_size": 20, "hops": 1, "embedding": 8, "memory": 10, "steps_per_call": 1},
     size="embedding",
     overfit={"learning_rate": 0.05, "linear_start": False, "random_noise": 0.0},
 )

@@ -54,11 +54,7 @@ class MemNetHyperparameters(Hyperparameters):
         0.005, "initial; without linear start the default is 0.01", source="section 4.2"
     )
     epochs: int = hyperparameter(
-        100,
-        "of a training, after the linear start",
-        unit="epochs",
-        source="section 4.2",
-        minimum=1,
+        100, "of a training, after the linear start", unit="epochs", source="section 4.2", minimum=1
     )
     halve_every: int = hyperparameter(
         25, "between halvings of the learning rate", unit="epochs", source="section 4.2", minimum=1

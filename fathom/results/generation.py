@@ -63,10 +63,7 @@ class Generation(Record):
 
     @classmethod
     def of(
-        cls,
-        runs: Sequence[PhaseTimes],
-        cache_bytes: int,
-        first_by_prefill: bool = True,
+        cls, runs: Sequence[PhaseTimes], cache_bytes: int, first_by_prefill: bool = True
     ) -> Self:
         """Returns the speed of some steps.
 

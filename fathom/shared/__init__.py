@@ -1,1 +1,1 @@
-"""What workloads share that not all of them need: translation, attention."""
+"""What workloads share that not all of them need: translation, language models, attention."""

@@ -23,13 +23,7 @@ import tensorflow as tf
 
 from fathom.errors import FathomError
 from fathom.speech.audio import decode
-from fathom.system.files import (
-    atomic_write,
-    cache_directory,
-    make_cache_folder,
-    read_file,
-    sha256,
-)
+from fathom.system.files import atomic_write, cache_directory, make_cache_folder, read_file, sha256
 
 
 @dataclass(frozen=True)
@@ -100,11 +94,7 @@ def _cepstra(frames: tf.Tensor, settings: Settings) -> tf.Tensor:
     before = tf.concat([frames[:, :1], frames[:, :-1]], axis=1)
     power = _power(frames - settings.emphasis * before, settings)
     filters = tf.signal.linear_to_mel_weight_matrix(
-        settings.channels,
-        settings.fft // 2 + 1,
-        settings.rate,
-        settings.lowest,
-        settings.rate / 2,
+        settings.channels, settings.fft // 2 + 1, settings.rate, settings.lowest, settings.rate / 2
     )
     log_mel = tf.math.log(tf.maximum(power @ filters, settings.floor))
     cepstra = tf.signal.mfccs_from_log_mel_spectrograms(log_mel)[:, 1 : settings.coefficients + 1]

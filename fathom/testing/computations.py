@@ -20,11 +20,7 @@ Values = dict[str, np.ndarray]
 # bfloat16, 2^-12 in float16 and 2^-25 in float32; a dozen layers make three to eight times as much
 # of it. Gradients have more, because rounding moves values over a rectifier's corner and picks
 # another pixel in max pooling: up to 0.22, 0.07 and, by XLA's other CTC loss, 0.0013 were seen.
-TOLERANCES = {
-    "bfloat16": (0.05, 0.3),
-    "float16": (0.01, 0.3),
-    "float32": (1e-5, 0.005),
-}
+TOLERANCES = {"bfloat16": (0.05, 0.3), "float16": (0.01, 0.3), "float32": (1e-5, 0.005)}
 
 
 def compute(

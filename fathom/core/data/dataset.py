@@ -10,12 +10,7 @@ from typing import Any, ClassVar
 
 from fathom.errors import FathomError
 from fathom.options import Origin, unknown_option
-from fathom.system.files import (
-    atomic_directory,
-    cache_directory,
-    make_cache_folder,
-    user_path,
-)
+from fathom.system.files import atomic_directory, cache_directory, make_cache_folder, user_path
 
 Report = Callable[[int, int], None]
 """Called with the number of examples done and their total number."""

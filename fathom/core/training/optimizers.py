@@ -400,9 +400,7 @@ class AdamW(Adam):
     ) -> tf.Tensor:
         """Shrinks the weights; the gradient stays as it is."""
         kernels.ResourceApplyGradientDescent(
-            var=target.handle,
-            alpha=rate * self._weight_decay,
-            delta=target.read_value(),
+            var=target.handle, alpha=rate * self._weight_decay, delta=target.read_value()
         )
         return tf.convert_to_tensor(gradient)
 

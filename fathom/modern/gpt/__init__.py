@@ -3,5 +3,5 @@
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
-    "fathom.modern.gpt", submod_attrs={"model": ["GPT", "GPTFwd"], "text": ["TinyShakespeare"]}
+    "fathom.modern.gpt", submod_attrs={"model": ["GPT", "GPTFwd"]}
 )

@@ -5,7 +5,7 @@ from fathom.model.descriptor import Criteria, Descriptor
 DESCRIPTOR = Descriptor(
     name="gpt",
     title="language model GPT-2 (Radford et al. 2019)",
-    datasets={"tinyshakespeare": "fathom.modern.gpt.text:TinyShakespeare"},
+    datasets={"tinyshakespeare": "fathom.shared.language.text:TinyShakespeare"},
     criteria=Criteria(
         year=2019,
         styles=("attention", "fully-connected"),

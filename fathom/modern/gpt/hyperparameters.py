@@ -2,10 +2,8 @@
 
 from dataclasses import dataclass
 
-from fathom.core.training import optimizers
-from fathom.errors import FathomError
-from fathom.modern.gpt.vocabulary import BYTES, KINDS
-from fathom.options import Hyperparameters, RunOptions, hyperparameter, option
+from fathom.options import hyperparameter
+from fathom.shared.language.hyperparameters import LanguageHyperparameters
 
 # The values of "size"; explicitly given options take precedence.
 SIZES: dict[str, dict[str, object]] = {
@@ -25,75 +23,14 @@ SIZES: dict[str, dict[str, object]] = {
         "new_tokens": 128,
     },
 }
-PHASES = ("both", "prefill", "decode")
 
 
 @dataclass(frozen=True)
-class GPTHyperparameters(Hyperparameters):
+class GPTHyperparameters(LanguageHyperparameters):
     """nanoGPT's setting for a CPU; GPT-2's small network is ``size=gpt2``."""
 
     SIZES = SIZES
 
-    batch_size: int = hyperparameter(
-        12, "per step; prompts in inference", unit="sequences", source="nanoGPT", minimum=1
-    )
     size: str = hyperparameter(
         "characters", "defaults of most others: nanoGPT's for a CPU, or GPT-2 small", choices=SIZES
-    )
-    layers: int = hyperparameter(4, "blocks", source="nanoGPT; GPT-2: 12", minimum=1)
-    heads: int = hyperparameter(4, "of attention", source="nanoGPT; GPT-2: 12", minimum=1)
-    width: int = hyperparameter(128, "of a token's vector", source="nanoGPT; GPT-2: 768", minimum=1)
-    context: int = hyperparameter(
-        64, "of a sequence", unit="tokens", source="nanoGPT; GPT-2: 1,024", minimum=4
-    )
-    dropout: float = hyperparameter(
-        0.0, "of embeddings, attention and sublayers", source="nanoGPT", below=1
-    )
-    tokens: str = hyperparameter("characters", "what a token is", choices=KINDS)
-    vocabulary: int = hyperparameter(
-        0, "rows of the embedding; 0: as many as tokens=... needs", source="GPT-2: 50,257"
-    )
-    optimizer: str = optimizers.choice("adamw", source="nanoGPT")
-    learning_rate: float = hyperparameter(1e-3, "of the optimizer, the highest", source="nanoGPT")
-    beta_1: float = hyperparameter(0.9, "of adam and adamw", source="nanoGPT", below=1)
-    beta_2: float = hyperparameter(
-        0.99, "of adam and adamw", source="nanoGPT; 0.95 for GPT-2", below=1
-    )
-    weight_decay: float = hyperparameter(
-        0.1, "of matrices alone; of adamw decoupled", source="nanoGPT"
-    )
-    warmup: int = hyperparameter(100, "linear, of the rate", unit="steps", source="nanoGPT")
-    decay_steps: int = hyperparameter(
-        2000, "until the rate is a tenth, by a cosine", unit="steps", source="nanoGPT", minimum=1
-    )
-    clip_norm: float = hyperparameter(1.0, "of the global gradient", source="nanoGPT", above=0)
-    prompt_tokens: int = hyperparameter(0, "of each prompt; 0: half of the context")
-    new_tokens: int = hyperparameter(0, "after each prompt; 0: the rest of the context")
-    temperature: float = hyperparameter(0.0, "of the choice of tokens; 0: the most probable")
-    top_k: int = hyperparameter(0, "choose among as many; 0: among all", unit="tokens")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.width % self.heads:
-            raise FathomError(f"width {self.width} is not a multiple of heads {self.heads}")
-        if self.prompt_tokens + max(2, self.new_tokens) > self.context:
-            raise FathomError(
-                f"a prompt of {self.prompt_tokens} tokens and {max(2, self.new_tokens)} new ones "
-                f"are more than the context of {self.context}: lower prompt_tokens or new_tokens"
-            )
-        if self.tokens == "bpe" and self.vocabulary <= BYTES:
-            raise FathomError(
-                f"tokens=bpe needs a vocabulary of more than {BYTES} tokens, such as "
-                "--set vocabulary=1024"
-            )
-        if self.vocabulary and self.tokens == "bytes" and self.vocabulary < BYTES:
-            raise FathomError(f"tokens=bytes needs a vocabulary of {BYTES} or 0")
-
-
-@dataclass(frozen=True)
-class GPTOptions(RunOptions):
-    """How the forward-only twin is run."""
-
-    phase: str = option(
-        "both", "forward-only: what a step runs; decode: from a cache", choices=PHASES
     )

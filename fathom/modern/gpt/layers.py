@@ -1,18 +1,11 @@
-"""The layers of GPT-2, for whole sequences and for one token after others in a cache.
+"""The layers of GPT-2, for whole sequences and for one token after others in a cache."""
 
-Matrix products are of rank 2: the positions of all sequences are rows of one matrix.
-"""
-
-from collections.abc import Callable
-
-import keras
 import tensorflow as tf
 from typing_extensions import Unpack
 
 from fathom.core.layers import Layer, LayerOptions, Random, drop, normalize
 from fathom.shared import attention
-
-STDDEV = 0.02  # of all weights (Radford et al. 2018, section 4.1)
+from fathom.shared.language.layers import TokenLayer, linear, look_up, weight
 
 
 class Embedding(Layer):
@@ -36,12 +29,12 @@ class Embedding(Layer):
         super().__init__(**options)
         self._vocabulary, self._context, self._width = vocabulary, context, width
         self._random = random
-        self.table = _weight(self, "tokens", (vocabulary, width), random)
-        self.positions = _weight(self, "positions", (context, width), random)
+        self.table = weight(self, "tokens", (vocabulary, width), random)
+        self.positions = weight(self, "positions", (context, width), random)
 
     def call(self, tokens: tf.Tensor, position: tf.Tensor | int = 0) -> tf.Tensor:
         """Returns [batch, time, width] for int32 [batch, time], the first at ``position``."""
-        words = _look_up(tf.convert_to_tensor(self.table.value), tokens)
+        words = look_up(tf.convert_to_tensor(self.table.value), tokens)
         size = [tokens.shape[1], self.positions.shape[1]]
         places = tf.slice(tf.convert_to_tensor(self.positions), [position, 0], size)
         return tf.cast(words, self.compute_dtype) + places
@@ -69,7 +62,7 @@ class LayerNormalization(Layer):
         return tf.cast(normalize(tf.cast(x, tf.float32), self.scale, self.offset), x.dtype)
 
 
-class Attention(Layer):
+class Attention(TokenLayer):
     """Causal self-attention with its projections.
 
     Args:
@@ -95,18 +88,18 @@ class Attention(Layer):
         self._width, self._heads, self._time, self._dropout = width, heads, time, dropout
         self._output_stddev, self._random = output_stddev, random
         self._noise = random.new_noise()
-        self.kernel = _weight(self, "kernel", (width, 3 * width), random)
+        self.kernel = weight(self, "kernel", (width, 3 * width), random)
         self.bias = self.add_weight((3 * width,), initializer="zeros", name="bias")
-        self.projection = _weight(self, "projection", (width, width), random, output_stddev)
+        self.projection = weight(self, "projection", (width, width), random, output_stddev)
         self.projection_bias = self.add_weight(
             (width,), initializer="zeros", name="projection_bias"
         )
         self.macs = self.macs_of(time, time)
 
-    def macs_of(self, queries: int, keys: int) -> int:
+    def macs_of(self, tokens: int, keys: int) -> int:
         """Returns the multiply-accumulates for tokens that attend to as many keys each."""
         width = self.projection.shape[0]
-        return queries * (4 * width * width + 2 * keys * width)
+        return tokens * (4 * width * width + 2 * keys * width)
 
     def call(
         self,
@@ -129,7 +122,7 @@ class Attention(Layer):
         """
         time, width = x.shape[1:]
         parts = tf.reshape(
-            _linear(x, self.kernel, self.bias), [-1, time, 3, self._heads, width // self._heads]
+            linear(x, self.kernel, self.bias), [-1, time, 3, self._heads, width // self._heads]
         )
         queries, keys, values = tf.unstack(tf.transpose(parts, (2, 0, 3, 1, 4)), num=3)
         if cache is None:
@@ -142,10 +135,10 @@ class Attention(Layer):
         if training:
             weights = drop(weights, self._dropout, self._noise)
         merged = attention.merge_heads(tf.matmul(weights, values))
-        return _linear(merged, self.projection, self.projection_bias), keys, values
+        return linear(merged, self.projection, self.projection_bias), keys, values
 
 
-class Perceptron(Layer):
+class Perceptron(TokenLayer):
     """Two dense layers with GELU between (Hendrycks and Gimpel 2016, the form with tanh).
 
     Args:
@@ -167,26 +160,26 @@ class Perceptron(Layer):
         self._width, self._time = width, time
         self._output_stddev, self._random = output_stddev, random
         inner = 4 * width
-        self.kernel = _weight(self, "kernel", (width, inner), random)
+        self.kernel = weight(self, "kernel", (width, inner), random)
         self.bias = self.add_weight((inner,), initializer="zeros", name="bias")
-        self.projection = _weight(self, "projection", (inner, width), random, output_stddev)
+        self.projection = weight(self, "projection", (inner, width), random, output_stddev)
         self.projection_bias = self.add_weight(
             (width,), initializer="zeros", name="projection_bias"
         )
-        self.macs = self.macs_of(time)
+        self.macs = self.macs_of(time, time)
 
-    def macs_of(self, tokens: int) -> int:
+    def macs_of(self, tokens: int, keys: int) -> int:
         """Returns the multiply-accumulates for some tokens."""
         inner, width = self.projection.shape
         return 2 * tokens * inner * width
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """Returns [batch, time, width] of the same."""
-        hidden = tf.nn.gelu(_linear(x, self.kernel, self.bias), approximate=True)
-        return _linear(hidden, self.projection, self.projection_bias)
+        hidden = tf.nn.gelu(linear(x, self.kernel, self.bias), approximate=True)
+        return linear(hidden, self.projection, self.projection_bias)
 
 
-class Logits(Layer):
+class Logits(TokenLayer):
     """The product with the embeddings of all tokens (Press and Wolf 2017).
 
     Args:
@@ -199,9 +192,9 @@ class Logits(Layer):
         self._time = time
         # Not tracked by Keras: its weights are not this layer's.
         object.__setattr__(self, "_embedding", embedding)
-        self.macs = self.macs_of(time)
+        self.macs = self.macs_of(time, time)
 
-    def macs_of(self, tokens: int) -> int:
+    def macs_of(self, tokens: int, keys: int) -> int:
         """Returns the multiply-accumulates for some tokens."""
         vocabulary, width = self._embedding.table.shape
         return tokens * vocabulary * width
@@ -212,36 +205,3 @@ class Logits(Layer):
         table = tf.cast(tf.convert_to_tensor(self._embedding.table.value), x.dtype)
         products = tf.matmul(tf.reshape(x, [-1, width]), table, transpose_b=True)
         return tf.reshape(products, [-1, time, table.shape[0]])
-
-
-def _weight(
-    layer: keras.layers.Layer,
-    name: str,
-    shape: tuple[int, int],
-    random: Random,
-    stddev: float = STDDEV,
-) -> keras.Variable:
-    """Adds a matrix of normally distributed weights to a layer."""
-    initializer = keras.initializers.RandomNormal(0, stddev, random.new_seed())
-    return layer.add_weight(shape, initializer=initializer, name=name)
-
-
-def _linear(x: tf.Tensor, kernel: keras.Variable, bias: keras.Variable) -> tf.Tensor:
-    """Returns x W + b for [batch, time, inputs]."""
-    time, width = x.shape[1:]
-    product = tf.matmul(tf.reshape(x, [-1, width]), tf.convert_to_tensor(kernel))
-    sums = tf.nn.bias_add(product, tf.convert_to_tensor(bias))
-    return tf.reshape(sums, [-1, time, kernel.shape[1]])
-
-
-def _look_up(table: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    """Returns rows of a table; its gradient is dense, like that of the product with the table."""
-
-    @tf.custom_gradient
-    def look_up(table: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-        def gradient(upstream: tf.Tensor) -> tf.Tensor:
-            return tf.math.unsorted_segment_sum(upstream, rows, table.shape[0])
-
-        return tf.gather(table, rows), gradient
-
-    return look_up(table)

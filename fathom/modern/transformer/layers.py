@@ -291,11 +291,7 @@ class DecoderLayer(Layer):
         return tf.reshape(x, [-1, 1, width]), (keys, values)
 
     def _rest(
-        self,
-        x: tf.Tensor,
-        source: attention.Cache,
-        mask: tf.Tensor,
-        training: bool = False,
+        self, x: tf.Tensor, source: attention.Cache, mask: tf.Tensor, training: bool = False
     ) -> tf.Tensor:
         """Applies what follows self-attention, given the source's keys and values."""
         queries = self.source_attention.queries(x)

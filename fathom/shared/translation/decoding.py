@@ -146,10 +146,7 @@ def beam_search(
         return time + 1, words, tf.nest.map_structure(lambda t: tf.gather(t, parents), state), beam
 
     steps, _, _, beam = tf.while_loop(
-        more,
-        extend,
-        (0, tf.fill([batch * size], GO), state, beam),
-        maximum_iterations=longest,
+        more, extend, (0, tf.fill([batch * size], GO), state, beam), maximum_iterations=longest
     )
     has_ended = beam.ended_scores[:, None] > -math.inf
     return tf.where(has_ended, beam.ended_words, beam.words[:, 0]), steps

@@ -130,7 +130,7 @@ def test_logits_from_the_cache_equal_those_of_the_whole_sequence():
     tokens = first
     for i in range(3):
         position = model.hyperparameters.prompt_tokens + i
-        logits, pairs = model._gpt.decode_token(tokens, pairs, tf.constant(position))
+        logits, pairs = model.decoder.decode_token(tokens, pairs, tf.constant(position))
         np.testing.assert_allclose(logits[0], expected[i + 1], rtol=1e-4, atol=1e-4)
         tokens = tf.argmax(logits, 1, tf.int32)
 

@@ -9,16 +9,7 @@ from fathom.measure.profile import tables
 from fathom.measure.report import programs, selection
 from fathom.measure.report.figure import Figure, Findings
 from fathom.measure.report.intervals import Interval, ratio
-from fathom.measure.report.style import (
-    BLUE,
-    GREY,
-    HATCHES,
-    SKY,
-    Plot,
-    legend_above,
-    single,
-    style,
-)
+from fathom.measure.report.style import BLUE, GREY, HATCHES, SKY, Plot, legend_above, single, style
 from fathom.measure.runs.folder import Folder
 from fathom.options import precision_traits
 

@@ -6,15 +6,7 @@ import pandas as pd
 from fathom.measure.report import programs, selection
 from fathom.measure.report.figure import Figure, Findings
 from fathom.measure.report.intervals import Interval, ratio
-from fathom.measure.report.style import (
-    BLUE,
-    MARKERS,
-    ORANGE,
-    Plot,
-    legend_above,
-    single,
-    style,
-)
+from fathom.measure.report.style import BLUE, MARKERS, ORANGE, Plot, legend_above, single, style
 from fathom.measure.runs.folder import Folder
 
 _COLUMNS = [

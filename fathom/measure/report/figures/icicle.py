@@ -6,15 +6,7 @@ from fathom.hardware.description.ops import op_class
 from fathom.measure.profile import tables
 from fathom.measure.report import selection
 from fathom.measure.report.figure import Figure, Findings
-from fathom.measure.report.style import (
-    WIDTH,
-    Panel,
-    Plot,
-    legend_of_classes,
-    panels,
-    slices,
-    style,
-)
+from fathom.measure.report.style import WIDTH, Panel, Plot, legend_of_classes, panels, slices, style
 from fathom.measure.runs.folder import Folder
 
 _LEVELS = {"layer": "layer", "type": "op type", "kernel": "kernel"}  # column and title

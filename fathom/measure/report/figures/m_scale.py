@@ -6,16 +6,7 @@ import pandas as pd
 from fathom.hardware.accelerators.scaling import step_seconds
 from fathom.measure.report import selection
 from fathom.measure.report.figure import Figure, Findings
-from fathom.measure.report.style import (
-    BLUE,
-    GREY,
-    ORANGE,
-    Panel,
-    Plot,
-    legend_above,
-    panels,
-    style,
-)
+from fathom.measure.report.style import BLUE, GREY, ORANGE, Panel, Plot, legend_above, panels, style
 from fathom.measure.runs.folder import Folder
 from fathom.results.distribution import ring_bytes
 

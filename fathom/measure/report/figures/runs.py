@@ -8,15 +8,7 @@ from fathom.measure.frames import GENERATION
 from fathom.measure.report import programs, selection
 from fathom.measure.report.figure import Figure, Findings
 from fathom.measure.report.intervals import CONFIDENCE, of_median
-from fathom.measure.report.style import (
-    BLUE,
-    MARKERS,
-    ORANGE,
-    Plot,
-    legend_above,
-    single,
-    style,
-)
+from fathom.measure.report.style import BLUE, MARKERS, ORANGE, Plot, legend_above, single, style
 from fathom.measure.runs.folder import Folder
 
 _CASE = ["workload", "mode", "device", "cores", "threads", "batch size"]

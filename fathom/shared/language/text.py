@@ -8,7 +8,7 @@ from fathom.core.data import DataSet
 from fathom.core.data.dataset import RemoteFile
 from fathom.core.data.files import read_known
 from fathom.errors import FathomError
-from fathom.modern.gpt import grammar
+from fathom.shared.language import grammar
 from fathom.system.files import read_file
 
 TRAINING_SHARE = 0.9  # the first part; the rest is for validation, as in nanoGPT

@@ -7,9 +7,9 @@ from typing_extensions import Unpack
 from fathom.core.layers import Layer, LayerOptions, PRNGKey
 from fathom.core.training.randomness import uniform
 from fathom.model.workload import Part
-from fathom.modern.gpt.hyperparameters import GPTHyperparameters
-from fathom.modern.gpt.network import Network
 from fathom.shared.attention import Cache, named, unnamed
+from fathom.shared.language.decoder import Decoder
+from fathom.shared.language.hyperparameters import LanguageHyperparameters
 
 
 class Choice(Layer):
@@ -18,14 +18,21 @@ class Choice(Layer):
     Args:
         temperature: divisor of the logits; 0: the most probable token.
         top_k: choose among the most probable; 0: among all.
+        top_p: choose among the fewest that have this probability together (Holtzman et al. 2020).
         noise: PRNG key of the choice.
     """
 
     def __init__(
-        self, temperature: float, top_k: int, noise: PRNGKey, **options: Unpack[LayerOptions]
+        self,
+        temperature: float,
+        top_k: int,
+        top_p: float,
+        noise: PRNGKey,
+        **options: Unpack[LayerOptions],
     ) -> None:
         super().__init__(autocast=False, **options)
-        self._temperature, self._top_k, self._noise = temperature, top_k, noise
+        self._temperature, self._noise = temperature, noise
+        self._top_k, self._top_p = top_k, top_p
 
     def call(self, logits: tf.Tensor, position: tf.Tensor | int) -> tf.Tensor:
         """Returns tokens int32 [batch] for logits [batch, vocabulary].
@@ -40,10 +47,19 @@ class Choice(Layer):
             if 0 < self._top_k < scores.shape[1]:
                 least = tf.math.top_k(scores, self._top_k).values[:, -1:]
                 scores = tf.where(scores < least, -1e9, scores)
+            if self._top_p < 1:
+                scores = tf.where(scores < _nucleus(scores, self._top_p), -1e9, scores)
             key = self._noise.tensor() + tf.stack([tf.cast(position, tf.int64), 0])
             # The largest sum with Gumbel noise is a draw from the softmax (Maddison et al. 2014).
             scores -= tf.math.log(-tf.math.log(uniform(tf.shape(scores), key)))
         return tf.argmax(scores, 1, tf.int32)
+
+
+def _nucleus(scores: tf.Tensor, share: float) -> tf.Tensor:
+    """Returns the lowest score [batch, 1] of the fewest tokens that have a share together."""
+    ordered = tf.sort(scores, direction="DESCENDING")
+    before = tf.cumsum(tf.nn.softmax(ordered), 1, exclusive=True)  # of the more probable
+    return tf.reduce_min(tf.where(before < share, ordered, scores.dtype.max), 1, keepdims=True)
 
 
 class Decoding(Layer):
@@ -58,7 +74,7 @@ class Decoding(Layer):
 
     def __init__(
         self,
-        network: Network,
+        network: Decoder,
         choice: Choice,
         prompt: int,
         new: int,
@@ -91,8 +107,8 @@ class Decoding(Layer):
 
 
 def phases(
-    network: Network,
-    hyperparameters: GPTHyperparameters,
+    network: Decoder,
+    hyperparameters: LanguageHyperparameters,
     prompts: keras.KerasTensor,
     noise: PRNGKey,
 ) -> tuple[keras.Model, Decoding]:
@@ -107,7 +123,13 @@ def phases(
         prompts: int32 [batch, prompt].
         noise: PRNG key of the choice of tokens.
     """
-    choice = Choice(hyperparameters.temperature, hyperparameters.top_k, noise, name="choice")
+    choice = Choice(
+        hyperparameters.temperature,
+        hyperparameters.top_k,
+        hyperparameters.top_p,
+        noise,
+        name="choice",
+    )
     logits, caches = _prefill(network, prompts, hyperparameters.new_tokens - 1)
     first = choice(logits, position=hyperparameters.prompt_tokens)
     padded = keras.tree.flatten(caches)
@@ -117,7 +139,7 @@ def phases(
     return keras.Model(prompts, [first, *padded], name="prefill"), decoding
 
 
-def parts(network: Network, hyperparameters: GPTHyperparameters) -> dict[str, Part]:
+def parts(network: Decoder, hyperparameters: LanguageHyperparameters) -> dict[str, Part]:
     """Returns the prefill, and the step of decoding that an application repeats.
 
     Both give the ``logits`` of the next token, [batch, vocabulary], by which the application
@@ -150,7 +172,7 @@ def parts(network: Network, hyperparameters: GPTHyperparameters) -> dict[str, Pa
     return {"prefill": first, "step": Part(step, [tokens, *carried])}
 
 
-def _prefill(network: Network, prompts: tf.Tensor, room: int) -> tuple[tf.Tensor, list[Cache]]:
+def _prefill(network: Decoder, prompts: tf.Tensor, room: int) -> tuple[tf.Tensor, list[Cache]]:
     """Returns the logits after prompts, and the blocks' caches with room for more tokens."""
     x, caches = network(prompts)
     after = ((0, 0), (0, 0), (0, room), (0, 0))

@@ -97,7 +97,7 @@ class BytePairs(Vocabulary):
 
     def __init__(self, text: str, size: int) -> None:
         key = hashlib.sha256(f"2 {size} {text}".encode()).hexdigest()[:32]
-        path = cache_directory() / "gpt" / f"{key}.model"
+        path = cache_directory() / "vocabularies" / f"{key}.model"
         self._processor = cached(
             path,
             lambda: _train(text, size),

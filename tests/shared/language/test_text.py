@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from fathom.errors import FathomError
-from fathom.modern.gpt import grammar, vocabulary
-from fathom.modern.gpt.text import TinyShakespeare
+from fathom.shared.language import grammar, vocabulary
+from fathom.shared.language.text import TinyShakespeare
 
 TEXT = "To be, or not to be: that is the question. Ähm, œuvre 日本.\n" * 40
 

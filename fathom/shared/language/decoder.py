@@ -1,0 +1,88 @@
+"""A decoder: a stack of blocks, for whole sequences and for one token after another."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import keras
+import tensorflow as tf
+from typing_extensions import Self
+
+from fathom.shared.attention import Cache
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Layers that Keras saves and loads with the layer that holds it."""
+
+    def get_config(self) -> dict[str, object]:
+        """Returns the layers by name."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """Returns the same of the layers that were saved."""
+        deserialize = keras.saving.deserialize_keras_object
+        return cls(**{name: deserialize(part) for name, part in config.items()})
+
+
+class Block(Protocol):
+    """One of the blocks, which attends to a token and those before it."""
+
+    def __call__(
+        self, x: tf.Tensor, cache: Cache | None, position: tf.Tensor | None
+    ) -> tuple[tf.Tensor, Cache]:
+        """Returns the next [batch, time, width], and keys and values.
+
+        Args:
+            x: [batch, time, width].
+            cache: keys and values of earlier tokens, with room for those of ``x``; None: there are
+                no earlier tokens.
+            position: int32 scalar: of the first token of ``x`` in the cache; None: there is none.
+
+        Returns:
+            the result, and keys and values: those of ``x``, or the cache with them.
+        """
+
+
+@dataclass(frozen=True)
+class Decoder(Parts):
+    """Embedding, blocks, and the logits of the next token."""
+
+    embedding: keras.layers.Layer
+    blocks: Sequence[Block]
+    norm: keras.layers.Layer
+    logits: keras.layers.Layer
+
+    def embed(self, tokens: tf.Tensor, position: tf.Tensor | int) -> tf.Tensor:
+        """Returns [batch, time, width] for tokens int32 [batch, time], the first at a position."""
+        return self.embedding(tokens)
+
+    def __call__(
+        self, tokens: tf.Tensor, caches: list[Cache] | None = None, position: tf.Tensor | int = 0
+    ) -> tuple[tf.Tensor, list[Cache]]:
+        """Returns what tokens are predicted from, and the blocks' keys and values.
+
+        Args:
+            tokens: int32 [batch, time], symbolic or not.
+            caches: of earlier tokens, with room for these; None: there are none.
+            position: int32 scalar, of the first of the tokens.
+
+        Returns:
+            [batch, time, width], for ``logits``; and keys and values of the tokens, or the caches
+            with them, for each block.
+        """
+        x = self.embed(tokens, position)
+        kept = []
+        for i, block in enumerate(self.blocks):
+            x, cache = block(x, caches[i] if caches else None, position if caches else None)
+            kept.append(cache)
+        return self.norm(x), kept
+
+    def decode_token(
+        self, tokens: tf.Tensor, caches: list[Cache], position: tf.Tensor
+    ) -> tuple[tf.Tensor, list[Cache]]:
+        """Returns the logits after tokens [batch] at a position, and the caches with them."""
+        x, caches = self(tokens[:, None], caches, position)
+        return self.logits(x)[:, 0], caches

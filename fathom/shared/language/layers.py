@@ -1,0 +1,53 @@
+"""Layers of decoders. Matrix products are of rank 2: all tokens are rows of one matrix."""
+
+import abc
+from collections.abc import Callable
+
+import keras
+import tensorflow as tf
+
+from fathom.core.layers import Layer, Random
+
+STDDEV = 0.02  # of all weights (Radford et al. 2018, section 4.1)
+
+
+class TokenLayer(Layer):
+    """A layer whose work is counted by token."""
+
+    @abc.abstractmethod
+    def macs_of(self, tokens: int, keys: int) -> int:
+        """Returns the multiply-accumulates for tokens that attend to as many keys each."""
+
+
+def weight(
+    layer: keras.layers.Layer,
+    name: str,
+    shape: tuple[int, ...],
+    random: Random,
+    stddev: float = STDDEV,
+) -> keras.Variable:
+    """Adds normally distributed weights to a layer."""
+    initializer = keras.initializers.RandomNormal(0, stddev, random.new_seed())
+    return layer.add_weight(shape, initializer=initializer, name=name)
+
+
+def linear(x: tf.Tensor, kernel: tf.Tensor, bias: keras.Variable | None = None) -> tf.Tensor:
+    """Returns x W + b [batch, time, outputs] for [batch, time, inputs]."""
+    time, width = x.shape[1:]
+    product = tf.matmul(tf.reshape(x, [-1, width]), tf.convert_to_tensor(kernel))
+    if bias is not None:
+        product = tf.nn.bias_add(product, tf.convert_to_tensor(bias))
+    return tf.reshape(product, [-1, time, product.shape[1]])
+
+
+def look_up(table: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    """Returns rows of a table; its gradient is dense, like that of the product with the table."""
+
+    @tf.custom_gradient
+    def look_up(table: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+            return tf.math.unsorted_segment_sum(upstream, rows, table.shape[0])
+
+        return tf.gather(table, rows), gradient
+
+    return look_up(table)
