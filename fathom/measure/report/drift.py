@@ -17,9 +17,9 @@ _OF_PROBES = ("cpu_model", "cpu_flags", "memory_bytes", "platform", "tensorflow"
 def between(first: Machine, second: Machine) -> float:
     """Returns the change of speed that the probes of two folders show, as a logarithm.
 
-    It is the largest ratio of two matrix products on equal threads. If processor or software differ,
-    so do the probes with them: then it is the larger of the changes within the folders. The memory's
-    bandwidth does not count: it varies by a quarter where no step takes longer.
+    It is the largest ratio of two matrix products on equal threads. If processor or software
+    differ, so do the probes with them: then it is the larger of the changes within the folders. The
+    memory's bandwidth does not count: it varies by a quarter where no step takes longer.
     """
     ours, theirs = ([getattr(each.environment, n) for n in _OF_PROBES] for each in (first, second))
     groups = ((first, second),) if ours == theirs else ((first,), (second,))
