@@ -169,8 +169,11 @@ def interleaved(folders: Sequence[Folder]) -> pd.DataFrame:
 
 def summed(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Counts rows by runs, difference and table."""
-    table = pd.DataFrame(rows).groupby(["runs", "difference", "table"], as_index=False, sort=False)
-    return table.agg(rows=("right", "size"), right=("right", "sum"), wrong=("wrong", "sum"))
+    case = ["runs", "difference", "table"]
+    table = pd.DataFrame(rows, columns=[*case, "right", "wrong"])
+    return table.groupby(case, as_index=False, sort=False).agg(
+        rows=("right", "size"), right=("right", "sum"), wrong=("wrong", "sum")
+    )
 
 
 def heaviest_types(folders: Sequence[Folder]) -> dict[str, str]:
