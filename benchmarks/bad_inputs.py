@@ -1,8 +1,9 @@
 """Damages files and options by chance, gives them to Fathom, and counts what it makes of them.
 
-An input is a sound folder of files of which one is damaged, or a command with an option of a bad
-value. It is refused in one line, accepted, or a failure: another exception, several lines, a
-warning, a number that is not finite in the output, or no end in time. All run in one process.
+An input is a sound folder of files of which one is damaged, or a command with a bad value of an
+option or an environment variable. It is refused in one line, accepted, or a failure: another
+exception, several lines, a warning, a number that is not finite in the output, or no end in time.
+All run in one process. If it is not root's, files and folders also lose permissions.
 
     python benchmarks/bad_inputs.py --inputs 300
     python benchmarks/bad_inputs.py --input 17         # one of them again, with its output
@@ -28,7 +29,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-_LIMIT_S = 30.0  # of an input
 _SMALL = ("--set=hidden_units=8", "--set=latents=2", "--batch-size=10", "--device=cpu")
 _DEEP = "[" * 10**5
 _BOMB = gzip.compress(bytes(1 << 28))
@@ -76,10 +76,19 @@ _COMMANDS: dict[str, tuple[str, ...]] = {  # those that are run; of the others o
     "describe": ("describe", "autoenc", *_SMALL[:3]),
     "roofline": ("roofline", "autoenc", *_SMALL[:3], "--machine=p100"),
     "explore": ("explore", "autoenc", *_SMALL[:3], "--machine=virtex7-485t"),
-    "scale": ("scale", "autoenc", *_SMALL[:3], "--machine=p100"),
+    "scale": ("scale", "autoenc", *_SMALL[:3], "--machine=p100", "--nodes=1,2"),
     "export": ("export", "autoenc", *_SMALL[:3], "--to=json", "--out=new"),
     "sparsity": ("sparsity", "autoenc", *_SMALL[:3], "--steps=2"),
 }
+_VARIABLES = {  # and a command that they may change
+    **dict.fromkeys(("FATHOM_DATA_DIR", "FATHOM_CACHE_DIR"), ("data", "list")),
+    **dict.fromkeys(("HOME", "XDG_CACHE_HOME", "COLUMNS", "TERM", "NO_COLOR"), ("list",)),
+    **dict.fromkeys(("TF_CONFIG", "SLURM_PROCID", "SLURM_NTASKS"), _RUN_PARSERS["run autoenc"]),
+    **dict.fromkeys(("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "GLIBC_TUNABLES"), ("machine",)),
+    **dict.fromkeys(("ONEDNN_MAX_CPU_ISA", "TF_ENABLE_ONEDNN_OPTS", "XLA_FLAGS"), ("machine",)),
+    "TF_XLA_FLAGS": ("machine",),
+}
+_LAYERS = "conv1, 227, 227, 11, 11, 3, 96, 4\nconv2, 31, 31, 5, 5, 48, 256, 1\n"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,13 +110,17 @@ def kinds() -> dict[str, Kind]:
     """Returns the kinds of damaged files by name."""
     from fathom.autoenc.mnist import Mnist
     from fathom.core.training import strategies
+    from fathom.deepq.atari import Atari
+    from fathom.hardware.accelerators import topology
     from fathom.imagenet.ilsvrc import ImageNet, convert
     from fathom.memnet.babi import Babi
     from fathom.modern.dlrm import synthetic as clicks
     from fathom.modern.dlrm.criteo import Criteo
     from fathom.modern.gcn import synthetic as graphs
     from fathom.modern.gcn.cora import Cora
+    from fathom.results.quality import Quality
     from fathom.results.records import RunResult
+    from fathom.results.serving import ServingResult
     from fathom.shared.language.text import TinyShakespeare
     from fathom.shared.translation.multi30k import Multi30k
     from fathom.speech.timit import Timit
@@ -145,14 +158,22 @@ def kinds() -> dict[str, Kind]:
         return lambda folder: dataset.verify(folder / below, dataset.Options(), True)
 
     def machines(folder: Path) -> None:
-        for command in ("roofline", "explore", "scale"):
+        for command in (("roofline",), ("explore",), ("scale", "--nodes=1,2")):
             described = f"--description={folder / 'step.json'}"
-            _main(command, "autoenc", f"--machine={folder / 'machine.json'}", described)
+            _main(*command, "autoenc", f"--machine={folder / 'machine.json'}", described)
 
     def result(folder: Path) -> str:
         read = RunResult.read(folder / "result.json")
         return f"{read.to_json().replace('NaN', 'nan')} {read.steps.median} {read.steps.spread}"
 
+    def roms(folder: Path) -> None:
+        for game in ("pong", "breakout"):
+            shutil.copy(Atari.packaged() / f"{game}.bin", folder)  # type: ignore[operator]
+
+    layers = ("explore", "--machine=virtex7-485t")
+    export = ("export", "autoenc", *_SMALL[:3], "--to=json", "--force")
+    quality = ("quality", "autoenc", *_SMALL[:2], _SMALL[3], "--batches=500,1000", "--epochs=1")
+    served = ("serve-test", "autoenc", *_SMALL, "--scenario=single-stream", "--duration=1")
     resume = ("run", "autoenc", *_SMALL, "--steps=3", "--resume")
     number_formats = ("formats", "autoenc", *_SMALL[:3], "--formats=float32,fixed16", "--steps=1")
     chakra = ("export", "autoenc", *_SMALL[:3], "--to=chakra", "--out=new")
@@ -184,6 +205,26 @@ def kinds() -> dict[str, Kind]:
             lambda f: _main(*resume[:-2], "--steps=2", f"--checkpoint-dir={f}"),
             lambda f: _main(*resume, f"--checkpoint-dir={f}"),
         ),
+        "ROMs": Kind(roms, verified(Atari)),
+        "layers": Kind(
+            lambda f: (f / "layers.csv").write_text(f"{', '.join(topology.COLUMNS)}\n{_LAYERS}"),
+            lambda f: _main(*layers, f"--layers={f / 'layers.csv'}"),
+        ),
+        "mark of a folder": Kind(
+            lambda f: _main(*export, f"--out={f / 'new'}"),
+            lambda f: _main(*export, f"--out={f / 'new'}"),
+            ".fathom",
+        ),
+        "quality": Kind(
+            lambda f: _main(*quality, "--target=negative_elbo=900", f"--json={f / 'quality.json'}"),
+            lambda f: Quality.read(f / "quality.json").to_json().replace("NaN", "nan"),
+        ),
+        "serving": Kind(
+            lambda f: _main(*served, f"--out={f / 'out'}"),
+            lambda f: ServingResult.read(f / "out" / "serving.json").to_json(),
+            "serving.json",
+        ),
+        "metadata of a package": Kind(_write_package, _registered, "[!_]*"),
         "TF_CONFIG": Kind(
             lambda f: (f / "tf_config").write_text(
                 '{"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}'
@@ -191,6 +232,31 @@ def kinds() -> dict[str, Kind]:
             cluster,
         ),
     }
+
+
+def _write_package(folder: Path) -> None:
+    """Writes what pip leaves of a package with a workload."""
+    metadata = folder / "other-0.1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 0.1\n")
+    module = "fathom.autoenc.model:Autoenc"
+    (metadata / "entry_points.txt").write_text(
+        f"[console_scripts]\nother = os:abort\n[fathom.workloads]\nother = {module}\n"
+    )
+
+
+def _registered(folder: Path) -> None:
+    """Lists the workloads with those of packages in a folder, and runs one of Fathom's."""
+    from fathom import workloads
+
+    sys.path.insert(0, str(folder))
+    workloads._registered.cache_clear()
+    try:
+        _main("list", "--criteria")
+        _main(*_RUN_PARSERS["run autoenc"])
+    finally:
+        sys.path.remove(str(folder))
+        workloads._registered.cache_clear()
 
 
 def _write_step(folder: Path) -> None:
@@ -342,6 +408,23 @@ def _parsers(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[
         yield name, parser
 
 
+def bad_variable(rng: random.Random) -> tuple[str, Callable[[], object]]:
+    """Returns an environment variable with a bad value, and a command that may read it."""
+    name = rng.choice(sorted(_VARIABLES))
+    value = rng.choice(_VALUES)
+
+    def read() -> None:
+        before = dict(os.environ)
+        os.environ[name] = value
+        try:
+            _main(*_VARIABLES[name])
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+    return f"{name}={value} fathom {' '.join(_VARIABLES[name])}", read
+
+
 def bad_hyperparameter(rng: random.Random) -> tuple[str, Callable[[], object]]:
     """Returns a workload with a bad value of a hyperparameter, and what makes it."""
     from fathom import workloads
@@ -357,7 +440,7 @@ class Hang(BaseException):
     """An input took longer than the limit."""
 
 
-def outcome(read: Callable[[], object]) -> tuple[str, str]:
+def outcome(read: Callable[[], object], limit_s: float = 30.0) -> tuple[str, str]:
     """Returns ``refused``, ``accepted`` or ``failure`` and, in words, what was seen."""
     from fathom.errors import FathomError
 
@@ -367,7 +450,7 @@ def outcome(read: Callable[[], object]) -> tuple[str, str]:
     try:
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(complained):
             warnings.simplefilter("always", RuntimeWarning)
-            signal.setitimer(signal.ITIMER_REAL, _LIMIT_S)
+            signal.setitimer(signal.ITIMER_REAL, limit_s)
             said.write(str(read()))
     except FathomError as error:
         verdict = "refused"
@@ -387,17 +470,23 @@ def outcome(read: Callable[[], object]) -> tuple[str, str]:
 
 
 def _hang(number: int, frame: object) -> NoReturn:
-    raise Hang(f"no end within {_LIMIT_S} s")
+    raise Hang("no end in time")
 
 
-def trials(seed: int, count: int, only: int | None, root: Path) -> Iterator[tuple[str, ...]]:
+def trials(args: argparse.Namespace, root: Path) -> Iterator[tuple[str, ...]]:
     """Yields number, kind, damage, verdict and what was seen of each input."""
     files = kinds()
-    options = {"options": bad_option, "hyperparameters": bad_hyperparameter}
+    options = {
+        "options": bad_option,
+        "hyperparameters": bad_hyperparameter,
+        "environment variables": bad_variable,
+    }
     names = [*files, *["options"] * (len(files) // 3), *["hyperparameters"] * 2]
-    for number in range(count) if only is None else [only]:
-        rng, name = random.Random(f"{seed}-{number}"), names[number % len(names)]
+    names += ["environment variables"] * 3
+    for number in range(args.inputs) if args.input is None else [args.input]:
+        rng, name = random.Random(f"{args.seed}-{number}"), names[number % len(names)]
         scratch = root / "scratch" / "below"
+        _permit(scratch)
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
         os.chdir(scratch)
@@ -405,7 +494,16 @@ def trials(seed: int, count: int, only: int | None, root: Path) -> Iterator[tupl
             how, read = options[name](rng)
         else:
             how, read = _damaged(files[name], root / name, scratch / "input", rng)
-        yield str(number), name, how, *outcome(read)
+        yield str(number), name, how, *outcome(read, args.limit)
+
+
+def _permit(folder: Path) -> None:
+    """Gives back the permissions of a folder and what it holds."""
+    if folder.exists():
+        folder.chmod(0o700)
+        for path in folder.iterdir():
+            if not path.is_symlink():
+                _permit(path) if path.is_dir() else path.chmod(0o600)
 
 
 def _damaged(
@@ -417,13 +515,18 @@ def _damaged(
         with contextlib.redirect_stdout(io.StringIO()):
             kind.prepare(sound)
         shutil.copytree(sound, folder, symlinks=True)
-        verdict, seen = outcome(lambda: kind.read(folder))
+        verdict, seen = outcome(lambda: kind.read(folder), 300)
         if verdict != "accepted":
             raise SystemExit(f"{sound.name} is not accepted undamaged: {seen}")
         shutil.rmtree(folder)
         shutil.rmtree("new", ignore_errors=True)  # what the command wrote
     shutil.copytree(sound, folder, symlinks=True)
     path = rng.choice(sorted(p for p in folder.rglob(kind.files) if p.is_file()))
+    if os.geteuid() and rng.random() < 0.25:
+        path = rng.choice([path, *[p for p in path.parents if p.is_relative_to(folder)]])
+        mode = rng.choice((0, 0o444, 0o111))
+        path.chmod(mode)
+        return f"{path.relative_to(folder)}: mode {mode:o}", lambda: kind.read(folder)
     how = damage(path, rng)
     return f"{path.relative_to(folder)}: {how}", lambda: kind.read(folder)
 
@@ -434,6 +537,8 @@ def main() -> None:
     parser.add_argument("--inputs", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--input", type=int, help="its number: that one alone, with its output")
+    text = "seconds that one may take (default: 30)"
+    parser.add_argument("--limit", type=float, default=30.0, help=text)
     args = parser.parse_args()
     os.environ.pop("FATHOM_DATA_DIR", None)
     from fathom.cli.terminal import import_tensorflow
@@ -446,13 +551,12 @@ def main() -> None:
     counts: dict[str, Counter[str]] = {}
     with tempfile.TemporaryDirectory() as folder:
         os.environ["FATHOM_CACHE_DIR"] = f"{folder}/cache"
-        for number, name, how, verdict, seen in trials(
-            args.seed, args.inputs, args.input, Path(folder)
-        ):
+        for number, name, how, verdict, seen in trials(args, Path(folder)):
             counts.setdefault(name, Counter())[verdict] += 1
             if verdict == "failure" or args.input is not None:
                 print(f"{number}, {name}: {how[:200]}: {verdict}\n{seen[-2000:]}", flush=True)
         os.chdir("/")
+        _permit(Path(folder))
     counts["all"] = sum(counts.values(), Counter())
     print("| input | tried | refused | accepted | failures |\n|---|---|---|---|---|")
     for name, each in counts.items():

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import scipy.stats
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
@@ -25,13 +26,14 @@ from fathom.cli.parser import Parser, add_options, names, number
 from fathom.cli.terminal import console, run_command
 from fathom.errors import FathomError
 from fathom.measure import Folder
-from fathom.measure.report.comparison import compare
+from fathom.measure.report import pairs
+from fathom.measure.report.comparison import UNDECIDED, compare
 from fathom.results.characterization import Run
 from fathom.system.files import atomic_write
 
-DIFFERENCES = (0.0, 0.05, 0.10, 0.20)  # 0: the same program on both sides
+DIFFERENCES = (0.0, 0.05, 0.10, 0.30)  # 0: the same program on both sides
+RUNS = (2, 3, 5)  # a side, as far as the folders have so many
 LONGEST_S = 3600  # of measuring one folder
-NO_DIFFERENCE = "within the noise"  # as ``compare`` says
 
 
 def main() -> None:
@@ -52,7 +54,7 @@ def command_line() -> argparse.Namespace:
     known = names("workload", workloads.EIGHT)
     add("--workloads", type=known, default=default, metavar="A,B", help=text)
     add_options(parser, "steps", help="of a run; default: those of characterize --quick")
-    add("--repeats", type=count, default=3, metavar="N", help="runs a folder; default: 3")
+    add("--repeats", type=count, default=5, metavar="N", help="runs a folder; default: 5")
     add("--profile-repeats", type=count, default=3, metavar="N", help="profiles; default: 3")
     return parser.parse_args()
 
@@ -65,13 +67,15 @@ def run(args: argparse.Namespace) -> None:
     """
     screen = console()
     paths = [args.out / f"{number:02}" for number in range(1, args.folders + 1)]
-    with_all = min(args.repeats, args.profile_repeats)
     for path in paths:
         if not is_complete(path, args):
             screen.print(f"measuring {path}")
             measure(path, args)
     screen.print(f"evaluating {len(paths)} folders")
-    table = evaluate([Folder.read(path) for path in paths], range(1, with_all + 1))
+    folders = [Folder.read(path) for path in paths]
+    most = max(args.repeats, args.profile_repeats)
+    compared = evaluate(folders, [number for number in RUNS if number <= most])
+    table = pd.concat([compared, interleaved(folders)], ignore_index=True)
     with atomic_write(args.out / "verdicts.csv") as temporary:
         table.to_csv(temporary, index=False, lineterminator="\n")
     show(table, screen)
@@ -110,10 +114,10 @@ def measure(path: Path, args: argparse.Namespace) -> None:
 
 
 def evaluate(folders: Sequence[Folder], runs: Sequence[int]) -> pd.DataFrame:
-    """Compares every folder with every other one.
+    """Compares every folder with every other one, and with the next one.
 
     Args:
-        folders: of one program, two or more.
+        folders: of one program, two or more, in the order of measurement.
         runs: numbers of runs and profiles a side, which are the first ones of each folder.
 
     Returns:
@@ -126,13 +130,50 @@ def evaluate(folders: Sequence[Folder], runs: Sequence[int]) -> pd.DataFrame:
     for number_of_runs, difference in itertools.product(runs, DIFFERENCES):
         sides = [side(folder, number_of_runs, 0.0, heaviest) for folder in folders]
         slower = [side(folder, number_of_runs, difference, heaviest) for folder in folders]
-        pairs = itertools.permutations if difference else itertools.combinations
-        for i, j in pairs(range(len(folders)), 2):
-            for row in verdicts(sides[i], slower[j], difference, heaviest):
-                counted.append({"runs": number_of_runs, "difference": difference} | row)
-    by = ["runs", "difference", "table"]
-    table = pd.DataFrame(counted).groupby(by, as_index=False, sort=False)
-    return table.agg(rows=("right", "size"), right=("right", "sum"), wrong=("wrong", "sum"))
+        both_ways = itertools.permutations if difference else itertools.combinations
+        for i, j in both_ways(range(len(folders)), 2):
+            for row in verdicts(sides[i], slower[j], difference, heaviest, number_of_runs):
+                known = {"runs": number_of_runs, "difference": difference} | row
+                counted.append(known)
+                if j == i + 1:
+                    counted.append(known | {"table": f"{known['table']}, adjacent"})
+    return summed(counted)
+
+
+def interleaved(folders: Sequence[Folder]) -> pd.DataFrame:
+    """Judges the same runs as ``compare --interleave`` does, as if they had been A B B A ...
+
+    Args:
+        folders: of one program, in the order of measurement; those of a workload are one sequence.
+
+    Returns:
+        the columns of ``evaluate``: of as many runs as the fewest pairs take.
+    """
+    length, counted = 2 * pairs.FEWEST_PAIRS, []
+    timed = [each for folder in folders for each in folder.runs if each.result]
+    for name in dict.fromkeys(each.workload for each in timed):
+        steps = [
+            each.result.steps.median for each in timed if each.result and each.workload == name
+        ]
+        whole = range(0, len(steps) - length + 1, length)
+        for start, difference in itertools.product(whole, DIFFERENCES):
+            times = zip(*[iter(steps[start : start + length])] * 2, strict=True)
+            ordered = [each if i % 2 == 0 else each[::-1] for i, each in enumerate(times)]
+            first, second = zip(*ordered, strict=True)
+            found = pairs.ratio(first, [each * (1 + difference) for each in second])
+            right = found.is_different and difference > 0 and found.value > 1
+            row = {"runs": pairs.FEWEST_PAIRS, "difference": difference, "table": "interleaved"}
+            counted.append(row | {"right": right, "wrong": found.is_different and not right})
+    return summed(counted)
+
+
+def summed(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Counts rows by runs, difference and table."""
+    case = ["runs", "difference", "table"]
+    table = pd.DataFrame(rows, columns=[*case, "right", "wrong"])
+    return table.groupby(case, as_index=False, sort=False).agg(
+        rows=("right", "size"), right=("right", "sum"), wrong=("wrong", "sum")
+    )
 
 
 def heaviest_types(folders: Sequence[Folder]) -> dict[str, str]:
@@ -186,15 +227,16 @@ def slowed(run: Run, factor: float, kernels: Collection[str]) -> Run:
 
 
 def verdicts(
-    first: Folder, second: Folder, difference: float, heaviest: Mapping[str, str]
+    first: Folder, second: Folder, difference: float, heaviest: Mapping[str, str], runs: int
 ) -> Iterator[dict[str, Any]]:
     """Yields whether the verdict of each row is right or wrong.
 
     Where there is a difference, only the shares of the op types that were made slower count: the
-    others' shares truly differ, too.
+    others' shares truly differ, too. Sides with fewer profiles than ``runs`` have no shares here.
     """
     comparison = compare(first, [second])
-    shares = comparison.shares
+    profiles = Counter(each.workload for each in first.runs if each.profile)
+    shares = comparison.shares if min(profiles.values()) >= runs else comparison.shares[:0]
     if difference and len(shares):
         shares = shares[shares["op type"] == shares.workload.map(heaviest)]
     for table, rows, difference_of in (
@@ -203,23 +245,29 @@ def verdicts(
     ):
         for row in rows.to_dict("records"):
             verdict = row.get("verdict")
-            told = isinstance(verdict, str) and verdict != NO_DIFFERENCE
+            told = isinstance(verdict, str) and verdict not in UNDECIDED
             right = told and difference > 0 and difference_of(row) > 0
             yield {"table": table, "right": right, "wrong": told and not right}
 
 
 def show(table: pd.DataFrame, screen: Console) -> None:
-    """Prints the rates."""
+    """Prints the rates with their intervals."""
     view = Table(box=SIMPLE, padding=(0, 1, 0, 0), caption="README.md explains the columns")
     for name in ("table", "runs a side", "true difference", "rows", "right", "wrong"):
         view.add_column(name, justify="left" if name == "table" else "right", no_wrap=True)
     for row in table.sort_values("table", ascending=False, kind="stable").itertuples():
-        right = f"{row.right / row.rows:.1%}" if row.difference else "-"
-        wrong = f"{row.wrong / row.rows:.1%}"
+        right = rate(row.right, row.rows) if row.difference else "-"
+        wrong = rate(row.wrong, row.rows)
         view.add_row(
             row.table, str(row.runs), f"{row.difference:.0%}", f"{row.rows:,}", right, wrong
         )
     screen.print(view)
+
+
+def rate(count: int, rows: int) -> str:
+    """Returns a share with its 95 % interval of Clopper and Pearson."""
+    found = scipy.stats.binomtest(count, rows).proportion_ci(0.95, "exact")
+    return f"{count / rows:.1%} ({100 * found.low:.1f} to {100 * found.high:.1f})"
 
 
 if __name__ == "__main__":

@@ -4,8 +4,10 @@ A training is started with ``--resume``, killed during a step or while writing a
 restarted, alternating between relative and absolute folders; after a few kills it may finish. The
 contents of its last checkpoint (network, optimizer, counters, state of the workload) must then be
 bit-identical to those of the uninterrupted training. With ``--workers`` the training is one of
-several workers, of which one is killed: all must end soon, with a line that names it.
+several workers, of which one is killed: all must end soon, with a line that names it. Without
+``--workload`` it is each workload in turn, at the size of the conformance suite.
 
+    python benchmarks/kill_and_resume.py --kills 9 --steps 60
     python benchmarks/kill_and_resume.py --workload autoenc --kills 20 --steps 400
     python benchmarks/kill_and_resume.py --workload autoenc --workers 2 --kills 20 --steps 400
 """
@@ -22,6 +24,9 @@ from pathlib import Path
 import numpy as np
 import psutil
 
+from fathom import workloads
+from fathom.testing.descriptors import small_options
+
 _KILLS_A_TRAINING = 4
 _LIMIT_S = 600  # of one training
 _END_S = 30  # in which all workers end after one was killed
@@ -30,8 +35,8 @@ _END_S = 30  # in which all workers end after one was killed
 def main() -> None:
     """Makes the trials of the command line and exits with 1 when one differed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--workload", required=True)
-    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--workload", help="(default: all, small)")
+    parser.add_argument("--kills", type=int, default=20, help="of a workload (default: 20)")
     parser.add_argument("--steps", type=int, default=400, help="of a training (default: 400)")
     parser.add_argument("--every", type=int, default=3, help="steps between checkpoints")
     parser.add_argument("--signal", choices=("KILL", "TERM", "INT"), default="KILL")
@@ -40,6 +45,16 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int)
     parser.add_argument("--workers", type=int, help="of a distributed training (default: none)")
     args = parser.parse_args()
+    if args.workload:
+        _try(args)
+        return
+    for name in workloads.names():
+        small = [f"{option}={value}" for option, value in small_options(name).items()]
+        _try(argparse.Namespace(**(vars(args) | {"workload": name, "set": small + args.set})))
+
+
+def _try(args: argparse.Namespace) -> None:
+    """Kills trainings of one workload; exits with 1 when one differed."""
     moments = random.Random(args.seed)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)

@@ -13,7 +13,7 @@ import numpy as np
 
 from fathom.core.data.dataset import DataSet, Reading, RemoteFile
 from fathom.errors import FathomError
-from fathom.system.files import atomic_write, open_file
+from fathom.system.files import atomic_write, exists, list_folder, open_file
 from fathom.system.memory import require_free_memory
 
 SIDE = 28
@@ -108,7 +108,7 @@ class Mnist(DataSet):
 def _folder(directory: Path) -> Path:
     """Returns the folder with the files: this one, or torchvision's below it."""
     for folder in (directory / "raw", directory / "MNIST" / "raw"):
-        if any(folder.glob("t*-ubyte*")):
+        if exists(folder) and any(path.match("t*-ubyte*") for path in list_folder(folder)):
             return folder
     return directory
 
@@ -146,7 +146,7 @@ def _present(directory: Path, name: str, kind: str) -> Path:
         usual.with_suffix(""),
         directory / f"{name}.{kind}",
     ):
-        if path.exists():
+        if exists(path):
             return path
     raise FathomError(
         f"{usual} is missing; MNIST is expected as {Mnist.layout}: get what is missing by "

@@ -8,7 +8,7 @@ from types import ModuleType
 from fathom.core.data.dataset import DataSet, Reading
 from fathom.errors import FathomError
 from fathom.options import unknown_option
-from fathom.system.files import require_regular
+from fathom.system.files import exists, list_folder, require_regular
 
 _TWO_PLAYERS = ("combat", "joust", "maze_craze", "warlords")  # part of ale-py, which refuses them
 
@@ -36,7 +36,8 @@ class Atari(DataSet):
         Raises:
             FathomError: it holds none.
         """
-        roms = {path.stem: path for path in sorted(directory.glob("*.bin")) if not path.is_dir()}
+        files = [path for path in list_folder(directory) if path.suffix == ".bin"]
+        roms = {path.stem: path for path in files if not (exists(path) and path.is_dir())}
         if not roms:
             raise FathomError(f"{directory} holds no ROMs; they are expected as {cls.layout}")
         return cls(roms)

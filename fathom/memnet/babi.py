@@ -19,9 +19,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from fathom.core.data.dataset import DataSet, Reading
+from fathom.core.data.files import folders_below
 from fathom.errors import FathomError
 from fathom.memnet import stories
-from fathom.system.files import read_file
+from fathom.system.files import list_folder, read_file
 from fathom.system.memory import require_free_memory
 
 TASKS = range(1, 21)
@@ -169,11 +170,16 @@ class Babi(DataSet):
 
 def _language_folder(directory: Path) -> Path:
     """Returns the folder with the tasks' files in or below the given folder."""
-    if any(directory.glob("qa*.txt")):
-        return directory
-    found = {
-        path.parent for pattern in ("*", "*/*") for path in directory.glob(f"{pattern}/qa*.txt")
-    }
+    found: list[Path] = []
+    try:
+        for folder in folders_below(directory, 2):
+            if any(path.match("qa*.txt") for path in list_folder(folder)):
+                found.append(folder)
+                if folder == directory:
+                    return directory
+    except FathomError:
+        if not found:
+            raise
     languages = sorted(found, key=lambda folder: (folder.name != "en", folder))
     if not languages:
         raise FathomError(f"{directory} has no task: bAbI is expected as {Babi.layout}")
@@ -185,7 +191,7 @@ def _language_folder(directory: Path) -> Path:
 
 def _file(folder: Path, task: int, split: str) -> Path | None:
     """Returns a task's file of a split (train, valid or test), or None."""
-    return next(iter(sorted(folder.glob(f"qa{task}_*{split}.txt"))), None)
+    return next((p for p in list_folder(folder) if p.match(f"qa{task}_*{split}.txt")), None)
 
 
 def _read_task(folder: Path, task: int) -> tuple[list[Question], list[Question], list[Question]]:

@@ -10,6 +10,7 @@ from fathom.core.training import replicas
 from fathom.core.training.compilation import Batch, Nest
 from fathom.errors import FathomError
 from fathom.hardware.description.attribution import scoped_gradients
+from fathom.hardware.description.edges import held, size_of
 from fathom.hardware.description.step import operations
 from fathom.model.workload import Workload
 from fathom.numbers.packed import packed
@@ -119,6 +120,8 @@ def describe(model: Workload, length: int | None) -> Description:
             precision=model.execution.precision,
             inputs={spec.name: tuple(spec.shape) for spec in signature},
             parameters=model.cost().parameters,
+            held_bytes=held(traced.graph, model.built.network, model.built.optimizer)[1]
+            + sum(size_of(spec) for spec in signature),
             operations=packed(listed, fixed) if fixed else listed,
         )
     except ValidationError as error:

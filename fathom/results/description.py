@@ -72,6 +72,20 @@ class Operation(Record, frozen=True):
     input_bytes: Count = Field(description="bytes read, without weights")
     weight_bytes: Count = Field(description="bytes of weights read, once for each execution")
     output_bytes: Count = Field(description="bytes written")
+    producers: tuple[str, ...] = Field(
+        default=(),
+        description="names of the operations whose results it reads, through views, lists, loops "
+        "and calls; empty in older files",
+    )
+    result_bytes: Count = Field(
+        default=0,
+        description="memory that its results take until the last operation has read them; of all "
+        "iterations if a list keeps each",
+    )
+    footprint_bytes: Count = Field(
+        default=0,
+        description="memory of all its inputs, weights and results, whole, while it runs once",
+    )
 
     @model_validator(mode="after")
     def _check_bounds(self) -> Self:
@@ -111,6 +125,11 @@ class Description(Document, frozen=True):
         description="shapes of the step's inputs and labels, by name"
     )
     parameters: Count = Field(description="number of trainable values")
+    held_bytes: Count | None = Field(
+        default=None,
+        description="memory of the variables, with the optimizer's state, of constants and of the "
+        "batch, which are held for the whole step; `null` in older files",
+    )
     operations: tuple[Operation, ...] = Field(
         description="those that compute or move data; views, shapes and constants are left out"
     )

@@ -7,16 +7,18 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 
 from fathom.core.data.dataset import DataSet, Reading
+from fathom.core.data.files import folders_below
 from fathom.errors import FathomError
 from fathom.speech import features, phones
 from fathom.speech.audio import decode
 from fathom.speech.features import Settings
 from fathom.speech.split import split
-from fathom.system.files import read_file
+from fathom.system.files import exists, list_folder, read_file
 
 PAST_THE_END = 16  # samples that the last phone may exceed the audio by
 _SAMPLE = re.compile("[0-9]{1,18}")
@@ -140,11 +142,8 @@ def find_parts(directory: Path) -> tuple[Path, dict[str, list[Path]]]:
     Raises:
         FathomError: there is no such folder.
     """
-    for root in (directory, *sorted(directory.glob("*/")), *sorted(directory.glob("*/*/"))):
-        try:
-            folders = {name.lower(): root / name for name in os.listdir(root)}
-        except OSError:
-            continue
+    for root in folders_below(directory, 2):
+        folders = {path.name.lower(): path for path in list_folder(root)}
         if {"train", "test"} <= set(folders):
             return root, {part: list(find_audio(folders[part])) for part in ("train", "test")}
         speakers = {name: _NLTK_SPEAKER.fullmatch(name) for name in sorted(folders)}
@@ -165,7 +164,7 @@ def find_audio(part: Path) -> Iterator[Path]:
     A sentence's audio is ``<sentence>.wav`` (SPHERE or RIFF) or ``<sentence>.wav.wav`` (RIFF next
     to SPHERE, as in some conversions), in upper or lower case.
     """
-    for folder, folders, files in os.walk(part):
+    for folder, folders, files in os.walk(part, onerror=_refuse):
         folders.sort()
         seen = set()
         for name in sorted(files, key=lambda name: (sentence(name), len(name))):
@@ -175,6 +174,10 @@ def find_audio(part: Path) -> Iterator[Path]:
                 continue
             seen.add(sentence(name))
             yield Path(folder) / name
+
+
+def _refuse(error: OSError) -> NoReturn:
+    raise FathomError(f"cannot read {error.filename}: {error.strerror}") from error
 
 
 def sentence(name: str) -> str:
@@ -259,7 +262,7 @@ def _beside(audio: Path, suffix: str) -> Path:
     """Returns the file of the same sentence with another suffix, in upper or lower case."""
     stem = audio.name.partition(".")[0]
     for name in (f"{stem}.{suffix.upper()}", f"{stem}.{suffix}"):
-        if audio.with_name(name).exists():
+        if exists(audio.with_name(name)):
             return audio.with_name(name)
     raise FathomError(f"{audio} has no transcription: {stem}.{suffix} is missing beside it")
 

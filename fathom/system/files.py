@@ -79,6 +79,18 @@ def exists(path: Path) -> bool:
     return True
 
 
+def list_folder(folder: Path) -> list[Path]:
+    """Returns what a folder holds, in order of the names.
+
+    Raises:
+        FathomError: it cannot be read, or is not a folder.
+    """
+    try:
+        return sorted(folder.iterdir())
+    except OSError as error:
+        raise FathomError(f"cannot read {folder}: {error.strerror}") from error
+
+
 def make_folder(folder: Path) -> Path:
     """Creates a folder, unless it exists, and returns it.
 

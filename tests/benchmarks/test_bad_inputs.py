@@ -1,6 +1,7 @@
 """The program that damages inputs tells refusals from failures, and repeats itself."""
 
 import importlib.util
+import os
 import random
 import sys
 import time
@@ -42,9 +43,8 @@ def raising(error):
         (lambda: time.sleep(60), "failure"),
     ],
 )
-def test_what_is_refused_in_one_line_is_told_from_a_failure(read, verdict, program, monkeypatch):
-    monkeypatch.setattr(program, "_LIMIT_S", 0.2)
-    assert program.outcome(read)[0] == verdict
+def test_what_is_refused_in_one_line_is_told_from_a_failure(read, verdict, program):
+    assert program.outcome(read, 0.2)[0] == verdict
 
 
 def number_of(folder):
@@ -69,7 +69,8 @@ def verdicts(program, read, root):
     return found
 
 
-def test_a_reader_that_fails_is_found_and_every_damage_comes_again(program, tmp_path):
+def test_a_reader_that_fails_is_found_and_every_damage_comes_again(program, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)  # another user's inputs lose permissions, too
     failing, sound = ([], [])
     for name, read, found in (("a", number_of, failing), ("b", refused, sound), ("c", refused, [])):
         (tmp_path / name).mkdir()

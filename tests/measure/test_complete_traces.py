@@ -72,6 +72,12 @@ def profiled(workload, options, steps, folder):
     return profile_model(model, steps, folder)[0]
 
 
+@pytest.mark.slow
+def test_constants_folded_for_a_further_shape_are_no_ops_of_its_graph(tmp_path):
+    profile = profiled("seq2seq", small_options("seq2seq"), 4, tmp_path)
+    assert len(set(profile.work)) > 1  # of batches of several shapes
+
+
 @pytest.mark.parametrize("workload", workloads.EIGHT)
 def test_a_trace_has_every_op_of_the_graph_that_was_executed(workload, tmp_path):
     model = workloads.load(workload)("/cpu:0", small_options(workload) | {"xla": False})

@@ -15,6 +15,7 @@ from rich.console import Console
 from synthetic_folder import ENVIRONMENT, result
 
 from fathom.__main__ import main
+from fathom.cli import probe
 from fathom.errors import FathomError
 from fathom.measure.runs import folder, request, runner
 from fathom.measure.runs.plan import Planned
@@ -322,6 +323,24 @@ def test_a_characterization_runs_in_processes_of_its_own(tmp_path, capsys, monke
     assert timing.result.mode == "infer"
     assert timing.wall_s > timing.result.sections.run
     assert str(tmp_path) not in json.dumps(timing.argv)
+
+
+@pytest.mark.parametrize("prepare", [["autoenc", "vgg"], []])
+def test_the_probe_takes_the_command_line_that_it_is_given(monkeypatch, prepare):
+    given = []
+
+    def parse(command, log):
+        monkeypatch.setattr(sys, "argv", command[1:])
+        monkeypatch.setattr(probe, "_measure", given.append)
+        with pytest.raises(SystemExit, match="0"):
+            probe.main()
+        return "not measured"
+
+    monkeypatch.setattr(request, "run_python", parse)
+    with pytest.raises(FathomError, match="not measured"):
+        request._machine(2, "float32", prepare)
+    assert given[0].threads == 2
+    assert given[0].workloads == ",".join(prepare)
 
 
 @pytest.fixture

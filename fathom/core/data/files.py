@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from fathom.errors import FathomError
-from fathom.system.files import exists, open_file, read_file
+from fathom.system.files import exists, list_folder, open_file, read_file
 
 _LARGEST_RATIO = 100  # of an unpacked file to its gzip file, usually 3 to 50
 _UNCHECKED_BYTES = 1 << 26  # up to which the ratio is not checked
@@ -52,6 +52,32 @@ class _Unpacked(io.RawIOBase):
         if self._left < 0:
             raise FathomError(f"{self._path} unpacks to over {_LARGEST_RATIO} times its size")
         return count
+
+
+def folders_below(directory: Path, levels: int) -> Iterator[Path]:
+    """Yields a folder and those below it, level by level, in order of the names.
+
+    Raises:
+        FathomError: one cannot be read. Below ``directory`` it is raised after all others were
+            yielded: where what is sought is in another, it does not matter.
+    """
+    yield directory
+    denied: list[FathomError] = []
+    level = list_folder(directory)
+    for _ in range(levels):
+        below: list[Path] = []
+        for path in level:
+            try:
+                if not (exists(path) and path.is_dir()):
+                    continue
+                below += list_folder(path)
+            except FathomError as error:
+                denied.append(error)
+            else:
+                yield path
+        level = below
+    if denied:
+        raise denied[0]
 
 
 def read_known(path: Path, count: int) -> np.ndarray | None:

@@ -22,6 +22,12 @@ _PRODUCTS = ("Conv2D", "MatMul", "BatchMatMulV2", "Einsum")
 _COMPILED = re.compile(r"^__inference_|_\d+$")
 _OF_SHAPES = ("StridedSlice", "AddV2", "Sub", "Mul", "Minimum", "Maximum", "FloorDiv")
 _SAME_VALUE = ("Identity", "ReadVariableOp", "Cast", "Reshape", "StopGradient", "Squeeze")
+_VIEWS = (  # of their first input
+    *("Identity", "ReadVariableOp", "Reshape", "StopGradient", "Squeeze", "ExpandDims"),
+    *("EnsureShape", "PreventGradient", "TensorListGetItem", "TensorListPopBack"),
+)
+LISTS = ("TensorListSetItem", "TensorListPushBack")
+"""Operations that keep a tensor in a list, one for each iteration of a loop."""
 
 
 class Scope:
@@ -47,6 +53,9 @@ class Scope:
         self.graph, self.parent, self.prefix, self.repeats = graph, parent, prefix, repeats
         placeholders = [tensor.name for tensor in graph.inputs]
         self._arguments = dict(zip(placeholders, arguments, strict=bool(parent)))
+        self._numbers = {name: number for number, name in enumerate(placeholders)}
+        self._called: dict[str, Scope | None] = {}
+        self.call: tf.Operation | None = None  # in the parent, of a function
 
     def origin(self, tensor: tf.Tensor) -> tuple[tf.Tensor, "Scope"]:
         """Follows a value through views, casts, reads and calls to the tensor that it comes from.
@@ -96,6 +105,35 @@ class Scope:
 
     def calls(self, op: tf.Operation) -> "Scope | None":
         """Returns the scope of the function that an operation calls; None if it calls none."""
+        if op.name not in self._called:
+            self._called[op.name] = called = self._scope_of(op)
+            if called is not None:
+                called.call = op
+        return self._called[op.name]
+
+    def sources(self, tensor: tf.Tensor) -> "list[tuple[tf.Tensor, Scope]]":
+        """Returns the values that a tensor is a view, a copy or a list of, one step back.
+
+        An argument of a function is what the call gives, in a loop also what the last iteration
+        left; the result of a call is the function's. Empty for what an operation computes.
+        """
+        op = tensor.op
+        if called := self.calls(op):
+            return [(called.graph.outputs[tensor.value_index], called)]
+        if tensor.name in self._numbers and self.parent and self.call:
+            number = self._numbers[tensor.name]
+            given = self.call.inputs[number + self.call.type.endswith("If")]
+            found = [(given, self.parent)]
+            if self.call.type in _LOOPS:
+                found.append((self.graph.outputs[number], self))
+            return found
+        if op.type == "IdentityN":
+            return [(op.inputs[tensor.value_index], self)]
+        seen = list(op.inputs[:1]) if op.type in (*_VIEWS, *LISTS) else []
+        seen += op.inputs[-1:] if op.type in LISTS else []
+        return [(each, self) for each in seen]
+
+    def _scope_of(self, op: tf.Operation) -> "Scope | None":
         if op.type in _LOOPS:
             body = private.called_graph(op, "body")
             arguments = [

@@ -8,6 +8,7 @@ import tensorflow as tf
 from fathom.core.training.optimizers import Optimizer
 from fathom.hardware.description import kinds
 from fathom.hardware.description.attribution import Attribution
+from fathom.hardware.description.edges import Edges, held, size_of
 from fathom.hardware.description.graph import Node, Scope, walk
 from fathom.results.description import PRODUCTS, Kind, Operation, StepPhase
 
@@ -41,13 +42,16 @@ def operations(
     attribution = Attribution(graph, network, optimizer)
     shapes = {layer.name: _shapes(layer.trainable_variables) for layer in network.layers}
     everything = _shapes(network.trainable_variables)
+    nodes = {node.name: node for node in _working(graph)}
+    edges = Edges(nodes, held(graph, network, optimizer)[0])
     rows = []
-    for node in _working(graph):
-        layer, phase = attribution.place(node.name, node.op.type)
+    for name, node in nodes.items():
+        layer, phase = attribution.place(name, node.op.type)
         of_weights = shapes.get(layer, everything)
         if phase == "forward":  # a layer may read weights of another, such as a tied matrix
             of_weights |= everything & _shapes(t for t in node.op.inputs if _is_weight(node, t))
-        rows.append(_row(node, layer, _PHASES.get(phase) or _gradient_phase(node, of_weights)))
+        row = _row(node, layer, _PHASES.get(phase) or _gradient_phase(node, of_weights))
+        rows.append(row.model_copy(update=edges.of(node)))
     return tuple(rows)
 
 
@@ -104,9 +108,9 @@ def _gradient_phase(node: Node, shapes_of_weights: set[tuple[int, ...]]) -> Step
 
 def _bytes(node: Node, kind: Kind, bounds: kinds.Bounds) -> tuple[int, int, int]:
     """Returns the bytes of inputs, weights and outputs of one execution."""
-    read = sum(_size(t) for t in node.op.inputs if not _is_weight(node, t))
-    weights = sum(_size(t) for t in node.op.inputs if _is_weight(node, t))
-    written = sum(_size(t) for t in node.op.outputs)
+    read = sum(size_of(t) for t in node.op.inputs if not _is_weight(node, t))
+    weights = sum(size_of(t) for t in node.op.inputs if _is_weight(node, t))
+    written = sum(size_of(t) for t in node.op.outputs)
     if kind == "look-up" and node.op.outputs:  # only the rows that are looked up
         return read, written, written
     if node.op.type in _READ_A_PART:
@@ -114,13 +118,13 @@ def _bytes(node: Node, kind: Kind, bounds: kinds.Bounds) -> tuple[int, int, int]
         return (
             (read, written, written)
             if _is_weight(node, whole)
-            else (read - _size(whole) + min(_size(whole), written), weights, written)
+            else (read - size_of(whole) + min(size_of(whole), written), weights, written)
         )
     if node.op.type in _WRITE_A_PART and not _is_weight(node, node.op.inputs[0]):
-        return read - _size(node.op.inputs[0]), weights, _size(node.op.inputs[2])
+        return read - size_of(node.op.inputs[0]), weights, size_of(node.op.inputs[2])
     variables = _updates(node)
     if variables:
-        updated = variables * max(_size(tensor) for tensor in node.op.inputs)
+        updated = variables * max(size_of(tensor) for tensor in node.op.inputs)
         plain = node.op.type == "AssignVariableOp"
         return read, weights + (0 if plain else updated), written + updated
     return read, weights, written
@@ -136,13 +140,6 @@ def _updates(node: Node) -> int:
 def _is_weight(node: Node, tensor: tf.Tensor) -> bool:
     """Says whether a tensor is a variable's value, perhaps in another type."""
     return node.scope.origin(tensor)[0].dtype == tf.resource and tensor.dtype != tf.resource
-
-
-def _size(tensor: tf.Tensor) -> int:
-    """Returns the bytes of a tensor; 0 of what is no numbers."""
-    if tensor.dtype in (tf.resource, tf.variant, tf.string):
-        return 0
-    return kinds.elements(tensor.shape) * tensor.dtype.size
 
 
 def _shapes(tensors: Iterable[keras.Variable | tf.Tensor]) -> set[tuple[int, ...]]:

@@ -1,7 +1,6 @@
 """Profiles a model in this process."""
 
 import dataclasses
-import itertools
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -75,7 +74,7 @@ def profile_model(
     held = _HeldBatches(model, windows, run_steps or _BATCHES, sessions)
     step = model.compiled.step.single
     traced, untraced = held.runs(step), held.runs(copied(step))
-    whole = _ops_of_graphs(untraced)
+    whole = _ops_of_graphs(untraced, held.of_each_shape())
     warm_up(traced, untraced, sessions.session)
     processor, stolen = Processor(), environment.steal_seconds()
     with tempfile.TemporaryDirectory() as temporary:
@@ -118,10 +117,21 @@ def profile_model(
     return profile, attribution.place
 
 
-def _ops_of_graphs(untraced: NumberedStep) -> dict[int, Counts]:
-    """Returns the ops of the step on each batch, from the first executions of a copy of it."""
-    numbers = itertools.count(-1)
-    trace = xplane.trace(lambda: untraced(next(numbers)), _BATCHES)
+def _ops_of_graphs(untraced: NumberedStep, of_each_shape: Sequence[int]) -> dict[int, Counts]:
+    """Returns the ops of the step on each batch, from executions of a copy that never ran before.
+
+    Args:
+        untraced: the copy.
+        of_each_shape: the number of a batch of each shape. They run first: when TensorFlow
+            optimises the graph of a shape, it runs ops of its own to fold constants.
+    """
+    turns = iter([of_each_shape, *([number] for number in range(_BATCHES))])
+
+    def step() -> None:
+        for number in next(turns):
+            untraced(number)
+
+    trace = xplane.trace(step, _BATCHES)
     return dict(enumerate(map(counts_of, trace.ops_by_step())))
 
 
@@ -216,6 +226,11 @@ class _HeldBatches:
         layers = [Layer(**dataclasses.asdict(layer)) for layer in model.cost().layers]
         self.environment = result.environment
         self.cost = LayerCosts(**dict(result.cost), layers=layers)
+
+    def of_each_shape(self) -> list[int]:
+        """Returns the number of one batch of each shape."""
+        shapes = (tuple(tuple(tensor.shape) for tensor in batch) for batch in self._batches)
+        return list({each: number for number, each in enumerate(shapes)}.values())
 
     def runs(self, step: Step) -> NumberedStep:
         """Returns a function that runs a step on the batch of a number, in turn, and waits."""

@@ -9,16 +9,21 @@ import pandas as pd
 
 from fathom.measure.profile import tables
 from fathom.measure.report import drift, programs, selection
-from fathom.measure.report.intervals import CONFIDENCE, combine, detectable, holm, p_value, ratio
+from fathom.measure.report.intervals import CONFIDENCE, Difference, Noise, difference, holm
 from fathom.measure.runs.folder import Folder
 
 LABELS = string.ascii_uppercase  # of the folders; the first one is the base
+_WITHIN = "within the noise"
+CANNOT_TELL = "cannot tell"  # the noise hides what matters
+UNDECIDED = (_WITHIN, CANNOT_TELL)  # verdicts that tell no difference
 _SMALLEST_SHARE = 1.0  # percent; op types below it on both sides are not compared
 _SHARE_COLUMNS = [
     *("workload", "op type", "folder", "A (%)", "its (%)", "less A", "from", "to", "profiles"),
     "test",
 ]
 _CASE = ["workload", "mode", "on"]
+_SESSIONS = 1.0  # variance of times between folders of a program over that between runs of a folder
+_TOO_LARGE = 20.0  # percent: where no smaller difference would show, none of interest is excluded
 
 
 @dataclass(frozen=True)
@@ -59,10 +64,8 @@ def compare(base: Folder, others: Sequence[Folder]) -> Comparison:
     if len(times) and not times.programs.any():
         times = times.drop(columns="programs")
     return Comparison(
-        _with_verdicts(times, "over A", 1, "slower", "faster"),
-        _with_verdicts(
-            _side_by_side(shares, ["workload", "op type"]), "less A", 0, "larger", "smaller"
-        ),
+        _time_verdicts(times),
+        _share_verdicts(_side_by_side(shares, ["workload", "op type"])),
         tuple(refused),
     )
 
@@ -76,29 +79,52 @@ def _side_by_side(rows: list[dict[str, object]], case: list[str]) -> pd.DataFram
     return frame.iloc[order.argsort(kind="stable")].reset_index(drop=True)
 
 
-def _with_verdicts(
-    table: pd.DataFrame, column: str, equal: float, above: str, below: str
-) -> pd.DataFrame:
-    """Corrects the p values of a table and adds verdicts, such as ``slower`` or ``faster``."""
+def _time_verdicts(table: pd.DataFrame) -> pd.DataFrame:
+    """Adds intervals and verdicts, with the noise of the other rows and between folders."""
     if table.empty:
         return table
-    p_values = holm(np.array([p_value(sides, margin) for sides, margin in table.test]))
+    sides = [each for each, _ in table.test]
+    found = [
+        difference(each, _SESSIONS, Noise.of_most(sides[:i] + sides[i + 1 :]))
+        for i, each in enumerate(sides)
+    ]
+    limits = np.exp([[each.interval().low, each.interval().high] for each in found])
+    table = table.assign(**{"from": limits[:, 0], "to": limits[:, 1]})
+    verdicts = _with_verdicts(table, found, "slower", "faster")
+    verdicts["would show (%)"] = 100 * np.expm1(verdicts["would show (%)"])
+    unclear = (verdicts.verdict == _WITHIN) & (verdicts["would show (%)"] > _TOO_LARGE)
+    return verdicts.assign(verdict=verdicts.verdict.mask(unclear, CANNOT_TELL))
+
+
+def _share_verdicts(table: pd.DataFrame) -> pd.DataFrame:
+    if table.empty:
+        return table
+    return _with_verdicts(table, [difference(each) for each, _ in table.test], "larger", "smaller")
+
+
+def _with_verdicts(
+    table: pd.DataFrame, found: Sequence[Difference], above: str, below: str
+) -> pd.DataFrame:
+    """Adds p values, corrected over the table, verdicts, and what would have been told."""
+    margins = [margin for _, margin in table.test]
+    pairs = list(zip(found, margins, strict=True))
+    p_values = holm(np.array([each.p_value(margin) for each, margin in pairs]))
     tests = int(np.count_nonzero(~np.isnan(p_values)))
-    shows = np.array([detectable(sides, margin, tests) for sides, margin in table.test])
+    shows = np.array([each.detectable(margin, tests) for each, margin in pairs])
     verdicts = [
-        _verdict(above if value > equal else below, p_value)
-        for value, p_value in zip(table[column], p_values, strict=True)
+        _verdict(above if each.value > 0 else below, p_value)
+        for each, p_value in zip(found, p_values, strict=True)
     ]
     table = table.drop(columns="test").assign(p=p_values)
     table["verdict"] = pd.Series(verdicts, dtype=object)
-    return table.assign(**{"would show (%)": 100 * np.expm1(shows) if equal else shows})
+    return table.assign(**{"would show (%)": shows})
 
 
 def _verdict(different: str, p_value: float) -> str | None:
     """Returns the verdict in words; None if the noise is unknown."""
     if np.isnan(p_value):
         return None
-    return different if p_value < 1 - CONFIDENCE else "within the noise"
+    return different if p_value < 1 - CONFIDENCE else _WITHIN
 
 
 def _counted(folder: Folder) -> dict[tuple[str, ...], pd.DataFrame]:
@@ -148,15 +174,14 @@ def _ratio(
     """Compares the runs' medians: the steps of a run do not show the noise between runs."""
     change = max(change, drift.lost(first), drift.lost(second))
     a, b = (side.groupby("run").seconds.median().to_numpy() for side in (first, second))
-    over = ratio(b, a)
     return {
         **dict(zip(("workload", "mode", "device"), case, strict=True)),
         "folder": label,
         "A (ms)": 1e3 * np.exp(np.log(a).mean()),
         "its (ms)": 1e3 * np.exp(np.log(b).mean()),
-        "over A": over.value,
-        "from": over.low,
-        "to": over.high,
+        "over A": np.exp(np.log(b).mean() - np.log(a).mean()),
+        "from": np.nan,  # until the noise of the other rows is known
+        "to": np.nan,
         "machine (%)": 100 * np.expm1(change),
         "runs": _runs(first.drop_duplicates("run"), second.drop_duplicates("run")),
         "programs": _programs(first, second),
@@ -244,8 +269,7 @@ def _share_changes(first: pd.DataFrame, second: pd.DataFrame) -> list[dict[str, 
 
 def _share_change(op_type: str, first: np.ndarray, second: np.ndarray) -> dict[str, object]:
     """Compares one type's share in percent, float64 [processes]."""
-    sides = [side[np.newaxis] for side in (first, second)]
-    (less,) = combine(sides, lambda a, b: b[0] - a[0])
+    less = difference([first, second]).interval()
     return {
         "op type": op_type,
         "A (%)": first.mean(),

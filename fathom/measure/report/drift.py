@@ -17,9 +17,9 @@ _OF_PROBES = ("cpu_model", "cpu_flags", "memory_bytes", "platform", "tensorflow"
 def between(first: Machine, second: Machine) -> float:
     """Returns the change of speed that the probes of two folders show, as a logarithm.
 
-    It is the largest ratio of two matrix products on equal threads, or of the memory bandwidths. If
-    processor or software differ, so do the probes with them: then it is the larger of the changes
-    within the folders.
+    It is the largest ratio of two matrix products on equal threads. If processor or software
+    differ, so do the probes with them: then it is the larger of the changes within the folders. The
+    memory's bandwidth does not count: it varies by a quarter where no step takes longer.
     """
     ours, theirs = ([getattr(each.environment, n) for n in _OF_PROBES] for each in (first, second))
     groups = ((first, second),) if ours == theirs else ((first,), (second,))
@@ -28,13 +28,11 @@ def between(first: Machine, second: Machine) -> float:
 
 def _spread(machines: Sequence[Machine]) -> float:
     """Returns the logarithm of the largest ratio of equal probes."""
-    rates: dict[tuple[str, str], list[float]] = {}
+    rates: dict[str, list[float]] = {}
     for machine in machines:
         for threads, rate in machine.gemm_flops_per_second.items():
             probes = machine.gemm_probes.get(threads) or (rate,)
-            rates.setdefault(("gemm", threads), []).extend(probes)
-        for threads, rate in machine.triad_bytes_per_second.items():
-            rates.setdefault(("triad", threads), []).append(rate)
+            rates.setdefault(threads, []).extend(probes)
     return max((math.log(max(each) / min(each)) for each in rates.values()), default=0.0)
 
 

@@ -6,7 +6,7 @@ its interval is of one process alone, for what it would have given with other st
 """
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,54 +109,107 @@ def ratio(numerator: np.ndarray, denominator: np.ndarray) -> Interval:
     return Interval(*(float(np.exp(x)) for x in (logs.value, logs.low, logs.high)))
 
 
-def p_value(sides: Sequence[np.ndarray], margin: float = 0.0) -> float:
-    """Returns the p value of Student's test for a mean of 0, or of Welch's for two equal means.
-
-    Args:
-        sides: one or two, each with one value per process, float64 [processes].
-        margin: of two sides: their means may differ by so much for another reason, so that the test
-            is for a difference of at most the margin.
-    """
-    if min(map(len, sides)) < 2:
+def p_value(values: np.ndarray) -> float:
+    """Returns the p value of Student's test for a mean of 0; float64 [processes]."""
+    if len(values) < 2:
         return np.nan
-    with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # where nothing varies
-        if len(sides) == 1:
-            found = scipy.stats.ttest_1samp(sides[0], 0).pvalue
-        else:
-            difference = abs(sides[1].mean() - sides[0].mean())
-            test = scipy.stats.ttest_ind(sides[1], sides[0], equal_var=False)
-            error = difference / abs(test.statistic)
-            limits = np.array([difference - margin, difference + margin]) / error
-            found = scipy.stats.t.sf(limits, test.df).sum()
-    return float(np.nan_to_num(found, nan=1.0))
+        return float(np.nan_to_num(scipy.stats.ttest_1samp(values, 0).pvalue, nan=1.0))
 
 
-def detectable(sides: Sequence[np.ndarray], margin: float, tests: int) -> float:
-    """Returns the least difference of two means for which ``p_value`` would be significant.
+@dataclass(frozen=True)
+class Difference:
+    """The difference of the means of two programs' processes, and its noise.
+
+    Attributes:
+        value: of the second less the first.
+        error: its standard error; NaN for a single process on either side.
+        freedom: degrees of freedom of that error.
+    """
+
+    value: float
+    error: float
+    freedom: float
+
+    def interval(self) -> Interval:
+        """Returns its 95 % interval by Student's t."""
+        half = self.error * scipy.stats.t.ppf((1 + CONFIDENCE) / 2, self.freedom)
+        return Interval(self.value, float(self.value - half), float(self.value + half))
+
+    def p_value(self, margin: float = 0.0) -> float:
+        """Returns the p value of a difference of at most a margin, which has another reason."""
+        if np.isnan(self.error):
+            return np.nan
+        away = np.array([abs(self.value) - margin, abs(self.value) + margin])
+        if self.error == 0:
+            return float(away[0] <= 0)
+        return float(scipy.stats.t.sf(away / self.error, self.freedom).sum())
+
+    def detectable(self, margin: float, tests: int) -> float:
+        """Returns the least difference, above 0, for which ``p_value`` would be significant.
+
+        Args:
+            margin: as in ``p_value``.
+            tests: number of tests among which it would be the only significant one (Holm).
+        """
+        if np.isnan(self.error) or self.error == 0:
+            return np.nan if np.isnan(self.error) else margin
+        student, level = scipy.stats.t(self.freedom), (1 - CONFIDENCE) / tests
+        most = margin + 2 * self.error * student.isf(level / 2)
+        return float(
+            scipy.optimize.brentq(
+                lambda d: student.sf(np.array([d - margin, d + margin]) / self.error).sum() - level,
+                *(0.0, most),
+            )
+        )
+
+
+@dataclass(frozen=True)
+class Noise:
+    """A variance between processes, and its degrees of freedom."""
+
+    variance: float = 0.0
+    freedom: float = 1.0
+
+    @staticmethod
+    def of_most(programs: Iterable[Sequence[np.ndarray]]) -> "Noise":
+        """Returns the median over some programs, which a few disturbed ones hardly change.
+
+        Args:
+            programs: the sides of each, float64 [processes]; single processes tell nothing.
+        """
+        known = [[side for side in sides if len(side) > 1] for sides in programs]
+        freedoms = [sum(len(side) - 1 for side in sides) for sides in known if sides]
+        if not freedoms:
+            return Noise()
+        squares = [sum(((s - s.mean()) ** 2).sum() for s in sides) for sides in known if sides]
+        return Noise(float(np.median(np.divide(squares, freedoms))), sum(freedoms) / 2)
+
+
+def difference(
+    sides: Sequence[np.ndarray], sessions: float = 0.0, others: Noise | None = None
+) -> Difference:
+    """Compares the means of two sides, whose degrees of freedom are Welch's.
 
     Args:
         sides: two, each with one value per process, float64 [processes].
-        margin: as in ``p_value``.
-        tests: number of tests among which it would be the only significant one (Holm).
-
-    Returns:
-        a positive difference; NaN for a single process on either side.
+        sessions: variance between the sessions in which the sides were measured, over that between
+            the processes of a session. It does not shrink with the number of processes.
+        others: the noise of other programs on the same machine, which counts where it is larger:
+            two or three processes agree closely by chance.
     """
+    value = float(sides[1].mean() - sides[0].mean())
     if min(map(len, sides)) < 2:
-        return np.nan
-    parts = np.array([side.var(ddof=1) / len(side) for side in sides])
-    if not parts.any():
-        return margin
-    error, level = parts.sum() ** 0.5, (1 - CONFIDENCE) / tests
-    freedom = parts.sum() ** 2 / sum(parts**2 / [len(side) - 1 for side in sides])
-    student = scipy.stats.t(freedom)
-    return float(
-        scipy.optimize.brentq(
-            lambda d: student.sf([(d - margin) / error, (d + margin) / error]).sum() - level,
-            *(0.0, margin + 2 * error * student.isf(level / 2)),
-        )
-    )
+        return Difference(value, np.nan, np.nan)
+    weights = np.array([1 / len(side) + sessions for side in sides])
+    parts = weights * [side.var(ddof=1) for side in sides]
+    freedom = 1.0
+    if parts.any():
+        freedom = parts.sum() ** 2 / sum(parts**2 / [len(side) - 1 for side in sides])
+    if others is not None and others.variance * weights.sum() > parts.sum():
+        return Difference(value, float((others.variance * weights.sum()) ** 0.5), others.freedom)
+    return Difference(value, float(parts.sum() ** 0.5), float(freedom))
 
 
 def holm(p_values: np.ndarray) -> np.ndarray:

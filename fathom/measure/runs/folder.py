@@ -12,7 +12,7 @@ from fathom.measure import frames
 from fathom.results.base import damaged
 from fathom.results.characterization import Machine, Run
 from fathom.results.records import Environment
-from fathom.system.files import exists
+from fathom.system.files import exists, list_folder
 
 _SAME_IN_ONE_FOLDER = (
     *("cpu_model", "cpu_generation", "cpu_flags", "memory_bytes", "platform", "onednn", "switches"),
@@ -107,7 +107,9 @@ def read_runs(path: Path) -> dict[str, Run]:
     Raises:
         FathomError: a file cannot be read, is damaged or of another schema.
     """
-    return {file.stem: _read_run(file) for file in sorted((path / "runs").glob("[!.]*.json"))}
+    folder = path / "runs"
+    files = list_folder(folder) if exists(folder) else []
+    return {file.stem: _read_run(file) for file in files if file.match("[!.]*.json")}
 
 
 def write_run(run: Run, path: Path) -> None:

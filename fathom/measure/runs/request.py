@@ -189,7 +189,7 @@ def _machine(threads: int, precision: str, prepare: Sequence[str]) -> Probe:
         out = Path(temporary) / "machine.json"
         command = ["-m", "fathom.cli.probe", f"--out={out}"]
         command += [f"--threads={threads}", f"--precision={precision}"]
-        command += [f"--workloads={','.join(prepare)}"]
+        command += [f"--workloads={','.join(prepare)}"] if prepare else []
         failure = run_python(command, Path(temporary) / "log")
         if failure:
             raise FathomError(f"the machine cannot be measured: {failure}")

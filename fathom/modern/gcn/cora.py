@@ -11,6 +11,7 @@ from fathom.core.data import DataSet
 from fathom.core.data.files import open_unpacked
 from fathom.errors import FathomError
 from fathom.modern.gcn import synthetic
+from fathom.system.files import exists
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -102,7 +103,7 @@ class PowerLaw(Cora):
 def _lines(path: Path) -> list[bytes]:
     """Returns the lines of a text file, or of the same with ``.gz``."""
     compressed = path.with_name(f"{path.name}.gz")
-    source = path if path.exists() or not compressed.exists() else compressed
+    source = compressed if exists(compressed) and not exists(path) else path
     with open_unpacked(source) as stream:
         lines = stream.read().splitlines()
     if not lines:

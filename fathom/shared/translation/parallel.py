@@ -1,5 +1,6 @@
 """Parallel text: pairs of files that are translations of each other, line by line."""
 
+import fnmatch
 import gzip
 import re
 from collections.abc import Iterator
@@ -11,10 +12,10 @@ from typing import ClassVar
 import numpy as np
 
 from fathom.core.data.dataset import DataSet, Reading
-from fathom.core.data.files import open_unpacked
+from fathom.core.data.files import folders_below, open_unpacked
 from fathom.errors import FathomError
 from fathom.shared.translation.synthetic import sentence_pair
-from fathom.system.files import atomic_write
+from fathom.system.files import atomic_write, exists, list_folder
 
 # Names without the language's extension, in order of preference.
 VALIDATION = ("val", "newstest2013", "newstest2012")
@@ -118,7 +119,7 @@ class ParallelTexts(DataSet):
     def recognizes(cls, directory: Path) -> bool:
         """Returns whether the folder, or one level below, has a training text of any language."""
         patterns = [f"{name.replace('{pair}', '*')}.*" for name in cls.TRAINING]
-        return any(any(folder.glob(p)) for folder in _folders(directory) for p in patterns)
+        return any(_named(folder, p) for folder in folders_below(directory, 1) for p in patterns)
 
     @classmethod
     def load(cls, directory: Path, source: str = "en", target: str = "de") -> "ParallelTexts":
@@ -130,7 +131,7 @@ class ParallelTexts(DataSet):
             FathomError: there is no training text of these languages, or a text has only one
                 language.
         """
-        for folder in _folders(directory):
+        for folder in folders_below(directory, 1):
             training = _present(folder, cls.TRAINING, source, target)
             if training:
                 validation = _present(folder, VALIDATION, source, target)
@@ -168,9 +169,9 @@ class ParallelTexts(DataSet):
                 write_lines(directory / f"{name}.{language}.gz", sentences)
 
 
-def _folders(directory: Path) -> list[Path]:
-    """Returns the folder and its subfolders."""
-    return [directory, *sorted(path for path in directory.iterdir() if path.is_dir())]
+def _named(folder: Path, pattern: str) -> list[str]:
+    """Returns the names in a folder that match a pattern."""
+    return fnmatch.filter([path.name for path in list_folder(folder)], pattern)
 
 
 def _present(folder: Path, names: tuple[str, ...], source: str, target: str) -> list[ParallelText]:
@@ -199,7 +200,7 @@ def _existing_form(folder: Path, stem: str, source: str, target: str) -> str:
         return stem
     languages = f"(?:{re.escape(source)}|{re.escape(target)})"
     pattern = re.compile(rf"({re.escape(stem)}{_FORM})\.{languages}(?:\.gz)?")
-    matches = (pattern.fullmatch(path.name) for path in folder.glob(f"{stem}.*"))
+    matches = map(pattern.fullmatch, _named(folder, f"{stem}.*"))
     forms = sorted({match[1] for match in matches if match})
     if len(forms) > 1:
         raise FathomError(f"{folder} has {stem} as {' and '.join(forms)}: keep one of them")
@@ -208,7 +209,7 @@ def _existing_form(folder: Path, stem: str, source: str, target: str) -> str:
 
 def _languages(folder: Path, stem: str) -> set[str]:
     """Returns the languages of a text."""
-    names = (path.name.removesuffix(".gz") for path in folder.glob(f"{stem}.*"))
+    names = (name.removesuffix(".gz") for name in _named(folder, f"{stem}.*"))
     endings = (name.removeprefix(f"{stem}.") for name in names)
     return {ending for ending in endings if "." not in ending}
 
@@ -216,7 +217,7 @@ def _languages(folder: Path, stem: str) -> set[str]:
 def _either(plain: Path) -> Path | None:
     """Returns the file, its compressed version, or None."""
     twin = plain.with_name(f"{plain.name}.gz")
-    return next((path for path in (plain, twin) if path.exists()), None)
+    return next(filter(exists, (plain, twin)), None)
 
 
 def write_lines(path: Path, lines: tuple[str, ...]) -> None:

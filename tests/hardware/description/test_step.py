@@ -265,3 +265,34 @@ def test_a_fused_update_counts_what_its_kernel_computes():
     rows = described(step, (5,))
     assert rows["ResourceApplyAdam"].flops == 12 * 5
     assert rows["ResourceApplyKerasMomentum"].flops == 6 * 5
+
+
+def test_an_operation_names_those_whose_results_it_reads_through_views_and_loops():
+    weights = tf.Variable(tf.ones([3, 3]))
+
+    def step(x):
+        y = tf.exp(x)
+
+        def body(i, state, kept):
+            state = tf.tanh(tf.reshape(state, [8, 3]) @ weights)
+            return i + 1, state, kept.write(i, state)
+
+        kept = tf.TensorArray(tf.float32, 5, element_shape=[8, 3])
+        _, _, kept = tf.while_loop(lambda i, *_: i < 5, body, (0, y, kept))
+        return tf.sin(kept.stack())
+
+    rows = described(step, (8, 3))
+    names = {row.name: row.type for row in rows.values()}
+    made = {kind: {names[name] for name in row.producers} for kind, row in rows.items()}
+    assert made["MatMul"] == {"Exp", "Tanh"}  # the first iteration's, and the others'
+    assert (made["Tanh"], made["TensorListStack"]) == ({"MatMul"}, {"Tanh"})
+    assert (made["Sin"], made["Exp"]) == ({"TensorListStack"}, set())
+    assert rows["Tanh"].result_bytes == 5 * 96  # the list keeps each
+    assert rows["MatMul"].result_bytes == 96
+    assert rows["MatMul"].footprint_bytes == 96 + 36 + 96
+
+
+def test_a_part_of_a_tensor_has_the_whole_as_its_footprint():
+    table = tf.Variable(tf.zeros([1000, 8]))
+    row = described(lambda x: tf.gather(table, tf.cast(x, tf.int32)), (5,))["ResourceGather"]
+    assert row.footprint_bytes == 4 * (1000 * 8 + 5 + 5 * 8)

@@ -6,6 +6,7 @@ from fathom.measure.report.clustering import cosine_distance
 from fathom.measure.report.intervals import (
     Interval,
     combine,
+    difference,
     holm,
     mean,
     of_median,
@@ -57,25 +58,25 @@ def test_about_one_distance_in_twenty_is_outside_its_interval(processes):
 def test_without_a_margin_the_test_is_welchs():
     sides = [np.array([1.0, 1.1, 1.2]), np.array([1.2, 1.25, 1.4, 1.5])]
     welch = scipy.stats.ttest_ind(*sides, equal_var=False).pvalue
-    assert p_value(sides) == pytest.approx(welch)
+    assert difference(sides).p_value() == pytest.approx(welch)
 
 
 def test_at_most_one_difference_in_twenty_within_the_margin_is_told():
     generator = np.random.default_rng(0)
     pairs = generator.normal(0, 1, (PAIRS, 2, 3)) + np.array([[0.0], [2.0]])  # as far as the margin
-    p_values = np.array([p_value(list(pair), margin=2.0) for pair in pairs])
+    p_values = np.array([difference(pair).p_value(margin=2.0) for pair in pairs])
     assert 0.01 < (p_values < 0.05).mean() < 0.08
-    assert (np.array([p_value(list(pair)) for pair in pairs]) < 0.05).mean() > 0.3
-    assert p_value([np.ones(2), 2 * np.ones(3)], margin=0.5) == 0
-    assert p_value([np.ones(2), 2 * np.ones(3)], margin=1.5) == 1
+    assert (np.array([difference(pair).p_value() for pair in pairs]) < 0.05).mean() > 0.3
+    assert difference([np.ones(2), 2 * np.ones(3)]).p_value(0.5) == 0
+    assert difference([np.ones(2), 2 * np.ones(3)]).p_value(1.5) == 1
 
 
 def test_where_nothing_varies_the_interval_is_a_point():
     assert mean(np.ones(3)) == Interval(1, 1, 1)
     halved = ratio(np.ones(2), 2 * np.ones(3))
     assert (halved.low, halved.high) == (pytest.approx(0.5), pytest.approx(0.5))
-    assert p_value([np.ones(2), np.ones(3)]) == 1
-    assert p_value([np.ones(2), 2 * np.ones(3)]) == 0
+    assert difference([np.ones(2), np.ones(3)]).p_value() == 1
+    assert difference([np.ones(2), 2 * np.ones(3)]).p_value() == 0
 
 
 def test_of_one_process_nothing_is_known():
@@ -84,8 +85,8 @@ def test_of_one_process_nothing_is_known():
     assert not alone.known
     assert not alone.excludes(3)
     assert not ratio(np.ones(1), np.ones(3)).known
-    assert np.isnan(p_value([np.ones(1), np.ones(3)]))
-    assert np.isnan(p_value([np.ones(1)]))
+    assert np.isnan(difference([np.ones(1), np.ones(3)]).p_value())
+    assert np.isnan(p_value(np.ones(1)))
 
 
 def test_a_time_of_0_has_no_ratio():

@@ -71,7 +71,7 @@ def _statistics(followed: pd.DataFrame) -> dict[str, object]:
         "drift": drift.value,
         "drift from": drift.low,
         "drift to": drift.high,
-        "p value": intervals.p_value([drifts]),
+        "p value": intervals.p_value(drifts),
     }
 
 

@@ -65,7 +65,7 @@ def _distance(ops: pd.DataFrame, paper: pd.Series) -> list[float]:
 
 def table(percent: pd.DataFrame, distance: pd.DataFrame) -> pd.DataFrame:
     """Returns our row and the paper's for each workload."""
-    ours = percent.assign(others=100 - percent.sum(axis=1)).join(distance)
+    ours = percent.assign(others=(100 - percent.sum(axis=1)).clip(lower=0)).join(distance)
     theirs = published.breakdown().reindex(columns=percent.columns, fill_value=0.0)
     theirs = theirs.assign(others=100 - theirs.sum(axis=1)).reindex(columns=ours.columns)
     theirs = theirs[theirs.index.isin(ours.index)]

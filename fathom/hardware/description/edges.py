@@ -1,0 +1,91 @@
+"""Which operations of a step read the results of which others, and the memory that they take."""
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import keras
+import tensorflow as tf
+
+from fathom.core.training.optimizers import Optimizer
+from fathom.hardware.description import kinds
+from fathom.hardware.description.graph import LISTS, Node, Scope
+
+Sizes: TypeAlias = dict[str, int]  # bytes of what a graph reads from outside, by its argument
+
+
+class Edges:
+    """The edges of a step's graph, through views, lists, loops and calls of functions.
+
+    Args:
+        nodes: the operations of the step that compute or move data, by name.
+        variables: bytes of each variable, as from ``held``.
+    """
+
+    def __init__(self, nodes: Mapping[str, Node], variables: Sizes) -> None:
+        self._nodes, self._variables = nodes, variables
+
+    def of(self, node: Node) -> dict[str, Any]:
+        """Returns the fields of ``Operation`` that tell an operation's place among the others."""
+        made: dict[str, None] = {}
+        for tensor in node.op.inputs:
+            made |= dict.fromkeys(self._producers(tensor, node.scope))
+        made.pop(node.name, None)
+        results = sum(size_of(tensor) for tensor in node.op.outputs)
+        read = {tensor.name: self._size(tensor, node.scope) for tensor in node.op.inputs}
+        return {
+            "producers": tuple(made),
+            "result_bytes": results * (node.scope.repeats if _is_listed(node.op) else 1),
+            "footprint_bytes": sum(read.values()) + results,
+        }
+
+    def _size(self, tensor: tf.Tensor, scope: Scope) -> int:
+        """Returns the bytes of a tensor, of a variable those of its value."""
+        if tensor.dtype != tf.resource:
+            return size_of(tensor)
+        return self._variables.get(scope.origin(tensor)[0].name, 0)
+
+    def _producers(self, tensor: tf.Tensor, scope: Scope) -> list[str]:
+        """Returns the names of the operations that computed a tensor."""
+        found, seen = [], set()
+        left = [(tensor, scope)]
+        while left:
+            tensor, scope = left.pop()
+            name = scope.prefix + tensor.op.name
+            if name in self._nodes:
+                found.append(name)
+            elif (name, tensor.value_index) not in seen:
+                seen.add((name, tensor.value_index))
+                left += scope.sources(tensor)
+        return found
+
+
+def held(graph: tf.Graph, network: keras.Model, optimizer: Optimizer | None) -> tuple[Sizes, int]:
+    """Returns what a step holds from its start to its end.
+
+    Returns:
+        the bytes of each variable and constant that the graph reads from outside, by the name of
+        its argument; and the bytes of all variables, those of the optimizer's state included.
+    """
+    variables = [variable.value for variable in network.variables]
+    variables += [*(optimizer.variables if optimizer else ()), *graph.variables]
+    sizes = {id(v.handle): kinds.elements(v.shape) * v.dtype.size for v in variables}
+    captured = {
+        placeholder.name: sizes.get(id(value), 0)
+        if value.dtype == tf.resource
+        else size_of(placeholder)
+        for value, placeholder in graph.captures
+    }
+    constants = sum(size_of(value) for value, _ in graph.captures)
+    return captured, sum(sizes.values()) + constants
+
+
+def size_of(tensor: tf.Tensor) -> int:
+    """Returns the bytes of a tensor; 0 of what is no numbers."""
+    if tensor.dtype in (tf.resource, tf.variant, tf.string):
+        return 0
+    return kinds.elements(tensor.shape) * tensor.dtype.size
+
+
+def _is_listed(op: tf.Operation) -> bool:
+    """Says whether each iteration of a loop keeps what an operation computed."""
+    return any(reader.type in LISTS for tensor in op.outputs for reader in tensor.consumers())

@@ -1,0 +1,94 @@
+"""The memory of a step: how long each result lives, and the most that is held at once.
+
+An operation runs as soon as all whose results it reads have run, in the order in which they became
+able to, as in TensorFlow's executor with one thread. Its results are held until the last operation
+that reads them has run, those that none reads until the step ends. An elementwise operation writes
+over an input of its size that nothing reads later. Scratch memory within an operation is not known.
+"""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Sequence
+
+import pandas as pd
+
+from fathom.errors import FathomError
+from fathom.results.description import Description, Operation
+
+
+def peak_bytes(description: Description) -> int:
+    """Returns the most memory that a step holds at once.
+
+    Raises:
+        FathomError: the description is of an older version, without edges.
+    """
+    if description.held_bytes is None:
+        raise FathomError(
+            "this description tells no memory: describe the step again with this version"
+        )
+    change: Counter[int] = Counter()
+    for first, last, size in lifetimes(description)[["first", "last", "bytes"]].to_numpy().tolist():
+        change[first] += size
+        change[last + 1] -= size
+    now, most = 0, 0
+    for turn in sorted(change):
+        now += change[turn]
+        most = max(most, now)
+    return description.held_bytes + most
+
+
+def lifetimes(description: Description) -> pd.DataFrame:
+    """Returns when the results of each operation that has some are held, in order of execution.
+
+    Returns:
+        name; bytes; first, the turn of the operation in that order, from 0; last, that of the last
+        operation which reads the results, or which is the step's last if none does.
+    """
+    rows = {row.name: row for row in description.operations}
+    turns = {name: turn for turn, name in enumerate(schedule(description.operations))}
+    last: dict[str, int] = {}
+    for row in rows.values():
+        last |= {name: max(last.get(name, 0), turns[row.name]) for name in row.producers}
+    for name, turn in turns.items():
+        if taken := _written_over(rows, name, turn, last):
+            last[taken] = turn - 1
+    found = [
+        (name, rows[name].result_bytes, turn, max(turn, last.get(name, len(turns) - 1)))
+        for name, turn in turns.items()
+        if rows[name].result_bytes
+    ]
+    return pd.DataFrame(found, columns=["name", "bytes", "first", "last"])
+
+
+def _written_over(
+    rows: dict[str, Operation], name: str, turn: int, last: dict[str, int]
+) -> str | None:
+    """Returns the operation whose results another writes over, if any."""
+    row = rows[name]
+    if row.kind != "elementwise" or not row.result_bytes:
+        return None
+    alike = [each for each in row.producers if rows[each].result_bytes == row.result_bytes]
+    return next((each for each in alike if last[each] == turn), None)
+
+
+def schedule(operations: Sequence[Operation]) -> list[str]:
+    """Returns the names of operations in the order in which an executor with one thread runs them.
+
+    What a loop carries from one iteration to the next, round in a circle, makes nothing wait.
+    """
+    places = {row.name: place for place, row in enumerate(operations)}
+    readers: dict[str, list[str]] = defaultdict(list)
+    waiting: Counter[str] = Counter()
+    for row in operations:
+        for name in row.producers:
+            if places[name] < places[row.name]:
+                readers[name].append(row.name)
+                waiting[row.name] += 1
+    ready = deque(name for name in places if not waiting[name])
+    order = []
+    while ready:
+        order.append(name := ready.popleft())
+        for reader in readers[name]:
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                ready.append(reader)
+    return order

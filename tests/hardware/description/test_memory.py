@@ -1,0 +1,52 @@
+"""Results are held until the last operation that reads them has run."""
+
+import pytest
+
+from fathom import FathomError
+from fathom.hardware.description import memory
+from fathom.results.description import Description, Operation
+
+
+def operation(name, size, *producers, kind="reduction"):
+    return Operation(
+        **{"name": name, "type": "Sum", "layer": "a", "phase": "forward", "kind": kind},
+        **{"dtype": "float32", "bounds": {}, "repeats": 1, "macs": 0, "flops": 1},
+        **{"input_bytes": 0, "weight_bytes": 0, "output_bytes": size},
+        **{"producers": producers, "result_bytes": size},
+    )
+
+
+def step(*operations, held=1000):
+    return Description(
+        **{"workload": "w", "mode": "train", "batch_size": 8, "precision": "float32"},
+        **{"inputs": {"x": (2,)}, "parameters": 1, "held_bytes": held, "operations": operations},
+    )
+
+
+def test_a_result_is_held_until_its_last_reader_has_run():
+    described = step(
+        operation("a", 100), operation("b", 20, "a"), operation("c", 30, "b"), operation("d", 5)
+    )
+    table = memory.lifetimes(described).set_index("name")
+    assert memory.schedule(described.operations) == ["a", "d", "b", "c"]  # as each is able to run
+    assert table.loc["a", ["first", "last"]].tolist() == [0, 2]
+    assert table.loc["d", ["first", "last"]].tolist() == [1, 3]  # of the step itself
+    assert memory.peak_bytes(described) == 1000 + 100 + 5 + 20
+
+
+def test_an_elementwise_operation_writes_over_what_nothing_else_reads():
+    over = operation("b", 100, "a", kind="elementwise")
+    assert memory.peak_bytes(step(operation("a", 100), over)) == 1000 + 100
+    read_again = operation("c", 1, "a", "b")
+    assert memory.peak_bytes(step(operation("a", 100), over, read_again)) == 1000 + 201
+
+
+def test_what_a_loop_carries_round_is_no_reason_to_wait():
+    rows = [operation("loop/body/a", 4, "loop/body/b"), operation("loop/body/b", 4, "loop/body/a")]
+    assert memory.schedule(step(*rows).operations) == ["loop/body/a", "loop/body/b"]
+
+
+def test_an_older_description_is_read_and_tells_no_memory():
+    text = step(operation("a", 100)).model_copy(update={"held_bytes": None}).to_json()
+    with pytest.raises(FathomError, match="describe the step again"):
+        memory.peak_bytes(Description.parse(text, "old.json"))
