@@ -90,7 +90,9 @@ class NeuralNetworkModel(Workload):
         self.check_microbatches([self.hyperparameters.batch_size])
         self._set_threads()
         same = asdict(self.hyperparameters) | asdict(self.run_options) | {"workload": self.name}
-        self.strategy = strategies.create(self.execution, self.device, same)  # in all workers
+        self.strategy = strategies.create(
+            self.execution, self.device, same, type(self).__module__
+        )  # in all workers
         self.is_chief = strategies.is_chief(self.execution.strategy)
         select_precision(self.execution.precision, self.device)
         self.custom_gradients = CustomGradients(self)
@@ -392,6 +394,7 @@ class NeuralNetworkModel(Workload):
         select_precision(self.execution.precision, self.device)  # another model may differ
         self.runstep, self.progress = runstep or default_runstep, progress or Progress()
         first = 0 if self.forward_only else self.steps_done
+        strategies.agree(lambda: {"steps": first + n_steps, "warm-up steps": warmup})
         self.steps = Steps(first=first, warmup=warmup)
         self.processor = records.Processor()
         self.meter = energy.meter(on_gpu=self.device.on_gpu)

@@ -25,6 +25,7 @@ Origin = Literal["given", "environment", "fetched", "packaged", "synthetic"]  # 
 Compiled = Literal["step", "layers", "off"]  # by XLA: the whole step, some layers, or nothing
 Microbatches = int | Literal["auto"]  # of a batch; auto: where they are faster
 Strategy = Literal["none", "mirrored", "multi-worker"]  # of distributed training
+Collectives = Literal["tensorflow", "gloo"]  # what sums the gradients of several workers
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ OVERFLOWS = ("saturate", "wrap")
 FIXED_POINT_OPTIONS = ("quantize", "rounding", "overflow")  # of ``Execution``
 MODES: tuple[Mode, ...] = get_args(Mode)
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
+COLLECTIVES: tuple[Collectives, ...] = get_args(Collectives)
 DEVICE_KINDS: tuple[DeviceKind, ...] = get_args(DeviceKind)
 CHECKPOINT_EVERY = 100  # steps; another checkpoint is written at the end
 MAX_THREADS = 1024  # TensorFlow takes seconds to start thousands, and crashes with more
@@ -276,6 +278,7 @@ class Execution:
     overflow: str | None = None  # of fixed-point numbers; None: the first of OVERFLOWS
     strategy: str = "none"  # of distributed training
     replicas: int | None = None  # devices of the strategy mirrored; None: all GPUs
+    collectives: str = "tensorflow"  # of the strategy multi-worker: what sums its gradients
 
     def __post_init__(self) -> None:
         fixed = precision_traits(self.precision).fixed
@@ -284,6 +287,10 @@ class Execution:
         self._check_fixed_point(fixed is not None)
         if self.strategy not in STRATEGIES:
             raise unknown_option("strategy", self.strategy, STRATEGIES)
+        if self.collectives not in COLLECTIVES:
+            raise unknown_option("collectives", self.collectives, COLLECTIVES)
+        if self.collectives != COLLECTIVES[0] and self.strategy != "multi-worker":
+            raise FathomError("--collectives is for --strategy multi-worker")
         if self.replicas is not None and self.strategy != "mirrored":
             raise FathomError("--replicas is for --strategy mirrored")
         for name in ("threads", "inter_op_threads", "replicas"):

@@ -15,6 +15,7 @@ from fathom import workloads
 from fathom.errors import FathomError
 from fathom.options import (
     CHECKPOINT_EVERY,
+    COLLECTIVES,
     MAX_THREADS,
     MODES,
     OVERFLOWS,
@@ -246,6 +247,11 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "several workers; default: %(default)s",
     },
     "replicas": _value("N", "devices of --strategy mirrored; default: all GPUs", _THREADS),
+    "collectives": {
+        "choices": list(COLLECTIVES),
+        "default": Execution.collectives,
+        "help": "what sums the gradients of --strategy multi-worker; default: %(default)s",
+    },
     "xla": {
         "action": argparse.BooleanOptionalAction,
         "help": "compile the whole step with XLA, or nothing; default: the workload's fastest",

@@ -21,7 +21,15 @@ from fathom.cli.parser import (
 )
 from fathom.cli.terminal import import_tensorflow, new_table
 from fathom.errors import FathomError
-from fathom.options import Allowed, convert
+from fathom.options import (
+    FIXED_POINT_OPTIONS,
+    Allowed,
+    Execution,
+    build,
+    convert,
+    field_names,
+    sort,
+)
 from fathom.results.quality import Quality, Training
 from fathom.system.files import exists
 
@@ -46,7 +54,7 @@ def add_commands(commands: Commands) -> None:
     text = "end each training after N epochs; default: 20"
     add("--epochs", type=number(int, minimum=1), default=20, metavar="N", help=text)
     options = [name for name in MODEL_OPTIONS if name != "batch-size"]
-    add_options(parser, *options, "xla", "strategy", "replicas")
+    add_options(parser, *options, "xla", "strategy", "replicas", "collectives")
     text = "parts of a batch that a CPU computes at once, or auto; default: 1, for all batch sizes"
     add_options(parser, "microbatches", default=1, help=text)
     text = "file of the result; trainings that it has are not repeated; default: WORKLOAD-quality"
@@ -59,13 +67,17 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     if any(assignment.startswith("batch_size=") for assignment in args.set):
         raise FathomError("--set batch_size has no effect: --batches names the batch sizes")
     import_tensorflow()
-    replicas, done = _replicas(args), _read(path, args)
+    from fathom.core.training import strategies
+
+    replicas, settings = _replicas(args), _settings(args)
+    done = _read(path, args, settings)
     found = {(each.batch_size, each.replicas) for each in done.trainings} if done else set()
     for size in args.batches:
         if (size, replicas) not in found:
-            done, is_chief = _train(args, size, done, screen)
+            done, is_chief = _train(args, size, done, settings, screen)
             if is_chief:
                 done.write(path)
+    strategies.end()
     if done:
         _show(done, args.batches, screen)
     screen.print(f"written: {path}")
@@ -82,8 +94,32 @@ def _replicas(args: argparse.Namespace) -> int:
     return args.replicas or 1
 
 
+def _settings(args: argparse.Namespace) -> dict[str, str]:
+    """Returns what decides the metric besides the batch size and the seed, by name."""
+    from fathom.core.data.dataset import choose, find
+
+    model_class = workloads.load(args.workload)
+    kinds = (model_class.Hyperparameters, model_class.RunOptions, Execution)
+    given = sort(init_options(args, model_class), *kinds)
+    others = {"batch_size", *field_names(Execution)} - {"precision", *FIXED_POINT_OPTIONS}
+    values = {
+        name: value
+        for kind, chosen in zip(kinds, given, strict=True)
+        for name, value in vars(build(kind, chosen)).items()
+        if name not in others
+    }
+    dataset = choose(model_class.datasets, args.dataset, args.data_dir)
+    origin = find(dataset, args.data_dir, args.seed).kind
+    values |= {"data": f"{dataset.name}, {origin}", "scale_rate": args.scale_rate}
+    return {name: str(value) for name, value in values.items()}
+
+
 def _train(
-    args: argparse.Namespace, size: int, done: Quality | None, screen: Console
+    args: argparse.Namespace,
+    size: int,
+    done: Quality | None,
+    settings: dict[str, str],
+    screen: Console,
 ) -> tuple[Quality, bool]:
     """Trains with a batch size.
 
@@ -116,6 +152,7 @@ def _train(
         higher_is_better=higher,
         most_epochs=args.epochs,
         seed=model.execution.seed,
+        settings=settings,
         environment=machine,
         trainings=sorted([*before, training], key=lambda each: (each.batch_size, each.replicas)),
     )
@@ -132,14 +169,21 @@ def _scaled_rate(model_class: "type[NeuralNetworkModel]", values: dict[str, obje
     return rate * values["batch_size"] / defaults["batch_size"]
 
 
-def _read(path: Path, args: argparse.Namespace) -> Quality | None:
+def _read(path: Path, args: argparse.Namespace, settings: dict[str, str]) -> Quality | None:
     """Returns an earlier result, which must be of the same question."""
     if not exists(path):
         return None
     done = Quality.read(path)
-    asked = (args.workload, *args.target, args.epochs, args.seed)
-    if asked != (done.workload, done.metric, done.target, done.most_epochs, done.seed):
-        raise FathomError(f"{path} is of another workload, target, limit or seed: name a new file")
+    names = ("workload", "metric", "target", "epochs", "seed")
+    asked = dict(zip(names, (args.workload, *args.target, args.epochs, args.seed), strict=True))
+    values = (done.workload, done.metric, done.target, done.most_epochs, done.seed)
+    found = dict(zip(names, values, strict=True)) | done.settings
+    asked |= settings
+    if others := sorted(name for name in {*asked, *found} if asked.get(name) != found.get(name)):
+        raise FathomError(
+            f"{path} is of another experiment, which differs in {', '.join(others)}: name a new "
+            "file by --json"
+        )
     return done
 
 

@@ -52,7 +52,9 @@ def workload_parser(name: str, program: str) -> Parser:
     parser.add_argument("--epochs", type=count, metavar="N", help="end after training epoch N")
     text = "leave the first N steps out of the statistics; default: a fifth, at most 5"
     parser.add_argument("--warmup", type=count, metavar="N", help=text)
-    add_options(parser, *MODEL_OPTIONS, "microbatches", "xla", "strategy", "replicas")
+    add_options(
+        parser, *MODEL_OPTIONS, "microbatches", "xla", "strategy", "replicas", "collectives"
+    )
     text = "evaluate on the test data at the end"
     parser.add_argument("--evaluate", action="store_true", help=text)
     add_options(parser, "checkpoint-dir", "checkpoint-every")
@@ -89,6 +91,8 @@ def _run_model(
     Nothing that imports TensorFlow may hold the model: TensorFlow keeps the frames that import it,
     and Atari's emulator complains if it is still in use at exit.
     """
+    from fathom.core.training import strategies
+
     model = model_class(args.device, init_options(args, model_class))
     model.sections = {"import": import_seconds, **model.sections}
     if not model.is_chief:  # which prints and writes for all workers
@@ -100,6 +104,7 @@ def _run_model(
         if args.evaluate:
             model.require_test_data()
     _run_steps(model, args, screen)
+    strategies.end()
 
 
 def _run_steps(model: "NeuralNetworkModel", args: argparse.Namespace, screen: Console) -> None:
@@ -138,12 +143,14 @@ def _where_to_resume(model: "NeuralNetworkModel") -> str:
 
 @contextlib.contextmanager
 def _errors_explained() -> Iterator[None]:
-    """Converts out-of-memory errors of NumPy and TensorFlow to a FathomError.
+    """Converts errors of too little memory, and of another worker's loss, to a FathomError.
 
     TensorFlow may convert or swallow a ``KeyboardInterrupt`` inside it; after a signal, it is
     raised here.
     """
     import tensorflow as tf
+
+    from fathom.core.training import strategies
 
     try:
         yield
@@ -152,15 +159,19 @@ def _errors_explained() -> Iterator[None]:
             f"not enough memory ({cause(error)}): use a smaller --batch-size, or smaller "
             "hyperparameters"
         ) from error
-    except (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError) as error:
-        if stop_signals:
-            raise KeyboardInterrupt from error
-        raise FathomError(
-            f"another worker was lost ({cause(error)[:200]}): start all workers again with --resume"
-        ) from error
     except Exception as error:
         if stop_signals:
             raise KeyboardInterrupt from error
+        if isinstance(error, FathomError):
+            raise
+        broken = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
+        lost = strategies.lost()
+        if lost or isinstance(error, broken):
+            reason = "" if lost else f" ({cause(error)[:200]})"
+            raise FathomError(
+                f"{lost or 'another worker'} was lost{reason}: start all workers again with "
+                "--resume"
+            ) from error
         raise
     if stop_signals:
         raise KeyboardInterrupt

@@ -71,6 +71,10 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     _show(result, screen)
     screen.print(f"written: {out / 'serving.json'}, LoadGen's logs beside it")
     model.teardown()
+    if not result.result.valid:
+        raise FathomError(
+            f"LoadGen's verdict is INVALID ({result.result.reason}): the figures do not count"
+        )
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -93,7 +97,7 @@ def _show(result: ServingResult, screen: Console) -> None:
     screen.print(table)
     screen.print(
         f"{trial.queries:,} queries, batches of {_mean_batch(trial):.3g} samples in the mean; "
-        f"LoadGen: {'VALID' if trial.valid else 'INVALID: ' + trial.reason}"
+        f"LoadGen: {'VALID' if trial.valid else 'INVALID'}"
     )
     for name, seconds in (
         ("first token", trial.first_token),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from fathom.core.data.pipeline import DataLoader, Sampler, by_worker
+from fathom.core.data.pipeline import DataLoader, Sampler
 from fathom.errors import FathomError, cause
 from fathom.imagenet.ilsvrc import CLASSES, ImageNet, Images
 from fathom.imagenet.images import Augmentation, evaluation_image, training_image
@@ -43,8 +43,8 @@ def training_batches(
     Returns:
         Batches of (images float32 [batch, crop, crop, 3], labels int32 [batch]). A damaged image is
         replaced by another, drawn by its seed. A worker of a distributed training loads its own
-        rows; the others are 0. Reading raises FathomError if an image is damaged
-        and ``data.strict`` is set, if 20 in a row are damaged, or if a label is out of range.
+        rows. Reading raises FathomError if an image is damaged and ``data.strict`` is set, if 20 in
+        a row are damaged, or if a label is out of range.
     """
     loader = _Loader(
         data,
@@ -52,10 +52,9 @@ def training_batches(
         lambda encoded, seed: training_image(encoded, seed, augmentation),
         (augmentation.crop, augmentation.crop, 3),
     )
-    load, recover = (
-        by_worker(each, order.batch_size) for each in (loader.load, loader.load_replacing)
+    return DataLoader(
+        *(order, loader.load, first_step, workers), recover=loader.load_replacing, by_example=True
     )
-    return DataLoader(order, load, first_step, workers, recover=recover)
 
 
 def evaluation_batches(

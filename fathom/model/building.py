@@ -27,7 +27,7 @@ def build(model: Workload, noise_step: tf.Variable) -> Built:
     optimizer = _optimizer(model, network) if trains else None
     collectives = None
     if model.strategy:
-        collectives = Collectives(model.strategy, execution.strategy, model.batch_statistics)
+        collectives = Collectives(model.strategy, execution, model.batch_statistics)
     simulated = simulation.create(network, trains, execution, noise_step, model.new_noise)
     if simulated is not None and optimizer is not None:
         optimizer.wrap = simulated.wrap

@@ -2,13 +2,15 @@
 
 import dataclasses
 import functools
+import hashlib
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from fathom import options
 from fathom.core.data.pipeline import PREFETCHED
-from fathom.core.training import microbatches, strategies
+from fathom.core.training import microbatches, replicas, strategies
 from fathom.core.training.checkpoint import Checkpoints
 from fathom.core.training.compilation import CompiledStep, Nest, Step
 from fathom.core.training.footprint import require_memory
@@ -53,6 +55,7 @@ def prepare(model: Workload, settings: options.Setup) -> Prepared:
     _check_batches(model)
     variables = model.built.variables() | model.state()
     checkpoints = _open_checkpoints(model, variables, settings)
+    strategies.agree(lambda: dict(_facts(model, settings, variables)))
     simulation = model.built.simulation
     if simulation is not None:
         _simulate(model, simulation, variables)
@@ -65,11 +68,29 @@ def prepare(model: Workload, settings: options.Setup) -> Prepared:
         batch_size=model.hyperparameters.batch_size,
         steps_per_call=model.steps_per_call,
         steps_per_epoch=1 if model.forward_only else model.steps_per_epoch,
-        checkpoint_every=settings.checkpoint_every or options.CHECKPOINT_EVERY,
+        checkpoint_every=_checkpoint_every(model, settings),
         remedy=model.hyperparameters.remedy_for_divergence(),
     )
-    runner = Runner(compiled.step, loop, model, checkpoints, saved_at=model.steps_done)
+    runner = Runner(
+        *(compiled.step, loop, model, checkpoints),
+        saved_at=model.steps_done,
+        stop=model.built.collectives.stop if model.built.collectives else bool,
+    )
     return Prepared(compiled, runner)
+
+
+def _facts(
+    model: Workload, settings: options.Setup, variables: Variables
+) -> Iterator[tuple[str, object]]:
+    """Yields what the workers of a training have to have in common before the first step."""
+    yield "data", model.source.fingerprint()
+    yield from model.describe_data().items()
+    yield "checkpoints", settings.checkpoint_dir is not None and settings.checkpoint_every
+    yield "restored step", model.steps_done
+    digest = hashlib.sha256()
+    for name in sorted(variables):
+        digest.update(variables[name].numpy())
+    yield "variables", digest.hexdigest()[:12]
 
 
 def check_strategy(model: Workload) -> None:
@@ -93,11 +114,23 @@ def _check_batches(model: Workload) -> None:
         require_memory(
             model.name,
             model.network,
-            model.signatures()[-1],
+            _own(model)[-1],
             model.steps_per_call,
             blocks=1 + PREFETCHED,
             trains=not model.forward_only,
         )
+
+
+def _own(model: Workload) -> list[list[tf.TensorSpec]]:
+    """Returns the shapes of this worker's rows of the batches."""
+    with model.placement():
+        workers = replicas.worker()[1]
+    if workers == 1:
+        return model.signatures()
+    return [
+        [tf.TensorSpec((s.shape[0] // workers, *s.shape[1:]), s.dtype, s.name) for s in signature]
+        for signature in model.signatures()
+    ]
 
 
 def _simulate(model: Workload, simulation: Simulation, variables: Variables) -> None:
@@ -117,7 +150,7 @@ def _compile(model: Workload) -> Compiled:
     with model.placement():
         step = CompiledStep(
             steps.infer if model.forward_only else steps.train_all,
-            model.signatures(),
+            _own(model),
             model.steps_per_call,
             xla=xla,
             call=functools.partial(_in_phases, model, phases) if phases else None,
@@ -137,6 +170,13 @@ def _in_phases(model: Workload, phases: Phases, *inputs: tf.Tensor) -> Nest:
     outputs = phases.run(*inputs)
     model.built.noise_step.assign_add(1)
     return outputs
+
+
+def _checkpoint_every(model: Workload, settings: options.Setup) -> int | None:
+    """Returns the steps between checkpoints; None if there are none to write."""
+    if model.forward_only or settings.checkpoint_dir is None:
+        return None
+    return settings.checkpoint_every or options.CHECKPOINT_EVERY
 
 
 def _open_checkpoints(

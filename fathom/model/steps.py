@@ -27,7 +27,11 @@ class StepFunctions:
         self._microbatches, self._strategy = model.microbatches, model.strategy
 
     def train_all(self, *batch: tf.Tensor) -> tf.Tensor:
-        """Runs ``train`` on every replica; returns the loss of the whole batch."""
+        """Runs ``train`` on every replica of this process; returns the loss of the whole batch.
+
+        Args:
+            batch: of the replicas of this process.
+        """
         count = self._microbatches  # where batches have several shapes, of those that it divides
         if count > 1 and not any(tensor.shape[0] % count for tensor in batch):
             return self._train(self._loss_of_microbatches, batch)
@@ -74,7 +78,8 @@ class StepFunctions:
 
     def _loss_of_replica(self, batch: Batch) -> tf.Tensor:
         """Returns a replica's term of the loss of a batch."""
-        inputs, labels = self._built.split(tuple(replicas.part(tensor) for tensor in batch))
+        parts = tuple(replicas.part_of_batch(tensor) for tensor in batch)
+        inputs, labels = self._built.split(parts)
         outputs = self._built.network(inputs, training=True)
         loss = self._model.build_loss(inputs, labels, outputs)
         return replicas.weighted(loss, self._model.loss_denominator(labels))

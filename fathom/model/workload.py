@@ -16,6 +16,7 @@ from fathom.core.layers import PRNGKey
 from fathom.core.training.compilation import Batch, Nest, Signature
 from fathom.core.training.optimizers import Optimizer
 from fathom.core.training.phases import Phases, TwoPhases
+from fathom.core.training.strategies import Strategy
 from fathom.errors import FathomError
 from fathom.model.built import Built
 from fathom.model.descriptor import Criteria, Descriptor
@@ -63,7 +64,7 @@ class Workload(abc.ABC):
         default_xla: measured default of ``xla``.
         characterization: how ``fathom characterize`` measures the workload.
         evaluation_compiles: XLA has all kernels that ``build_evaluation`` needs.
-        undistributable: why training cannot use a ``tf.distribute`` strategy; empty if it can.
+        undistributable: why training cannot be distributed; empty if it can.
         indivisible: why training cannot be computed in microbatches; empty if it can.
         forward_only: inference without labels, loss and optimizer; set in the ``Fwd`` twins.
         hyperparameters, run_options: their values.
@@ -91,7 +92,7 @@ class Workload(abc.ABC):
     run_options: options.RunOptions
     execution: options.Execution
     device: Device
-    strategy: tf.distribute.Strategy | None
+    strategy: Strategy | None
     is_chief: bool
     noise_step: tf.Variable
     notes: list[str]
@@ -221,7 +222,11 @@ class Workload(abc.ABC):
 
     @abc.abstractmethod
     def training_batches(self, first_step: int) -> Iterator[Batch]:
-        """Returns the endless stream of (inputs..., labels...) from ``first_step`` on."""
+        """Returns the endless stream of (inputs..., labels...) from ``first_step`` on.
+
+        A worker of a distributed training has its rows of the batches alone, as a ``DataLoader``
+        gives them; see ``fathom.core.training.replicas.rows_of_worker``.
+        """
 
     @abc.abstractmethod
     def inference_batches(self) -> Iterator[Batch]:

@@ -23,6 +23,10 @@ class Distribution(Record):
     """A distributed training."""
 
     strategy: str = Field(description="`mirrored` or `multi-worker`")
+    collectives: str = Field(
+        default="tensorflow",
+        description="what sums the gradients of workers: `tensorflow` or `gloo`",
+    )
     workers: PositiveCount = Field(description="number of processes")
     replicas: PositiveCount = Field(description="number of devices, with a part of the batch each")
     batch_statistics: Statistics | None = Field(
@@ -57,7 +61,8 @@ class Distribution(Record):
     )
     collective_share: NotNegative | None = Field(
         default=None,
-        description="mean of `collective_seconds` over the mean time of the same steps",
+        description="mean of the `collective_seconds` of the first worker's replicas over the mean "
+        "time of the same steps of that worker",
     )
 
     def summary(self) -> list[str]:

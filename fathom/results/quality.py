@@ -47,5 +47,10 @@ class Quality(Document):
     higher_is_better: bool = Field(description="the untrained network is below the target")
     most_epochs: PositiveCount = Field(description="limit of each training")
     seed: Count = Field(description="of all trainings")
+    settings: dict[str, str] = Field(
+        default_factory=dict,
+        description="what else decides the metric: hyperparameters (a rate before `scale_rate`), "
+        "options of the run, precision, data; empty in older files",
+    )
     environment: Environment = Field(description="the machine and the software")
     trainings: list[Training] = Field(description="by batch size and number of replicas")

@@ -65,4 +65,6 @@ class ServingResult(Document):
     trials: list[Trial] = Field(
         description="runs that searched for the highest rate, in order; empty without a search"
     )
-    result: Trial = Field(description="the run whose figures count, the last")
+    result: Trial = Field(
+        description="the run whose figures count: of a search, the valid one with the highest rate"
+    )

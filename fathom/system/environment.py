@@ -1,5 +1,6 @@
 """The machine and the software that made a result."""
 
+import hashlib
 import os
 import platform
 import resource
@@ -7,6 +8,7 @@ import shlex
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import keras
@@ -18,6 +20,7 @@ from fathom.system.device import Device, gpu_number
 from fathom.system.processor import available_cores, choice, processor
 from fathom.system.threads import inter_op_threads_in_use, intra_op_threads_in_use
 
+_THAT_COMPUTE = ("keras", "numpy", "scipy", "sentencepiece", "soundfile")
 _SWITCHES = (
     *("TF_ENABLE_ONEDNN_OPTS", "OMP_NUM_THREADS", "XLA_FLAGS", "TF_XLA_FLAGS"),
     *("TF_SET_ONEDNN_FPMATH_MODE", "ONEDNN_MAX_CPU_ISA", "NVIDIA_TF32_OVERRIDE"),
@@ -56,6 +59,24 @@ def describe(device: Device, threads: int, precision: str, xla: str) -> dict[str
         "git_commit": git_commit(),
         "command": shlex.join(sys.orig_argv),
     }
+
+
+def software(module: str) -> dict[str, str]:
+    """Returns versions of what computes, and a digest of the source, committed or not.
+
+    Args:
+        module: loaded, of a workload's code: its package has a part in the digest.
+    """
+    own = sys.modules[module.partition(".")[0]]
+    paths = set(Path(__file__).parents[1].rglob("*.py"))
+    if file := own.__file__:
+        paths |= set(Path(file).parent.rglob("*.py")) if hasattr(own, "__path__") else {Path(file)}
+    digest = hashlib.sha256()
+    for path in sorted(paths):
+        digest.update(f"{path.name} ".encode() + path.read_bytes())
+    versions = {"Python": platform.python_version(), "TensorFlow": tf.__version__}
+    versions |= {name: version(name) for name in _THAT_COMPUTE}
+    return {"source": digest.hexdigest()[:12], **versions}
 
 
 def peak_memory(device: Device) -> dict[str, int | None]:

@@ -84,11 +84,17 @@ def test_trainings_in_the_file_are_not_repeated(tmp_path, capsys):
     assert [each.batch_size for each in first.trainings] == [1000, 2000]
     assert [each.learning_rate for each in first.trainings] == pytest.approx([0.01, 0.02])
     assert "not reached" in capsys.readouterr().out
-    assert fathom(*command, "--batches=2000,3000") == 0
+    assert fathom(*command, "--batches=2000,3000", "--scale-rate") == 0
     assert [each.batch_size for each in Quality.read(file).trainings] == [1000, 2000, 3000]
     assert "batch size 2000:" not in capsys.readouterr().out
-    assert fathom(*command, "--batches=1,2", "--seed=4") == 2
-    assert "of another workload, target, limit or seed" in capsys.readouterr().err
+    for other, named in (
+        (("--seed=4", "--scale-rate"), "seed"),
+        ((), "scale_rate"),
+        (("--scale-rate", "--set=latents=2", "--precision=bfloat16"), "latents, precision"),
+        (("--scale-rate", f"--data-dir={tmp_path}"), "data"),
+    ):
+        assert fathom(*command, "--batches=1000,2000", *other) == 2
+        assert f"experiment, which differs in {named}:" in capsys.readouterr().err
 
 
 def test_mistakes_are_named_in_one_line(tmp_path, capsys):

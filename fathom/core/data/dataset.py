@@ -2,15 +2,25 @@
 
 import abc
 import contextlib
+import hashlib
+import itertools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from fathom.errors import FathomError
 from fathom.options import Origin, unknown_option
-from fathom.system.files import atomic_directory, cache_directory, make_cache_folder, user_path
+from fathom.system.files import (
+    atomic_directory,
+    cache_directory,
+    make_cache_folder,
+    open_file,
+    user_path,
+)
+
+_FINGERPRINTED, _BEGINNING = 1000, 2**16  # files of a fingerprint, and bytes of each
 
 Report = Callable[[int, int], None]
 """Called with the number of examples done and their total number."""
@@ -146,6 +156,29 @@ class DataSource:
             "synthetic": f", synthetic: {self.reason}",
         }[self.kind]
         return f"{self.directory}{origin}"
+
+    def fingerprint(self) -> str:
+        """Returns a digest of the data: of names, sizes and beginnings of the first 1,000 files.
+
+        Of synthetic data, which the seed determines, it is their kind.
+        """
+        if self.kind == "synthetic":
+            return self.kind
+        digest = hashlib.sha256()
+        for path in itertools.islice(_files(self.directory), _FINGERPRINTED):
+            digest.update(f"{path.relative_to(self.directory)} {path.stat().st_size} ".encode())
+            with open_file(path) as file:
+                digest.update(file.read(_BEGINNING))
+        return digest.hexdigest()[:12]
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Yields the regular files below a folder, in the order of their names."""
+    for path in sorted(folder.iterdir()):
+        if path.is_dir():
+            yield from _files(path)
+        elif path.is_file():
+            yield path
 
 
 def choose(

@@ -110,35 +110,10 @@ class Sampler:
         return tf.stack([tf.fill(positions.shape, tf.constant(self.seed, tf.int64)), positions], 1)
 
 
-def by_worker(load: LoadBatch, batch_size: int) -> LoadBatch:
-    """Limits the loading of batches to the rows that this worker of a training computes.
-
-    Called in the scope of the training's strategy.
-
-    Args:
-        load: loads each example on its own, from its index and its seed.
-        batch_size: of all workers together.
-
-    Returns:
-        ``load``, or a function whose batches are 0 in the rows of other workers.
-    """
-    rows = replicas.rows_of_worker(batch_size)
-    before, after = rows.start, batch_size - rows.stop
-    if not before and not after:
-        return load
-
-    def load_own(indices: tf.Tensor, seeds: tf.Tensor) -> Tensors:
-        loaded = load(indices[rows], seeds[rows])
-        return tuple(
-            tf.pad(tensor, [(before, after), *[(0, 0)] * (len(tensor.shape) - 1)])
-            for tensor in loaded
-        )
-
-    return load_own
-
-
 class DataLoader(Iterator[Tensors]):
     """An endless stream of batches, loaded in parallel and prefetched.
+
+    Made in the scope of a training's strategy, it has the rows of this worker alone.
 
     Args:
         order: the sampler.
@@ -148,6 +123,7 @@ class DataLoader(Iterator[Tensors]):
         workers: number of batches loaded in parallel.
         steps_per_call: if above 1, batches are stacked into blocks of this size; the first block
             contains ``first_step``.
+        by_example: ``load`` loads each example on its own, and need not load other workers'.
         recover: called with (indices, seeds) of a batch that failed to load; returns the batch
             with its damaged examples replaced, or raises FathomError. Without it, failure is final.
     """
@@ -160,7 +136,12 @@ class DataLoader(Iterator[Tensors]):
         workers: int = 1,
         recover: LoadBatch | None = None,
         steps_per_call: int = 1,
+        by_example: bool = False,
     ) -> None:
+        rows = replicas.rows_of_worker(order.batch_size)
+        if rows != slice(0, order.batch_size):
+            load = _only(rows, load, by_example)
+            recover = recover and _only(rows, recover, by_example)
         self._order = order
         self._recover = recover
         self._step = first_step
@@ -193,3 +174,10 @@ class DataLoader(Iterator[Tensors]):
                 raise FathomError(f"batch {step} cannot be loaded: {cause(error)}") from error
         position = tf.constant(step, tf.int64)
         return self._recover(self._order.indices(position), self._order.seeds(position))
+
+
+def _only(rows: slice, load: LoadBatch, by_example: bool) -> LoadBatch:
+    """Returns a function that loads some rows of a batch."""
+    if by_example:
+        return lambda indices, seeds: load(indices[rows], seeds[rows])
+    return lambda indices, seeds: tuple(tensor[rows] for tensor in load(indices, seeds))

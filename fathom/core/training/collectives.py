@@ -9,6 +9,8 @@ import tensorflow as tf
 
 from fathom.core.training import replicas
 from fathom.core.training.replicas import Gradient
+from fathom.core.training.strategies import Strategy
+from fathom.options import Execution
 from fathom.results import distribution
 from fathom.results.distribution import Distribution, Link, ring_bytes
 
@@ -27,21 +29,20 @@ class Collectives:
     Created in the scope of the strategy, with a copy of the variables for each replica.
 
     Args:
-        strategy: TensorFlow's.
-        name: of it.
+        strategy: of the workers or devices.
+        execution: names it.
         statistics: what batch normalization uses; None: there is none.
     """
 
     def __init__(
         self,
-        strategy: tf.distribute.Strategy,
-        name: str,
+        strategy: Strategy,
+        execution: Execution,
         statistics: distribution.Statistics | None,
     ) -> None:
-        self._strategy, self._name, self._statistics = strategy, name, statistics
-        self._replicas = strategy.num_replicas_in_sync
-        resolver = strategy.cluster_resolver
-        self._workers = resolver.cluster_spec().num_tasks("worker") if resolver else 1
+        self._strategy, self._statistics = strategy, statistics
+        self._name, self._engine = execution.strategy, execution.collectives
+        self._replicas, self._workers = strategy.num_replicas_in_sync, replicas.worker()[1]
         self._link: Link | None = None
         self._gradient_bytes = self._row_bytes = 0  # of the traced step; rows are of embeddings
         self._seconds: list[list[float]] = [[], []]
@@ -50,6 +51,8 @@ class Collectives:
         self._last = tf.Variable(0.0, trainable=False, dtype=tf.float32, name="last_seconds")
         sums = tf.zeros([2, self._replicas], tf.float64)
         self._sums = tf.Variable(sums, trainable=False, name="collective_seconds")
+        self._asked = tf.Variable(0.0, trainable=False, name="asked_to_stop")
+        self._stops = tf.Variable(0.0, trainable=False, name="stops")  # the sum of all
 
     def measure_link(self) -> None:
         """Measures the connection of the workers, if there are several; all have to call it."""
@@ -62,6 +65,18 @@ class Collectives:
         self._left_out.assign(warmup + 1)  # a step knows the times of the one before it
         self._counted.assign(0)
         self._sums.assign(tf.zeros_like(self._sums))
+        self._asked.assign(0)
+        self._stops.assign(0)
+
+    def stop(self, asked: bool) -> bool:
+        """Returns whether all replicas stop here; tells the others, with the next step.
+
+        Args:
+            asked: this process was asked to stop.
+        """
+        if asked:
+            self._asked.assign(1)
+        return bool(self._stops.numpy())
 
     def end(self) -> None:
         """Reads the times of the run; not called where a worker was lost."""
@@ -77,9 +92,11 @@ class Collectives:
         n, rows = self._workers, self._row_bytes
         ring = ring_bytes(self._gradient_bytes - rows, n) + (n - 1) * rows
         seconds, waiting = self._seconds
-        shares = bool(seconds) and len(steps) > 0
+        own = seconds[: self._replicas // n]  # the others' steps begin and end at other times
+        timed = steps[: int(self._counted.numpy())]
         return Distribution(
             strategy=self._name,
+            collectives=self._engine,
             workers=n,
             replicas=self._replicas,
             batch_statistics=self._statistics,
@@ -88,21 +105,21 @@ class Collectives:
             link=self._link,
             collective_seconds=seconds,
             waiting_seconds=waiting,
-            collective_share=float(np.mean(seconds) / np.mean(steps)) if shares else None,
+            collective_share=float(np.mean(own) / np.mean(timed)) if own else None,
         )
 
     def total(self, loss: tf.Tensor, gradients: Sequence[Gradient]) -> list[Gradient]:
         """Returns the sums of the loss and the gradients over all replicas."""
         self._note_bytes(gradients)
-        context = tf.distribute.get_replica_context()
-        own = tf.one_hot(context.replica_id_in_sync_group, self._replicas) * self._last.read_value()
+        own = tf.one_hot(replicas.number(), self._replicas) * self._last.read_value()
         with tf.control_dependencies([loss, *gradients]):
             begun = tf.timestamp()
-        with_times = tf.concat([loss[None], own], 0)
+        with_times = tf.concat([loss[None], self._asked.read_value()[None], own], 0)
         summed, *gradients = replicas.total([with_times, *gradients])
         with tf.control_dependencies([summed, *gradients]):
             ended = tf.timestamp()
-        self._count_times(tf.cast(summed[1:], tf.float64))
+        replicas.put(self._stops, summed[1])
+        self._count_times(tf.cast(summed[2:], tf.float64))
         replicas.put(self._last, ended - begun)
         return [summed[0], *gradients]
 
@@ -124,7 +141,7 @@ def _size(tensor: tf.Tensor) -> int:
     return (tensor.shape.num_elements() or 0) * tensor.dtype.size
 
 
-def _link(strategy: tf.distribute.Strategy, workers: int) -> Link:
+def _link(strategy: Strategy, workers: int) -> Link:
     """Times sums over the workers: of one number, and of 4 MiB."""
     latency = _seconds(strategy, 1)
     transfer = max(_seconds(strategy, _LINK_BYTES // 4) - latency, 1e-9)  # the clock's resolution
@@ -133,7 +150,7 @@ def _link(strategy: tf.distribute.Strategy, workers: int) -> Link:
     )
 
 
-def _seconds(strategy: tf.distribute.Strategy, values: int) -> float:
+def _seconds(strategy: Strategy, values: int) -> float:
     """Returns the median time of a sum of float32 values; the first one, which prepares, apart."""
 
     @tf.function(autograph=False)

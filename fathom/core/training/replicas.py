@@ -1,18 +1,20 @@
 """Synchronous data parallelism: replicas compute parts of a batch, and gradients are summed.
 
-The functions are called within a replica's step; outside a ``tf.distribute`` strategy there is one
-replica, whose part is everything. The microbatches of a step are replicas, too, that share the
-variables and whose gradients one tape sums: they have neither ``total`` nor ``moments``.
+The functions are called within a replica's step; outside a strategy, TensorFlow's or ``Workers``,
+there is one replica, whose part is everything. The microbatches of a step are replicas, too, that
+share the variables and whose gradients one tape sums: they have neither ``total`` nor ``moments``.
 """
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 import tensorflow as tf
 
+T = TypeVar("T")
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 
 
@@ -31,25 +33,72 @@ class Microbatch:
     denominator: tf.Tensor | float | None
 
 
+class Workers(Protocol):
+    """A strategy that is not TensorFlow's: workers of one replica each.
+
+    Attributes:
+        index: of this worker.
+        num_replicas_in_sync: number of workers.
+    """
+
+    index: int
+    num_replicas_in_sync: int
+
+    def sums(self, values: Sequence[Gradient]) -> list[Gradient]:
+        """Returns the sums of values over all workers."""
+
+
 _microbatch: ContextVar[Microbatch | None] = ContextVar("microbatch", default=None)
+_workers: ContextVar[Workers | None] = ContextVar("workers", default=None)  # in their scope
+_in_step: ContextVar[bool] = ContextVar("in_step", default=False)  # of them
 
 
 @contextlib.contextmanager
-def computing(microbatch: Microbatch) -> Iterator[None]:
-    """Makes what is traced in the block the computation of a microbatch."""
-    token = _microbatch.set(microbatch)
+def _within(variable: ContextVar[T], value: T) -> Iterator[None]:
+    token = variable.set(value)
     try:
         yield
     finally:
-        _microbatch.reset(token)
+        variable.reset(token)
+
+
+@contextlib.contextmanager
+def scope_of(workers: Workers, in_step: bool) -> Iterator[None]:
+    """Makes the block the scope of workers' strategy, or the step of their replicas."""
+    with _within(_workers, workers), _within(_in_step, in_step):
+        yield
+
+
+def computing(microbatch: Microbatch) -> AbstractContextManager[None]:
+    """Makes what is traced in the block the computation of a microbatch."""
+    return _within(_microbatch, microbatch)
 
 
 def count() -> int:
     """Returns the number of replicas that take part in the step being traced."""
     if microbatch := _microbatch.get():
         return microbatch.count
+    if workers := _workers.get():
+        return workers.num_replicas_in_sync if _in_step.get() else 1
     context = tf.distribute.get_replica_context()
     return 1 if context is None else context.num_replicas_in_sync
+
+
+def number() -> int | tf.Tensor:
+    """Returns the number of the replica whose step is being traced, from 0."""
+    if microbatch := _microbatch.get():
+        return microbatch.number
+    if workers := _workers.get():
+        return workers.index
+    return tf.distribute.get_replica_context().replica_id_in_sync_group
+
+
+def worker() -> tuple[int, int]:
+    """Returns the number of this process among the workers of the scope's strategy, and theirs."""
+    if workers := _workers.get():
+        return workers.index, workers.num_replicas_in_sync
+    resolver = tf.distribute.get_strategy().cluster_resolver
+    return (resolver.task_id, resolver.cluster_spec().num_tasks("worker")) if resolver else (0, 1)
 
 
 def rows_of_worker(batch_size: int) -> slice:
@@ -57,11 +106,9 @@ def rows_of_worker(batch_size: int) -> slice:
 
     All rows outside the scope of a strategy, and with that of one process.
     """
-    resolver = tf.distribute.get_strategy().cluster_resolver
-    if resolver is None:
-        return slice(0, batch_size)
-    size = batch_size // resolver.cluster_spec().num_tasks("worker")
-    return slice(resolver.task_id * size, (resolver.task_id + 1) * size)
+    index, workers = worker()
+    size = batch_size // workers
+    return slice(index * size, (index + 1) * size)
 
 
 def part(tensor: tf.Tensor, axis: int = 0) -> tf.Tensor:
@@ -71,15 +118,30 @@ def part(tensor: tf.Tensor, axis: int = 0) -> tf.Tensor:
         tensor: whose size along the axis is a multiple of the number of replicas.
         axis: the batch's.
     """
-    if count() == 1:
+    return _part(tensor, axis, number(), count()) if count() > 1 else tensor
+
+
+def part_of_batch(tensor: tf.Tensor) -> tf.Tensor:
+    """Returns this replica's part of a tensor of the batch, which has the worker's rows alone.
+
+    It is cut where the batch is: a GPU receives its own part.
+    """
+    if _microbatch.get():
+        return part(tensor)
+    local = count() // worker()[1] if count() > 1 else 1
+    if local == 1:
         return tensor
-    if microbatch := _microbatch.get():
-        return tf.split(tensor, microbatch.count, axis)[microbatch.number]
-    number = tf.distribute.get_replica_context().replica_id_in_sync_group
-    size = tf.shape(tensor)[axis] // count()
+    with tf.device("/cpu:0"):
+        return _part(tensor, 0, number() % local, local)
+
+
+def _part(tensor: tf.Tensor, axis: int, number: int | tf.Tensor, count: int) -> tf.Tensor:
+    if isinstance(number, int):
+        return tf.split(tensor, count, axis)[number]
+    size = tf.shape(tensor)[axis] // count
     found = tf.gather(tensor, number * size + tf.range(size), axis=axis)
     shape = tensor.shape.as_list()
-    shape[axis] = shape[axis] and shape[axis] // count()
+    shape[axis] = shape[axis] and shape[axis] // count
     return tf.ensure_shape(found, shape)
 
 
@@ -139,4 +201,6 @@ def total(values: Sequence[Gradient]) -> list[Gradient]:
     """Returns the sums of values over all replicas, which each receives."""
     if count() == 1:
         return list(values)
+    if workers := _workers.get():
+        return workers.sums(values)
     return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, list(values))

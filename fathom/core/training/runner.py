@@ -74,7 +74,8 @@ class Loop:
         batch_size: examples per step.
         steps_per_call: steps per call of the compiled step.
         steps_per_epoch: training steps per epoch.
-        checkpoint_every: training steps between checkpoints.
+        checkpoint_every: training steps between checkpoints, of the first worker; None: there are
+            none.
         remedy: what to try where the training diverges.
     """
 
@@ -83,7 +84,7 @@ class Loop:
     batch_size: int
     steps_per_call: int
     steps_per_epoch: int
-    checkpoint_every: int
+    checkpoint_every: int | None
     remedy: str
 
 
@@ -94,8 +95,10 @@ class Runner:
         step: the step.
         loop: the constants of the loop.
         hooks: the workload.
-        checkpoints: None: write none.
+        checkpoints: None: write none, as another worker than the first.
         saved_at: training step of the newest checkpoint; 0 if there is none.
+        stop: returns whether the run ends here, of whether this process was asked to: the workers
+            of a training end at the same step.
 
     Attributes:
         saved_at: as above, kept up to date.
@@ -108,8 +111,9 @@ class Runner:
         hooks: Hooks,
         checkpoints: Checkpoints | None,
         saved_at: int,
+        stop: Callable[[bool], bool] = bool,
     ) -> None:
-        self._step, self._loop, self._hooks = step, loop, hooks
+        self._step, self._loop, self._hooks, self._stop = step, loop, hooks, stop
         self._checkpoints, self.saved_at = checkpoints, saved_at
         self._unsaved = False  # a step has begun since the last checkpoint
 
@@ -142,10 +146,10 @@ class Runner:
                 cannot be written.
         """
         number, batch, meter = steps.first, None, meter or Meter()
-        end = number + n_steps
+        end, stopped = number + n_steps, False
         with held_back(lambda: self._unsaved) as stops:
             with progress.running(number, n_steps, self._loop.batch_size):
-                while number < end and not stops:
+                while number < end and not (stopped := self._stop(bool(stops))):
                     warm = number >= steps.first + steps.warmup
                     if number == steps.first + steps.warmup:
                         meter.reset()
@@ -158,13 +162,15 @@ class Runner:
                         self._follow_up(number - count, count)
                     progress.step(number - 1, steps.loss[-1], steps.seconds[-1])
             self._save()
+        if stopped and not stops:  # another worker was asked to
+            raise KeyboardInterrupt
 
     def _steps_in_call(self, number: int, stop: int) -> int:
         """Returns the length of the next call, which ends at an epoch's end or a checkpoint."""
         ends = [stop, _next_multiple(number, self._loop.steps_per_call)]
         if self._loop.trains:
             ends.append(_next_multiple(number, self._loop.steps_per_epoch))
-        if self._checkpoints:
+        if self._loop.checkpoint_every:
             ends.append(_next_multiple(number, self._loop.checkpoint_every))
         return min(ends) - number
 
@@ -193,7 +199,7 @@ class Runner:
         meter.start()
         used_before = cpu_use()
         before_step = time.perf_counter()
-        self._unsaved = self._checkpoints is not None
+        self._unsaved = self._loop.checkpoint_every is not None
         value = runstep(self._step.call, batch)
         self._loop.device.synchronize()
         losses = self._losses(value, begin, count)
@@ -225,15 +231,16 @@ class Runner:
         done = number + count
         if done % self._loop.steps_per_epoch == 0:
             self._hooks.end_epoch(done // self._loop.steps_per_epoch - 1)
-        if done % self._loop.checkpoint_every == 0:
+        if self._loop.checkpoint_every and done % self._loop.checkpoint_every == 0:
             self._save()
 
     def _save(self) -> None:
-        if self._checkpoints is None or self.saved_at == self._hooks.steps_done:
-            return
         steps_done = self._hooks.steps_done
-        self._hooks.save_state()
-        self._checkpoints.save(steps_done)
+        if self._loop.checkpoint_every is None or self.saved_at == steps_done:
+            return
+        if self._checkpoints:
+            self._hooks.save_state()
+            self._checkpoints.save(steps_done)
         self.saved_at, self._unsaved = steps_done, False
 
     def _stop_diverged(self, number: int, loss: float) -> None:

@@ -2,34 +2,39 @@
 
 ``multi-worker`` is one process for each worker, on any machines. Each learns its place from
 ``TF_CONFIG`` (as ``fathom launch`` sets it) or from Slurm. A worker waits for the others, and
-notices the loss of one, within the limits below.
+notices the loss of one, within limits. Workers that are about to do different things refuse.
 """
 
 import json
 import os
 import re
-import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import TypeAlias
 
 import tensorflow as tf
 
-from fathom.core.training.rendezvous import meet
+from fathom.core.training.gloo import Gloo
+from fathom.core.training.rendezvous import LONGEST_SILENCE, Meeting, listen, meet, named, split
 from fathom.errors import WRONG_JSON, FathomError
 from fathom.options import Execution, precision_traits
 from fathom.system import private
 from fathom.system.device import Device
-from fathom.system.environment import git_commit
+from fathom.system.environment import software
 from fathom.system.processor import share_freed_memory
 
 LONGEST_START = 120  # seconds that a worker waits for the others
-LONGEST_SILENCE = 20  # seconds without a sign of life after which a worker counts as lost
 _CLUSTER = "TF_CONFIG"
 _SLURM = "SLURM_PROCID"
 _MOST_TASKS = 1024  # of a Slurm step on a host
+_SLURM_PORTS = range(10000, 30000)  # below those that Linux gives to clients
 
-_created: dict[tuple[str, int | None, Device], tf.distribute.Strategy] = {}
+Strategy: TypeAlias = tf.distribute.Strategy | Gloo
+
+_created: dict[tuple[str, int | None, str, Device], Strategy] = {}
 """The strategy of this process: the collectives of two would have the same numbers."""
+_meetings: list[Meeting] = []
+"""That of this process's workers, if it is one of several."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +51,8 @@ class Cluster:
 
 
 def create(
-    execution: Execution, device: Device, identity: Mapping[str, object]
-) -> tf.distribute.Strategy | None:
+    execution: Execution, device: Device, identity: Mapping[str, object], module: str
+) -> Strategy | None:
     """Returns the strategy of a training, before TensorFlow computes anything; None for ``none``.
 
     Args:
@@ -55,21 +60,22 @@ def create(
             or as many logical CPUs; None: all GPUs.
         device: of the run.
         identity: what all workers must have in common besides: the workload and its options.
+        module: of the workload's code, which all must have in common as well.
 
     Raises:
         FathomError: there are fewer devices, the cluster is described wrongly, a worker does not
-            come, or TensorFlow already runs.
+            come or differs, or TensorFlow already runs.
     """
     if execution.strategy == "none":
         return None
-    wanted = (execution.strategy, execution.replicas, device)
+    wanted = (execution.strategy, execution.replicas, execution.collectives, device)
     if not _created:
         if execution.strategy == "mirrored":
             devices = _devices(execution.replicas, device.kind)
             _created[wanted] = tf.distribute.MirroredStrategy(devices)
         else:
-            common = {**identity, **asdict(execution), "commit": git_commit()}
-            _created[wanted] = _join(cluster(), common)
+            common = {**identity, **asdict(execution), **software(module), "device": str(device)}
+            _created[wanted] = _join(cluster(), common, execution.collectives, device)
     if wanted not in _created:
         raise FathomError(
             "TensorFlow allows one strategy of distributed training in a process, and this one has "
@@ -122,6 +128,34 @@ def check_batches(signatures: Sequence[Sequence[tf.TensorSpec]], replicas: int) 
             )
 
 
+def agree(facts: Callable[[], Mapping[str, object]]) -> None:
+    """Returns when all workers of this process's training, if there are others, agree on facts.
+
+    Args:
+        facts: returns by name what this worker is about to do.
+
+    Raises:
+        FathomError: another worker differs, or was lost.
+    """
+    for meeting in _meetings:
+        meeting.agree(facts())
+
+
+def lost() -> str:
+    """Returns the workers that this process has lost, in words; empty if it knows of none."""
+    return " and ".join(named(numbers) for each in _meetings if (numbers := each.lost()))
+
+
+def end() -> None:
+    """Returns when the chief has done what it does alone: no worker ends before it.
+
+    Raises:
+        FathomError: it was lost.
+    """
+    while _meetings:
+        _meetings.pop().end()
+
+
 def is_chief(strategy: str) -> bool:
     """Returns whether this process prints and writes: alone, or the first worker."""
     described = _CLUSTER in os.environ or _SLURM in os.environ
@@ -145,11 +179,18 @@ def cluster() -> Cluster:
 
 
 def _of_slurm() -> Cluster:
-    """Returns the cluster of a Slurm step, whose tasks Slurm itself gives their GPUs."""
+    """Returns the cluster of a Slurm step, whose tasks Slurm itself gives their GPUs.
+
+    All tasks have to know all ports, which therefore depend on the job alone.
+    """
     try:
+        job = int(os.environ.get("SLURM_JOB_ID", "0"))
         # Without numbers of GPUs the resolver asks nvidia-smi, and fails where there is none.
         resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(
-            gpus_per_node=_MOST_TASKS, gpus_per_task=1, auto_set_gpu=False
+            port_base=_SLURM_PORTS[16 * job % len(_SLURM_PORTS)],
+            gpus_per_node=_MOST_TASKS,
+            gpus_per_task=1,
+            auto_set_gpu=False,
         )
         workers = resolver.cluster_spec().job_tasks("worker")
     except (RuntimeError, ValueError) as error:
@@ -182,11 +223,20 @@ def _parsed(text: str) -> Cluster:
     return found
 
 
-def _join(found: Cluster, identity: Mapping[str, object]) -> tf.distribute.Strategy:
+def _join(
+    found: Cluster, identity: Mapping[str, object], collectives: str, device: Device
+) -> Strategy:
     """Waits for all workers and returns the strategy."""
-    _check_port(found.workers[found.index])
-    meet(found.workers, found.index, identity, LONGEST_START)
+    if collectives == "gloo" and device.on_gpu:
+        raise FathomError("--collectives gloo is for CPUs: omit it, and GPUs use NCCL")
+    hosts = [split(each)[0] for each in found.workers]
+    listen(*split(found.workers[found.index]), hosts).close()  # TensorFlow would end all without it
+    meeting = meet(found.workers, found.index, LONGEST_START)
+    meeting.agree(identity)
+    _meetings.append(meeting)
     share_freed_memory()
+    if collectives == "gloo":
+        return Gloo(found.workers, found.index, LONGEST_START)
     try:
         private.limit_waits(len(found.workers), LONGEST_START, LONGEST_SILENCE)
         return tf.distribute.MultiWorkerMirroredStrategy(
@@ -207,19 +257,6 @@ def _join(found: Cluster, identity: Mapping[str, object]) -> tf.distribute.Strat
             "TensorFlow already runs in this process, too late to set up a strategy: choose it for "
             "the first model, or start a fresh process"
         ) from error
-
-
-def _check_port(address: str) -> None:
-    """Raises FathomError if another program of this machine has the worker's port."""
-    port = int(address.rpartition(":")[2])
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("", port))
-        except OSError as error:
-            raise FathomError(
-                f"port {port} of {address} cannot be used: {error.strerror}"
-            ) from None
 
 
 def _devices(count: int | None, kind: str) -> list[str]:

@@ -62,6 +62,7 @@ class GCN(nn.NeuralNetworkModel):
     example = "nodes"
     default_steps = 200  # section 5.2: the most epochs
     sized_by_data = True
+    undistributable = "each replica would compute the whole graph, whatever its part of the nodes"
     characterization = Characterization(steps=100, quick_steps=50)
 
     def load_data(self) -> None:

@@ -1,12 +1,13 @@
 """Batches: pairs of similar length together, padded to one of few shapes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from fathom.core.training import replicas
 from fathom.errors import FathomError
 from fathom.shared.translation.sentences import EncodedPairs
 from fathom.shared.translation.symbols import EOS, GO, PAD
@@ -101,11 +102,17 @@ class Order:
         return [batches[i] for i in rng.permutation(len(batches))]
 
     def stream(self, pairs: EncodedPairs, first_step: int) -> Iterator[Batch]:
-        """Returns the endless stream of batches from ``first_step`` on."""
+        """Returns the endless stream of batches from ``first_step`` on, a worker's rows of them."""
+        rows = [replicas.rows_of_worker(shape.pairs) for shape in self.shapes]
+        return self._stream(pairs, first_step, dict(zip(self.shapes, rows, strict=True)))
+
+    def _stream(
+        self, pairs: EncodedPairs, first_step: int, rows: Mapping[Shape, slice]
+    ) -> Iterator[Batch]:
         epoch, skipped = divmod(first_step, self.steps_per_epoch)
         while True:
             for shape, chosen in self.epoch(epoch)[skipped:]:
-                yield make_batch(pairs, chosen, shape)
+                yield make_batch(pairs, chosen[rows[shape]], shape)
             epoch, skipped = epoch + 1, 0
 
 

@@ -316,6 +316,8 @@ class Translation(nn.NeuralNetworkModel):
         """
         pairs, source = batch[0].shape
         shape = next(shape for shape in self.shapes if shape.source >= source)
+        if not self.forward_only:
+            pairs = shape.pairs  # of all workers
         steps = int(self.decoder.steps_taken) if self.decodes_freely else 0
         done = pairs * self.cost_of(shape, steps).forward_macs
         return done / (self.hyperparameters.batch_size * self.cost().forward_macs)

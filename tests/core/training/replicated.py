@@ -1,4 +1,8 @@
-"""Trains small networks on some replicas; prints their losses as JSON for test_replicas."""
+"""Trains small networks on some replicas; prints their losses as JSON for test_replicas.
+
+python replicated.py 2 alexnet memnet       # replicas in this process
+TF_CONFIG=... python replicated.py gloo dlrm   # a worker
+"""
 
 import json
 import sys
@@ -8,12 +12,16 @@ from fathom.residual import model as residual
 from fathom.testing.descriptors import small_options
 
 STEPS = 6
-OPTIONS = {"residual": {"synchronize_statistics": True}}
+OPTIONS = {"residual": {"synchronize_statistics": True}, "speech": {"learning_rate": 1e-4}}
 
 
 def losses(name, replicas, **options):
     """Returns the losses of the first steps."""
-    strategy = {"strategy": "mirrored", "replicas": replicas} if replicas > 1 else {"xla": False}
+    strategy = {"strategy": "mirrored", "replicas": replicas}
+    if replicas == "gloo":
+        strategy = {"strategy": "multi-worker", "collectives": "gloo"}
+    elif replicas == 1:
+        strategy = {"xla": False}
     small = {**small_options(name), "batch_size": 12, **OPTIONS.get(name, {}), **options}
     model = workloads.load(name)("/cpu:0", {**small, **strategy, "threads": 1})
     model.setup()
@@ -25,4 +33,5 @@ def losses(name, replicas, **options):
 if __name__ == "__main__":
     replicas, *names = sys.argv[1:]
     residual.BLOCKS = (1, 1, 1, 1)  # batch normalization makes small differences grow with depth
-    print(json.dumps({name: losses(name, int(replicas)) for name in names}))
+    replicas = int(replicas) if replicas.isdigit() else replicas
+    print(json.dumps({name: losses(name, replicas) for name in names}))

@@ -1,11 +1,14 @@
 """Training on several replicas is that of one: the same losses, whatever their number."""
 
+import contextlib
 import json
 import os
+import shlex
 import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,27 +16,30 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from commands import run
-from rich.console import Console
 
-from fathom import FathomError, __main__
+from fathom import FathomError, __main__, workloads
 from fathom.cli import launch
-from fathom.core.training import strategies
+from fathom.core.training import collectives, rendezvous, strategies
 from fathom.core.training.rendezvous import meet
+from fathom.system import device
 
-SEVERAL = ("memnet", "alexnet", "residual", "seq2seq", "dlrm", "transformer")
+FAST = ("autoenc",)
+REFUSED = {"deepq", "gcn"}  # with the reason, as tested below
+OTHERS = sorted(set(workloads.names()) - {*FAST, *REFUSED})
 
 
-def losses_of(workloads):
-    """Returns the losses of workloads on 1, 2 and 3 replicas, each number in a process."""
+def losses_of(names, variants):
+    """Returns the losses of workloads, each variant in a process of its own."""
     script = Path(__file__).with_name("replicated.py")
     processes = [
         subprocess.Popen(
-            [sys.executable, script, str(replicas), *workloads],
+            [sys.executable, script, replicas, *names],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            env={**os.environ, **environment},
             text=True,
         )
-        for replicas in (1, 2, 3)  # TensorFlow allows one number in a process
+        for replicas, environment in variants  # TensorFlow allows one number in a process
     ]
     found = []
     for process in processes:
@@ -44,17 +50,29 @@ def losses_of(workloads):
 
 
 @pytest.mark.parametrize(
-    "workloads",
-    [["autoenc"], pytest.param(SEVERAL, marks=pytest.mark.slow)],
-    ids=["one", "several"],
+    "names",
+    [FAST, *(pytest.param([name], marks=pytest.mark.slow) for name in OTHERS)],
+    ids=lambda names: names[0],
 )
-def test_losses_do_not_depend_on_the_number_of_replicas(workloads):
-    losses = losses_of(workloads)
-    for workload in workloads:
+def test_losses_do_not_depend_on_the_number_of_replicas(names):
+    losses = losses_of(names, [("1", {}), ("2", {}), ("3", {})])
+    for workload in names:
         one, two, three = (each[workload] for each in losses)
         assert len(set(one)) > 1
         np.testing.assert_allclose(two, one, rtol=1e-5, err_msg=workload)
         np.testing.assert_allclose(three, one, rtol=1e-5, err_msg=workload)
+
+
+@pytest.mark.slow
+def test_sums_by_gloo_give_the_same_losses():
+    pytest.importorskip("torch")
+    names = ["autoenc", "residual", "dlrm", "transformer", "memnet"]  # sparse rows, and statistics
+    workers = [free_address() for _ in range(3)]
+    configs = [launch._environment(workers, index, None, "secret") for index in range(3)]
+    one, *others = losses_of(names, [("1", {}), *(("gloo", config) for config in configs)])
+    assert others[1:] == others[:-1]
+    for name in names:
+        np.testing.assert_allclose(others[0][name], one[name], rtol=1e-5, err_msg=name)
 
 
 def fathom(*arguments):
@@ -79,6 +97,8 @@ def test_what_cannot_be_distributed_is_refused(capsys):
         (("autoenc", "--strategy=parameter-server"), "invalid choice"),
         (("autoenc", "--strategy=mirrored", "--precision=float16", *SMALL), "try bfloat16"),
         (("deepq", "--strategy=mirrored"), "deepq cannot be distributed: its agent acts"),
+        (("gcn", "--strategy=mirrored"), "gcn cannot be distributed: each replica would compute"),
+        (("autoenc", "--collectives=gloo", *SMALL), "is for --strategy multi-worker"),
     ):
         assert message in refusal(capsys, "run", *arguments)
 
@@ -129,7 +149,8 @@ def test_slurm_describes_the_cluster_on_hosts_without_gpus(monkeypatch):
     for name, value in variables.items():
         monkeypatch.setenv(f"SLURM_STEP_{name}", value)
     monkeypatch.setenv("PATH", "")  # no nvidia-smi
-    addresses = ("node1:8888", "node1:8889", "node2:8888")
+    monkeypatch.setenv("SLURM_JOB_ID", "100")  # the ports are this job's
+    addresses = ("node1:11600", "node1:11601", "node2:11600")
     assert strategies.cluster() == strategies.Cluster(addresses, 2)
 
 
@@ -137,9 +158,12 @@ def test_a_port_in_use_is_refused():
     with socket.socket() as taken:
         taken.bind(("", 0))
         taken.listen()
-        address = f"localhost:{taken.getsockname()[1]}"
-        with pytest.raises(FathomError, match=f"of {address} cannot be used"):
-            strategies._check_port(address)
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        cluster, cpu = strategies.Cluster((address, "127.0.0.1:1"), 0), device.select("cpu")
+        with pytest.raises(
+            FathomError, match=r"of 127.0.0.1 cannot be used: Address already in use$"
+        ):
+            strategies._join(cluster, {}, "tensorflow", cpu)
 
 
 def test_launched_workers_train_as_one_process(tmp_path, capsys):
@@ -168,10 +192,25 @@ def test_launched_workers_train_as_one_process(tmp_path, capsys):
     np.testing.assert_allclose(two, one, rtol=1e-5)
 
 
-def test_of_several_failures_the_killed_worker_is_named(tmp_path):
-    (log := tmp_path / "log").touch()
-    processes = [SimpleNamespace(poll=lambda code=code: code) for code in (2, -9)]
-    assert launch._wait(processes, log, Console(quiet=True)) == 1
+def program(code):
+    return subprocess.Popen([sys.executable, "-S", "-c", f"import os, signal, time; {code}"])
+
+
+def test_of_several_failures_the_first_is_named():
+    lost = "time.sleep(1.5); os._exit(2)"  # because it lost the other
+    ends = [program(lost), program("os.kill(os.getpid(), signal.SIGKILL)"), program(lost)]
+    assert launch._wait(ends, lambda: None) == 1
+    ends = [program(lost), program("os._exit(3)")]
+    assert launch._wait(ends, lambda: None) == 1
+
+
+def test_the_chief_may_take_long_after_the_others(monkeypatch):
+    monkeypatch.setattr(launch, "_LONGEST_END", 0.5)
+    chief_ends_last = [program("time.sleep(2)"), program("")]
+    assert launch._wait(chief_ends_last, lambda: None) is None
+    hanging = [program(""), program("time.sleep(20)")]
+    assert launch._wait(hanging, lambda: None) == 1
+    hanging[1].kill()
 
 
 def test_the_first_failure_ends_all_workers(tmp_path, capsys):
@@ -181,13 +220,53 @@ def test_the_first_failure_ends_all_workers(tmp_path, capsys):
     assert f"see {tmp_path}" in error
 
 
-def test_hosts_get_the_commands_to_run(capsys):
-    assert fathom("launch", "-n", "2", "--hosts", "a,b", "--", "vgg", "--train") == 0
-    first, second = capsys.readouterr().out.splitlines()
-    assert first.startswith("ssh a ")
-    assert '"index": 1' in second
-    assert "a:20000" in second
-    assert "run vgg --train --strategy multi-worker" in second
+def test_hosts_get_the_commands_to_run(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("FATHOM_DATA_DIR", "/data sets")
+    monkeypatch.chdir(tmp_path)
+    assert fathom("launch", "-n", "4", "--hosts", "a,b", "--", "vgg", "--train") == 0
+    lines = [shlex.split(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(ssh, host) for ssh, host, _ in lines] == [("ssh", each) for each in "aabb"]
+    env, *words = shlex.split(lines[3][2])
+    assert (env, words[:2]) == ("env", ["-C", str(tmp_path)])
+    at = words.index(sys.executable)
+    assert " ".join(words[at + 1 :]) == "-m fathom run vgg --train --strategy multi-worker"
+    variables = dict(word.split("=", 1) for word in words[2:at])
+    assert variables["FATHOM_DATA_DIR"] == "/data sets"
+    assert variables["CUDA_VISIBLE_DEVICES"] == "1"  # the second of b
+    config = json.loads(variables["TF_CONFIG"])
+    assert config["task"]["index"] == 3
+    assert [address[0] for address in config["cluster"]["worker"]] == list("aabb")
+    secret = f"{rendezvous.SECRET}={variables[rendezvous.SECRET]}"
+    assert all(secret in shlex.split(there) for *_, there in lines)
+    assert len(secret) > 64
+    refused = refusal(capsys, "launch", "-n", "3", "--hosts", "a,b", "--", "vgg", "--train")
+    assert "3 workers cannot be divided among 2 hosts" in refused
+
+
+def test_each_worker_of_a_machine_has_its_own_gpu(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert launch._gpus(2) == ["0", "1"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,GPU-a,5")
+    assert launch._gpus(2) == ["2", "GPU-a"]
+    with pytest.raises(FathomError, match="has 3 GPUs for 4 workers"):
+        launch._gpus(4)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert launch._gpus(2) == ["", ""]
+
+
+def test_a_failed_training_starts_again_from_its_checkpoint(tmp_path, capsys, monkeypatch):
+    started = []
+
+    def start(command, variables, log):
+        started.append(list(command))
+        return program("os._exit(1)" if len(started) <= 4 else "")
+
+    monkeypatch.setattr(launch, "_start", start)
+    command = ("launch", "-n", "2", "--out", str(tmp_path / "logs"), "--max-restarts=2", "--")
+    assert fathom(*command, "vgg", "--train", f"--checkpoint-dir={tmp_path}") == 0
+    assert ["--resume" in each for each in started] == [False] * 2 + [True] * 4
+    assert capsys.readouterr().out.count("starting all again") == 2
+    assert "give --checkpoint-dir" in refusal(capsys, *command, "vgg")
 
 
 def test_workers_can_train_until_a_target(capsys):
@@ -199,16 +278,20 @@ def test_workers_can_train_until_a_target(capsys):
     assert "profile is of one device" in refusal(capsys, *profile)
 
 
-def meeting(*wanted, workers=None, limit=5.0):
-    """Lets workers meet, each in a thread; returns what each of them is told."""
+def free_address():
     with socket.socket() as free:
-        free.bind(("localhost", 0))
-        address = f"localhost:{free.getsockname()[1]}"
+        free.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{free.getsockname()[1]}"
+
+
+def meeting(*wanted, workers=None, limit=5.0, address=None):
+    """Lets workers meet, each in a thread; returns what each of them is told."""
+    address = address or free_address()
     told = {}
 
-    def come(place, index, identity):
+    def come(place, index, facts):
         try:
-            meet([address] * (workers or len(wanted)), index, identity, limit)
+            meet([address] * (workers or len(wanted)), index, limit).agree(facts)
             told[place] = "go"
         except FathomError as error:
             told[place] = str(error)
@@ -229,8 +312,8 @@ def test_workers_go_when_all_are_there():
 
 
 def test_workers_that_differ_are_refused_by_what_differs():
-    told = meeting((0, {"seed": 0, "commit": "a"}), (1, {"seed": 1, "commit": "b"}))
-    assert told == ["worker 1 differs from the first in commit, seed"] * 2
+    told = meeting((0, {"steps": 9, "source": "a"}), (1, {"steps": 8, "source": "b"}))
+    assert told == ["worker 1 differs from the first in source (b, not a), steps (8, not 9)"] * 2
 
 
 def test_a_number_that_two_workers_have_is_refused():
@@ -239,7 +322,87 @@ def test_a_number_that_two_workers_have_is_refused():
     assert first in others
 
 
+def test_a_number_that_no_worker_has_is_refused_as_such():
+    told = meeting((0, {}), (5, {}))
+    assert told == ["a worker has the number 5: there are 2, from 0"] * 2
+
+
 def test_a_worker_that_does_not_come_is_named():
     assert meeting((0, {}), workers=3, limit=1.0) == ["worker 1 and 2 did not come within 1 s"]
     (told,) = meeting((1, {}), workers=2, limit=0.5)
     assert "cannot be reached" in told
+
+
+def test_what_no_worker_has_sent_is_ignored():
+    address = free_address()
+
+    def disturb():
+        strange = (b"GET / HTTP/1.1\r\n\r\n", b"5\n", b"{}\n", b'{"secret": 5}\n', b"\xff" * 10**5)
+        for line in strange:
+            for _ in range(50):
+                with contextlib.suppress(ConnectionRefusedError):
+                    stranger = socket.create_connection(rendezvous.split(address), timeout=5)
+                    break
+                time.sleep(0.1)
+            with contextlib.suppress(OSError), stranger:
+                stranger.sendall(line)
+
+    disturbing = threading.Thread(target=disturb)
+    disturbing.start()
+    assert meeting((0, {}), (1, {}), workers=3, limit=3.0, address=address)[0] == (
+        "worker 2 did not come within 3 s"
+    )
+    disturbing.join(30)
+
+
+def test_another_launch_is_refused_by_its_secret(monkeypatch):
+    monkeypatch.setenv(rendezvous.SECRET, "ours")
+    assert meeting((0, {}), (1, {})) == ["go"] * 2
+    secrets = iter(["theirs", "ours", "ours", "ours"])
+    monkeypatch.setattr(rendezvous, "_secret", lambda: next(secrets))
+    first, other = meeting((0, {}), (1, {}), limit=1.0)
+    assert first == "worker 1 did not come within 1 s"
+    assert "is of another launch" in other
+
+
+def test_the_first_worker_listens_on_its_own_address():
+    with rendezvous.listen("127.0.0.1", 0, ["127.0.0.1"]) as server:
+        assert server.getsockname()[0] == "127.0.0.1"
+    with rendezvous.listen("127.0.0.1", 0, ["127.0.0.1", "other"]) as server:
+        assert server.getsockname()[0] == "0.0.0.0"  # where others can come
+    with pytest.raises(FathomError, match="port 1 of no-such-host cannot be used"):
+        rendezvous.listen("no-such-host", 1, ["no-such-host"])
+
+
+def test_who_loses_a_worker_can_name_it():
+    address = free_address()
+    met = {}
+
+    def come(index):
+        met[index] = meet([address] * 3, index, 5.0)
+
+    threads = [threading.Thread(target=come, args=(index,)) for index in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert met[0].lost() == []
+    met[1]._connections[0].close()
+    assert met[0].lost() == [1]
+    assert met[2].lost() == [1]
+    with pytest.raises(FathomError, match="worker 1 was lost"):
+        met[0].agree({})
+    met[0]._connections[2].close()
+    with pytest.raises(FathomError, match="worker 0 was lost"):
+        met[2].end()
+
+
+def test_the_share_of_the_sums_is_of_the_first_workers_own_steps():
+    strategy = SimpleNamespace(num_replicas_in_sync=2)
+    execution = SimpleNamespace(strategy="multi-worker", collectives="tensorflow")
+    sums = collectives.Collectives(strategy, execution, None)
+    sums._workers = 2
+    sums._counted.assign(2)  # of three steps: nobody knows the times of the last
+    sums._sums.assign([[1.0, 9.0], [0.0, 8.0]])  # the other waited while the first one wrote
+    sums.end()
+    assert sums.record([1.0, 1.0, 7.0]).collective_share == 0.5

@@ -185,8 +185,8 @@ def test_the_command_writes_the_result_beside_the_logs(tmp_path, capsys):
     pytest.importorskip("mlperf_loadgen", reason="LoadGen is not installed")
     out = tmp_path / "out"
     arguments = ("--rate=200", "--latency-bound=10000", "--duration=1", f"--out={out}", *SMALL)
-    assert fathom("serve-test", "autoenc", *arguments) == 0
-    printed = capsys.readouterr().out
+    code = fathom("serve-test", "autoenc", *arguments)
+    printed, errors = capsys.readouterr()
     result = ServingResult.read(out / "serving.json")
     assert result.result.rate == 200
     assert result.largest_batch == 10
@@ -195,6 +195,18 @@ def test_the_command_writes_the_result_beside_the_logs(tmp_path, capsys):
     assert (out / "trial-00" / "mlperf_log_detail.txt").exists()
     assert "p99.9, ms" in printed
     assert f"LoadGen: {'VALID' if result.result.valid else 'INVALID'}" in printed
+    assert (code, errors.count("\n")) == ((0, 0) if result.result.valid else (2, 1))
+
+
+def test_figures_that_do_not_count_end_with_an_error(tmp_path, capsys):
+    pytest.importorskip("mlperf_loadgen", reason="LoadGen is not installed")
+    out = tmp_path / "out"
+    arguments = ("--rate=20000", "--latency-bound=2", "--duration=1", f"--out={out}", *SMALL)
+    assert fathom("serve-test", "autoenc", *arguments) == 2
+    error = capsys.readouterr().err
+    assert "LoadGen's verdict is INVALID" in error
+    assert error.count("\n") == 1
+    assert not ServingResult.read(out / "serving.json").result.valid
 
 
 def test_an_interrupted_test_ends_in_one_line_and_leaves_nothing(tmp_path):
