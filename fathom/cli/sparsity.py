@@ -88,7 +88,8 @@ def _total(last: pd.DataFrame) -> str:
 
 
 def _show(frame: pd.DataFrame, title: str, screen: Console) -> None:
-    table = new_table(list(frame), [name for name in frame if name != "layer"], title)
+    titles = frame.columns.astype(str).tolist()
+    table = new_table(titles, [name for name in titles if name != "layer"], title)
     for row in frame.itertuples(index=False):
         table.add_row(*(_text(value) for value in row))
     screen.print(table)

@@ -8,6 +8,7 @@ from fathom.modern.gpt.descriptor import DESCRIPTOR
 from fathom.modern.gpt.hyperparameters import GPTHyperparameters
 from fathom.modern.gpt.network import Network
 from fathom.shared.language.model import Generator, LanguageModel
+from fathom.shared.language.weights import Published
 
 
 class GPT(LanguageModel):
@@ -16,6 +17,7 @@ class GPT(LanguageModel):
     descriptor = DESCRIPTOR
     Hyperparameters = GPTHyperparameters
     hyperparameters: GPTHyperparameters
+    decoder: Network
 
     @property
     def divides_batches(self) -> bool:
@@ -29,6 +31,10 @@ class GPT(LanguageModel):
             words: different tokens.
         """
         return Network.of(self.hyperparameters, words, self.new_random)
+
+    def published(self) -> list[Published]:
+        """Returns what the network's weights are in the files of ``GPT2LMHeadModel``."""
+        return self.decoder.published()
 
 
 class GPTFwd(Generator, GPT):

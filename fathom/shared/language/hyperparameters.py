@@ -77,3 +77,4 @@ class LanguageOptions(RunOptions):
     phase: str = option(
         "both", "forward-only: what a step runs; decode: from a cache", choices=PHASES
     )
+    weights: str = option("", "folder of safetensors to start from, as Hugging Face has them")
