@@ -28,7 +28,7 @@ class GPT(LanguageModel):
         """Returns the network.
 
         Args:
-            words: different tokens.
+            words: number of different tokens.
         """
         return Network.of(self.hyperparameters, words, self.new_random)
 

@@ -115,6 +115,8 @@ def _train(texts: tuple[ParallelText, ...], size: int) -> bytes:
             unk_id=UNK,
         )
     except RuntimeError as error:
+        for _ in _lines(texts):  # an error in reading them is lost in SentencePiece: have it again
+            pass
         raise FathomError(
             f"no vocabulary of {size} subwords can be made: {cause(error)}"
         ) from error

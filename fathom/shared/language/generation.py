@@ -18,7 +18,8 @@ class Choice(Layer):
     Args:
         temperature: divisor of the logits; 0: the most probable token.
         top_k: choose among the most probable; 0: among all.
-        top_p: choose among the fewest that have this probability together (Holtzman et al. 2020).
+        top_p: choose among the fewest that have this probability together (Holtzman et al. 2020,
+            "The Curious Case of Neural Text Degeneration"); 1: among all.
         noise: PRNG key of the choice.
     """
 

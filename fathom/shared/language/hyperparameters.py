@@ -17,21 +17,25 @@ class LanguageHyperparameters(Hyperparameters):
     batch_size: int = hyperparameter(
         12, "per step; prompts in inference", unit="sequences", source="nanoGPT", minimum=1
     )
-    layers: int = hyperparameter(4, "blocks", source="nanoGPT", minimum=1)
-    heads: int = hyperparameter(4, "of attention", source="nanoGPT", minimum=1)
-    width: int = hyperparameter(128, "of a token's vector", source="nanoGPT", minimum=1)
-    context: int = hyperparameter(64, "of a sequence", unit="tokens", source="nanoGPT", minimum=4)
+    layers: int = hyperparameter(4, "blocks", source="nanoGPT; GPT-2: 12", minimum=1)
+    heads: int = hyperparameter(4, "of attention", source="nanoGPT; GPT-2: 12", minimum=1)
+    width: int = hyperparameter(128, "of a token's vector", source="nanoGPT; GPT-2: 768", minimum=1)
+    context: int = hyperparameter(
+        64, "of a sequence", unit="tokens", source="nanoGPT; GPT-2: 1,024", minimum=4
+    )
     dropout: float = hyperparameter(
         0.0, "of embeddings, attention and sublayers", source="nanoGPT", below=1
     )
     tokens: str = hyperparameter("characters", "what a token is", choices=KINDS)
     vocabulary: int = hyperparameter(
-        0, "rows of the embedding; 0: as many as tokens=... needs", source="the text"
+        0, "rows of the embedding; 0: as many as tokens=... needs", source="GPT-2: 50,257"
     )
     optimizer: str = optimizers.choice("adamw", source="nanoGPT")
     learning_rate: float = hyperparameter(1e-3, "of the optimizer, the highest", source="nanoGPT")
     beta_1: float = hyperparameter(0.9, "of adam and adamw", source="nanoGPT", below=1)
-    beta_2: float = hyperparameter(0.99, "of adam and adamw", source="nanoGPT", below=1)
+    beta_2: float = hyperparameter(
+        0.99, "of adam and adamw", source="nanoGPT; 0.95 for GPT-2", below=1
+    )
     weight_decay: float = hyperparameter(
         0.1, "of matrices alone; of adamw decoupled", source="nanoGPT"
     )
@@ -47,7 +51,7 @@ class LanguageHyperparameters(Hyperparameters):
     top_p: float = hyperparameter(
         1.0,
         "choose among the fewest tokens of this probability together",
-        source="Holtzman et al. 2020, the nucleus",
+        source="all tokens; Holtzman et al. 2020 have 0.95",
         above=0,
         maximum=1,
     )

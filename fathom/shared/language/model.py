@@ -65,7 +65,7 @@ class LanguageModel(nn.NeuralNetworkModel):
         """Returns the network.
 
         Args:
-            words: different tokens.
+            words: number of different tokens.
         """
 
     def published(self) -> list[Published]:
@@ -381,5 +381,6 @@ class Generator(LanguageModel):
         prompt = hyperparameters.prompt_tokens if phase != "decode" else 0
         decoded = hyperparameters.new_tokens - 1 if phase != "prefill" else 0
         places = hyperparameters.prompt_tokens + hyperparameters.new_tokens - 1
-        last = 1 if layer is self.decoder.logits else prompt  # only the last has logits
-        return layer.macs_of(min(prompt, last), prompt) + layer.macs_of(decoded, places)
+        # Of a prompt, only the last token has logits.
+        read = min(prompt, 1) if layer is self.decoder.logits else prompt
+        return layer.macs_of(read, prompt) + layer.macs_of(decoded, places)

@@ -60,3 +60,13 @@ def test_a_vocabulary_without_room_for_the_letters_is_named(texts):
     with pytest.raises(FathomError, match="no vocabulary of 10 subwords can be made") as error:
         subwords.load(texts, 10)
     assert "\n" not in str(error.value)
+
+
+def test_a_damaged_text_is_named_as_its_reader_names_it(texts, monkeypatch):
+    def lines(texts):
+        yield from ["A dog sees a cat."] * 100  # SentencePiece passes on only an error of the first
+        raise FathomError("a.en.gz is damaged")
+
+    monkeypatch.setattr(subwords, "_lines", lines)
+    with pytest.raises(FathomError, match=r"^a\.en\.gz is damaged"):
+        subwords.load(texts, 60)

@@ -1,0 +1,40 @@
+"""The choice of a token from logits."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from fathom.core.layers import PRNGKey
+from fathom.shared.language.generation import Choice
+
+PROBABILITIES = [0.1, 0.5, 0.15, 0.25]
+
+
+def drawn(**options):
+    """Returns the different tokens among 2,000 that are chosen, in order."""
+    settings = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, **options}
+    choice = Choice(**settings, noise=PRNGKey(1, tf.Variable(0, dtype=tf.int64)))
+    logits = tf.tile(tf.math.log([PROBABILITIES]), [2000, 1])
+    return np.unique(choice(logits, position=3), return_counts=True)
+
+
+def test_tokens_are_drawn_as_often_as_they_are_probable():
+    tokens, counts = drawn()
+    assert tokens.tolist() == [0, 1, 2, 3]
+    np.testing.assert_allclose(counts / 2000, PROBABILITIES, atol=0.04)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"temperature": 0.0}, [1]),
+        ({"top_k": 2}, [1, 3]),
+        ({"top_p": 0.3}, [1]),
+        ({"top_p": 0.6}, [1, 3]),
+        ({"top_p": 0.8}, [1, 2, 3]),
+        ({"top_p": 0.95}, [0, 1, 2, 3]),
+        ({"top_k": 3, "top_p": 0.5}, [1]),
+    ],
+)
+def test_the_choice_is_among_the_most_probable(options, expected):
+    assert drawn(**options)[0].tolist() == expected
