@@ -89,10 +89,8 @@ class NeuralNetworkModel(Workload):
         self.device = devices.select(device)
         self.check_microbatches([self.hyperparameters.batch_size])
         self._set_threads()
-        chosen = asdict(self.hyperparameters) | asdict(self.run_options)
-        self.strategy = strategies.create(
-            self.execution, self.device, {"workload": self.name, **chosen}
-        )
+        same = asdict(self.hyperparameters) | asdict(self.run_options) | {"workload": self.name}
+        self.strategy = strategies.create(self.execution, self.device, same)  # in all workers
         self.is_chief = strategies.is_chief(self.execution.strategy)
         select_precision(self.execution.precision, self.device)
         self.custom_gradients = CustomGradients(self)

@@ -149,11 +149,8 @@ def option(
     *,
     unit: str = "",
     source: str = "",
-    minimum: float = 0,
-    above: float | None = None,
-    maximum: float | None = None,
-    below: float | None = None,
     choices: Collection[Value] = (),
+    **limits: float,
 ) -> Value:
     """Declares an option of a workload: a documented field of a dataclass.
 
@@ -162,13 +159,10 @@ def option(
         about: short description.
         unit: of the value.
         source: of the default, such as a section of the paper.
-        minimum: the smallest value of a number.
-        above: the value must exceed this; replaces ``minimum``.
-        maximum: the largest value.
-        below: the value must be less than this.
         choices: the only allowed values.
+        limits: of a number, as in ``Allowed``.
     """
-    allowed = Allowed(minimum, above, maximum, below, tuple(choices))
+    allowed = Allowed(choices=tuple(choices), **limits)
     texts = {"about": about, "unit": unit, "source": source}
     return dataclasses.field(default=default, metadata={"allowed": allowed, **texts})
 

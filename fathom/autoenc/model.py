@@ -3,6 +3,7 @@
 Section and equation numbers are those of the paper (arXiv:1312.6114).
 """
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -228,12 +229,10 @@ class Autoenc(nn.NeuralNetworkModel):
 
     def _first_test_images(self, count: int) -> np.ndarray:
         """Returns whole test batches with at least ``count`` images, or all: [n, 784]."""
-        images: list[np.ndarray] = []
-        for batch in self.evaluation_batches():
-            images.append(batch[0].numpy())
-            if sum(map(len, images)) >= count:
-                break
-        return np.concatenate(images)
+        batches = itertools.islice(
+            self.evaluation_batches(), -(-count // self.hyperparameters.batch_size)
+        )
+        return np.concatenate([images for (images,) in batches])
 
 
 class AutoencFwd(Autoenc):

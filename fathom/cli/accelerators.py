@@ -26,7 +26,7 @@ _OF_A_STEP = ("train", "infer", "batch_size", "dataset", "set", "length")
 
 def roofline(args: argparse.Namespace, screen: Console) -> None:
     """Prints the layers and the longest operations with their bounds."""
-    machine, description = _chosen(args)
+    machine, description = _machine_and_step(args)
     precision = args.precision or description.precision
     operations = model.table(description, machine, args.precision)
     screen.print(f"{step_of(description)}, on {machine.title}, {precision}")
@@ -92,7 +92,7 @@ def explore(args: argparse.Namespace, screen: Console) -> None:
 
 def scale(args: argparse.Namespace, screen: Console) -> None:
     """Prints time, rate and efficiency by number of nodes."""
-    machine, description = _chosen(args)
+    machine, description = _machine_and_step(args)
     steps = scaling.scale(
         description, machine, args.nodes, args.parallelism, args.overlap, args.precision
     )
@@ -120,7 +120,7 @@ def scale(args: argparse.Namespace, screen: Console) -> None:
     write_csv(found, args.csv, screen)
 
 
-def _chosen(args: argparse.Namespace) -> tuple[Machine, Description]:
+def _machine_and_step(args: argparse.Namespace) -> tuple[Machine, Description]:
     machine = machines.load(args.machine)
     if args.description is None:
         traced = argparse.Namespace(**{**vars(args), "precision": None})  # bytes are scaled
@@ -141,7 +141,7 @@ def _layers(args: argparse.Namespace) -> tuple[Machine, str, list[Convolution], 
         return machines.load(args.machine), args.layers, topology.read(Path(args.layers)), []
     if args.workload is None:
         raise FathomError("name a workload, or give --layers a CSV file")
-    machine, description = _chosen(args)
+    machine, description = _machine_and_step(args)
     layers, left = tiling.convolutions(description)
     if args.layers:
         known = list(dict.fromkeys(layer.name for layer in layers))

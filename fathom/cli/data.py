@@ -73,7 +73,7 @@ def _progress(screen: Console) -> Progress:
 
 
 class _Bar:
-    """Shows pooch's progress; see ``fetch.ProgressBar``."""
+    """Shows the progress of pooch, which sets ``total``, in bytes; 0: not known."""
 
     def __init__(self, progress: Progress, title: str) -> None:
         self.total = 0

@@ -24,21 +24,21 @@ def run(args: argparse.Namespace, screen: Console) -> None:
         for name in exports.names():
             screen.print(f"{name}: {exports.find(name).about}")
         return
-    chosen_format = exports.find(args.to)
-    if args.workers > 1 and not getattr(chosen_format, "has_collectives", False):
+    to = exports.find(args.to)
+    if args.workers > 1 and not getattr(to, "has_collectives", False):
         raise FathomError(f"{args.to} holds no collectives: omit --workers")
-    if args.stepwise and not getattr(chosen_format, "has_steps", False):
+    if args.stepwise and not getattr(to, "has_steps", False):
         raise FathomError(f"{args.to} holds whole networks: omit --stepwise")
-    if args.profile and not getattr(chosen_format, "has_times", False):
+    if args.profile and not getattr(to, "has_times", False):
         raise FathomError(f"{args.to} holds no times: omit --profile")
     if args.workload is None:
         raise FathomError("name the workload to export")
     out = args.out or Path(f"{args.workload}-{args.to}")
     require_replaceable(out, "export", args.force)
-    if isinstance(chosen_format, Format):
-        _export_work(chosen_format, args, out, screen)
+    if isinstance(to, Format):
+        _export_work(to, args, out, screen)
     else:
-        _export_network(chosen_format, args, out, screen)
+        _export_network(to, args, out, screen)
     screen.print(f"written: {out}")
 
 

@@ -88,7 +88,7 @@ def _total(last: pd.DataFrame) -> str:
 
 
 def _show(frame: pd.DataFrame, title: str, screen: Console) -> None:
-    titles = frame.columns.astype(str).tolist()
+    titles = list(frame.columns)
     table = new_table(titles, [name for name in titles if name != "layer"], title)
     for row in frame.itertuples(index=False):
         table.add_row(*(_text(value) for value in row))

@@ -49,7 +49,6 @@ class DeepQ(nn.NeuralNetworkModel):
     """
 
     descriptor = DESCRIPTOR
-    small_operations = True
     Hyperparameters = DeepQHyperparameters
     hyperparameters: DeepQHyperparameters
     undistributable = "its agent acts between updates, one after the other"
@@ -61,6 +60,11 @@ class DeepQ(nn.NeuralNetworkModel):
         quick_setting="learning_starts=1000",  # it begins to learn when it has played a little
     )
     scores: tuple[float, ...] = ()
+
+    @property
+    def small_operations(self) -> bool:
+        """True where it learns, and for one state: inference of several is faster divided."""
+        return not self.forward_only or self.hyperparameters.batch_size == 1
 
     # ---------------------------------------------------------------- the games
 
@@ -352,4 +356,3 @@ class DeepQFwd(DeepQ):
     """The deep Q-network, inference only."""
 
     forward_only = True
-    small_operations = False

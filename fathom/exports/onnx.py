@@ -64,7 +64,11 @@ def _write(model: "NeuralNetworkModel", part: "Part", path: Path) -> bool:
         size = model.hyperparameters.batch_size
         inputs = [with_batch(spec, size) for spec in part.inputs]
         return _write(model, part._replace(inputs=inputs), path)
-    with private.conversion_in_order(), private.conversion_of_all_reshapes():
+    with (
+        private.conversion_in_order(),
+        private.conversion_of_all_reshapes(),
+        private.loops_kept(traced),
+    ):
         proto, _ = tf2onnx.convert.from_function(
             function,
             input_signature=specs,

@@ -143,14 +143,9 @@ class RecordImages:
             self._offset = tf.constant(np.concatenate(offsets))
 
     def read(self, index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Reads one image and its label, in graph operations.
+        """Reads one image and its label, as in ``ilsvrc.Images``.
 
-        Args:
-            index: int64 scalar, 0 to ``size - 1``.
-
-        Returns:
-            The encoded image, a string scalar; the label, an int32 scalar, which lies outside
-            0..999 where the shard's numbering is not the one that was given.
+        The label lies outside 0..999 where the shard's numbering is not the one that was given.
 
         Raises:
             tf.errors.OpError: a wrong checksum, or ``image/encoded`` or ``image/class/label`` is

@@ -40,13 +40,7 @@ class FileImages:
             self._labels = tf.constant(labels, tf.int32)
 
     def read(self, index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Reads one image and its label, in graph operations.
-
-        Args:
-            index: int64 scalar, 0 to ``size - 1``.
-
-        Returns:
-            The encoded image, a string scalar; the label, an int32 scalar.
+        """Reads one image and its label, as in ``ilsvrc.Images``.
 
         Raises:
             tf.errors.OpError: the file cannot be read.

@@ -29,7 +29,7 @@ class RestartSchedule:
     """
 
     def __init__(self, hyperparameters: MemNetHyperparameters, seed: int) -> None:
-        self._chosen = hyperparameters
+        self._hyperparameters = hyperparameters
         self._seed = seed
         self.epochs_each = (
             hyperparameters.epochs
@@ -76,19 +76,19 @@ class RestartSchedule:
         """
         training, before = divmod(epoch, self.epochs_each)
         done = before + 1
-        if training >= self._chosen.restarts:
+        if training >= self._hyperparameters.restarts:
             return
         if self.linear.numpy():
             loss = validation_loss()
             note("validation_loss", loss)
             self._end_linear_start(loss, done)
-        elif (done - self._linear_epochs.numpy()) % self._chosen.halve_every == 0:
+        elif (done - self._linear_epochs.numpy()) % self._hyperparameters.halve_every == 0:
             optimizer.learning_rate.assign(optimizer.learning_rate / 2)
         if done == self.epochs_each:
             loss = training_loss()
             note("training_loss", loss)
             self._keep_if_best(loss)
-            if training + 1 == self._chosen.restarts:
+            if training + 1 == self._hyperparameters.restarts:
                 self.take_best()
             else:
                 self._begin(training + 1, optimizer)
@@ -99,7 +99,8 @@ class RestartSchedule:
             self._lowest_validation_loss.assign(loss)
             self._lowest_at.assign(done)
         stalled = done - self._lowest_at.numpy()
-        if stalled < self._chosen.linear_start_patience and done < self._chosen.linear_start_epochs:
+        limits = self._hyperparameters
+        if stalled < limits.linear_start_patience and done < limits.linear_start_epochs:
             return
         self.linear.assign(False)
         self._linear_epochs.assign(done)
@@ -113,12 +114,12 @@ class RestartSchedule:
         """Draws new weights and returns to the linear start."""
         rng = np.random.default_rng([self._seed, training])
         for weight in self._weights:
-            weight.assign(rng.normal(0, self._chosen.initial_stddev, weight.shape))
-        self.linear.assign(self._chosen.linear_start)
+            weight.assign(rng.normal(0, self._hyperparameters.initial_stddev, weight.shape))
+        self.linear.assign(self._hyperparameters.linear_start)
         self._linear_epochs.assign(0)
         self._lowest_validation_loss.assign(tf.float64.max)
         self._lowest_at.assign(0)
-        optimizer.learning_rate.assign(self._chosen.learning_rate)
+        optimizer.learning_rate.assign(self._hyperparameters.learning_rate)
         optimizer.forget()
 
     def take_best(self) -> None:

@@ -61,8 +61,6 @@ class Workload(abc.ABC):
         RunOptions: the dataclass of its options of a run.
         example: human-readable name of the examples, in the plural.
         default_xla: measured default of ``xla``.
-        small_operations: with that default most operations are too small to be divided among all
-            threads (measured); each then has only its share of them.
         characterization: how ``fathom characterize`` measures the workload.
         evaluation_compiles: XLA has all kernels that ``build_evaluation`` needs.
         undistributable: why training cannot use a ``tf.distribute`` strategy; empty if it can.
@@ -82,7 +80,6 @@ class Workload(abc.ABC):
     RunOptions: ClassVar[type[options.RunOptions]] = options.RunOptions
     example: ClassVar[str] = "examples"
     default_xla: ClassVar[str] = "off"
-    small_operations: ClassVar[bool] = False
     characterization: ClassVar[options.Characterization] = options.Characterization()
     criteria: ClassVar[Criteria | None] = None
     evaluation_compiles: ClassVar[bool] = True
@@ -247,6 +244,17 @@ class Workload(abc.ABC):
         None if it does not divide. By default 1: of the number of examples, equal for all replicas.
         """
         return 1.0
+
+    @property
+    def small_operations(self) -> bool:
+        """Whether most operations, with the default of ``xla``, are too small for all threads.
+
+        Each has its share of them. By default so for the single examples of what is fastest in
+        microbatches, as one example cannot be divided. Measured; a subclass may set an attribute
+        instead.
+        """
+        single = self.hyperparameters.batch_size == 1
+        return single and self.divides_batches and self.default_xla == "off"
 
     @property
     def divides_batches(self) -> bool:

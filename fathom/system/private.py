@@ -156,6 +156,24 @@ def _in_turn(functions: list[Any]) -> list[Any]:
 
 
 @contextlib.contextmanager
+def loops_kept(function: "tf.types.experimental.ConcreteFunction") -> Iterator[None]:
+    """Gives TensorFlow back the bodies of a function's loops, which a conversion takes from it.
+
+    Freezing the variables of a graph removes its loops' bodies from the process. Whoever owns them
+    would fail to remove them in turn, with a warning; nothing public keeps them.
+    """
+    from tensorflow.python.eager import context
+
+    bodies = function.graph.as_graph_def().library.function
+    try:
+        yield
+    finally:
+        for body in bodies:
+            if not context.context().has_function(body.signature.name):
+                context.context().add_function_def(body)
+
+
+@contextlib.contextmanager
 def conversion_of_all_reshapes() -> Iterator[None]:
     """Lets tf2onnx keep the first of two Reshapes.
 

@@ -144,12 +144,17 @@ def any_processor() -> Iterator[None]:
         _any.reset(token)
 
 
+def traces_for_any_processor() -> bool:
+    """Says whether what is being traced is for any processor, and not for this run."""
+    return _any.get()
+
+
 def trains_groups() -> bool:
     """Says whether what is being traced may have convolutions with groups.
 
     On a CPU, of TensorFlow's kernels for their gradients only oneDNN's know groups.
     """
-    return _any.get() or choice().onednn is True
+    return traces_for_any_processor() or choice().onednn is True
 
 
 def keeps_freed_memory() -> bool:

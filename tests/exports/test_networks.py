@@ -3,6 +3,7 @@
 import contextlib
 import filecmp
 import functools
+import gc
 import importlib.util
 import json
 import os
@@ -150,6 +151,16 @@ def test_onnx_runtime_computes_the_same(network, tmp_path):
     assert weights & {initializer.name for initializer in graph.initializer}
     names = {node.name.partition("/")[0] for node in graph.node}
     assert names & {layer.name for layer in network.model.network.layers if layer.weights}
+
+
+def test_an_onnx_export_leaves_the_loops_that_it_converted_to_their_owners(tmp_path, monkeypatch):
+    pytest.importorskip("tf2onnx", reason="tf2onnx is not installed")
+    failed = []
+    monkeypatch.setattr(sys, "unraisablehook", failed.append)
+    model = build("transformer", forward_only=True)
+    exports.find("onnx").save(model, tmp_path, ExportOptions())
+    gc.collect()
+    assert [str(each.exc_value) for each in failed] == []
 
 
 @pytest.mark.parametrize("name", [n for n in WORKLOADS if n in STEPWISE])

@@ -9,6 +9,8 @@ import pytest
 import tensorflow as tf
 
 from fathom import Autoenc, AutoencFwd, FathomError, MemNet
+from fathom.deepq import DeepQ, DeepQFwd
+from fathom.modern.dlrm import DLRMFwd
 from fathom.options import PRECISIONS
 from fathom.system import device, environment
 from fathom.system import threads as threading
@@ -115,8 +117,15 @@ def test_an_operation_may_have_a_share_of_the_threads_of_a_run(pools, threads, s
         (Autoenc, {}, 1),
         (Autoenc, {"inter_op_threads": 1}, 2),
         (Autoenc, {"batch_size": 7}, 2),  # no multiple of two microbatches
+        (Autoenc, {"batch_size": 1}, 1),  # one example cannot be divided
         (Autoenc, {"xla": True}, 2),
         (AutoencFwd, {}, 2),
+        (AutoencFwd, {"batch_size": 1}, 1),
+        (DLRMFwd, {}, 2),
+        (DLRMFwd, {"batch_size": 1}, 1),
+        (DeepQ, {}, 1),
+        (DeepQFwd, {}, 2),
+        (DeepQFwd, {"batch_size": 1}, 1),
         (MemNet, {}, 1),
         (MemNet, {"xla": True}, 2),
     ],
@@ -168,6 +177,7 @@ def test_tf32_is_on_for_a_gpu_that_has_it(gpu, capability):
 @pytest.mark.parametrize("capability", [(7, 5), None])
 def test_tf32_is_refused_on_an_older_gpu(gpu, capability):
     gpu(capability)
+    tf.config.experimental.enable_tensor_float_32_execution(False)  # TensorFlow's default is True
     with pytest.raises(FathomError, match=r"8\.0 or more; Test GPU has [07]\.[05]$"):
         select_precision("tf32", device.GPU)
     assert not computes_in_tf32()

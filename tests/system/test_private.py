@@ -44,6 +44,7 @@ ZEROS = "numbers/sparsity.py, which names the layer before another"
 TRACES = "measure/profile/, which reads traces"
 COPIES = "measure/profile/, which runs a step by an executor of its own"
 ORDER = "exports/onnx.py, to write the same file twice"
+LOOPS = "exports/onnx.py, to keep the loops that a conversion removes"
 RESHAPES = "exports/onnx.py, to keep Reshapes that tf2onnx would drop"
 
 CONTEXT = "tensorflow.python.eager.context"
@@ -65,6 +66,8 @@ USED = (
         ),
     ),
     *(Used(f"{COORDINATION}.CoordinatedJob.{name}", WAITS) for name in ("name", "num_tasks")),
+    Used(f"{CONTEXT}.Context.has_function", LOOPS, ("self", "name")),
+    Used(f"{CONTEXT}.Context.add_function_def", LOOPS, ("self", "fdef")),
     Used(f"{REGISTRY}.list", GRADIENTS, ()),
     Used(f"{REGISTRY}._registry.pop", GRADIENTS),
     Used(f"{FUNC_GRAPH}._get_function", CALLS, ("name",)),

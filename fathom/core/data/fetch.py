@@ -1,7 +1,6 @@
 """Atomic downloads of data sets with pooch, verified by their SHA-256."""
 
 from pathlib import Path
-from typing import Protocol
 
 from fathom.core.data.dataset import DataSet, RemoteFile
 from fathom.errors import FathomError
@@ -10,32 +9,13 @@ TIMEOUT_S = 10.0  # to connect, and between chunks of a response
 _CHUNK_BYTES = 1 << 16
 
 
-class ProgressBar(Protocol):
-    """The progress bar that pooch updates.
-
-    Attributes:
-        total: bytes; 0 if unknown.
-    """
-
-    total: int
-
-    def update(self, n: int) -> None:
-        """Adds ``n`` bytes."""
-
-    def reset(self) -> None:
-        """Restarts at 0."""
-
-    def close(self) -> None:
-        """Called after the last byte."""
-
-
-def fetch(dataset: type[DataSet], directory: Path, bar: ProgressBar | None = None) -> None:
+def fetch(dataset: type[DataSet], directory: Path, bar: object | None = None) -> None:
     """Downloads the files of a data set that are missing or different in ``directory``.
 
     Args:
         dataset: the data set, whose ``files`` are downloaded.
         directory: of the files; created if necessary.
-        bar: shows the progress of each file.
+        bar: shows the progress of each file: a progress bar as pooch takes it.
 
     Raises:
         FathomError: the data set has no download, a file is not available at any of its URLs, or
@@ -50,7 +30,7 @@ def fetch(dataset: type[DataSet], directory: Path, bar: ProgressBar | None = Non
         _fetch_file(file, directory, bar)
 
 
-def _fetch_file(file: RemoteFile, directory: Path, bar: ProgressBar | None) -> None:
+def _fetch_file(file: RemoteFile, directory: Path, bar: object | None) -> None:
     """Tries a file's URLs in order until one gives the right bytes."""
     import pooch
     import requests

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from fathom.measure.report.page import shown
-from fathom.measure.report.style import PANELS, style
+from fathom.measure.report.style import PANELS, applied
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -41,7 +41,7 @@ def rendered(figure: "Figure", form: str) -> bytes:
     """Returns a figure as the contents of a file, ``svg`` or ``png``."""
     content = io.BytesIO()
     metadata = _NO_METADATA if form == "svg" else {}
-    with style():
+    with applied():
         figure.savefig(content, format=form, metadata=metadata, dpi=200)
     return content.getvalue()
 

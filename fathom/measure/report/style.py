@@ -47,7 +47,7 @@ _STYLE: dict[Any, Any] = {
 
 
 @contextlib.contextmanager
-def style() -> Iterator[None]:
+def applied() -> Iterator[None]:
     """Applies the common style to figures drawn in the block, whatever matplotlib's own is."""
     import matplotlib
 
@@ -84,6 +84,27 @@ def panels(
     for unused in axes[len(names) :]:
         unused.set_visible(False)
     return figure, list(axes[: len(names)])
+
+
+def name_rows(panel: Panel, names: Sequence[str]) -> None:
+    """Writes names beside the rows 0, 1, ..., the first at the top."""
+    panel.set_yticks(range(len(names)), names)
+    panel.set_ylim(len(names) - 0.5, -0.5)
+
+
+def scale_by_logarithm(panel: Panel, axis: str, base: int = 10) -> None:
+    """Makes an axis, ``x`` or ``y``, logarithmic, with plain numbers at a few places.
+
+    With base 10 these are 1, 2 and 5 times its powers.
+    """
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    getattr(panel, f"set_{axis}scale")("log", base=base)
+    scaled = getattr(panel, f"{axis}axis")
+    subs = (1, 2, 5) if base == 10 else (1,)
+    scaled.set_major_locator(LogLocator(base=base, subs=subs, numticks=6))
+    scaled.set_major_formatter("{x:g}")
+    scaled.set_minor_formatter(NullFormatter())
 
 
 def look_of(workload: str) -> dict[str, Any]:

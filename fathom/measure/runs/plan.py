@@ -9,6 +9,7 @@ from fathom.system.device import CPU
 
 _PROFILE_STEPS, _QUICK_PROFILE_STEPS = 20, 6
 _SHORTEST_LIFE = 8  # steps
+_FOLLOWED = ("profile", "train", CPU.name, 1, 0)  # over a whole run: kind, mode, ..., repeat
 
 
 @dataclass(frozen=True)
@@ -218,10 +219,7 @@ def _run(
     parts += [f"threads{threads}"] if threads else []
     parts += [f"cores{cores}"] if cores != request.cores else []
     parts += [f"{'repeat' if repeat > 0 else 'warmup'}{abs(repeat)}"] if repeat else []
-    argv = _command(request, kind, workload, mode, device, threads, batch_size, workers)
-    if (kind, mode, device, threads, repeat) == ("profile", "train", CPU.name, 1, 0):
-        argv = (*argv, f"--life={_life(request, workload)}")
-    return Planned(
+    planned = Planned(
         id="-".join(parts),
         kind=kind,
         purpose=(purpose,),
@@ -234,8 +232,9 @@ def _run(
         workers=workers,
         precision=request.precision,
         batch_size=batch_size,
-        argv=argv,
+        argv=(),
     )
+    return planned.model_copy(update={"argv": _command(request, planned)})
 
 
 def _life(request: Request, workload: str) -> int:
@@ -245,40 +244,34 @@ def _life(request: Request, workload: str) -> int:
     return max(_SHORTEST_LIFE, steps if request.quick else 10 * steps)
 
 
-def _command(
-    request: Request,
-    kind: Kind,
-    workload: str,
-    mode: Mode,
-    device: str,
-    threads: int | None,
-    batch_size: int | None,
-    workers: int | None,
-) -> tuple[str, ...]:
+def _command(request: Request, run: Planned) -> tuple[str, ...]:
     """Returns the command, without its output file.
 
     Batches are whole in all runs. Where operations run at once and the batch can be divided, a run
     would otherwise take microbatches instead of XLA, and a sweep over batch sizes or cores would
     compare several programs.
     """
-    timing, quick, wanted = kind == "timing", request.quick, request.workloads[workload]
+    timing, quick, wanted = run.kind == "timing", request.quick, request.workloads[run.workload]
     if timing:
         steps = wanted.quick_steps if quick else wanted.steps
     else:
         steps = _QUICK_PROFILE_STEPS if quick else _PROFILE_STEPS
     command = ["python", "-m", "fathom"]
-    command += ["launch", f"--workers={workers}", "--"] if workers else []
-    command += [workload] if workers else ["run" if timing else "profile", workload]
+    command += ["launch", f"--workers={run.workers}", "--"] if run.workers else []
+    command += [] if run.workers else ["run" if timing else "profile"]
+    command += [run.workload]
     command += ["--quiet"] if timing else []
-    command += [f"--{mode}", f"--device={device}", f"--precision={request.precision}"]
+    command += [f"--{run.mode}", f"--device={run.device}", f"--precision={run.precision}"]
     command += ["--microbatches=1"]
     command += [f"--steps={request.steps or steps}"]
-    command += [f"--threads={threads}"] if threads else []
-    command += [f"--batch-size={batch_size}"] if batch_size else []
+    command += [f"--threads={run.threads}"] if run.threads else []
+    command += [f"--batch-size={run.batch_size}"] if run.batch_size else []
     settings = (
         None if timing else wanted.profile_setting,
         wanted.quick_setting if quick else None,
-        wanted.inference_setting if mode == "infer" else None,
+        wanted.inference_setting if run.mode == "infer" else None,
     )
     command += [f"--set={setting}" for setting in settings if setting]
+    if (run.kind, run.mode, run.device, run.threads, run.repeat) == _FOLLOWED:
+        command.append(f"--life={_life(request, run.workload)}")
     return tuple(command)

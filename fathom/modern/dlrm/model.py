@@ -191,6 +191,11 @@ class DLRMFwd(DLRM):
     forward_only = True
     default_xla = "step"  # many short operations: docs/workloads/dlrm.md
 
+    @property
+    def small_operations(self) -> bool:
+        """Whether there is one example, which is faster without a second thread."""
+        return self.hyperparameters.batch_size == 1
+
 
 def rows_of(categories: np.ndarray, rows: int) -> np.ndarray:
     """Returns the row of each category, int64: int32; the first is for the empty ones, -1."""

@@ -11,6 +11,9 @@ from typing_extensions import Self
 
 from fathom.core.layers import Layer, PRNGKey
 from fathom.core.training.randomness import uniform
+from fathom.system.processor import traces_for_any_processor
+
+_LONGEST = 16  # values of a piece: wider rows took twice as long (docs/performance.md)
 
 
 @keras.saving.register_keras_serializable("fathom.modern.gcn.layers")
@@ -20,20 +23,26 @@ class SparseMatrix:
     Args:
         matrix: float32 [rows, columns].
         compiled: XLA, which has no sparse product, compiles the layers.
+        portable: what is traced for any processor has TensorFlow's sparse product all the same.
     """
 
-    def __init__(self, matrix: scipy.sparse.csr_array, compiled: bool) -> None:
-        entries = matrix.sorted_indices().tocoo()
+    def __init__(
+        self, matrix: scipy.sparse.csr_array, compiled: bool, portable: bool = False
+    ) -> None:
+        matrix = matrix.sorted_indices()
+        entries = matrix.tocoo()
         self.shape, self.count = matrix.shape, matrix.nnz
         self.values = tf.constant(entries.data)
-        self._compiled = compiled
+        self._compiled, self._portable = compiled, portable
         self._indices = tf.constant(np.stack([entries.row, entries.col], 1).astype(np.int64))
+        self._padded = PaddedRows(matrix) if compiled else None
 
     def get_config(self) -> dict[str, Any]:
         """Returns the entries as JSON has them."""
         rows, columns = self._indices.numpy().T.tolist()
         entries = {"rows": rows, "columns": columns, "values": self.values.numpy().tolist()}
-        return {"shape": list(self.shape), "compiled": self._compiled, **entries}
+        forms = {"compiled": self._compiled, "portable": self._portable}
+        return {"shape": list(self.shape), **forms, **entries}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
@@ -41,22 +50,66 @@ class SparseMatrix:
         places = (config["rows"], config["columns"])
         values = np.array(config["values"], np.float32)
         matrix = scipy.sparse.csr_array((values, places), shape=tuple(config["shape"]))
-        return cls(matrix, config["compiled"])
+        return cls(matrix, config["compiled"], config["portable"])
 
-    def product(self, values: tf.Tensor, dense: tf.Tensor) -> tf.Tensor:
+    def product(self, dense: tf.Tensor, values: tf.Tensor | None = None) -> tf.Tensor:
         """Returns the product with a matrix.
 
         Args:
+            dense: [columns, n].
             values: the non-zeros, in place of ``self.values``: [count].
-            dense: [columns, n], of the same dtype.
         """
-        if not self._compiled:
-            matrix = tf.SparseTensor(self._indices, values, self.shape)
-            return tf.sparse.sparse_dense_matmul(matrix, dense)
-        rows, columns = tf.unstack(self._indices, axis=1)
-        return tf.math.unsorted_segment_sum(
-            tf.gather(dense, columns) * values[:, None], rows, self.shape[0]
+        if self._padded and not (self._portable and traces_for_any_processor()):
+            return self._padded.product(dense, values)
+        values = tf.cast(self.values if values is None else values, dense.dtype)
+        return tf.sparse.sparse_dense_matmul(
+            tf.SparseTensor(self._indices, values, self.shape), dense
         )
+
+
+class PaddedRows:
+    """A sparse matrix for XLA: pieces of its rows, padded to the longest of those half as long.
+
+    XLA makes one loop of gathering, multiplying and adding the values of such pieces, without
+    intermediate results in memory (docs/performance.md). Rows of several pieces are products of
+    their sums with ones.
+
+    Args:
+        matrix: float32 [rows, columns], sorted.
+    """
+
+    def __init__(self, matrix: scipy.sparse.csr_array) -> None:
+        columns, values = np.append(matrix.indices, 0), np.append(matrix.data, np.float32(0))
+        pieces = np.maximum(1, -(-np.diff(matrix.indptr) // _LONGEST))  # of each row
+        first = np.append(0, np.cumsum(pieces))
+        number = np.arange(first[-1]) - np.repeat(first[:-1], pieces)
+        begin = np.repeat(matrix.indptr[:-1], pieces) + number * _LONGEST
+        counts = np.minimum(np.repeat(matrix.indptr[1:], pieces) - begin, _LONGEST)
+        sizes = np.ceil(np.log2(np.maximum(counts, 1)))
+        self._parts, order = [], []
+        for size in np.unique(sizes):
+            which = np.flatnonzero(sizes == size)
+            each = np.arange(max(counts[which].max(), 1))
+            places = np.where(each < counts[which, None], begin[which, None] + each, matrix.nnz)
+            part = (columns[places].astype(np.int32), places.astype(np.int32), values[places])
+            self._parts.append([tf.constant(array) for array in part])
+            order.append(which)
+        self._order = tf.constant(np.argsort(np.concatenate(order)).astype(np.int32))
+        self._rows = None
+        if pieces.max() > 1:
+            ones = (np.ones(first[-1], np.float32), np.arange(first[-1]), first)
+            self._rows = PaddedRows(scipy.sparse.csr_array(ones))
+
+    def product(self, dense: tf.Tensor, values: tf.Tensor | None) -> tf.Tensor:
+        """Returns the product, as of ``SparseMatrix``."""
+        padded = None if values is None else tf.pad(values, [[0, 1]])
+        sums = []
+        for columns, places, own in self._parts:
+            factors = own if padded is None else tf.gather(padded, places)
+            factors = tf.cast(factors, dense.dtype)[:, :, None]
+            sums.append(tf.reduce_sum(factors * tf.gather(dense, columns), axis=1))
+        found = tf.gather(tf.concat(sums, 0), self._order)
+        return self._rows.product(found, None) if self._rows else found
 
 
 class FeatureProduct(Layer):
@@ -90,11 +143,11 @@ class FeatureProduct(Layer):
     def call(self, nodes: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Returns X W, [nodes of the graph, units], whichever nodes are asked for."""
         kernel = tf.convert_to_tensor(self.kernel)
+        if not (training and self._rate):
+            return self._features.product(kernel)
         values = self._features.values
-        if training and self._rate:
-            kept = uniform(tf.shape(values), self._noise.tensor()) >= self._rate
-            values = tf.where(kept, values / (1 - self._rate), 0)
-        return self._features.product(tf.cast(values, kernel.dtype), kernel)
+        kept = uniform(tf.shape(values), self._noise.tensor()) >= self._rate
+        return self._features.product(kernel, tf.where(kept, values / (1 - self._rate), 0))
 
 
 class Propagation(Layer):
@@ -112,7 +165,7 @@ class Propagation(Layer):
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """Returns A' x, [nodes, units]."""
-        return self._adjacency.product(tf.cast(self._adjacency.values, x.dtype), x)
+        return self._adjacency.product(x)
 
 
 def normalized_adjacency(edges: np.ndarray, nodes: int) -> scipy.sparse.csr_array:

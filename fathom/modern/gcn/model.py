@@ -83,11 +83,12 @@ class GCN(nn.NeuralNetworkModel):
 
     def build_inference(self, nodes: keras.KerasTensor) -> keras.KerasTensor:
         """Returns the logits of the nodes' classes: float32 [batch, classes]."""
-        hyperparameters, graph, compiled = self.hyperparameters, self.graph, self.xla == "step"
+        hyperparameters, graph = self.hyperparameters, self.graph
+        form = {"compiled": self.xla == "step", "portable": not self.execution.xla}
         units, classes = hyperparameters.hidden_units, len(graph.class_names)
         edges = normalized_adjacency(graph.edges, len(graph.classes))
-        adjacency = SparseMatrix(edges, compiled)
-        features = SparseMatrix(normalized_rows(graph.features), compiled)
+        adjacency = SparseMatrix(edges, **form)
+        features = SparseMatrix(normalized_rows(graph.features), **form)
         x = FeatureProduct(
             features, units, hyperparameters.dropout, self.new_noise(), self._weights(), name="W0"
         )(nodes)
@@ -218,6 +219,7 @@ class GCNFwd(GCN):
     """The graph convolutional network, inference only."""
 
     forward_only = True
+    default_xla = "step"  # TensorFlow's sparse product is slow: docs/performance.md
 
 
 def _cross_entropy(classes: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:

@@ -98,22 +98,35 @@ class AddAndNormalize(Layer):
         return tf.cast(normalize(total, self.scale, self.offset), x.dtype)
 
 
-class MultiHeadAttention(Layer):
+class Composed(Layer):
+    """A layer of several parts, its attributes, which are built with it."""
+
+    def __init__(self, sizes: Sizes, random: Random, **options: Unpack[LayerOptions]) -> None:
+        super().__init__(**options)
+        self._sizes, self._random = Sizes(*sizes), random
+
+    def build(self, shape: tuple | None = None) -> None:
+        """Creates the weights of all parts."""
+        for part in vars(self).values():
+            if isinstance(part, keras.layers.Layer):
+                part.build()
+
+    def _residual(self, name: str) -> AddAndNormalize:
+        sizes, noise = self._sizes, self._random.new_noise()
+        return AddAndNormalize(sizes.width, sizes.dropout, noise, name=name)
+
+
+class MultiHeadAttention(Composed):
     """Multi-head attention (section 3.2.2).
 
     The matrices of queries, keys and values of all heads are side by side in one.
     """
 
     def __init__(self, sizes: Sizes, random: Random, **options: Unpack[LayerOptions]) -> None:
-        super().__init__(**options)
-        self._sizes, self._random = Sizes(*sizes), random
+        super().__init__(sizes, random, **options)
         width, new_seed = self._sizes.width, random.new_seed
         self.projections = Linear(width, width, new_seed(), parts=3, name="projections")
         self.output_projection = Linear(width, width, new_seed(), name="output")
-
-    def build(self, shape: tuple | None = None) -> None:
-        """Creates the weights of all parts."""
-        _build_parts(self)
 
     def call(self, x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Returns self-attention of [batch, time, width]."""
@@ -159,19 +172,14 @@ class MultiHeadAttention(Layer):
         return 2 * width * (width * (queries + projected) + queries * keys)
 
 
-class FeedForward(Layer):
+class FeedForward(Composed):
     """max(0, x W1 + b1) W2 + b2 (section 3.3)."""
 
     def __init__(self, sizes: Sizes, random: Random, **options: Unpack[LayerOptions]) -> None:
-        super().__init__(**options)
-        self._sizes, self._random = Sizes(*sizes), random
+        super().__init__(sizes, random, **options)
         width, units = self._sizes.width, self._sizes.hidden_units
         self.first = Linear(width, units, random.new_seed(), bias=True, name="first")
         self.second = Linear(units, width, random.new_seed(), bias=True, name="second")
-
-    def build(self, shape: tuple | None = None) -> None:
-        """Creates the weights of all parts."""
-        _build_parts(self)
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """Returns [batch, time, width]."""
@@ -182,21 +190,15 @@ class FeedForward(Layer):
         return 2 * self._sizes.width * self._sizes.hidden_units * words
 
 
-class EncoderLayer(Layer):
+class EncoderLayer(Composed):
     """Self-attention and a feed-forward network."""
 
     def __init__(self, sizes: Sizes, random: Random, **options: Unpack[LayerOptions]) -> None:
-        super().__init__(**options)
-        sizes = self._sizes = Sizes(*sizes)
-        self._random = random
+        super().__init__(sizes, random, **options)
         self.attention = MultiHeadAttention(sizes, random, name="attention")
-        self.attended = _residual(sizes, random, "attended")
+        self.attended = self._residual("attended")
         self.feed_forward = FeedForward(sizes, random, name="feed_forward")
-        self.output_norm = _residual(sizes, random, "fed_forward")
-
-    def build(self, shape: tuple | None = None) -> None:
-        """Creates the weights of all parts."""
-        _build_parts(self)
+        self.output_norm = self._residual("fed_forward")
 
     def call(self, x: tf.Tensor, mask: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Returns [batch, source, width]; the mask hides padding."""
@@ -208,23 +210,17 @@ class EncoderLayer(Layer):
         return self.attention.macs_of(source, source) + self.feed_forward.macs_of(source)
 
 
-class DecoderLayer(Layer):
+class DecoderLayer(Composed):
     """Masked self-attention, attention to the source, and a feed-forward network."""
 
     def __init__(self, sizes: Sizes, random: Random, **options: Unpack[LayerOptions]) -> None:
-        super().__init__(**options)
-        sizes = self._sizes = Sizes(*sizes)
-        self._random = random
+        super().__init__(sizes, random, **options)
         self.attention = MultiHeadAttention(sizes, random, name="attention")
-        self.attended = _residual(sizes, random, "attended")
+        self.attended = self._residual("attended")
         self.source_attention = MultiHeadAttention(sizes, random, name="source_attention")
-        self.source_attended = _residual(sizes, random, "source_attended")
+        self.source_attended = self._residual("source_attended")
         self.feed_forward = FeedForward(sizes, random, name="feed_forward")
-        self.output_norm = _residual(sizes, random, "fed_forward")
-
-    def build(self, shape: tuple | None = None) -> None:
-        """Creates the weights of all parts."""
-        _build_parts(self)
+        self.output_norm = self._residual("fed_forward")
 
     def call(
         self,
@@ -319,14 +315,3 @@ class DecoderLayer(Layer):
         attended = self.attention.macs_of(words, longest, projected=words)
         attended += self.source_attention.macs_of(words, source)
         return attended + self.feed_forward.macs_of(words)
-
-
-def _residual(sizes: Sizes, random: Random, name: str) -> AddAndNormalize:
-    return AddAndNormalize(sizes.width, sizes.dropout, random.new_noise(), name=name)
-
-
-def _build_parts(layer: keras.layers.Layer) -> None:
-    """Builds the layers that are a layer's attributes, under its name."""
-    for part in vars(layer).values():
-        if isinstance(part, keras.layers.Layer):
-            part.build()

@@ -244,28 +244,18 @@ class LanguageModel(nn.NeuralNetworkModel):
     def save_pictures(self, directory: Path) -> list[Path]:
         """Writes text that the network continues, from the beginning of the validation text."""
         hyperparameters, count = self.hyperparameters, 3
+        length = hyperparameters.prompt_tokens
         with self.device.placement(), computing_in(self.execution.precision):
-            prompts = keras.Input((hyperparameters.prompt_tokens,), dtype="int32")
+            prompts = keras.Input((length,), dtype="int32")
             prefill, decode = phases(self.decoder, hyperparameters, prompts, self.new_noise())
             generate = tf.function(lambda prompts: decode(*prefill(prompts)), autograph=False)
-            tokens = (
-                self._validation[: count * hyperparameters.prompt_tokens].numpy().reshape(count, -1)
-            )
-            while tokens.shape[1] < hyperparameters.prompt_tokens + _SAMPLED:
-                new = generate(tf.constant(tokens[:, -hyperparameters.prompt_tokens :]))
+            tokens = self._validation[: count * length].numpy().reshape(count, -1)
+            while tokens.shape[1] < length + _SAMPLED:
+                new = generate(tf.constant(tokens[:, -length:]))
                 tokens = np.concatenate([tokens, new], 1)
         decoded = self.vocabulary.decode
         path = directory / f"{self.name}-samples.txt"
-        samples.save(
-            path,
-            [
-                (
-                    decoded(row[: hyperparameters.prompt_tokens]),
-                    decoded(row[hyperparameters.prompt_tokens :]),
-                )
-                for row in tokens
-            ],
-        )
+        samples.save(path, [(decoded(row[:length]), decoded(row[length:])) for row in tokens])
         return [path]
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fathom.measure.report import picture
-from fathom.measure.report.style import new_figure, panels, style
+from fathom.measure.report.style import applied, new_figure, panels
 
 
 def parsed(figure):
@@ -18,7 +18,7 @@ def tooltips(figure):
 
 @pytest.fixture
 def axes():
-    with style():
+    with applied():
         return new_figure(3, 3).subplots()
 
 
@@ -76,7 +76,7 @@ def test_texts_are_texts_and_take_the_colours_of_the_page(axes):
 
 
 def test_the_text_for_those_who_cannot_see_a_panel_has_its_axes_and_its_series():
-    with style():
+    with applied():
         figure, (panel,) = panels(["vgg"], columns=1, width=3, height=2)
     panel.plot([1, 2], [1, 2], label="Add (1 %)")
     panel.set(xlabel="step", ylabel="time")
@@ -85,7 +85,7 @@ def test_the_text_for_those_who_cannot_see_a_panel_has_its_axes_and_its_series()
 
 
 def test_panels_become_pictures_below_their_legend_with_unique_references():
-    with style():
+    with applied():
         figure, axes = panels(["vgg", "residual", "deepq"], columns=2, width=3, height=2)
         for panel in axes:
             panel.plot([1, 2], [1, 2], "o", label="a")

@@ -19,7 +19,7 @@ def test_settings_of_other_packages_and_users_change_no_figure(all_workloads):
     """ZigZag sets the sizes of all labels when it is imported."""
     with matplotlib.rc_context({"axes.labelsize": 24, "ytick.labelsize": 20}):
         assert_legible(f5.FIGURE.analyse(all_workloads).plot)
-        with style.style():
+        with style.applied():
             assert matplotlib.rcParams["font.size"] == 9
         assert matplotlib.rcParams["axes.labelsize"] == 24
 

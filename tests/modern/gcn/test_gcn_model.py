@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+import scipy.sparse
 import tensorflow as tf
 
 from fathom.measure.profile.work import op_work
-from fathom.modern.gcn.layers import normalized_adjacency, normalized_rows
+from fathom.modern.gcn.layers import SparseMatrix, normalized_adjacency, normalized_rows
 from fathom.modern.gcn.model import GCN, GCNFwd
 
 
@@ -52,6 +53,29 @@ def test_the_network_is_equation_9(xla, graph):
     nodes = np.array([5, 0, 2_707, 5], np.int32)
     call = tf.function(lambda x: model.network(x), jit_compile=xla, autograph=False)
     np.testing.assert_allclose(call(nodes), expected[nodes], rtol=1e-4, atol=1e-6)
+
+
+def test_xla_and_the_sparse_kernel_compute_the_same_product():
+    rng = np.random.default_rng(0)
+    lengths = np.array([0, 1, 2, 3, 8, 16, 17, 40, 300])  # of the last, pieces of pieces
+    mask = rng.permuted(np.arange(320) < lengths[:, None], axis=1)
+    matrix = scipy.sparse.csr_array(np.where(mask, rng.normal(size=mask.shape), 0), dtype="f4")
+    x = tf.constant(rng.normal(size=(320, 5)), tf.float32)
+    for values in (None, tf.constant(rng.normal(size=matrix.nnz), tf.float32)):
+        expected = matrix if values is None else matrix.copy()
+        if values is not None:
+            expected.data = values.numpy()
+        for compiled in (False, True):
+            found = SparseMatrix(matrix, compiled).product(x, values)
+            np.testing.assert_allclose(found, expected @ x.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_inference_lists_three_sparse_products_whatever_computes_them():
+    model = GCNFwd("/cpu:0")
+    model.build()
+    assert model.xla == "step"
+    kinds = [row.kind for row in model.describe().operations]
+    assert kinds.count("sparse product") == 3
 
 
 def test_dropout_takes_non_zero_features_and_hidden_values(graph):

@@ -12,6 +12,7 @@ from fathom import nn
 from fathom.core.data.pipeline import DataLoader, Sampler, Tensors
 from fathom.core.training.optimizers import Adam, Optimizer
 from fathom.options import Hyperparameters, hyperparameter
+from fathom.system.device import CPU
 from fathom_newcomer.descriptor import DESCRIPTOR
 from fathom_newcomer.points import CLASSES, Points
 
@@ -98,7 +99,7 @@ class Newcomer(nn.NeuralNetworkModel):
     def _stream(
         self, arrays: tuple[np.ndarray, ...], first_step: int, shuffle: bool
     ) -> Iterator[Tensors]:
-        with tf.device("/cpu:0"):
+        with CPU.placement():
             tensors = [tf.constant(array) for array in arrays]
         size = self.hyperparameters.batch_size
         order = Sampler(len(arrays[0]), size, self.execution.seed, shuffle=shuffle)

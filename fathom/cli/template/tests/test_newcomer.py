@@ -12,7 +12,7 @@ WORKLOADS = ("newcomer",)
 
 
 def test_the_network_learns_the_synthetic_points():
-    model = Newcomer("/cpu:0")
+    model = Newcomer("cpu")
     model.setup()
     model.run(n_steps=300)
     assert model.evaluate()["accuracy"] > 0.9

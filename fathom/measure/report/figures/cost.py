@@ -6,10 +6,9 @@ import numpy as np
 import pandas as pd
 
 from fathom.measure.profile import tables
-from fathom.measure.report import programs, selection
+from fathom.measure.report import programs, selection, style
 from fathom.measure.report.figure import Figure, Findings
 from fathom.measure.report.intervals import Interval, ratio
-from fathom.measure.report.style import BLUE, GREY, HATCHES, SKY, Plot, legend_above, single, style
 from fathom.measure.runs.folder import Folder
 from fathom.options import precision_traits
 
@@ -109,29 +108,28 @@ def summary(table: pd.DataFrame) -> str:
     )
 
 
-def draw(table: pd.DataFrame) -> Plot:
+def draw(table: pd.DataFrame) -> style.Plot:
     """Draws achieved FLOP/s over those of a large matrix product, training and inference."""
     names = list(table.workload.unique())
-    with style():
-        figure, axes = single(1.3 + 0.4 * len(names))
-        axes.axvline(1, color=GREY, linewidth=0.8, linestyle="--")
-        for j, (mode, color) in enumerate((("train", BLUE), ("infer", SKY))):
+    with style.applied():
+        figure, axes = style.single(1.3 + 0.4 * len(names))
+        axes.axvline(1, color=style.GREY, linewidth=0.8, linestyle="--")
+        for j, (mode, color) in enumerate((("train", style.BLUE), ("infer", style.SKY))):
             mine = table[(table["mode"] == mode) & table["achieved/peak"].notna()]
             bars = axes.barh(
                 [names.index(workload) + 0.4 * j - 0.2 for workload in mine.workload],
                 mine["achieved/peak"],
                 height=0.38,
                 color=color,
-                hatch=HATCHES[j],
+                hatch=style.HATCHES[j],
                 edgecolor="white",
                 label="training" if mode == "train" else "inference",
             )
             axes.bar_label(bars, fmt="%.2f", padding=3, fontsize=8)
-        axes.set_yticks(range(len(names)), names)
-        axes.set_ylim(len(names) - 0.5, -0.5)
+        style.name_rows(axes, names)
         axes.set_xlim(0, max(1.15, 1.1 * axes.get_xlim()[1]))
         axes.set_xlabel("achieved FLOP/s over those of a large matrix product")
-        legend_above(figure, columns=2)
+        style.legend_above(figure, columns=2)
     return figure
 
 

@@ -5,9 +5,8 @@ import pandas as pd
 import scipy.stats
 
 from fathom.measure.profile import tables
-from fathom.measure.report import intervals, selection
+from fathom.measure.report import intervals, selection, style
 from fathom.measure.report.figure import Figure, Findings
-from fathom.measure.report.style import MARKERS, PALETTE, Panel, Plot, panels, style
 from fathom.measure.runs.folder import Folder
 
 _DRIFT_SIZE = 0.05  # smallest relevant change over the profiled steps
@@ -165,7 +164,7 @@ def summary(table: pd.DataFrame) -> str:
     )
 
 
-def draw(followed: pd.DataFrame, run: pd.DataFrame | None = None) -> Plot:
+def draw(followed: pd.DataFrame, run: pd.DataFrame | None = None) -> style.Plot:
     """Draws the times from ``follow`` over their means, beside those from ``follow_run`` if any."""
     several = run is not None and len(run) > 0
     shown = []
@@ -173,14 +172,16 @@ def draw(followed: pd.DataFrame, run: pd.DataFrame | None = None) -> Plot:
         shown.append((f"{workload}, consecutive steps" if several else workload, mine))
         if run is not None and workload in set(run.workload):
             shown.append((f"{workload}, a whole run", run[run.workload == workload]))
-    with style():
-        figure, axes = panels([str(title) for title, _ in shown], columns=2, width=4.6, height=2.3)
+    with style.applied():
+        figure, axes = style.panels(
+            [str(title) for title, _ in shown], columns=2, width=4.6, height=2.3
+        )
         for (_, mine), panel in zip(shown, axes, strict=True):
             _draw_panel(panel, mine)
     return figure
 
 
-def _draw_panel(panel: Panel, followed: pd.DataFrame) -> None:
+def _draw_panel(panel: style.Panel, followed: pd.DataFrame) -> None:
     """Draws the op types of one workload, means over the processes; lines end at gaps."""
     shown = {
         str(op_type): _over_mean(each) for op_type, each in followed.groupby("op type", sort=False)
@@ -192,8 +193,8 @@ def _draw_panel(panel: Panel, followed: pd.DataFrame) -> None:
         panel.plot(
             times.index,
             times,
-            color=PALETTE[i % len(PALETTE)],
-            marker=MARKERS[i % len(MARKERS)],
+            color=style.PALETTE[i % len(style.PALETTE)],
+            marker=style.MARKERS[i % len(style.MARKERS)],
             markersize=3,
             linewidth=0.8,
             label=f"{op_type} ({np.mean(list(map(_variation, by_run))):.1%})",

@@ -6,10 +6,9 @@ import numpy as np
 import pandas as pd
 
 from fathom.measure.profile import tables
-from fathom.measure.report import intervals, selection
+from fathom.measure.report import intervals, selection, style
 from fathom.measure.report.figure import Figure, Findings
 from fathom.measure.report.intervals import Interval
-from fathom.measure.report.style import GREY, Plot, look_of, single, style
 from fathom.measure.runs.folder import Folder
 
 _RANKS = 25  # drawn
@@ -89,19 +88,19 @@ def summary(table: pd.DataFrame) -> str:
     return f"The number of op types that make up 90 % of the time in ops: {counted}."
 
 
-def draw(ranks: pd.DataFrame) -> Plot:
+def draw(ranks: pd.DataFrame) -> style.Plot:
     """Draws the cumulative share of the op types of ``curves``, one curve per workload."""
     to_90 = counts(ranks).set_index("workload")["types to 90 %"]
-    with style():
-        figure, axes = single(4)
+    with style.applied():
+        figure, axes = style.single(4)
         axes.axvspan(5, 15, color="#EEEEEE", label="5 to 15 types (the paper)")
-        axes.axhline(90, color=GREY, linewidth=0.8, linestyle="--")
+        axes.axhline(90, color=style.GREY, linewidth=0.8, linestyle="--")
         shown = ranks[ranks["rank"] <= _RANKS]
         for workload, curve in shown.groupby("workload", sort=False):
             axes.plot(
                 curve["rank"],
                 100 * curve["cumulative share"],
-                **look_of(str(workload)),
+                **style.look_of(str(workload)),
                 markersize=4,
                 linewidth=1,
                 label=f"{workload} ({to_90[workload]} to 90 %)",

@@ -7,11 +7,10 @@ import pandas as pd
 
 from fathom.hardware.description.ops import CLASSES, op_class
 from fathom.measure.profile import tables
-from fathom.measure.report import intervals, published, selection
+from fathom.measure.report import intervals, published, selection, style
 from fathom.measure.report.clustering import cosine_distance
 from fathom.measure.report.figure import Figure, Findings
 from fathom.measure.report.intervals import Interval, combine
-from fathom.measure.report.style import ALWAYS_WHITE, Panel, Plot, new_figure, style
 from fathom.measure.runs.folder import Folder
 
 _VISIBLE = 1.0  # percent from which an op type has a column, as in the paper
@@ -180,12 +179,12 @@ def summary(distance: pd.DataFrame) -> str:
     return f"Cosine distance to the paper's rows: {', '.join(known)}."
 
 
-def draw(percent: pd.DataFrame, distance: pd.DataFrame) -> Plot:
+def draw(percent: pd.DataFrame, distance: pd.DataFrame) -> style.Plot:
     """Draws the heat map of our shares above the paper's, in the same columns."""
     paper = published.breakdown().reindex(columns=percent.columns, fill_value=0.0)
     rows = len(percent), len(paper)
-    with style():
-        figure = new_figure(3 + 0.34 * len(percent.columns), 3.2 + 0.32 * sum(rows))
+    with style.applied():
+        figure = style.new_figure(3 + 0.34 * len(percent.columns), 3.2 + 0.32 * sum(rows))
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=rows)
         labels = [
             str(name) if np.isnan(value) else f"{name}   {value:.3f}"
@@ -200,7 +199,7 @@ def draw(percent: pd.DataFrame, distance: pd.DataFrame) -> Plot:
     return figure
 
 
-def _draw_heat_map(axes: Panel, percent: np.ndarray, labels: Sequence[str]) -> None:
+def _draw_heat_map(axes: style.Panel, percent: np.ndarray, labels: Sequence[str]) -> None:
     from matplotlib.colors import LinearSegmentedColormap
 
     shown = np.ma.masked_less(percent, 0.5)  # rounds to 0
@@ -210,7 +209,7 @@ def _draw_heat_map(axes: Panel, percent: np.ndarray, labels: Sequence[str]) -> N
     axes.invert_yaxis()
     for row, column in np.argwhere(~np.ma.getmaskarray(shown)):
         value = percent[row, column]
-        color = ALWAYS_WHITE if value >= _WHITE_TEXT else "black"
+        color = style.ALWAYS_WHITE if value >= _WHITE_TEXT else "black"
         axes.text(column, row, f"{value:.0f}", ha="center", va="center", fontsize=8, color=color)
     axes.set_yticks(range(len(labels)), labels)
     axes.tick_params(length=0)
@@ -220,7 +219,7 @@ def _draw_heat_map(axes: Panel, percent: np.ndarray, labels: Sequence[str]) -> N
     axes.tick_params(which="minor", length=0)
 
 
-def _mark_classes(axes: Panel, classes: Sequence[str]) -> None:
+def _mark_classes(axes: style.Panel, classes: Sequence[str]) -> None:
     """Writes the class above each group of columns, and draws lines between groups."""
     starts = [i for i in range(len(classes)) if i == 0 or classes[i] != classes[i - 1]]
     for start, end in zip(starts, [*starts[1:], len(classes)], strict=True):

@@ -7,11 +7,10 @@ import numpy as np
 import pandas as pd
 
 from fathom.measure.profile import tables
-from fathom.measure.report import published, selection
+from fathom.measure.report import published, selection, style
 from fathom.measure.report.clustering import Merge, cluster, cosine_distance, linkage
 from fathom.measure.report.figure import Figure, Findings
 from fathom.measure.report.intervals import Interval, combine
-from fathom.measure.report.style import BLUE, Panel, Plot, panels, style
 from fathom.measure.runs.folder import Folder
 
 
@@ -106,26 +105,26 @@ def summary(hierarchy: pd.DataFrame, by_process: Mapping[str, np.ndarray]) -> st
     return f"{closest}; the last two clusters join at {last.text('.2f')}."
 
 
-def draw(shares: pd.DataFrame) -> Plot:
+def draw(shares: pd.DataFrame) -> style.Plot:
     """Draws our dendrogram and that of the paper's Figure 3, with distance on the x axis."""
     paper = published.breakdown()
-    with style():
+    with style.applied():
         height = 1.2 + 0.32 * max(len(shares), len(paper))
         names = "measured", "from the paper's table"
-        figure, (ours, theirs) = panels(names, columns=2, width=4.5, height=height)
+        figure, (ours, theirs) = style.panels(names, columns=2, width=4.5, height=height)
         _dendrogram(ours, shares)
         _dendrogram(theirs, paper)
     return figure
 
 
-def _dendrogram(axes: Panel, shares: pd.DataFrame) -> None:
+def _dendrogram(axes: style.Panel, shares: pd.DataFrame) -> None:
     from scipy.cluster.hierarchy import dendrogram
 
     merges = linkage(cluster(shares.to_numpy()))
     tree = dendrogram(merges, labels=list(shares.index), no_plot=True)
     for heights, distances in zip(tree["icoord"], tree["dcoord"], strict=True):
         label = f"{max(distances):.3f}"
-        axes.plot(distances, heights, color=BLUE, linewidth=1.4, label=label)
+        axes.plot(distances, heights, color=style.BLUE, linewidth=1.4, label=label)
     axes.set_yticks([10 * i + 5 for i in range(len(tree["ivl"]))], tree["ivl"])
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)

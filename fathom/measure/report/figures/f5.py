@@ -3,10 +3,9 @@
 import numpy as np
 import pandas as pd
 
-from fathom.measure.report import programs, selection
+from fathom.measure.report import programs, selection, style
 from fathom.measure.report.figure import Figure, Findings
 from fathom.measure.report.intervals import Interval, ratio
-from fathom.measure.report.style import BLUE, MARKERS, ORANGE, Plot, legend_above, single, style
 from fathom.measure.runs.folder import Folder
 
 _COLUMNS = [
@@ -74,14 +73,12 @@ def summary(times: pd.DataFrame) -> str:
     )
 
 
-def draw(times: pd.DataFrame) -> Plot:
+def draw(times: pd.DataFrame) -> style.Plot:
     """Draws the four cases of each workload as points, normalised to training on the CPU."""
-    from matplotlib.ticker import LogLocator, NullLocator
-
     names = _with_batch_sizes(times)
     rows = np.arange(len(names))
-    with style():
-        figure, axes = single(1.4 + 0.3 * len(rows))
+    with style.applied():
+        figure, axes = style.single(1.4 + 0.3 * len(rows))
         for j, (mode, device) in enumerate(_CASES):
             case = times[(times["mode"] == mode) & (times.device == device)]
             if case["median step (s)"].isna().all():
@@ -90,26 +87,22 @@ def draw(times: pd.DataFrame) -> Plot:
                 case["over CPU training"],
                 rows,
                 linestyle="none",
-                marker=MARKERS[j],
+                marker=style.MARKERS[j],
                 markersize=7,
-                color=(BLUE, ORANGE)[mode == "infer"],
+                color=(style.BLUE, style.ORANGE)[mode == "infer"],
                 markerfacecolor="white" if device == "gpu" else None,
                 label=f"{'training' if mode == 'train' else 'inference'}, {device.upper()}",
             )
         places = times.workload.map({name: i for i, name in enumerate(times.workload.unique())})
         others = programs.differ(times, ["workload"])
         programs.mark(axes, times["over CPU training"], places, others)
-        axes.set_xscale("log")
+        style.scale_by_logarithm(axes, "x")
         drawn = times["over CPU training"].dropna()
         axes.set_xlim(0.8 * min([0.125, *drawn]), 1.2 * max([1.25, *drawn]))
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.set_yticks(rows, names)
-        axes.set_ylim(len(rows) - 0.5, -0.5)
+        style.name_rows(axes, names)
         axes.set_xlabel("step time over that of training on the CPU")
         axes.grid(axis="both")
-        legend_above(figure, columns=2)
+        style.legend_above(figure, columns=2)
     return figure
 
 

@@ -6,10 +6,9 @@ import numpy as np
 import pandas as pd
 
 from fathom.measure.profile import tables
-from fathom.measure.report import intervals, selection
+from fathom.measure.report import intervals, selection, style
 from fathom.measure.report.figure import Figure, Findings
 from fathom.measure.report.intervals import Interval
-from fathom.measure.report.style import HATCHES, Plot, legend_above, panels, shortened, style
 from fathom.measure.runs.folder import Folder
 
 _HEAVIEST = 7  # op types shown per workload
@@ -161,15 +160,15 @@ def _noise(interval: Interval, equal: float) -> str:
     return " (within the noise)" if within else ""
 
 
-def draw(table: pd.DataFrame) -> Plot:
+def draw(table: pd.DataFrame) -> style.Plot:
     """Draws the absolute time of each op type by threads, with the layers that use it."""
     import matplotlib
 
     numbers = sorted(table.threads.unique())
     colours = matplotlib.colormaps["cividis"](np.linspace(0.25, 0.9, len(numbers)))
     names = list(table.workload.unique())
-    with style():
-        figure, axes = panels(names, columns=2, width=4.8, height=3)
+    with style.applied():
+        figure, axes = style.panels(names, columns=2, width=4.8, height=3)
         for name, panel in zip(names, axes, strict=True):
             mine = table[table.workload == name]
             roles = mine.drop_duplicates("op type")
@@ -183,18 +182,18 @@ def draw(table: pd.DataFrame) -> Plot:
                     height=height,
                     color=colours[look],
                     edgecolor="white",
-                    hatch=HATCHES[look % len(HATCHES)],
+                    hatch=style.HATCHES[look % len(style.HATCHES)],
                     label=f"{threads} thread{'s' if threads > 1 else ''}",
                 )
             labels = [
-                f"{op_type}\n{shortened(role, 28)}"
+                f"{op_type}\n{style.shortened(role, 28)}"
                 for op_type, role in zip(roles["op type"], roles.role, strict=True)
             ]
             panel.set_yticks(rows, labels, fontsize=7.5)
             panel.invert_yaxis()
             panel.grid(axis="x")
             panel.set_xlabel("time per step (ms)")
-        legend_above(figure, columns=4)
+        style.legend_above(figure, columns=4)
     return figure
 
 

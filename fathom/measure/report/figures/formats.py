@@ -6,29 +6,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
-from fathom.measure.report import selection
+from fathom.measure.report import selection, style
 from fathom.measure.report.figure import Figure, Findings
-from fathom.measure.report.style import (
-    BLUE,
-    GREY,
-    ORANGE,
-    PALETTE,
-    RED,
-    Panel,
-    Plot,
-    bars,
-    legend_above,
-    panels,
-    shortened,
-    style,
-)
 from fathom.measure.runs.folder import Folder
 from fathom.options import QUANTIZED, precision_traits
 from fathom.results.formats import FormatRun, Formats
 
 _FLOAT = "float32"
-_LOOKS = {"infer": ("inference", BLUE, "o"), "train": ("training", ORANGE, "s")}
-_LOST = {"gradients to 0": GREY, "updates to 0": RED}
+_LOOKS = {"infer": ("inference", style.BLUE, "o"), "train": ("training", style.ORANGE, "s")}
+_LOST = {"gradients to 0": style.GREY, "updates to 0": style.RED}
 
 
 def runs(results: Sequence[Formats]) -> pd.DataFrame:
@@ -115,11 +101,11 @@ def _range(values: pd.Series) -> str:
     return " to ".join(dict.fromkeys(ends))
 
 
-def draw(table: pd.DataFrame, errors: pd.DataFrame) -> Plot:
+def draw(table: pd.DataFrame, errors: pd.DataFrame) -> style.Plot:
     """Draws for each workload the metric, what training loses, and the error by layer."""
-    colours = dict(zip(errors.format.unique(), itertools.cycle(PALETTE)))
+    colours = dict(zip(errors.format.unique(), itertools.cycle(style.PALETTE)))
     errors = errors.assign(colour=errors.format.map(colours))
-    cases: list[tuple[str, Callable[[Panel, pd.DataFrame], None], pd.DataFrame]]
+    cases: list[tuple[str, Callable[[style.Panel, pd.DataFrame], None], pd.DataFrame]]
     cases = [
         (str(name), _draw_metric, mine) for name, mine in table.groupby("workload", sort=False)
     ]
@@ -132,15 +118,15 @@ def draw(table: pd.DataFrame, errors: pd.DataFrame) -> Plot:
         (f"{name}: error against float32", _draw_errors, mine)
         for name, mine in errors.groupby("workload", sort=False)
     ]
-    with style():
-        figure, axes = panels([name for name, *_ in cases], columns=2, width=4.6, height=2.7)
+    with style.applied():
+        figure, axes = style.panels([name for name, *_ in cases], columns=2, width=4.6, height=2.7)
         for panel, (_, draw_panel, mine) in zip(axes, cases, strict=True):
             draw_panel(panel, mine)
-        legend_above(figure, columns=4)
+        style.legend_above(figure, columns=4)
     return figure
 
 
-def _draw_metric(panel: Panel, table: pd.DataFrame) -> None:
+def _draw_metric(panel: style.Panel, table: pd.DataFrame) -> None:
     names = list(table.sort_values("bits", ascending=False, kind="stable").format.unique())
     for mode, mine in table.groupby("mode", sort=False):
         words, colour, marker = _LOOKS[str(mode)]
@@ -154,22 +140,24 @@ def _draw_metric(panel: Panel, table: pd.DataFrame) -> None:
     panel.grid(axis="y")
 
 
-def _draw_lost(panel: Panel, table: pd.DataFrame) -> None:
+def _draw_lost(panel: style.Panel, table: pd.DataFrame) -> None:
     means = 100 * table.groupby("format", sort=False)[list(_LOST)].mean()
     series = {name: (means[name].to_numpy(), colour) for name, colour in _LOST.items()}
-    bars(panel, list(means.index), series)
+    style.bars(panel, list(means.index), series)
     panel.set_xlim(0, 100)
     panel.set_xlabel("share of the values (%)")
 
 
-def _draw_errors(panel: Panel, errors: pd.DataFrame) -> None:
+def _draw_errors(panel: style.Panel, errors: pd.DataFrame) -> None:
     layers = list(errors.layer.unique())
     for (name, colour), mine in errors.groupby(["format", "colour"], sort=False):
         at = mine.layer.map(layers.index)
         panel.plot(at, mine.error, ".-", color=colour, linewidth=0.8, markersize=4, label=name)
     panel.set_yscale("log")
     shown = range(0, len(layers), 1 + len(layers) // 12)
-    panel.set_xticks(shown, [shortened(layers[i], 12) for i in shown], rotation=45, fontsize=7)
+    panel.set_xticks(
+        shown, [style.shortened(layers[i], 12) for i in shown], rotation=45, fontsize=7
+    )
     panel.set_ylabel("relative error")
     panel.grid(axis="y")
 

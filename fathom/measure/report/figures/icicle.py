@@ -4,9 +4,8 @@ import pandas as pd
 
 from fathom.hardware.description.ops import op_class
 from fathom.measure.profile import tables
-from fathom.measure.report import selection
+from fathom.measure.report import selection, style
 from fathom.measure.report.figure import Figure, Findings
-from fathom.measure.report.style import WIDTH, Panel, Plot, legend_of_classes, panels, slices, style
 from fathom.measure.runs.folder import Folder
 
 _LEVELS = {"layer": "layer", "type": "op type", "kernel": "kernel"}  # column and title
@@ -59,17 +58,19 @@ def summary(table: pd.DataFrame) -> str:
     return f"The op type of one layer with the largest share of the time in ops: {listed}."
 
 
-def draw(table: pd.DataFrame) -> Plot:
+def draw(table: pd.DataFrame) -> style.Plot:
     """Draws the parts of each workload, layers at the top and kernels at the bottom."""
-    with style():
-        figure, axes = panels(list(table.workload.unique()), columns=1, width=WIDTH, height=1.5)
+    with style.applied():
+        figure, axes = style.panels(
+            list(table.workload.unique()), columns=1, width=style.WIDTH, height=1.5
+        )
         for (_, mine), panel in zip(table.groupby("workload", sort=False), axes, strict=True):
             _draw_parts(panel, mine)
-        legend_of_classes(figure, map(op_class, table["op type"]))
+        style.legend_of_classes(figure, map(op_class, table["op type"]))
     return figure
 
 
-def _draw_parts(panel: Panel, table: pd.DataFrame) -> None:
+def _draw_parts(panel: style.Panel, table: pd.DataFrame) -> None:
     levels = list(_LEVELS.values())
     whole = table[_TIME][table.level == levels[0]].sum()
     for row, level in enumerate(levels):
@@ -84,9 +85,8 @@ def _draw_parts(panel: Panel, table: pd.DataFrame) -> None:
                 + mine.share.map(" ({:.1%})".format),
             }
         )
-        slices(panel, row, parts, whole)
-    panel.set_yticks(range(len(levels)), levels)
-    panel.set_ylim(len(levels) - 0.5, -0.5)
+        style.slices(panel, row, parts, whole)
+    style.name_rows(panel, levels)
     panel.set_xlim(0, whole)
     panel.set_xlabel(_TIME)
 

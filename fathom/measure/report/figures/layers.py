@@ -4,22 +4,9 @@ import numpy as np
 import pandas as pd
 
 from fathom.measure.profile import tables
-from fathom.measure.report import selection
+from fathom.measure.report import selection, style
 from fathom.measure.report.figure import Figure, Findings
 from fathom.measure.report.intervals import mean
-from fathom.measure.report.style import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    Panel,
-    Plot,
-    bars,
-    legend_above,
-    panels,
-    shortened,
-    style,
-)
 from fathom.measure.runs.folder import Folder
 from fathom.results.profile import PHASES
 
@@ -68,27 +55,27 @@ def summary(ops: pd.DataFrame) -> str:
     )
 
 
-def draw(times: pd.DataFrame) -> Plot:
+def draw(times: pd.DataFrame) -> style.Plot:
     """Draws the time of each workload's most expensive layers, stacked by phase."""
     names = list(times.workload.unique())
-    with style():
-        figure, axes = panels(names, columns=2, width=4.6, height=2.7)
+    with style.applied():
+        figure, axes = style.panels(names, columns=2, width=4.6, height=2.7)
         for name, panel in zip(names, axes, strict=True):
             _draw_layers(panel, times[times.workload == name])
-        legend_above(figure, columns=len(PHASES))
+        style.legend_above(figure, columns=len(PHASES))
     return figure
 
 
-def _draw_layers(panel: Panel, times: pd.DataFrame) -> None:
+def _draw_layers(panel: style.Panel, times: pd.DataFrame) -> None:
     """Draws one workload's layers, the most expensive at the top, the others as one bar."""
     shown, others = times[:_SHOWN], times[_SHOWN:]
-    labels = [shortened(name or "without name", 24) for name in shown[_LAYER]]
+    labels = [style.shortened(name or "without name", 24) for name in shown[_LAYER]]
     milliseconds = 1e3 * shown[_COLUMNS].to_numpy()
     if len(others):
         labels.append(f"{len(others)} others")
         milliseconds = np.vstack([milliseconds, 1e3 * others[_COLUMNS].sum()])
-    colours = zip(milliseconds.T, (BLUE, ORANGE, GREEN, GREY), strict=True)
-    bars(panel, labels, dict(zip(PHASES, colours, strict=True)), stacked=True)
+    colours = zip(milliseconds.T, (style.BLUE, style.ORANGE, style.GREEN, style.GREY), strict=True)
+    style.bars(panel, labels, dict(zip(PHASES, colours, strict=True)), stacked=True)
     panel.set_xlabel("time per step (ms)")
 
 

@@ -2,9 +2,8 @@
 
 import pandas as pd
 
-from fathom.measure.report import programs, selection
+from fathom.measure.report import programs, selection, style
 from fathom.measure.report.figure import Figure, Findings
-from fathom.measure.report.style import BLUE, ORANGE, Panel, Plot, legend_above, panels, style
 from fathom.measure.runs.folder import Folder
 
 KNEE = 0.9  # of the best rate of a sweep
@@ -111,26 +110,24 @@ def _case(row: tuple) -> str:
     return f"{row[0]} {row[1]} ({row[2].upper()})"
 
 
-def draw(table: pd.DataFrame) -> Plot:
+def draw(table: pd.DataFrame) -> style.Plot:
     """Draws rate, step time and memory over batch size, for each workload, with the knees."""
     names = list(table.workload.unique())
     titles = [f"{name}: {quantity}" for name in names for quantity in _QUANTITIES]
-    with style():
-        figure, axes = panels(titles, columns=len(_QUANTITIES), width=2.7, height=2.1)
+    with style.applied():
+        figure, axes = style.panels(titles, columns=len(_QUANTITIES), width=2.7, height=2.1)
         for i, panel in enumerate(axes):
             name, quantity = names[i // len(_QUANTITIES)], _QUANTITIES[i % len(_QUANTITIES)]
             _draw_quantity(panel, table[table.workload == name], quantity)
         figure.supxlabel("batch size", fontsize=9)
-        legend_above(figure, columns=5)
+        style.legend_above(figure, columns=5)
     return figure
 
 
-def _draw_quantity(panel: Panel, table: pd.DataFrame, quantity: str) -> None:
-    from matplotlib.ticker import LogLocator, NullFormatter
-
+def _draw_quantity(panel: style.Panel, table: pd.DataFrame, quantity: str) -> None:
     others = programs.differ(table, _CASE)
     for (mode, device), each in table.groupby(["mode", "device"], sort=False):
-        colour = ORANGE if mode == "infer" else BLUE
+        colour = style.ORANGE if mode == "infer" else style.BLUE
         sizes, values = each["batch size"].astype(float), each[quantity]
         panel.plot(
             sizes,
@@ -153,14 +150,8 @@ def _draw_quantity(panel: Panel, table: pd.DataFrame, quantity: str) -> None:
                 color=colour,
             )
     programs.mark(panel, table["batch size"].astype(float), table[quantity], others)
-    panel.set_xscale("log", base=2)
-    panel.set_yscale("log")
-    panel.xaxis.set_major_formatter("{x:g}")
-    panel.xaxis.set_major_locator(LogLocator(base=2, numticks=6))
-    panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=6))
-    panel.yaxis.set_major_formatter("{x:g}")
-    panel.xaxis.set_minor_formatter(NullFormatter())
-    panel.yaxis.set_minor_formatter(NullFormatter())
+    style.scale_by_logarithm(panel, "x", base=2)
+    style.scale_by_logarithm(panel, "y")
     panel.grid(axis="both")
 
 

@@ -3,10 +3,9 @@
 import numpy as np
 import pandas as pd
 
-from fathom.measure.report import programs, selection
+from fathom.measure.report import programs, selection, style
 from fathom.measure.report.figure import Figure, Findings
 from fathom.measure.report.intervals import Interval, ratio
-from fathom.measure.report.style import GREY, Plot, look_of, single, style
 from fathom.measure.runs.folder import Folder
 
 _COLUMNS = [
@@ -63,13 +62,13 @@ def summary(table: pd.DataFrame) -> str:
     return f"Efficiency on the most cores measured: {', '.join(ends)}."
 
 
-def draw(table: pd.DataFrame) -> Plot:
+def draw(table: pd.DataFrame) -> style.Plot:
     """Draws the speed-up over the cores used, against the cores."""
-    with style():
-        figure, axes = single(3.6)
-        axes.axhline(1, color=GREY, linewidth=0.8, linestyle="--")
+    with style.applied():
+        figure, axes = style.single(3.6)
+        axes.axhline(1, color=style.GREY, linewidth=0.8, linestyle="--")
         for workload, each in table.groupby("workload", sort=False):
-            look = look_of(str(workload))
+            look = style.look_of(str(workload))
             axes.plot(each.cores, each.efficiency, **look, linewidth=1, label=workload)
         programs.mark(axes, table.cores, table.efficiency, programs.differ(table, ["workload"]))
         axes.set_xticks(sorted(table.cores.unique()))

@@ -4,10 +4,9 @@ import numpy as np
 import pandas as pd
 
 from fathom.measure.profile import tables
-from fathom.measure.report import published, selection
+from fathom.measure.report import published, selection, style
 from fathom.measure.report.figure import Figure, Findings
 from fathom.measure.report.intervals import Interval, mean
-from fathom.measure.report.style import BLACK, BLUE, Plot, legend_above, panels, style
 from fathom.measure.runs.folder import Folder
 
 _KERNELS, _COPIES = "kernels / API calls", "copies / kernels"
@@ -109,21 +108,21 @@ def summary(table: pd.DataFrame, measured: bool) -> str:
     return f"Time in kernels over the time of API calls: {listed}."
 
 
-def draw(table: pd.DataFrame, measured: bool) -> Plot:
+def draw(table: pd.DataFrame, measured: bool) -> style.Plot:
     """Draws the two ratios of each workload and of the paper, or only the paper's."""
     rows = np.arange(len(table))
     titles = {_KERNELS: "kernel time over API call time", _COPIES: "copy time over kernel time"}
-    with style():
+    with style.applied():
         height = 1.4 + 0.3 * len(rows)
-        figure, both = panels(list(titles.values()), columns=2, width=4, height=height)
+        figure, both = style.panels(list(titles.values()), columns=2, width=4, height=height)
         for axes, column in zip(both, titles, strict=True):
             if measured:
-                axes.plot(table[column], rows, "o", color=BLUE, label="measured")
+                axes.plot(table[column], rows, "o", color=style.BLUE, label="measured")
             axes.plot(
                 table[f"{column}, paper"],
                 rows,
                 "D",
-                color=BLACK,
+                color=style.BLACK,
                 markerfacecolor="white",
                 label="Minsky, Table 1",
             )
@@ -132,7 +131,7 @@ def draw(table: pd.DataFrame, measured: bool) -> Plot:
             axes.grid()
             axes.set_yticks(rows, table.workload)
             axes.set_ylim(len(rows) - 0.5, -0.5)
-        legend_above(figure, columns=2)
+        style.legend_above(figure, columns=2)
     return figure
 
 

@@ -2,9 +2,8 @@
 
 import pandas as pd
 
-from fathom.measure.report import selection
+from fathom.measure.report import selection, style
 from fathom.measure.report.figure import Figure, Findings
-from fathom.measure.report.style import PALETTE, Panel, Plot, legend_above, panels, style
 from fathom.measure.runs.folder import Folder
 from fathom.results.quality import Quality
 
@@ -46,23 +45,23 @@ def summary(table: pd.DataFrame) -> str:
     return f"{'; '.join(texts)}." if texts else "No training reached its target."
 
 
-def draw(table: pd.DataFrame) -> Plot:
+def draw(table: pd.DataFrame) -> style.Plot:
     """Draws examples and seconds until the target by batch size, for each workload."""
     names = list(table.workload.unique())
     titles = [f"{name}: {quantity}" for name in names for quantity in _QUANTITIES]
-    with style():
-        figure, axes = panels(titles, columns=len(_QUANTITIES), width=3.2, height=2.2)
+    with style.applied():
+        figure, axes = style.panels(titles, columns=len(_QUANTITIES), width=3.2, height=2.2)
         for number, panel in enumerate(axes):
             mine = table[table.workload == names[number // len(_QUANTITIES)]]
             _draw_quantity(panel, mine, _QUANTITIES[number % len(_QUANTITIES)])
         figure.supxlabel("batch size", fontsize=9)
-        legend_above(figure, columns=3)
+        style.legend_above(figure, columns=3)
     return figure
 
 
-def _draw_quantity(panel: Panel, table: pd.DataFrame, quantity: str) -> None:
+def _draw_quantity(panel: style.Panel, table: pd.DataFrame, quantity: str) -> None:
     sizes = sorted(table["batch size"].unique())
-    for look, replicas in zip(PALETTE[1:], sorted(set(table.replicas)), strict=False):
+    for look, replicas in zip(style.PALETTE[1:], sorted(set(table.replicas)), strict=False):
         each = table[table.replicas == replicas].sort_values("batch size")
         label = f"{replicas} replica{'s' if replicas > 1 else ''}"
         panel.plot(each["batch size"], each[quantity], "o-", color=look, markersize=4, label=label)

@@ -4,18 +4,17 @@ import numpy as np
 import pandas as pd
 
 from fathom.hardware.accelerators.scaling import step_seconds
-from fathom.measure.report import selection
+from fathom.measure.report import selection, style
 from fathom.measure.report.figure import Figure, Findings
-from fathom.measure.report.style import BLUE, GREY, ORANGE, Panel, Plot, legend_above, panels, style
 from fathom.measure.runs.folder import Folder
 from fathom.results.distribution import ring_bytes
 
 _CASE = ["workload", "workers", "threads", "batch_size"]
 _MEASURED = ["examples_per_second", "collective_share", "waiting_s", "gradient_bytes"]
 _LOOKS = {
-    "strong": (BLUE, "o", "shared batch"),
-    "weak": (ORANGE, "D", "batch each"),
-    "threads": (GREY, "s", "threads"),
+    "strong": (style.BLUE, "o", "shared batch"),
+    "weak": (style.ORANGE, "D", "batch each"),
+    "threads": (style.GREY, "s", "threads"),
 }
 
 
@@ -107,11 +106,11 @@ def summary(table: pd.DataFrame) -> str:
     return f"Rate per worker or thread over that of one: {'; '.join(found)}."
 
 
-def draw(table: pd.DataFrame) -> Plot:
+def draw(table: pd.DataFrame) -> style.Plot:
     """Draws measured and predicted efficiency by the number of workers, for each workload."""
     names = list(table.workload.unique())
-    with style():
-        figure, axes = panels(names, columns=2, width=4, height=2.8)
+    with style.applied():
+        figure, axes = style.panels(names, columns=2, width=4, height=2.8)
         for name, panel in zip(names, axes, strict=True):
             for kind, each in table[table.workload == name].groupby("scaling", sort=False):
                 _draw_kind(panel, each, str(kind))
@@ -119,11 +118,11 @@ def draw(table: pd.DataFrame) -> Plot:
             panel.grid(axis="y")
         figure.supxlabel("workers, or threads", fontsize=9)
         figure.supylabel("rate of each over that of one", fontsize=9)
-        legend_above(figure, columns=2)
+        style.legend_above(figure, columns=2)
     return figure
 
 
-def _draw_kind(panel: Panel, table: pd.DataFrame, kind: str) -> None:
+def _draw_kind(panel: style.Panel, table: pd.DataFrame, kind: str) -> None:
     units = [1, *(table.workers * table.threads)]
     colour, marker, label = _LOOKS[kind]
     rates = [1, *table.efficiency]
@@ -134,19 +133,14 @@ def _draw_kind(panel: Panel, table: pd.DataFrame, kind: str) -> None:
         panel.plot(units, [1, *table.predicted], "--", label=text, linewidth=1, color=colour)
 
 
-def _workloads(table: pd.DataFrame) -> list[str]:
-    return list(table.workload.unique()) if len(table) else []
-
-
 def _analyse(folder: Folder) -> Findings:
     runs = folder.runs_frame()
     wanted = runs[selection.is_timing(runs, "scaling")]
     if wanted.empty:
         return Findings(gaps=["no distributed training: fathom characterize --workers makes some"])
     table = scaling(selection.timings(folder, "scaling"))
-    gaps = selection.gaps(
-        wanted, _workloads(table), "no training on one worker, or none on several"
-    )
+    there = table.workload.unique() if len(table) else ()
+    gaps = selection.gaps(wanted, there, "no training on one worker, or none on several")
     if table.empty:
         return Findings(gaps=gaps)
     return Findings(summary(table), draw(table), table, gaps=gaps)
@@ -161,7 +155,7 @@ FIGURE = Figure(
     "each of them has one; and threads of one worker. Predicted: the step of one worker, divided, "
     "and 2 (n - 1) / n of the bytes of the gradients over the measured bandwidth of the link, none "
     "of it hidden, as by fathom scale.",
-    paper="Drumond et al. (seeds/003), II-B and figure 3, argue from bytes of gradients; neither "
+    paper="Drumond et al., II-B and figure 3, argue from bytes of gradients; neither "
     "Fathom paper distributes training.",
     analyse=_analyse,
 )

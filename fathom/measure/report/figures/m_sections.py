@@ -3,20 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from fathom.measure.report import published, selection
+from fathom.measure.report import published, selection, style
 from fathom.measure.report.figure import Figure, Findings
-from fathom.measure.report.style import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    SKY,
-    Plot,
-    bars,
-    legend_above,
-    single,
-    style,
-)
 from fathom.measure.runs.folder import Folder
 
 _SECTIONS = ["init", "setup", "run", "main", "wall"]  # the paper's
@@ -81,25 +69,25 @@ def summary(table: pd.DataFrame) -> str:
     )
 
 
-def draw(table: pd.DataFrame) -> Plot:
+def draw(table: pd.DataFrame) -> style.Plot:
     """Draws the sections of each run as stacked bars, the paper's below ours."""
     labels = [
         "the paper" if source == "paper" else f"{workload}, {device.upper()}"
         for workload, device, source in zip(table.workload, table.device, table[""], strict=True)
     ]
     parts = {
-        "outside main": (table.wall - table.main, GREY),
-        "init, with loading": (table.init, ORANGE),
-        "setup": (table.setup, SKY),
-        "run": (table.run, BLUE),
-        "rest of main": (table.main - table.init - table.setup - table.run, GREEN),
+        "outside main": (table.wall - table.main, style.GREY),
+        "init, with loading": (table.init, style.ORANGE),
+        "setup": (table.setup, style.SKY),
+        "run": (table.run, style.BLUE),
+        "rest of main": (table.main - table.init - table.setup - table.run, style.GREEN),
     }
-    with style():
-        figure, axes = single(1.4 + 0.27 * len(table))
+    with style.applied():
+        figure, axes = style.single(1.4 + 0.27 * len(table))
         series = {name: (np.maximum(part, 0), color) for name, (part, color) in parts.items()}
-        bars(axes, labels, series, stacked=True)
+        style.bars(axes, labels, series, stacked=True)
         axes.set_xlabel("time over the CPU's wall time")
-        legend_above(figure, columns=3)
+        style.legend_above(figure, columns=3)
     return figure
 
 

@@ -2,9 +2,8 @@
 
 import pandas as pd
 
-from fathom.measure.report import selection
+from fathom.measure.report import selection, style
 from fathom.measure.report.figure import Figure, Findings
-from fathom.measure.report.style import BLUE, GREY, MARKERS, Plot, legend_above, panels, style
 from fathom.measure.runs.folder import Folder
 from fathom.results.serving import ServingResult, Trial
 
@@ -77,34 +76,31 @@ def summary(table: pd.DataFrame) -> str:
     return f"{'; '.join(found)}." if found else ""
 
 
-def draw(table: pd.DataFrame) -> Plot:
+def draw(table: pd.DataFrame) -> style.Plot:
     """Draws the 99th percentile by rate of each search, with its bound."""
-    from matplotlib.ticker import LogLocator, NullFormatter
-
     names = list(table.workload.unique())
-    with style():
-        figure, axes = panels(names, columns=2, width=3.4, height=2.4)
+    with style.applied():
+        figure, axes = style.panels(names, columns=2, width=3.4, height=2.4)
         for name, panel in zip(names, axes, strict=True):
             cases = table[table.workload == name].groupby(["batch limit", "threads"], sort=False)
-            for marker, ((limit, threads), each) in zip(MARKERS, cases, strict=False):
+            for marker, ((limit, threads), each) in zip(style.MARKERS, cases, strict=False):
                 panel.plot(
                     each["queries/s"],
                     each["p99 (ms)"],
-                    color=BLUE,
+                    color=style.BLUE,
                     marker=marker,
                     markersize=4,
                     linewidth=1,
                     label=f"batches to {limit}, {threads} thread{'s' if threads > 1 else ''}",
                 )
-                panel.axhline(each["bound (ms)"].iloc[0], color=GREY, linestyle="--", label="bound")
-            panel.set_yscale("log")
-            panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=6))
-            panel.yaxis.set_major_formatter("{x:g}")
-            panel.yaxis.set_minor_formatter(NullFormatter())
+                panel.axhline(
+                    each["bound (ms)"].iloc[0], color=style.GREY, linestyle="--", label="bound"
+                )
+            style.scale_by_logarithm(panel, "y")
             panel.grid(axis="y")
         figure.supxlabel("queries/s", fontsize=9)
         figure.supylabel("99th percentile (ms)", fontsize=9)
-        legend_above(figure, columns=2)
+        style.legend_above(figure, columns=2)
     return figure
 
 

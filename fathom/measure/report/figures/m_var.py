@@ -4,10 +4,9 @@ import numpy as np
 import pandas as pd
 import scipy.stats
 
-from fathom.measure.report import selection
+from fathom.measure.report import selection, style
 from fathom.measure.report.figure import Figure, Findings
 from fathom.measure.report.intervals import CONFIDENCE, Interval
-from fathom.measure.report.style import BLUE, GREY, RED, Plot, single, style
 from fathom.measure.runs.folder import Folder
 
 _FEWEST_FOR_BOX = 5  # runs: quartiles of fewer say no more than the points
@@ -69,12 +68,12 @@ def summary(table: pd.DataFrame) -> str:
     )
 
 
-def draw(walls: pd.DataFrame) -> Plot:
+def draw(walls: pd.DataFrame) -> style.Plot:
     """Draws each run over the mean on the CPU as a point, and quartiles of enough runs as a box."""
     groups = list(walls.groupby(_CASE, sort=False))
-    with style():
-        figure, axes = single(1 + 0.35 * len(groups))
-        axes.axvline(1, color=GREY, linewidth=0.8, linestyle="--")
+    with style.applied():
+        figure, axes = style.single(1 + 0.35 * len(groups))
+        axes.axvline(1, color=style.GREY, linewidth=0.8, linestyle="--")
         for row, (_, each) in enumerate(groups):
             times = each["over the CPU's mean"].to_numpy()
             if np.isnan(times).any():  # nothing ran on the CPU
@@ -86,16 +85,15 @@ def draw(walls: pd.DataFrame) -> Plot:
                     orientation="horizontal",
                     widths=0.6,
                     showfliers=False,
-                    medianprops={"color": RED},
+                    medianprops={"color": style.RED},
                     manage_ticks=False,
                 )
             offsets = np.linspace(-0.2, 0.2, len(times))
-            axes.plot(times, row + offsets, ".", color=BLUE, markersize=6)
+            axes.plot(times, row + offsets, ".", color=style.BLUE, markersize=6)
         labels = [
             f"{workload}, {mode}, {str(device).upper()}" for (workload, mode, device), _ in groups
         ]
-        axes.set_yticks(range(len(groups)), labels)
-        axes.set_ylim(len(groups) - 0.5, -0.5)
+        style.name_rows(axes, labels)
         axes.set_xlabel("wall time of a run over the mean on the CPU")
         axes.grid(axis="x")
     return figure

@@ -2,29 +2,15 @@
 
 import pandas as pd
 
-from fathom.measure.report import programs, selection
+from fathom.measure.report import programs, selection, style
 from fathom.measure.report.figure import Figure, Findings
-from fathom.measure.report.style import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    SKY,
-    Panel,
-    Plot,
-    bars,
-    legend_above,
-    panels,
-    shortened,
-    style,
-)
 from fathom.measure.runs.folder import Folder
 from fathom.options import precision_traits
 
 _MIB = 2**20
 _WEIGHT_BYTES = 4  # weights stay float32 in mixed precision
 _SHOWN = 6  # layers per workload
-_PHASES = {"forward": BLUE, "backward": ORANGE, "optimizer": GREEN}
+_PHASES = {"forward": style.BLUE, "backward": style.ORANGE, "optimizer": style.GREEN}
 _PEAK, _GPU_PEAK = "peak of the process (MiB)", "peak on the GPU (MiB)"
 
 
@@ -83,35 +69,35 @@ def summary(peak: pd.DataFrame) -> str:
     )
 
 
-def draw(peak: pd.DataFrame, sets: pd.DataFrame) -> Plot:
+def draw(peak: pd.DataFrame, sets: pd.DataFrame) -> style.Plot:
     """Draws the peaks, and the layers with the largest working sets of each workload."""
     names = list(sets.workload.unique())
-    with style():
-        figure, (first, *others) = panels([_PEAK, *names], columns=2, width=4.6, height=2.7)
+    with style.applied():
+        figure, (first, *others) = style.panels([_PEAK, *names], columns=2, width=4.6, height=2.7)
         _draw_peaks(first, peak)
         for name, panel in zip(names, others, strict=True):
             mine = sets[sets.workload == name]
             _draw_layers(panel, mine.nlargest(_SHOWN, "backward (MiB)"))
-        legend_above(figure, columns=3)
+        style.legend_above(figure, columns=3)
     return figure
 
 
-def _draw_peaks(panel: Panel, peak: pd.DataFrame) -> None:
+def _draw_peaks(panel: style.Panel, peak: pd.DataFrame) -> None:
     cases = (peak.workload + peak.device.map({"gpu": ", GPU"}).fillna("")).rename("case")
     largest = (
         peak.groupby([cases, "mode"], sort=False)[_PEAK].max().unstack().reindex(cases.unique())
     )
-    modes = (("train", "training", GREY), ("infer", "inference", SKY))
+    modes = (("train", "training", style.GREY), ("infer", "inference", style.SKY))
     series = {
         label: (largest[mode].to_numpy(), color) for mode, label, color in modes if mode in largest
     }
-    bars(panel, list(largest.index), series)
+    style.bars(panel, list(largest.index), series)
     panel.set_xlabel("MiB")
 
 
-def _draw_layers(panel: Panel, sets: pd.DataFrame) -> None:
+def _draw_layers(panel: style.Panel, sets: pd.DataFrame) -> None:
     series = {phase: (sets[f"{phase} (MiB)"].to_numpy(), color) for phase, color in _PHASES.items()}
-    bars(panel, [shortened(name, 24) for name in sets.layer], series)
+    style.bars(panel, [style.shortened(name, 24) for name in sets.layer], series)
     panel.set_xlabel("working set (MiB)")
 
 

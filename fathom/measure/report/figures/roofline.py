@@ -4,24 +4,18 @@ import numpy as np
 import pandas as pd
 
 from fathom.measure.profile import tables
-from fathom.measure.report import selection
+from fathom.measure.report import selection, style
 from fathom.measure.report.figure import Figure, Findings
-from fathom.measure.report.style import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    RED,
-    Plot,
-    legend_of_colours,
-    panels,
-    style,
-)
 from fathom.measure.runs.folder import Folder
 from fathom.results.characterization import Machine
 
 _TOLERANCE = 1.1  # of the peak: a convolution may be faster than a matrix product
-_COLORS = {"forward": BLUE, "backward": ORANGE, "optimizer": GREEN, "other": RED}
+_COLORS = {
+    "forward": style.BLUE,
+    "backward": style.ORANGE,
+    "optimizer": style.GREEN,
+    "other": style.RED,
+}
 
 
 def summary(table: pd.DataFrame) -> str:
@@ -36,14 +30,14 @@ def summary(table: pd.DataFrame) -> str:
     return f"Of the time in ops of 1 % or more, {times}: {text}.{caches}"
 
 
-def draw(table: pd.DataFrame, peak: float, bandwidth: float) -> Plot:
+def draw(table: pd.DataFrame, peak: float, bandwidth: float) -> style.Plot:
     """Draws each op's rate over its intensity under the roofs, area by share of the time."""
-    with style():
-        figure, axes = panels(list(table.workload.unique()), 4, 2.4, 2.2)
+    with style.applied():
+        figure, axes = style.panels(list(table.workload.unique()), 4, 2.4, 2.2)
         shown = table[table.flops > 0]
         x = np.geomspace(min(0.05, shown.intensity.min()), max(1e3, shown.intensity.max()), 100)
         for panel, workload in zip(axes, table.workload.unique(), strict=True):
-            panel.loglog(x, np.minimum(peak, x * bandwidth), color=GREY, linewidth=1)
+            panel.loglog(x, np.minimum(peak, x * bandwidth), color=style.GREY, linewidth=1)
             for row in shown[shown.workload == workload].itertuples():
                 panel.plot(
                     [row.intensity],
@@ -57,7 +51,7 @@ def draw(table: pd.DataFrame, peak: float, bandwidth: float) -> Plot:
                 )
             panel.set_xlabel("FLOPs per byte")
             panel.set_ylabel("FLOP/s")
-        legend_of_colours(figure, _COLORS)
+        style.legend_of_colours(figure, _COLORS)
     return figure
 
 

@@ -5,10 +5,9 @@ import pandas as pd
 import scipy.stats
 
 from fathom.measure.frames import GENERATION
-from fathom.measure.report import programs, selection
+from fathom.measure.report import programs, selection, style
 from fathom.measure.report.figure import Figure, Findings
 from fathom.measure.report.intervals import CONFIDENCE, of_median
-from fathom.measure.report.style import BLUE, MARKERS, ORANGE, Plot, legend_above, single, style
 from fathom.measure.runs.folder import Folder
 
 _CASE = ["workload", "mode", "device", "cores", "threads", "batch size"]
@@ -123,15 +122,13 @@ def summary(table: pd.DataFrame) -> str:
     return f"{len(table)} timing runs: the median steps take from {least} to {most}."
 
 
-def draw(table: pd.DataFrame) -> Plot:
+def draw(table: pd.DataFrame) -> style.Plot:
     """Draws the step time of each run with its interval."""
-    from matplotlib.ticker import LogLocator, NullLocator
-
     rows = table.workload + np.where(table.device == "gpu", ", GPU", "")
     names = list(rows.unique())
-    with style():
-        figure, axes = single(1.3 + 0.35 * len(names))
-        for j, (mode, color) in enumerate((("train", BLUE), ("infer", ORANGE))):
+    with style.applied():
+        figure, axes = style.single(1.3 + 0.35 * len(names))
+        for j, (mode, color) in enumerate((("train", style.BLUE), ("infer", style.ORANGE))):
             mine = table[table["mode"] == mode]
             equal = mine.groupby(["workload", "device"])
             spread = 0.3 * equal.cumcount() / equal.workload.transform("size")
@@ -141,21 +138,17 @@ def draw(table: pd.DataFrame) -> Plot:
                 rows[mine.index].map(names.index) + 0.4 * j - 0.35 + spread,
                 xerr=[np.minimum(below, 0.99 * mine[_STEP]), above],  # the axis has no zero
                 linestyle="none",
-                marker=MARKERS[j],
+                marker=style.MARKERS[j],
                 markersize=4,
                 linewidth=0.8,
                 color=color,
                 label="training" if mode == "train" else "inference",
             )
-        axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator())
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.set_yticks(range(len(names)), names)
-        axes.set_ylim(len(names) - 0.5, -0.5)
+        style.scale_by_logarithm(axes, "x")
+        style.name_rows(axes, names)
         axes.set_xlabel(_STEP)
         axes.grid(axis="x")
-        legend_above(figure, columns=2)
+        style.legend_above(figure, columns=2)
     return figure
 
 

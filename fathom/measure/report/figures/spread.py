@@ -3,9 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from fathom.measure.report import selection
+from fathom.measure.report import selection, style
 from fathom.measure.report.figure import Figure, Findings
-from fathom.measure.report.style import BLACK, BLUE, Panel, Plot, panels, shortened, style
 from fathom.measure.runs.folder import Folder
 
 _KEYS = ["workload", "type", "layer", "phase"]
@@ -52,24 +51,28 @@ def summary(table: pd.DataFrame) -> str:
     )
 
 
-def draw(followed: pd.DataFrame) -> Plot:
+def draw(followed: pd.DataFrame) -> style.Plot:
     """Draws a point for each step of each op from ``by_step``, and their median."""
     names = list(followed.workload.unique())
-    with style():
-        figure, axes = panels(names, columns=2, width=4.6, height=2.7)
+    with style.applied():
+        figure, axes = style.panels(names, columns=2, width=4.6, height=2.7)
         for (_, mine), panel in zip(followed.groupby("workload", sort=False), axes, strict=True):
             _draw_ops(panel, mine)
     return figure
 
 
-def _draw_ops(panel: Panel, followed: pd.DataFrame) -> None:
+def _draw_ops(panel: style.Panel, followed: pd.DataFrame) -> None:
     labels = []
     for row, (op, each) in enumerate(followed.groupby(_KEYS[1:], sort=False)):
-        labels.append(shortened(", ".join(dict.fromkeys(map(str, op))), 36))
+        labels.append(style.shortened(", ".join(dict.fromkeys(map(str, op))), 36))
         times = each["time (ms)"].to_numpy()
         rows = np.full(len(times), float(row))
-        panel.plot(times, rows, "o", color=BLUE, alpha=0.35, markersize=3.5, markeredgewidth=0)
-        panel.plot([np.median(times)], [row], "|", color=BLACK, markersize=11, label="_median")
+        panel.plot(
+            times, rows, "o", color=style.BLUE, alpha=0.35, markersize=3.5, markeredgewidth=0
+        )
+        panel.plot(
+            [np.median(times)], [row], "|", color=style.BLACK, markersize=11, label="_median"
+        )
     panel.set_yticks(range(len(labels)), labels, fontsize=7.5)
     panel.invert_yaxis()
     panel.set_xscale("log")

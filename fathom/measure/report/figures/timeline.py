@@ -3,9 +3,8 @@
 import pandas as pd
 
 from fathom.hardware.description.ops import op_class, paper_type
-from fathom.measure.report import selection
+from fathom.measure.report import selection, style
 from fathom.measure.report.figure import Figure, Findings
-from fathom.measure.report.style import WIDTH, Panel, Plot, legend_of_classes, panels, slices, style
 from fathom.measure.runs.folder import Folder
 from fathom.results.profile import Profile
 
@@ -65,7 +64,7 @@ def summary(ops: pd.DataFrame, lengths: dict[str, float]) -> str:
     return f"The step of median time, with the profiler on: {', '.join(listed)}."
 
 
-def draw(rows: pd.DataFrame, lengths: dict[str, float]) -> Plot:
+def draw(rows: pd.DataFrame, lengths: dict[str, float]) -> style.Plot:
     """Draws the rows of ``merged``, a line for each thread; blank where no op ran.
 
     Args:
@@ -74,15 +73,15 @@ def draw(rows: pd.DataFrame, lengths: dict[str, float]) -> Plot:
     """
     steps = rows.drop_duplicates("workload").set_index("workload").step
     titles = [f"{name}, step {step}" for name, step in steps.items()]
-    with style():
-        figure, axes = panels(titles, columns=1, width=WIDTH, height=1.25)
+    with style.applied():
+        figure, axes = style.panels(titles, columns=1, width=style.WIDTH, height=1.25)
         for (name, mine), panel in zip(rows.groupby("workload", sort=False), axes, strict=True):
             _draw_step(panel, mine, lengths[str(name)])
-        legend_of_classes(figure, map(op_class, rows["op type"]))
+        style.legend_of_classes(figure, map(op_class, rows["op type"]))
     return figure
 
 
-def _draw_step(panel: Panel, rows: pd.DataFrame, step_ms: float) -> None:
+def _draw_step(panel: style.Panel, rows: pd.DataFrame, step_ms: float) -> None:
     parts = pd.DataFrame(
         {
             "start": rows[_START],
@@ -99,9 +98,8 @@ def _draw_step(panel: Panel, rows: pd.DataFrame, step_ms: float) -> None:
     )
     threads = list(rows.thread.unique())
     for number, thread in enumerate(threads):
-        slices(panel, number, parts[rows.thread == thread], step_ms)
-    panel.set_yticks(range(len(threads)), [f"thread {i + 1}" for i in range(len(threads))])
-    panel.set_ylim(len(threads) - 0.5, -0.5)
+        style.slices(panel, number, parts[rows.thread == thread], step_ms)
+    style.name_rows(panel, [f"thread {i + 1}" for i in range(len(threads))])
     panel.set_xlim(0, step_ms)
     panel.set_xlabel(_TIME)
 

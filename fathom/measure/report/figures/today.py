@@ -8,12 +8,11 @@ import pandas as pd
 
 from fathom import workloads
 from fathom.measure.profile import tables
-from fathom.measure.report import selection
+from fathom.measure.report import selection, style
 from fathom.measure.report.clustering import Merge, cluster, cosine_distance
 from fathom.measure.report.figure import Figure, Findings
 from fathom.measure.report.figures import f4
 from fathom.measure.report.intervals import Interval, combine
-from fathom.measure.report.style import BLUE, ORANGE, WIDTH, legend_above, new_figure, style
 from fathom.measure.runs.folder import Folder
 
 if TYPE_CHECKING:
@@ -98,20 +97,27 @@ def draw(shares: pd.DataFrame, placed: pd.DataFrame) -> "matplotlib.figure.Figur
     rows = _rows(_leaves(found, merges), placed)
     heights = [0.0] * len(eight) + [merge.distance for merge in merges]
     places = [float(rows.index(each[0])) for each in found[: len(eight)]]
-    with style():
-        figure = new_figure(WIDTH, 1.2 + 0.32 * len(rows))
+    with style.applied():
+        figure = style.new_figure(style.WIDTH, 1.2 + 0.32 * len(rows))
         axes = figure.subplots()
         for merge in merges:
             pair = merge.first, merge.second
             ends = [places[i] for i in pair]
-            _bracket(axes, [heights[i] for i in pair], ends, merge.distance, BLUE, "the eight")
+            _bracket(
+                axes, [heights[i] for i in pair], ends, merge.distance, style.BLUE, "the eight"
+            )
             places.append(sum(ends) / 2)
         for row in placed.to_dict("records"):
             at = found.index(tuple(row["joins"].split()))
             ends = [float(rows.index(row["workload"])), places[at]]
             starts = [0.0, heights[at]]
             _bracket(
-                axes, starts, ends, row["cosine distance"], ORANGE, "placed in their hierarchy"
+                axes,
+                starts,
+                ends,
+                row["cosine distance"],
+                style.ORANGE,
+                "placed in their hierarchy",
             )
         axes.set_yticks(range(len(rows)), rows)
         axes.tick_params(axis="y", length=0)
@@ -119,7 +125,7 @@ def draw(shares: pd.DataFrame, placed: pd.DataFrame) -> "matplotlib.figure.Figur
         axes.set_xlim(0, 1)
         axes.grid(axis="x")
         axes.set_xlabel("cosine distance of the centroids")
-        legend_above(figure, columns=2)
+        style.legend_above(figure, columns=2)
     return figure
 
 

@@ -3,10 +3,9 @@
 import numpy as np
 import pandas as pd
 
-from fathom.measure.report import selection
+from fathom.measure.report import selection, style
 from fathom.measure.report.figure import Figure, Findings
 from fathom.measure.report.intervals import Interval, mean
-from fathom.measure.report.style import BLUE, ORANGE, Plot, legend_above, single, style
 from fathom.measure.runs.folder import Folder
 
 _PAPER = 2  # percent outside ops, at most, in the paper
@@ -62,20 +61,20 @@ def summary(table: pd.DataFrame) -> str:
     return f"Percent of a step outside ops: {listed}.{counted if known else ''}"
 
 
-def draw(table: pd.DataFrame) -> Plot:
+def draw(table: pd.DataFrame) -> style.Plot:
     """Draws the share of each workload's step in which no op runs."""
     percent = 100 * table["share outside ops"]
-    with style():
-        figure, axes = single(0.9 + 0.3 * len(table))
+    with style.applied():
+        figure, axes = style.single(0.9 + 0.3 * len(table))
         rows = np.arange(len(table))
-        bars = axes.barh(rows, percent, color=BLUE, height=0.6)
+        bars = axes.barh(rows, percent, color=style.BLUE, height=0.6)
         axes.bar_label(bars, fmt="%.1f", padding=3)
-        axes.axvspan(1, 2, color=ORANGE, alpha=0.4, zorder=0, label="1-2 % (the paper)")
+        axes.axvspan(1, 2, color=style.ORANGE, alpha=0.4, zorder=0, label="1-2 % (the paper)")
         axes.set_yticks(rows, table.workload)
         axes.invert_yaxis()
         axes.set_xlim(0, max(3.0, 1.15 * percent.max()))
         axes.set_xlabel("share of a step outside ops (%)")
-        legend_above(figure, columns=1)
+        style.legend_above(figure, columns=1)
     return figure
 
 
