@@ -2,7 +2,8 @@
 
 Writes a folder of random weights as transformers does, loads it with ``--set weights=FOLDER``, and
 prints the largest relative differences: of logits, loss, gradients, and the weights after a step of
-AdamW. Needs ``pip install torch transformers safetensors`` beside Fathom.
+AdamW; and whether both continue prompts with the same tokens. Needs ``pip install torch
+transformers safetensors`` beside Fathom.
 
     python benchmarks/same_as_transformers.py
 """
@@ -20,7 +21,8 @@ from fathom.shared.language.model import LanguageModel
 from fathom.shared.language.weights import Published
 
 WORDS, RATE = 65, 1e-3
-SIZES = {"layers": 3, "heads": 4, "width": 64, "context": 48, "vocabulary": WORDS}
+SIZES = {"layers": 3, "heads": 4, "width": 64, "context": 48, "vocabulary": WORDS, "batch_size": 12}
+NO_END = {"bos_token_id": None, "eos_token_id": None}  # all texts have the same length
 
 
 def theirs(workload: str) -> torch.nn.Module:
@@ -33,6 +35,7 @@ def theirs(workload: str) -> torch.nn.Module:
             n_layer=SIZES["layers"],
             n_head=SIZES["heads"],
             **dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0),
+            **NO_END,
         )
     else:
         config = transformers.LlamaConfig(
@@ -45,6 +48,7 @@ def theirs(workload: str) -> torch.nn.Module:
             max_position_embeddings=SIZES["context"],
             rms_norm_eps=1e-5,
             rope_theta=5e5,
+            **NO_END,
         )
     torch.manual_seed(0)
     model = transformers.AutoModelForCausalLM.from_config(config)
@@ -53,11 +57,12 @@ def theirs(workload: str) -> torch.nn.Module:
     return model
 
 
-def ours(workload: str, folder: str) -> LanguageModel:
+def ours(workload: str, folder: str, forward_only: bool = False) -> LanguageModel:
     """Returns Fathom's model with the weights of a folder."""
     own = {"hidden_units": 172, "kv_heads": 2} if workload == "llama" else {}
     options = {"learning_rate": RATE, "warmup": 0, "xla": False, "weights": folder}
-    model = workloads.load(workload)("cpu", {**SIZES, **own, **options, "clip_norm": 1e9})
+    kind = workloads.load(workload, forward_only)
+    model = kind("cpu", {**SIZES, **own, **options, "clip_norm": 1e9})
     model.setup()
     return model
 
@@ -79,9 +84,14 @@ def compare(workload: str) -> None:
     model = theirs(workload)
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
-        own = ours(workload, folder)
+        own, generator = (ours(workload, folder, forward) for forward in (False, True))
     tokens = np.random.default_rng(0).integers(0, WORDS, (12, SIZES["context"] + 1))
     given, following = tokens[:, :-1], tokens[:, 1:]
+    prompts = given[:, : generator.hyperparameters.prompt_tokens]
+    new = generator.hyperparameters.new_tokens
+    continued = model.generate(torch.tensor(prompts), do_sample=False, max_new_tokens=new)
+    own_continued = generator.compiled.step.call(tf.constant(prompts, tf.int32)).numpy()
+    same = int(np.sum(own_continued == continued[:, -new:].numpy()))
     logits = model(torch.tensor(given)).logits
     loss = torch.nn.functional.cross_entropy(
         logits.reshape(-1, WORDS), torch.tensor(following).reshape(-1)
@@ -97,7 +107,7 @@ def compare(workload: str) -> None:
     slopes = {name: each.grad for name, each in expected.items()}
     figures = {
         "logits": difference(own_logits.numpy(), logits.detach().numpy()),
-        "loss": abs(float(own_loss) / float(loss) - 1),
+        "loss": abs(float(own_loss) / float(loss.detach()) - 1),
         "gradients": max(
             difference(tf.convert_to_tensor(g).numpy(), whole(slopes, w))
             for g, w in zip(gradients, weights, strict=True)
@@ -118,6 +128,7 @@ def compare(workload: str) -> None:
         for each in weights
     )
     print(f"{workload}: " + ", ".join(f"{name} {value:.1e}" for name, value in figures.items()))
+    print(f"{workload}: {same} of {own_continued.size} generated tokens are the same", flush=True)
 
 
 def main() -> None:

@@ -36,6 +36,16 @@ class GPT(LanguageModel):
         """Returns what the network's weights are in the files of ``GPT2LMHeadModel``."""
         return self.decoder.published()
 
+    def published_settings(self) -> dict[str, object]:
+        """Returns what ``GPT2Config`` says of a network that is this one."""
+        return {
+            "model_type": "gpt2",
+            "n_head": self.hyperparameters.heads,
+            "layer_norm_epsilon": 1e-5,
+            "activation_function": "gelu_new",
+            "scale_attn_by_inverse_layer_idx": False,
+        }
+
 
 class GPTFwd(Generator, GPT):
     """Continues prompts."""

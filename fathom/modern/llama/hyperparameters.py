@@ -87,6 +87,9 @@ class LlamaHyperparameters(LanguageHyperparameters):
     context: int = hyperparameter(
         128, "of a sequence", unit="tokens", source="ours; Llama 3: 8,192", minimum=4
     )
+    dropout: float = hyperparameter(
+        0.0, "of what sublayers return", source="the papers have none", below=1
+    )
     rope_base: float = hyperparameter(
         5e5, "of the rotary positions' wavelengths", source="Llama 3; Llama 2: 10,000", minimum=1
     )

@@ -5,6 +5,7 @@
 
 from fathom.modern.llama.descriptor import DESCRIPTOR
 from fathom.modern.llama.hyperparameters import LlamaHyperparameters
+from fathom.modern.llama.layers import EPSILON
 from fathom.modern.llama.network import Network
 from fathom.shared.language.model import Generator, LanguageModel
 from fathom.shared.language.weights import Published
@@ -29,6 +30,19 @@ class Llama(LanguageModel):
     def published(self) -> list[Published]:
         """Returns what the network's weights are in the files of ``LlamaForCausalLM``."""
         return self.decoder.published()
+
+    def published_settings(self) -> dict[str, object]:
+        """Returns what ``LlamaConfig`` says of a network that is this one."""
+        return {
+            "model_type": "llama",
+            "num_attention_heads": self.hyperparameters.heads,
+            "num_key_value_heads": self.hyperparameters.kv_heads,
+            "hidden_act": "silu",
+            "rms_norm_eps": EPSILON,
+            "rope_theta": self.hyperparameters.rope_base,
+            "rope_type": "default",  # Llama 3.1 lengthens the waves
+            "rope_scaling": None,
+        }
 
 
 class LlamaFwd(Generator, Llama):

@@ -30,6 +30,7 @@ from fathom.shared.language.layers import TokenLayer
 from fathom.shared.language.text import TinyShakespeare
 from fathom.shared.language.weights import Published
 from fathom.system.device import CPU
+from fathom.system.files import named_path
 from fathom.system.precision import computing_in
 
 _SAMPLED = 256  # tokens of a sample
@@ -71,6 +72,10 @@ class LanguageModel(nn.NeuralNetworkModel):
     def published(self) -> list[Published]:
         """Returns what the network's weights are in the files of Hugging Face's model."""
         raise FathomError(f"{self.name} loads no published weights")
+
+    def published_settings(self) -> dict[str, object]:
+        """Returns what the configuration beside published weights has to say of the network."""
+        return {}
 
     # ---------------------------------------------------------------- data
 
@@ -185,7 +190,8 @@ class LanguageModel(nn.NeuralNetworkModel):
     def build_state(self) -> None:
         """Loads published weights, if the run starts from them."""
         if self.run_options.weights:
-            weights.load(Path(self.run_options.weights), self.published())
+            folder = named_path(self.run_options.weights)
+            weights.load(folder, self.published(), self.published_settings())
 
     def build_inputs(self) -> nn.Nest:
         """Returns tokens, int32 [batch, context]."""
