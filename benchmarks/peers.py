@@ -20,7 +20,7 @@ PYTORCH = {
         name: f"pytorch_{name}.py"
         for name in (
             *("memnet", "seq2seq", "speech", "deepq"),
-            *("transformer", "gpt", "dlrm", "gcn"),
+            *("transformer", "gpt", "llama", "dlrm", "gcn"),
         )
     },
 }
@@ -137,11 +137,11 @@ def _values(workload: str, model: Any, batch: tuple) -> dict[str, object]:
         if len(batch) == 1:
             decoded = int(model.network.get_layer("search").steps_taken)
         return {**network, "batch-size": pairs, "length": length, "words": decoded}
-    if workload == "gpt":
+    if workload in ("gpt", "llama"):
         hyperparameters, words = model.hyperparameters, len(model.vocabulary)
-        network = {
-            name: getattr(hyperparameters, name) for name in ("width", "heads", "layers", "context")
-        }
+        names = ["width", "heads", "layers", "context"]
+        names += ["kv_heads", "hidden_units"] if workload == "llama" else []
+        network = {name.replace("_", "-"): getattr(hyperparameters, name) for name in names}
         tokens = {
             "prompt": hyperparameters.prompt_tokens,
             "new": hyperparameters.new_tokens,

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 Cache = list[tuple[Tensor, Tensor]]
+PHASES = ("both", "prefill", "decode")
 
 
 class Block(nn.Module):
@@ -52,38 +53,51 @@ class Block(nn.Module):
         return x + self.contract(hidden)
 
 
-class GPT(nn.Module):
-    """The network; its output matrix is that of its embedding."""
+class Decoder(nn.Module):
+    """A language model of ``embed``, ``blocks``, ``norm`` and the matrix ``head`` of the logits."""
 
-    def __init__(self, words: int, context: int, width: int, heads: int, layers: int) -> None:
-        super().__init__()
-        self.tokens, self.positions = nn.Embedding(words, width), nn.Embedding(context, width)
-        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
-        self.norm = nn.LayerNorm(width)
+    def draw(self) -> None:
+        """Draws the initial matrices."""
         for parameter in self.parameters():
             if parameter.dim() > 1:
                 nn.init.normal_(parameter, 0, 0.02)
 
     def forward(self, tokens: Tensor, cache: Cache | None = None, position: int = 0) -> Tensor:
         """Returns what tokens are predicted from, [batch, time, width]."""
-        places = torch.arange(position, position + tokens.shape[1])
-        x = self.tokens(tokens) + self.positions(places)
+        x = self.embed(tokens, position)
         for i, block in enumerate(self.blocks):
             x = block(x, cache[i] if cache else None, position)
         return self.norm(x)
 
     def loss(self, tokens: Tensor, following: Tensor) -> Tensor:
         """Returns the mean cross entropy."""
-        logits = F.linear(self(tokens), self.tokens.weight)
+        logits = F.linear(self(tokens), self.head)
         return F.cross_entropy(logits.flatten(0, 1), following.flatten())
 
     def next(self, tokens: Tensor, cache: Cache, position: int) -> Tensor:
         """Returns the most probable tokens after the last ones, [batch, 1]."""
         last = self(tokens, cache, position)[:, -1]
-        return F.linear(last, self.tokens.weight).argmax(1, keepdim=True)
+        return F.linear(last, self.head).argmax(1, keepdim=True)
 
 
-def make_training(args: argparse.Namespace, model: GPT) -> Step:
+class GPT(Decoder):
+    """The network; its output matrix is that of its embedding."""
+
+    def __init__(self, words: int, context: int, width: int, heads: int, layers: int) -> None:
+        super().__init__()
+        self.tokens, self.positions = nn.Embedding(words, width), nn.Embedding(context, width)
+        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
+        self.norm, self.head = nn.LayerNorm(width), self.tokens.weight
+        self.draw()
+
+    def embed(self, tokens: Tensor, position: int) -> Tensor:
+        """Returns the sum of tokens' and positions' vectors."""
+        return self.tokens(tokens) + self.positions(
+            torch.arange(position, position + tokens.shape[1])
+        )
+
+
+def make_training(args: argparse.Namespace, model: Decoder) -> Step:
     """Returns a function that runs one training step."""
     tokens = torch.randint(args.vocabulary, [2, args.batch_size, args.context])
     loss = pytorch_program.compiled(args, model.loss)
@@ -96,10 +110,10 @@ def make_training(args: argparse.Namespace, model: GPT) -> Step:
     return pytorch_program.training(lambda: loss(*tokens), optimizer, clip=1.0)
 
 
-def make_generation(args: argparse.Namespace, model: GPT) -> Step:
-    """Returns a function that runs the chosen phases."""
+def make_generation(args: argparse.Namespace, model: Decoder, kv_heads: int) -> Step:
+    """Returns a function that runs the chosen phases, from a cache of some heads."""
     prompts = torch.randint(args.vocabulary, [args.batch_size, args.prompt])
-    shape = args.batch_size, args.heads, args.prompt + args.new - 1, args.width // args.heads
+    shape = args.batch_size, kv_heads, args.prompt + args.new - 1, args.width // args.heads
     step = torch.compile(model.next, dynamic=True) if args.compile else model.next
     state: list[Any] = []
 
@@ -121,16 +135,22 @@ def make_generation(args: argparse.Namespace, model: GPT) -> Step:
     return inference({"both": both, "prefill": prefill, "decode": decode}[args.phase])
 
 
+def step_of(args: argparse.Namespace, model: Decoder, kv_heads: int) -> Step:
+    """Returns a function that runs one step of a model."""
+    if args.mode == "train":
+        return make_training(args, model)
+    return make_generation(args, model, kv_heads)
+
+
 def make_step(args: argparse.Namespace) -> Step:
     """Returns a function that runs one step."""
     model = GPT(args.vocabulary, args.context, args.width, args.heads, args.layers)
-    return (make_training if args.mode == "train" else make_generation)(args, model)
+    return step_of(args, model, args.heads)
 
 
 if __name__ == "__main__":
     # Its default size is that of Fathom's workload.
     sizes = {"context": 64, "vocabulary": 65, "width": 128, "heads": 4, "layers": 4}
-    phases = ("both", "prefill", "decode")
     pytorch_program.main(
-        __doc__, make_step, batch_size=12, prompt=32, new=32, **sizes, phase=phases
+        __doc__, make_step, batch_size=12, prompt=32, new=32, **sizes, phase=PHASES
     )

@@ -43,6 +43,9 @@ def roofline(args: argparse.Namespace, screen: Console) -> None:
         f"at least {_time(total)} a step, {description.batch_size / total:,.0f} examples/s; "
         f"{by_memory / total:.0%} of it bound by the memory"
     )
+    held = model.memory_bytes(description, args.precision)
+    if held is not None:
+        screen.print(_needed(machine, held))
     write_csv(operations, args.csv, screen)
     if args.svg:
         from fathom.hardware.accelerators.figures import draw_roofline
@@ -98,7 +101,8 @@ def scale(args: argparse.Namespace, screen: Console) -> None:
     )
     found = scaling.table(steps)
     screen.print(f"{step_of(description)}, on {machine.title}, {args.parallelism} parallel")
-    titles = ["nodes", "step", "communication", "GFLOP/s", "GFLOP/s/mm2", "GFLOP/s/W", "efficiency"]
+    titles = ["nodes", "step", "communication", "GFLOP/s", "GFLOP/s/mm2", "GFLOP/s/W"]
+    titles += ["efficiency", "MB a node"]
     table = new_table(titles, numbers=titles)
     for row in found.to_dict("records"):
         table.add_row(
@@ -109,8 +113,11 @@ def scale(args: argparse.Namespace, screen: Console) -> None:
             _or_unknown(row["rate_per_mm2"]),
             _or_unknown(row["operations_per_watt"]),
             f"{row['efficiency']:.1%}",
+            "-" if row["memory_bytes"] is pd.NA else f"{row['memory_bytes'] / 1e6:,.0f}",
         )
     screen.print(table)
+    if found.memory_bytes.notna().any():
+        screen.print(_needed(machine, int(found.memory_bytes.max())))
     gradients = scaling.gradient_bytes(description)
     if description.mode == "train" and gradients:
         screen.print(
@@ -118,6 +125,15 @@ def scale(args: argparse.Namespace, screen: Console) -> None:
             f"({2 * description.macs / gradients:,.0f} of multiply-accumulates alone)"
         )
     write_csv(found, args.csv, screen)
+
+
+def _needed(machine: Machine, held: int) -> str:
+    """Returns in words whether a step fits into a machine's memory."""
+    needed = f"a node holds at least {held / 1e9:,.3g} GB at once"
+    if machine.memory_bytes is None:
+        return needed
+    has = f"{machine.title} has {machine.memory_bytes / 1e9:,.3g} GB"
+    return f"{needed}: {has}" + ("" if held <= machine.memory_bytes else ", IT DOES NOT FIT")
 
 
 def _machine_and_step(args: argparse.Namespace) -> tuple[Machine, Description]:

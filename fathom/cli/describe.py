@@ -11,6 +11,7 @@ from rich.console import Console
 
 from fathom.cli.command import build_model, write_csv
 from fathom.cli.terminal import console, new_table
+from fathom.hardware.description.memory import peak_bytes
 from fathom.results.description import Description
 
 _STANDARD_OUTPUT = Path("-")
@@ -68,3 +69,10 @@ def _show(description: Description, screen: Console) -> None:
         f"{description.total_flops / 1e9:,.3f} GFLOPs, {description.traffic_bytes / 1e9:,.3f} GB "
         f"if none reuses another's data: {intensity:.2f} FLOPs per byte"
     )
+    most, held = peak_bytes(description), description.held_bytes
+    if most is not None and held is not None:
+        screen.print(
+            f"at most {most / 1e6:,.1f} MB held at once, without scratch memory within operations: "
+            f"{held / 1e6:,.1f} for the whole step (variables, constants, the batch), the rest for "
+            "results until they have been read"
+        )

@@ -49,6 +49,7 @@ class Machine(Document, frozen=True, extra="forbid"):
         min_length=1, description="peak FLOP/s by type of number, such as `float32`"
     )
     bandwidth: Positive = Field(description="of the memory, in bytes per second")
+    memory_bytes: Positive | None = Field(default=None, description="size of that memory")
     on_chip_bytes: Positive | None = Field(default=None, description="memory on the chip")
     area_mm2: Positive | None = Field(default=None, description="area of the die, in mm^2")
     power_w: Positive | None = Field(default=None, description="power under load, in watts")

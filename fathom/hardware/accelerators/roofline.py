@@ -16,6 +16,7 @@ import pandas as pd
 
 from fathom.errors import FathomError
 from fathom.hardware.accelerators.machine import Machine
+from fathom.hardware.description.memory import peak_bytes
 from fathom.results.description import Description, Operation
 
 COMPUTE, MEMORY = "compute", "memory"
@@ -79,6 +80,23 @@ def bits(precision: str) -> int:
     if not found:
         raise FathomError(f"{precision} is no type of number, such as float32 or fixed16")
     return int(found[1])
+
+
+def memory_bytes(description: Description, precision: str | None = None) -> int | None:
+    """Returns the most memory that a step holds at once, without scratch memory within operations.
+
+    Args:
+        description: of the step.
+        precision: as of ``table``; weights that are trained stay in float32.
+
+    Returns:
+        bytes; None if an older file does not tell them.
+    """
+    most, held = peak_bytes(description), description.held_bytes
+    if most is None or held is None:
+        return None
+    scale = bits(precision) / bits(description.precision) if precision else 1.0
+    return round((most - held) * scale + held * (1 if description.mode == "train" else scale))
 
 
 def layers(operations: pd.DataFrame) -> pd.DataFrame:

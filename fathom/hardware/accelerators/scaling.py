@@ -7,6 +7,7 @@ outputs and its weights, and exchange the activations that cross the cuts. Of co
 share patches of the maps: all nodes have the weights, and reduce their gradients.
 """
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ class Scaled:
         rate: floating-point operations per second of all nodes.
         power_w: of all nodes.
         area_mm2: of all nodes; None if unknown.
+        memory_bytes: that a node holds at once, without scratch memory; None if unknown.
     """
 
     nodes: int
@@ -45,6 +47,7 @@ class Scaled:
     rate: float
     power_w: float | None
     area_mm2: float | None
+    memory_bytes: int | None = None
 
     @property
     def rate_per_mm2(self) -> float | None:
@@ -121,9 +124,14 @@ def scale(
     for count in nodes:
         moved = _bytes_moved(description, count, parallelism)
         communication = moved / machine.link_bandwidth if machine.link_bandwidth else 0.0
-        compute = _compute_seconds(_share(description, count, parallelism), machine, precision)
+        share = _share(description, count, parallelism)
+        compute = _compute_seconds(share, machine, precision)
         flops = description.total_flops
-        found.append(scaled(machine, flops, compute, communication, count, overlap * compute))
+        each = scaled(machine, flops, compute, communication, count, overlap * compute)
+        # What a node holds of the weights is not known where the nodes share them.
+        known = parallelism == "data" or count == 1
+        memory = roofline.memory_bytes(share, precision) if known else None
+        found.append(dataclasses.replace(each, memory_bytes=memory))
     return found
 
 
@@ -131,6 +139,7 @@ def table(results: Sequence[Scaled]) -> pd.DataFrame:
     """Returns one row per number of nodes, with the efficiency against the first row."""
     names = ("nodes", "seconds", "compute_seconds", "communication_seconds", "rate")
     frame = pd.DataFrame({name: [getattr(each, name) for each in results] for name in names})
+    frame["memory_bytes"] = pd.Series([each.memory_bytes for each in results], dtype="Int64")
     frame["rate_per_mm2"] = pd.Series([each.rate_per_mm2 for each in results], dtype=float)
     frame["operations_per_watt"] = pd.Series(
         [each.operations_per_watt for each in results], dtype=float
@@ -171,7 +180,7 @@ def _with_all_weights(row: Operation, nodes: int) -> Operation:
     if row.phase == "update":
         return row
     divided = ["macs", "flops", "input_bytes"]
-    divided += [] if row.phase == "weight gradient" else ["output_bytes"]
+    divided += [] if row.phase == "weight gradient" else ["output_bytes", "result_bytes"]
     return _divided(row, nodes, divided)
 
 

@@ -11,20 +11,13 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from fathom.errors import FathomError
 from fathom.results.description import Description, Operation
 
 
-def peak_bytes(description: Description) -> int:
-    """Returns the most memory that a step holds at once.
-
-    Raises:
-        FathomError: the description is of an older version, without edges.
-    """
+def peak_bytes(description: Description) -> int | None:
+    """Returns the most memory that a step holds at once; None if an older file does not tell it."""
     if description.held_bytes is None:
-        raise FathomError(
-            "this description tells no memory: describe the step again with this version"
-        )
+        return None
     change: Counter[int] = Counter()
     for first, last, size in lifetimes(description)[["first", "last", "bytes"]].to_numpy().tolist():
         change[first] += size

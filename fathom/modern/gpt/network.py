@@ -14,6 +14,7 @@ from fathom.modern.gpt.layers import Attention, Embedding, LayerNormalization, L
 from fathom.shared.attention import Cache
 from fathom.shared.language.decoder import Decoder, Parts
 from fathom.shared.language.layers import STDDEV
+from fathom.shared.language.weights import Published
 
 
 @keras.saving.register_keras_serializable("fathom.modern.gpt.network")
@@ -77,6 +78,9 @@ class Block(Parts):
 class Network(Decoder):
     """GPT-2: tokens have learned positions, and the embedding's dropout."""
 
+    embedding: Embedding
+    blocks: list[Block]
+    norm: LayerNormalization
     dropout: Dropout
 
     @classmethod
@@ -105,3 +109,23 @@ class Network(Decoder):
     def embed(self, tokens: tf.Tensor, position: tf.Tensor | int) -> tf.Tensor:
         """Returns [batch, time, width] for tokens int32 [batch, time], the first at a position."""
         return self.dropout(self.embedding(tokens, position=position))
+
+    def published(self) -> list[Published]:
+        """Returns what its weights are in the files of ``GPT2LMHeadModel``."""
+        parts: list[tuple[str, keras.Variable, keras.Variable]] = [
+            ("ln_f", self.norm.scale, self.norm.offset)
+        ]
+        for i, block in enumerate(self.blocks):
+            attention, perceptron = block.attention, block.perceptron
+            parts += [
+                (f"h.{i}.ln_1", block.norm1.scale, block.norm1.offset),
+                (f"h.{i}.attn.c_attn", attention.kernel, attention.bias),
+                (f"h.{i}.attn.c_proj", attention.projection, attention.projection_bias),
+                (f"h.{i}.ln_2", block.norm2.scale, block.norm2.offset),
+                (f"h.{i}.mlp.c_fc", perceptron.kernel, perceptron.bias),
+                (f"h.{i}.mlp.c_proj", perceptron.projection, perceptron.projection_bias),
+            ]
+        names = {"wte.weight": self.embedding.table, "wpe.weight": self.embedding.positions}
+        for name, kernel, bias in parts:
+            names |= {f"{name}.weight": kernel, f"{name}.bias": bias}
+        return [Published(variable, (name,)) for name, variable in names.items()]

@@ -46,6 +46,7 @@ class Block(Protocol):
         """
 
 
+@keras.saving.register_keras_serializable("fathom.shared.language.decoder")
 @dataclass(frozen=True)
 class Decoder(Parts):
     """Embedding, blocks, and the logits of the next token."""

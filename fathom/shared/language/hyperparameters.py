@@ -76,8 +76,9 @@ class LanguageHyperparameters(Hyperparameters):
 
 @dataclass(frozen=True)
 class LanguageOptions(RunOptions):
-    """How the forward-only twin is run."""
+    """What a run starts from, and how the forward-only twin is run."""
 
     phase: str = option(
         "both", "forward-only: what a step runs; decode: from a cache", choices=PHASES
     )
+    weights: str = option("", "folder of safetensors to start from, as Hugging Face has them")

@@ -22,13 +22,15 @@ from fathom.model.workload import Part
 from fathom.options import Characterization
 from fathom.results.cost import Cost
 from fathom.results.generation import Generation, PhaseTimes
-from fathom.shared.language import samples, vocabulary
+from fathom.shared.language import samples, vocabulary, weights
 from fathom.shared.language.decoder import Decoder
 from fathom.shared.language.generation import parts, phases
 from fathom.shared.language.hyperparameters import LanguageHyperparameters, LanguageOptions
 from fathom.shared.language.layers import TokenLayer
 from fathom.shared.language.text import TinyShakespeare
+from fathom.shared.language.weights import Published
 from fathom.system.device import CPU
+from fathom.system.files import named_path
 from fathom.system.precision import computing_in
 
 _SAMPLED = 256  # tokens of a sample
@@ -66,6 +68,14 @@ class LanguageModel(nn.NeuralNetworkModel):
         Args:
             words: number of different tokens.
         """
+
+    def published(self) -> list[Published]:
+        """Returns what the network's weights are in the files of Hugging Face's model."""
+        raise FathomError(f"{self.name} loads no published weights")
+
+    def published_settings(self) -> dict[str, object]:
+        """Returns what the configuration beside published weights has to say of the network."""
+        return {}
 
     # ---------------------------------------------------------------- data
 
@@ -176,6 +186,12 @@ class LanguageModel(nn.NeuralNetworkModel):
     def sized_by_data(self) -> bool:
         """Whether the network's size depends on the text: unless ``vocabulary`` is given."""
         return not self.hyperparameters.vocabulary
+
+    def build_state(self) -> None:
+        """Loads published weights, if the run starts from them."""
+        if self.run_options.weights:
+            folder = named_path(self.run_options.weights)
+            weights.load(folder, self.published(), self.published_settings())
 
     def build_inputs(self) -> nn.Nest:
         """Returns tokens, int32 [batch, context]."""

@@ -106,6 +106,20 @@ def test_each_node_reads_and_updates_all_weights():
         assert step.compute_seconds == 0.75e6 / P100.bandwidth
 
 
+def test_a_node_holds_its_share_of_the_results_and_all_weights():
+    held = description(operation(result_bytes=4000), mode="infer")
+    held = held.model_copy(update={"held_bytes": 1000})
+    assert roofline.memory_bytes(held) == 5000
+    assert roofline.memory_bytes(held, "float16") == 2500
+    trained = held.model_copy(update={"mode": "train"})
+    assert roofline.memory_bytes(trained, "float16") == 3000  # its weights stay in float32
+    by_nodes = scaling.table(scaling.scale(held, machine.load("h100"), [1, 4]))
+    assert by_nodes.memory_bytes.tolist() == [5000, 2000]
+    shared = scaling.scale(held, machine.load("h100"), [4], parallelism="model")
+    assert shared[0].memory_bytes is None
+    assert roofline.memory_bytes(description(operation())) is None  # of an older file
+
+
 def test_model_parallel_nodes_reduce_the_gradients_of_convolutions_and_keep_heads_apart():
     gradient = operation(kind="convolution", bounds=CONVOLUTION, phase="weight gradient")
     (patches,) = scaling.scale(description(gradient), P100, [4], "model")

@@ -1,8 +1,5 @@
 """Results are held until the last operation that reads them has run."""
 
-import pytest
-
-from fathom import FathomError
 from fathom.hardware.description import memory
 from fathom.results.description import Description, Operation
 
@@ -48,5 +45,4 @@ def test_what_a_loop_carries_round_is_no_reason_to_wait():
 
 def test_an_older_description_is_read_and_tells_no_memory():
     text = step(operation("a", 100)).model_copy(update={"held_bytes": None}).to_json()
-    with pytest.raises(FathomError, match="describe the step again"):
-        memory.peak_bytes(Description.parse(text, "old.json"))
+    assert memory.peak_bytes(Description.parse(text, "old.json")) is None
