@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from fathom.core.data.pipeline import DataLoader, Sampler, Tensors
+from fathom.core.training import replicas
 from fathom.memnet.babi import Questions
 from fathom.system.device import CPU
 
@@ -24,6 +25,7 @@ def epochs(
 
     An epoch is loaded at once: loading such small batches one by one costs too much.
     """
+    rows = replicas.rows_of_worker(order.batch_size // steps)
     with CPU.placement():
         story, question = tf.constant(questions.story), tf.constant(questions.question)
         answer = tf.constant(questions.answer)
@@ -31,9 +33,10 @@ def epochs(
     def load(indices: tf.Tensor, seeds: tf.Tensor) -> Tensors:
         read = (story, question, answer) if training else (story, question)
         loaded = [tf.gather(tensor, indices) for tensor in read]
-        return tuple(tf.reshape(tensor, (steps, -1, *tensor.shape[1:])) for tensor in loaded)
+        stacked = [tf.reshape(tensor, (steps, -1, *tensor.shape[1:])) for tensor in loaded]
+        return tuple(tensor[:, rows] for tensor in stacked)
 
-    return DataLoader(order, load, first)
+    return DataLoader(order, load, first, cut=False)
 
 
 def singly(epochs: Iterator[Tensors], first: int) -> Iterator[Tensors]:

@@ -124,6 +124,7 @@ class DataLoader(Iterator[Tensors]):
         steps_per_call: if above 1, batches are stacked into blocks of this size; the first block
             contains ``first_step``.
         by_example: ``load`` loads each example on its own, and need not load other workers'.
+        cut: leave out other workers' rows, the first axis; otherwise ``load`` does.
         recover: called with (indices, seeds) of a batch that failed to load; returns the batch
             with its damaged examples replaced, or raises FathomError. Without it, failure is final.
     """
@@ -137,9 +138,10 @@ class DataLoader(Iterator[Tensors]):
         recover: LoadBatch | None = None,
         steps_per_call: int = 1,
         by_example: bool = False,
+        cut: bool = True,
     ) -> None:
         rows = replicas.rows_of_worker(order.batch_size)
-        if rows != slice(0, order.batch_size):
+        if cut and rows != slice(0, order.batch_size):
             load = _only(rows, load, by_example)
             recover = recover and _only(rows, recover, by_example)
         self._order = order
