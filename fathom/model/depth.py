@@ -68,9 +68,9 @@ def _combined(values: Sequence[Value], counts: Counts) -> Value:
         sums = iter([_combined(each, counts) for each in numbers])
         return _NUMBER.sub(lambda found: str(next(sums)), first)
     if isinstance(first, dict):
-        if len({tuple(value) for value in values}) > 1:
-            raise IrregularError
-        return {name: _combined([each[name] for each in values], counts) for name in first}
+        if len({tuple(value) for value in values}) == 1:
+            return {name: _combined([each[name] for each in values], counts) for name in first}
+        return dict(_combined([tuple(value.items()) for value in values], counts))
     if len({len(value) for value in values}) == 1:
         return type(first)(_combined(each, counts) for each in zip(*values, strict=True))
     if len(values) > 2:
@@ -117,7 +117,9 @@ def _common(first: Sequence[Value], second: Sequence[Value]) -> int:
 def _key(value: Value) -> Value:
     """Returns what equal blocks have in common."""
     if isinstance(value, dict):
-        return {k: _key(v) for k, v in value.items() if not isinstance(v, list | tuple)}
+        return {k: _key(v) for k, v in value.items() if not isinstance(v, tuple)}
+    if isinstance(value, tuple):
+        return tuple(map(_key, value))
     return _text(value) if isinstance(value, str) else value
 
 
