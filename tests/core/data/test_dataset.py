@@ -3,6 +3,7 @@ import os
 import pytest
 
 from fathom.core.data import DataSet, RemoteFile, choose, find, locate
+from fathom.core.data.dataset import DataSource
 from fathom.errors import FathomError
 
 
@@ -254,3 +255,18 @@ def test_the_data_set_that_the_environment_holds_is_taken(tmp_path, monkeypatch,
     (tmp_path / place / "sketches.txt").touch()
     assert choose(BOTH, None, None) is Sketches
     assert find(Sketches, None, 0).directory == tmp_path / place
+
+
+def test_a_fingerprint_tells_data_apart(tmp_path):
+    def fingerprint(**files):
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        (folder / "part").mkdir(parents=True)
+        for name, text in files.items():
+            (folder / "part" / name).write_text(text)
+        return DataSource(folder, "given").fingerprint()
+
+    usual = fingerprint(a="one", b="two")
+    assert fingerprint(b="two", a="one") == usual
+    others = [fingerprint(a="one", b="too"), fingerprint(a="one", c="two"), fingerprint(a="one")]
+    assert len({usual, *others}) == 4
+    assert DataSource(tmp_path, "synthetic").fingerprint() == "synthetic"

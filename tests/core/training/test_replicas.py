@@ -3,7 +3,9 @@
 import contextlib
 import json
 import os
+import re
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -276,6 +278,50 @@ def test_workers_can_train_until_a_target(capsys):
     assert "unknown workload" in refusal(capsys, "launch", "-n", "2", "--", "quality")
     profile = ("launch", "-n", "2", "--", "profile", "vgg")
     assert "profile is of one device" in refusal(capsys, *profile)
+
+
+def test_workers_compare_their_data_steps_and_variables_before_the_first_step(
+    tmp_path, monkeypatch
+):
+    rounds = []
+    monkeypatch.setattr(strategies, "agree", lambda facts: rounds.append(dict(facts())))
+
+    def facts(steps, **settings):
+        rounds.clear()
+        small = {"hidden_units": 8, "latents": 2, "batch_size": 20}
+        model = workloads.load("autoenc")("/cpu:0", small)
+        model.setup({"checkpoint_dir": tmp_path, **settings})
+        model.run(n_steps=steps, warmup=0)
+        model.teardown()
+        return {name: value for each in rounds for name, value in each.items()}
+
+    first, second = facts(2), facts(1, resume=True)
+    assert (first["data"], first["restored step"], first["steps"]) == ("synthetic", 0, 2)
+    assert (second["restored step"], second["steps"]) == (2, 3)
+    assert first["variables"] != second["variables"]
+
+
+@pytest.mark.slow
+def test_a_signal_to_launch_lets_the_workers_write_a_checkpoint(tmp_path):
+    command = ("launch", "-n", "2", "--out", str(tmp_path / "logs"), "--")
+    training = ("autoenc", "--train", "--batch-size=60", "--threads=1", *SMALL[:2])
+    endless = ("--device=cpu", "--steps=1000000", f"--checkpoint-dir={tmp_path / 'kept'}")
+    launched = subprocess.Popen(
+        [sys.executable, "-m", "fathom", *command, *training, *endless],
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    for line in launched.stdout:
+        if line.startswith("step "):
+            break
+    launched.terminate()
+    output, errors = launched.communicate(timeout=300)
+    assert launched.returncode == 128 + signal.SIGTERM
+    (step,) = re.findall(r"--resume continues from step ([\d,]+)", output)
+    number = step.replace(",", "")
+    assert (tmp_path / "kept" / f"ckpt-{number}.index").exists()
+    assert errors == "fathom: interrupted\n"
+    assert f"step {step}" in (tmp_path / "logs" / "worker-1.log").read_text()
 
 
 def free_address():
