@@ -124,6 +124,7 @@ def kinds() -> dict[str, Kind]:
     from fathom.shared.language.text import TinyShakespeare
     from fathom.shared.translation.multi30k import Multi30k
     from fathom.speech.timit import Timit
+    from fathom.system.files import read_file
 
     size = graphs.Size(200, 400, 30, 5, 7, 20, 30)
 
@@ -146,9 +147,8 @@ def kinds() -> dict[str, Kind]:
         shutil.rmtree(folder / "tree")
 
     def cluster(folder: Path) -> None:
-        os.environ["TF_CONFIG"] = (
-            (folder / "tf_config").read_bytes().replace(b"\0", b"").decode(errors="surrogateescape")
-        )
+        value = read_file(folder / "tf_config").replace(b"\0", b"")
+        os.environ["TF_CONFIG"] = value.decode(errors="surrogateescape")
         try:
             strategies.cluster()
         finally:

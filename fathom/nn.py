@@ -13,6 +13,8 @@ the workload defines, as listed in ``fathom.model.workload.Workload``:
 """
 
 import contextlib
+import copy
+import dataclasses
 import functools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,7 +35,7 @@ from fathom.core.training.optimizers import Optimizer, refuse_other_settings
 from fathom.core.training.phases import Phases
 from fathom.core.training.runner import Progress, RunStep, check_length, default_runstep
 from fathom.errors import FathomError
-from fathom.model import building, prepared, record, steps
+from fathom.model import building, depth, prepared, record, steps
 from fathom.model.built import Built
 from fathom.model.prepared import Compiled, Prepared
 from fathom.model.workload import Workload
@@ -42,7 +44,7 @@ from fathom.results.description import Description
 from fathom.results.records import RunResult
 from fathom.results.steps import Steps
 from fathom.system import device as devices
-from fathom.system import energy, environment
+from fathom.system import energy, environment, private
 from fathom.system.precision import computing_in, select_precision
 from fathom.system.processor import keep_freed_memory
 from fathom.system.threads import set_inter_op_threads, set_threads
@@ -193,16 +195,21 @@ class NeuralNetworkModel(Workload):
         self.load_data()
         self._has_data = True
 
-    def build(self) -> None:
+    def build(self, *, weights: bool = True) -> None:
         """Builds the network and, in training, the optimizer; nothing is traced yet.
 
         Reads the data only where the network's size depends on them.
+
+        Args:
+            weights: give weights their initial values. Without, they take no memory, and the step
+                can be described, but not run.
         """
         if self.sized_by_data and not self._has_data:
             self._load()
         self._built = self._prepared = None
         seeds = np.random.default_rng(self.execution.seed)
-        with self.placement(), computing_in(self.execution.precision):
+        valued = contextlib.nullcontext() if weights else private.variables_without_values()
+        with valued, self.placement(), computing_in(self.execution.precision):
             self.noise_step = tf.Variable(0, False, dtype=tf.int64, name="noise_step")
             self._random = Random(iter(lambda: int(seeds.integers(2**31)), None), self.noise_step)
             self._built = building.build(self, self.noise_step)
@@ -344,15 +351,31 @@ class NeuralNetworkModel(Workload):
 
     @notes_gradients
     def describe(self, length: int | None = None) -> Description:
-        """Returns the operations of one step, from its traced graph; needs ``build``, no data.
+        """Returns the operations of one step, from its traced graph.
+
+        A model that is not built stays so: its weights take no memory, and of many equal blocks
+        only a few are traced. It may be larger than any machine.
 
         Args:
             length: of the examples, where they have one; None: that of ``cost``.
 
         Raises:
-            FathomError: the model is not built, or there is no such length.
+            FathomError: there is no such length.
         """
-        return steps.describe(self, length)
+        if self._built is not None:
+            return steps.describe(self, length)
+        if self.sized_by_data and not self._has_data:
+            self._load()
+
+        def at(blocks: int) -> Description:
+            twin = copy.copy(self)
+            if blocks:
+                changed = {self.blocks: blocks}
+                twin.hyperparameters = dataclasses.replace(self.hyperparameters, **changed)
+            twin.build(weights=False)
+            return steps.describe(twin, length)
+
+        return depth.describe(at, getattr(self.hyperparameters, self.blocks, 0))
 
     # ---------------------------------------------------------------- running
 

@@ -38,9 +38,7 @@ def describe(args: argparse.Namespace) -> Description:
     Raises:
         FathomError: an invalid option.
     """
-    model = build_model(args, args.infer)
-    model.build()
-    return model.describe(args.length)
+    return build_model(args, args.infer).describe(args.length)
 
 
 def step_of(description: Description) -> str:

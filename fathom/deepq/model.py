@@ -142,8 +142,8 @@ class DeepQ(nn.NeuralNetworkModel):
                 shape = (self.hyperparameters.batch_size, self.actions)
                 self._last_q_values = tf.Variable(tf.zeros(shape))
             else:
+                # Seeded alike, it begins with the same weights.
                 self._target_network = keras.models.clone_model(self.network)
-                self._update_target_network()
 
     def compile_functions(self) -> None:
         """Compiles the network alone, for acting."""

@@ -65,6 +65,7 @@ class Workload(abc.ABC):
         characterization: how ``fathom characterize`` measures the workload.
         evaluation_compiles: XLA has all kernels that ``build_evaluation`` needs.
         undistributable: why training cannot be distributed; empty if it can.
+        blocks: the hyperparameter that is the number of the network's equal blocks, if it has them.
         indivisible: why training cannot be computed in microbatches; empty if it can.
         forward_only: inference without labels, loss and optimizer; set in the ``Fwd`` twins.
         hyperparameters, run_options: their values.
@@ -86,6 +87,7 @@ class Workload(abc.ABC):
     evaluation_compiles: ClassVar[bool] = True
     undistributable: ClassVar[str] = ""
     indivisible: ClassVar[str] = ""
+    blocks: ClassVar[str] = ""
     forward_only: ClassVar[bool] = False
 
     hyperparameters: options.Hyperparameters

@@ -97,6 +97,32 @@ def copied(function: "tf.types.experimental.ConcreteFunction") -> Any:
     return ConcreteFunction.from_func_graph(function.graph, function.function_type, {})
 
 
+@contextlib.contextmanager
+def variables_without_values() -> Iterator[None]:
+    """Creates variables without values, and so without memory, wherever a value is yet to compute.
+
+    Steps that read them can be traced, but not run. Nothing public creates such variables.
+    """
+    import tensorflow as tf
+    from tensorflow.python.ops.resource_variable_ops import ResourceVariable, UninitializedVariable
+
+    scratch = tf.Graph()  # a value's shape is found here, where nothing is computed
+
+    def create(next_creator: Any, **options: Any) -> Any:
+        value = options["initial_value"]
+        if not (callable(value) or isinstance(value, tf.Variable)):
+            return next_creator(**options)
+        if callable(value):
+            with scratch.as_default():
+                value = tf.convert_to_tensor(value(), options["dtype"])
+        variable = UninitializedVariable(**options | {"shape": value.shape, "dtype": value.dtype})
+        variable.__class__ = ResourceVariable  # the class that ``tf.cast`` knows
+        return variable
+
+    with tf.variable_creator_scope(create):
+        yield
+
+
 def maker(tensor: "keras.KerasTensor") -> tuple["keras.Operation", int]:
     """Returns the operation that a symbolic tensor comes from, and its place among the outputs.
 

@@ -190,6 +190,22 @@ def test_the_description_of_a_step_has_the_counted_work(workload, forward_only):
     assert forward_only or sparse or sum(row.output_bytes for row in updates) >= variables
 
 
+@pytest.mark.parametrize("forward_only", [False, True], ids=["train", "infer"])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in (1, 2))])
+def test_a_network_that_is_not_built_is_described_as_if_it_were(workload, forward_only, seed):
+    rng = np.random.default_rng([seed, *map(ord, workload.name)])
+    size = workload.small[workload.size] + int(rng.integers(3))
+    options = {"batch_size": int(rng.integers(1, 7)), workload.size: size}
+    if blocks := workload.model_class(forward_only).blocks:
+        options[blocks] = int(rng.integers(1, 17))
+    if workload.model_class(forward_only).indivisible:
+        options.pop("batch_size")
+    model = workload.model(forward_only, **options)
+    described = model.describe()
+    model.build()
+    assert described == model.describe()
+
+
 def products_of(model):
     """Returns how often each layer has products of each kind, by phase, in a built model's step.
 

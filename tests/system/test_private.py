@@ -42,6 +42,7 @@ GRAPHS = "hardware/description/, which reads traced steps"
 CAPTURES = "exports/, which tell weights from inputs"
 ZEROS = "numbers/sparsity.py, which names the layer before another"
 TRACES = "measure/profile/, which reads traces"
+EMPTY = "nn.py, to describe networks that no memory holds"
 COPIES = "measure/profile/, which runs a step by an executor of its own"
 ORDER = "exports/onnx.py, to write the same file twice"
 LOOPS = "exports/onnx.py, to keep the loops that a conversion removes"
@@ -52,6 +53,7 @@ COORDINATION = "tensorflow.compiler.xla.tsl.protobuf.coordination_config_pb2"
 REGISTRY = "tensorflow.python.framework.ops.gradient_registry"
 FUNC_GRAPH = "tensorflow.python.framework.func_graph.FuncGraph"
 CONCRETE = "tensorflow.types.experimental.ConcreteFunction"
+VARIABLES = "tensorflow.python.ops.resource_variable_ops"
 XPLANE = "tensorflow.tsl.profiler.protobuf.xplane_pb2"
 BACK_TO_BACK = "tf2onnx.optimizer.back_to_back_optimizer"
 
@@ -79,6 +81,12 @@ USED = (
         ("graph", "function_type", "attrs"),
     ),
     Used(f"{CONCRETE}.function_type", COPIES),
+    Used(
+        f"{VARIABLES}.UninitializedVariable",
+        EMPTY,
+        ("trainable", "name", "shape", "dtype", "initial_value"),
+    ),
+    Used(f"{VARIABLES}.ResourceVariable", EMPTY),
     Used("keras.KerasTensor._keras_history", ZEROS),
     *(Used(f"{XPLANE}.XSpace.{name}", TRACES) for name in ("FromString", "planes")),
     *(

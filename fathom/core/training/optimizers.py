@@ -515,7 +515,8 @@ def _tensorflow_variable(variable: Variable) -> tf.Variable:
 
 def _zeros_like(target: tf.Variable, name: str) -> tf.Variable:
     with tf.device(target.device):
-        return tf.Variable(tf.zeros(target.shape, target.dtype), trainable=False, name=name)
+        zeros = functools.partial(tf.zeros, target.shape, target.dtype)
+        return tf.Variable(zeros, trainable=False, name=name)
 
 
 def _without_duplicate_rows(gradient: Gradient) -> Gradient:

@@ -22,7 +22,7 @@ class GPT(LanguageModel):
     @property
     def divides_batches(self) -> bool:
         """Whether training is fastest in microbatches: not where gradients take long to add."""
-        return self.hyperparameters.size != "gpt2"
+        return self.hyperparameters.size == "characters"
 
     def build_decoder(self, words: int) -> Network:
         """Returns the network.

@@ -46,6 +46,7 @@ class Transformer(Translation):
 
     descriptor = DESCRIPTOR
     divides_batches = True
+    blocks = "layers"
     Hyperparameters = TransformerHyperparameters
     hyperparameters: TransformerHyperparameters
 

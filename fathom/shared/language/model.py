@@ -50,6 +50,7 @@ class LanguageModel(nn.NeuralNetworkModel):
     run_options: LanguageOptions
     decoder: Decoder
     example = "sequences"
+    blocks = "layers"
     default_steps = 2000
     default_xla = "step"
     characterization = Characterization(steps=50, quick_steps=20)

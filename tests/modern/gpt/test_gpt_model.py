@@ -89,6 +89,19 @@ def test_gpt_2_small_has_its_parameters():
     assert model.cost().forward_macs == blocks + time * width * words
 
 
+@pytest.mark.parametrize(
+    ("size", "parameters"), [("gpt2-xl", 1_557_611_200), ("gpt3-175b", 174_604_259_328)]
+)
+def test_large_networks_are_described_with_their_parameters(size, parameters):
+    model = GPT("/cpu:0", {"size": size, "batch_size": 1})
+    hyperparameters, described = model.hyperparameters, model.describe()
+    width, time = hyperparameters.width, hyperparameters.context
+    forward = hyperparameters.layers * (12 * width**2 * time + 2 * time**2 * width)
+    forward += time * width * 50_257
+    assert described.parameters == parameters
+    assert described.macs == 3 * forward
+
+
 def test_initial_weights_are_normal_and_smaller_where_residuals_add_up():
     model = GPT("/cpu:0", {"width": 64, "layers": 8, "xla": False})
     model.setup()

@@ -1,0 +1,85 @@
+import pytest
+
+from fathom.model import depth
+from fathom.results.description import Description, Operation
+
+DEPTH = 40
+
+
+def operation(name, layer, elements, phase="forward"):
+    return Operation(
+        name=name,
+        type="Add",
+        layer=layer,
+        phase=phase,
+        kind="elementwise",
+        dtype="float32",
+        bounds={"elements": elements},
+        repeats=1,
+        macs=0,
+        flops=elements,
+        input_bytes=4 * elements,
+        weight_bytes=0,
+        output_bytes=4 * elements,
+    )
+
+
+def network(blocks, sizes=None):
+    """Describes blocks of two operations, their gradients in reverse, and a sum over all."""
+    sizes = sizes or [7] * blocks
+    rows = [operation("first", "input", 3)]
+    for i in range(blocks):
+        rows.append(operation(f"block{i + 1}/add", f"block{i + 1}", sizes[i]))
+        rows.append(operation(f"Add_{2 * i + 1}", f"block{i + 1}", 5))
+    rows.append(operation("loss", "loss", 1))
+    for i in reversed(range(blocks)):
+        rows.append(operation(f"grad/block{i + 1}/add", f"block{i + 1}", sizes[i]))
+    rows.append(operation("norm", "optimizer", blocks, "update"))
+    return Description(
+        workload="gpt",
+        mode="train",
+        batch_size=1,
+        precision="float32",
+        inputs={"x": (1,)},
+        parameters=2 + 7 * blocks,
+        operations=tuple(rows),
+    )
+
+
+@pytest.fixture
+def traced():
+    return []
+
+
+def noting(traced, describe):
+    def at(blocks):
+        traced.append(blocks)
+        return describe(blocks)
+
+    return at
+
+
+def test_a_deep_network_is_described_from_shallow_ones(traced):
+    assert depth.describe(noting(traced, network), DEPTH) == network(DEPTH)
+    assert max(traced) < 6
+
+
+def test_blocks_that_differ_are_all_traced(traced):
+    def growing(blocks):
+        return network(blocks, [7 * 2**i for i in range(blocks)])
+
+    assert depth.describe(noting(traced, growing), DEPTH) == growing(DEPTH)
+    assert traced[-1] == DEPTH
+
+
+def test_a_network_without_regularity_is_traced(traced):
+    def other(blocks):
+        return network(blocks + blocks % 2)
+
+    assert depth.describe(noting(traced, other), DEPTH) == other(DEPTH)
+    assert traced[-1] == DEPTH
+
+
+def test_a_shallow_network_is_traced(traced):
+    assert depth.describe(noting(traced, network), 2) == network(2)
+    assert traced == [2]
