@@ -8,6 +8,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
+from fathom.cli import sweep
 from fathom.cli.command import refuse, write_csv
 from fathom.cli.describe import describe, step_of
 from fathom.cli.terminal import new_table
@@ -25,7 +26,10 @@ _OF_A_STEP = ("train", "infer", "batch_size", "dataset", "set", "length")
 
 
 def roofline(args: argparse.Namespace, screen: Console) -> None:
-    """Prints the layers and the longest operations with their bounds."""
+    """Prints the layers and the longest operations with their bounds, or a row for each step."""
+    if args.sweep:
+        _sweep_rooflines(args, screen)
+        return
     machine, description = _machine_and_step(args)
     precision = args.precision or description.precision
     operations = model.table(description, machine, args.precision)
@@ -51,6 +55,31 @@ def roofline(args: argparse.Namespace, screen: Console) -> None:
         from fathom.hardware.accelerators.figures import draw_roofline
 
         draw_roofline(operations, machine, precision, args.svg)
+        screen.print(f"written: {args.svg}")
+
+
+def _sweep_rooflines(args: argparse.Namespace, screen: Console) -> None:
+    machine = machines.load(args.machine)
+
+    def bounds(description: Description) -> sweep.Row:
+        operations = model.table(description, machine, args.precision)
+        seconds = operations.seconds.sum()
+        by_memory = operations[operations.bound == model.MEMORY].seconds.sum()
+        held = model.memory_bytes(description, args.precision) or 0
+        return {
+            "ms": 1e3 * seconds,
+            "examples/s": description.batch_size / seconds,
+            "bound by memory": by_memory / seconds,
+            "GB held": held / 1e9,
+            "fits": "yes" if held <= (machine.memory_bytes or held) else "no",
+        }
+
+    found = sweep.table(args, screen, _traced, bounds)
+    write_csv(found, args.csv, screen)
+    if args.svg:
+        from fathom.hardware.accelerators.figures import draw_sweep
+
+        draw_sweep(found, [name for name, _ in args.sweep], machine, args.svg)
         screen.print(f"written: {args.svg}")
 
 
@@ -127,6 +156,11 @@ def scale(args: argparse.Namespace, screen: Console) -> None:
     write_csv(found, args.csv, screen)
 
 
+def _traced(args: argparse.Namespace) -> Description:
+    """Returns the step in float32: the bytes of another precision are scaled."""
+    return describe(argparse.Namespace(**{**vars(args), "precision": None}))
+
+
 def _needed(machine: Machine, held: int) -> str:
     """Returns in words whether a step fits into a machine's memory."""
     needed = f"a node holds at least {held / 1e9:,.3g} GB at once"
@@ -139,8 +173,7 @@ def _needed(machine: Machine, held: int) -> str:
 def _machine_and_step(args: argparse.Namespace) -> tuple[Machine, Description]:
     machine = machines.load(args.machine)
     if args.description is None:
-        traced = argparse.Namespace(**{**vars(args), "precision": None})  # bytes are scaled
-        return machine, describe(traced)
+        return machine, _traced(args)
     refuse(args, _OF_A_STEP, "has no effect with --description, which is of one step: omit it")
     description = Description.read(args.description)
     if description.workload != args.workload:

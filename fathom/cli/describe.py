@@ -9,6 +9,7 @@ from typing import cast
 import pandas as pd
 from rich.console import Console
 
+from fathom.cli import sweep
 from fathom.cli.command import build_model, write_csv
 from fathom.cli.terminal import console, new_table
 from fathom.hardware.description.memory import peak_bytes
@@ -20,6 +21,9 @@ _SUMS = ["macs", "flops", "input_bytes", "weight_bytes", "output_bytes"]
 
 def run(args: argparse.Namespace, screen: Console) -> None:
     """Runs the command with its parsed arguments."""
+    if args.sweep:
+        write_csv(sweep.table(args, screen, describe, sweep.work), args.csv, screen)
+        return
     description = describe(args)
     if args.json == _STANDARD_OUTPUT:
         sys.stdout.write(description.to_json())

@@ -6,6 +6,7 @@ Commands import their code when they run, so that ``--help`` is fast.
 import argparse
 from typing import Any
 
+from fathom.cli import sweep
 from fathom.cli.command import Commands, add_command
 from fathom.cli.parser import (
     add_mode,
@@ -31,9 +32,9 @@ def add_commands(commands: Commands) -> None:
     _add_work(describe)
     add_options(describe, "precision")
     add_options(describe, "json", help="write the description as JSON; - prints it")
-    describe.add_argument(
-        "--csv", type=output_file, metavar="FILE", help="write one line per operation"
-    )
+    _add_sweep(describe)
+    text = "write one line per operation, or per step of a sweep"
+    describe.add_argument("--csv", type=output_file, metavar="FILE", help=text)
     export = add_command(commands, "export", "cli.export", "write it in another tool's format")
     _add_work(export, nargs="?")
     add_options(export, "precision")
@@ -62,6 +63,12 @@ def _add_work(parser: argparse.ArgumentParser, **changes: Any) -> None:
     add_options(parser, "batch-size", "dataset", "set")
     text = "length of the examples, for workloads where it varies: frames, or words of the source"
     parser.add_argument("--length", type=number(int, minimum=1), metavar="N", help=text)
+
+
+def _add_sweep(parser: argparse.ArgumentParser) -> None:
+    text = "one row for each value of a hyperparameter or the length; NAME=A:B:xF multiplies by F"
+    add, of = parser.add_argument, checked(sweep.values)
+    add("--sweep", type=of, action="append", default=[], metavar="NAME=A,B,...", help=text)
 
 
 def _add_sparsity(parser: argparse.ArgumentParser) -> None:
@@ -107,6 +114,8 @@ def _add_machine(parser: argparse.ArgumentParser, command: str) -> None:
     if command != "explore":
         text = "type of number, one of the machine's; default: float32"
         add("--precision", metavar="TYPE", help=text)
+    if command == "roofline":
+        _add_sweep(parser)
     if command == "scale":
         text = "numbers of nodes; default: 1,9,64"
         add("--nodes", type=checked(numbers), default=[1, 9, 64], metavar="1,9,...", help=text)

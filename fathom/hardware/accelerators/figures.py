@@ -1,5 +1,6 @@
 """The figures of the machine models: operations and designs under a machine's roofs."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,35 @@ def draw_designs(designs: pd.DataFrame, layer: str, machine: Machine, path: Path
     axes.scatter([best.intensity], [best.roof], 60, "C3", marker="*", label=label)
     axes.set(title=f"{layer} on {machine.title}", ylabel="FLOP/s")
     axes.legend(loc="lower right")
+    _save(figure, path)
+
+
+def draw_sweep(steps: pd.DataFrame, names: Sequence[str], machine: Machine, path: Path) -> None:
+    """Writes how much of each step the memory bounds, as SVG: a line for each further setting.
+
+    Args:
+        steps: rows of ``fathom roofline --sweep``, with ``bound by memory`` and ``ms``.
+        names: of the swept values; the first one is the axis.
+        machine: of all steps.
+        path: of the file.
+
+    Raises:
+        FathomError: the file cannot be written.
+    """
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axes = figure.subplots(2, sharex=True)
+    others = list(names[1:])
+    for setting in steps[others].drop_duplicates().to_dict("records") if others else [{}]:
+        rows = steps
+        for name, value in setting.items():
+            rows = rows[rows[name] == value]
+        label = ", ".join(f"{name} {value:,}" for name, value in setting.items())
+        axes[0].plot(rows[names[0]], rows["bound by memory"], "o-", label=label or None)
+        axes[1].plot(rows[names[0]], rows.ms, "o-")
+    axes[0].set(title=machine.title, ylabel="time bound by memory", ylim=(-0.05, 1.05))
+    axes[1].set(xlabel=names[0], ylabel="least ms a step", xscale="log", yscale="log")
+    if others:
+        axes[0].legend()
     _save(figure, path)
 
 

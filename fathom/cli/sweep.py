@@ -1,0 +1,110 @@
+"""``--sweep``: the step of every combination of the values that some hyperparameters take."""
+
+import argparse
+import itertools
+import math
+from collections.abc import Callable, Mapping
+
+import pandas as pd
+from rich.console import Console
+
+from fathom.cli.command import refuse
+from fathom.cli.terminal import new_table
+from fathom.errors import FathomError
+from fathom.results.description import Description
+
+Row = Mapping[str, object]
+_MOST = 200  # steps of a sweep
+_LENGTH, _BATCH = "length", "batch_size"  # options of their own
+
+
+def values(text: str) -> tuple[str, list[int]]:
+    """Parses ``NAME=1,8,64``, or ``NAME=128:32768:x4`` for 128, 512, ... up to 32,768."""
+    name, _, listed = text.partition("=")
+    first, *rest = listed.split(":")
+    try:
+        if not rest:
+            found = [int(each) for each in listed.split(",")]
+        else:
+            last, factor = int(rest[0]), int(rest[1].removeprefix("x"))
+            found = [int(first)]
+            while factor > 1 and 0 < found[-1] * factor <= last and len(found) < _MOST:
+                found.append(found[-1] * factor)
+        if not name or min(found) < 1 or len(rest) not in (0, 2):
+            raise ValueError
+    except (ValueError, IndexError):
+        raise ValueError(
+            "must be as batch_size=1,8,64 or context=128:32768:x4, of whole numbers from 1; "
+            f"not {text}"
+        ) from None
+    return name, found
+
+
+def table(
+    args: argparse.Namespace,
+    screen: Console,
+    describe: Callable[[argparse.Namespace], Description],
+    row_of: Callable[[Description], Row],
+) -> pd.DataFrame:
+    """Prints and returns one row for each combination, the last option's values fastest.
+
+    Args:
+        args: of the command.
+        screen: where it says which step is described, and shows the table.
+        describe: returns a step, of such options.
+        row_of: returns the columns beside the swept values.
+
+    Raises:
+        FathomError: an option has no effect, is swept twice or set beside, or has a wrong value.
+    """
+    refuse(args, ("json", "description"), "is of one step: omit it or --sweep")
+    names = [name for name, _ in args.sweep]
+    steps = math.prod(len(each) for _, each in args.sweep)
+    if len(set(names)) < len(names):
+        raise FathomError("--sweep names one hyperparameter twice")
+    if steps > _MOST:
+        raise FathomError(f"--sweep asks for {steps:,} steps, more than {_MOST}")
+    rows = []
+    for number, each in enumerate(itertools.product(*(each for _, each in args.sweep)), 1):
+        setting = dict(zip(names, each, strict=True))
+        words = ", ".join(f"{name} {value:,}" for name, value in setting.items())
+        screen.print(f"{number} of {steps}: {words}")
+        rows.append(setting | dict(row_of(describe(_with(args, setting)))))
+    found = pd.DataFrame(rows)
+    titles = list(found.columns)
+    shown = new_table(titles, titles)
+    for row in found.itertuples(index=False):
+        shown.add_row(*(_text(value) for value in row))
+    screen.print(shown)
+    return found
+
+
+def work(description: Description) -> Row:
+    """Returns the sums of a step, in the units of ``fathom describe``."""
+    from fathom.hardware.description.memory import peak_bytes
+
+    return {
+        "operations": len(description.operations),
+        "GMACs": description.macs / 1e9,
+        "GFLOPs": description.total_flops / 1e9,
+        "MB moved": description.traffic_bytes / 1e6,
+        "MB held": (peak_bytes(description) or 0) / 1e6,
+        "FLOPs per byte": description.total_flops / max(1, description.traffic_bytes),
+    }
+
+
+def _with(args: argparse.Namespace, setting: Mapping[str, int]) -> argparse.Namespace:
+    """Returns the options of a step."""
+    own = {name: value for name, value in setting.items() if name in (_LENGTH, _BATCH)}
+    refuse(args, list(own), "is swept: omit it")
+    others = [f"{name}={value}" for name, value in setting.items() if name not in own]
+    swept = {assignment.partition("=")[0] for assignment in others}
+    if twice := sorted(swept & {each.partition("=")[0] for each in args.set}):
+        raise FathomError(f"--set {twice[0]} has no effect: --sweep names its values")
+    return argparse.Namespace(**{**vars(args), **own, "set": [*args.set, *others]})
+
+
+def _text(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
