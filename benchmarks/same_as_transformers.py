@@ -1,7 +1,7 @@
 """Compares gpt and llama with the models of Hugging Face's transformers, of the same weights.
 
 Writes a folder of random weights as transformers does, loads it with ``--set weights=FOLDER``, and
-prints the largest relative differences: of logits, loss, gradients, and the weights after a step of
+prints the largest relative differences: of logits, loss, gradients, and the updates by a step of
 AdamW; and whether both continue prompts with the same tokens. Needs ``pip install torch
 transformers safetensors`` beside Fathom.
 
