@@ -117,9 +117,7 @@ def test_a_worker_reads_its_own_images_alone_as_one_process_does(tree, monkeypat
         assert damaged or len(read) <= (6 + 1 + PREFETCHED) * 4
         for batch, expected in zip(own, whole, strict=True):
             for found, every in zip(batch, expected, strict=True):
-                np.testing.assert_array_equal(found[rows], every[rows])
-                assert found.shape == every.shape
-                assert not np.delete(found, np.arange(8)[rows], 0).any()
+                np.testing.assert_array_equal(found, every[rows])
 
 
 def test_evaluation_goes_through_the_split_in_order_to_its_last_image(tree):

@@ -269,6 +269,7 @@ _OPENED_ELSEWHERE = {
     "results/document.py": "the documentation, for developers",
     "system/cgroups.py": "the kernel's",
     "system/energy.py": "the kernel's",
+    "system/environment.py": "its own and the workload's source",
     "system/files.py": "open_file itself",
     "system/inspection.py": "the kernel's",
     "system/lock.py": "a lock, read and written, which does not wait for a pipe",
