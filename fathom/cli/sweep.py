@@ -15,7 +15,7 @@ from fathom.results.description import Description
 
 Row = Mapping[str, object]
 _MOST = 200  # steps of a sweep
-_LENGTH, _BATCH = "length", "batch_size"  # options of their own
+_OWN = ("length", "batch_size")  # have options of their own
 
 
 def values(text: str) -> tuple[str, list[int]]:
@@ -28,7 +28,9 @@ def values(text: str) -> tuple[str, list[int]]:
         else:
             last, factor = int(rest[0]), int(rest[1].removeprefix("x"))
             found = [int(first)]
-            while factor > 1 and 0 < found[-1] * factor <= last and len(found) < _MOST:
+            if factor < 2:
+                raise ValueError
+            while 0 < found[-1] * factor <= last:
                 found.append(found[-1] * factor)
         if not name or min(found) < 1 or len(rest) not in (0, 2):
             raise ValueError
@@ -59,6 +61,9 @@ def table(
     """
     refuse(args, ("json", "description"), "is of one step: omit it or --sweep")
     names = [name for name, _ in args.sweep]
+    refuse(args, [name for name in names if name in _OWN], "is swept: omit it")
+    if twice := sorted(set(names) & {each.partition("=")[0] for each in args.set}):
+        raise FathomError(f"--set {twice[0]} has no effect: --sweep names its values")
     steps = math.prod(len(each) for _, each in args.sweep)
     if len(set(names)) < len(names):
         raise FathomError("--sweep names one hyperparameter twice")
@@ -95,12 +100,8 @@ def work(description: Description) -> Row:
 
 def _with(args: argparse.Namespace, setting: Mapping[str, int]) -> argparse.Namespace:
     """Returns the options of a step."""
-    own = {name: value for name, value in setting.items() if name in (_LENGTH, _BATCH)}
-    refuse(args, list(own), "is swept: omit it")
+    own = {name: value for name, value in setting.items() if name in _OWN}
     others = [f"{name}={value}" for name, value in setting.items() if name not in own]
-    swept = {assignment.partition("=")[0] for assignment in others}
-    if twice := sorted(swept & {each.partition("=")[0] for each in args.set}):
-        raise FathomError(f"--set {twice[0]} has no effect: --sweep names its values")
     return argparse.Namespace(**{**vars(args), **own, "set": [*args.set, *others]})
 
 
