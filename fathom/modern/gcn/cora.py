@@ -101,14 +101,20 @@ class PowerLaw(Cora):
 
 
 def _lines(path: Path) -> list[bytes]:
-    """Returns the lines of a text file, or of the same with ``.gz``."""
+    """Returns the lines of a text file, or of the same with ``.gz``.
+
+    Raises:
+        FathomError: it is empty, or ends within a line: a number that is cut may be another node's.
+    """
     compressed = path.with_name(f"{path.name}.gz")
     source = compressed if exists(compressed) and not exists(path) else path
     with open_unpacked(source) as stream:
-        lines = stream.read().splitlines()
-    if not lines:
+        content = stream.read()
+    if not content.strip():
         raise FathomError(f"{source} is empty")
-    return lines
+    if not content.endswith(b"\n"):
+        raise FathomError(f"{source} ends within a line: is it cut off?")
+    return content.splitlines()
 
 
 def _read_nodes(path: Path) -> "tuple[dict[bytes, int], scipy.sparse.csr_array, list[str]]":

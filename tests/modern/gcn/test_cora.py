@@ -81,6 +81,14 @@ def test_a_missing_or_cut_off_file_is_named(folder):
         Cora.load(folder)
 
 
+def test_a_text_that_ends_within_a_number_is_refused(folder):
+    text = (folder / "cora.cites").read_bytes()
+    assert text.endswith(b"\n")
+    (folder / "cora.cites").write_bytes(text[:-1])
+    with pytest.raises(FathomError, match=r"cora\.cites ends within a line"):
+        Cora.load(folder)
+
+
 def test_a_file_that_unpacks_to_far_more_than_a_graph_does_is_refused(folder, monkeypatch):
     monkeypatch.setattr(files, "_UNCHECKED_BYTES", 1000)
     (folder / "cora.cites").unlink()
