@@ -3,7 +3,7 @@
 import argparse
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -99,7 +99,11 @@ def _settings(args: argparse.Namespace) -> dict[str, str]:
     from fathom.core.data.dataset import choose, find
 
     model_class = workloads.load(args.workload)
-    kinds = (model_class.Hyperparameters, model_class.RunOptions, Execution)
+    kinds: tuple[type[Any], ...] = (
+        model_class.Hyperparameters,
+        model_class.RunOptions,
+        Execution,
+    )
     given = sort(init_options(args, model_class), *kinds)
     others = {"batch_size", *field_names(Execution)} - {"precision", *FIXED_POINT_OPTIONS}
     values = {
