@@ -54,6 +54,22 @@ def add_commands(commands: Commands) -> None:
     _add_int8(add_command(commands, "int8", "cli.int8", text))
     for name, text in _MACHINE_COMMANDS.items():
         _add_machine(add_command(commands, name, "cli.accelerators", text, name), name)
+    _add_predictions(commands)
+
+
+def _add_predictions(commands: Commands) -> None:
+    text = "measure this machine, for roofline, scale and predict"
+    parser = add_command(commands, "calibrate", "cli.predict", text, "calibrate")
+    text = "folder of fathom characterize on this machine: its steps, for predict"
+    parser.add_argument("folder", nargs="?", type=input_path, metavar="DIR", help=text)
+    add_options(parser, "threads", default=1, help="default: %(default)s")
+    text = "the machine file to write"
+    parser.add_argument("--out", type=output_file, required=True, metavar="FILE", help=text)
+    text = "predict the time of a step, with an interval, without running it"
+    parser = add_command(commands, "predict", "cli.predict", text)
+    _add_work(parser)
+    text = "file of fathom calibrate"
+    parser.add_argument("--machine", required=True, metavar="FILE", help=text)
 
 
 def _add_work(parser: argparse.ArgumentParser, **changes: Any) -> None:

@@ -16,6 +16,7 @@ from fathom.results.base import (
     Positive,
     Record,
 )
+from fathom.results.calibration import Calibration
 
 _FOLDER = resources.files(__package__) / "machines"
 
@@ -66,11 +67,16 @@ class Machine(Document, frozen=True, extra="forbid"):
         default=1.0, le=1, description="share of the peak that convolutions and products reach"
     )
     array: Array | None = Field(default=None, description="of accelerators whose tiles are chosen")
+    calibration: Calibration | None = Field(
+        default=None, description="measured rates by kind and shape, for `fathom predict`"
+    )
     sources: dict[str, str] = Field(description="where each of the other fields is from")
 
     @model_validator(mode="after")
     def _check_sources(self) -> Self:
-        given = self.model_fields_set - {"schema_version", "title", "sources"}
+        fields = type(self).model_fields
+        given = {name for name in fields if getattr(self, name) != fields[name].default}
+        given -= {"schema_version", "title", "sources"}
         if missing := sorted(given - self.sources.keys()):
             raise ValueError(f"{missing[0]} has no source")
         return self

@@ -1,0 +1,114 @@
+"""``fathom calibrate`` and ``fathom predict``: the time of steps that were not run."""
+
+import argparse
+import statistics
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from fathom.cli.command import build_model
+from fathom.cli.describe import step_of
+from fathom.cli.terminal import import_tensorflow, new_table
+from fathom.errors import FathomError
+from fathom.hardware.accelerators import machine as machines
+from fathom.hardware.accelerators import prediction
+from fathom.hardware.accelerators.machine import Machine
+from fathom.results.calibration import StepTime
+
+_PRECISION = "float32"
+
+
+def calibrate(args: argparse.Namespace, screen: Console) -> None:
+    """Measures this machine and writes its file."""
+    import_tensorflow()
+    from fathom.measure.runs import calibration
+    from fathom.measure.runs.folder import Folder
+    from fathom.results.records import Environment
+    from fathom.system import environment, rates, threads
+    from fathom.system.device import CPU
+
+    threads.set_inter_op_threads(1)
+    used = threads.set_threads(args.threads)
+    ours = Environment.model_validate(environment.describe(CPU, used, _PRECISION, "off"))
+    folder = Folder.read(args.folder) if args.folder else None
+    if folder and folder.machine.environment.cpu_model != ours.cpu_model:
+        theirs = folder.machine.environment.cpu_model
+        raise FathomError(f"{args.folder} was measured on {theirs}, and this is {ours.cpu_model}")
+    screen.print("measuring operations alone, which takes about two minutes", highlight=False)
+    with CPU.placement():
+        found = calibration.measure(args.threads, _PRECISION)
+    gemm, triad = rates.gemm_ceiling(_PRECISION, args.threads), rates.triad_ceiling()
+    if folder:
+        screen.print("describing the steps that were measured")
+        of_operations = prediction.Rates(found)
+        steps = tuple(calibration.steps(folder, of_operations, args.threads, _PRECISION))
+        found = found.model_copy(update={"steps": steps})
+    measured = f"measured by fathom calibrate, {args.threads} thread(s)"
+    Machine(
+        title=f"{ours.cpu_model}, {args.threads} thread(s), calibrated",
+        flops={_PRECISION: gemm.rate},
+        bandwidth=triad.rate,
+        memory_bytes=float(ours.memory_bytes),
+        calibration=found,
+        sources={
+            "flops": f"{measured}: product of 2048 x 2048 x 2048",
+            "bandwidth": f"{measured}: triad of STREAM",
+            "memory_bytes": "the operating system",
+            "calibration": measured,
+        },
+    ).write(args.out)
+    screen.print(
+        f"{gemm.rate / 1e9:,.1f} GFLOP/s, {triad.rate / 1e9:,.1f} GB/s, "
+        f"{1e6 * found.dispatch_seconds:.2f} us to start an operation"
+    )
+    if found.steps:
+        _show_check(found.steps, screen)
+    screen.print(f"written: {args.out}")
+
+
+def run(args: argparse.Namespace, screen: Console) -> None:
+    """Prints the predicted time of a step."""
+    machine = machines.load(args.machine)
+    calibration = prediction.calibration(machine)
+    args.threads, args.precision = calibration.threads, calibration.precision
+    model = build_model(args, args.infer)
+    description = model.describe(args.length)
+    ideal = prediction.Rates(calibration).ideal(description)
+    found = prediction.predict(ideal, model.xla, args.workload, machine)
+    screen.print(f"{step_of(description)}, on {machine.title}")
+    screen.print(
+        f"{_time(found.seconds)} a step, {description.batch_size / found.seconds:,.4g} examples/s; "
+        f"{prediction.COVERED:.0%} interval {_time(found.low)} to {_time(found.high)}"
+    )
+    screen.print(
+        f"each operation alone: convolutions and products {_time(ideal.product_seconds)}, others "
+        f"{_time(ideal.transfer_seconds)}, starting them {_time(ideal.dispatch_seconds)}; XLA "
+        f"compiles: {model.xla}"
+    )
+    screen.print(f"corrected by measured steps of {found.workloads} other workloads")
+
+
+def _show_check(steps: Sequence[StepTime], screen: Console) -> None:
+    """Prints what is predicted for each step without its workload."""
+    if len({step.workload for step in steps}) <= prediction.FEWEST_WORKLOADS:
+        screen.print("too few workloads for predictions")
+        return
+    numbers = ["batch", "measured", "predicted", "from", "to", "error"]
+    table = new_table(["workload", "mode", *numbers], numbers)
+    checked = prediction.check(steps)
+    errors, inside = [], 0
+    for step, found in checked:
+        errors.append(found.seconds / step.seconds - 1)
+        inside += found.low <= step.seconds <= found.high
+        times = map(_time, (step.seconds, found.seconds, found.low, found.high))
+        table.add_row(step.workload, step.mode, f"{step.batch_size}", *times, f"{errors[-1]:+.0%}")
+    screen.print(table)
+    screen.print(
+        f"each predicted without its workload: median error "
+        f"{statistics.median(map(abs, errors)):.0%}, {inside} of {len(checked)} steps within the "
+        f"{prediction.COVERED:.0%} intervals"
+    )
+
+
+def _time(seconds: float) -> str:
+    return f"{1e3 * seconds:,.3g} ms" if seconds < 1 else f"{seconds:,.3g} s"

@@ -1,0 +1,182 @@
+"""Predicts the time of a step from its description and a calibrated machine.
+
+Each operation takes as long as one of its kind and shape did alone (``ideal``). A step takes a
+combination of these times: caches are shared, XLA fuses operations and spares their dispatch. Its
+factors are fitted to measured steps of other workloads, never of the one that is predicted, with
+positive factors and relative errors, after Ernest (Venkataraman et al., NSDI 2016). The interval
+is that of the errors which the fit makes for workloads that it has not seen (the jackknife).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import nnls
+
+from fathom.errors import FathomError
+from fathom.hardware.accelerators.machine import Machine
+from fathom.results.calibration import Calibration, Ideal, ProductTime, StepTime
+from fathom.results.description import Description, Operation
+
+COVERED = 0.9  # of intervals
+FEWEST_WORKLOADS = 4  # besides the predicted one
+_NEIGHBOURS = 4  # measured shapes that a rate is interpolated from
+_PRODUCT_KINDS = {
+    "convolution": "convolution",
+    "matrix product": "matrix product",
+    "recurrent product": "matrix product",
+}
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The predicted time of a step.
+
+    Attributes:
+        seconds: the most likely.
+        low, high: limits of the interval that holds ``COVERED`` of steps.
+        workloads: that the factors are from.
+    """
+
+    seconds: float
+    low: float
+    high: float
+    workloads: int
+
+
+class Rates:
+    """The times of operations, interpolated between those of a calibration.
+
+    Args:
+        calibration: of a machine.
+    """
+
+    def __init__(self, calibration: Calibration) -> None:
+        self._calibration = calibration
+        self._shapes: dict[tuple[str, str], tuple[np.ndarray, np.ndarray]] = {}
+        for key in {(each.kind, each.phase) for each in calibration.products}:
+            alike = [each for each in calibration.products if (each.kind, each.phase) == key]
+            rates = [each.groups * each.M * each.N * each.K / each.seconds for each in alike]
+            self._shapes[key] = _logs(map(_shape, alike)), np.log(rates)
+        sizes = [each.size_bytes for each in calibration.transfers]
+        self._sizes = np.log(sizes)
+        self._bandwidths = np.log(
+            [each.size_bytes / each.seconds for each in calibration.transfers]
+        )
+
+    def ideal(self, description: Description) -> Ideal:
+        """Returns the time of a step whose operations run one after the other, each alone."""
+        products = transfers = 0.0
+        for row in description.operations:
+            if row.kind in _PRODUCT_KINDS and row.macs:
+                products += max(self._product(row), row.working_set_bytes / self._bandwidth(row))
+            else:
+                transfers += row.working_set_bytes / self._bandwidth(row)
+        starts = sum(row.repeats for row in description.operations)
+        return Ideal(
+            product_seconds=products,
+            transfer_seconds=transfers,
+            dispatch_seconds=starts * self._calibration.dispatch_seconds,
+        )
+
+    def _product(self, row: Operation) -> float:
+        kind = _PRODUCT_KINDS[row.kind]
+        phase = row.phase if (kind, row.phase) in self._shapes else "forward"
+        shapes, rates = self._shapes[kind, phase]
+        distances = np.linalg.norm(shapes - _logs([_bounds(row)]), axis=1)
+        nearest = np.argsort(distances)[:_NEIGHBOURS]
+        weights = 1 / (distances[nearest] + 0.1) ** 2
+        return row.macs / np.exp(np.average(rates[nearest], weights=weights))
+
+    def _bandwidth(self, row: Operation) -> float:
+        size = max(1, row.working_set_bytes // row.repeats)
+        return float(np.exp(np.interp(np.log(size), self._sizes, self._bandwidths)))
+
+
+def predict(ideal: Ideal, xla: str, workload: str, machine: Machine) -> Prediction:
+    """Returns the time of a step, from the steps of the other workloads of a calibration.
+
+    Args:
+        ideal: of the step.
+        xla: what XLA compiles of it: ``step``, ``layers`` or ``off``.
+        workload: its name, which is left out of the fit.
+        machine: a calibrated one.
+
+    Raises:
+        FathomError: it is not calibrated, or with too few workloads.
+    """
+    others = [each for each in calibration(machine).steps if each.workload != workload]
+    if len(_names(others)) < FEWEST_WORKLOADS:
+        raise FathomError(
+            f"{machine.title} has measured steps of {len(_names(others))} other workloads, and "
+            f"{FEWEST_WORKLOADS} are needed: give fathom calibrate a folder of fathom characterize"
+        )
+    return _predict(ideal, xla, others)
+
+
+def calibration(machine: Machine) -> Calibration:
+    """Returns a machine's calibration.
+
+    Raises:
+        FathomError: it has none.
+    """
+    if machine.calibration is None:
+        raise FathomError(f"{machine.title} is not calibrated: fathom calibrate writes such a file")
+    return machine.calibration
+
+
+def check(steps: Sequence[StepTime]) -> list[tuple[StepTime, Prediction]]:
+    """Returns each step with what is predicted for it without its workload."""
+    return [
+        (step, _predict(step.ideal, step.xla, [x for x in steps if x.workload != step.workload]))
+        for step in steps
+    ]
+
+
+def _predict(ideal: Ideal, xla: str, others: Sequence[StepTime]) -> Prediction:
+    seconds = float(_features(ideal, xla) @ _fit(others))
+    errors = []  # of workloads that a fit has not seen
+    for name in _names(others):
+        factors = _fit([each for each in others if each.workload != name])
+        errors += [
+            np.log(each.seconds / (_features(each.ideal, each.xla) @ factors))
+            for each in others
+            if each.workload == name
+        ]
+    tail = (1 - COVERED) / 2
+    middle, low, high = np.exp(np.quantile(errors, [0.5, tail, 1 - tail]))
+    return Prediction(seconds * middle, seconds * low, seconds * high, len(_names(others)))
+
+
+def _fit(steps: Sequence[StepTime]) -> np.ndarray:
+    """Returns the factors that give the smallest squares of relative errors."""
+    relative = [_features(each.ideal, each.xla) / each.seconds for each in steps]
+    return nnls(np.array(relative), np.ones(len(steps)))[0]
+
+
+def _features(ideal: Ideal, xla: str) -> np.ndarray:
+    fused = [ideal.transfer_seconds, ideal.dispatch_seconds]
+    rest = [0.0, 0.0]
+    return np.array([ideal.product_seconds, *(rest + fused if xla == "step" else fused + rest)])
+
+
+def _names(steps: Iterable[StepTime]) -> set[str]:
+    return {each.workload for each in steps}
+
+
+def _shape(sample: ProductTime) -> tuple[int, int, int, int]:
+    return sample.groups, sample.M, sample.N, sample.K
+
+
+def _bounds(row: Operation) -> tuple[int, int, int, int]:
+    """Returns the groups, M, N and K of an operation."""
+    b = row.bounds
+    if row.kind != "convolution":
+        return b["batch"], b["M"], b["N"], b["K"]
+    groups = b["groups"]
+    inner = b["C"] // groups * b["R"] * b["S"]
+    return groups, b["N"] * b["P"] * b["Q"], b["M"] // groups, inner
+
+
+def _logs(shapes: Iterable[tuple[int, int, int, int]]) -> np.ndarray:
+    return np.log(np.array(list(shapes), dtype=float))

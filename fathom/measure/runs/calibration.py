@@ -1,0 +1,165 @@
+"""Measures what ``fathom predict`` needs of this machine: operations alone, and whole steps."""
+
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Iterator
+
+import tensorflow as tf
+
+from fathom import workloads
+from fathom.hardware.accelerators.prediction import Rates
+from fathom.measure.runs.folder import Folder
+from fathom.results.calibration import Calibration, ProductTime, StepTime, TransferTime
+from fathom.results.description import StepPhase
+from fathom.results.records import RunResult
+
+_SECONDS = 0.02  # that an operation is repeated for, at least
+_FEWEST = 5  # repetitions
+_MOST_MACS = 2**31  # of an operation
+_ROWS, _COLUMNS = (1, 8, 64, 512, 4096), (16, 128, 1024, 8192)
+_BATCHES = ((16, 64), (256, 32))  # products at once, and their sizes
+_IMAGES, _FILTERS, _IMAGES_AT_ONCE = (7, 14, 28, 56, 112), (1, 3, 7), (1, 8)
+_CHANNELS = ((4, 64), (32, 32), (64, 64), (128, 128), (256, 256), (512, 512))
+_SIZES = [2**n for n in range(10, 28)]  # bytes
+_CHAIN = 500  # small operations
+_LEAST_SHARE = 0.02  # of a call's time, that the operation itself takes at least
+
+
+def measure(threads: int, precision: str) -> Calibration:
+    """Measures operations alone, on the threads that TensorFlow has been given.
+
+    Args:
+        threads: their number.
+        precision: of the computation: ``float32``.
+    """
+    one = tf.ones([])
+    calling = _seconds(tf.tanh, one)
+    products = [*_matrix_products(calling), *_convolutions(calling)]
+    transfers = []
+    for size in _SIZES:
+        seconds = _alone(calling, tf.nn.relu, tf.random.normal([size // 4]))
+        transfers.append(TransferTime(size_bytes=2 * size, seconds=seconds))
+    return Calibration(
+        threads=threads,
+        precision=precision,
+        products=tuple(products),
+        transfers=tuple(transfers),
+        dispatch_seconds=_dispatch(),
+    )
+
+
+def steps(folder: Folder, rates: Rates, threads: int, precision: str) -> Iterator[StepTime]:
+    """Yields the measured steps of a characterization, the median of equal runs.
+
+    Runs of another number of threads or precision, and those that were disturbed, are left out.
+    """
+    results = [run.result for run in folder.runs if run.result and not run.disturbed]
+    kept = [each for each in results if _counts(each, threads, precision)]
+    for _, equal in itertools.groupby(sorted(kept, key=_setting), key=_setting):
+        first, *others = equal
+        options = {**first.hyperparameters.model_dump(), **first.options.model_dump()}
+        model = workloads.load(first.workload, first.mode == "infer")("/cpu:0", options)
+        yield StepTime(
+            workload=first.workload,
+            mode=first.mode,
+            batch_size=first.hyperparameters.batch_size,
+            xla=first.environment.xla,
+            seconds=statistics.median(each.steps.median for each in (first, *others)),
+            ideal=rates.ideal(model.describe()),
+        )
+
+
+def _matrix_products(calling: float) -> Iterator[ProductTime]:
+    shapes = [(1, *shape) for shape in itertools.product(_ROWS, _COLUMNS, _COLUMNS)]
+    shapes += [(groups, size, size, size) for groups, size in _BATCHES]
+    for groups, m, n, k in shapes:
+        if groups * m * n * k > _MOST_MACS:
+            continue
+        a, b = tf.random.normal([groups, m, k]), tf.random.normal([groups, k, n])
+        seconds = _alone(calling, tf.matmul, *((a[0], b[0]) if groups == 1 else (a, b)))
+        yield ProductTime(
+            kind="matrix product", phase="forward", groups=groups, M=m, N=n, K=k, seconds=seconds
+        )
+
+
+def _convolutions(calling: float) -> Iterator[ProductTime]:
+    for image, size, (channels, filters), count in itertools.product(
+        _IMAGES, _FILTERS, _CHANNELS, _IMAGES_AT_ONCE
+    ):
+        m, k = count * image**2, channels * size**2
+        if m * filters * k > _MOST_MACS or size > image:
+            continue
+        x = tf.random.normal([count, image, image, channels])
+        w = tf.random.normal([size, size, channels, filters])
+        y = tf.random.normal([count, image, image, filters])
+        for phase, operation in _PHASES.items():
+            seconds = _alone(calling, operation, x, w, y)
+            yield ProductTime(
+                kind="convolution", phase=phase, groups=1, M=m, N=filters, K=k, seconds=seconds
+            )
+
+
+def _forward(x: tf.Tensor, w: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
+    return tf.raw_ops.Conv2D(input=x, filter=w, strides=[1] * 4, padding="SAME")
+
+
+def _to_input(x: tf.Tensor, w: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    return tf.raw_ops.Conv2DBackpropInput(
+        input_sizes=x.shape, filter=w, out_backprop=y, strides=[1] * 4, padding="SAME"
+    )
+
+
+def _to_filters(x: tf.Tensor, w: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    return tf.raw_ops.Conv2DBackpropFilter(
+        input=x, filter_sizes=w.shape, out_backprop=y, strides=[1] * 4, padding="SAME"
+    )
+
+
+_PHASES: dict[StepPhase, Callable[..., tf.Tensor]] = {
+    "forward": _forward,
+    "input gradient": _to_input,
+    "weight gradient": _to_filters,
+}
+
+
+def _dispatch() -> float:
+    """Returns the seconds of an operation in a graph that computes almost nothing."""
+
+    @tf.function(autograph=False)
+    def chain(value: tf.Tensor) -> tf.Tensor:
+        for _ in range(_CHAIN):
+            value = tf.tanh(value)
+        return value
+
+    one = tf.ones([])
+    return _seconds(chain, one) / _CHAIN
+
+
+def _alone(calling: float, operation: Callable[..., tf.Tensor], *tensors: tf.Tensor) -> float:
+    """Returns the seconds of an operation without those of calling it."""
+    whole = _seconds(operation, *tensors)
+    return max(whole - calling, _LEAST_SHARE * whole)
+
+
+def _seconds(operation: Callable[..., tf.Tensor], *tensors: tf.Tensor) -> float:
+    """Returns the median seconds of an operation; the first two, which prepare, apart."""
+    operation(*tensors), operation(*tensors)
+    times: list[float] = []
+    while len(times) < _FEWEST or sum(times) < _SECONDS:
+        start = time.perf_counter()
+        operation(*tensors)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def _counts(result: RunResult, threads: int, precision: str) -> bool:
+    environment = result.environment
+    has_steps = result.steps.measurements > 0 and not environment.gpu
+    return has_steps and (environment.threads, environment.precision) == (threads, precision)
+
+
+def _setting(result: RunResult) -> str:
+    """Returns what equal runs have in common."""
+    options = f"{result.hyperparameters} {result.options}"
+    return f"{result.workload} {result.mode} {options} {result.environment.xla}"
