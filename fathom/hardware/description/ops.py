@@ -39,7 +39,7 @@ _TYPES_OF_CLASS = {
         LeakyRelu LeakyReluGrad LeftShift Less LessEqual Log Log1p LogicalAnd LogicalNot LogicalOr
         Maximum Minimum MulNoNan Neg NotEqual Reciprocal Relu Relu6 Relu6Grad ReluGrad RightShift
         Round Rsqrt RsqrtGrad Sigmoid SigmoidGrad Sign Sin Softplus SoftplusGrad Softsign Sqrt
-        SqrtGrad Square SquaredDifference Tanh TanhGrad UnaryOpsComposition Xdivy Xlogy
+        SqrtGrad Square SquaredDifference Swish Tanh TanhGrad UnaryOpsComposition Xdivy Xlogy
         """,
     "B": """
         Softmax MatMul CrossEntropy

@@ -22,6 +22,7 @@ TODAY = {
     "_FusedConv2D": "Conv2D",
     "_MklNativeConv2DWithBias": "Conv2D",
     "_UnaryOpsComposition": "UnaryOpsComposition",
+    "_MklSwish": "Swish",
     "VariableShape": "Shape",
     "_MklNativeConv2DBackpropFilterWithBias": "Conv2DBackFilter",
     "_MklNativeConv2DBackpropInput": "Conv2DBackInput",
