@@ -73,7 +73,7 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     args.threads, args.precision = calibration.threads, calibration.precision
     model = build_model(args, args.infer)
     description = model.describe(args.length)
-    ideal = prediction.Rates(calibration).ideal(description)
+    ideal = prediction.Rates(calibration).ideal(description, model.xla, model.steps_per_call)
     found = prediction.predict(ideal, model.xla, args.workload, machine)
     screen.print(f"{step_of(description)}, on {machine.title}")
     screen.print(
@@ -82,8 +82,8 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     )
     screen.print(
         f"each operation alone: convolutions and products {_time(ideal.product_seconds)}, others "
-        f"{_time(ideal.transfer_seconds)}, starting them {_time(ideal.dispatch_seconds)}; XLA "
-        f"compiles: {model.xla}"
+        f"{_time(ideal.transfer_seconds)}, starting them {_time(ideal.dispatch_seconds)}, calling "
+        f"the graph {_time(ideal.call_seconds)}; XLA compiles: {model.xla}"
     )
     screen.print(f"corrected by measured steps of {found.workloads} other workloads")
 

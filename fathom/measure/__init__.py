@@ -1,7 +1,7 @@
 """Measures runs and analyses them: where a step's time goes.
 
 ``Folder`` gives measurements as pandas frames; ``report.figures`` has one module per analysis.
-docs/characterization.md explains both.
+docs/profiling.md and docs/characterization.md explain them.
 """
 
 import lazy_loader

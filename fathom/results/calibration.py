@@ -19,14 +19,14 @@ class ProductTime(Record, frozen=True):
     M: PositiveCount = Field(description="rows: of a convolution the positions of all images")
     N: PositiveCount = Field(description="columns: of a convolution the filters of a group")
     K: PositiveCount = Field(description="summands: of a convolution the values under a filter")
-    seconds: Positive = Field(description="median, without the cost of calling it")
+    seconds: Positive = Field(description="the shortest, without the cost of calling it")
 
 
 class TransferTime(Record, frozen=True):
     """The time of an elementwise operation by the bytes that it reads and writes."""
 
     size_bytes: PositiveCount = Field(description="read and written")
-    seconds: Positive = Field(description="median, without the cost of calling it")
+    seconds: Positive = Field(description="the shortest, without the cost of calling it")
 
 
 class Ideal(Record, frozen=True):
@@ -34,7 +34,10 @@ class Ideal(Record, frozen=True):
 
     product_seconds: NotNegative = Field(description="of convolutions and products")
     transfer_seconds: NotNegative = Field(description="of all other operations")
-    dispatch_seconds: NotNegative = Field(description="of starting each of the operations")
+    dispatch_seconds: NotNegative = Field(
+        description="of starting each of the operations; 0 where XLA compiles them into one"
+    )
+    call_seconds: NotNegative = Field(description="of calling the graph")
 
 
 class StepTime(Record, frozen=True):
@@ -56,4 +59,5 @@ class Calibration(Record, frozen=True):
     products: tuple[ProductTime, ...] = Field(min_length=1, description="over a grid of shapes")
     transfers: tuple[TransferTime, ...] = Field(min_length=1, description="by ascending size")
     dispatch_seconds: Positive = Field(description="of an operation that computes almost nothing")
+    call_seconds: Positive = Field(description="of calling a graph that computes almost nothing")
     steps: tuple[StepTime, ...] = Field(default=(), description="of workloads, for corrections")

@@ -22,7 +22,7 @@ from fathom.results import (
 from fathom.results.base import Record
 
 _PAGES = (
-    *("results.md", "characterization.md", "accelerators.md", "numbers.md"),
+    *("results.md", "characterization.md", "profiling.md", "accelerators.md", "numbers.md"),
     *("distribution.md", "serving.md", "quality.md", "machine.md"),
 )
 _MODULES = (

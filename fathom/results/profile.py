@@ -188,7 +188,7 @@ class LayerCosts(Cost):
 
 
 class Profile(Document, frozen=True):
-    """The op profile of some steps of one workload; see docs/characterization.md."""
+    """The op profile of some steps of one workload; see docs/profiling.md."""
 
     schema_version: Annotated[Literal[2], SCHEMA] = 2
     workload: str = Field(description="name of the workload")

@@ -24,7 +24,8 @@ OF_A_RESULT = (
     *(RunResult, Data, UsedHyperparameters, Environment, Sections, Steps, Throughput, Cost),
     *(Memory, Metrics, Generation),
 )
-OF_A_CHARACTERIZATION = (Machine, Run, Profile, OpTime, GpuTime, Layer)
+OF_A_CHARACTERIZATION = (Machine, Run)
+OF_A_PROFILE = (Profile, OpTime, GpuTime, Layer)
 
 
 def test_tables_of_the_documentation_are_those_of_the_records():
@@ -34,7 +35,9 @@ def test_tables_of_the_documentation_are_those_of_the_records():
     assert not differing, "run python -m fathom.results.document"
 
 
-@pytest.mark.parametrize("record", [*OF_A_RESULT, *OF_A_CHARACTERIZATION, LayerCosts])
+@pytest.mark.parametrize(
+    "record", [*OF_A_RESULT, *OF_A_CHARACTERIZATION, *OF_A_PROFILE, LayerCosts]
+)
 def test_every_field_says_what_it_holds(record):
     fields = record.model_fields | record.model_computed_fields
     assert not [name for name, field in fields.items() if not field.description]
@@ -42,7 +45,11 @@ def test_every_field_says_what_it_holds(record):
 
 @pytest.mark.parametrize(
     ("page", "kinds"),
-    [("results.md", OF_A_RESULT), ("characterization.md", OF_A_CHARACTERIZATION)],
+    [
+        ("results.md", OF_A_RESULT),
+        ("characterization.md", OF_A_CHARACTERIZATION),
+        ("profiling.md", OF_A_PROFILE),
+    ],
 )
 def test_every_record_has_its_table(page, kinds):
     text = (DOCS / page).read_text()

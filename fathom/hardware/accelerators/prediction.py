@@ -2,8 +2,8 @@
 
 Each operation takes as long as one of its kind and shape did alone (``ideal``). A step takes a
 combination of these times: caches are shared, XLA fuses operations and spares their dispatch. Its
-factors are fitted to measured steps of other workloads, never of the one that is predicted, with
-positive factors and relative errors, after Ernest (Venkataraman et al., NSDI 2016). The interval
+factors are positive and fitted to measured steps of other workloads, never of the one that is
+predicted, as in Ernest (Venkataraman et al., NSDI 2016). The interval
 is that of the errors which the fit makes for workloads that it has not seen (the jackknife).
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import nnls
+from scipy.optimize import least_squares
 
 from fathom.errors import FathomError
 from fathom.hardware.accelerators.machine import Machine
@@ -64,19 +64,28 @@ class Rates:
             [each.size_bytes / each.seconds for each in calibration.transfers]
         )
 
-    def ideal(self, description: Description) -> Ideal:
-        """Returns the time of a step whose operations run one after the other, each alone."""
+    def ideal(self, description: Description, xla: str, steps_per_call: int) -> Ideal:
+        """Returns the time of a step whose operations run one after the other, each alone.
+
+        Args:
+            description: of the step.
+            xla: what XLA compiles of it: ``step``, ``layers`` or ``off``.
+            steps_per_call: steps that a call of the graph runs.
+        """
         products = transfers = 0.0
+        weights = sum(row.weight_bytes // row.repeats for row in description.operations)
         for row in description.operations:
+            moving = self._moving(row, weights)
             if row.kind in _PRODUCT_KINDS and row.macs:
-                products += max(self._product(row), row.working_set_bytes / self._bandwidth(row))
+                products += max(self._product(row), moving)
             else:
-                transfers += row.working_set_bytes / self._bandwidth(row)
-        starts = sum(row.repeats for row in description.operations)
+                transfers += moving
+        starts = 0 if xla == "step" else sum(row.repeats for row in description.operations)
         return Ideal(
             product_seconds=products,
             transfer_seconds=transfers,
             dispatch_seconds=starts * self._calibration.dispatch_seconds,
+            call_seconds=self._calibration.call_seconds / steps_per_call,
         )
 
     def _product(self, row: Operation) -> float:
@@ -88,9 +97,18 @@ class Rates:
         weights = 1 / (distances[nearest] + 0.1) ** 2
         return row.macs / np.exp(np.average(rates[nearest], weights=weights))
 
-    def _bandwidth(self, row: Operation) -> float:
-        size = max(1, row.working_set_bytes // row.repeats)
-        return float(np.exp(np.interp(np.log(size), self._sizes, self._bandwidths)))
+    def _moving(self, row: Operation, all_weights: int) -> float:
+        """Returns the seconds of an operation's bytes.
+
+        Its weights were last read a step ago, or an iteration: from the cache that holds all.
+        """
+        own = row.input_bytes + row.output_bytes
+        return own / self._bandwidth(own // row.repeats) + (
+            row.weight_bytes / self._bandwidth(all_weights)
+        )
+
+    def _bandwidth(self, size: int) -> float:
+        return float(np.exp(np.interp(np.log(max(1, size)), self._sizes, self._bandwidths)))
 
 
 def predict(ideal: Ideal, xla: str, workload: str, machine: Machine) -> Prediction:
@@ -149,15 +167,23 @@ def _predict(ideal: Ideal, xla: str, others: Sequence[StepTime]) -> Prediction:
 
 
 def _fit(steps: Sequence[StepTime]) -> np.ndarray:
-    """Returns the factors that give the smallest squares of relative errors."""
-    relative = [_features(each.ideal, each.xla) / each.seconds for each in steps]
-    return nnls(np.array(relative), np.ones(len(steps)))[0]
+    """Returns the positive factors that give the smallest squares of the logarithms' errors."""
+    relative = np.array([_features(each.ideal, each.xla) / each.seconds for each in steps])
+    found = least_squares(lambda logs: np.log(relative @ np.exp(logs)), np.zeros(relative.shape[1]))
+    return np.exp(found.x)
 
 
 def _features(ideal: Ideal, xla: str) -> np.ndarray:
-    fused = [ideal.transfer_seconds, ideal.dispatch_seconds]
-    rest = [0.0, 0.0]
-    return np.array([ideal.product_seconds, *(rest + fused if xla == "step" else fused + rest)])
+    fused = xla == "step"
+    return np.array(
+        [
+            0.0 if fused else ideal.product_seconds,
+            ideal.product_seconds if fused else 0.0,
+            ideal.transfer_seconds,
+            ideal.dispatch_seconds,
+            ideal.call_seconds,
+        ]
+    )
 
 
 def _names(steps: Iterable[StepTime]) -> set[str]:

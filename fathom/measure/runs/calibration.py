@@ -1,5 +1,6 @@
 """Measures what ``fathom predict`` needs of this machine: operations alone, and whole steps."""
 
+import functools
 import itertools
 import statistics
 import time
@@ -23,6 +24,7 @@ _IMAGES, _FILTERS, _IMAGES_AT_ONCE = (7, 14, 28, 56, 112), (1, 3, 7), (1, 8)
 _CHANNELS = ((4, 64), (32, 32), (64, 64), (128, 128), (256, 256), (512, 512))
 _SIZES = [2**n for n in range(10, 28)]  # bytes
 _CHAIN = 500  # small operations
+_SMALL, _AT_ONCE = 2**14, 50  # values of an operation, of which so many are timed at once
 _LEAST_SHARE = 0.02  # of a call's time, that the operation itself takes at least
 
 
@@ -33,20 +35,22 @@ def measure(threads: int, precision: str) -> Calibration:
         threads: their number.
         precision: of the computation: ``float32``.
     """
-    one = tf.ones([])
-    calling = _seconds(tf.tanh, one)
-    products = [*_matrix_products(calling), *_convolutions(calling)]
+    # Without it, operations whose results nobody reads stay in a graph.
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     transfers = []
     for size in _SIZES:
-        seconds = _alone(calling, tf.nn.relu, tf.random.normal([size // 4]))
+        seconds = _alone(tf.nn.relu, tf.random.normal([size // 4]))
         transfers.append(TransferTime(size_bytes=2 * size, seconds=seconds))
-    return Calibration(
+    found = Calibration(
         threads=threads,
         precision=precision,
-        products=tuple(products),
+        products=(*_matrix_products(), *_convolutions()),
         transfers=tuple(transfers),
-        dispatch_seconds=_dispatch(),
+        dispatch_seconds=_chain_seconds(_CHAIN) / _CHAIN,
+        call_seconds=_chain_seconds(1),
     )
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
+    return found
 
 
 def steps(folder: Folder, rates: Rates, threads: int, precision: str) -> Iterator[StepTime]:
@@ -66,24 +70,24 @@ def steps(folder: Folder, rates: Rates, threads: int, precision: str) -> Iterato
             batch_size=first.hyperparameters.batch_size,
             xla=first.environment.xla,
             seconds=statistics.median(each.steps.median for each in (first, *others)),
-            ideal=rates.ideal(model.describe()),
+            ideal=rates.ideal(model.describe(), first.environment.xla, model.steps_per_call),
         )
 
 
-def _matrix_products(calling: float) -> Iterator[ProductTime]:
+def _matrix_products() -> Iterator[ProductTime]:
     shapes = [(1, *shape) for shape in itertools.product(_ROWS, _COLUMNS, _COLUMNS)]
     shapes += [(groups, size, size, size) for groups, size in _BATCHES]
     for groups, m, n, k in shapes:
         if groups * m * n * k > _MOST_MACS:
             continue
         a, b = tf.random.normal([groups, m, k]), tf.random.normal([groups, k, n])
-        seconds = _alone(calling, tf.matmul, *((a[0], b[0]) if groups == 1 else (a, b)))
+        seconds = _alone(tf.matmul, *((a[0], b[0]) if groups == 1 else (a, b)))
         yield ProductTime(
             kind="matrix product", phase="forward", groups=groups, M=m, N=n, K=k, seconds=seconds
         )
 
 
-def _convolutions(calling: float) -> Iterator[ProductTime]:
+def _convolutions() -> Iterator[ProductTime]:
     for image, size, (channels, filters), count in itertools.product(
         _IMAGES, _FILTERS, _CHANNELS, _IMAGES_AT_ONCE
     ):
@@ -94,7 +98,7 @@ def _convolutions(calling: float) -> Iterator[ProductTime]:
         w = tf.random.normal([size, size, channels, filters])
         y = tf.random.normal([count, image, image, filters])
         for phase, operation in _PHASES.items():
-            seconds = _alone(calling, operation, x, w, y)
+            seconds = _alone(operation, x, w, y)
             yield ProductTime(
                 kind="convolution", phase=phase, groups=1, M=m, N=filters, K=k, seconds=seconds
             )
@@ -123,34 +127,45 @@ _PHASES: dict[StepPhase, Callable[..., tf.Tensor]] = {
 }
 
 
-def _dispatch() -> float:
-    """Returns the seconds of an operation in a graph that computes almost nothing."""
+@functools.cache
+def _chain_seconds(length: int) -> float:
+    """Returns the seconds of a graph of operations that compute almost nothing."""
 
     @tf.function(autograph=False)
     def chain(value: tf.Tensor) -> tf.Tensor:
-        for _ in range(_CHAIN):
+        for _ in range(length):
             value = tf.tanh(value)
         return value
 
-    one = tf.ones([])
-    return _seconds(chain, one) / _CHAIN
+    return _seconds(chain, tf.ones([]))
 
 
-def _alone(calling: float, operation: Callable[..., tf.Tensor], *tensors: tf.Tensor) -> float:
-    """Returns the seconds of an operation without those of calling it."""
-    whole = _seconds(operation, *tensors)
-    return max(whole - calling, _LEAST_SHARE * whole)
+def _alone(operation: Callable[..., tf.Tensor], *tensors: tf.Tensor) -> float:
+    """Returns the seconds of an operation: of several in a graph, without the call of the graph."""
+    times = _AT_ONCE if tf.size(tensors[0]) < _SMALL else 1
+
+    @tf.function(autograph=False)
+    def graph() -> tf.Tensor:
+        last: list[tf.Tensor] = []
+        for _ in range(times):  # one after the other, so that TensorFlow keeps all
+            with tf.control_dependencies(last):
+                last = [operation(*tensors)]
+        with tf.control_dependencies(last):
+            return tf.constant(0.0)
+
+    whole = _seconds(graph)
+    return max(whole - _chain_seconds(1), _LEAST_SHARE * whole) / times
 
 
-def _seconds(operation: Callable[..., tf.Tensor], *tensors: tf.Tensor) -> float:
-    """Returns the median seconds of an operation; the first two, which prepare, apart."""
-    operation(*tensors), operation(*tensors)
+def _seconds(operation: Callable[..., object], *arguments: object) -> float:
+    """Returns the least seconds of an operation, which other processes disturbed least."""
+    operation(*arguments), operation(*arguments)
     times: list[float] = []
     while len(times) < _FEWEST or sum(times) < _SECONDS:
         start = time.perf_counter()
-        operation(*tensors)
+        operation(*arguments)
         times.append(time.perf_counter() - start)
-    return statistics.median(times)
+    return min(times)
 
 
 def _counts(result: RunResult, threads: int, precision: str) -> bool:

@@ -18,7 +18,7 @@ from tests.hardware.accelerators.test_roofline_and_scaling import (
     operation,
 )
 
-RATE, BANDWIDTH, DISPATCH = 1e10, 1e9, 1e-6  # MACs/s, bytes/s, s
+RATE, BANDWIDTH, DISPATCH, CALL = 1e10, 1e9, 1e-6, 1e-4  # MACs/s, bytes/s, s, s
 
 
 def product(kind, phase, size, rate=RATE):
@@ -38,6 +38,7 @@ def calibrated(steps=(), threads=1):
         products=tuple(PRODUCTS),
         transfers=tuple(TRANSFERS),
         dispatch_seconds=DISPATCH,
+        call_seconds=CALL,
         steps=tuple(steps),
     )
     sources = dict.fromkeys(("flops", "bandwidth", "calibration"), "made up")
@@ -59,6 +60,7 @@ def steps_of(workloads, noise=0.0, seed=0):
                 product_seconds=batch_size * random.uniform(0.01, 0.1),
                 transfer_seconds=batch_size * random.uniform(0.01, 0.1),
                 dispatch_seconds=random.uniform(0.001, 0.01),
+                call_seconds=0.0,
             )
             seconds = (
                 1.5 * ideal.product_seconds + 0.5 * ideal.transfer_seconds + ideal.dispatch_seconds
@@ -82,15 +84,19 @@ def test_each_operation_takes_the_time_of_its_kind_and_shape():
         operation(name="d", kind="recurrent product", macs=macs, repeats=10),
         MOVING,
     ]
-    ideal = rates.ideal(description(*rows))
+    ideal = rates.ideal(description(*rows), "off", 4)
     expected = macs / RATE + macs / (2 * RATE) + macs / RATE
     assert ideal.product_seconds == pytest.approx(expected)
     assert ideal.transfer_seconds == pytest.approx(MOVING.working_set_bytes / BANDWIDTH)
     assert ideal.dispatch_seconds == pytest.approx(13 * DISPATCH)
+    assert ideal.call_seconds == pytest.approx(CALL / 4)
+    assert rates.ideal(description(*rows), "step", 1).dispatch_seconds == 0
 
 
 def test_a_product_of_few_operations_waits_for_its_bytes():
-    ideal = prediction.Rates(calibrated().calibration).ideal(description(operation(macs=1)))
+    ideal = prediction.Rates(calibrated().calibration).ideal(
+        description(operation(macs=1)), "off", 1
+    )
     assert ideal.product_seconds == pytest.approx(3e6 / BANDWIDTH)
 
 
