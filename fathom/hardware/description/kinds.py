@@ -1,19 +1,16 @@
-"""What an operation computes: its kind, its loop bounds and its multiply-accumulates.
-
-The bounds of a convolution are those of Eyeriss and Timeloop: N examples, M output and C input
-channels, R x S kernels, P x Q outputs; a product has M x N results of K terms.
-"""
+"""What an operation of TensorFlow computes: its kind and its loop bounds."""
 
 import math
 from collections.abc import Callable
 
 import tensorflow as tf
 
+from fathom.errors import FathomError
+from fathom.hardware.description import bounds as loops
+from fathom.hardware.description.bounds import Bounds
 from fathom.hardware.description.graph import Node
 from fathom.hardware.description.ops import op_class, paper_type
 from fathom.results.description import Kind
-
-Bounds = dict[str, int]
 
 _CONVOLUTIONS = ("Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput")
 _SPARSE = ("SparseTensorDenseMatMul", "SparseMatMul")
@@ -70,16 +67,6 @@ def bounds_of(node: Node, kind: Kind) -> Bounds:
     if kind == "reduction":
         shapes = [tensor.shape for tensor in node.op.inputs]
     return {"elements": max((elements(shape) for shape in shapes), default=0)}
-
-
-def macs_of(bounds: Bounds, kind: Kind) -> int:
-    """Returns the multiply-accumulates of one execution."""
-    if kind == "convolution":
-        names = ("N", "M", "P", "Q", "C", "R", "S")
-        return math.prod(bounds[name] for name in names) // bounds["groups"]
-    if kind in ("matrix product", "recurrent product"):
-        return bounds["batch"] * bounds["M"] * bounds["N"] * bounds["K"]
-    return bounds["nonzeros"] * bounds["N"] if kind == "sparse product" else 0
 
 
 def flops_of_element(node: Node) -> int:
@@ -147,31 +134,14 @@ def _paddings(
 
 def _product(op: tf.Operation) -> Bounds:
     if op.type == "Einsum":
-        return _einsum(op)
+        equation, shapes = op.get_attr("equation").decode(), [tuple(t.shape) for t in op.inputs]
+        if (sizes := loops.einsum(equation, shapes)) is None:
+            raise FathomError(f"the einsum {op.name} is not of two tensors: {equation}")
+        return sizes
     left, result = op.inputs[0].shape, op.outputs[0].shape
     transposed = op.get_attr("transpose_a" if op.type == "MatMul" else "adj_x")
     batch = math.prod(result[:-2])
     return {"batch": batch, "M": result[-2], "N": result[-1], "K": left[-2 if transposed else -1]}
-
-
-def _einsum(op: tf.Operation) -> Bounds:
-    """Returns the bounds of a product of two tensors by the axes that they share."""
-    terms, result = op.get_attr("equation").decode().split("->")
-    left, right = terms.split(",")
-    sizes: dict[str, int] = {}
-    for term, tensor in zip((left, right), op.inputs, strict=True):
-        sizes |= dict(zip(term, tensor.shape, strict=True))
-
-    def size(axes: set[str]) -> int:
-        return math.prod(sizes[axis] for axis in axes)
-
-    both = set(left) & set(right)
-    return {
-        "batch": size(both & set(result)),
-        "M": size(set(left) - set(right)),
-        "N": size(set(right) - set(left)),
-        "K": size(both - set(result)),
-    }
 
 
 def _sparse_product(op: tf.Operation) -> Bounds:

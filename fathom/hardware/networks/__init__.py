@@ -1,0 +1,50 @@
+"""Describes anyone's network from its file; nothing of it is run, and no weight is allocated."""
+
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from fathom.errors import FathomError
+from fathom.results.description import Description
+from fathom.system.files import exists
+
+_FORMATS = {  # module, and the package that it needs, with the extra that has it
+    ".onnx": ("onnx", "onnx"),
+}
+
+
+def is_file(text: str) -> bool:
+    """Returns whether a text names a file or folder rather than a workload."""
+    return "/" in text or Path(text).suffix in (*_FORMATS, ".json")
+
+
+def read(path: Path, dimensions: Mapping[str, int]) -> Description:
+    """Returns the work of a network's inference, or a description that was written before.
+
+    Args:
+        path: of the file.
+        dimensions: the sizes that the network leaves open, by name; see docs/networks.md.
+
+    Raises:
+        FathomError: the file cannot be read, is damaged or of another format, it asks to run code,
+            a size is missing or depends on the data, or a package is missing.
+    """
+    if not exists(path):
+        raise FathomError(f"{path} does not exist")
+    if path.suffix == ".json":
+        if dimensions:
+            raise FathomError("--dim has no effect on a description, whose sizes are fixed")
+        return Description.read(path)
+    if path.suffix not in _FORMATS:
+        raise FathomError(f"{path} is none of {', '.join(_FORMATS)} and .json")
+    module, package = _FORMATS[path.suffix]
+    try:
+        reader = importlib.import_module(f"fathom.hardware.networks.{module}")
+    except ModuleNotFoundError as error:
+        if not error.name or error.name.split(".")[0] != package:
+            raise
+        raise FathomError(
+            f"{path} needs {package}: pip install 'fathom-workloads[exports]'"
+        ) from error
+    description: Description = reader.read(path, dimensions)
+    return description
