@@ -20,7 +20,7 @@ _FREE = {
     *("Shape", "ShapeN", "Size", "Rank", "VariableShape", "BroadcastGradientArgs"),
     *("EmptyTensorList", "TensorListReserve", "TensorListGetItem", "TensorListSetItem"),
     *("TensorListPushBack", "TensorListPopBack", "TensorListLength", "TensorListElementShape"),
-    *("AccumulatorV2", "OptionalNone", "VarIsInitializedOp"),
+    *("AccumulatorV2", "OptionalNone", "VarIsInitializedOp", "VarHandleOp"),
 }
 _READ_A_PART = {"Slice", "StridedSlice", "Gather", "GatherV2", "GatherNd"}
 _WRITE_A_PART = {"TensorScatterUpdate", "TensorScatterAdd", "TensorScatterSub"}  # in place

@@ -8,14 +8,16 @@ from fathom.errors import FathomError
 from fathom.results.description import Description
 from fathom.system.files import exists
 
-_FORMATS = {  # module, and the package that it needs, with the extra that has it
-    ".onnx": ("onnx", "onnx"),
+_FORMATS = {  # module and function that read it, by the end of the name
+    ".onnx": ("onnx", "read"),
+    ".keras": ("tensorflow", "read_keras"),
+    "": ("tensorflow", "read_saved_model"),
 }
 
 
 def is_file(text: str) -> bool:
     """Returns whether a text names a file or folder rather than a workload."""
-    return "/" in text or Path(text).suffix in (*_FORMATS, ".json")
+    return "/" in text or (Path(text).suffix or "?") in (*_FORMATS, ".json")
 
 
 def read(path: Path, dimensions: Mapping[str, int]) -> Description:
@@ -35,16 +37,16 @@ def read(path: Path, dimensions: Mapping[str, int]) -> Description:
         if dimensions:
             raise FathomError("--dim has no effect on a description, whose sizes are fixed")
         return Description.read(path)
-    if path.suffix not in _FORMATS:
-        raise FathomError(f"{path} is none of {', '.join(_FORMATS)} and .json")
-    module, package = _FORMATS[path.suffix]
+    suffix = "" if path.is_dir() else path.suffix
+    if suffix not in _FORMATS or (not suffix and not path.is_dir()):
+        known = ", ".join(filter(None, _FORMATS))
+        raise FathomError(f"{path} is none of {known}, .json and the folder of a SavedModel")
+    module, function = _FORMATS[suffix]
     try:
         reader = importlib.import_module(f"fathom.hardware.networks.{module}")
     except ModuleNotFoundError as error:
-        if not error.name or error.name.split(".")[0] != package:
+        if error.name != "onnx":
             raise
-        raise FathomError(
-            f"{path} needs {package}: pip install 'fathom-workloads[exports]'"
-        ) from error
-    description: Description = reader.read(path, dimensions)
+        raise FathomError(f"{path} needs onnx: pip install 'fathom-workloads[exports]'") from error
+    description: Description = getattr(reader, function)(path, dimensions)
     return description

@@ -145,7 +145,7 @@ def finished(
     return checked(
         name,
         batch_size=first[0],
-        precision=_precision(rows.rows),
+        precision=precision(rows.rows),
         inputs={name: value.shape for name, value in inputs.items()},
         parameters=parameters,
         held_bytes=held_bytes + sum(value.bytes for value in inputs.values()),
@@ -205,7 +205,7 @@ def _row(
     )
 
 
-def _precision(rows: Sequence[Operation]) -> str:
+def precision(rows: Sequence[Operation]) -> str:
     """Returns the precision in which most multiply-accumulates are computed."""
     sums: dict[str, int] = {}
     for row in rows:
