@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     import keras
     import tensorflow as tf
 
-XSpace: TypeAlias = Any  # messages of a trace, for which TensorFlow has no types
+SavedModel: TypeAlias = Any  # a message, for which TensorFlow has no types
+XSpace: TypeAlias = Any  # messages of a trace, the same
 XPlane: TypeAlias = Any
 XLine: TypeAlias = Any
 XEvent: TypeAlias = Any
@@ -102,7 +103,6 @@ def flattened(
         results: names of tensors.
     """
     import tensorflow as tf
-    from tensorflow.core.protobuf import config_pb2, meta_graph_pb2, rewriter_config_pb2
     from tensorflow.python.grappler import tf_optimizer
 
     names = sorted({name.partition(":")[0] for name in results})
@@ -115,15 +115,14 @@ def flattened(
     for each in [*part.node, *inner, *functions]:
         for attribute in ("_XlaMustCompile", "_noinline"):  # would stay calls
             each.attr.pop(attribute, None)
-    kept = meta_graph_pb2.CollectionDef()
-    kept.node_list.value.extend(names)
-    whole = meta_graph_pb2.MetaGraphDef(graph_def=part, collection_def={"train_op": kept})
-    config = config_pb2.ConfigProto()
+    whole = tf.compat.v1.MetaGraphDef(graph_def=part)
+    whole.collection_def["train_op"].node_list.value.extend(names)
+    config = tf.compat.v1.ConfigProto()
     rewriting = config.graph_options.rewrite_options
     rewriting.optimizers.append("function")
     rewriting.min_graph_nodes = -1
     rewriting.fail_on_optimizer_errors = True
-    rewriting.meta_optimizer_iterations = rewriter_config_pb2.RewriterConfig.ONE
+    rewriting.meta_optimizer_iterations = 1
     flat = tf_optimizer.OptimizeGraph(config, whole)
     for node in flat.node:  # shapes of the file's inputs, whose sizes may be open
         node.attr.pop("_output_shapes", None)
@@ -195,6 +194,17 @@ def maker(tensor: "keras.KerasTensor") -> tuple["keras.Operation", int]:
     """
     operation, _, index = tensor._keras_history
     return operation, index
+
+
+def parse_saved_model(content: bytes) -> SavedModel:
+    """Returns the graphs of a SavedModel; ``tf.saved_model.load`` would run a part of them.
+
+    Raises:
+        DecodeError: it is none.
+    """
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    return saved_model_pb2.SavedModel.FromString(content)
 
 
 def parse_trace(content: bytes) -> XSpace:

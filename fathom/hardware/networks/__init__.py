@@ -11,6 +11,7 @@ from fathom.system.files import exists
 _FORMATS = {  # module and function that read it, by the end of the name
     ".onnx": ("onnx", "read"),
     ".keras": ("tensorflow", "read_keras"),
+    ".mlir": ("stablehlo", "read"),
     "": ("tensorflow", "read_saved_model"),
 }
 

@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 import keras
 import tensorflow as tf
 from google.protobuf.message import DecodeError
-from tensorflow.core.protobuf import saved_model_pb2
 
 from fathom.errors import FathomError, cause
 from fathom.hardware.description import kinds
@@ -96,7 +95,7 @@ def read_saved_model(path: Path, dimensions: Mapping[str, int]) -> Description:
     """Returns the work of a SavedModel's signature, as ``fathom.hardware.networks.read``."""
     file = path / "saved_model.pb"
     try:
-        whole = saved_model_pb2.SavedModel.FromString(read_file(file, _LARGEST)).meta_graphs[0]
+        whole = private.parse_saved_model(read_file(file, _LARGEST)).meta_graphs[0]
     except (DecodeError, IndexError) as error:
         raise FathomError(f"{file} is damaged or no SavedModel: {cause(error)}") from error
     signatures = {each for each in whole.signature_def if not each.startswith("__")}
