@@ -44,6 +44,7 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--batch-size", type=int)
     parser.add_argument("--workers", type=int, help="of a distributed training (default: none)")
+    parser.add_argument("--collectives", help="of its workers (default: TensorFlow's)")
     args = parser.parse_args()
     if args.workload:
         _try(args)
@@ -89,6 +90,7 @@ def _train(
         start = ["launch", f"--workers={args.workers}", "--out=logs", "--"]
     command = [sys.executable, "-m", "fathom", *start, args.workload, f"--steps={args.steps}"]
     command += ["--threads=1"] if args.workers else []
+    command += [f"--collectives={args.collectives}"] if args.collectives else []
     command += ["--resume", f"--checkpoint-dir={directory}", f"--checkpoint-every={args.every}"]
     command += [f"--set={assignment}" for assignment in args.set]
     command += [f"--batch-size={args.batch_size}"] if args.batch_size else []

@@ -74,6 +74,7 @@ FIXED_POINT_OPTIONS = ("quantize", "rounding", "overflow")  # of ``Execution``
 MODES: tuple[Mode, ...] = get_args(Mode)
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 COLLECTIVES: tuple[Collectives, ...] = get_args(Collectives)
+REDUCE_DTYPES = ("float32", "bfloat16")  # of the sums of gradients; the first is the default
 DEVICE_KINDS: tuple[DeviceKind, ...] = get_args(DeviceKind)
 CHECKPOINT_EVERY = 100  # steps; another checkpoint is written at the end
 MAX_THREADS = 1024  # TensorFlow takes seconds to start thousands, and crashes with more
@@ -279,6 +280,7 @@ class Execution:
     strategy: str = "none"  # of distributed training
     replicas: int | None = None  # devices of the strategy mirrored; None: all GPUs
     collectives: str = "tensorflow"  # of the strategy multi-worker: what sums its gradients
+    reduce_dtype: str = REDUCE_DTYPES[0]  # in which gloo sums gradients
 
     def __post_init__(self) -> None:
         fixed = precision_traits(self.precision).fixed
@@ -291,6 +293,10 @@ class Execution:
             raise unknown_option("collectives", self.collectives, COLLECTIVES)
         if self.collectives != COLLECTIVES[0] and self.strategy != "multi-worker":
             raise FathomError("--collectives is for --strategy multi-worker")
+        if self.reduce_dtype not in REDUCE_DTYPES:
+            raise unknown_option("reduce_dtype", self.reduce_dtype, REDUCE_DTYPES)
+        if self.reduce_dtype != REDUCE_DTYPES[0] and self.collectives != "gloo":
+            raise FathomError("--reduce-dtype is for --collectives gloo")
         if self.replicas is not None and self.strategy != "mirrored":
             raise FathomError("--replicas is for --strategy mirrored")
         for name in ("threads", "inter_op_threads", "replicas"):

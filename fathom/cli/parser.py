@@ -21,6 +21,7 @@ from fathom.options import (
     OVERFLOWS,
     PRECISIONS,
     QUANTIZED,
+    REDUCE_DTYPES,
     ROUNDINGS,
     STRATEGIES,
     Allowed,
@@ -251,6 +252,11 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "choices": list(COLLECTIVES),
         "default": Execution.collectives,
         "help": "what sums the gradients of --strategy multi-worker; default: %(default)s",
+    },
+    "reduce-dtype": {
+        "choices": list(REDUCE_DTYPES),
+        "default": Execution.reduce_dtype,
+        "help": "type in which --collectives gloo sends and sums gradients; default: %(default)s",
     },
     "xla": {
         "action": argparse.BooleanOptionalAction,

@@ -54,7 +54,7 @@ def add_commands(commands: Commands) -> None:
     text = "end each training after N epochs; default: 20"
     add("--epochs", type=number(int, minimum=1), default=20, metavar="N", help=text)
     options = [name for name in MODEL_OPTIONS if name != "batch-size"]
-    add_options(parser, *options, "xla", "strategy", "replicas", "collectives")
+    add_options(parser, *options, "xla", "strategy", "replicas", "collectives", "reduce-dtype")
     text = "parts of a batch that a CPU computes at once, or auto; default: 1, for all batch sizes"
     add_options(parser, "microbatches", default=1, help=text)
     text = "file of the result; trainings that it has are not repeated; default: WORKLOAD-quality"

@@ -53,7 +53,14 @@ def workload_parser(name: str, program: str) -> Parser:
     text = "leave the first N steps out of the statistics; default: a fifth, at most 5"
     parser.add_argument("--warmup", type=count, metavar="N", help=text)
     add_options(
-        parser, *MODEL_OPTIONS, "microbatches", "xla", "strategy", "replicas", "collectives"
+        parser,
+        *MODEL_OPTIONS,
+        "microbatches",
+        "xla",
+        "strategy",
+        "replicas",
+        "collectives",
+        "reduce-dtype",
     )
     text = "evaluate on the test data at the end"
     parser.add_argument("--evaluate", action="store_true", help=text)

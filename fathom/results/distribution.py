@@ -27,6 +27,9 @@ class Distribution(Record):
         default="tensorflow",
         description="what sums the gradients of workers: `tensorflow` or `gloo`",
     )
+    reduce_dtype: str = Field(
+        default="float32", description="type of the sums: `float32` or `bfloat16`"
+    )
     workers: PositiveCount = Field(description="number of processes")
     replicas: PositiveCount = Field(description="number of devices, with a part of the batch each")
     batch_statistics: Statistics | None = Field(

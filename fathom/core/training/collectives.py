@@ -42,6 +42,7 @@ class Collectives:
     ) -> None:
         self._strategy, self._statistics = strategy, statistics
         self._name, self._engine = execution.strategy, execution.collectives
+        self._dtype = tf.as_dtype(execution.reduce_dtype)
         self._replicas, self._workers = strategy.num_replicas_in_sync, replicas.worker()[1]
         self._link: Link | None = None
         self._gradient_bytes = self._row_bytes = 0  # of the traced step; rows are of embeddings
@@ -97,6 +98,7 @@ class Collectives:
         return Distribution(
             strategy=self._name,
             collectives=self._engine,
+            reduce_dtype=self._dtype.name,
             workers=n,
             replicas=self._replicas,
             batch_statistics=self._statistics,
@@ -110,6 +112,8 @@ class Collectives:
 
     def total(self, loss: tf.Tensor, gradients: Sequence[Gradient]) -> list[Gradient]:
         """Returns the sums of the loss and the gradients over all replicas."""
+        dtypes = [each.dtype for each in gradients]
+        gradients = [_cast(each, self._dtype) for each in gradients]
         self._note_bytes(gradients)
         own = tf.one_hot(replicas.number(), self._replicas) * self._last.read_value()
         with tf.control_dependencies([loss, *gradients]):
@@ -121,7 +125,7 @@ class Collectives:
         replicas.put(self._stops, summed[1])
         self._count_times(tf.cast(summed[2:], tf.float64))
         replicas.put(self._last, ended - begun)
-        return [summed[0], *gradients]
+        return [summed[0], *map(_cast, gradients, dtypes)]
 
     def _count_times(self, seconds: tf.Tensor) -> None:
         """Adds the times of all replicas' last step, unless they are left out."""
@@ -135,6 +139,13 @@ class Collectives:
         self._row_bytes = sum(_size(each.values) + _size(each.indices) for each in rows)
         dense = sum(_size(each) for each in gradients if not isinstance(each, tf.IndexedSlices))
         self._gradient_bytes = dense + self._row_bytes
+
+
+def _cast(gradient: Gradient, dtype: tf.DType) -> Gradient:
+    if isinstance(gradient, tf.IndexedSlices):
+        values = tf.cast(gradient.values, dtype)
+        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+    return tf.cast(gradient, dtype)
 
 
 def _size(tensor: tf.Tensor) -> int:

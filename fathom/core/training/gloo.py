@@ -108,16 +108,16 @@ class Gloo:
         """
         found: dict[int, tf.Tensor] = {}
         begun = [
-            (bucket, self._in_turn(self._begin, [tensors[i] for i in bucket], [tf.int64])[0])
+            (bucket, self._in_turn(self._begin, [_bits(tensors[i]) for i in bucket], [tf.int64])[0])
             for bucket in _buckets(tensors)
         ]
         for bucket, number in begun:
-            parts = [tensors[i] for i in bucket]
+            parts = [_bits(tensors[i]) for i in bucket]
             # Waits on the thread that may have to compute other gradients: only when all are there.
             with tf.control_dependencies([begun[-1][1]]):
                 ended = tf.numpy_function(self._end, [number], [each.dtype for each in parts])
             for i, tensor in zip(bucket, ended, strict=True):
-                found[i] = tf.reshape(tensor, tf.shape(tensors[i]))
+                found[i] = tf.reshape(tf.bitcast(tensor, tensors[i].dtype), tf.shape(tensors[i]))
                 found[i].set_shape(tensors[i].shape)
         return [found[i] for i in range(len(tensors))]
 
@@ -144,9 +144,14 @@ class Gloo:
         for array, place in zip(arrays, places, strict=True):
             whole.numpy()[place] = array.reshape(-1)
         number = next(self._numbers)
-        work = self._torch.distributed.all_reduce(whole, async_op=True)
+        work = self._torch.distributed.all_reduce(self._numbers_of(whole), async_op=True)
         self._begun[number] = whole, work, places
         return np.int64(number)
+
+    def _numbers_of(self, bits: Any) -> Any:
+        """Returns a view of a PyTorch tensor as what ``_bits`` was given."""
+        is_bfloat16 = bits.dtype == self._torch.uint16
+        return bits.view(self._torch.bfloat16) if is_bfloat16 else bits
 
     def _end(self, number: np.ndarray) -> list[np.ndarray]:
         whole, work, places = self._begun.pop(int(number))
@@ -155,8 +160,9 @@ class Gloo:
 
     def _gathered(self, rows: tf.IndexedSlices) -> tf.IndexedSlices:
         """Returns the rows of all workers, in their order."""
-        types = [rows.values.dtype, rows.indices.dtype]
-        values, indices = self._in_turn(self._gather, [rows.values, rows.indices], types)
+        sent = [_bits(rows.values), rows.indices]
+        values, indices = self._in_turn(self._gather, sent, [each.dtype for each in sent])
+        values = tf.bitcast(values, rows.values.dtype)
         values.set_shape([None, *rows.values.shape[1:]])
         indices.set_shape([None])
         return tf.IndexedSlices(values, indices, rows.dense_shape)
@@ -166,7 +172,7 @@ class Gloo:
         for array in arrays:
             own = self._torch.from_numpy(array.copy())
             whole = own.new_empty((self.num_replicas_in_sync * own.shape[0], *own.shape[1:]))
-            self._torch.distributed.all_gather_into_tensor(whole, own)
+            self._torch.distributed.all_gather_into_tensor(*map(self._numbers_of, (whole, own)))
             found.append(whole.numpy())
         return found
 
@@ -179,6 +185,11 @@ def _differentiable(function: Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]) 
         return function(tensors), lambda *gradients: function(gradients)
 
     return sums
+
+
+def _bits(tensor: tf.Tensor) -> tf.Tensor:
+    """Returns a tensor, in bfloat16 as integers: PyTorch takes no NumPy arrays of bfloat16."""
+    return tf.bitcast(tensor, tf.uint16) if tensor.dtype == tf.bfloat16 else tensor
 
 
 def _buckets(tensors: Sequence[tf.Tensor]) -> list[list[int]]:

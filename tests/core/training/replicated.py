@@ -1,7 +1,7 @@
 """Trains small networks on some replicas; prints their losses as JSON for test_replicas.
 
 python replicated.py 2 alexnet memnet       # replicas in this process
-TF_CONFIG=... python replicated.py gloo dlrm   # a worker
+TF_CONFIG=... python replicated.py gloo dlrm   # a worker; with gloo-bfloat16, sums in bfloat16
 """
 
 import json
@@ -18,8 +18,10 @@ OPTIONS = {"residual": {"synchronize_statistics": True}, "speech": {"learning_ra
 def losses(name, replicas, **options):
     """Returns the losses of the first steps."""
     strategy = {"strategy": "mirrored", "replicas": replicas}
-    if replicas == "gloo":
-        strategy = {"strategy": "multi-worker", "collectives": "gloo"}
+    if isinstance(replicas, str):
+        collectives, _, dtype = replicas.partition("-")
+        strategy = {"strategy": "multi-worker", "collectives": collectives}
+        strategy |= {"reduce_dtype": dtype or "float32"}
     elif replicas == 1:
         strategy = {"xla": False}
     small = {**small_options(name), "batch_size": 12, **OPTIONS.get(name, {}), **options}

@@ -77,6 +77,20 @@ def test_sums_by_gloo_give_the_same_losses():
         np.testing.assert_allclose(others[0][name], one[name], rtol=1e-5, err_msg=name)
 
 
+@pytest.mark.slow
+def test_sums_in_bfloat16_give_nearly_the_same_losses():
+    pytest.importorskip("torch")
+    names = ["autoenc", "dlrm"]  # dlrm's rows are gathered
+    workers = [free_address() for _ in range(2)]
+    configs = [launch._environment(workers, index, None, "secret") for index in range(2)]
+    variants = [("1", {}), *(("gloo-bfloat16", config) for config in configs)]
+    one, *two = losses_of(names, variants)
+    assert two[0] == two[1]
+    for name in names:
+        np.testing.assert_allclose(two[0][name], one[name], rtol=2e-2, err_msg=name)
+        assert two[0][name][1:] != pytest.approx(one[name][1:], rel=1e-7)  # they were rounded
+
+
 def fathom(*arguments):
     return run(__main__.main, list(arguments))
 
@@ -101,6 +115,7 @@ def test_what_cannot_be_distributed_is_refused(capsys):
         (("deepq", "--strategy=mirrored"), "deepq cannot be distributed: its agent acts"),
         (("gcn", "--strategy=mirrored"), "gcn cannot be distributed: each replica would compute"),
         (("autoenc", "--collectives=gloo", *SMALL), "is for --strategy multi-worker"),
+        (("autoenc", "--reduce-dtype=bfloat16", *SMALL), "is for --collectives gloo"),
     ):
         assert message in refusal(capsys, "run", *arguments)
 
