@@ -1,4 +1,4 @@
-"""Counts the work of networks that no one here wrote, and compares it with a second counter.
+"""Counts the work of others' networks and some of JAX, and compares it with a second counter.
 
 In an environment of its own, in which nothing else needs to be:
 
@@ -257,9 +257,13 @@ def main() -> int:
         if file.exists():
             continue
         command = [sys.executable, __file__, "--one", network]
-        done = subprocess.run(command, capture_output=True, text=True, env=offline, timeout=500)
-        if done.returncode:
-            print(f"{network}: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, env=offline, timeout=1800, check=True
+            )
+        except subprocess.SubprocessError as error:
+            said = getattr(error, "stderr", None) or str(error)
+            print(f"{network}: {said.strip().splitlines()[-1]}", file=sys.stderr)
             continue
         file.write_text(done.stdout)
         print(f"{network}", file=sys.stderr)

@@ -152,9 +152,11 @@ def _described(
         listed = operations(graph, network)
     except FathomError:
         raise
-    except Exception as error:  # a shape that is not known, in whatever way it fails
-        reason = cause(error) or type(error).__name__
-        raise FathomError(f"{name} has sizes that are not known beforehand: {reason}") from error
+    except Exception as error:  # a size is None, in whatever way that fails
+        raise FathomError(
+            f"{name} has sizes that are not known beforehand, as in the loops of a SavedModel: "
+            "give a .keras file, or the model in a script"
+        ) from error
     if parameters is None:
         trained = model.trainable_variables if model else graph.trainable_variables
         parameters = sum(kinds.elements(tf.TensorShape(each.shape)) for each in trained)

@@ -88,6 +88,13 @@ def test_a_recurrent_layer_repeats_its_product():
     assert found.macs == 10 * 2 * 24 * (3 + 6)
 
 
+def test_a_saved_model_with_a_recurrent_layer_is_refused(tmp_path):
+    model = keras.Sequential([keras.Input((10, 3)), layers.LSTM(6)])
+    model.export(tmp_path / "saved", verbose=False)
+    with pytest.raises(FathomError, match=r"saved has sizes that are not known.* give a \.keras"):
+        networks.read(tmp_path / "saved", {"batch": 2})
+
+
 def test_operations_without_a_rule_are_listed():
     found = fathom.describe(tf.function(tf.linalg.det), [(3, 3)])
     (row,) = found.operations
