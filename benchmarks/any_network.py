@@ -167,7 +167,8 @@ def _keras(name: str, folder: Path, number: int):
     import keras
     import tensorflow as tf
 
-    model = getattr(keras.applications, name)(weights=None)
+    options = {"input_shape": (224, 224, 3)} if name.startswith("MobileNetV3") else {}
+    model = getattr(keras.applications, name)(weights=None, **options)
     spec = tf.TensorSpec((1, *model.input_shape[1:]), tf.float32)
     graph = tf.function(lambda x: model(x, training=False)).get_concrete_function(spec).graph
     options = tf.compat.v1.profiler.ProfileOptionBuilder.float_operation()

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from fathom.cli import sweep
 from fathom.cli.command import build_model, refuse, write_csv
-from fathom.cli.terminal import console, new_table
+from fathom.cli.terminal import console, import_tensorflow, new_table
 from fathom.hardware import networks
 from fathom.hardware.description.memory import peak_bytes
 from fathom.results.description import Description
@@ -48,7 +48,10 @@ def describe(args: argparse.Namespace) -> Description:
     """
     if networks.is_file(args.workload):
         refuse(args, OF_A_STEP, "is of a workload: omit it")
-        return networks.read(Path(args.workload), dict(args.dim))
+        path = Path(args.workload)
+        if networks.needs_tensorflow(path):
+            import_tensorflow()
+        return networks.read(path, dict(args.dim))
     refuse(args, ["dim"], "is of a network's file: a workload has --set")
     return build_model(args, args.infer).describe(args.length)
 

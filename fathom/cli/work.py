@@ -62,7 +62,10 @@ def add_commands(commands: Commands) -> None:
 @checked
 def _work(text: str) -> str:
     """Is the argparse type of a workload's name, or of a network's file or folder."""
-    return str(named_path(text)) if networks.is_file(text) else workloads.checked_name(text)
+    if not networks.is_file(text):
+        return workloads.checked_name(text)
+    path = str(named_path(text))
+    return path if networks.is_file(path) else f"./{path}"
 
 
 @checked

@@ -106,7 +106,13 @@ def flattened(
     from tensorflow.python.grappler import tf_optimizer
 
     names = sorted({name.partition(":")[0] for name in results})
-    part = tf.compat.v1.graph_util.extract_sub_graph(graph, names)
+    nodes, left, needed = {node.name: node for node in graph.node}, list(names), set()
+    while left:
+        if (name := left.pop()) not in needed:
+            needed.add(name)
+            left += [each.lstrip("^").partition(":")[0] for each in nodes[name].input]
+    kept = [node for node in graph.node if node.name in needed]
+    part = tf.compat.v1.GraphDef(node=kept, library=graph.library, versions=graph.versions)
     for node in part.node:
         if spec := inputs.get(f"{node.name}:0"):
             node.attr["shape"].shape.CopyFrom(spec.shape.as_proto())

@@ -83,3 +83,14 @@ def test_workloads_take_no_sizes_and_files_no_formats_of_networks(network, tmp_p
     assert "keras is of a workload's network" in capsys.readouterr().err
     assert fathom("describe", tmp_path / "none.onnx") == 2
     assert "none.onnx does not exist" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("end", ["", "/"])
+def test_a_saved_model_is_named_with_and_without_a_stroke(tmp_path, monkeypatch, capsys, end):
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved" / "saved_model.pb").write_bytes(b"")
+    monkeypatch.chdir(tmp_path)
+    assert fathom("describe", f"saved{end}") == 2
+    assert "saved_model.pb is damaged or no SavedModel" in capsys.readouterr().err
+    assert fathom("describe", "missing/") == 2
+    assert "missing does not exist" in capsys.readouterr().err

@@ -18,7 +18,14 @@ _FORMATS = {  # module and function that read it, by the end of the name
 
 def is_file(text: str) -> bool:
     """Returns whether a text names a file or folder rather than a workload."""
-    return "/" in text or (Path(text).suffix or "?") in (*_FORMATS, ".json")
+    path = Path(text)
+    known = bool(path.suffix) and path.suffix in (*_FORMATS, ".json")
+    return "/" in text or known or (path / "saved_model.pb").is_file()
+
+
+def needs_tensorflow(path: Path) -> bool:
+    """Returns whether reading a file imports TensorFlow."""
+    return path.suffix == ".keras" or path.is_dir()
 
 
 def read(path: Path, dimensions: Mapping[str, int]) -> Description:
