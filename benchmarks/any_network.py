@@ -54,15 +54,10 @@ KERAS = """
     """.split()  # noqa: SIM905
 JAX = ["mlp", "cnn", "depthwise", "attention", "lstm_scan", "einsum"]
 
-POOLER = "the pooler, {} x {}, is not in the output that was exported"
 XLA = "XLA counts {} too, an operation each, halved here"
 WHY = {
     "torchvision:swin_v2_t": "the bias of positions, 82,944 x 225, has constants alone as inputs",
-    "transformers:Bert": POOLER.format(768, 768),
-    "transformers:Roberta": POOLER.format(768, 768),
-    "transformers:Albert": POOLER.format(768, 768),
-    "transformers:ViT": POOLER.format(768, 768),
-    "transformers:DeiT": POOLER.format(768, 768),
+    "transformers:Bert": "the pooler, 768 x 768, is not in the output that was exported",
     "jax:mlp": XLA.format("the relu (16,384)"),
     "jax:cnn": XLA.format("relu and sum (245,888)"),
     "jax:attention": XLA.format("the softmax but for its exponentials (1,046,528)"),
