@@ -13,7 +13,11 @@ processor.choice()  # before TensorFlow is imported
 # So that python -m fathom.gpt runs as python -m fathom.alexnet does; imports say fathom.modern.
 __path__.append(f"{__path__[0]}/modern")
 
-_OTHERS = {"FathomError": "fathom.errors", "NeuralNetworkModel": "fathom.nn"}
+_OTHERS = {
+    "FathomError": "fathom.errors",
+    "NeuralNetworkModel": "fathom.nn",
+    "describe": "fathom.hardware.networks.tensorflow",
+}
 
 
 def __getattr__(name: str) -> object:

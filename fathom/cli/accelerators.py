@@ -10,7 +10,7 @@ from rich.table import Table
 
 from fathom.cli import sweep
 from fathom.cli.command import refuse, write_csv
-from fathom.cli.describe import describe, step_of
+from fathom.cli.describe import OF_A_STEP, describe, step_of
 from fathom.cli.terminal import new_table
 from fathom.errors import FathomError
 from fathom.hardware.accelerators import machine as machines
@@ -22,7 +22,6 @@ from fathom.options import unknown_option
 from fathom.results.description import Description, Operation
 
 _SHOWN = 15  # operations
-_OF_A_STEP = ("train", "infer", "batch_size", "dataset", "set", "length")
 
 
 def roofline(args: argparse.Namespace, screen: Console) -> None:
@@ -174,7 +173,7 @@ def _machine_and_step(args: argparse.Namespace) -> tuple[Machine, Description]:
     machine = machines.load(args.machine)
     if args.description is None:
         return machine, _traced(args)
-    refuse(args, _OF_A_STEP, "has no effect with --description, which is of one step: omit it")
+    refuse(args, OF_A_STEP, "has no effect with --description, which is of one step: omit it")
     description = Description.read(args.description)
     if description.workload != args.workload:
         raise FathomError(f"{args.description} describes {description.workload}")
@@ -184,9 +183,7 @@ def _machine_and_step(args: argparse.Namespace) -> tuple[Machine, Description]:
 def _layers(args: argparse.Namespace) -> tuple[Machine, str, list[Convolution], list[Operation]]:
     """Returns the machine, what has the layers, they themselves, and the operations left out."""
     if args.layers and (args.layers.endswith(".csv") or "/" in args.layers):
-        refuse(
-            args, ("workload", "description", *_OF_A_STEP), "has no effect with layers of a file"
-        )
+        refuse(args, ("workload", "description", *OF_A_STEP), "has no effect with layers of a file")
         return machines.load(args.machine), args.layers, topology.read(Path(args.layers)), []
     if args.workload is None:
         raise FathomError("name a workload, or give --layers a CSV file")

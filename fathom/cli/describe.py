@@ -10,12 +10,16 @@ import pandas as pd
 from rich.console import Console
 
 from fathom.cli import sweep
-from fathom.cli.command import build_model, write_csv
-from fathom.cli.terminal import console, new_table
+from fathom.cli.command import build_model, refuse, write_csv
+from fathom.cli.terminal import console, import_tensorflow, new_table
+from fathom.hardware import networks
 from fathom.hardware.description.memory import peak_bytes
 from fathom.results.description import Description
 
 _STANDARD_OUTPUT = Path("-")
+OF_A_STEP = ("train", "infer", "batch_size", "dataset", "set", "length")
+"""The options that choose a workload's step."""
+
 _SUMS = ["macs", "flops", "input_bytes", "weight_bytes", "output_bytes"]
 
 
@@ -37,11 +41,18 @@ def run(args: argparse.Namespace, screen: Console) -> None:
 
 
 def describe(args: argparse.Namespace) -> Description:
-    """Builds the chosen workload, and returns the description of its step.
+    """Returns the description of the chosen workload's step, or of the network in a file.
 
     Raises:
-        FathomError: an invalid option.
+        FathomError: an invalid option, or a file that cannot be described.
     """
+    if networks.is_file(args.workload):
+        refuse(args, OF_A_STEP, "is of a workload: omit it")
+        path = Path(args.workload)
+        if networks.needs_tensorflow(path):
+            import_tensorflow()
+        return networks.read(path, dict(args.dim))
+    refuse(args, ["dim"], "is of a network's file: a workload has --set")
     return build_model(args, args.infer).describe(args.length)
 
 
@@ -71,6 +82,9 @@ def _show(description: Description, screen: Console) -> None:
         f"{description.total_flops / 1e9:,.3f} GFLOPs, {description.traffic_bytes / 1e9:,.3f} GB "
         f"if none reuses another's data: {intensity:.2f} FLOPs per byte"
     )
+    for name in description.without_rule:
+        share = description.share_without_rule(name)
+        screen.print(f"no rule for {name}: {share:.1%} of the bytes, its arithmetic is not counted")
     most, held = peak_bytes(description), description.held_bytes
     if most is not None and held is not None:
         screen.print(

@@ -12,6 +12,7 @@ from fathom.cli.terminal import import_tensorflow
 from fathom.errors import FathomError
 from fathom.exports import ExportOptions, Format, NetworkFormat
 from fathom.exports.format import write
+from fathom.hardware import networks
 from fathom.options import precision_traits
 from fathom.system.folders import require_replaceable, whole_folder
 
@@ -33,7 +34,9 @@ def run(args: argparse.Namespace, screen: Console) -> None:
         raise FathomError(f"{args.to} holds no times: omit --profile")
     if args.workload is None:
         raise FathomError("name the workload to export")
-    out = args.out or Path(f"{args.workload}-{args.to}")
+    out = args.out or Path(f"{Path(args.workload).stem}-{args.to}")
+    if networks.is_file(args.workload) and not isinstance(to, Format):
+        raise FathomError(f"{args.to} is of a workload's network: of a file, export its work")
     require_replaceable(out, "export", args.force)
     if isinstance(to, Format):
         _export_work(to, args, out, screen)

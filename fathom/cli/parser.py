@@ -303,7 +303,7 @@ def add_workload(parser: argparse.ArgumentParser, **changes: Any) -> None:
     """Adds the name of one workload."""
     name = checked(workloads.checked_name)
     text = "its name; fathom list shows all"
-    parser.add_argument("workload", type=name, **{"help": text, **changes})
+    parser.add_argument("workload", **{"type": name, "help": text, **changes})
 
 
 def add_mode(parser: argparse.ArgumentParser) -> None:

@@ -11,6 +11,7 @@ from rich.console import Console
 from fathom.cli.command import refuse
 from fathom.cli.terminal import new_table
 from fathom.errors import FathomError
+from fathom.hardware import networks
 from fathom.results.description import Description
 
 Row = Mapping[str, object]
@@ -99,7 +100,9 @@ def work(description: Description) -> Row:
 
 
 def _with(args: argparse.Namespace, setting: Mapping[str, int]) -> argparse.Namespace:
-    """Returns the options of a step."""
+    """Returns the options of a step, or of a network in a file, whose open sizes are swept."""
+    if networks.is_file(args.workload):
+        return argparse.Namespace(**{**vars(args), "dim": [*args.dim, *setting.items()]})
     own = {name: value for name, value in setting.items() if name in _OWN}
     others = [f"{name}={value}" for name, value in setting.items() if name not in own]
     return argparse.Namespace(**{**vars(args), **own, "set": [*args.set, *others]})

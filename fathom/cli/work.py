@@ -6,6 +6,7 @@ Commands import their code when they run, so that ``--help`` is fast.
 import argparse
 from typing import Any
 
+from fathom import workloads
 from fathom.cli import sweep
 from fathom.cli.command import Commands, add_command
 from fathom.cli.parser import (
@@ -18,6 +19,8 @@ from fathom.cli.parser import (
     numbers,
     output_file,
 )
+from fathom.hardware import networks
+from fathom.system.files import named_path
 
 _MACHINE_COMMANDS = {
     "roofline": "bound a workload's operations on a machine, without running anything",
@@ -72,9 +75,31 @@ def _add_predictions(commands: Commands) -> None:
     parser.add_argument("--machine", required=True, metavar="FILE", help=text)
 
 
+@checked
+def _work(text: str) -> str:
+    """Is the argparse type of a workload's name, or of a network's file or folder."""
+    if not networks.is_file(text):
+        return workloads.checked_name(text)
+    path = str(named_path(text))
+    return path if networks.is_file(path) else f"./{path}"
+
+
+@checked
+def _size(text: str) -> tuple[str, int]:
+    """Is the argparse type of a size by name."""
+    name, _, value = text.rpartition("=")
+    if not name or not value.isdecimal() or not 1 <= int(value) < 2**31:
+        raise ValueError(f"must be NAME=N, as batch=8, not {text}")
+    return name, int(value)
+
+
 def _add_work(parser: argparse.ArgumentParser, **changes: Any) -> None:
     """Adds the options that choose the step to describe."""
-    add_workload(parser, **changes)
+    text = "a workload's name, as fathom list shows, or a network's file; see docs/networks.md"
+    add_workload(parser, **{"type": _work, "help": text, **changes})
+    text = "a size that the file leaves open, as batch=8"
+    add = parser.add_argument
+    add("--dim", type=_size, action="append", default=[], metavar="NAME=N", help=text)
     add_mode(parser)
     add_options(parser, "batch-size", "dataset", "set")
     text = "length of the examples, for workloads where it varies: frames, or words of the source"

@@ -133,6 +133,11 @@ class Description(Document, frozen=True):
     operations: tuple[Operation, ...] = Field(
         description="those that compute or move data; views, shapes and constants are left out"
     )
+    without_rule: tuple[str, ...] = Field(
+        default=(),
+        description="types of operations of another's network whose work is not known: their bytes "
+        "are counted, their arithmetic is not",
+    )
 
     @model_validator(mode="after")
     def _check_work(self) -> Self:
@@ -159,6 +164,11 @@ class Description(Document, frozen=True):
     def traffic_bytes(self) -> int:
         """Bytes read and written by all operations, as if none reused another's data."""
         return sum(operation.traffic_bytes for operation in self.operations)
+
+    def share_without_rule(self, op_type: str) -> float:
+        """Returns the share of the bytes that operations of a type move."""
+        moved = sum(row.traffic_bytes for row in self.operations if row.type == op_type)
+        return moved / max(1, self.traffic_bytes)
 
     def frame(self) -> "pd.DataFrame":
         """Returns one row per operation; the bounds are columns, empty where there are none."""

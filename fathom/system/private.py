@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     import keras
     import tensorflow as tf
 
-XSpace: TypeAlias = Any  # messages of a trace, for which TensorFlow has no types
+SavedModel: TypeAlias = Any  # a message, for which TensorFlow has no types
+XSpace: TypeAlias = Any  # messages of a trace, the same
 XPlane: TypeAlias = Any
 XLine: TypeAlias = Any
 XEvent: TypeAlias = Any
@@ -76,7 +77,76 @@ def called_graph(operation: "tf.Operation", attribute: str) -> "tf.Graph":
         operation: a call or a loop.
         attribute: of the operation; it names the function.
     """
-    return operation.graph._get_function(operation.get_attr(attribute).name).graph
+    function = operation.graph._get_function(operation.get_attr(attribute).name)
+    if hasattr(function, "graph"):
+        return function.graph
+    from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
+
+    inputs = operation.inputs[1:] if operation.type.endswith("If") else operation.inputs
+    with operation.graph.as_default():
+        return function_def_to_graph(
+            function.cached_definition, input_shapes=[tensor.shape for tensor in inputs]
+        )
+
+
+def flattened(
+    graph: "tf.compat.v1.GraphDef", inputs: "dict[str, tf.TensorSpec]", results: list[str]
+) -> "tf.compat.v1.GraphDef":
+    """Returns the part of a graph that leads to some results, with the functions that it calls.
+
+    Functions are put in the place of their calls; loops and branches stay. Nothing public does so
+    without loading the weights.
+
+    Args:
+        graph: of a SavedModel.
+        inputs: what its placeholders are replaced by, by the tensor's name.
+        results: names of tensors.
+    """
+    import tensorflow as tf
+    from tensorflow.python.grappler import tf_optimizer
+
+    names = sorted({name.partition(":")[0] for name in results})
+    nodes, left, needed = {node.name: node for node in graph.node}, list(names), set()
+    while left:
+        if (name := left.pop()) not in needed:
+            needed.add(name)
+            left += [each.lstrip("^").partition(":")[0] for each in nodes[name].input]
+    kept = [node for node in graph.node if node.name in needed]
+    part = tf.compat.v1.GraphDef(node=kept, library=graph.library, versions=graph.versions)
+    for node in part.node:
+        if spec := inputs.get(f"{node.name}:0"):
+            node.attr["shape"].shape.CopyFrom(spec.shape.as_proto())
+    functions = part.library.function
+    inner = [node for each in functions for node in each.node_def]
+    for each in [*part.node, *inner, *functions]:
+        for attribute in ("_XlaMustCompile", "_noinline"):  # would stay calls
+            each.attr.pop(attribute, None)
+    whole = tf.compat.v1.MetaGraphDef(graph_def=part)
+    whole.collection_def["train_op"].node_list.value.extend(names)
+    config = tf.compat.v1.ConfigProto()
+    rewriting = config.graph_options.rewrite_options
+    rewriting.optimizers.append("function")
+    rewriting.min_graph_nodes = -1
+    rewriting.fail_on_optimizer_errors = True
+    rewriting.meta_optimizer_iterations = 1
+    flat = tf_optimizer.OptimizeGraph(config, whole)
+    for node in flat.node:  # shapes of the file's inputs, whose sizes may be open
+        node.attr.pop("_output_shapes", None)
+    _rename_functions(flat)
+    return flat
+
+
+def _rename_functions(graph: "tf.compat.v1.GraphDef") -> None:
+    """Gives functions names that no other file's have: the process knows them by name."""
+    number = zlib.crc32(graph.SerializeToString(deterministic=True))
+    functions = graph.library.function
+    names = {each.signature.name: f"{each.signature.name}{number}" for each in functions}
+    for each in functions:
+        each.signature.name = names[each.signature.name]
+    for node in [*graph.node, *(node for each in functions for node in each.node_def)]:
+        for value in node.attr.values():
+            for called in [value.func] if value.HasField("func") else value.list.func:
+                called.name = names.get(called.name, called.name)
 
 
 def is_compiled(call: "tf.Operation") -> bool:
@@ -84,7 +154,7 @@ def is_compiled(call: "tf.Operation") -> bool:
 
     Nothing public tells it of a call in a graph.
     """
-    return bool(call.get_attr("_XlaMustCompile"))
+    return bool(call.node_def.attr["_XlaMustCompile"].b)
 
 
 def copied(function: "tf.types.experimental.ConcreteFunction") -> Any:
@@ -130,6 +200,17 @@ def maker(tensor: "keras.KerasTensor") -> tuple["keras.Operation", int]:
     """
     operation, _, index = tensor._keras_history
     return operation, index
+
+
+def parse_saved_model(content: bytes) -> SavedModel:
+    """Returns the graphs of a SavedModel; ``tf.saved_model.load`` would run a part of them.
+
+    Raises:
+        DecodeError: it is none.
+    """
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    return saved_model_pb2.SavedModel.FromString(content)
 
 
 def parse_trace(content: bytes) -> XSpace:

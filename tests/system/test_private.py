@@ -42,6 +42,7 @@ GRAPHS = "hardware/description/, which reads traced steps"
 CAPTURES = "exports/, which tell weights from inputs"
 ZEROS = "numbers/sparsity.py, which names the layer before another"
 TRACES = "measure/profile/, which reads traces"
+FILES = "hardware/networks/tensorflow.py, which reads SavedModels"
 EMPTY = "nn.py, to describe networks that no memory holds"
 COPIES = "measure/profile/, which runs a step by an executor of its own"
 ORDER = "exports/onnx.py, to write the same file twice"
@@ -51,6 +52,8 @@ RESHAPES = "exports/onnx.py, to keep Reshapes that tf2onnx would drop"
 CONTEXT = "tensorflow.python.eager.context"
 COORDINATION = "tensorflow.compiler.xla.tsl.protobuf.coordination_config_pb2"
 REGISTRY = "tensorflow.python.framework.ops.gradient_registry"
+FROM_DEFINITION = "tensorflow.python.framework.function_def_to_graph"
+SAVED_MODEL = "tensorflow.core.protobuf.saved_model_pb2"
 FUNC_GRAPH = "tensorflow.python.framework.func_graph.FuncGraph"
 CONCRETE = "tensorflow.types.experimental.ConcreteFunction"
 VARIABLES = "tensorflow.python.ops.resource_variable_ops"
@@ -74,6 +77,16 @@ USED = (
     Used(f"{REGISTRY}._registry.pop", GRADIENTS),
     Used(f"{FUNC_GRAPH}._get_function", CALLS, ("name",)),
     Used("tensorflow.Operation._XlaMustCompile", CALLS),
+    Used(f"{FROM_DEFINITION}.function_def_to_graph", FILES, ("fdef", "input_shapes")),
+    *(
+        Used(f"{SAVED_MODEL}.{name}", FILES)
+        for name in ("SavedModel.meta_graphs", "SavedModel.FromString")
+    ),
+    Used(
+        "tensorflow.python.grappler.tf_optimizer.OptimizeGraph",
+        FILES,
+        ("config_proto", "metagraph"),
+    ),
     Used(
         "tensorflow.python.eager.polymorphic_function.concrete_function.ConcreteFunction"
         ".from_func_graph",

@@ -75,8 +75,14 @@ def held(graph: tf.Graph, network: keras.Model, optimizer: Optimizer | None) -> 
         else size_of(placeholder)
         for value, placeholder in graph.captures
     }
+    inside = {  # a graph that was loaded has its variables in it
+        op.outputs[0].name: kinds.elements(tf.TensorShape(op.get_attr("shape")))
+        * tf.as_dtype(op.get_attr("dtype")).size
+        for op in graph.get_operations()
+        if op.type == "VarHandleOp"
+    }
     constants = sum(size_of(value) for value, _ in graph.captures)
-    return captured, sum(sizes.values()) + constants
+    return captured | inside, sum((*sizes.values(), *inside.values())) + constants
 
 
 def size_of(tensor: tf.Tensor) -> int:

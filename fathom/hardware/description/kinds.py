@@ -1,21 +1,20 @@
-"""What an operation computes: its kind, its loop bounds and its multiply-accumulates.
-
-The bounds of a convolution are those of Eyeriss and Timeloop: N examples, M output and C input
-channels, R x S kernels, P x Q outputs; a product has M x N results of K terms.
-"""
+"""What an operation of TensorFlow computes: its kind and its loop bounds."""
 
 import math
 from collections.abc import Callable
 
 import tensorflow as tf
 
+from fathom.errors import FathomError
+from fathom.hardware.description import bounds as loops
+from fathom.hardware.description.bounds import Bounds
 from fathom.hardware.description.graph import Node
 from fathom.hardware.description.ops import op_class, paper_type
 from fathom.results.description import Kind
 
-Bounds = dict[str, int]
-
-_CONVOLUTIONS = ("Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput")
+_DEPTHWISE = "DepthwiseConv2dNative"
+_CONVOLUTIONS = ("Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput", _DEPTHWISE)
+_VOLUMES = ("Conv3D", "Conv3DBackpropInputV2")  # products by im2col
 _SPARSE = ("SparseTensorDenseMatMul", "SparseMatMul")
 _LOOKUPS = ("Gather", "GatherV2", "ResourceGather")
 _ROW_UPDATES = ("ResourceScatterAdd", "ResourceScatterSub", "ResourceSparseApply")
@@ -44,11 +43,17 @@ def kind_of(node: Node) -> Kind:
         return "convolution"
     if name in _SPARSE:
         return "sparse product"
-    if paper_type(name) == "MatMul":
+    if paper_type(name) == "MatMul" or name in _VOLUMES:
         return "recurrent product" if node.in_loop else "matrix product"
     if name.startswith(_ROW_UPDATES) or (name in _LOOKUPS and reads_table(node)):
         return "look-up"
     return _BY_CLASS.get(op_class(paper_type(name)), "elementwise")
+
+
+def is_known(op_type: str) -> bool:
+    """Says whether a rule tells what operations of a type compute, not their bytes alone."""
+    known = (*_CONVOLUTIONS, *_VOLUMES, *_SPARSE, *_LOOKUPS)
+    return op_type in known or bool(op_class(paper_type(op_type)))
 
 
 def reads_table(node: Node) -> bool:
@@ -72,16 +77,6 @@ def bounds_of(node: Node, kind: Kind) -> Bounds:
     return {"elements": max((elements(shape) for shape in shapes), default=0)}
 
 
-def macs_of(bounds: Bounds, kind: Kind) -> int:
-    """Returns the multiply-accumulates of one execution."""
-    if kind == "convolution":
-        names = ("N", "M", "P", "Q", "C", "R", "S")
-        return math.prod(bounds[name] for name in names) // bounds["groups"]
-    if kind in ("matrix product", "recurrent product"):
-        return bounds["batch"] * bounds["M"] * bounds["N"] * bounds["K"]
-    return bounds["nonzeros"] * bounds["N"] if kind == "sparse product" else 0
-
-
 def flops_of_element(node: Node) -> int:
     """Returns the floating-point operations for an element: 1, but for fused updates of weights."""
     nesterov = node.type == "ResourceApplyKerasMomentum" and node.op.get_attr("use_nesterov")
@@ -96,6 +91,7 @@ def elements(shape: tf.TensorShape) -> int:
 def _convolution(op: tf.Operation) -> Bounds:
     tensors: dict[str, Callable[[], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]] = {
         "Conv2D": lambda: (op.inputs[0].shape, op.inputs[1].shape, op.outputs[0].shape),
+        _DEPTHWISE: lambda: (op.inputs[0].shape, op.inputs[1].shape, op.outputs[0].shape),
         "Conv2DBackpropFilter": lambda: (
             op.inputs[0].shape,
             op.outputs[0].shape,
@@ -111,6 +107,8 @@ def _convolution(op: tf.Operation) -> Bounds:
     rows, columns, channels = (1, 2, 3) if op.get_attr("data_format") == b"NHWC" else (2, 3, 1)
     strides, dilations = op.get_attr("strides"), op.get_attr("dilations")
     height, width, per_group, outputs = kernel
+    if op.type == _DEPTHWISE:  # a group for each channel
+        per_group, outputs = 1, per_group * outputs
     bounds = {"N": image[0], "M": outputs, "C": image[channels], "R": height, "S": width}
     bounds |= {"P": result[rows], "Q": result[columns]}
     bounds |= {"stride_h": strides[rows], "stride_w": strides[columns]}
@@ -146,32 +144,31 @@ def _paddings(
 
 
 def _product(op: tf.Operation) -> Bounds:
+    if op.type in _VOLUMES:
+        return _volume(op)
     if op.type == "Einsum":
-        return _einsum(op)
+        equation, shapes = op.get_attr("equation").decode(), [tuple(t.shape) for t in op.inputs]
+        if (sizes := loops.einsum(equation, shapes)) is None:
+            raise FathomError(f"the einsum {op.name} is not of two tensors: {equation}")
+        return sizes
     left, result = op.inputs[0].shape, op.outputs[0].shape
     transposed = op.get_attr("transpose_a" if op.type == "MatMul" else "adj_x")
     batch = math.prod(result[:-2])
     return {"batch": batch, "M": result[-2], "N": result[-1], "K": left[-2 if transposed else -1]}
 
 
-def _einsum(op: tf.Operation) -> Bounds:
-    """Returns the bounds of a product of two tensors by the axes that they share."""
-    terms, result = op.get_attr("equation").decode().split("->")
-    left, right = terms.split(",")
-    sizes: dict[str, int] = {}
-    for term, tensor in zip((left, right), op.inputs, strict=True):
-        sizes |= dict(zip(term, tensor.shape, strict=True))
-
-    def size(axes: set[str]) -> int:
-        return math.prod(sizes[axis] for axis in axes)
-
-    both = set(left) & set(right)
-    return {
-        "batch": size(both & set(result)),
-        "M": size(set(left) - set(right)),
-        "N": size(set(right) - set(left)),
-        "K": size(both - set(result)),
-    }
+def _volume(op: tf.Operation) -> Bounds:
+    """Returns the bounds of a convolution over three axes, as a product by im2col."""
+    transposed = op.type != "Conv3D"
+    image = op.outputs[0].shape if transposed else op.inputs[0].shape
+    result = op.inputs[2].shape if transposed else op.outputs[0].shape
+    *window, per_group, outputs = op.inputs[1].shape
+    last = op.get_attr("data_format") == b"NDHWC"
+    groups = image[4 if last else 1] // per_group
+    pixels = result[1:4] if last else result[2:5]
+    given = loops.Window(groups=groups)
+    images = (image[0], image[4 if last else 1])
+    return loops.convolution(images, (outputs, per_group, *window), tuple(pixels), given)[1]
 
 
 def _sparse_product(op: tf.Operation) -> Bounds:

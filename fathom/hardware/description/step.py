@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from fathom.core.training.optimizers import Optimizer
+from fathom.hardware.description import bounds as loops
 from fathom.hardware.description import kinds
 from fathom.hardware.description.attribution import Attribution
 from fathom.hardware.description.edges import Edges, held, size_of
@@ -19,7 +20,7 @@ _FREE = {
     *("Shape", "ShapeN", "Size", "Rank", "VariableShape", "BroadcastGradientArgs"),
     *("EmptyTensorList", "TensorListReserve", "TensorListGetItem", "TensorListSetItem"),
     *("TensorListPushBack", "TensorListPopBack", "TensorListLength", "TensorListElementShape"),
-    *("AccumulatorV2", "OptionalNone", "VarIsInitializedOp"),
+    *("AccumulatorV2", "OptionalNone", "VarIsInitializedOp", "VarHandleOp"),
 }
 _READ_A_PART = {"Slice", "StridedSlice", "Gather", "GatherV2", "GatherNd"}
 _WRITE_A_PART = {"TensorScatterUpdate", "TensorScatterAdd", "TensorScatterSub"}  # in place
@@ -76,7 +77,7 @@ def _working(graph: tf.Graph) -> Iterator[Node]:
 def _row(node: Node, layer: str, phase: StepPhase) -> Operation:
     kind = kinds.kind_of(node)
     bounds = kinds.bounds_of(node, kind)
-    macs = kinds.macs_of(bounds, kind)
+    macs = loops.macs(bounds, kind)
     read, weights, written = _bytes(node, kind, bounds)
     repeats = node.scope.repeats
     counted = kind in PRODUCTS or kind in _LITTLE_WORK
@@ -106,7 +107,7 @@ def _gradient_phase(node: Node, shapes_of_weights: set[tuple[int, ...]]) -> Step
     return "weight gradient" if shapes & shapes_of_weights else "input gradient"
 
 
-def _bytes(node: Node, kind: Kind, bounds: kinds.Bounds) -> tuple[int, int, int]:
+def _bytes(node: Node, kind: Kind, bounds: loops.Bounds) -> tuple[int, int, int]:
     """Returns the bytes of inputs, weights and outputs of one execution."""
     read = sum(size_of(t) for t in node.op.inputs if not _is_weight(node, t))
     weights = sum(size_of(t) for t in node.op.inputs if _is_weight(node, t))

@@ -1,0 +1,60 @@
+"""Sizes that a network leaves open, which the user gives by name."""
+
+from collections.abc import Mapping, Sequence
+
+from fathom.errors import FathomError
+
+_BATCH = "batch"  # the first axis of every input that has no other name
+
+
+class Dimensions:
+    """Looks up open sizes by name, and notes those that are missing.
+
+    An axis is known by the file's own name for it, by ``INPUT.AXIS``, as ``x.1``, or, the first
+    axis, by ``batch``.
+
+    Args:
+        given: sizes by name.
+    """
+
+    def __init__(self, given: Mapping[str, int]) -> None:
+        self._given = dict(given)
+        self._open: list[str] = []
+        self._missing: list[str] = []
+
+    def shape(
+        self, name: str, sizes: Sequence[int | None], symbols: Sequence[str] = ()
+    ) -> tuple[int, ...]:
+        """Returns the shape of an input; a missing size is 1 until ``check``.
+
+        Args:
+            name: of the input.
+            sizes: of its axes; None where they are open.
+            symbols: the file's names for its axes; empty where there is none.
+        """
+        own = [*symbols, *[""] * (len(sizes) - len(symbols))]
+        return tuple(
+            self._size(own[axis], f"{name}.{axis}", axis) if size is None else size
+            for axis, size in enumerate(sizes)
+        )
+
+    def _size(self, symbol: str, plain: str, axis: int) -> int:
+        names = [symbol or plain, plain] + [_BATCH] * (axis == 0)
+        self._open += names
+        for name in names:
+            if name in self._given:
+                return self._given[name]
+        wanted = symbol or (_BATCH if axis == 0 else plain)
+        if wanted not in self._missing:
+            self._missing.append(wanted)
+        return 1
+
+    def check(self) -> None:
+        """Raises FathomError if a size is missing, or one was given that nothing leaves open."""
+        if self._missing:
+            options = " ".join(f"--dim {name}=N" for name in self._missing)
+            raise FathomError(f"the network leaves sizes open: give {options}")
+        for name in self._given:
+            if name not in self._open:
+                known = ", ".join(dict.fromkeys(self._open)) or "none"
+                raise FathomError(f"--dim {name} has no effect; the open sizes are: {known}")

@@ -1,0 +1,221 @@
+"""Rows of a description from what a format says of its operations: values and work."""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from fathom.errors import FathomError
+from fathom.hardware.description import bounds as loops
+from fathom.results.description import PRODUCTS, Description, Kind, Operation
+
+_NO_NUMBERS = ("string", "token", "resource", "variant")
+_SAME_PRECISION = {"float16": "float16", "bfloat16": "bfloat16"}
+
+
+@dataclass(frozen=True)
+class Value:
+    """A tensor.
+
+    Attributes:
+        shape: sizes.
+        dtype: type of its elements, by NumPy's name.
+        weight: a constant of the network, or a view of one.
+        producers: names of the operations that computed it.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    weight: bool = False
+    producers: tuple[str, ...] = ()
+
+    @property
+    def elements(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all elements, of which those of less than 8 bits are packed."""
+        return -(-self.elements * _bits(self.dtype) // 8)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What an operation, or a part of one, does each time.
+
+    Attributes:
+        kind: of computation.
+        bounds: the loop bounds; see ``Operation.bounds``.
+        flops: other than multiply-accumulates.
+        part: put after the operation's name, if it has several parts.
+        repeats: executions for each of the operation's.
+        reads_part: of its first input it reads as much as it writes.
+        inputs: of a part; None: the operation's.
+        outputs: of a part; None: the operation's.
+    """
+
+    kind: Kind
+    bounds: loops.Bounds
+    flops: int = 0
+    part: str = ""
+    repeats: int = 1
+    reads_part: bool = False
+    inputs: Sequence[Value] | None = None
+    outputs: Sequence[Value] | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Name, type and layer of an operation, and how often the loops around it run."""
+
+    name: str
+    type: str
+    layer: str
+    repeats: int = 1
+
+
+@dataclass
+class Rows:
+    """The rows so far, and the types of operations that no rule covers."""
+
+    rows: list[Operation] = field(default_factory=list)
+    without_rule: dict[str, None] = field(default_factory=dict)
+
+    def add(
+        self, place: Place, works: Iterable[Work], inputs: Sequence[Value], outputs: Sequence[Value]
+    ) -> tuple[str, ...]:
+        """Adds an operation, a row for each part; returns the names that made its results."""
+        last: tuple[str, ...] = ()
+        for work in works:
+            read = inputs if work.inputs is None else work.inputs
+            row = _row(place, work, read, outputs if work.outputs is None else work.outputs, last)
+            self.rows.append(row)
+            last = (row.name,)
+        return last
+
+
+def elementwise(inputs: Sequence[Value], outputs: Sequence[Value], flops: int = 1) -> Work:
+    """Returns the work of an operation for each element of the largest tensor."""
+    count = max((value.elements for value in (*inputs, *outputs)), default=0)
+    return Work("elementwise", {"elements": count}, flops * count)
+
+
+def reduction(inputs: Sequence[Value], flops: int = 1) -> Work:
+    """Returns the work of an operation for each element of the largest input."""
+    count = max((value.elements for value in inputs), default=0)
+    return Work("reduction", {"elements": count}, flops * count)
+
+
+def movement(inputs: Sequence[Value], outputs: Sequence[Value], reads_part: bool = False) -> Work:
+    """Returns the work of moving data, without arithmetic."""
+    count = max((value.elements for value in (*inputs, *outputs)), default=0)
+    return Work("data movement", {"elements": count}, reads_part=reads_part)
+
+
+def gather(inputs: Sequence[Value], outputs: Sequence[Value]) -> Work:
+    """Returns the work of reading rows, [indices, width], of a weight or of other data."""
+    table, indices, *_ = inputs
+    if not table.weight:
+        return movement(inputs, outputs, reads_part=True)
+    count = indices.elements
+    width = sum(value.elements for value in outputs) // max(1, count)
+    return Work("look-up", {"indices": count, "width": width}, reads_part=True)
+
+
+def finished(
+    name: str, rows: Rows, inputs: Mapping[str, Value], parameters: int, held_bytes: int
+) -> Description:
+    """Returns the description of a network's inference.
+
+    Args:
+        name: of the network.
+        rows: its operations.
+        inputs: by name; the first axis of the first one is the batch.
+        parameters: number of trainable values.
+        held_bytes: of weights and constants.
+
+    Raises:
+        FathomError: its numbers are larger than a description holds, or there are none.
+    """
+    first = next((value.shape for value in inputs.values() if value.shape), (1,))
+    return checked(
+        name,
+        batch_size=first[0],
+        precision=precision(rows.rows),
+        inputs={name: value.shape for name, value in inputs.items()},
+        parameters=parameters,
+        held_bytes=held_bytes + sum(value.bytes for value in inputs.values()),
+        operations=tuple(rows.rows),
+        without_rule=tuple(sorted(rows.without_rule)),
+    )
+
+
+def checked(name: str, **fields: Any) -> Description:
+    """Returns the description of a network's inference with these fields.
+
+    Raises:
+        FathomError: they are not a description's.
+    """
+    try:
+        return Description(workload=name, mode="infer", **fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(each) for each in first["loc"])
+        raise FathomError(f"cannot describe {name}: {where} {first['msg']}".strip()) from error
+
+
+def _row(
+    place: Place,
+    work: Work,
+    inputs: Sequence[Value],
+    outputs: Sequence[Value],
+    before: tuple[str, ...],
+) -> Operation:
+    read = sum(value.bytes for value in inputs if not value.weight)
+    weights = sum(value.bytes for value in inputs if value.weight)
+    written = sum(value.bytes for value in outputs)
+    whole = read + weights + written
+    if work.reads_part and inputs:
+        unread = max(0, inputs[0].bytes - written)
+        read, weights = (read, weights - unread) if inputs[0].weight else (read - unread, weights)
+    repeats = place.repeats * work.repeats
+    producers = dict.fromkeys(name for value in inputs for name in value.producers)
+    counted = work.kind in PRODUCTS
+    return Operation(
+        name=place.name + work.part,
+        type=place.type,
+        layer=place.layer,
+        phase="forward",
+        kind=work.kind,
+        dtype=outputs[0].dtype if outputs else "float32",
+        bounds=work.bounds,
+        repeats=repeats,
+        macs=repeats * loops.macs(work.bounds, work.kind),
+        flops=0 if counted else repeats * work.flops,
+        input_bytes=repeats * read,
+        weight_bytes=repeats * weights,
+        output_bytes=repeats * written,
+        producers=tuple(producers | dict.fromkeys(before)),
+        result_bytes=written * work.repeats if work.part else written,
+        footprint_bytes=whole,
+    )
+
+
+def precision(rows: Sequence[Operation]) -> str:
+    """Returns the precision in which most multiply-accumulates are computed."""
+    sums: dict[str, int] = {}
+    for row in rows:
+        name = _SAME_PRECISION.get(row.dtype, "float32")
+        sums[name] = sums.get(name, 0) + row.macs
+    return max(sums, key=lambda name: sums[name], default="float32")
+
+
+def _bits(dtype: str) -> int:
+    if dtype in _NO_NUMBERS:
+        return 0
+    found = re.search(r"[a-z](\d+)", dtype)
+    return int(found[1]) if found else 8

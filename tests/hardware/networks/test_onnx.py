@@ -1,0 +1,259 @@
+"""The work of ONNX networks, against counts by hand; nothing else may come of damaged files."""
+
+import random
+
+import numpy as np
+import pytest
+
+from fathom import FathomError
+from fathom.hardware import networks
+
+onnx = pytest.importorskip("onnx")
+helper, FLOAT, INT64 = onnx.helper, onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
+
+
+def weight(name, *shape, dtype=np.float32):
+    return onnx.numpy_helper.from_array(np.zeros(shape, dtype), name)
+
+
+def integers(name, *values):
+    return onnx.numpy_helper.from_array(np.array(values, np.int64), name)
+
+
+@pytest.fixture
+def described(tmp_path):
+    def describe(nodes, inputs, weights=(), opset=22, functions=(), **dimensions):
+        values = [helper.make_tensor_value_info(name, FLOAT, s) for name, s in inputs.items()]
+        last = nodes[-1].output[0]
+        graph = helper.make_graph(nodes, "g", values, [onnx.ValueInfoProto(name=last)], weights)
+        opsets = [helper.make_opsetid("", opset), helper.make_opsetid("own", 1)]
+        model = helper.make_model(graph, opset_imports=opsets, functions=functions)
+        file = tmp_path / "net.onnx"
+        file.write_bytes(model.SerializeToString())
+        return networks.read(file, dimensions)
+
+    return describe
+
+
+def node(kind, inputs, output="y", **attributes):
+    return helper.make_node(kind, inputs.split(","), [output], name=f"part/{kind}", **attributes)
+
+
+PRODUCTS = {
+    "grouped": (
+        node("Conv", "x,w", group=2, dilations=[2, 2], pads=[2, 2, 2, 2], strides=[2, 1]),
+        {"x": (3, 4, 9, 8)},
+        {"w": (6, 2, 3, 3)},
+        3 * 6 * (5 * 8) * 2 * 9,
+    ),
+    "one axis": (node("Conv", "x,w"), {"x": (1, 2, 10)}, {"w": (5, 2, 3)}, 5 * 8 * 2 * 3),
+    "volume": (
+        node("Conv", "x,w"),
+        {"x": (1, 2, 4, 5, 6)},
+        {"w": (3, 2, 2, 2, 2)},
+        3 * (3 * 4 * 5) * 2 * 8,
+    ),
+    "same": (
+        node("Conv", "x,w", auto_pad="SAME_UPPER", strides=[2, 2]),
+        {"x": (1, 1, 7, 7)},
+        {"w": (1, 1, 3, 3)},
+        4 * 4 * 9,
+    ),
+    "transposed": (
+        node("ConvTranspose", "x,w", strides=[2, 2], group=2),
+        {"x": (2, 4, 5, 5)},
+        {"w": (4, 3, 2, 2)},
+        2 * 4 * 25 * 3 * 4,
+    ),
+    "gemm": (node("Gemm", "x,w", transA=1, transB=1), {"x": (7, 3)}, {"w": (5, 7)}, 3 * 7 * 5),
+    "gemm plain": (node("Gemm", "x,w"), {"x": (3, 7)}, {"w": (7, 5)}, 3 * 7 * 5),
+    "dense": (node("MatMul", "x,w"), {"x": (2, 3, 7)}, {"w": (7, 5)}, 2 * 3 * 7 * 5),
+    "batch": (node("MatMul", "x,z"), {"x": (2, 1, 3, 7), "z": (4, 7, 5)}, {}, 2 * 4 * 3 * 7 * 5),
+    "vector": (node("MatMul", "x,w"), {"x": (3, 7)}, {"w": (7,)}, 21),
+    "einsum": (
+        node("Einsum", "x,z", equation="b...ij,bjk->b...ik"),
+        {"x": (2, 4, 3, 7), "z": (2, 7, 5)},
+        {},
+        2 * 4 * 3 * 7 * 5,
+    ),
+    "lstm": (
+        node("LSTM", "x,w,r", hidden_size=6, direction="bidirectional"),
+        {"x": (10, 2, 3)},
+        {"w": (2, 24, 3), "r": (2, 24, 6)},
+        2 * 10 * 2 * 24 * (3 + 6),
+    ),
+    "gru": (
+        node("GRU", "x,w,r", hidden_size=6, layout=0),
+        {"x": (10, 2, 3)},
+        {"w": (1, 18, 3), "r": (1, 18, 6)},
+        10 * 2 * 18 * (3 + 6),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_multiply_accumulates_are_counted_by_hand(described, name):
+    product, inputs, weights, macs = PRODUCTS[name]
+    found = described([product], inputs, [weight(name, *s) for name, s in weights.items()])
+    assert found.macs == macs
+    assert found.operations[0].layer == "part"
+    assert found.parameters == sum(int(np.prod(shape)) for shape in weights.values())
+    assert sum(row.weight_bytes // row.repeats for row in found.operations) == 4 * found.parameters
+
+
+def test_the_bounds_of_a_convolution_have_its_window(described):
+    product, inputs, weights, _ = PRODUCTS["same"]
+    (row,) = described([product], inputs, [weight("w", *weights["w"])]).operations
+    sides = ("pad_top", "pad_bottom", "pad_left", "pad_right")
+    assert [row.bounds[side] for side in sides] == [1, 1, 1, 1]
+    assert (row.bounds["P"], row.bounds["stride_h"], row.bounds["groups"]) == (4, 2, 1)
+
+
+def test_a_recurrence_repeats_its_product_and_reads_its_weights_again(described):
+    product, inputs, weights, _ = PRODUCTS["lstm"]
+    rows = described([product], inputs, [weight(n, *s) for n, s in weights.items()]).operations
+    assert [row.kind for row in rows] == ["matrix product", "recurrent product", "elementwise"]
+    assert [row.repeats for row in rows] == [1, 10, 10]
+    assert rows[1].weight_bytes == 10 * 4 * 2 * 24 * 6
+    assert rows[1].producers == (rows[0].name,)
+
+
+def test_attention_counts_past_and_grouped_heads(described):
+    attention = node("Attention", "q,k,v,,past_k,past_v", q_num_heads=4, kv_num_heads=2)
+    inputs = {"q": (2, 3, 32), "k": (2, 3, 16), "v": (2, 3, 16)}
+    inputs |= {"past_k": (2, 2, 5, 8), "past_v": (2, 2, 5, 8)}
+    attention.output.extend(["present_k", "present_v"])
+    found = described([attention], inputs, opset=23)
+    assert found.macs == 2 * (2 * 4) * 3 * 8 * 8
+
+
+def test_a_look_up_reads_the_rows_that_it_returns(described):
+    table, at = weight("table", 1000, 16), integers("at", *range(5))
+    lookup = node("Gather", "table,i", "rows")
+    cast = node("Cast", "x", "i", to=INT64)
+    rows = described([cast, lookup, node("Relu", "rows")], {"x": (2, 3)}, [table, at]).operations
+    assert rows[1].kind == "look-up"
+    assert rows[1].bounds == {"indices": 6, "width": 16}
+    assert (rows[1].weight_bytes, rows[1].input_bytes) == (6 * 16 * 4, 6 * 8)
+
+
+def test_shapes_that_follow_from_sizes_are_computed(described):
+    nodes = [
+        node("Shape", "x", "s"),
+        node("Gather", "s,zero", "b"),
+        node("Mul", "b,two", "b2"),
+        node("Concat", "b2,rest", "to", axis=0),
+        node("Reshape", "x,to", "r"),
+        node("MatMul", "r,w"),
+    ]
+    weights = [integers("zero", 0), integers("two", 2), integers("rest", -1), weight("w", 6, 5)]
+    found = described(nodes, {"x": ("n", 12)}, weights, n=4)
+    assert [(row.type, row.bounds) for row in found.operations] == [
+        ("MatMul", {"batch": 1, "M": 8, "N": 5, "K": 6})
+    ]
+    assert found.batch_size == 4
+
+
+def test_what_depends_on_weights_alone_is_left_out(described):
+    nodes = [node("Transpose", "w", "t"), node("MatMul", "x,t")]
+    (row,) = described(nodes, {"x": (3, 7)}, [weight("w", 5, 7)]).operations
+    assert row.weight_bytes == 4 * 35
+
+
+def test_open_sizes_are_asked_for_by_name(described):
+    relu = [node("Relu", "x")]
+    with pytest.raises(FathomError, match=r"give --dim n=N --dim x\.1=N$"):
+        described(relu, {"x": ("n", None, 3)})
+    assert described(relu, {"x": ("n", None, 3)}, n=2, **{"x.1": 4}).inputs == {"x": (2, 4, 3)}
+    assert described(relu, {"x": ("n", 3)}, batch=2).inputs == {"x": (2, 3)}
+    with pytest.raises(FathomError, match="--dim m has no effect; the open sizes are: n"):
+        described(relu, {"x": ("n", 3)}, n=2, m=3)
+
+
+def test_a_shape_that_depends_on_the_data_is_refused_by_name(described):
+    with pytest.raises(FathomError, match="part/NonZero's result, of NonZero, depends on the data"):
+        described([node("NonZero", "x", "i"), node("Abs", "i")], {"x": (3, 3)})
+
+
+def test_operations_without_a_rule_are_listed_with_their_bytes(described, capsys):
+    unknown = helper.make_node("Det", ["x"], ["y"], name="det")
+    found = described([unknown, node("Exp", "y", "z")], {"x": (3, 3)})
+    assert found.without_rule == ("Det",)
+    assert found.share_without_rule("Det") == pytest.approx(40 / 48)
+    assert found.operations[0].flops == 0
+
+
+def test_an_operation_of_another_domain_needs_a_shape_in_the_file(described):
+    custom = helper.make_node("Own", ["x"], ["y"], domain="own")
+    with pytest.raises(FathomError, match="Own#1's result, of Own"):
+        described([custom, node("Exp", "y", "z")], {"x": (3, 3)})
+
+
+def test_functions_of_the_network_are_followed(described):
+    inner = helper.make_node("Gemm", ["a", "b"], ["c"])
+    inner.attribute.append(onnx.AttributeProto(name="transB", ref_attr_name="t", type=2))
+    function = helper.make_function(
+        "own", "Dense", ["a", "b"], ["c"], [inner], [helper.make_opsetid("", 22)], ["t"]
+    )
+    call = helper.make_node("Dense", ["x", "w"], ["y"], name="call", domain="own", t=1)
+    found = described([call], {"x": (3, 7)}, [weight("w", 5, 7)], functions=[function])
+    assert found.macs == 3 * 7 * 5
+    assert found.operations[0].name == "call/Gemm#2"
+
+
+def test_the_body_of_a_loop_counts_as_often_as_it_runs(described):
+    body = helper.make_graph(
+        [node("Identity", "go", "on"), node("MatMul", "s,w", "t")],
+        "body",
+        [helper.make_tensor_value_info(n, k, s) for n, k, s in (("i", INT64, ()), ("go", 9, ()))]
+        + [helper.make_tensor_value_info("s", FLOAT, (3, 5))],
+        [onnx.ValueInfoProto(name="on"), onnx.ValueInfoProto(name="t")],
+    )
+    loop = node("Loop", "times,,x", body=body)
+    weights = [integers("times", 7), weight("w", 5, 5)]
+    (row,) = described([loop, node("Identity", "y", "z")], {"x": (3, 5)}, weights).operations
+    assert (row.repeats, row.macs) == (7, 7 * 3 * 5 * 5)
+    weights[0] = integers("other", 7)
+    with pytest.raises(FathomError, match="iterations of part/Loop is not known"):
+        described([node("Cast", "n", "times", to=INT64), loop], {"x": (3, 5), "n": ()}, weights)
+
+
+def test_weights_in_another_file_are_not_read(described):
+    outside = weight("w", 7, 5)
+    outside.ClearField("raw_data")
+    outside.data_location = onnx.TensorProto.EXTERNAL
+    outside.external_data.add(key="location", value="../../missing")
+    assert described([node("MatMul", "x,w")], {"x": (3, 7)}, [outside]).macs == 105
+
+
+def test_a_constant_of_any_size_takes_no_memory(described):
+    nodes = [
+        node("ConstantOfShape", "size", "huge"),
+        node("ReduceSum", "huge", "sum"),
+        node("Add", "x,sum"),
+    ]
+    found = described(nodes, {"x": (3,)}, [integers("size", 2**20, 2**20)])
+    assert [row.type for row in found.operations] == ["Add"]
+
+
+def test_a_damaged_file_gives_one_line_and_no_other_error(described, tmp_path):
+    nodes = [node("Conv", "x,w", "a"), node("Reshape", "a,to", "b"), node("MatMul", "b,v")]
+    weights = [weight("w", 6, 2, 3, 3), integers("to", 1, -1), weight("v", 6 * 64, 5)]
+    described(nodes, {"x": (1, 2, 10, 10)}, weights)
+    file = tmp_path / "net.onnx"
+    whole, chance = file.read_bytes(), random.Random(1)
+    small = whole.replace(bytes(4 * 6 * 64 * 5), b"")
+    refusals = []
+    for turn in range(300):
+        damaged = bytearray(whole if turn % 2 else small)
+        for _ in range(chance.randint(1, 8)):
+            damaged[chance.randrange(min(len(damaged), 900))] = chance.randrange(256)
+        if turn % 3 == 0:
+            del damaged[chance.randrange(len(damaged)) :]
+        file.write_bytes(damaged)
+        try:
+            networks.read(file, {})
+        except FathomError as error:
+            refusals.append(str(error))
+    assert len(refusals) > 100
+    assert not any("\n" in each for each in refusals)

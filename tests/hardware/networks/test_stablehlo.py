@@ -1,0 +1,196 @@
+"""The work of StableHLO's text, as JAX prints it; damaged text gives one line."""
+
+import random
+
+import pytest
+
+from fathom import FathomError
+from fathom.hardware import networks
+from fathom.hardware.networks import mlir
+
+PRODUCTS = """
+#loc1 = loc("x")
+module @jit_f attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
+  func.func public @main(%arg0: tensor<4x9x9x8xf32> loc("x"), %arg1: tensor<3x3x4x6xf32> loc("a"), %arg2: tensor<6x10xbf16>) -> (tensor<4x10xf32> {jax.result_info = "result"}) {
+    %cst = stablehlo.constant dense<0.000000e+00> : tensor<f32> loc(#loc22)
+    %0 = stablehlo.convolution(%arg0, %arg1) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], window = {stride = [2, 2], pad = [[1, 1], [0, 1]], rhs_dilate = [1, 2]} {batch_group_count = 1 : i64, feature_group_count = 2 : i64} : (tensor<4x9x9x8xf32>, tensor<3x3x4x6xf32>) -> tensor<4x5x3x6xf32> loc(#loc23)
+    %1 = call @relu(%0) : (tensor<4x5x3x6xf32>) -> tensor<4x5x3x6xf32> loc(#loc24)
+    %2 = stablehlo.reduce(%1 init: %cst) applies stablehlo.add across dimensions = [1, 2] : (tensor<4x5x3x6xf32>, tensor<f32>) -> tensor<4x6xf32> loc(#loc22)
+    %unused = stablehlo.exponential %2 : tensor<4x6xf32>
+    %3 = stablehlo.dot_general %2, %arg2, contracting_dims = [1] x [0], precision = [DEFAULT, DEFAULT] : (tensor<4x6xf32>, tensor<6x10xbf16>) -> tensor<4x10xf32> loc(#loc25)
+    return %3 : tensor<4x10xf32> loc(#loc21)
+  } loc(#loc)
+  func.func private @relu(%arg0: tensor<4x5x3x6xf32> loc(unknown)) -> tensor<4x5x3x6xf32> {
+    %cst = stablehlo.constant dense<0.000000e+00> : tensor<f32> loc(#loc)
+    %0 = stablehlo.broadcast_in_dim %cst, dims = [] : (tensor<f32>) -> tensor<4x5x3x6xf32>
+    %1 = stablehlo.maximum %arg0, %0 : tensor<4x5x3x6xf32> loc(#loc10)
+    return %1 : tensor<4x5x3x6xf32> loc(#loc)
+  } loc(#loc16)
+} loc(#loc)
+#loc23 = loc("jit(f)/stem/conv_general_dilated"(#loc18))
+"""  # noqa: E501
+
+LOOP = """
+module @jit_g {
+  func.func public @main(%arg0: tensor<3x5xf32>, %arg1: tensor<5x5xf32>) -> tensor<3x5xf32> {
+    %c = stablehlo.constant dense<2> : tensor<i32>
+    %c_0 = stablehlo.constant dense<15> : tensor<i32>
+    %c_1 = stablehlo.constant dense<0> : tensor<i32>
+    %0:3 = stablehlo.while(%iterArg = %arg1, %iterArg_2 = %c_1, %iterArg_3 = %arg0) : tensor<5x5xf32>, tensor<i32>, tensor<3x5xf32>
+    cond {
+      %1 = stablehlo.compare LT, %iterArg_2, %c_0, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.return %1 : tensor<i1>
+    } do {
+      %1 = func.call @step(%iterArg, %iterArg_3) : (tensor<5x5xf32>, tensor<3x5xf32>) -> tensor<3x5xf32>
+      %2 = stablehlo.add %iterArg_2, %c : tensor<i32>
+      stablehlo.return %iterArg, %2, %1 : tensor<5x5xf32>, tensor<i32>, tensor<3x5xf32>
+    }
+    return %0#2 : tensor<3x5xf32>
+  }
+  func.func private @step(%arg0: tensor<5x5xf32>, %arg1: tensor<3x5xf32>) -> tensor<3x5xf32> {
+    %0 = stablehlo.dot_general %arg1, %arg0, contracting_dims = [1] x [0] : (tensor<3x5xf32>, tensor<5x5xf32>) -> tensor<3x5xf32>
+    %1 = "stablehlo.reduce_window"(%0, %0) <{window_dimensions = array<i64: 1, 2>}> ({
+    ^bb0(%arg2: tensor<f32>, %arg3: tensor<f32>):
+      %3 = stablehlo.maximum %arg2, %arg3 : tensor<f32>
+      stablehlo.return %3 : tensor<f32>
+    }) : (tensor<3x5xf32>, tensor<3x5xf32>) -> tensor<3x5xf32>
+    return %1 : tensor<3x5xf32>
+  }
+}
+"""  # noqa: E501
+
+ONE = """
+module {{
+  func.func @main({arguments}) -> {result} {{
+    %0 = {op} : ({types}) -> {result}
+    return %0 : {result}
+  }}
+}}
+"""
+
+
+@pytest.fixture
+def described(tmp_path):
+    def describe(text):
+        file = tmp_path / "step.mlir"
+        file.write_text(text)
+        return networks.read(file, {})
+
+    return describe
+
+
+def one(op, result, *types):
+    """Returns a program of one operation."""
+    listed = ", ".join(f"%arg{place}: {kind}" for place, kind in enumerate(types))
+    return ONE.format(op=op, result=result, types=", ".join(types), arguments=listed)
+
+
+def test_convolutions_products_and_functions_are_counted(described):
+    found = described(PRODUCTS)
+    assert [row.kind for row in found.operations] == [
+        *("convolution", "elementwise", "reduction", "matrix product")
+    ]
+    convolution, relu, _, product = found.operations
+    assert convolution.macs == 4 * 6 * 5 * 3 * 4 * 9
+    expected = {"groups": 2, "C": 8, "stride_w": 2, "dilation_w": 2, "pad_bottom": 1, "pad_left": 0}
+    assert {name: convolution.bounds[name] for name in expected} == expected
+    assert (convolution.layer, relu.layer) == ("jit(f)/stem", "relu")
+    assert product.bounds == {"batch": 1, "M": 4, "N": 10, "K": 6}
+    assert product.input_bytes == 4 * 24 + 2 * 60
+    assert found.batch_size == 4
+
+
+def test_a_loop_counts_as_often_as_it_runs(described):
+    product, pooling, counter = described(LOOP).operations
+    assert (product.kind, product.repeats, product.macs) == ("recurrent product", 8, 8 * 75)
+    assert (pooling.type, pooling.flops) == ("stablehlo.reduce_window", 8 * 15)
+    assert (counter.type, counter.flops) == ("stablehlo.add", 8)
+    with pytest.raises(FathomError, match="iterations of while#4 is not known beforehand"):
+        described(LOOP.replace("compare LT, %iterArg_2, %c_0", "compare EQ, %iterArg_2, %c_0"))
+
+
+@pytest.mark.parametrize(
+    ("op", "result", "types", "macs"),
+    [
+        (
+            "stablehlo.dot_general %arg0, %arg1, batching_dims = [0, 2] x [0, 2], "
+            "contracting_dims = [3] x [3]",
+            "tensor<2x8x5x6xf32>",
+            ("tensor<2x5x8x7xf32>", "tensor<2x6x8x7xf32>"),
+            2 * 8 * 5 * 6 * 7,
+        ),
+        (
+            '"stablehlo.dot_general"(%arg0, %arg1) <{dot_dimension_numbers = #stablehlo.dot<'
+            "lhs_batching_dimensions = [0], rhs_batching_dimensions = [0], "
+            "lhs_contracting_dimensions = [2], rhs_contracting_dimensions = [1]>}>",
+            "tensor<2x5x6xf32>",
+            ("tensor<2x5x7xf32>", "tensor<2x7x6xf32>"),
+            2 * 5 * 6 * 7,
+        ),
+        (
+            "stablehlo.convolution(%arg0, %arg1) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], "
+            "window = {pad = [[2, 2]], lhs_dilate = [2]} {feature_group_count = 1 : i64}",
+            "tensor<2x11x6xf32>",
+            ("tensor<2x5x4xf32>", "tensor<3x4x6xf32>"),
+            2 * 5 * 4 * 6 * 3,
+        ),
+    ],
+)
+def test_multiply_accumulates_are_counted_by_hand(described, op, result, types, macs):
+    assert described(one(op, result, *types)).macs == macs
+
+
+def test_a_gather_of_a_constant_is_a_look_up_and_a_slice_reads_a_part(described):
+    found = described(one("stablehlo.slice %arg0 [0:2, 0:4]", "tensor<2x4xf32>", "tensor<9x4xf32>"))
+    assert found.operations[0].input_bytes == 32
+
+
+def test_operations_without_a_rule_are_listed(described):
+    unknown = one("stablehlo.custom_call @own(%arg0) {x = 1}", "tensor<2xf32>", "tensor<2xf32>")
+    found = described(unknown)
+    assert found.without_rule == ("custom_call @own",)
+    assert found.share_without_rule("custom_call @own") == 1
+
+
+def test_open_sizes_are_refused(described):
+    with pytest.raises(FathomError, match="the argument arg0 leaves sizes open"):
+        described(one("stablehlo.abs %arg0", "tensor<?xf32>", "tensor<?xf32>"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "size"),
+    [
+        ("tensor<3x5xf32>", 60),
+        ("tensor<i1>", 1),
+        ("tensor<4xui8>", 4),
+        ("tensor<2x3xcomplex<f32>>", 48),
+        ("tensor<8xf8E4M3FN>", 8),
+        ("tensor<3xi4>", 2),
+        ("!stablehlo.token", 0),
+    ],
+)
+def test_types_have_their_bytes(kind, size):
+    assert mlir.value_of(kind).bytes == size
+
+
+def test_a_function_that_calls_itself_and_a_bomb_of_calls_are_refused(described):
+    call = one("func.call @main(%arg0)", "tensor<2xf32>", "tensor<2xf32>")
+    with pytest.raises(FathomError, match="damaged or no text of StableHLO"):
+        described(call)
+
+
+def test_damaged_text_gives_one_line_and_no_other_error(described):
+    chance = random.Random(1)
+    refusals = []
+    for turn in range(400):
+        damaged = bytearray((PRODUCTS, LOOP)[turn % 2].encode())
+        for _ in range(chance.randint(1, 8)):
+            damaged[chance.randrange(len(damaged))] = chance.randrange(32, 127)
+        if turn % 3 == 0:
+            del damaged[chance.randrange(len(damaged)) :]
+        try:
+            described(damaged.decode())
+        except FathomError as error:
+            refusals.append(str(error))
+    assert len(refusals) > 200
+    assert not any("\n" in each for each in refusals)
