@@ -19,6 +19,7 @@ from fathom.core.training.phases import Phases, TwoPhases
 from fathom.core.training.strategies import Strategy
 from fathom.errors import FathomError
 from fathom.model.built import Built
+from fathom.model.decoder import TokenDecoder
 from fathom.model.descriptor import Criteria, Descriptor
 from fathom.results import records
 from fathom.results.cost import Cost
@@ -349,6 +350,13 @@ class Workload(abc.ABC):
         """Returns the phases of an inference that generates token by token, to be timed apart.
 
         Called at each compilation; they compute what ``infer`` does. None: inference has none.
+        """
+        return None
+
+    def token_decoder(self) -> TokenDecoder | None:
+        """Returns the network for a server, if it is one that writes text token by token.
+
+        Called after ``setup`` of a forward-only model.
         """
         return None
 

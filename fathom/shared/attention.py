@@ -6,8 +6,11 @@ projections, normalization, masks - is theirs.
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import TypeGuard
 
 import tensorflow as tf
+
+from fathom.model.decoder import LayerCache
 
 Cache = tuple[tf.Tensor, tf.Tensor]  # keys and values, [batch, heads, length, d]
 
@@ -62,6 +65,38 @@ def write(cache: tf.Tensor, new: tf.Tensor, position: tf.Tensor | int) -> tf.Ten
     axes = tf.meshgrid(tf.range(batch), tf.range(heads), position + tf.range(tokens), indexing="ij")
     # In place where nothing else reads the old cache, as in a loop: concatenation would copy it.
     return tf.tensor_scatter_nd_update(cache, tf.stack(axes, -1), new)
+
+
+def of_each_row(position: tf.Tensor | int) -> TypeGuard[tf.Tensor]:
+    """Returns whether a position is [batch], one of each sequence, and no scalar."""
+    return not isinstance(position, int) and position.shape.rank == 1
+
+
+def places(time: int, position: tf.Tensor | int) -> tf.Tensor:
+    """Returns the places of tokens from a position on, int32 [time]; [batch, time] for [batch]."""
+    return tf.range(time) + (position[:, None] if of_each_row(position) else position)
+
+
+def extend(
+    cache: Cache | LayerCache, keys: tf.Tensor, values: tf.Tensor, position: tf.Tensor | int
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Adds the keys and values of new tokens to a cache.
+
+    Args:
+        cache: with room for them.
+        keys: [batch, heads, tokens, d].
+        values: the same.
+        position: of the first of them: int32 scalar, or [batch] in a ``LayerCache``.
+
+    Returns:
+        all keys and values, [batch, heads, length, d], and bool, broadcast to [batch, heads,
+        tokens, length]: True for a token's own position and those before it.
+    """
+    if not isinstance(cache, tuple):
+        return cache.extend(keys, values, position)
+    time = keys.shape[2]
+    keys, values = (write(*each, position) for each in zip(cache, (keys, values), strict=True))
+    return keys, values, tf.range(keys.shape[2]) <= places(time, position)[:, None]
 
 
 def named(caches: Sequence[Cache], prefix: str = "") -> dict[str, tf.Tensor]:

@@ -2,7 +2,6 @@
 
 import bisect
 import itertools
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -30,8 +29,7 @@ class Engine:
     Attributes:
         samples: the samples, each a tuple of the inputs' arrays.
         limit: as above.
-        tokens_after_first: that the model generates for each sample; 0 unless it does so in phases,
-            of which the first gives the first token.
+        shapes: those of the samples, with one of each.
 
     Raises:
         FathomError: the model's data ends before there is a sample.
@@ -39,54 +37,38 @@ class Engine:
 
     def __init__(self, model: "NeuralNetworkModel", samples: int, limit: int) -> None:
         self.limit = limit
-        self.samples = _draw(model, samples)
+        self.samples = draw(model, samples)
         self._sizes = [2**power for power in range(limit.bit_length()) if 2**power < limit]
         self._sizes.append(limit)
-        by_prefill = model.phases is not None and model.phases.first_by_prefill
-        self._phases, self._device = model.phases if by_prefill else None, model.device
-        generation = model.generation() if self._phases else None
-        self.tokens_after_first = generation.new_tokens - 1 if generation else 0
         function = tf.function(model.infer_step, autograph=False, jit_compile=model.xla == "step")
-        self._shapes = {shapes_of(sample): sample for sample in self.samples}
+        self.shapes = {shapes_of(sample): sample for sample in self.samples}
         self._steps: dict[tuple[int, Shapes], Step] = {}
         with model.device.placement():
-            for (shapes, sample), size in itertools.product(self._shapes.items(), self._sizes):
-                if self._phases is None:
-                    self._steps[size, shapes] = function.get_concrete_function(
-                        *(tf.TensorSpec((size, *array.shape), array.dtype) for array in sample)
-                    )
+            for (shapes, sample), size in itertools.product(self.shapes.items(), self._sizes):
+                self._steps[size, shapes] = function.get_concrete_function(
+                    *(tf.TensorSpec((size, *array.shape), array.dtype) for array in sample)
+                )
 
     def warm_up(self) -> None:
         """Runs each batch size twice: TensorFlow optimizes a graph when it first runs."""
-        for sample, size in itertools.product(self._shapes.values(), self._sizes):
+        for sample, size in itertools.product(self.shapes.values(), self._sizes):
             for _ in range(2):
-                self._run([sample] * size)
+                self.run([sample] * size)
 
-    def run(self, numbers: Sequence[int]) -> float | None:
+    def run(self, samples: Sequence[Sample]) -> list[np.ndarray]:
         """Runs samples of equal shapes in one batch, and waits for the results.
 
         Args:
-            numbers: of the samples, at most ``limit``.
+            samples: at most ``limit``.
 
         Returns:
-            the time of ``time.perf_counter`` at which the first tokens were there; None if the
-            model does not generate in phases.
+            the outputs on the host, as a service's answer would be; the first rows are of the
+            samples, the others of padding.
         """
-        chosen = [self.samples[number] for number in numbers]
-        size = self._sizes[bisect.bisect_left(self._sizes, len(chosen))]
-        return self._run(chosen + chosen[-1:] * (size - len(chosen)))
-
-    def _run(self, samples: Sequence[Sample]) -> float | None:
-        batch = _batch(samples)
-        if self._phases is None:
-            _finish(self._steps[len(samples), shapes_of(samples[0])](*batch))
-            return None
-        with self._device.placement():
-            state = self._phases.prefill(*batch)
-            _finish(state[0])  # the first tokens
-            first = time.perf_counter()
-            _finish(self._phases.decode(*state))
-        return first
+        size = self._sizes[bisect.bisect_left(self._sizes, len(samples))]
+        batch = _batch([*samples, *samples[-1:] * (size - len(samples))])
+        outputs = self._steps[size, shapes_of(samples[0])](*batch)
+        return [tensor.numpy() for tensor in tf.nest.flatten(outputs)]
 
 
 def shapes_of(sample: Sample) -> Shapes:
@@ -94,8 +76,12 @@ def shapes_of(sample: Sample) -> Shapes:
     return tuple(array.shape for array in sample)
 
 
-def _draw(model: "NeuralNetworkModel", count: int) -> list[Sample]:
-    """Returns the first examples that the model infers."""
+def draw(model: "NeuralNetworkModel", count: int) -> list[Sample]:
+    """Returns the first examples that a forward-only model infers.
+
+    Raises:
+        FathomError: the model's data ends before there is one.
+    """
     size = model.hyperparameters.batch_size
     found: list[Sample] = []
 
@@ -114,9 +100,3 @@ def _draw(model: "NeuralNetworkModel", count: int) -> list[Sample]:
 
 def _batch(samples: Sequence[Sample]) -> "Batch":
     return tuple(tf.constant(np.stack(arrays)) for arrays in zip(*samples, strict=True))
-
-
-def _finish(outputs: "Nest") -> None:
-    """Waits until the outputs are on the host, as a service's answer would be."""
-    for tensor in tf.nest.flatten(outputs):
-        tensor.numpy()

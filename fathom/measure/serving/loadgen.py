@@ -15,11 +15,14 @@ from types import ModuleType
 from typing import Any, TypeAlias
 
 import numpy as np
+import pandas as pd
 
 from fathom.errors import FathomError
-from fathom.measure.serving.engine import Engine
-from fathom.measure.serving.server import Query, Server
-from fathom.results.serving import Scenario, Trial
+from fathom.measure.serving import queries, replay
+from fathom.measure.serving.replay import GRACE, SLOWEST_FACTOR, Service
+from fathom.measure.serving.server import Query
+from fathom.results.serving import Bounds, Scenario, Trial
+from fathom.system.files import open_file
 
 _Values: TypeAlias = dict[str, Any]  # of JSON
 
@@ -27,12 +30,14 @@ STREAMS = 8  # samples per query of multi-stream, as in MLPerf
 PERCENTILE = 0.99  # of the server's bound
 FEWEST_QUERIES = {"single-stream": 64, "multi-stream": 662, "server": 662, "offline": 1}
 """Those that LoadGen needs for a verdict on the 90th percentile of single-stream, or the 99th."""
-_SLOWEST_FACTOR = 20  # a run that takes this many times its expected duration has hung
-_GRACE = 60.0  # seconds
 _THREAD = "loadgen"
 _DETAIL = "mlperf_log_detail.txt"
 _PREFIX = ":::MLLOG "
-_PERCENTILE_KEY = re.compile(r"result_(\d+\.\d+)_percentile_latency_ns")
+_TRACE = "mlperf_log_trace.json"
+_SAMPLE = re.compile(
+    rb'"Sample".*"ph":"b".*"ts":([\d.]+),.*"sample_seq":(\d+),.*"issue_start_ns":(\d+)'
+)
+_EARLY_STOPPING = ("early_stopping_ttft_result", "early_stopping_tpot_result")
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,8 @@ class Load:
         scenario: one of MLPerf's.
         duration: the shortest duration, in seconds.
         rate: queries per second of ``server``; expected samples per second of ``offline``.
-        latency: bound of ``server``; expected duration of a query of the two streams, in seconds.
+        latency: expected duration of a query of the two streams, in seconds.
+        bounds: of ``server``: of the latency, or of the first and each next token.
         seed: of the order of samples and the times of queries.
     """
 
@@ -51,6 +57,7 @@ class Load:
     duration: float
     rate: float
     latency: float
+    bounds: Bounds
     seed: int
 
 
@@ -74,27 +81,34 @@ def runs() -> bool:
     return any(thread.name == _THREAD for thread in threading.enumerate())
 
 
-def run(engine: Engine, load: Load, logs: Path) -> Trial:
-    """Runs LoadGen once.
+def run(service: Service, load: Load, folder: Path) -> Trial:
+    """Runs LoadGen once, and keeps a log of the queries beside its own.
 
     Raises:
         FathomError: LoadGen is not installed, the inference fails, or the run does not end.
     """
     loadgen = find()
-    logs.mkdir(parents=True)
+    folder.mkdir(parents=True)
+    sent: list[Query] = []
 
-    def answer(ids: Sequence[int]) -> None:
-        loadgen.QuerySamplesComplete([loadgen.QuerySampleResponse(each, 0, 0) for each in ids])
+    def answer(answered: Sequence[Query]) -> None:
+        replies = [loadgen.QuerySampleResponse(each.id, 0, 0, each.tokens) for each in answered]
+        done = answered[0].answered is not None
+        (loadgen.QuerySamplesComplete if done else loadgen.FirstTokenComplete)(replies)
 
-    server = Server(engine, answer)
+    target = service.start(answer)
 
     def issue(samples: Sequence[Any]) -> None:
-        server.issue([Query(sample.index, sample.id) for sample in samples])
+        new = [Query(service.samples[sample.index], sample.id) for sample in samples]
+        sent.extend(new)
+        target.issue(new)
 
-    count = len(engine.samples)
+    count = len(service.samples)
     system = loadgen.ConstructSUT(issue, lambda: None)
     library = loadgen.ConstructQSL(count, count, lambda _: None, lambda _: None)
-    settings, log = _settings(loadgen, load), _log_settings(loadgen, logs)
+    settings = _settings(loadgen, load, service.writes_text)
+    # A trace of LoadGen's has the scheduled times, but is large where queries are many.
+    log = _log_settings(loadgen, folder, trace=service.writes_text)
     # In a thread of its own, so that the user can interrupt it.
     test = threading.Thread(
         target=loadgen.StartTestWithLogSettings,
@@ -103,21 +117,17 @@ def run(engine: Engine, load: Load, logs: Path) -> Trial:
         daemon=True,
     )
     test.start()
-    _wait(test, _SLOWEST_FACTOR * shortest(load) + _GRACE)
-    server.stop()
+    _wait(test, SLOWEST_FACTOR * shortest(load) + GRACE)
+    target.stop()
     loadgen.DestroyQSL(library)
     loadgen.DestroySUT(system)
-    trial = _trial(load, _results(logs / _DETAIL), server)
-    if not engine.tokens_after_first:
-        return trial
-    each = np.array(server.decodes) / engine.tokens_after_first
-    tokens = {"first_token": _summary(server.first_tokens), "output_token": _summary(each)}
-    return trial.model_copy(update=tokens)
-
-
-def _summary(seconds: Sequence[float] | np.ndarray) -> dict[str, float]:
-    percentiles = {f"p{p}": float(np.percentile(seconds, p)) for p in (50, 90, 99)}
-    return {"mean": float(np.mean(seconds)), **percentiles}
+    issued = np.array([query.issued for query in sent])
+    scheduled = _scheduled(folder / _TRACE, issued) if service.writes_text else issued
+    kept = queries.table(sent, scheduled)
+    queries.write(kept, folder / queries.NAME)
+    trial = _trial(load, _results(folder / _DETAIL), kept, replay.batches(target))
+    failed = replay.failures(sent)
+    return trial.model_copy(update={"valid": False, "reason": failed[0]}) if failed else trial
 
 
 def shortest(load: Load) -> float:
@@ -134,7 +144,7 @@ def _wait(thread: threading.Thread, limit: float) -> None:
             raise FathomError(f"LoadGen did not end within {limit:.0f} s")
 
 
-def _settings(loadgen: ModuleType, load: Load) -> object:
+def _settings(loadgen: ModuleType, load: Load, writes_text: bool) -> object:
     names = {
         "single-stream": "SingleStream",
         "multi-stream": "MultiStream",
@@ -150,7 +160,12 @@ def _settings(loadgen: ModuleType, load: Load) -> object:
     settings.single_stream_expected_latency_ns = nanoseconds
     settings.multi_stream_expected_latency_ns = nanoseconds
     settings.multi_stream_samples_per_query = STREAMS
-    settings.server_target_latency_ns = nanoseconds
+    if load.bounds.latency:
+        settings.server_target_latency_ns = round(1e9 * load.bounds.latency)
+    settings.use_token_latencies = writes_text
+    if load.bounds.first_token and load.bounds.output_token:
+        settings.ttft_latency = round(1e9 * load.bounds.first_token)
+        settings.tpot_latency = round(1e9 * load.bounds.output_token)
     settings.server_target_latency_percentile = PERCENTILE
     settings.server_target_qps = load.rate
     settings.offline_expected_qps = load.rate
@@ -159,11 +174,11 @@ def _settings(loadgen: ModuleType, load: Load) -> object:
     return settings
 
 
-def _log_settings(loadgen: ModuleType, folder: Path) -> object:
+def _log_settings(loadgen: ModuleType, folder: Path, trace: bool) -> object:
     output = loadgen.LogOutputSettings()
     output.outdir, output.copy_summary_to_stdout = str(folder), False
     settings = loadgen.LogSettings()
-    settings.log_output, settings.enable_trace = output, False
+    settings.log_output, settings.enable_trace = output, trace
     return settings
 
 
@@ -181,25 +196,55 @@ def _lines(log: Path) -> Iterator[_Values]:
         raise FathomError(f"cannot read LoadGen's log {log}: {error}") from error
 
 
-def _trial(load: Load, results: _Values, server: Server) -> Trial:
-    latency = {
-        f"p{float(match[1]):g}": nanoseconds / 1e9
-        for key, nanoseconds in results.items()
-        if (match := _PERCENTILE_KEY.fullmatch(key))
-    }
-    if not latency:
+def _scheduled(trace: Path, issued: np.ndarray) -> np.ndarray:
+    """Returns when LoadGen meant to send each query, by ``time.perf_counter``.
+
+    Args:
+        trace: LoadGen's, in its own clock; it is removed.
+        issued: when the queries came, in their order.
+    """
+    starts, delays = np.full(len(issued), np.nan), np.full(len(issued), np.nan)
+    with open_file(trace) as lines:
+        for line in lines:
+            if found := _SAMPLE.search(line):
+                number = int(found[2])
+                starts[number], delays[number] = float(found[1]) / 1e6, float(found[3]) / 1e9
+    trace.unlink()
+    if np.isnan(starts).any():
+        raise FathomError("LoadGen's trace lacks some queries")
+    # The clocks differ by a constant; a query comes at once, or later if Python was busy.
+    return starts + np.min(issued - starts - delays)
+
+
+def _trial(load: Load, results: _Values, log: pd.DataFrame, batches: dict[str, int]) -> Trial:
+    latency = _percentiles(results, "result_{}_percentile_latency_ns", "result_mean_latency_ns")
+    if len(latency) < 2:
         raise FathomError("LoadGen's log has no latencies")
-    latency["mean"] = results["result_mean_latency_ns"] / 1e9
     valid = results["result_validity"] == "VALID"
-    return Trial(
+    trial = Trial(
         rate=load.rate if load.scenario == "server" else None,
         valid=valid,
         reason="" if valid else _reason(results),
         queries=results["result_query_count"],
         samples_per_second=_rate(load.scenario, results),
         latency=latency,
-        batches={str(size): number for size, number in sorted(server.batches.items())},
+        batches=batches,
+        goodput=queries.goodput(log, load.bounds),
     )
+    if not log.tokens.any():
+        return trial
+    first = "result_first_token_{}_percentile_latency_ns", "result_first_token_mean_latency_ns"
+    each = "result_time_per_output_token_{}_percentile_ns", "result_time_to_output_token_mean"
+    tokens = {"first_token": first, "output_token": each}
+    theirs = {name: _percentiles(results, *keys) for name, keys in tokens.items()}
+    told = {name: seconds for name, seconds in theirs.items() if len(seconds) > 1}
+    return trial.model_copy(update=replay.tokens(log) | told)  # not told of offline
+
+
+def _percentiles(results: _Values, form: str, mean: str) -> dict[str, float]:
+    """Returns the mean and the percentiles that LoadGen logged, in seconds."""
+    keys = {"mean": mean, **{f"p{p:g}": form.format(f"{p:.2f}") for p in queries.PERCENTILES}}
+    return {name: results[key] / 1e9 for name, key in keys.items() if key in results}
 
 
 def _rate(scenario: Scenario, results: _Values) -> float:
@@ -212,5 +257,6 @@ def _rate(scenario: Scenario, results: _Values) -> float:
 
 
 def _reason(results: _Values) -> str:
-    texts = (results.get("result_invalid_reason"), results.get("early_stopping_result"))
+    keys = ("result_invalid_reason", "early_stopping_result", *_EARLY_STOPPING)
+    texts = (results.get(key) for key in keys)
     return " ".join(" ".join(text.replace("*", " ").split()) for text in texts if text)

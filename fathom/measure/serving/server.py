@@ -5,6 +5,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from fathom.errors import FathomError
 from fathom.measure.serving.engine import Engine, shapes_of
@@ -12,42 +13,74 @@ from fathom.measure.serving.engine import Engine, shapes_of
 _LONGEST_STOP = 60.0  # seconds for the batch that runs when the server stops
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Query:
-    """One sample to infer.
+    """One sample to infer, and what became of it; times are of ``time.perf_counter``.
 
     Attributes:
-        number: of the sample.
+        sample: what is to be inferred: a tuple of arrays, or a ``Prompt``.
         id: of the query, as the load generator names it.
-        issued: when, by ``time.perf_counter``.
+        issued: when it was sent.
+        first: when its first token was there; None: there is none.
+        answered: when it was answered; None: it is not.
+        tokens: that were generated.
+        outputs: arrays, or the tokens; none from an endpoint.
+        error: why it failed.
+        cancelled: set it to leave the query out of the next batch.
     """
 
-    number: int
-    id: int
+    sample: Any
+    id: int = 0
     issued: float = field(default_factory=time.perf_counter)
+    first: float | None = None
+    answered: float | None = None
+    tokens: int = 0
+    outputs: list[Any] = field(default_factory=list)
+    error: BaseException | None = None
+    cancelled: bool = False
+
+
+Answer = Callable[[Sequence[Query]], None]
+"""Called with queries at their first token, if they generate any, and when they are answered."""
+
+
+class Target(Protocol):
+    """What answers queries: a server in this process, or an endpoint somewhere.
+
+    Attributes:
+        batches: number of batches by size, as far as they are known.
+    """
+
+    batches: Counter[int]
+
+    def issue(self, queries: Sequence[Query]) -> None:
+        """Takes queries; each is answered later, also if it fails."""
+
+    def stop(self) -> None:
+        """Ends, after all queries.
+
+        Raises:
+            FathomError: the network failed, or the end takes too long.
+        """
 
 
 class Server:
     """Answers queries in batches of samples of equal shapes, the longest waiting first.
 
-    It never delays a batch in the hope of more queries.
+    It never delays a batch in the hope of more queries. If a batch fails, each of its queries is
+    tried alone, so that one that the network cannot take spoils no other.
 
     Args:
         engine: runs the batches.
-        answer: called with the ids of each batch's queries.
+        answer: called with each batch's queries.
 
     Attributes:
         batches: number of batches by size.
-        first_tokens: seconds from each query to its first token, if the engine generates tokens.
-        decodes: seconds from the first to the last token of each.
-        failure: the exception that ended the engine's work; queries are then answered unserved, so
-            that no client waits.
+        failure: the first exception of the engine.
     """
 
-    def __init__(self, engine: Engine, answer: Callable[[Sequence[int]], None]) -> None:
+    def __init__(self, engine: Engine, answer: Answer) -> None:
         self.batches: Counter[int] = Counter()
-        self.first_tokens: list[float] = []
-        self.decodes: list[float] = []
         self.failure: BaseException | None = None
         self._engine, self._answer = engine, answer
         self._waiting: deque[Query] = deque()
@@ -55,6 +88,11 @@ class Server:
         self._stopped = False
         self._thread = threading.Thread(target=self._serve, name="server", daemon=True)
         self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """Queries that are in no batch yet."""
+        return len(self._waiting)
 
     def issue(self, queries: Sequence[Query]) -> None:
         """Adds queries to those that wait."""
@@ -79,16 +117,28 @@ class Server:
 
     def _serve(self) -> None:
         while batch := self._next_batch():
-            try:
-                if self.failure is None:
-                    first = self._engine.run([query.number for query in batch])
-                    self.batches[len(batch)] += 1
-                    if first is not None:
-                        self.first_tokens += [first - query.issued for query in batch]
-                        self.decodes += [time.perf_counter() - first] * len(batch)
-            except Exception as failure:  # of the model: reported by stop()
-                self.failure = failure
-            self._answer([query.id for query in batch])
+            self._run([query for query in batch if not query.cancelled])
+            now = time.perf_counter()
+            for query in batch:
+                query.answered = now
+            self._answer(batch)
+
+    def _run(self, batch: Sequence[Query]) -> None:
+        if not batch:
+            return
+        try:
+            outputs = self._engine.run([query.sample for query in batch])
+        except Exception as failure:  # of the model: reported by stop()
+            self.failure = self.failure or failure
+            if len(batch) > 1:
+                for query in batch:
+                    self._run([query])
+            else:
+                batch[0].error = failure
+            return
+        self.batches[len(batch)] += 1
+        for i, query in enumerate(batch):
+            query.outputs = [output[i] for output in outputs]
 
     def _next_batch(self) -> list[Query]:
         """Waits for queries; returns the next batch, empty at the end."""
@@ -96,13 +146,11 @@ class Server:
             self._changed.wait_for(lambda: self._waiting or self._stopped)
             if not self._waiting:
                 return []
-            samples = self._engine.samples
-            shapes = shapes_of(samples[self._waiting[0].number])
+            shapes = shapes_of(self._waiting[0].sample)
             batch: list[Query] = []
             others: list[Query] = []
             while self._waiting and len(batch) < self._engine.limit:
                 query = self._waiting.popleft()
-                fits = shapes_of(samples[query.number]) == shapes
-                (batch if fits else others).append(query)
+                (batch if shapes_of(query.sample) == shapes else others).append(query)
             self._waiting.extendleft(reversed(others))
             return batch

@@ -4,6 +4,7 @@ import tensorflow as tf
 from typing_extensions import Unpack
 
 from fathom.core.layers import Layer, LayerOptions, Random, drop, normalize
+from fathom.model.decoder import LayerCache
 from fathom.shared import attention
 from fathom.shared.language.layers import TokenLayer, linear, look_up, weight
 
@@ -33,10 +34,19 @@ class Embedding(Layer):
         self.positions = weight(self, "positions", (context, width), random)
 
     def call(self, tokens: tf.Tensor, position: tf.Tensor | int = 0) -> tf.Tensor:
-        """Returns [batch, time, width] for int32 [batch, time], the first at ``position``."""
+        """Returns [batch, time, width] for int32 [batch, time], the first at ``position``.
+
+        Args:
+            tokens: see above.
+            position: int32 scalar, or [batch]; padding behind the last position has any vector.
+        """
         words = look_up(tf.convert_to_tensor(self.table.value), tokens)
-        size = [tokens.shape[1], self.positions.shape[1]]
-        places = tf.slice(tf.convert_to_tensor(self.positions), [position, 0], size)
+        table, time = tf.convert_to_tensor(self.positions), tokens.shape[1]
+        if attention.of_each_row(position):
+            last = table.shape[0] - 1
+            places = tf.gather(table, tf.minimum(attention.places(time, position), last))
+        else:
+            places = tf.slice(table, [position, 0], [time, table.shape[1]])
         return tf.cast(words, self.compute_dtype) + places
 
 
@@ -104,7 +114,7 @@ class Attention(TokenLayer):
     def call(
         self,
         x: tf.Tensor,
-        cache: attention.Cache | None = None,
+        cache: attention.Cache | LayerCache | None = None,
         position: tf.Tensor | None = None,
         training: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -114,7 +124,7 @@ class Attention(TokenLayer):
             x: [batch, time, width].
             cache: keys and values of earlier tokens, with room for those of ``x``; None: there are
                 no earlier tokens.
-            position: int32 scalar: of the first token of ``x`` in the cache.
+            position: int32: of the first token of ``x`` in the cache, as ``attention.extend``.
             training: apply dropout.
 
         Returns:
@@ -128,9 +138,7 @@ class Attention(TokenLayer):
         if cache is None:
             mask = attention.causal_mask(time, time)
         else:
-            keys = attention.write(cache[0], keys, position)
-            values = attention.write(cache[1], values, position)
-            mask = tf.range(keys.shape[2]) <= position + tf.range(time)[:, None]
+            keys, values, mask = attention.extend(cache, keys, values, position)
         weights = attention.attention_weights(queries, keys, mask)
         if training:
             weights = drop(weights, self._dropout, self._noise)

@@ -9,6 +9,7 @@ import tensorflow as tf
 from typing_extensions import Self
 
 from fathom.core.layers import Dropout, Random
+from fathom.model.decoder import LayerCache
 from fathom.modern.gpt.hyperparameters import GPTHyperparameters
 from fathom.modern.gpt.layers import Attention, Embedding, LayerNormalization, Logits, Perceptron
 from fathom.shared.attention import Cache
@@ -64,7 +65,10 @@ class Block(Parts):
         )
 
     def __call__(
-        self, x: tf.Tensor, cache: Cache | None = None, position: tf.Tensor | None = None
+        self,
+        x: tf.Tensor,
+        cache: Cache | LayerCache | None = None,
+        position: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, Cache]:
         """Returns the next [batch, time, width], and keys and values as ``Attention`` does."""
         y, keys, values = self.attention(self.norm1(x), cache=cache, position=position)

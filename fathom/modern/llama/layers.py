@@ -4,6 +4,7 @@ import tensorflow as tf
 from typing_extensions import Unpack
 
 from fathom.core.layers import Layer, LayerOptions, Random
+from fathom.model.decoder import LayerCache
 from fathom.shared import attention
 from fathom.shared.language.layers import TokenLayer, linear, look_up, weight
 
@@ -94,22 +95,23 @@ class Attention(TokenLayer):
     def call(
         self,
         x: tf.Tensor,
-        cache: attention.Cache | None = None,
+        cache: attention.Cache | LayerCache | None = None,
         position: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Lets each token attend to itself and those before it; as ``decoder.Block``."""
         time, groups = x.shape[1], self._kv_heads
         projected = attention.split_heads(linear(x, self.kernel), self._heads + 2 * groups)
         queries, keys, values = tf.split(projected, [self._heads, groups, groups], 1)
-        places = tf.range(time) + (0 if position is None else position)
+        places = attention.places(time, 0 if position is None else position)
         queries, keys = (rotate(part, places, self._rope_base) for part in (queries, keys))
-        if cache is not None:
-            keys = attention.write(cache[0], keys, position)
-            values = attention.write(cache[1], values, position)
-        mask = tf.range(keys.shape[2]) <= places[:, None]
+        if cache is None:
+            mask = attention.causal_mask(time, time)
+        else:
+            keys, values, mask = attention.extend(cache, keys, values, position)
         shared = self._heads // groups  # queries of one group are rows of one product
         rows = tf.reshape(queries, [-1, groups, shared * time, self._size])
-        weights = attention.attention_weights(rows, keys, tf.tile(mask, [shared, 1]))
+        mask = tf.tile(mask, [1] * (mask.shape.rank - 2) + [shared, 1])
+        weights = attention.attention_weights(rows, keys, mask)
         mixed = tf.reshape(tf.matmul(weights, values), [-1, self._heads, time, self._size])
         return linear(attention.merge_heads(mixed), self.projection), keys, values
 
@@ -193,12 +195,14 @@ def rotate(x: tf.Tensor, positions: tf.Tensor, base: float) -> tf.Tensor:
 
     Args:
         x: [batch, heads, time, d].
-        positions: int32 [time].
+        positions: int32 [time], or [batch, time].
         base: the longest wavelength is 2 pi times nearly as much.
     """
     half = x.shape[-1] // 2
     frequencies = base ** (-tf.range(half, dtype=tf.float32) / half)
-    angles = tf.cast(positions, tf.float32)[:, None] * frequencies
+    if positions.shape.rank == 2:
+        positions = positions[:, None]  # of all heads
+    angles = tf.cast(positions, tf.float32)[..., None] * frequencies
     cosine, sine = (tf.cast(f(angles), x.dtype) for f in (tf.cos, tf.sin))
     first, second = tf.split(x, 2, -1)
     return tf.concat([first * cosine - second * sine, second * cosine + first * sine], -1)

@@ -9,6 +9,7 @@ import tensorflow as tf
 from typing_extensions import Self
 
 from fathom.core.layers import Dropout, Random
+from fathom.model.decoder import LayerCache
 from fathom.modern.llama.hyperparameters import LlamaHyperparameters
 from fathom.modern.llama.layers import Attention, Embedding, FeedForward, Logits, RMSNorm
 from fathom.shared.attention import Cache
@@ -78,7 +79,10 @@ class Block(Parts):
         )
 
     def __call__(
-        self, x: tf.Tensor, cache: Cache | None = None, position: tf.Tensor | None = None
+        self,
+        x: tf.Tensor,
+        cache: Cache | LayerCache | None = None,
+        position: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, Cache]:
         """Returns the next [batch, time, width], and keys and values; as ``decoder.Block``."""
         y, keys, values = self.attention(self.norm1(x), cache=cache, position=position)

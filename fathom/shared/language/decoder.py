@@ -9,6 +9,7 @@ import keras
 import tensorflow as tf
 from typing_extensions import Self
 
+from fathom.model.decoder import LayerCache
 from fathom.shared.attention import Cache
 
 
@@ -31,7 +32,7 @@ class Block(Protocol):
     """One of the blocks, which attends to a token and those before it."""
 
     def __call__(
-        self, x: tf.Tensor, cache: Cache | None, position: tf.Tensor | None
+        self, x: tf.Tensor, cache: Cache | LayerCache | None, position: tf.Tensor | None
     ) -> tuple[tf.Tensor, Cache]:
         """Returns the next [batch, time, width], and keys and values.
 
@@ -39,7 +40,8 @@ class Block(Protocol):
             x: [batch, time, width].
             cache: keys and values of earlier tokens, with room for those of ``x``; None: there are
                 no earlier tokens.
-            position: int32 scalar: of the first token of ``x`` in the cache; None: there is none.
+            position: int32: of the first token of ``x`` in the cache, as ``attention.extend``;
+                None: there is none.
 
         Returns:
             the result, and keys and values: those of ``x``, or the cache with them.
@@ -61,14 +63,17 @@ class Decoder(Parts):
         return self.embedding(tokens)
 
     def __call__(
-        self, tokens: tf.Tensor, caches: list[Cache] | None = None, position: tf.Tensor | int = 0
+        self,
+        tokens: tf.Tensor,
+        caches: Sequence[Cache | LayerCache] | None = None,
+        position: tf.Tensor | int = 0,
     ) -> tuple[tf.Tensor, list[Cache]]:
         """Returns what tokens are predicted from, and the blocks' keys and values.
 
         Args:
             tokens: int32 [batch, time], symbolic or not.
             caches: of earlier tokens, with room for these; None: there are none.
-            position: int32 scalar, of the first of the tokens.
+            position: of the first of the tokens, int32 scalar; [batch] with a ``LayerCache``.
 
         Returns:
             [batch, time, width], for ``logits``; and keys and values of the tokens, or the caches

@@ -4,7 +4,7 @@ import abc
 import dataclasses
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,6 +18,7 @@ from fathom.core.training.optimizers import Optimizer, create
 from fathom.core.training.phases import TwoPhases
 from fathom.core.training.schedules import warmed_cosine
 from fathom.errors import FathomError
+from fathom.model.decoder import LayerCache, TokenDecoder
 from fathom.model.workload import Part
 from fathom.options import Characterization
 from fathom.results.cost import Cost
@@ -317,6 +318,32 @@ class Generator(LanguageModel):
         """Returns the prefill, and one step of the decoding with its cache."""
         self.signature_of_length(length)  # prompts have the length of the hyperparameter
         return parts(self.decoder, self.hyperparameters)
+
+    def token_decoder(self) -> TokenDecoder | None:
+        """Returns the network for sequences of different lengths; None unless both phases run."""
+        if self.run_options.phase != "both":
+            return None
+        keys, hyperparameters = self._prefilling.outputs[1], self.hyperparameters
+
+        def forward(
+            tokens: tf.Tensor, positions: tf.Tensor, last: tf.Tensor, caches: Sequence[LayerCache]
+        ) -> tf.Tensor:
+            x, _ = self.decoder(tokens, caches, positions)
+            chosen = tf.gather(x, last[:, None], batch_dims=1)
+            return tf.cast(self.decoder.logits(chosen)[:, 0], tf.float32)
+
+        return TokenDecoder(
+            forward,
+            layers=hyperparameters.layers,
+            heads=keys.shape[1],
+            size=keys.shape[3],
+            dtype=keys.dtype,
+            context=hyperparameters.context,
+            words=self._words,
+            new_tokens=hyperparameters.new_tokens,
+            encode=self.vocabulary.encode,
+            decode=self.vocabulary.decode,
+        )
 
     def _names(self) -> list[str]:
         """Returns names of what the prefill returns."""

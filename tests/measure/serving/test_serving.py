@@ -6,19 +6,18 @@ import subprocess
 import sys
 import threading
 import time
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from commands import SMALL, run
 
 from fathom import FathomError, __main__
 from fathom.autoenc import AutoencFwd
 from fathom.measure.serving.engine import Engine
+from fathom.measure.serving.replay import Service
 from fathom.measure.serving.search import MOST_TRIALS, best, highest_rate
 from fathom.measure.serving.server import Query, Server
-from fathom.results.serving import ServingResult, Trial
+from fathom.results.serving import Bounds, ServingResult, Trial
 from fathom.testing.descriptors import descriptor
 
 SIZES = {"hidden_units": 8, "latents": 2, "batch_size": 10}
@@ -49,50 +48,42 @@ def test_batches_are_padded_to_the_next_compiled_size(engine, monkeypatch):
 
         monkeypatch.setitem(engine._steps, key, note)
     for number in range(1, 7):
-        engine.run(range(number))
+        outputs = engine.run(engine.samples[:number])
+        assert len(outputs[0]) >= number
     assert [len(batch) for batch in seen] == [1, 2, 4, 4, 6, 6]
     expected = np.stack([engine.samples[n][0] for n in (0, 1, 2, 2)])
     np.testing.assert_array_equal(seen[2], expected)
-
-
-def test_a_network_that_generates_says_when_its_first_tokens_are_there():
-    model = descriptor("gpt").model(forward_only=True, prompt_tokens=4, new_tokens=5, xla=False)
-    model.setup()
-    engine = Engine(model, samples=3, limit=2)
-    engine.warm_up()
-    assert engine.tokens_after_first == 4
-    server = Server(engine, lambda ids: None)
-    server.issue([Query(0, 7), Query(1, 8)])
-    server.stop()
-    model.teardown()
-    assert len(server.first_tokens) == len(server.decodes) == 2
-    assert all(seconds > 0 for seconds in (*server.first_tokens, *server.decodes))
 
 
 class SlowEngine:
     """An engine that waits for the test before its first batch; shapes differ by parity."""
 
     limit = 3
-    samples = tuple((np.zeros(1 + number % 2),) for number in range(9))
 
     def __init__(self, failure=None):
-        self.begin, self.ran, self.failure = threading.Event(), [], failure
+        self.begin, self.ran, self.failure, self.fails = threading.Event(), [], failure, 0
 
-    def run(self, numbers):
+    def run(self, samples):
         assert self.begin.wait(10)
-        if self.failure:
+        numbers = [int(sample[0][0]) for sample in samples]
+        if self.failure and self.fails in numbers:
             raise self.failure
-        self.ran.append(list(numbers))
+        self.ran.append(numbers)
+        return [np.array(numbers)]
+
+
+def sample(number):
+    return (np.full(1 + number % 2, number),)
 
 
 def serve(engine):
     """Sends nine queries while the first is in a batch; returns the server and its answers."""
     answered = []
-    server = Server(engine, answered.extend)
-    server.issue([Query(0, 100)])
+    server = Server(engine, lambda queries: answered.extend(query.id for query in queries))
+    server.issue([Query(sample(0), 100)])
     while server._waiting:  # until the first batch has begun
         pass
-    server.issue([Query(number, 100 + number) for number in range(1, 9)])
+    server.issue([Query(sample(number), 100 + number) for number in range(1, 9)])
     engine.begin.set()
     server.stop()
     return server, answered
@@ -106,15 +97,17 @@ def test_a_batch_takes_what_waits_of_one_shape_the_oldest_first():
     assert server.batches == {1: 3, 3: 2}
 
 
-def test_a_failing_network_leaves_no_query_unanswered():
+def test_a_sample_that_fails_spoils_no_other_and_leaves_no_query_unanswered():
     answered = []
     engine = SlowEngine(ValueError("no memory"))
     engine.begin.set()
     server = Server(engine, answered.extend)
-    server.issue([Query(0, 7), Query(1, 8)])
+    server.issue([Query(sample(0), 7), Query(sample(2), 8)])
     with pytest.raises(FathomError, match="the inference failed: no memory"):
         server.stop()
-    assert answered == [7, 8]
+    assert [query.id for query in answered] == [7, 8]
+    assert [str(query.error) for query in answered] == ["no memory", "None"]
+    assert answered[1].outputs == [2]
 
 
 def trial(rate, valid):
@@ -145,10 +138,15 @@ def test_a_bound_that_no_rate_meets_is_refused_with_what_was_seen():
 def test_mistakes_are_named_in_one_line(tmp_path, capsys):
     (tmp_path / "full").mkdir()
     for arguments, message in (
-        ((), "--latency-bound"),
         (("--latency-bound=0",), "more than 0"),
         (("--latency-bound=9", "--rate=0"), "more than 0"),
-        (("--scenario=offline", "--rate=9"), "are of server"),
+        (("--scenario=offline", "--rate=9"), "--rate is of the scenario server"),
+        (("--latency-bound=9", "--ttft-bound=9"), "give --latency-bound, or"),
+        (("--ttft-bound=9",), "together"),
+        (("--latency-bound=9", "--url=me"), "does not begin with http"),
+        (("--latency-bound=9", "--url=http://x", "--cache=1"), "not of --url"),
+        (("--trace=a", "--burst=2"), "not allowed with"),
+        (("--latency-bound=9", "--trace=a.txt"), "is no trace"),
         (("--scenario=batch",), "invalid choice"),
         (("--scenario=offline", f"--out={tmp_path / 'full'}"), "exists"),
     ):
@@ -170,8 +168,9 @@ def test_loadgen_measures_each_scenario(engine, scenario, tmp_path):
     pytest.importorskip("mlperf_loadgen", reason="LoadGen is not installed")
     from fathom.measure.serving import loadgen
 
-    load = loadgen.Load(scenario, duration=0.2, rate=200.0, latency=0.01, seed=3)
-    found = loadgen.run(engine, load, tmp_path / "logs")
+    service = Service(engine.samples, lambda answer: Server(engine, answer), False, 6)
+    load = loadgen.Load(scenario, 0.2, 200.0, 0.01, Bounds(latency=0.01), seed=3)
+    found = loadgen.run(service, load, tmp_path / "logs")
     assert found.queries >= {"offline": 1, "single-stream": 64}.get(scenario, 50)
     samples = sum(int(size) * number for size, number in found.batches.items())
     per_query = {"multi-stream": 8, "offline": samples}.get(scenario, 1)
@@ -193,7 +192,7 @@ def test_the_command_writes_the_result_beside_the_logs(tmp_path, capsys):
     assert result.trials == []
     assert result.latency_bound == 10
     assert (out / "trial-00" / "mlperf_log_detail.txt").exists()
-    assert "p99.9, ms" in printed
+    assert "p99.9" in printed
     assert f"LoadGen: {'VALID' if result.result.valid else 'INVALID'}" in printed
     assert (code, errors.count("\n")) == ((0, 0) if result.result.valid else (2, 1))
 
@@ -201,7 +200,7 @@ def test_the_command_writes_the_result_beside_the_logs(tmp_path, capsys):
 def test_figures_that_do_not_count_end_with_an_error(tmp_path, capsys):
     pytest.importorskip("mlperf_loadgen", reason="LoadGen is not installed")
     out = tmp_path / "out"
-    arguments = ("--rate=20000", "--latency-bound=2", "--duration=1", f"--out={out}", *SMALL)
+    arguments = ("--rate=50000", "--latency-bound=20", "--duration=1", f"--out={out}", *SMALL)
     assert fathom("serve-test", "autoenc", *arguments) == 2
     error = capsys.readouterr().err
     assert "LoadGen's verdict is INVALID" in error
@@ -231,12 +230,25 @@ def test_an_interrupted_test_ends_in_one_line_and_leaves_nothing(tmp_path):
 
 
 def test_a_bound_below_one_sample_is_refused_at_once(engine, tmp_path):
-    pytest.importorskip("mlperf_loadgen", reason="LoadGen is not installed")
     from fathom.measure.serving import scenarios
 
-    model = SimpleNamespace(hyperparameters=SimpleNamespace(batch_size=6))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scenarios, "Engine", lambda *_: engine)
-        with pytest.raises(FathomError, match="cannot be met: one sample alone takes"):
-            scenarios.measure(model, "server", 1.0, None, 1e-9, tmp_path, lambda _: None)
-    assert tf.executing_eagerly()
+    service = Service(engine.samples, lambda answer: Server(engine, answer), False, 6)
+    plan = scenarios.Plan("server", 1.0, bounds=Bounds(latency=1e-9))
+    with pytest.raises(FathomError, match="cannot be met: one sample alone takes"):
+        scenarios.measure(None, service, plan, tmp_path, lambda _: None)
+
+
+def test_a_test_without_bounds_is_refused_with_those_of_its_kind(tmp_path, capsys):
+    pytest.importorskip("mlperf_loadgen", reason="LoadGen is not installed")
+    small = descriptor("gpt").small
+    sizes = [f"--set={name}={value}" for name, value in small.items() if name != "batch_size"]
+    for workload, options, message in (
+        ("autoenc", SMALL, "needs --latency-bound"),
+        ("autoenc", (*SMALL, "--ttft-bound=9", "--tpot-bound=9"), "is of workloads that write"),
+        ("gpt", sizes, "needs --ttft-bound MS and --tpot-bound MS"),
+        ("gpt", (*sizes, "--latency-bound=9"), "give --ttft-bound"),
+    ):
+        out = f"--out={tmp_path / 'out'}"
+        assert fathom("serve-test", workload, *options, "--device=cpu", "--no-xla", out) == 2
+        assert message in capsys.readouterr().err
+        assert not (tmp_path / "out").exists()

@@ -1,0 +1,136 @@
+"""KServe's v2 inference protocol (Open Inference Protocol), in JSON."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from fathom.errors import FathomError
+from fathom.measure.serving.engine import Engine, Sample, shapes_of
+from fathom.measure.serving.http.application import Application, Limits, RefusedError
+from fathom.measure.serving.http.tensors import Tensor, array, datatype, tensor
+from fathom.measure.serving.server import Query, Server
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+
+class Inference(BaseModel):
+    """A request; its examples are the rows of its tensors."""
+
+    model_config = ConfigDict(strict=True)
+
+    id: str | None = None
+    inputs: list[Tensor] = Field(min_length=1)
+
+
+def error(message: str, status: int) -> dict[str, Any]:
+    """Returns an error in KServe's form."""
+    return {"error": message}
+
+
+class KServe:
+    """The handlers of inference.
+
+    Args:
+        name: of the model.
+        inputs: names of its inputs.
+        engine: runs batches of samples.
+        limits: of requests.
+
+    Attributes:
+        application: serves them.
+        server: forms the batches.
+    """
+
+    def __init__(self, name: str, inputs: Sequence[str], engine: Engine, limits: Limits) -> None:
+        self._name, self._inputs, self._engine = name, inputs, engine
+        self._limits = limits
+        self._loop = asyncio.get_running_loop()
+        self._futures: dict[Query, asyncio.Future[None]] = {}
+        self.server = Server(engine, self._answer)
+        self.application = Application(limits, error)
+        for path, handler in (
+            ("/v2/health/live", self._ready),
+            ("/v2/health/ready", self._ready),
+            (f"/v2/models/{name}", self._metadata),
+            (f"/v2/models/{name}/ready", self._ready),
+        ):
+            self.application.add("GET", path, handler)
+        self.application.add("POST", f"/v2/models/{name}/infer", self._infer)
+
+    async def _ready(self, request: "web.Request") -> "web.StreamResponse":
+        return self.application.reply({"ready": True})
+
+    async def _metadata(self, request: "web.Request") -> "web.StreamResponse":
+        """Describes the inputs; sizes that differ from sample to sample are -1."""
+        described = []
+        for i, name in enumerate(self._inputs):
+            shapes = {shapes[i] for shapes in self._engine.shapes}
+            sizes = [each[0] if len(set(each)) == 1 else -1 for each in zip(*shapes, strict=True)]
+            kind = datatype(self._engine.samples[0][i].dtype)
+            described.append({"name": name, "datatype": kind, "shape": [-1, *sizes]})
+        names = {"name": self._name, "versions": [], "platform": "tensorflow"}
+        return self.application.reply({**names, "inputs": described, "outputs": []})
+
+    async def _infer(self, request: "web.Request") -> "web.StreamResponse":
+        asked = await self.application.read(request, Inference)
+        samples = self._samples(asked)
+        if self.server.waiting + len(samples) > self._limits.queue:
+            waiting = f"{len(samples)} examples, and {self.server.waiting} wait"
+            raise RefusedError(429, f"{waiting}: at most {self._limits.queue} together")
+        queries = [Query(sample) for sample in samples]
+        futures = [self._futures.setdefault(q, self._loop.create_future()) for q in queries]
+        self.server.issue(queries)
+        try:
+            await asyncio.wait_for(asyncio.gather(*futures), self._limits.seconds)
+        finally:
+            for query in queries:
+                query.cancelled = True  # no effect if it is answered
+                self._futures.pop(query, None)
+        for query in queries:
+            if query.error:
+                raise RefusedError(*_reason(query.error))
+        columns = zip(*(query.outputs for query in queries), strict=True)
+        outputs = [tensor(f"output_{i}", np.stack(rows)) for i, rows in enumerate(columns)]
+        named = {"id": asked.id} if asked.id else {}
+        return self.application.reply({"model_name": self._name, **named, "outputs": outputs})
+
+    def _samples(self, asked: Inference) -> list[Sample]:
+        given = {each.name: each for each in asked.inputs}
+        if sorted(given) != sorted(self._inputs) or len(given) != len(asked.inputs):
+            raise FathomError(f"inputs: give {', '.join(self._inputs)}, each once")
+        dtypes = [each.dtype for each in self._engine.samples[0]]
+        pairs = zip(self._inputs, dtypes, strict=True)
+        arrays = [array(given[name], dtype) for name, dtype in pairs]
+        rows = {each.shape[0] if each.ndim else 0 for each in arrays}
+        if len(rows) > 1 or 0 in rows:
+            raise FathomError("inputs: all have the same number of examples first, at least one")
+        samples: list[Sample] = list(zip(*arrays, strict=True))
+        if shapes_of(samples[0]) not in self._engine.shapes:
+            known = "; or ".join(map(_text, self._engine.shapes))
+            raise FathomError(f"inputs: an example has the shape {known}")
+        return samples
+
+    def _answer(self, queries: Sequence[Query]) -> None:
+        self._loop.call_soon_threadsafe(self._resolve, queries)
+
+    def _resolve(self, queries: Sequence[Query]) -> None:
+        for query in queries:
+            future = self._futures.pop(query, None)
+            if future and not future.done():
+                future.set_result(None)
+
+
+def _text(shapes: Sequence[tuple[int, ...]]) -> str:
+    return " and ".join(str(list(shape)) for shape in shapes)
+
+
+def _reason(failure: BaseException) -> tuple[int, str]:
+    """Returns the status and the message of a batch that failed: 400 if of its values."""
+    from tensorflow.errors import InvalidArgumentError
+
+    wrong = isinstance(failure, InvalidArgumentError)
+    return (400 if wrong else 500), f"the network refuses it: {str(failure).splitlines()[0]}"

@@ -1,0 +1,74 @@
+"""Tensors in KServe's v2 JSON (Open Inference Protocol)."""
+
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from fathom.errors import FathomError
+
+_DATATYPES = {
+    "float16": "FP16",
+    "float32": "FP32",
+    "float64": "FP64",
+    "int8": "INT8",
+    "int32": "INT32",
+    "int64": "INT64",
+    "uint8": "UINT8",
+    "bool": "BOOL",
+}
+_KINDS = {"f": "iuf", "i": "iu", "u": "iu", "b": "b"}  # of numbers that may become such
+
+
+class Tensor(BaseModel):
+    """A tensor of a request."""
+
+    model_config = ConfigDict(strict=True)
+
+    name: str
+    shape: list[Annotated[int, Field(ge=0)]]
+    datatype: str
+    data: list[Any]
+
+
+def datatype(dtype: np.dtype) -> str:
+    """Returns a dtype's name in the protocol; what has none goes as FP32."""
+    return _DATATYPES.get(dtype.name, "FP32")
+
+
+def tensor(name: str, values: np.ndarray) -> dict[str, Any]:
+    """Returns an array as JSON."""
+    known = values if values.dtype.name in _DATATYPES else values.astype(np.float32)
+    return {
+        "name": name,
+        "shape": list(known.shape),
+        "datatype": datatype(known.dtype),
+        "data": known.ravel().tolist(),
+    }
+
+
+def array(given: Tensor, dtype: np.dtype) -> np.ndarray:
+    """Returns a tensor of a request as an array.
+
+    Args:
+        given: flat or nested.
+        dtype: that the network takes.
+
+    Raises:
+        FathomError: it has another datatype, other numbers, or not as many as its shape.
+    """
+    if given.datatype != datatype(dtype):
+        raise FathomError(f"{given.name} is {given.datatype}, not {datatype(dtype)}")
+    try:
+        values = np.array(given.data)
+    except ValueError:
+        raise FathomError(f"{given.name} has rows of different lengths") from None
+    if values.size and values.dtype.kind not in _KINDS.get(dtype.kind, "iuf"):
+        raise FathomError(f"{given.name} has data that are not {given.datatype}")
+    if dtype.kind in "iu" and values.size:
+        limits = np.iinfo(dtype)
+        if values.min() < limits.min or values.max() > limits.max:
+            raise FathomError(f"{given.name} has numbers that {given.datatype} does not hold")
+    if values.size != int(np.prod([int(size) for size in given.shape], dtype=object)):
+        raise FathomError(f"{given.name} has {values.size} values, not those of {given.shape}")
+    return values.astype(dtype).reshape(given.shape)
