@@ -169,8 +169,11 @@ def _predict(ideal: Ideal, xla: str, others: Sequence[StepTime]) -> Prediction:
 def _fit(steps: Sequence[StepTime]) -> np.ndarray:
     """Returns the positive factors that give the smallest squares of the logarithms' errors."""
     relative = np.array([_features(each.ideal, each.xla) / each.seconds for each in steps])
-    found = least_squares(lambda logs: np.log(relative @ np.exp(logs)), np.zeros(relative.shape[1]))
-    return np.exp(found.x)
+
+    def errors(logs: np.ndarray) -> np.ndarray:
+        return np.log(relative @ np.exp(logs))
+
+    return np.exp(least_squares(errors, np.zeros(relative.shape[1])).x)
 
 
 def _features(ideal: Ideal, xla: str) -> np.ndarray:
