@@ -2,6 +2,8 @@
 
 import argparse
 import dataclasses
+import itertools
+import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +32,7 @@ from fathom.options import (
     field_names,
     sort,
 )
-from fathom.results.quality import Quality, Training
+from fathom.results.quality import Crossing, Quality, Training
 from fathom.system.files import exists
 
 if TYPE_CHECKING:
@@ -53,6 +55,8 @@ def add_commands(commands: Commands) -> None:
     add("--scale-rate", action="store_true", help=text)
     text = "end each training after N epochs; default: 20"
     add("--epochs", type=number(int, minimum=1), default=20, metavar="N", help=text)
+    text = "trainings of each batch size, with as many seeds from --seed on; default: 1"
+    add("--seeds", type=number(int, minimum=1), default=1, metavar="N", help=text)
     options = [name for name in MODEL_OPTIONS if name != "batch-size"]
     add_options(parser, *options, "xla", "strategy", "replicas", "collectives", "reduce-dtype")
     text = "parts of a batch that a CPU computes at once, or auto; default: 1, for all batch sizes"
@@ -71,10 +75,11 @@ def run(args: argparse.Namespace, screen: Console) -> None:
 
     replicas, settings = _replicas(args), _settings(args)
     done = _read(path, args, settings)
-    found = {(each.batch_size, each.replicas) for each in done.trainings} if done else set()
-    for size in args.batches:
-        if (size, replicas) not in found:
-            done, is_chief = _train(args, size, done, settings, screen)
+    before = done.trainings if done else []
+    found = {(each.batch_size, each.replicas, _seed(each, args.seed)) for each in before}
+    for size, seed in itertools.product(args.batches, range(args.seed, args.seed + args.seeds)):
+        if (size, replicas, seed) not in found:
+            done, is_chief = _train(args, size, seed, done, settings, screen)
             if is_chief:
                 done.write(path)
     strategies.end()
@@ -121,11 +126,12 @@ def _settings(args: argparse.Namespace) -> dict[str, str]:
 def _train(
     args: argparse.Namespace,
     size: int,
+    seed: int,
     done: Quality | None,
     settings: dict[str, str],
     screen: Console,
 ) -> tuple[Quality, bool]:
-    """Trains with a batch size.
+    """Trains with a batch size and a seed.
 
     Returns:
         the result with this training added, and whether this process writes it.
@@ -133,13 +139,15 @@ def _train(
     from fathom.measure.runs.quality import train_until
 
     model_class = workloads.load(args.workload)
-    values = init_options(args, model_class) | {"batch_size": size}
+    values = init_options(args, model_class) | {"batch_size": size, "seed": seed}
     if args.scale_rate:
         values["learning_rate"] = _scaled_rate(model_class, values)
     model = model_class(args.device, values)
     screen.quiet = not model.is_chief
     model.setup()
-    screen.print(f"{model.name}, batch size {size}: {model.steps_per_epoch:,} steps per epoch")
+    screen.print(
+        f"{model.name}, batch size {size}, seed {seed}: {model.steps_per_epoch:,} steps per epoch"
+    )
     metric, target = args.target
 
     def report(epoch: int, value: float) -> None:
@@ -155,10 +163,10 @@ def _train(
         target=target,
         higher_is_better=higher,
         most_epochs=args.epochs,
-        seed=model.execution.seed,
+        seed=args.seed,
         settings=settings,
         environment=machine,
-        trainings=sorted([*before, training], key=lambda each: (each.batch_size, each.replicas)),
+        trainings=sorted([*before, training], key=_order),
     )
     return result, model.is_chief
 
@@ -200,27 +208,59 @@ def _target(text: str) -> tuple[str, float]:
     return name, target
 
 
+def _seed(training: Training, first: int) -> int:
+    return first if training.seed is None else training.seed
+
+
+def _order(training: Training) -> tuple[int, int, int]:
+    return training.batch_size, training.replicas, training.seed or 0
+
+
 def _show(result: Quality, sizes: list[int], screen: Console) -> None:
-    """Prints epochs, steps, examples and time to the target by batch size."""
-    numbers = ["batch size", "replicas", "learning rate", "epochs", "steps", "examples", "seconds"]
-    table = new_table([*numbers, result.metric, ""], [*numbers, result.metric])
-    for training in result.trainings:
-        if training.batch_size in sizes:
-            table.add_row(*_row(training))
+    """Prints epochs, steps, examples and time to the target by batch size, and by seed."""
+    numbers = ["batch size", "replicas", "seed", "learning rate", "epochs", "steps", "examples"]
+    numbers += ["seconds", "evaluations", result.metric]
+    table = new_table([*numbers, ""], numbers)
+    shown = [each for each in result.trainings if each.batch_size in sizes]
+    for training in shown:
+        table.add_row(*_row(training, result))
     screen.print(table)
+    screen.print("epochs, steps and seconds: interpolated to where the metric meets the target")
+    for (size, replicas, _), equal in itertools.groupby(shown, lambda each: (*_order(each)[:2], 0)):
+        seeds = list(equal)
+        if len(seeds) > 1:
+            reached = [each.crossing(result.target) for each in seeds if each.reached]
+            text = (
+                f"batch size {size:,}, {replicas} replica(s): {len(reached)} of {len(seeds)} seeds"
+            )
+            screen.print(f"{text} reached the target{_spread(reached)}")
 
 
-def _row(training: Training) -> list[str]:
-    last = training.curve[-1]
+def _spread(reached: list[Crossing]) -> str:
+    """Returns the median and the range of epochs and seconds, in words."""
+    if not reached:
+        return ""
+    words = []
+    for name in ("epochs", "seconds"):
+        values = [getattr(each, name) for each in reached]
+        median = statistics.median(values)
+        words.append(f"{name} {median:,.1f} ({min(values):,.1f} to {max(values):,.1f})")
+    return f": median {words[0]}, {words[1]}"
+
+
+def _row(training: Training, result: Quality) -> list[str]:
+    last, crossing = training.curve[-1], training.crossing(result.target)
     rate = training.learning_rate
     return [
         f"{training.batch_size:,}",
         f"{training.replicas}",
+        f"{_seed(training, result.seed)}",
         "" if rate is None else f"{rate:.4g}",
-        f"{last.epoch:,}",
-        f"{last.steps:,}",
-        f"{last.steps * training.batch_size:,}",
-        f"{last.seconds:,.1f}",
+        f"{crossing.epochs:,.1f}",
+        f"{crossing.steps:,.0f}",
+        f"{crossing.steps * training.batch_size:,.0f}",
+        f"{crossing.seconds:,.1f}",
+        f"{training.evaluation_seconds:,.1f} s",
         f"{last.value:.5g}",
         "reached" if training.reached else training.failure or "not reached",
     ]

@@ -1,6 +1,6 @@
 """The result of a test of time to quality, described field by field in docs/quality.md."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -20,9 +20,20 @@ class Point(Record):
     value: Number = Field(description="the metric")
 
 
+class Crossing(NamedTuple):
+    """Where the metric meets a target, between two evaluations."""
+
+    epochs: float
+    steps: float
+    seconds: float
+
+
 class Training(Record):
     """One training until the target or the limit."""
 
+    seed: Count | None = Field(
+        default=None, description="of this training; `null` in older files, where it is the file's"
+    )
     batch_size: PositiveCount = Field(description="examples per step")
     replicas: PositiveCount = Field(
         default=1, description="devices or workers that shared each batch; 1 in older files"
@@ -34,7 +45,28 @@ class Training(Record):
     failure: str = Field(
         description="why the training ended early, such as a loss of NaN; or empty"
     )
+    evaluation_seconds: NotNegative = Field(
+        default=0.0,
+        description="time of all evaluations, which the curve leaves out; 0 in older files",
+    )
     curve: list[Point] = Field(description="the metric before training and after each epoch")
+
+    def crossing(self, target: float) -> Crossing:
+        """Returns where a line through the last two points meets the target.
+
+        The last point itself where the target was not reached.
+        """
+        last = self.curve[-1]
+        if not self.reached:
+            return Crossing(last.epoch, last.steps, last.seconds)
+        before = self.curve[-2]
+        share = (target - before.value) / (last.value - before.value)
+        return Crossing(
+            *(
+                getattr(before, name) + share * (getattr(last, name) - getattr(before, name))
+                for name in ("epoch", "steps", "seconds")
+            )
+        )
 
 
 class Quality(Document):
@@ -46,7 +78,7 @@ class Quality(Document):
     target: Number = Field(description="its value to reach")
     higher_is_better: bool = Field(description="the untrained network is below the target")
     most_epochs: PositiveCount = Field(description="limit of each training")
-    seed: Count = Field(description="of all trainings")
+    seed: Count = Field(description="of the first training of each batch size")
     settings: dict[str, str] = Field(
         default_factory=dict,
         description="what else decides the metric: hyperparameters (a rate before `scale_rate`), "

@@ -5,6 +5,7 @@ from commands import run
 
 from fathom import FathomError, __main__
 from fathom.measure.runs.quality import train_until
+from fathom.options import Execution
 from fathom.results.quality import Quality
 from fathom.results.steps import Steps
 
@@ -19,6 +20,7 @@ class Learner:
     """A model whose metric is a list, and whose steps take 1.5 s, but 10.5 s in the first call."""
 
     name, hyperparameters, steps_per_epoch, strategy = "learner", Sizes, 4, None
+    execution = Execution(seed=7)
 
     def __init__(self, *values):
         self.values, self.epochs = values, 0
@@ -55,6 +57,29 @@ def test_training_ends_with_the_epoch_that_reaches_the_target():
     assert [point.seconds for point in training.curve] == [0, 6, 12]  # without the compilation
 
 
+def test_the_crossing_lies_between_two_evaluations():
+    training, _ = train(0.9, 0.7, 0.3, target=0.4)
+    assert training.seed == 7
+    assert training.evaluation_seconds > 0
+    crossing = training.crossing(0.4)
+    assert crossing == pytest.approx((1.75, 7, 10.5))  # three quarters of the second epoch
+    limited, _ = train(0.9, 0.8, 0.7, target=0.1, epochs=2)
+    assert limited.crossing(0.1) == (2, 8, 12)
+
+
+def test_several_seeds_give_a_median_and_a_range(tmp_path, capsys):
+    file = tmp_path / "q.json"
+    command = ("quality", "autoenc", "--target=negative_elbo=1", "--batches=200", *SMALL)
+    assert fathom(*command, f"--json={file}") == 0
+    assert fathom(*command, f"--json={file}", "--seeds=2") == 0
+    found = Quality.read(file)
+    assert [each.seed for each in found.trainings] == [0, 1]
+    assert found.trainings[0].curve[-1].value != found.trainings[1].curve[-1].value
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "batch size 200, 1 replica(s): 0 of 2 seeds reached the target" in printed
+    assert printed.count("seed 0: ") == 1  # which the file had
+
+
 def test_the_untrained_network_tells_which_way_is_better():
     assert train(0.1, 0.2, target=0.2)[1]
     with pytest.raises(FathomError, match="already"):
@@ -86,7 +111,7 @@ def test_trainings_in_the_file_are_not_repeated(tmp_path, capsys):
     assert "not reached" in capsys.readouterr().out
     assert fathom(*command, "--batches=2000,3000", "--scale-rate") == 0
     assert [each.batch_size for each in Quality.read(file).trainings] == [1000, 2000, 3000]
-    assert "batch size 2000:" not in capsys.readouterr().out
+    assert "batch size 2000, seed" not in capsys.readouterr().out
     for other, named in (
         (("--seed=4", "--scale-rate"), "seed"),
         ((), "scale_rate"),
@@ -102,7 +127,7 @@ def test_mistakes_are_named_in_one_line(tmp_path, capsys):
     for arguments, message in (
         (("--target=accuracy", "--batches=1,2"), "METRIC=VALUE"),
         (("--target=accuracy=x", "--batches=1,2"), "a number"),
-        (("--target=a=1", "--batches=8"), "two or more"),
+        (("--target=a=1", "--batches=8,8"), "different batch sizes"),
         (("--target=bleu=1", "--batches=1000,2000", *SMALL), "no metric bleu: it has negative_"),
     ):
         assert fathom("quality", "autoenc", file, *arguments) == 2

@@ -6,6 +6,7 @@ examples per second, but may need more of them.
 
 import math
 import statistics
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -40,7 +41,9 @@ def train_until(
         FathomError: there is no such metric or test data, or the untrained network has reached the
             target.
     """
+    started = time.perf_counter()
     values = [_value(model, metric)]
+    evaluating = time.perf_counter() - started
     report(0, values[0])
     if values[0] == target:
         raise FathomError(f"the untrained network's {metric} is {target:.5g} already")
@@ -57,18 +60,22 @@ def train_until(
         epochs.append([sum(pair) for pair in zip(steps.seconds, steps.input_wait, strict=True)])
         if len(epochs) == 1:
             in_first_call = steps.call.count(0)
+        started = time.perf_counter()
         values.append(_value(model, metric))
+        evaluating += time.perf_counter() - started
         report(len(epochs), values[-1])
         reached = values[-1] >= target if higher else values[-1] <= target
         failure = "" if math.isfinite(values[-1]) else f"{metric} is {values[-1]}"
     if epochs:
         _leave_out_compilation(epochs, in_first_call)
     training = Training(
+        seed=model.execution.seed,
         batch_size=model.hyperparameters.batch_size,
         replicas=model.strategy.num_replicas_in_sync if model.strategy else 1,
         learning_rate=getattr(model.hyperparameters, "learning_rate", None),
         reached=reached,
         failure=failure,
+        evaluation_seconds=evaluating,
         curve=_curve(values, epochs),
     )
     return training, higher

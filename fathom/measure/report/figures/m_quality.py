@@ -20,15 +20,17 @@ def trainings(found: list[Quality]) -> pd.DataFrame:
             "batch size": training.batch_size,
             "replicas": training.replicas,
             "learning rate": training.learning_rate,
-            "epochs": training.curve[-1].epoch,
-            "steps": training.curve[-1].steps,
-            "examples": training.curve[-1].steps * training.batch_size,
-            "seconds": training.curve[-1].seconds,
+            "seed": quality.seed if training.seed is None else training.seed,
+            "epochs": crossing.epochs,
+            "steps": crossing.steps,
+            "examples": crossing.steps * training.batch_size,
+            "seconds": crossing.seconds,
             "value": training.curve[-1].value,
             "reached": training.reached,
         }
         for quality in found
         for training in quality.trainings
+        for crossing in [training.crossing(quality.target)]
     ]
     return selection.in_order(pd.DataFrame(rows)).reset_index(drop=True)
 
@@ -62,7 +64,8 @@ def draw(table: pd.DataFrame) -> style.Plot:
 def _draw_quantity(panel: style.Panel, table: pd.DataFrame, quantity: str) -> None:
     sizes = sorted(table["batch size"].unique())
     for look, replicas in zip(style.PALETTE[1:], sorted(set(table.replicas)), strict=False):
-        each = table[table.replicas == replicas].sort_values("batch size")
+        mine = table[table.replicas == replicas]
+        each = mine.groupby("batch size")[quantity].median().reset_index()  # of the seeds
         label = f"{replicas} replica{'s' if replicas > 1 else ''}"
         panel.plot(each["batch size"], each[quantity], "o-", color=look, markersize=4, label=label)
     panel.set_xscale("log", base=2)
