@@ -261,6 +261,8 @@ _OPENED_ELSEWHERE = {
     "cli/template/fathom_newcomer/points.py": "what open_file opened",
     "cli/terminal.py": "the null device",
     "exports/keras.py": "an archive that it has just written",
+    "hardware/networks/tensorflow.py": "files of a model, after their size was checked",
+    "measure/serving/queries.py": "a log that it writes",
     "hardware/accelerators/machine.py": "machines of the package",
     "imagenet/tfrecord.py": "records without a buffer, after require_regular",
     "measure/report/page.py": "style and script of the package",

@@ -460,7 +460,9 @@ def test_who_loses_a_worker_can_name_it():
 
 def test_the_share_of_the_sums_is_of_the_first_workers_own_steps():
     strategy = SimpleNamespace(num_replicas_in_sync=2)
-    execution = SimpleNamespace(strategy="multi-worker", collectives="tensorflow")
+    execution = SimpleNamespace(
+        strategy="multi-worker", collectives="tensorflow", reduce_dtype="float32"
+    )
     sums = collectives.Collectives(strategy, execution, None)
     sums._workers = 2
     sums._counted.assign(2)  # of three steps: nobody knows the times of the last
