@@ -83,11 +83,13 @@ class Completions:
         return self.application.reply({"ready": True})
 
     async def models(self, request: "web.Request") -> "web.StreamResponse":
+        """Answers with the names of the models."""
         model = {"object": "model", "created": self._created, "owned_by": "fathom"}
         listed = {"id": self._name, **model, "max_model_len": self._decoder.context}
         return self.application.reply({"object": "list", "data": [listed]})
 
     async def complete(self, request: "web.Request") -> "web.StreamResponse":
+        """Answers with the continuation of a prompt."""
         asked = await self.application.read(request, Completion)
         if asked.model not in (None, self._name):
             raise RefusedError(404, f"there is no model {asked.model!r}, but {self._name!r}")

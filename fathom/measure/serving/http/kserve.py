@@ -76,6 +76,7 @@ class KServe:
         return self.application.reply({**names, "inputs": described, "outputs": []})
 
     async def infer(self, request: "web.Request") -> "web.StreamResponse":
+        """Answers with the outputs of the examples."""
         asked = await self.application.read(request, Inference)
         samples = self._samples(asked)
         if self.server.waiting + len(samples) > self._limits.queue:
