@@ -68,7 +68,7 @@ def _add_predictions(commands: Commands) -> None:
     add_options(parser, "threads", default=1, help="default: %(default)s")
     text = "the machine file to write"
     parser.add_argument(
-        "--json", dest="out", type=output_file, required=True, metavar="FILE", help=text
+        "--write", dest="out", type=output_file, required=True, metavar="FILE", help=text
     )
     text = "predict the time of a step, with an interval, without running it"
     parser = add_command(commands, "predict", "cli.predict", text)
