@@ -11,7 +11,7 @@ from rich.table import Table
 from fathom.cli import sweep
 from fathom.cli.command import refuse, write_csv
 from fathom.cli.describe import OF_A_STEP, describe, step_of
-from fathom.cli.terminal import new_table
+from fathom.cli.terminal import duration, new_table
 from fathom.errors import FathomError
 from fathom.hardware.accelerators import machine as machines
 from fathom.hardware.accelerators import roofline as model
@@ -43,7 +43,7 @@ def roofline(args: argparse.Namespace, screen: Console) -> None:
     by_memory = operations[operations.bound == model.MEMORY].seconds.sum()
     total = operations.seconds.sum()
     screen.print(
-        f"at least {_time(total)} a step, {description.batch_size / total:,.0f} examples/s; "
+        f"at least {duration(total)} a step, {description.batch_size / total:,.0f} examples/s; "
         f"{by_memory / total:.0%} of it bound by the memory"
     )
     held = model.memory_bytes(description, args.precision)
@@ -104,7 +104,9 @@ def explore(args: argparse.Namespace, screen: Console) -> None:
     for design, rows in found.groupby("design", sort=False):
         total = (rows.times * rows.seconds).sum()
         tiles = f" (Tm {rows.tm.max()}, Tn {rows.tn.max()})" if design == "common" else ""
-        screen.print(f"{design}{tiles}: {_time(total)} a step, {flops / total / 1e9:,.1f} GFLOP/s")
+        screen.print(
+            f"{design}{tiles}: {duration(total)} a step, {flops / total / 1e9:,.1f} GFLOP/s"
+        )
     if left:
         kinds = Counter(f"{row.kind} ({row.phase})" for row in left)
         screen.print(
@@ -135,7 +137,7 @@ def scale(args: argparse.Namespace, screen: Console) -> None:
     for row in found.to_dict("records"):
         table.add_row(
             f"{row['nodes']:,}",
-            _time(row["seconds"]),
+            duration(row["seconds"]),
             f"{row['communication_seconds'] / row['seconds']:.1%}",
             f"{row['rate'] / 1e9:,.0f}",
             _or_unknown(row["rate_per_mm2"]),
@@ -210,16 +212,9 @@ def _bounds(rows: pd.DataFrame, names: list[str]) -> Table:
             f"{row['flops'] / 1e9:,.3f}",
             f"{row['bytes'] / 1e6:,.2f}",
             f"{row['intensity']:,.2f}",
-            _time(row["seconds"]),
+            duration(row["seconds"]),
         )
     return table
-
-
-def _time(seconds: float) -> str:
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds * 1e6:.3g} us"
 
 
 def _or_unknown(rate: float) -> str:

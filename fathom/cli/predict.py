@@ -3,17 +3,21 @@
 import argparse
 import statistics
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from fathom.cli.command import build_model
 from fathom.cli.describe import step_of
-from fathom.cli.terminal import import_tensorflow, new_table
+from fathom.cli.terminal import duration, import_tensorflow, new_table
 from fathom.errors import FathomError
 from fathom.hardware.accelerators import machine as machines
 from fathom.hardware.accelerators import prediction
 from fathom.hardware.accelerators.machine import Machine
 from fathom.results.calibration import StepTime
+
+if TYPE_CHECKING:
+    from fathom.results.records import Environment
 
 _PRECISION = "float32"
 
@@ -23,18 +27,18 @@ def calibrate(args: argparse.Namespace, screen: Console) -> None:
     import_tensorflow()
     from fathom.measure.runs import calibration
     from fathom.measure.runs.folder import Folder
-    from fathom.results.records import Environment
+    from fathom.results import records
     from fathom.system import environment, rates, threads
     from fathom.system.device import CPU
 
     threads.set_inter_op_threads(1)
     used = threads.set_threads(args.threads)
-    ours = Environment.model_validate(environment.describe(CPU, used, _PRECISION, "off"))
+    ours = records.Environment.model_validate(environment.describe(CPU, used, _PRECISION, "off"))
     folder = Folder.read(args.folder) if args.folder else None
-    if folder and folder.machine.environment.cpu_model != ours.cpu_model:
-        theirs = folder.machine.environment.cpu_model
-        raise FathomError(f"{args.folder} was measured on {theirs}, and this is {ours.cpu_model}")
-    screen.print("measuring operations alone, which takes about two minutes", highlight=False)
+    if folder and _processor(folder.machine.environment) != _processor(ours):
+        theirs = _processor(folder.machine.environment)
+        raise FathomError(f"{args.folder} was measured on {theirs}, and this is {_processor(ours)}")
+    screen.print("measuring operations alone, which takes a minute or two")
     with CPU.placement():
         found = calibration.measure(args.threads, _PRECISION)
     gemm, triad = rates.gemm_ceiling(_PRECISION, args.threads), rates.triad_ceiling()
@@ -76,16 +80,21 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     ideal = prediction.Rates(calibration).ideal(description, model.xla, model.steps_per_call)
     found = prediction.predict(ideal, model.xla, args.workload, machine)
     screen.print(f"{step_of(description)}, on {machine.title}")
+    rate = description.batch_size / found.seconds
+    screen.print(f"{duration(found.seconds)} a step, {rate:,.4g} examples/s")
+    low, high = duration(found.low), duration(found.high)
+    screen.print(f"{prediction.COVERED:.0%} interval: {low} to {high}")
     screen.print(
-        f"{_time(found.seconds)} a step, {description.batch_size / found.seconds:,.4g} examples/s; "
-        f"{prediction.COVERED:.0%} interval {_time(found.low)} to {_time(found.high)}"
-    )
-    screen.print(
-        f"each operation alone: convolutions and products {_time(ideal.product_seconds)}, others "
-        f"{_time(ideal.transfer_seconds)}, starting them {_time(ideal.dispatch_seconds)}, calling "
-        f"the graph {_time(ideal.call_seconds)}; XLA compiles: {model.xla}"
+        f"each operation alone: convolutions and products {duration(ideal.product_seconds)}, "
+        f"others {duration(ideal.transfer_seconds)}, starting them "
+        f"{duration(ideal.dispatch_seconds)}, calling the graph {duration(ideal.call_seconds)}; "
+        f"XLA compiles: {model.xla}"
     )
     screen.print(f"corrected by measured steps of {found.workloads} other workloads")
+
+
+def _processor(environment: "Environment") -> str:
+    return f"{environment.cpu_model}, {environment.cpu_generation}"
 
 
 def _show_check(steps: Sequence[StepTime], screen: Console) -> None:
@@ -100,7 +109,7 @@ def _show_check(steps: Sequence[StepTime], screen: Console) -> None:
     for step, found in checked:
         errors.append(found.seconds / step.seconds - 1)
         inside += found.low <= step.seconds <= found.high
-        times = map(_time, (step.seconds, found.seconds, found.low, found.high))
+        times = map(duration, (step.seconds, found.seconds, found.low, found.high))
         table.add_row(step.workload, step.mode, f"{step.batch_size}", *times, f"{errors[-1]:+.0%}")
     screen.print(table)
     screen.print(
@@ -108,7 +117,3 @@ def _show_check(steps: Sequence[StepTime], screen: Console) -> None:
         f"{statistics.median(map(abs, errors)):.0%}, {inside} of {len(checked)} steps within the "
         f"{prediction.COVERED:.0%} intervals"
     )
-
-
-def _time(seconds: float) -> str:
-    return f"{1e3 * seconds:,.3g} ms" if seconds < 1 else f"{seconds:,.3g} s"

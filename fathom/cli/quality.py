@@ -212,8 +212,12 @@ def _seed(training: Training, first: int) -> int:
     return first if training.seed is None else training.seed
 
 
+def _batch_and_replicas(training: Training) -> tuple[int, int]:
+    return training.batch_size, training.replicas
+
+
 def _order(training: Training) -> tuple[int, int, int]:
-    return training.batch_size, training.replicas, training.seed or 0
+    return *_batch_and_replicas(training), training.seed or 0
 
 
 def _show(result: Quality, sizes: list[int], screen: Console) -> None:
@@ -226,7 +230,7 @@ def _show(result: Quality, sizes: list[int], screen: Console) -> None:
         table.add_row(*_row(training, result))
     screen.print(table)
     screen.print("epochs, steps and seconds: interpolated to where the metric meets the target")
-    for (size, replicas, _), equal in itertools.groupby(shown, lambda each: (*_order(each)[:2], 0)):
+    for (size, replicas), equal in itertools.groupby(shown, _batch_and_replicas):
         seeds = list(equal)
         if len(seeds) > 1:
             reached = [each.crossing(result.target) for each in seeds if each.reached]

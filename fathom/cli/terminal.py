@@ -201,3 +201,11 @@ def import_tensorflow() -> float:
             gc.freeze()
             gc.enable()
     return time.perf_counter() - started
+
+
+def duration(seconds: float) -> str:
+    """Returns a time in words, as ``3.2 ms``."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:,.3g} {unit}"
+    return f"{seconds * 1e6:.3g} us"

@@ -67,9 +67,7 @@ def _add_predictions(commands: Commands) -> None:
     parser.add_argument("folder", nargs="?", type=input_path, metavar="DIR", help=text)
     add_options(parser, "threads", default=1, help="default: %(default)s")
     text = "the machine file to write"
-    parser.add_argument(
-        "--write", dest="out", type=output_file, required=True, metavar="FILE", help=text
-    )
+    parser.add_argument("--out", type=output_file, required=True, metavar="FILE", help=text)
     text = "predict the time of a step, with an interval, without running it"
     parser = add_command(commands, "predict", "cli.predict", text)
     _add_work(parser)

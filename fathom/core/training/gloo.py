@@ -144,11 +144,11 @@ class Gloo:
         for array, place in zip(arrays, places, strict=True):
             whole.numpy()[place] = array.reshape(-1)
         number = next(self._numbers)
-        work = self._torch.distributed.all_reduce(self._numbers_of(whole), async_op=True)
+        work = self._torch.distributed.all_reduce(self._typed(whole), async_op=True)
         self._begun[number] = whole, work, places
         return np.int64(number)
 
-    def _numbers_of(self, bits: Any) -> Any:
+    def _typed(self, bits: Any) -> Any:
         """Returns a view of a PyTorch tensor as what ``_bits`` was given."""
         is_bfloat16 = bits.dtype == self._torch.uint16
         return bits.view(self._torch.bfloat16) if is_bfloat16 else bits
@@ -172,7 +172,7 @@ class Gloo:
         for array in arrays:
             own = self._torch.from_numpy(array.copy())
             whole = own.new_empty((self.num_replicas_in_sync * own.shape[0], *own.shape[1:]))
-            self._torch.distributed.all_gather_into_tensor(*map(self._numbers_of, (whole, own)))
+            self._torch.distributed.all_gather_into_tensor(*map(self._typed, (whole, own)))
             found.append(whole.numpy())
         return found
 

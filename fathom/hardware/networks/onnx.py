@@ -39,7 +39,7 @@ _NAMES = {"float": "float32", "double": "float64"}  # of types in ONNX and NumPy
 _SCOPES = "pkg.torch.onnx.name_scopes"  # where PyTorch notes the modules around an operation
 _WRONG = (
     *(ValueError, TypeError, AttributeError, LookupError, ArithmeticError),
-    *(RuntimeError, NotImplementedError, RecursionError, MemoryError, SyntaxError, DecodeError),
+    *(RuntimeError, MemoryError, SyntaxError, DecodeError),
     *(onnx.checker.ValidationError, onnx.shape_inference.InferenceError),
 )  # that reading a damaged network may raise
 

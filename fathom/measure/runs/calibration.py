@@ -35,22 +35,19 @@ def measure(threads: int, precision: str) -> Calibration:
         threads: their number.
         precision: of the computation: ``float32``.
     """
-    # Without it, operations whose results nobody reads stay in a graph.
+    # Grappler would remove operations whose results nobody reads.
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    transfers = []
-    for size in _SIZES:
-        seconds = _alone(tf.nn.relu, tf.random.normal([size // 4]))
-        transfers.append(TransferTime(size_bytes=2 * size, seconds=seconds))
-    found = Calibration(
-        threads=threads,
-        precision=precision,
-        products=(*_matrix_products(), *_convolutions()),
-        transfers=tuple(transfers),
-        dispatch_seconds=_chain_seconds(_CHAIN) / _CHAIN,
-        call_seconds=_chain_seconds(1),
-    )
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
-    return found
+    try:
+        return Calibration(
+            threads=threads,
+            precision=precision,
+            products=(*_matrix_products(), *_convolutions()),
+            transfers=tuple(_transfers()),
+            dispatch_seconds=_chain_seconds(_CHAIN) / _CHAIN,
+            call_seconds=_chain_seconds(1),
+        )
+    finally:
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
 
 
 def steps(folder: Folder, rates: Rates, threads: int, precision: str) -> Iterator[StepTime]:
@@ -72,6 +69,12 @@ def steps(folder: Folder, rates: Rates, threads: int, precision: str) -> Iterato
             seconds=statistics.median(each.steps.median for each in (first, *others)),
             ideal=rates.ideal(model.describe(), first.environment.xla, model.steps_per_call),
         )
+
+
+def _transfers() -> Iterator[TransferTime]:
+    for size in _SIZES:
+        seconds = _alone(tf.nn.relu, tf.random.normal([size // 4]))
+        yield TransferTime(size_bytes=2 * size, seconds=seconds)
 
 
 def _matrix_products() -> Iterator[ProductTime]:
@@ -105,16 +108,19 @@ def _convolutions() -> Iterator[ProductTime]:
 
 
 def _forward(x: tf.Tensor, w: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
+    """Returns the convolution of x [n, h, w, c] with w [r, s, c, m], of the size of x."""
     return tf.raw_ops.Conv2D(input=x, filter=w, strides=[1] * 4, padding="SAME")
 
 
 def _to_input(x: tf.Tensor, w: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    """Returns the gradient of x, from that of the result, y [n, h, w, m]."""
     return tf.raw_ops.Conv2DBackpropInput(
         input_sizes=x.shape, filter=w, out_backprop=y, strides=[1] * 4, padding="SAME"
     )
 
 
 def _to_filters(x: tf.Tensor, w: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    """Returns the gradient of w, from that of the result, y."""
     return tf.raw_ops.Conv2DBackpropFilter(
         input=x, filter_sizes=w.shape, out_backprop=y, strides=[1] * 4, padding="SAME"
     )

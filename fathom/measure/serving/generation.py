@@ -1,8 +1,7 @@
 """A server that generates text, with continuous or static batching."""
 
-import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,10 +10,8 @@ import numpy as np
 
 from fathom.errors import FathomError
 from fathom.measure.serving.decoding import CHUNK, Cached, DecodingEngine, Prompt
-from fathom.measure.serving.server import Answer, Query
+from fathom.measure.serving.server import Answer, Query, Worker
 from fathom.results.serving import Batching
-
-_LONGEST_STOP = 60.0  # seconds for the step that runs when the server stops
 
 
 @dataclass(eq=False)
@@ -63,7 +60,7 @@ class _Running:
         return self.cached.length >= len(self.request.prompt.tokens)
 
 
-class GenerationServer:
+class GenerationServer(Worker[Request]):
     """Continues prompts token by token, many sequences at once, in the order of their arrival.
 
     With continuous batching (Yu et al. 2022, "Orca") a request joins the others before any step, as
@@ -78,24 +75,13 @@ class GenerationServer:
 
     Attributes:
         batches: number of decoding steps by sequences.
-        failure: the exception that ended the engine's work.
     """
 
     def __init__(self, engine: DecodingEngine, batching: Batching = "continuous") -> None:
         self.batches: Counter[int] = Counter()
-        self.failure: BaseException | None = None
         self._engine, self._static = engine, batching == "static"
-        self._waiting: deque[Request] = deque()
         self._running: list[_Running] = []
-        self._changed = threading.Condition()
-        self._stopped = False
-        self._thread = threading.Thread(target=self._serve, name="generation", daemon=True)
-        self._thread.start()
-
-    @property
-    def waiting(self) -> int:
-        """Requests that have not begun."""
-        return len(self._waiting)
+        super().__init__()
 
     def submit(self, *requests: Request) -> None:
         """Adds requests to those that wait.
@@ -110,24 +96,7 @@ class GenerationServer:
                     f"a prompt of {length} tokens and {prompt.new_tokens} new ones do not fit: at "
                     f"least one of each, and {context} together"
                 )
-        with self._changed:
-            self._waiting.extend(requests)
-            self._changed.notify()
-
-    def stop(self) -> None:
-        """Ends the server's thread, after all requests.
-
-        Raises:
-            FathomError: a step failed, or does not end.
-        """
-        with self._changed:
-            self._stopped = True
-            self._changed.notify()
-        self._thread.join(_LONGEST_STOP)
-        if self.failure:
-            raise FathomError(f"the inference failed: {self.failure}") from self.failure
-        if self._thread.is_alive():
-            raise FathomError(f"the server did not end within {_LONGEST_STOP:.0f} s")
+        self._add(requests)
 
     def _serve(self) -> None:
         while self._admit():
@@ -135,7 +104,7 @@ class GenerationServer:
                 self._read_prompts()
                 self._decode()
             except Exception as failure:  # of the model: reported by stop()
-                self.failure = failure
+                self.failure = self.failure or failure
                 for running in list(self._running):
                     self._end(running, None)
 
@@ -170,7 +139,7 @@ class GenerationServer:
                 logits = self._engine.read(running.cached, part)
                 left -= len(part)
                 if not len(running.unread):
-                    self._add(running, logits)
+                    self._write(running, logits)
 
     def _decode(self) -> None:
         decoding = [each for each in self._running if each.decodes]
@@ -180,9 +149,9 @@ class GenerationServer:
         logits = self._engine.step([each.cached for each in decoding], tokens)
         self.batches[len(decoding)] += 1
         for running, row in zip(decoding, logits, strict=True):
-            self._add(running, row)
+            self._write(running, row)
 
-    def _add(self, running: _Running, logits: np.ndarray) -> None:
+    def _write(self, running: _Running, logits: np.ndarray) -> None:
         """Chooses a sequence's next token."""
         request = running.request
         running.last = _choose(logits, request, running.rng)

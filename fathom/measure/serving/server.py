@@ -5,12 +5,14 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from fathom.errors import FathomError
 from fathom.measure.serving.engine import Engine, shapes_of
 
-_LONGEST_STOP = 60.0  # seconds for the batch that runs when the server stops
+_LONGEST_STOP = 60.0  # seconds for the step that runs when the server stops
+
+Waiting = TypeVar("Waiting")
 
 
 @dataclass(eq=False)
@@ -64,7 +66,54 @@ class Target(Protocol):
         """
 
 
-class Server:
+class Worker(Generic[Waiting]):
+    """A thread that answers what waits: what servers have in common.
+
+    A subclass calls ``__init__`` last, which starts the thread.
+
+    Attributes:
+        failure: the first exception of the network.
+    """
+
+    def __init__(self) -> None:
+        self.failure: BaseException | None = None
+        self._waiting: deque[Waiting] = deque()
+        self._changed = threading.Condition()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._serve, name="server", daemon=True)
+        self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """What is not begun yet."""
+        return len(self._waiting)
+
+    def stop(self) -> None:
+        """Ends the thread, after all that waits.
+
+        Raises:
+            FathomError: the network failed, or does not end.
+        """
+        with self._changed:
+            self._stopped = True
+            self._changed.notify()
+        self._thread.join(_LONGEST_STOP)
+        if self.failure:
+            raise FathomError(f"the inference failed: {self.failure}") from self.failure
+        if self._thread.is_alive():
+            raise FathomError(f"the server did not end within {_LONGEST_STOP:.0f} s")
+
+    def _add(self, new: Sequence[Waiting]) -> None:
+        with self._changed:
+            self._waiting.extend(new)
+            self._changed.notify()
+
+    def _serve(self) -> None:
+        """Answers until ``_stopped``, and nothing waits."""
+        raise NotImplementedError
+
+
+class Server(Worker[Query]):
     """Answers queries in batches of samples of equal shapes, the longest waiting first.
 
     It never delays a batch in the hope of more queries. If a batch fails, each of its queries is
@@ -76,44 +125,16 @@ class Server:
 
     Attributes:
         batches: number of batches by size.
-        failure: the first exception of the engine.
     """
 
     def __init__(self, engine: Engine, answer: Answer) -> None:
         self.batches: Counter[int] = Counter()
-        self.failure: BaseException | None = None
         self._engine, self._answer = engine, answer
-        self._waiting: deque[Query] = deque()
-        self._changed = threading.Condition()
-        self._stopped = False
-        self._thread = threading.Thread(target=self._serve, name="server", daemon=True)
-        self._thread.start()
-
-    @property
-    def waiting(self) -> int:
-        """Queries that are in no batch yet."""
-        return len(self._waiting)
+        super().__init__()
 
     def issue(self, queries: Sequence[Query]) -> None:
         """Adds queries to those that wait."""
-        with self._changed:
-            self._waiting.extend(queries)
-            self._changed.notify()
-
-    def stop(self) -> None:
-        """Ends the server's thread.
-
-        Raises:
-            FathomError: a batch failed, or does not end.
-        """
-        with self._changed:
-            self._stopped = True
-            self._changed.notify()
-        self._thread.join(_LONGEST_STOP)
-        if self.failure:
-            raise FathomError(f"the inference failed: {self.failure}") from self.failure
-        if self._thread.is_alive():
-            raise FathomError(f"a batch of the server ran for more than {_LONGEST_STOP:.0f} s")
+        self._add(queries)
 
     def _serve(self) -> None:
         while batch := self._next_batch():

@@ -147,7 +147,7 @@ def test_the_command_predicts_a_step_that_was_not_run(tmp_path, capsys):
     assert run(__main__.main, arguments) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "autoenc, infer, batch size 3, on a machine" in printed
-    assert "examples/s; 90% interval" in printed
+    assert "examples/s 90% interval: " in printed
     assert "corrected by measured steps of 4 other workloads" in printed
     assert run(__main__.main, ["roofline", "autoenc", "--machine", str(file)]) == 0
     assert json.loads(file.read_text())["calibration"]["threads"] == in_use
