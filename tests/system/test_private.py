@@ -221,7 +221,7 @@ def defined(tree):
     """Returns the names that a file gives to functions, classes, variables and attributes."""
     for node in ast.walk(tree):
         stored = isinstance(getattr(node, "ctx", None), ast.Store)
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
         elif stored and isinstance(node, ast.Name):
             yield node.id

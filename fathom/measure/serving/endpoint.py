@@ -129,7 +129,7 @@ class Endpoint:
                 if reply.status != 200:
                     text = " ".join((await reply.text())[:_REASON].split())
                     raise FathomError(f"{self._address.url} answers {reply.status}: {text}")
-                await (self.follow(query, reply.content) if texts else reply.read())
+                await (self._follow(query, reply.content) if texts else reply.read())
         except Exception as error:  # of the network or of the other side: the run tells
             query.error = error if str(error) else FathomError("no answer in time")
         now = time.perf_counter()
@@ -153,7 +153,7 @@ class Endpoint:
             "stream_options": {"include_usage": True},
         }
 
-    async def follow(self, query: Query, lines: AsyncIterator[bytes]) -> None:
+    async def _follow(self, query: Query, lines: AsyncIterator[bytes]) -> None:
         """Notes the tokens of a stream of server-sent events: those counted, or its pieces."""
         counted = 0
         async for line in lines:

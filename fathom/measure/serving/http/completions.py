@@ -76,19 +76,19 @@ class Completions:
         self._limits, self._created = limits, int(time.time())
         self.application = Application(limits, error)
         self.application.add("GET", "/v2/health/ready", self._ready)
-        self.application.add("GET", "/v1/models", self.models)
-        self.application.add("POST", "/v1/completions", self.complete)
+        self.application.add("GET", "/v1/models", self._models)
+        self.application.add("POST", "/v1/completions", self._complete)
 
     async def _ready(self, request: "web.Request") -> "web.StreamResponse":
         return self.application.reply({"ready": True})
 
-    async def models(self, request: "web.Request") -> "web.StreamResponse":
+    async def _models(self, request: "web.Request") -> "web.StreamResponse":
         """Answers with the names of the models."""
         model = {"object": "model", "created": self._created, "owned_by": "fathom"}
         listed = {"id": self._name, **model, "max_model_len": self._decoder.context}
         return self.application.reply({"object": "list", "data": [listed]})
 
-    async def complete(self, request: "web.Request") -> "web.StreamResponse":
+    async def _complete(self, request: "web.Request") -> "web.StreamResponse":
         """Answers with the continuation of a prompt."""
         asked = await self.application.read(request, Completion)
         if asked.model not in (None, self._name):

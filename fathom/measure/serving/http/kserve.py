@@ -55,16 +55,16 @@ class KServe:
         for path, handler in (
             ("/v2/health/live", self._ready),
             ("/v2/health/ready", self._ready),
-            (f"/v2/models/{name}", self.metadata),
+            (f"/v2/models/{name}", self._metadata),
             (f"/v2/models/{name}/ready", self._ready),
         ):
             self.application.add("GET", path, handler)
-        self.application.add("POST", f"/v2/models/{name}/infer", self.infer)
+        self.application.add("POST", f"/v2/models/{name}/infer", self._infer)
 
     async def _ready(self, request: "web.Request") -> "web.StreamResponse":
         return self.application.reply({"ready": True})
 
-    async def metadata(self, request: "web.Request") -> "web.StreamResponse":
+    async def _metadata(self, request: "web.Request") -> "web.StreamResponse":
         """Describes the inputs; sizes that differ from sample to sample are -1."""
         described = []
         for i, name in enumerate(self._inputs):
@@ -75,7 +75,7 @@ class KServe:
         names = {"name": self._name, "versions": [], "platform": "tensorflow"}
         return self.application.reply({**names, "inputs": described, "outputs": []})
 
-    async def infer(self, request: "web.Request") -> "web.StreamResponse":
+    async def _infer(self, request: "web.Request") -> "web.StreamResponse":
         """Answers with the outputs of the examples."""
         asked = await self.application.read(request, Inference)
         samples = self._samples(asked)
