@@ -46,6 +46,10 @@ def add_commands(commands: Commands) -> None:
     export.add_argument("--profile", type=input_path, metavar="DIR", help=text)
     text = "workers that share the batch of training, for formats with collectives"
     export.add_argument("--workers", type=number(int, minimum=1), default=1, metavar="N", help=text)
+    text = "how the nodes share the step, as of scale, for formats with collectives"
+    export.add_argument("--parallelism", metavar="data=8,...", help=text)
+    text = "this node of --parallelism alone; default: all"
+    export.add_argument("--rank", type=number(int, minimum=0), metavar="N", help=text)
     text = "the encoder or prefill, and one step of the decoder, not the loop over the words"
     export.add_argument("--stepwise", action="store_true", help=text)
     export.add_argument("--to", required=True, metavar="FORMAT", help="list names the formats")

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from fathom.errors import FathomError
 from fathom.hardware.accelerators import sharding
+from fathom.hardware.accelerators.fusion import Fusion, fused
 from fathom.hardware.accelerators.plan import Plan
 from fathom.hardware.accelerators.roofline import bits
 from fathom.hardware.description.memory import peak_bytes
@@ -21,16 +22,18 @@ class Work:
     Attributes:
         description: of the whole step.
         plan: of parallelism.
+        fusion: of the operations of a layer.
     """
 
     description: Description
     plan: Plan
+    fusion: Fusion | None = None
 
     @cached_property
     def sharding(self) -> sharding.Sharding:
         """What the nodes of ``tensor`` share, and exchange."""
         if self.plan.tensor == 1 and self.plan.expert == 1:
-            return sharding.Sharding(frozenset(), (), ())
+            return sharding.Sharding(frozenset(), (), (), {})
         return sharding.of(self.description, self.plan.tensor)
 
     @cached_property
@@ -118,6 +121,11 @@ class Work:
         )
         return self.description.model_copy(update={"operations": kept})
 
+    def kernels(self, stage: int) -> Description:
+        """Returns the operations of a node of a stage, fused."""
+        share = self.share(stage)
+        return fused(share, self.fusion) if self.fusion else share
+
     def _part(self, row: Operation, data: int, tensor: int) -> Operation:
         """Returns a node's part of an operation; each part of the batch reads the weights."""
         plan = self.plan
@@ -182,7 +190,7 @@ class Work:
         state /= plan.data if plan.sharded else 1
         held = share * (weights * (1.0 if training else scale) + state)
         parts = min(plan.microbatches, plan.pipeline - stage)
-        one = self.share(stage).model_copy(update={"held_bytes": 0})
+        one = self.kernels(stage).model_copy(update={"held_bytes": 0})
         if plan.recompute and training:
             results = self._kept(one) * parts + max(self._of_layers(one), default=0)
         elif plan.microbatches == 1:

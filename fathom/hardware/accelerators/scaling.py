@@ -15,7 +15,7 @@ import pandas as pd
 
 from fathom.errors import FathomError
 from fathom.hardware.accelerators import network, roofline
-from fathom.hardware.accelerators.fusion import Fusion, fused
+from fathom.hardware.accelerators.fusion import Fusion
 from fathom.hardware.accelerators.machine import Machine
 from fathom.hardware.accelerators.network import Transfer
 from fathom.hardware.accelerators.plan import Plan
@@ -126,7 +126,7 @@ def scale(
             f"{plan.data} nodes{each} cannot share {description.batch_size} examples: raise the "
             "batch size, or use fewer nodes"
         )
-    step = _Step(Work(description, plan), machine, precision, fusion)
+    step = _Step(Work(description, plan, fusion), machine, precision)
     stages = [step.stage(stage) for stage in range(plan.pipeline)]
     compute, waits, _ = max(
         stages, key=lambda each: each[0] + sum(t.seconds for t in each[1].values())
@@ -167,10 +167,7 @@ def _grown(row: Operation, times: int) -> Operation:
 class _Step:
     """The times of the stages of a plan."""
 
-    def __init__(
-        self, work: Work, machine: Machine, precision: str | None, fusion: Fusion | None
-    ) -> None:
-        self._fusion = fusion
+    def __init__(self, work: Work, machine: Machine, precision: str | None) -> None:
         self.work, self._machine, self._precision = work, machine, precision
         plan, given = work.plan, work.description.precision
         self._scale = bits(precision) / bits(given) if precision else 1.0
@@ -182,7 +179,7 @@ class _Step:
     def stage(self, stage: int) -> tuple[float, dict[str, Transfer], int]:
         """Returns the seconds of a stage's computation, and what stops it, in all parts."""
         plan = self.work.plan
-        share = self.work.share(stage)
+        share = self.work.kernels(stage)
         compute = self._compute(share, again=plan.recompute)
         waits = {
             "tensor": self._exchanged(self.work.sharding.exchanges, stage, self._tensor),
@@ -197,8 +194,6 @@ class _Step:
         """Returns the time of a node's operations; products reach only a share of the peak."""
         if not share.operations:
             return 0.0
-        if self._fusion:
-            share = fused(share, self._fusion)
         operations = roofline.table(share, self._machine, self._precision)
         products = operations.kind.isin(PRODUCTS)
         seconds = (operations.seconds / self._machine.utilization).where(

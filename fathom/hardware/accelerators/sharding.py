@@ -9,7 +9,7 @@ no sum itself.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -33,12 +33,14 @@ class Exchange:
         row: whose results are exchanged.
         size_bytes: of the whole tensors in a step, in the description's precision.
         once: once a step, not for each part of the batch.
+        of_input: before the operation, of what it reads.
     """
 
     kind: Kind
     row: Operation
     size_bytes: float
     once: bool = False
+    of_input: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,11 +51,13 @@ class Sharding:
         shared: names of the operations of which each node computes a part.
         exchanges: in the order of the step.
         experts: exchanges of the nodes that share experts.
+        states: of the results, by the operation's name, before they are summed.
     """
 
     shared: frozenset[str]
     exchanges: tuple[Exchange, ...]
     experts: tuple[Exchange, ...]
+    states: Mapping[str, State]
 
 
 def of(description: Description, tensor: int) -> Sharding:
@@ -62,7 +66,7 @@ def of(description: Description, tensor: int) -> Sharding:
     for row in description.operations:
         walk.visit(row)
     experts = tuple(_to_experts(description.operations))
-    return Sharding(frozenset(walk.shared), tuple(walk.exchanges), experts)
+    return Sharding(frozenset(walk.shared), tuple(walk.exchanges), experts, walk.made)
 
 
 def is_of_experts(row: Operation) -> bool:
@@ -84,6 +88,7 @@ class _Walk:
         self._nodes = tensor
         self._rows = {row.name: row for row in description.operations}
         self._states: dict[str, State] = {}
+        self.made: dict[str, State] = {}
         self._weights: set[str] = set()  # slices of weights and the like
         self._logits = 0  # rows of the last product
         self._recurrent = _recurrent(self._rows)
@@ -106,7 +111,7 @@ class _Walk:
             self._sum(name)
         inputs = {self._states[name] for name in known} - {"partial", "whole"}
         state = self._state(row, inputs)
-        self._states[row.name] = state
+        self._states[row.name] = self.made[row.name] = state
         if row.kind in PRODUCTS or state in ("split", "heads") or inputs:
             self.shared.add(row.name)
 
@@ -190,7 +195,7 @@ def _to_experts(rows: Iterable[Operation]) -> Iterable[Exchange]:
         from_there = [name for name in row.producers if at_experts.get(name)]
         if is_of_experts(row) and row.phase != _GRADIENTS:
             if not from_there:
-                yield Exchange("all-to-all", row, row.input_bytes)
+                yield Exchange("all-to-all", row, row.input_bytes, of_input=True)
             at_experts[row.name] = True
         elif row.kind == "elementwise" and from_there and row.phase != _GRADIENTS:
             at_experts[row.name] = True

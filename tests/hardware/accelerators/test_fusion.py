@@ -55,3 +55,25 @@ def test_the_scores_of_attention_go_through_the_memory_unless_it_is_fused(fusion
     found = fused(step, fusion).operations
     assert ("softmax" in {row.name for row in found}) == moved
     assert sum(row.macs for row in found) == step.macs
+
+
+def test_gradients_compute_the_scores_of_attention_again_from_its_inputs():
+    scores = {"weights": False, "batch": 4}
+    backward = {"phase": "input gradient"}
+    step = description(
+        product("qkv", "a", (ROWS, HIDDEN, WIDTH), []),
+        product("scores", "a", (ROWS, ROWS, WIDTH), ["qkv"], **scores),
+        elementwise("softmax", "a", 4 * ROWS * ROWS, ["scores"]),
+        product("mixed", "a", (ROWS, WIDTH, ROWS), ["softmax", "qkv"], **scores),
+        product("out", "a", (ROWS, WIDTH, 4 * WIDTH), ["mixed"]),
+        product("out/dX", "a", (ROWS, 4 * WIDTH, WIDTH), ["out"], **backward),
+        product(
+            "softmax/dX", "a", (ROWS, ROWS, WIDTH), ["softmax", "out/dX"], **scores, **backward
+        ),
+    )
+    kernels = {
+        row.phase: row for row in fused(step, "attention").operations if not row.weight_bytes
+    }
+    qkv, out = 4 * ROWS * HIDDEN, 4 * ROWS * 4 * WIDTH
+    assert kernels["forward"].output_bytes == out
+    assert kernels["input gradient"].input_bytes == qkv + out
