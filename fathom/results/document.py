@@ -13,6 +13,7 @@ from fathom.results import (
     distribution,
     formats,
     machine,
+    nearest,
     profile,
     quality,
     records,
@@ -23,11 +24,11 @@ from fathom.results.base import Record
 
 _PAGES = (
     *("results.md", "characterization.md", "profiling.md", "accelerators.md", "numbers.md"),
-    *("distribution.md", "serving.md", "quality.md", "machine.md"),
+    *("distribution.md", "serving.md", "quality.md", "machine.md", "networks.md"),
 )
 _MODULES = (
     *(records, steps, profile, characterization, description),
-    *(distribution, formats, machine, quality, serving),
+    *(distribution, formats, machine, nearest, quality, serving),
 )
 _TABLE = re.compile(r"(?<=<!-- fields of )(\w+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
