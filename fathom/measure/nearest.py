@@ -1,4 +1,4 @@
-"""Which archetypes a network's work is near to, and what differs; see docs/networks.md."""
+"""Which archetypes a network's work is near to, and what differs; see docs/coverage.md."""
 
 from collections.abc import Iterator, Mapping
 

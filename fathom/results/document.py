@@ -24,7 +24,7 @@ from fathom.results.base import Record
 
 _PAGES = (
     *("results.md", "characterization.md", "profiling.md", "accelerators.md", "numbers.md"),
-    *("distribution.md", "serving.md", "quality.md", "machine.md", "networks.md"),
+    *("distribution.md", "serving.md", "quality.md", "machine.md", "coverage.md"),
 )
 _MODULES = (
     *(records, steps, profile, characterization, description),
