@@ -1,5 +1,6 @@
 """Networks of others among the archetypes, of the results that lie in the folder."""
 
+import math
 from collections.abc import Sequence
 
 import pandas as pd
@@ -62,7 +63,7 @@ def draw(found: Sequence[Nearest]) -> style.Plot:
         for number, each in enumerate(found):
             known = {archetype.workload: archetype.distance for archetype in each.archetypes}
             marker = style.MARKERS[number % len(style.MARKERS)]
-            places = [known.get(name) for name in names]
+            places = [known.get(name, math.nan) for name in names]
             colour = style.PALETTE[-2 - number % len(style.PALETTE)]  # red first
             line.plot(places, range(len(names)), marker, color=colour, label=_label(each))
         line.set_xlim(-0.02, 1.02)
