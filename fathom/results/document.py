@@ -14,6 +14,7 @@ from fathom.results import (
     distribution,
     formats,
     machine,
+    nearest,
     profile,
     quality,
     records,
@@ -24,11 +25,11 @@ from fathom.results.base import Record
 
 _PAGES = (
     *("results.md", "characterization.md", "profiling.md", "accelerators.md", "numbers.md"),
-    *("distribution.md", "serving.md", "quality.md", "machine.md", "atlas.md"),
+    *("distribution.md", "serving.md", "quality.md", "machine.md", "atlas.md", "coverage.md"),
 )
 _MODULES = (
     *(records, steps, profile, characterization, description),
-    *(atlas, distribution, formats, machine, quality, serving),
+    *(atlas, distribution, formats, machine, nearest, quality, serving),
 )
 _TABLE = re.compile(r"(?<=<!-- fields of )(\w+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
 

@@ -108,6 +108,7 @@ FILES = {
     "explore vgg --machine p100": ["--csv", "--svg"],
     "formats gcn": ["--json"],
     "machine": ["--json"],
+    "nearest gcn": ["--json", "--svg"],
     "quality gcn --target accuracy=0.8 --batches 1,2": ["--json"],
     "roofline gcn --machine p100": ["--csv", "--svg"],
     "run gcn": ["--json"],

@@ -8,6 +8,7 @@ from fathom.results.atlas import Bundle, Measured
 from fathom.results.description import Description
 from fathom.results.formats import FormatRun, Formats
 from fathom.results.machine import Finding, Inspection
+from fathom.results.nearest import Archetype, Nearest
 from fathom.results.quality import Point, Quality, Training
 from fathom.results.records import RunResult
 from fathom.results.schemas import main, schemas
@@ -66,6 +67,10 @@ RECORDS = {
         **{"workload": "autoenc", "metric": "negative_elbo", "target": 99.0, "seed": 0},
         **{"higher_is_better": False, "most_epochs": 2, "environment": ENVIRONMENT},
         trainings=[TRAINING],
+    ),
+    "nearest": Nearest(
+        **{"network": "net", "mode": "infer", "batch_size": 1, "work": {"reductions": 1.0}},
+        archetypes=(Archetype(workload="vgg", batch_size=2, distance=0.5, work={}),),
     ),
     "description": Description(
         **{"workload": "memnet", "mode": "train", "batch_size": 2, "inputs": {}},
