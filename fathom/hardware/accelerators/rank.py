@@ -168,7 +168,8 @@ class Work:
     def memory_bytes(self, precision: str | None) -> int | None:
         """Returns the most that a node holds at once; None if an older file does not tell.
 
-        The first stage holds the results of as many parts of the batch as there are stages.
+        The first stage holds the results of as many parts of the batch as there are stages. What is
+        computed again needs what each layer is given, or what the stage is, whichever is less.
         """
         if self.description.held_bytes is None:
             return None
@@ -176,7 +177,7 @@ class Work:
 
     @property
     def _extremes(self) -> set[int]:
-        return {0, self.plan.pipeline - 1, self.plan.pipeline // 2}
+        return {0, min(1, self.plan.pipeline - 1), self.plan.pipeline - 1}
 
     def _stage_bytes(self, stage: int, precision: str | None) -> float:
         plan, step = self.plan, self.description
@@ -192,7 +193,9 @@ class Work:
         parts = min(plan.microbatches, plan.pipeline - stage)
         one = self.kernels(stage).model_copy(update={"held_bytes": 0})
         if plan.recompute and training:
-            results = self._kept(one) * parts + max(self._of_layers(one), default=0)
+            layers = self._of_layers(one)
+            by_layer = self._kept(one) * parts + max(layers, default=0)
+            results = min(by_layer, self._given_bytes(stage) * parts + sum(layers))
         elif plan.microbatches == 1:
             return held + scale * (peak_bytes(one) or 0)
         else:
@@ -204,6 +207,13 @@ class Work:
             )
             results = parts * (peak_bytes(one.model_copy(update={"operations": rows})) or 0)
         return held + scale * (results / plan.microbatches + self._gradients(one))
+
+    def _given_bytes(self, stage: int) -> float:
+        """Returns the bytes that a node receives from the stage before, in a step."""
+        if not stage:
+            return 0.0
+        shared = self.plan.tensor if self.plan.sequence else 1
+        return self.crossing_bytes[stage - 1] / (self.plan.data * shared)
 
     @staticmethod
     def _gradients(share: Description) -> int:
