@@ -189,7 +189,7 @@ def _print_memory(machine: Machine, found: pd.DataFrame, screen: Console) -> Non
     too_few = known.nodes[known.memory_bytes > (machine.memory_bytes or math.inf)]
     too_few = too_few[too_few != known.nodes.iloc[-1]]
     if len(too_few):
-        screen.print(f"IT DOES NOT FIT on {', '.join(f'{n:,}' for n in too_few)} nodes")
+        screen.print(f"IT DOES NOT FIT on fewer: {', '.join(f'{n:,}' for n in too_few)}")
 
 
 def _print_messages(step: scaling.Scaled, screen: Console) -> None:
