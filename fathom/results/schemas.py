@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fathom.results import (
+    atlas,
     characterization,
     description,
     formats,
@@ -26,6 +27,7 @@ _DOCUMENTS: dict[str, type[Document]] = {
     "nearest": nearest.Nearest,
     "quality": quality.Quality,
     "serving": serving.ServingResult,
+    "bundle": atlas.Bundle,
     "machine": characterization.Machine,
     "inspection": machine.Inspection,
     "run": characterization.Run,
