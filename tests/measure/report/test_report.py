@@ -94,7 +94,7 @@ def test_the_page_needs_nothing_from_elsewhere(small_report):
 
 def test_every_figure_has_its_place_on_the_page_in_order(small_report):
     titles = [f"{each.id}: {each.title}" for each in figures.find_all()]
-    assert len(titles) == 25
+    assert len(titles) == 26
     text = page(small_report).text
     assert sorted(titles, key=text.index) == titles
     questions = [text.rindex(each) for each in QUESTIONS]
