@@ -33,6 +33,9 @@ def main() -> None:
     if not found:
         sys.exit(f"{args.bundle} has no {args.workload} {args.mode}")
     row, command = found[0], shlex.split(found[0].command)
+    low, high = row.low, row.high
+    if low is None or high is None:
+        sys.exit("the row has no interval: it is of one process with few steps")
     medians, shares = [], []
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "result.json"
@@ -44,12 +47,14 @@ def main() -> None:
             medians.append(result.steps.median)
             shares.append(result.cpu_share)
     again = ratio(np.array(medians), np.ones(len(medians)))
-    low, high = 1e3 * row.low, 1e3 * row.high
     print(f"{command[1:]}")
-    print(f"the row:  {1e3 * geometric_mean(row.step_seconds):.4g} ms ({low:.4g} to {high:.4g})")
+    print(
+        f"the row:  {1e3 * geometric_mean(row.step_seconds):.4g} ms "
+        f"({1e3 * low:.4g} to {1e3 * high:.4g})"
+    )
     print(f"again:    {1e3 * again.value:.4g} ms ({1e3 * again.low:.4g} to {1e3 * again.high:.4g})")
     print(f"shares of the processor: {[round(share, 2) for share in shares if share is not None]}")
-    within = again.low <= row.high and row.low <= again.high
+    within = again.low <= high and low <= again.high
     print("within its interval" if within else "NOT within its interval")
     sys.exit(not within)
 

@@ -38,11 +38,11 @@ class Measured(Record):
     step_seconds: tuple[Positive, ...] = Field(
         min_length=1, description="median step of each process, in seconds"
     )
-    low: Positive = Field(
+    low: Positive | None = Field(
         description="lower limit of the 95 % interval of the median step: between processes, or of "
-        "the steps of a single one"
+        "the steps of a single one; `null` if these are fewer than six"
     )
-    high: Positive = Field(description="upper limit of the same")
+    high: Positive | None = Field(description="upper limit of the same")
     example: str = Field(description="name of an example")
     examples_per_second: Positive = Field(description="at the median step, with the batch at hand")
     flops_per_second: Positive = Field(description="floating-point operations per second")

@@ -68,6 +68,20 @@ def test_a_row_has_the_processes_of_a_case_and_its_command(tmp_path):
     assert alone.low <= alone.step_seconds[0] <= alone.high
 
 
+def test_a_single_process_of_few_steps_has_no_interval(tmp_path):
+    runs = suite()
+    few = runs["vgg", "infer", 0].result.to_plain()
+    for name in ("seconds", "input_wait", "loss", "work", "first_of_shape", "call"):
+        few["steps"][name] = few["steps"][name][:4]
+    few["steps"] = {k: few["steps"][k] for k in ("first", "seconds", "input_wait", "loss")}
+    few["steps"]["warmup"] = 1
+    changed = run("vgg", mode="infer", result=few)
+    bundle = submit(written(tmp_path, runs | {("vgg", "infer", 0): changed}))
+    (row,) = [row for row in bundle.rows if (row.workload, row.mode) == ("vgg", "infer")]
+    assert (row.low, row.high) == (None, None)
+    assert "vgg" in site([bundle])
+
+
 def test_a_bundle_has_no_folder_and_no_command_line(tmp_path):
     text = submit(written(tmp_path / "somebody", suite())).to_json()
     assert "somebody" not in text
