@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _ALIAS = re.compile(
     r"parameter_number = (\d+) : i64\}, output_index = array<i64(?:: (\d+))?>"
 )  # of an argument that an output replaces
+_COPY = re.compile(r"mhlo\.copy (%\w+) : (tensor<[^>]*>)")  # of XLA's own dialect
 _TRUTHS = re.compile(r'dense<"0x([0-9A-F]+)"> : tensor<([0-9x]+)xi1>')
 
 
@@ -47,6 +48,7 @@ def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> 
         text = step.experimental_get_compiler_ir(*signature)(stage="stablehlo")
     except (tf.errors.OpError, ValueError, TypeError) as error:
         raise FathomError(f"XLA cannot compile {model.name}: {cause(error)}") from error
+    text = _COPY.sub(r"stablehlo.reshape \1 : (\2) -> \2", text)
     (folder / "step.mlir").write_text(_TRUTHS.sub(_spelled_out, text))
     arguments = _arguments(model, traced)
     for argument in arguments:
