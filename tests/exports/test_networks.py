@@ -7,6 +7,7 @@ import gc
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from unittest import mock
@@ -258,6 +259,13 @@ def test_jax_trains_the_same(name, tmp_path):
     assert found.keys() >= {f"new {v.path}" for v in model.network.trainable_variables}
     for name, value in found.items():
         assert_close(value, read[name.removeprefix("new ")](), name)
+
+
+def test_a_training_step_has_operations_of_stablehlo_alone(tmp_path):
+    exports.find("stablehlo").save(build("memnet", False, xla=True), tmp_path, ExportOptions())
+    text = (tmp_path / "step.mlir").read_text()
+    dialects = set(re.findall(r'^ *%\S+ = "?(\w+)\.', text, re.MULTILINE))
+    assert dialects <= {"stablehlo", "chlo"}
 
 
 @pytest.mark.parametrize("digits", ["0D", "01000101"])  # a bit each, or a byte
