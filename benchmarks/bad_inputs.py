@@ -463,7 +463,8 @@ def outcome(read: Callable[[], object], limit_s: float = 30.0) -> tuple[str, str
         signal.setitimer(signal.ITIMER_REAL, 0)
     shown = f"{said.getvalue()}\n{complained.getvalue()}"
     if verdict == "accepted":
-        wrong = re.search(r"(?<![\w.])-?(nan|inf)\b|Warning", shown)
+        without_given = re.sub(r"([A-Z]=|\$[A-Z_]+ is )\S+", "", shown)  # a variable's value
+        wrong = re.search(r"(?<![\w.])-?(nan|inf)\b|Warning", without_given)
     else:
         wrong = complained.getvalue().count("\n") != 1
     return ("failure" if wrong else verdict), shown

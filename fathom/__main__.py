@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from fathom import workloads
-from fathom.cli import characterize, formats, launch, machine, new, quality, serving, work
+from fathom.cli import atlas, characterize, formats, launch, machine, new, quality, serving, work
 from fathom.cli.parser import USER_ERROR, Parser, add_options, add_workload, checked, number
 from fathom.cli.terminal import console, import_tensorflow, run_command
 from fathom.system.files import user_path
@@ -53,6 +53,7 @@ def _parser() -> Parser:
     _add_action(actions, "convert", "convert a data set to another format", "the data set's folder")
     machine.add_commands(commands)
     characterize.add_commands(commands)
+    atlas.add_commands(commands)
     work.add_commands(commands)
     serving.add_commands(commands)
     quality.add_commands(commands)

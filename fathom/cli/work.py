@@ -38,6 +38,11 @@ def add_commands(commands: Commands) -> None:
     _add_sweep(describe)
     text = "write one line per operation, or per step of a sweep"
     describe.add_argument("--csv", type=output_file, metavar="FILE", help=text)
+    nearest = add_command(commands, "nearest", "cli.nearest", "find the workloads most like it")
+    _add_work(nearest)
+    add_options(nearest, "json", help="write the distances as JSON; - prints them")
+    text = "draw the map of the workloads, with it among them"
+    nearest.add_argument("--svg", type=output_file, metavar="FILE", help=text)
     export = add_command(commands, "export", "cli.export", "write it in another tool's format")
     _add_work(export, nargs="?")
     add_options(export, "precision")

@@ -8,11 +8,13 @@ import re
 from pathlib import Path
 
 from fathom.results import (
+    atlas,
     characterization,
     description,
     distribution,
     formats,
     machine,
+    nearest,
     profile,
     quality,
     records,
@@ -23,11 +25,11 @@ from fathom.results.base import Record
 
 _PAGES = (
     *("results.md", "characterization.md", "profiling.md", "accelerators.md", "numbers.md"),
-    *("distribution.md", "serving.md", "quality.md", "machine.md"),
+    *("distribution.md", "serving.md", "quality.md", "machine.md", "atlas.md", "coverage.md"),
 )
 _MODULES = (
     *(records, steps, profile, characterization, description),
-    *(distribution, formats, machine, quality, serving),
+    *(atlas, distribution, formats, machine, nearest, quality, serving),
 )
 _TABLE = re.compile(r"(?<=<!-- fields of )(\w+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
 

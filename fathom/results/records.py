@@ -125,6 +125,10 @@ class Environment(Record):
     git_commit: str | None = Field(
         default=None, description="commit of Fathom's checkout, else `null`"
     )
+    fathom: str | None = Field(default=None, description="version of Fathom")
+    source: str | None = Field(
+        default=None, description="digest of Fathom's own source, committed or not"
+    )
     command: str = Field(default="", description="the command line")
 
 

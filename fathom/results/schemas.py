@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fathom.results import (
+    atlas,
     characterization,
     description,
     formats,
     machine,
+    nearest,
     profile,
     quality,
     records,
@@ -22,8 +24,10 @@ _DOCUMENTS: dict[str, type[Document]] = {
     "profile": profile.Profile,
     "description": description.Description,
     "formats": formats.Formats,
+    "nearest": nearest.Nearest,
     "quality": quality.Quality,
     "serving": serving.ServingResult,
+    "bundle": atlas.Bundle,
     "machine": characterization.Machine,
     "inspection": machine.Inspection,
     "run": characterization.Run,

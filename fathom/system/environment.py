@@ -1,5 +1,6 @@
 """The machine and the software that made a result."""
 
+import functools
 import hashlib
 import os
 import platform
@@ -57,6 +58,8 @@ def describe(device: Device, threads: int, precision: str, xla: str) -> dict[str
         "precision": precision,
         "xla": xla,
         "git_commit": git_commit(),
+        "fathom": version("fathom-workloads"),
+        "source": source(),
         "command": shlex.join(sys.orig_argv),
     }
 
@@ -68,15 +71,21 @@ def software(module: str) -> dict[str, str]:
         module: loaded, of a workload's code: its package has a part in the digest.
     """
     own = sys.modules[module.partition(".")[0]]
-    paths = set(Path(__file__).parents[1].rglob("*.py"))
+    paths: set[Path] = set()
     if file := own.__file__:
         paths |= set(Path(file).parent.rglob("*.py")) if hasattr(own, "__path__") else {Path(file)}
-    digest = hashlib.sha256()
-    for path in sorted(paths):
-        digest.update(f"{path.name} ".encode() + path.read_bytes())
     versions = {"Python": platform.python_version(), "TensorFlow": tf.__version__}
     versions |= {name: version(name) for name in _THAT_COMPUTE}
-    return {"source": digest.hexdigest()[:12], **versions}
+    return {"source": source(frozenset(paths)), **versions}
+
+
+@functools.cache
+def source(others: frozenset[Path] = frozenset()) -> str:
+    """Returns a digest of Fathom's Python files and of others, committed or not."""
+    digest = hashlib.sha256()
+    for path in sorted(others | set(Path(__file__).parents[1].rglob("*.py"))):
+        digest.update(f"{path.name} ".encode() + path.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def peak_memory(device: Device) -> dict[str, int | None]:

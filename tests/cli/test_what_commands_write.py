@@ -39,6 +39,9 @@ def place(tmp_path, monkeypatch):
     return here
 
 
+FILE_AT_OUT = {"atlas", "calibrate", "submit"}  # commands whose --out is a file
+
+
 def contents(folder):
     return {path: path.is_file() and path.read_text() for path in folder.rglob("*")}
 
@@ -54,7 +57,7 @@ def options(parser, name=""):
 
 def test_all_commands_that_write_a_folder_are_known():
     writers = {name for name, given in options(__main__._parser()) if "--out" in given}
-    writers -= {"calibrate"}  # whose --out is a file
+    writers -= FILE_AT_OUT
     assert writers | {"data fetch", "data synthesize"} == set(WRITERS)
 
 
@@ -99,23 +102,26 @@ def test_no_other_program_writes_a_folder_with_what_is_not_its_own(program, plac
 
 
 FILES = {
+    "atlas one.json": ["--out"],
     "calibrate": ["--out"],
     "describe gcn": ["--json", "--csv"],
     "explore vgg --machine p100": ["--csv", "--svg"],
     "formats gcn": ["--json"],
     "machine": ["--json"],
+    "nearest gcn": ["--json", "--svg"],
     "quality gcn --target accuracy=0.8 --batches 1,2": ["--json"],
     "roofline gcn --machine p100": ["--csv", "--svg"],
     "run gcn": ["--json"],
     "scale gcn --machine p100": ["--csv"],
     "sparsity gcn": ["--csv"],
+    "submit mine": ["--out"],
 }
 
 
 def test_all_commands_that_write_a_file_are_known():
     written = {"--json", "--csv", "--svg"}
     found = {name: given & written for name, given in options(__main__._parser())}
-    found |= {"run": {"--json"}, "calibrate": {"--out"}}
+    found |= {"run": {"--json"}} | {name: {"--out"} for name in FILE_AT_OUT}
     assert {name: given for name, given in found.items() if given} == {
         command.split()[0]: set(given) for command, given in FILES.items()
     }

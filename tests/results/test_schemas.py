@@ -4,9 +4,11 @@ import pytest
 import synthetic_folder
 from jsonschema import Draft202012Validator
 
+from fathom.results.atlas import Bundle, Measured
 from fathom.results.description import Description
 from fathom.results.formats import FormatRun, Formats
 from fathom.results.machine import Finding, Inspection
+from fathom.results.nearest import Archetype, Nearest
 from fathom.results.quality import Point, Quality, Training
 from fathom.results.records import RunResult
 from fathom.results.schemas import main, schemas
@@ -35,7 +37,21 @@ TRIAL = Trial(
     **{"rate": 10.0, "valid": True, "reason": "", "queries": 9, "samples_per_second": 9.5},
     **{"latency": {"mean": 0.1}, "batches": {"1": 9}},
 )
+MEASURED = Measured(
+    **{"workload": "vgg", "mode": "infer", "device": "/cpu:0", "precision": "float32"},
+    **{"batch_size": 8, "threads": 2, "microbatches": 1, "xla": "off", "seed": 0},
+    **{"data": "imagenet (synthetic)", "command": "python", "step_seconds": (0.1,)},
+    **{"low": 0.09, "high": 0.11, "example": "image", "examples_per_second": 80.0},
+    **{"flops_per_second": 1e9, "parameters": 12, "forward_macs_per_example": 24},
+    **{"first_loss": None, "op_shares": {"Conv2D": 0.9}},
+)
 RECORDS = {
+    "bundle": Bundle(
+        environment=ENVIRONMENT,
+        gemm_flops_per_second={"2": 1e11},
+        triad_bytes_per_second={},
+        rows=(MEASURED,),
+    ),
     "result": RunResult(**RESULT),
     "profile": PROFILE,
     "machine": synthetic_folder.MACHINE,
@@ -51,6 +67,10 @@ RECORDS = {
         **{"workload": "autoenc", "metric": "negative_elbo", "target": 99.0, "seed": 0},
         **{"higher_is_better": False, "most_epochs": 2, "environment": ENVIRONMENT},
         trainings=[TRAINING],
+    ),
+    "nearest": Nearest(
+        **{"network": "net", "mode": "infer", "batch_size": 1, "work": {"reductions": 1.0}},
+        archetypes=(Archetype(workload="vgg", batch_size=2, distance=0.5, work={}),),
     ),
     "description": Description(
         **{"workload": "memnet", "mode": "train", "batch_size": 2, "inputs": {}},

@@ -35,7 +35,7 @@ _TYPES_OF_CLASS = {
     "A": """
         Add Sub Mul Div Pow
         Abs AddN Atan2 BiasAdd BitwiseAnd BitwiseOr BitwiseXor Ceil ClipByValue Cos DivNoNan Elu
-        EluGrad Equal Erf Exp Expm1 Floor FloorDiv FloorMod Greater GreaterEqual IsFinite
+        EluGrad Equal Erf Erfc Exp Expm1 Floor FloorDiv FloorMod Greater GreaterEqual IsFinite
         LeakyRelu LeakyReluGrad LeftShift Less LessEqual Log Log1p LogicalAnd LogicalNot LogicalOr
         Maximum Minimum MulNoNan Neg NotEqual Reciprocal Relu Relu6 Relu6Grad ReluGrad RightShift
         Round Rsqrt RsqrtGrad Sigmoid SigmoidGrad Sign Sin Softplus SoftplusGrad Softsign Sqrt

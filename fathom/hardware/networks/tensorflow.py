@@ -41,6 +41,10 @@ _MODULES = tuple(  # of Keras, whose classes a configuration may name
         *("dtype_policies", "ops", "quantizers"),
     )
 )
+_OF_APPLICATIONS = (  # layers of keras.applications' networks, which are no public names
+    "keras.src.applications.convnext.LayerScale",
+    "keras.src.applications.inception_resnet_v2.CustomScaleLayer",
+)
 _REFUSED = (  # layers that run code of the file, or read other files
     *("Lambda", "__lambda__", "TorchModuleWrapper", "TFSMLayer", "JaxLayer", "FlaxLayer"),
     *("TextVectorization", "StringLookup", "IntegerLookup", "HashedCrossing"),
@@ -250,7 +254,8 @@ def _check(config: dict[str, Any], path: Path) -> None:
         function = (module, name) == ("builtins", "function") and isinstance(part["config"], str)
         plain = not module and name.startswith("__")
         ours = module == "keras" or f"{module}.".startswith(tuple(f"{m}." for m in _MODULES))
-        if not (function or plain or (ours and name[:1].isupper())):
+        known = f"{module}.{name}" in _OF_APPLICATIONS or (ours and name[:1].isupper())
+        if not (function or plain or known):
             raise FathomError(
                 f"{path} has {module or 'an unnamed module'}.{name}, which is not Keras' own"
             )

@@ -13,7 +13,7 @@ from fathom.core.layers import Layer, PRNGKey
 from fathom.core.training.randomness import uniform
 from fathom.system.processor import traces_for_any_processor
 
-_LONGEST = 16  # values of a piece: wider rows took twice as long (docs/performance.md)
+_LONGEST = 16  # values of a piece: best on three instruction sets (docs/performance.md)
 
 
 @keras.saving.register_keras_serializable("fathom.modern.gcn.layers")

@@ -1,5 +1,6 @@
 """The work of Keras models, functions and SavedModels; no file may run code."""
 
+import importlib
 import json
 import random
 import zipfile
@@ -128,6 +129,7 @@ def repack(file, change):
         ({"module": "os", "class_name": "system"}, "os.system, which is not Keras' own"),
         ({"module": "keras.utils", "class_name": "get_file"}, "keras.utils.get_file, which is not"),
         ({"module": "keras.layers", "class_name": "deserialize"}, "deserialize, which is not"),
+        ({"module": "keras.src.applications.vgg16", "class_name": "VGG16"}, "VGG16, which is not"),
         ({"module": None, "class_name": "Own", "registered_name": "me>Own"}, "an unnamed module"),
     ],
 )
@@ -137,6 +139,22 @@ def test_a_model_that_would_run_code_is_refused_by_name(model, tmp_path, changes
     repack(file, lambda layer: layer.update(changes))
     with pytest.raises(FathomError, match=message):
         read_keras(file, {"batch": 2})
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "options"),
+    [
+        ("convnext", "LayerScale", {"init_values": 0.5, "projection_dim": 3}),
+        ("inception_resnet_v2", "CustomScaleLayer", {"scale": 0.5}),
+    ],
+)
+def test_layers_of_keras_own_networks_are_read(tmp_path, module, name, options):
+    layer = getattr(importlib.import_module(f"keras.src.applications.{module}"), name)(**options)
+    value = keras.Input((3,))
+    keras.Model(value, layer([value, value] if "scale" in options else value)).save(
+        tmp_path / "net.keras"
+    )
+    assert networks.read(tmp_path / "net.keras", {"batch": 2}).total_flops > 0
 
 
 def test_a_layer_of_any_size_takes_no_memory(tmp_path):

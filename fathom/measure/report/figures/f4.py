@@ -112,12 +112,13 @@ def draw(shares: pd.DataFrame) -> style.Plot:
         height = 1.2 + 0.32 * max(len(shares), len(paper))
         names = "measured", "from the paper's table"
         figure, (ours, theirs) = style.panels(names, columns=2, width=4.5, height=height)
-        _dendrogram(ours, shares)
-        _dendrogram(theirs, paper)
+        dendrogram(ours, shares)
+        dendrogram(theirs, paper)
     return figure
 
 
-def _dendrogram(axes: style.Panel, shares: pd.DataFrame) -> None:
+def dendrogram(axes: style.Panel, shares: pd.DataFrame) -> None:
+    """Draws the hierarchy of the rows of a table of shares, with distance on the x axis."""
     from scipy.cluster.hierarchy import dendrogram
 
     merges = linkage(cluster(shares.to_numpy()))

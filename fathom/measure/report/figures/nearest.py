@@ -1,0 +1,96 @@
+"""Networks of others among the archetypes, of the results that lie in the folder."""
+
+import math
+from collections.abc import Sequence
+
+import pandas as pd
+
+from fathom.measure import nearest
+from fathom.measure.report import style
+from fathom.measure.report.figure import Figure, Findings
+from fathom.measure.report.figures import f4
+from fathom.measure.runs.folder import Folder
+from fathom.results.nearest import Nearest
+
+_FILES = "nearest/*.json"
+_LONGEST = 24  # characters of a name
+
+
+def distances(found: Sequence[Nearest]) -> pd.DataFrame:
+    """Returns one row per network and archetype, with the cosine distance of their work."""
+    rows = [
+        {
+            "network": each.network,
+            "mode": each.mode,
+            "batch size": each.batch_size,
+            "archetype": archetype.workload,
+            "archetype's batch size": archetype.batch_size,
+            "cosine distance": archetype.distance,
+        }
+        for each in found
+        for archetype in each.archetypes
+    ]
+    return pd.DataFrame(rows)
+
+
+def work(found: Sequence[Nearest]) -> pd.DataFrame:
+    """Returns the shares of work, one row per archetype and network, one column per class."""
+    modes = {each.mode for each in found}
+    rows: dict[str, dict[str, float]] = {}
+    for each in found:
+        mode = f", {each.mode}" if len(modes) > 1 else ""
+        rows |= {f"{archetype.workload}{mode}": archetype.work for archetype in each.archetypes}
+    return nearest.table(rows | {_label(each): each.work for each in found})
+
+
+def _label(found: Nearest) -> str:
+    return f"{style.shortened(found.network, _LONGEST)} (yours)"
+
+
+def draw(found: Sequence[Nearest]) -> style.Plot:
+    """Draws the hierarchy of archetypes and networks, and each network's distances."""
+    shares = work(found)
+    titles = "centroid linkage", "distance of each archetype"
+    with style.applied():
+        height = 1.2 + 0.32 * len(shares)
+        figure, (tree, line) = style.panels(titles, columns=2, width=4.6, height=height)
+        f4.dendrogram(tree, shares)
+        for text in tree.get_yticklabels():
+            if text.get_text().endswith("(yours)"):
+                text.set(color=style.RED, fontweight="bold")
+        names = [each.workload for each in found[0].archetypes]
+        style.name_rows(line, names)
+        for number, each in enumerate(found):
+            known = {archetype.workload: archetype.distance for archetype in each.archetypes}
+            marker = style.MARKERS[number % len(style.MARKERS)]
+            places = [known.get(name, math.nan) for name in names]
+            colour = style.PALETTE[-2 - number % len(style.PALETTE)]  # red first
+            line.plot(places, range(len(names)), marker, color=colour, label=_label(each))
+        line.set_xlim(-0.02, 1.02)
+        line.set_xlabel("cosine distance")
+        line.grid(axis="both")
+        if len(found) > 1:
+            figure.legend(handles=line.lines, loc="outside upper center", ncols=3)
+    return figure
+
+
+def _analyse(folder: Folder) -> Findings:
+    found = [Nearest.read(path) for path in sorted(folder.path.glob(_FILES))]
+    if not found:
+        return Findings(gaps=["no network of yours: fathom nearest FILE --json DIR/nearest/x.json"])
+    summary = " ".join(next(nearest.sentences(each)) for each in found)
+    shares = work(found)
+    others = {"work": shares.rename_axis("network").reset_index(), "merges": f4.merges(shares)}
+    return Findings(summary, draw(found), distances(found), others)
+
+
+FIGURE = Figure(
+    id="nearest",
+    order=42,
+    title="Your networks among the workloads",
+    meaning="Of the results in nearest/ of the folder: the work of a network, described and not "
+    "run, as shares of kinds, classes of shape and FLOPs per byte, beside that of each workload at "
+    "its default size; distance and linkage are those of F4.",
+    paper="Fathom, Figure 4, has times by op type in place of work.",
+    analyse=_analyse,
+)

@@ -1,0 +1,141 @@
+import copy
+import json
+
+import pytest
+import synthetic_folder
+from synthetic_folder import paper_profile, result, run
+
+from fathom import workloads
+from fathom.errors import FathomError
+from fathom.measure.atlas.bundle import submit
+from fathom.measure.atlas.site import site
+from fathom.results.atlas import Bundle
+from fathom.system.environment import source
+
+LOSS = 2.5
+
+
+def timing(name, mode, repeat=0, seconds=0.1, loss=LOSS, parameters=None):
+    """A timing with the counts that the workload's descriptor publishes."""
+    published = workloads.descriptor(name)
+    found = result(seconds + 0.001 * repeat, mode, cpu_seconds=4.0, source=source())
+    found["steps"] = copy.deepcopy(found["steps"])
+    found["steps"]["loss"] = [loss if mode == "train" else None] * len(found["steps"]["seconds"])
+    found["cost"] |= {
+        "parameters": parameters or published.parameters,
+        "forward_macs_per_example": published.macs,
+    }
+    return run(
+        name,
+        ("modes",) if repeat == 0 else ("repeats",),
+        mode=mode,
+        repeat=repeat,
+        result=found,
+        argv=("python", "-m", "fathom", "run", name, f"--{mode}"),
+    )
+
+
+def suite(**changes):
+    """The runs of a characterization of the eight that can be submitted."""
+    runs = {}
+    for name in workloads.EIGHT:
+        for mode in ("train", "infer"):
+            runs[name, mode, 0] = timing(name, mode)
+        runs[name, "train", 1] = timing(name, "train", repeat=1)
+        profile = paper_profile(name, 1)
+        about = profile.environment.model_copy(update={"source": source()})
+        profile = profile.model_copy(update={"environment": about})
+        runs[name, "profile", 0] = run(name, ("profile",), profile=profile)
+    return runs
+
+
+def written(path, runs):
+    return synthetic_folder.write(path, [each for each in runs.values() if each])
+
+
+def test_a_row_has_the_processes_of_a_case_and_its_command(tmp_path):
+    bundle = submit(written(tmp_path, suite()))
+    assert len(bundle.rows) == 2 * len(workloads.EIGHT)
+    row = next(row for row in bundle.rows if (row.workload, row.mode) == ("memnet", "train"))
+    assert row.step_seconds == pytest.approx([0.1, 0.101], rel=1e-3)
+    assert row.low < 0.1005 < row.high
+    assert row.command == "python -m fathom run memnet --train"
+    assert row.first_loss == LOSS
+    assert 0.9 < sum(row.op_shares.values()) <= 1
+    alone = next(row for row in bundle.rows if (row.workload, row.mode) == ("memnet", "infer"))
+    assert alone.first_loss is None
+    assert not alone.op_shares
+    assert alone.low <= alone.step_seconds[0] <= alone.high
+
+
+def test_a_bundle_has_no_folder_and_no_command_line(tmp_path):
+    text = submit(written(tmp_path / "somebody", suite())).to_json()
+    assert "somebody" not in text
+    assert json.loads(text)["environment"]["command"] == ""
+    assert "directory" not in text
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({("vgg", "infer", 0): None}, "vgg --infer was not timed"),
+        ({("vgg", "profile", 0): None}, "vgg was not profiled"),
+        ({("deepq", "train", 1): timing("deepq", "train", 1, loss=9.0)}, "different losses"),
+        ({("deepq", "train", 0): timing("deepq", "train", parameters=5)}, "are published"),
+        (
+            {("vgg", "train", 2): run("vgg", repeat=2, status="failed", reason="no memory")},
+            "failed",
+        ),
+        (
+            {("vgg", "train", 0): run("vgg", result=result(0.3, cpu_seconds=1.0, source=source()))},
+            "was disturbed by other processes",
+        ),
+        (
+            {("vgg", "infer", 0): run("vgg", mode="infer", result=result(0.1, "infer"))},
+            "another source of Fathom",
+        ),
+    ],
+)
+def test_what_cannot_be_trusted_is_refused(tmp_path, change, problem):
+    with pytest.raises(FathomError, match=problem) as error:
+        submit(written(tmp_path, suite() | change))
+    assert "\n" not in str(error.value)
+
+
+def test_the_page_has_machines_side_by_side_and_refers_to_no_host(tmp_path):
+    one = submit(written(tmp_path, suite()))
+    faster = tuple(
+        row.model_copy(update={"examples_per_second": 3 * row.examples_per_second})
+        for row in one.rows
+    )
+    about = one.environment.model_copy(update={"cpu_model": "Other CPU"})
+    other = one.model_copy(update={"environment": about, "rows": faster})
+    page = site([one, other])
+    assert "Other CPU, 4 cores" in page
+    assert "the same within 1 %" in page
+    assert "3.00" in page or ">3<" in page
+    assert "python -m fathom run memnet --train" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert "https://" not in page
+
+
+def test_the_page_names_a_loss_that_its_seed_does_not_give(tmp_path):
+    one = submit(written(tmp_path, suite()))
+    rows = tuple(
+        row.model_copy(update={"first_loss": 3.0})
+        if (row.workload, row.mode) == ("vgg", "train")
+        else row
+        for row in one.rows
+    )
+    assert "more than 1 %: vgg on Test CPU, 4 cores" in site(
+        [one, one, one.model_copy(update={"rows": rows})]
+    )
+
+
+def test_a_damaged_bundle_is_refused_in_a_line(tmp_path):
+    path = tmp_path / "bundle.json"
+    submit(written(tmp_path / "here", suite())).write(path)
+    assert Bundle.read(path).rows
+    path.write_text(path.read_text().replace('"rows"', '"columns"'))
+    with pytest.raises(FathomError, match=r"rows is missing.*make it again with fathom submit"):
+        Bundle.read(path)

@@ -1,0 +1,58 @@
+import dataclasses
+
+import pytest
+from legibility import assert_legible
+from synthetic_folder import folder, run
+
+from fathom.measure.report.figures import nearest
+from fathom.results.nearest import Archetype, Nearest
+
+ADDS, PRODUCTS = "elementwise operations at 1 FLOP/byte or less", "matrix products"
+ARCHETYPES = {"vgg": {PRODUCTS: 1.0}, "memnet": {ADDS: 0.9, PRODUCTS: 0.1}}
+
+
+def found(network, distances, mode="infer", work=None):
+    return Nearest(
+        **{"network": network, "mode": mode, "batch_size": 4, "work": work or {ADDS: 1.0}},
+        archetypes=tuple(
+            Archetype(workload=name, batch_size=8, distance=distance, work=ARCHETYPES[name])
+            for name, distance in distances.items()
+        ),
+    )
+
+
+@pytest.fixture
+def characterized(tmp_path):
+    """Gives a folder with a network's result, and one of a network whose name is long."""
+    (tmp_path / "nearest").mkdir()
+    found("mine", {"memnet": 0.01, "vgg": 1.0}).write(tmp_path / "nearest" / "a.json")
+    other = found("yours" * 20, {"vgg": 0.2, "memnet": 0.3}, work={PRODUCTS: 1.0})
+    other.write(tmp_path / "nearest" / "b.json")
+    return dataclasses.replace(folder([run()]), path=tmp_path)
+
+
+def test_each_network_is_placed_among_the_archetypes(characterized):
+    findings = nearest.FIGURE.analyse(characterized)
+    assert findings.summary.startswith("mine is nearest to memnet (distance 0.01) and vgg")
+    assert findings.data["cosine distance"].tolist() == [0.01, 1.0, 0.2, 0.3]
+    assert findings.tables["work"].network.tolist()[:3] == ["memnet", "vgg", "mine (yours)"]
+    first = findings.tables["merges"]["workloads together"][0]
+    assert first.startswith("vgg yours")
+
+
+def test_the_map_marks_the_networks(characterized):
+    plot = nearest.FIGURE.analyse(characterized).plot
+    assert_legible(plot)
+    marked = {text.get_text(): text.get_fontweight() for text in plot.axes[0].get_yticklabels()}
+    assert marked["mine (yours)"] == "bold"
+    assert marked["vgg"] == "normal"
+    assert plot.axes[1].lines[1].get_xdata().tolist() == [0.3, 0.2]
+
+
+def test_archetypes_of_two_modes_are_apart():
+    rows = nearest.work([found("a", {"vgg": 0.2}), found("b", {"vgg": 0.2}, mode="train")])
+    assert rows.index.tolist() == ["vgg, infer", "vgg, train", "a (yours)", "b (yours)"]
+
+
+def test_without_networks_the_command_is_named():
+    assert "fathom nearest FILE --json" in nearest.FIGURE.analyse(folder([run()])).gaps[0]
