@@ -58,7 +58,7 @@ def add_commands(commands: Commands) -> None:
     text = "arrivals in bursts: gamma-distributed intervals with this coefficient of variation"
     variation = number(float, above=0, maximum=100)
     arrivals.add_argument("--burst", type=variation, metavar="CV", help=text)
-    text = "endpoint to test instead: OpenAI's completions for language models, KServe v2 for others"
+    text = "endpoint to test instead: OpenAI's completions of language models, else KServe v2"
     add("--url", help=text)
     text = "shortest duration of a run, in seconds; default: 10 (MLPerf's own: 600)"
     add("--duration", type=number(float, minimum=1), default=10.0, metavar="S", help=text)

@@ -1,8 +1,11 @@
 """The mixture of experts against its formulas in NumPy, its routing, and decoding with a cache."""
 
+import json
+
 import numpy as np
 import pytest
 import tensorflow as tf
+from safetensors.numpy import save_file
 
 from fathom.core.ragged import _Parts
 from fathom.errors import FathomError
@@ -171,6 +174,26 @@ def test_loads_are_noted_during_training(monkeypatch):
         for step in range(2):
             assert np.mean([points[step][1] for points in own]) == pytest.approx(1, rel=1e-5)
     assert 0 < model.history["dropped_rows"][0][1] < 1
+
+
+def test_a_network_starts_from_weights_by_mixtrals_names(tmp_path):
+    model, tensors = make(layers=1), {}
+    for each in model.published():
+        parts = np.split(
+            each.variable.numpy(), [16, 24] if len(each.names) == 3 else len(each.names), -1
+        )
+        for name, part in zip(each.names, parts, strict=True):
+            tensors[name] = np.ascontiguousarray(part.T if each.transposed else part)
+    save_file(tensors, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(model.published_settings()))
+    assert tensors["model.layers.0.block_sparse_moe.experts.3.w2.weight"].shape == (16, 24)
+    other = MoE("cpu", {**SMALL, "layers": 1, "weights": str(tmp_path)})
+    other.build()
+    for ours, theirs in zip(other.network.variables, model.network.variables, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    few = MoE("cpu", {**SMALL, "layers": 1, "experts": 3, "weights": str(tmp_path)})
+    with pytest.raises(FathomError, match="has num_local_experts 4 where this network has 3"):
+        few.build()
 
 
 def test_experts_are_saved_with_their_arguments():
