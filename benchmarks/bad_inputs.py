@@ -264,7 +264,8 @@ def _write_step(folder: Path) -> None:
     from fathom.hardware.accelerators import machine
 
     read = machine.load("virtex7-485t").model_dump(exclude_unset=True, by_alias=True)
-    found = read | {"link_bandwidth": 1e9, "sources": read["sources"] | {"link_bandwidth": "none"}}
+    links = [{"name": "a link", "bandwidth": 1e9}]
+    found = read | {"links": links, "sources": read["sources"] | {"links": "none"}}
     (folder / "machine.json").write_text(json.dumps(found))
 
 

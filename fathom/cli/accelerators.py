@@ -1,6 +1,7 @@
 """``fathom roofline``, ``explore`` and ``scale``: a workload on machines that need not exist."""
 
 import argparse
+import math
 from collections import Counter
 from pathlib import Path
 
@@ -14,14 +15,18 @@ from fathom.cli.describe import OF_A_STEP, describe, step_of
 from fathom.cli.terminal import duration, new_table
 from fathom.errors import FathomError
 from fathom.hardware.accelerators import machine as machines
+from fathom.hardware.accelerators import plan as plans
 from fathom.hardware.accelerators import roofline as model
 from fathom.hardware.accelerators import scaling, tiling, topology
+from fathom.hardware.accelerators.fusion import fused
 from fathom.hardware.accelerators.machine import Machine
+from fathom.hardware.accelerators.plan import Plan
 from fathom.hardware.accelerators.tiling import Convolution
 from fathom.options import unknown_option
 from fathom.results.description import Description, Operation
 
 _SHOWN = 15  # operations
+_NODES = (1, 9, 64)
 
 
 def roofline(args: argparse.Namespace, screen: Console) -> None:
@@ -31,7 +36,8 @@ def roofline(args: argparse.Namespace, screen: Console) -> None:
         return
     machine, description = _machine_and_step(args)
     precision = args.precision or description.precision
-    operations = model.table(description, machine, args.precision)
+    step = fused(description, args.fusion) if args.fusion else description
+    operations = model.table(step, machine, args.precision)
     screen.print(f"{step_of(description)}, on {machine.title}, {precision}")
     screen.print(
         f"{machine.peak(precision) / 1e9:,.0f} GFLOP/s and {machine.bandwidth / 1e9:,.1f} GB/s: "
@@ -61,7 +67,8 @@ def _sweep_rooflines(args: argparse.Namespace, screen: Console) -> None:
     machine = machines.load(args.machine)
 
     def bounds(description: Description) -> sweep.Row:
-        operations = model.table(description, machine, args.precision)
+        step = fused(description, args.fusion) if args.fusion else description
+        operations = model.table(step, machine, args.precision)
         seconds = operations.seconds.sum()
         by_memory = operations[operations.bound == model.MEMORY].seconds.sum()
         held = model.memory_bytes(description, args.precision) or 0
@@ -124,14 +131,20 @@ def explore(args: argparse.Namespace, screen: Console) -> None:
 
 
 def scale(args: argparse.Namespace, screen: Console) -> None:
-    """Prints time, rate and efficiency by number of nodes."""
+    """Prints time, rate and efficiency by number of nodes, and what a node of the most sends."""
+    chosen = _plans(args)
     machine, description = _machine_and_step(args)
-    steps = scaling.scale(
-        description, machine, args.nodes, args.parallelism, args.overlap, args.precision
-    )
+    steps = [
+        scaling.scale(
+            scaling.grown(description, plan.data) if args.weak else description,
+            *(machine, plan, args.overlap, args.precision, args.fusion),
+        )
+        for plan in chosen
+    ]
     found = scaling.table(steps)
-    screen.print(f"{step_of(description)}, on {machine.title}, {args.parallelism} parallel")
-    titles = ["nodes", "step", "communication", "GFLOP/s", "GFLOP/s/mm2", "GFLOP/s/W"]
+    how = args.parallelism or "data parallel"
+    screen.print(f"{step_of(description)}, on {machine.title}, {how}" + ", weak" * args.weak)
+    titles = ["nodes", "step", "communication", "bubble", "GFLOP/s", "GFLOP/s/mm2", "GFLOP/s/W"]
     titles += ["efficiency", "MB a node"]
     table = new_table(titles, numbers=titles)
     for row in found.to_dict("records"):
@@ -139,6 +152,7 @@ def scale(args: argparse.Namespace, screen: Console) -> None:
             f"{row['nodes']:,}",
             duration(row["seconds"]),
             f"{row['communication_seconds'] / row['seconds']:.1%}",
+            f"{row['bubble_seconds'] / row['seconds']:.1%}",
             f"{row['rate'] / 1e9:,.0f}",
             _or_unknown(row["rate_per_mm2"]),
             _or_unknown(row["operations_per_watt"]),
@@ -146,8 +160,8 @@ def scale(args: argparse.Namespace, screen: Console) -> None:
             "-" if row["memory_bytes"] is pd.NA else f"{row['memory_bytes'] / 1e6:,.0f}",
         )
     screen.print(table)
-    if found.memory_bytes.notna().any():
-        screen.print(_needed(machine, int(found.memory_bytes.max())))
+    _print_messages(steps[-1], screen)
+    _print_memory(machine, found, screen)
     gradients = scaling.gradient_bytes(description)
     if description.mode == "train" and gradients:
         screen.print(
@@ -155,6 +169,39 @@ def scale(args: argparse.Namespace, screen: Console) -> None:
             f"({2 * description.macs / gradients:,.0f} of multiply-accumulates alone)"
         )
     write_csv(found, args.csv, screen)
+
+
+def _plans(args: argparse.Namespace) -> list[Plan]:
+    """Returns a plan for each number of nodes."""
+    plan, complete = plans.parse(args.parallelism)
+    if complete and args.nodes:
+        raise FathomError("--nodes follows from data=N: omit one of them")
+    if complete or (args.parallelism and not args.nodes):
+        return [*([Plan()] if plan.nodes > 1 else []), plans.checked(plan)]  # beside one node
+    return [plan.on(nodes) for nodes in args.nodes or _NODES]
+
+
+def _print_memory(machine: Machine, found: pd.DataFrame, screen: Console) -> None:
+    known = found[found.memory_bytes.notna()]
+    if known.empty:
+        return
+    screen.print(_needed(machine, int(known.memory_bytes.iloc[-1])))
+    too_few = known.nodes[known.memory_bytes > (machine.memory_bytes or math.inf)]
+    too_few = too_few[too_few != known.nodes.iloc[-1]]
+    if len(too_few):
+        screen.print(f"IT DOES NOT FIT on {', '.join(f'{n:,}' for n in too_few)} nodes")
+
+
+def _print_messages(step: scaling.Scaled, screen: Console) -> None:
+    if not step.transfers:
+        return
+    table = new_table(["sent for", "over", "MB a node", "time"], numbers=["MB a node", "time"])
+    for row in scaling.messages(step).to_dict("records"):
+        table.add_row(
+            row["purpose"], row["level"], f"{row['bytes'] / 1e6:,.2f}", duration(row["seconds"])
+        )
+    screen.print(f"each of {step.nodes:,} nodes sends in a step:")
+    screen.print(table)
 
 
 def _traced(args: argparse.Namespace) -> Description:

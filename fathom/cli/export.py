@@ -13,6 +13,7 @@ from fathom.errors import FathomError
 from fathom.exports import ExportOptions, Format, NetworkFormat
 from fathom.exports.format import write
 from fathom.hardware import networks
+from fathom.hardware.accelerators.plan import checked, parse
 from fathom.options import precision_traits
 from fathom.system.folders import require_replaceable, whole_folder
 
@@ -28,6 +29,7 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     to = exports.find(args.to)
     if args.workers > 1 and not getattr(to, "has_collectives", False):
         raise FathomError(f"{args.to} holds no collectives: omit --workers")
+    _check_ranks(to, args)
     if args.stepwise and not getattr(to, "has_steps", False):
         raise FathomError(f"{args.to} holds whole networks: omit --stepwise")
     if args.profile and not getattr(to, "has_times", False):
@@ -90,13 +92,29 @@ def _export_network(
         screen.print(f"the weights take {size / 1e9:,.1f} GB")
     with whole_folder(out, "export", args.force) as folder:
         given = ExportOptions(
-            args.batch_size, args.length, args.profile, args.workers, args.stepwise
+            *(args.batch_size, args.length, args.profile, args.workers, args.stepwise),
+            *(parse(args.parallelism)[0] if args.parallelism else None, args.rank),
         )
         left_out = to.save(model, folder, given)
         sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
     mode = "infer" if forward_only else "train"
     screen.print(f"{args.workload}, {mode}: {len(sizes)} files, {sum(sizes) / 1e3:,.0f} kB")
     _show_left_out(left_out, screen)
+
+
+def _check_ranks(to: Format | NetworkFormat, args: argparse.Namespace) -> None:
+    if not args.parallelism:
+        if args.rank is not None:
+            raise FathomError("--rank is a node of a plan: give --parallelism")
+        return
+    if not getattr(to, "has_collectives", False):
+        raise FathomError(f"{args.to} holds no collectives: omit --parallelism")
+    plan = checked(parse(args.parallelism)[0])
+    for name in ("workers", "profile"):
+        if getattr(args, name) not in (1, None):
+            raise FathomError(f"--{name} has no effect with --parallelism: omit it")
+    if args.rank is not None and args.rank >= plan.nodes:
+        raise FathomError(f"there are {plan.nodes:,} nodes, from 0: --rank {args.rank} is none")
 
 
 def _part(batch_size: int, workers: int) -> int:

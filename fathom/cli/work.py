@@ -51,6 +51,10 @@ def add_commands(commands: Commands) -> None:
     export.add_argument("--profile", type=input_path, metavar="DIR", help=text)
     text = "workers that share the batch of training, for formats with collectives"
     export.add_argument("--workers", type=number(int, minimum=1), default=1, metavar="N", help=text)
+    text = "how the nodes share the step, as of scale, for formats with collectives"
+    export.add_argument("--parallelism", metavar="data=8,...", help=text)
+    text = "this node of --parallelism alone; default: all"
+    export.add_argument("--rank", type=number(int, minimum=0), metavar="N", help=text)
     text = "the encoder or prefill, and one step of the decoder, not the loop over the words"
     export.add_argument("--stepwise", action="store_true", help=text)
     export.add_argument("--to", required=True, metavar="FORMAT", help="list names the formats")
@@ -160,14 +164,24 @@ def _add_machine(parser: argparse.ArgumentParser, command: str) -> None:
     if command != "explore":
         text = "type of number, one of the machine's; default: float32"
         add("--precision", metavar="TYPE", help=text)
+        text = (
+            "count the operations of a layer between its products as one (elementwise), or with "
+            "the products of its heads too (attention)"
+        )
+        add("--fusion", choices=("elementwise", "attention"), help=text)
     if command == "roofline":
         _add_sweep(parser)
     if command == "scale":
-        text = "numbers of nodes; default: 1,9,64"
-        add("--nodes", type=checked(numbers), default=[1, 9, 64], metavar="1,9,...", help=text)
-        text = "what the nodes share: the examples (data) or each layer (model); default: data"
-        add("--parallelism", choices=("data", "model"), default="data", help=text)
-        text = "share of the computation that can hide communication; default: 0"
+        text = "numbers of nodes; default: 1,9,64, or those of --parallelism"
+        add("--nodes", type=checked(numbers), metavar="1,9,...", help=text)
+        text = (
+            "what the nodes share besides the examples, as degrees of data, tensor, pipeline, "
+            "expert, sharded, microbatches, interleaved; and sequence, recompute"
+        )
+        add("--parallelism", default="", metavar="tensor=8,...", help=text)
+        text = "weak scaling: the examples of the step are those of one part of the nodes' batch"
+        add("--weak", action="store_true", help=text)
+        text = "share of the computation that can hide sums of gradients; default: 0"
         add("--overlap", type=number(float, minimum=0, maximum=1), default=0.0, help=text)
     if command == "explore":
         text = "these layers of the workload alone; or those of a CSV file with SCALE-Sim's columns"

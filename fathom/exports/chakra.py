@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fathom.core.training.optimizers import Optimizer, Update
     from fathom.core.training.replicas import Gradient
     from fathom.nn import NeuralNetworkModel
-    from fathom.results.description import Operation
+    from fathom.results.description import Description, Operation
 
 VERSION = "0.0.4"
 _FILE = "trace.0.et"  # of the first worker
@@ -97,6 +97,8 @@ def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> 
     """
     from google.protobuf import proto
 
+    if options.parallelism:
+        return _save_ranks(model.describe(options.length), folder, options)
     times = _times(options.profile) if options.profile else Counter()
     kinds = messages()
     work = model.describe(options.length).operations
@@ -112,6 +114,29 @@ def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> 
     if not options.profile:
         return ("durations: --profile gives them",)
     return (f"{lost:.0%} of the profiled time: of operations that TensorFlow made of others",)
+
+
+def _save_ranks(
+    description: "Description", folder: Path, options: ExportOptions
+) -> tuple[str, ...]:
+    """Writes the traces of the nodes of a plan, and their groups, from the description alone."""
+    from google.protobuf import proto
+
+    from fathom.exports import ranks
+
+    plan = options.parallelism
+    assert plan is not None
+    kinds = messages()
+    step = ranks.Ranks(description, plan)
+    groups: dict[str, list[int]] = {}
+    for rank in range(plan.nodes) if options.rank is None else (options.rank,):
+        groups |= step.groups(rank)
+        with (folder / f"trace.{rank}.et").open("wb") as file:
+            proto.serialize_length_prefixed(kinds["GlobalMetadata"](version=VERSION), file)
+            for node in step.nodes(rank):
+                proto.serialize_length_prefixed(kinds["Node"](**node), file)
+    (folder / "groups.json").write_text(json.dumps(groups))
+    return ("durations: a simulator finds them from num_ops and tensor_size",)
 
 
 def _nodes(

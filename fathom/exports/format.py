@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fathom.errors import FathomError, cause
+from fathom.hardware.accelerators.plan import Plan
 from fathom.results.description import Description
 from fathom.system.processor import any_processor
 
@@ -48,6 +49,9 @@ class ExportOptions:
             batch that one of them computes.
         stepwise: the parts of the network that an application calls for each word, not the loop
             over the words.
+        parallelism: how nodes share the step, for formats with collectives; None: as
+            ``workers``.
+        rank: the one node of these to write; None: all.
     """
 
     batch: int | None = None
@@ -55,6 +59,8 @@ class ExportOptions:
     profile: Path | None = None
     workers: int = 1
     stepwise: bool = False
+    parallelism: Plan | None = None
+    rank: int | None = None
 
 
 @dataclass(frozen=True)

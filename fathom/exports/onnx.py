@@ -87,6 +87,8 @@ def _write(model: "NeuralNetworkModel", part: "Part", path: Path) -> bool:
             if size is None:
                 name = f"{spec.name}_{axis}" if axis else "batch"
                 declared.type.tensor_type.shape.dim[axis].dim_param = name
+    _name_sizes(graph)
+    graph.doc_string = ""  # a number that depends on what was traced before
     external = sum(math.prod(v.shape) * v.dtype.size for v in values.values()) > _LARGEST
     onnx.save(
         proto,
@@ -239,6 +241,18 @@ def _reverse(loop: str, graph: Any) -> None:
     graph.node.insert(
         position + 1, onnx.helper.make_node("Slice", reads, [forward], name=f"{loop}/reverse")
     )
+
+
+def _name_sizes(graph: Any) -> None:
+    """Names the outputs' sizes that vary as those of inputs are, and takes numbers from others."""
+    for declared in graph.output:
+        for axis, size in enumerate(declared.type.tensor_type.shape.dim):
+            if size.dim_param:
+                size.dim_param = f"{declared.name}_{axis}" if axis else "batch"
+    for body in (attribute.g for node in _nodes(graph) for attribute in node.attribute):
+        for declared in (*body.input, *body.output, *body.value_info):
+            for size in declared.type.tensor_type.shape.dim:
+                size.ClearField("dim_param")
 
 
 def _name_by_layer(layers: list[str], network: str, graph: Any) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _ALIAS = re.compile(
     r"parameter_number = (\d+) : i64\}, output_index = array<i64(?:: (\d+))?>"
 )  # of an argument that an output replaces
+_MODULE = re.compile(r"^module @\S+", re.MULTILINE)  # with a number of what was traced before
 _TRUTHS = re.compile(r'dense<"0x([0-9A-F]+)"> : tensor<([0-9x]+)xi1>')
 
 
@@ -47,7 +48,7 @@ def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> 
         text = step.experimental_get_compiler_ir(*signature)(stage="stablehlo")
     except (tf.errors.OpError, ValueError, TypeError) as error:
         raise FathomError(f"XLA cannot compile {model.name}: {cause(error)}") from error
-    (folder / "step.mlir").write_text(_TRUTHS.sub(_spelled_out, text))
+    (folder / "step.mlir").write_text(_MODULE.sub("module @step", _TRUTHS.sub(_spelled_out, text)))
     arguments = _arguments(model, traced)
     for argument in arguments:
         if argument["kind"] == "constant":

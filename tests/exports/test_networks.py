@@ -300,9 +300,25 @@ def execute(text, arguments):
         return [np.asarray(result[0]) for result in results]
 
 
+@pytest.mark.parametrize("to", ["saved-model", "stablehlo", "onnx"])
+def test_an_export_does_not_depend_on_what_the_process_traced_before(to, tmp_path):
+    if to == "onnx":
+        pytest.importorskip("tf2onnx")
+    written = []
+    for name in ("first", "second"):
+        folder = tmp_path / name
+        folder.mkdir()
+        form = exports.find(to)
+        model = descriptor("memnet").model(True, xla=form.xla)
+        model.build()
+        form.save(model, folder, ExportOptions())
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        written.append({path.relative_to(folder): path.read_bytes() for path in files})
+    assert written[0] == written[1]
+
+
 @pytest.mark.slow
 def test_exports_of_two_processes_are_equal(tmp_path):
-    """Within one process TensorFlow numbers its functions on."""
     exported = [f"{to}:memnet:" for to in ("chakra", "keras", "saved-model", "stablehlo")]
     exported.append("chakra:memnet:workers")
     if importlib.util.find_spec("tf2onnx"):

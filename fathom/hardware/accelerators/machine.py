@@ -1,5 +1,6 @@
 """Descriptions of machines: one JSON file each, every number with its source."""
 
+import math
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Literal
@@ -34,6 +35,17 @@ class Array(Record, frozen=True):
     word_bytes: int = Field(ge=1, lt=2**10, description="bytes of a value on chip and in memory")
 
 
+class Link(Record, frozen=True):
+    """A level of the network between machines of one kind, as between the GPUs of a server."""
+
+    name: str = Field(description="such as `NVLink`")
+    devices: int | None = Field(
+        default=None, ge=2, lt=2**31, description="machines that it joins; `null`: any number"
+    )
+    bandwidth: Positive = Field(description="of a machine, in bytes per second and direction")
+    latency: NotNegative = Field(default=0.0, description="of a message, in seconds")
+
+
 class Machine(Document, frozen=True, extra="forbid"):
     """A machine, or one node of several.
 
@@ -57,8 +69,8 @@ class Machine(Document, frozen=True, extra="forbid"):
     idle_share: NotNegative = Field(
         default=1.0, le=1, description="share of the power that is drawn while waiting"
     )
-    link_bandwidth: Positive | None = Field(
-        default=None, description="to other nodes, in bytes per second and direction"
+    links: tuple[Link, ...] = Field(
+        default=(), description="levels of the network to other nodes, from the innermost"
     )
     link_power_w: NotNegative = Field(
         default=0.0, description="further power of a node that is one of several, in watts"
@@ -71,6 +83,13 @@ class Machine(Document, frozen=True, extra="forbid"):
         default=None, description="measured rates by kind and shape, for `fathom predict`"
     )
     sources: dict[str, str] = Field(description="where each of the other fields is from")
+
+    @model_validator(mode="after")
+    def _check_links(self) -> Self:
+        sizes = [link.devices or math.inf for link in self.links]
+        if sizes != sorted(set(sizes)):
+            raise ValueError("each of the links must join more devices than the one before")
+        return self
 
     @model_validator(mode="after")
     def _check_sources(self) -> Self:
@@ -99,7 +118,7 @@ class Machine(Document, frozen=True, extra="forbid"):
     def require(self, *fields: str) -> None:
         """Raises FathomError if the machine lacks one of the fields."""
         for field in fields:
-            if getattr(self, field) is None:
+            if not getattr(self, field):
                 raise FathomError(f"the description of {self.title} has no {field}")
 
 

@@ -1,28 +1,28 @@
-"""Time, rate and energy of a step on several nodes (Drumond et al., III, IV and VI).
+"""Time, rate and energy of a step on many nodes, by a plan of parallelism.
 
-The time on n nodes is that of a node's share of the computation, and of the communication that is
-not hidden behind it. With data parallelism the nodes share the examples, each reads and updates all
-weights, and they reduce the gradients in a ring. With model parallelism they share each layer's
-outputs and its weights, and exchange the activations that cross the cuts. Of convolutions they
-share patches of the maps: all nodes have the weights, and reduce their gradients.
+A node takes the time of its share's operations, by the roofline and the machine's utilization, and
+that of the messages which nothing hides. Sums for tensor parallelism and the exchange of experts
+stop it; messages between stages do; sums of gradients hide behind a share of the computation. A
+pipeline takes the time of its slowest stage, and as much more as the bubble says: with p stages, m
+parts of the batch and v parts of the layers a stage, (p - 1) / (v m) (Narayanan et al. 2021).
 """
 
 import dataclasses
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import pandas as pd
 
 from fathom.errors import FathomError
-from fathom.hardware.accelerators import roofline
+from fathom.hardware.accelerators import network, roofline
+from fathom.hardware.accelerators.fusion import Fusion
 from fathom.hardware.accelerators.machine import Machine
+from fathom.hardware.accelerators.network import Transfer
+from fathom.hardware.accelerators.plan import Plan
+from fathom.hardware.accelerators.rank import MASTER_BYTES, Work
+from fathom.hardware.accelerators.roofline import bits
+from fathom.hardware.accelerators.sharding import Exchange
 from fathom.results.description import PRODUCTS, Description, Operation
-from fathom.results.distribution import ring_bytes
-
-Parallelism = Literal["data", "model"]
-_GRADIENT_BYTES = 4  # gradients are reduced in float32
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,13 @@ class Scaled:
         compute_seconds: of a node.
         communication_seconds: of a node, all of it.
         seconds: of the step.
-        rate: floating-point operations per second of all nodes.
+        rate: floating-point operations per second of all nodes, what is computed again left out.
         power_w: of all nodes.
         area_mm2: of all nodes; None if unknown.
         memory_bytes: that a node holds at once, without scratch memory; None if unknown.
+        bubble_seconds: that a node waits for the other stages.
+        examples: of the step.
+        transfers: what a node of the slowest stage sends, by purpose.
     """
 
     nodes: int
@@ -48,6 +51,9 @@ class Scaled:
     power_w: float | None
     area_mm2: float | None
     memory_bytes: int | None = None
+    bubble_seconds: float = 0.0
+    examples: int = 1
+    transfers: dict[str, Transfer] = field(default_factory=dict)
 
     @property
     def rate_per_mm2(self) -> float | None:
@@ -67,12 +73,13 @@ def scaled(
     communication_seconds: float,
     nodes: int,
     hidden_seconds: float = 0.0,
+    bubble_seconds: float = 0.0,
 ) -> Scaled:
     """Returns a step whose computation and communication on a node are known.
 
     A node draws its full power while it computes, and ``idle_share`` of it while it waits.
     """
-    seconds = step_seconds(compute_seconds, communication_seconds, hidden_seconds)
+    seconds = step_seconds(compute_seconds, communication_seconds, hidden_seconds) + bubble_seconds
     busy = compute_seconds / seconds
     power = None
     if machine.power_w is not None:
@@ -80,7 +87,8 @@ def scaled(
         power = nodes * (power + (machine.link_power_w if nodes > 1 else 0.0))
     area = None if machine.area_mm2 is None else nodes * machine.area_mm2
     return Scaled(
-        nodes, compute_seconds, communication_seconds, seconds, flops / seconds, power, area
+        *(nodes, compute_seconds, communication_seconds, seconds, flops / seconds, power, area),
+        bubble_seconds=bubble_seconds,
     )
 
 
@@ -92,155 +100,206 @@ def step_seconds(compute: float, communication: float, hidden: float = 0.0) -> f
 def scale(
     description: Description,
     machine: Machine,
-    nodes: Sequence[int],
-    parallelism: Parallelism = "data",
+    plan: Plan,
     overlap: float = 0.0,
     precision: str | None = None,
-) -> list[Scaled]:
-    """Returns a step on each number of nodes.
+    fusion: Fusion | None = None,
+) -> Scaled:
+    """Returns a step on the nodes of a plan.
 
     Args:
-        description: of the step; its batch is shared among the nodes.
-        machine: each node; with ``link_bandwidth`` if there are several.
-        nodes: numbers of them, 1 or more.
-        parallelism: what the nodes share.
-        overlap: share of the computation behind which communication can hide, 0 to 1.
+        description: of the step, with the examples of all nodes.
+        machine: each node; with ``links`` if there are several.
+        plan: what the nodes share.
+        overlap: share of the computation behind which sums of gradients can hide, 0 to 1.
         precision: type of number, as in ``roofline.table``; None: the description's.
+        fusion: of the operations of a layer; None: each goes through the memory.
 
     Raises:
-        FathomError: a number of nodes is below 1 or above that of the examples which they share, or
-            the machine lacks a field.
+        FathomError: the nodes, or the parts of the batch, are more than the examples; the machine
+            lacks a field or its links join fewer; there are more stages than layers.
     """
-    if min(nodes, default=0) < 1:
-        raise FathomError("the number of nodes must be at least 1")
-    if parallelism == "data" and max(nodes) > description.batch_size:
+    parts = plan.data * plan.microbatches
+    if parts > description.batch_size:
+        each = f" of {plan.microbatches} parts" if plan.microbatches > 1 else ""
         raise FathomError(
-            f"{max(nodes)} nodes cannot share {description.batch_size} examples: raise the batch "
-            "size, or use fewer nodes"
+            f"{plan.data} nodes{each} cannot share {description.batch_size} examples: raise the "
+            "batch size, or use fewer nodes"
         )
-    if max(nodes) > 1:
-        machine.require("link_bandwidth")
-    found = []
-    for count in nodes:
-        moved = _bytes_moved(description, count, parallelism)
-        communication = moved / machine.link_bandwidth if machine.link_bandwidth else 0.0
-        share = _share(description, count, parallelism)
-        compute = _compute_seconds(share, machine, precision)
-        flops = description.total_flops
-        each = scaled(machine, flops, compute, communication, count, overlap * compute)
-        # What a node holds of the weights is not known where the nodes share them.
-        known = parallelism == "data" or count == 1
-        memory = roofline.memory_bytes(share, precision) if known else None
-        found.append(dataclasses.replace(each, memory_bytes=memory))
-    return found
+    step = _Step(Work(description, plan, fusion), machine, precision)
+    stages = [step.stage(stage) for stage in range(plan.pipeline)]
+    compute, waits, _ = max(
+        stages, key=lambda each: each[0] + sum(t.seconds for t in each[1].values())
+    )
+    sums, update = max((step.sums(s) for s in range(plan.pipeline)), key=lambda e: e[0].seconds)
+    transfers = {name: each for name, each in {**waits, "gradients": sums}.items() if each.seconds}
+    blocking = sum(each.seconds for each in waits.values())
+    compute_seconds = compute + update
+    found = scaled(
+        *(machine, description.total_flops, compute_seconds, blocking + sums.seconds, plan.nodes),
+        hidden_seconds=min(sums.seconds, overlap * compute_seconds),
+        bubble_seconds=plan.bubble * (compute + blocking),
+    )
+    memory = step.work.memory_bytes(precision)
+    return dataclasses.replace(
+        found, memory_bytes=memory, examples=description.batch_size, transfers=transfers
+    )
+
+
+def grown(description: Description, times: int) -> Description:
+    """Returns a step with several times as many examples."""
+    return description.model_copy(
+        update={
+            "batch_size": times * description.batch_size,
+            "operations": tuple(_grown(row, times) for row in description.operations),
+        }
+    )
+
+
+def _grown(row: Operation, times: int) -> Operation:
+    if row.phase == "update":
+        return row
+    names = ["macs", "flops", "input_bytes"]
+    names += [] if row.phase == "weight gradient" else ["output_bytes", "result_bytes"]
+    return row.model_copy(update={name: times * getattr(row, name) for name in names})
+
+
+class _Step:
+    """The times of the stages of a plan."""
+
+    def __init__(self, work: Work, machine: Machine, precision: str | None) -> None:
+        self.work, self._machine, self._precision = work, machine, precision
+        plan, given = work.plan, work.description.precision
+        self._scale = bits(precision) / bits(given) if precision else 1.0
+        self._width = bits(precision or given) / 8
+        self._tensor = network.group(machine, plan.tensor)
+        self._experts = network.group(machine, plan.expert, plan.tensor)
+        self._next = network.group(machine, plan.pipeline, plan.tensor * plan.data)
+
+    def stage(self, stage: int) -> tuple[float, dict[str, Transfer], int]:
+        """Returns the seconds of a stage's computation, and what stops it, in all parts."""
+        plan = self.work.plan
+        share = self.work.kernels(stage)
+        compute = self._compute(share, again=plan.recompute)
+        waits = {
+            "tensor": self._exchanged(self.work.sharding.exchanges, stage, self._tensor),
+            "expert": self._exchanged(self.work.sharding.experts, stage, self._experts),
+            "pipeline": self._between(stage),
+        }
+        if plan.sharded == 3:
+            waits["weights"] = self._gathered(stage)
+        return compute, waits, stage
+
+    def _compute(self, share: Description, again: bool) -> float:
+        """Returns the time of a node's operations; products reach only a share of the peak."""
+        if not share.operations:
+            return 0.0
+        operations = roofline.table(share, self._machine, self._precision)
+        products = operations.kind.isin(PRODUCTS)
+        seconds = (operations.seconds / self._machine.utilization).where(
+            products, operations.seconds
+        )
+        twice = seconds[operations.phase == "forward"].sum() if again else 0.0
+        return float(seconds.sum() + twice)
+
+    def _exchanged(
+        self, exchanges: Sequence[Exchange], stage: int, members: network.Group
+    ) -> Transfer:
+        plan, found = self.work.plan, Transfer()
+        if not members.levels:
+            return found
+        for each in exchanges:
+            if each.row.phase == "update" or self.work.stage(each.row) != stage:
+                continue
+            size = self._scale * each.size_bytes
+            again = 2 if plan.recompute and each.row.phase == "forward" else 1
+            count = 1 if each.once else plan.microbatches * again
+            repeats = each.row.repeats
+            parts = 1 if each.once else plan.data * plan.microbatches * repeats
+            found += _COLLECTIVES[each.kind](size / parts, members).times(count * repeats)
+        return found
+
+    def _between(self, stage: int) -> Transfer:
+        """Returns the messages to the next stage, or from it: results, and their gradients."""
+        plan, sizes = self.work.plan, self.work.crossing_bytes
+        if not sizes:
+            return Transfer()
+        size = self._scale * sizes[min(stage, len(sizes) - 1)] / (plan.data * plan.microbatches)
+        size /= plan.tensor if plan.sequence else 1
+        both = 2 if self.work.description.mode == "train" else 1
+        return network.send(size, self._next).times(both * plan.microbatches * plan.interleaved)
+
+    def _gathered(self, stage: int) -> Transfer:
+        """Returns the exchange of weights before the forward pass and the gradients."""
+        count = 2 if self.work.description.mode == "train" else 1
+        return self._of_weights(stage, network.all_gather, self._width).times(
+            count * self.work.plan.microbatches
+        )
+
+    def _of_weights(
+        self, stage: int, collective: Callable[[float, network.Group], Transfer], width: float
+    ) -> Transfer:
+        """Returns a collective over all of a node's weights; those of experts have fewer owners."""
+        plan, found = self.work.plan, Transfer()
+        for experts, parts in ((False, 1), (True, plan.expert)):
+            size = width * self.work.own_parameters(stage, experts)
+            if not size:
+                continue
+            members = network.group(self._machine, plan.data // parts, plan.tensor * parts)
+            found += collective(size, members)
+        return found
+
+    def sums(self, stage: int) -> tuple[Transfer, float]:
+        """Returns the sums of gradients, and the seconds of the update."""
+        plan, step = self.work.plan, self.work.description
+        if step.mode == "infer":
+            return Transfer(), 0.0
+        if plan.sharded:
+            found = self._of_weights(stage, network.reduce_scatter, MASTER_BYTES)
+            if plan.sharded < 3:
+                found += self._of_weights(stage, network.all_gather, self._width)
+        else:
+            found = self._of_weights(stage, network.all_reduce, MASTER_BYTES)
+        updates = tuple(row for row in step.operations if row.phase == "update")
+        part = self.work.own_parameters(stage) / max(1.0, sum(self.work.parameters.values()))
+        part /= plan.data if plan.sharded else 1
+        seconds = self._compute(step.model_copy(update={"operations": updates}), again=False)
+        return found, part * seconds
+
+
+_COLLECTIVES = {
+    "all-reduce": network.all_reduce,
+    "all-gather": network.all_gather,
+    "all-to-all": network.all_to_all,
+    "halo": network.send,
+}
 
 
 def table(results: Sequence[Scaled]) -> pd.DataFrame:
-    """Returns one row per number of nodes, with the efficiency against the first row."""
-    names = ("nodes", "seconds", "compute_seconds", "communication_seconds", "rate")
+    """Returns a row for each step, with its efficiency: a node's rate over the first's."""
+    names = ["nodes", "seconds", "compute_seconds", "communication_seconds", "bubble_seconds"]
+    names += ["rate"]
     frame = pd.DataFrame({name: [getattr(each, name) for each in results] for name in names})
     frame["memory_bytes"] = pd.Series([each.memory_bytes for each in results], dtype="Int64")
     frame["rate_per_mm2"] = pd.Series([each.rate_per_mm2 for each in results], dtype=float)
     frame["operations_per_watt"] = pd.Series(
         [each.operations_per_watt for each in results], dtype=float
     )
-    node_seconds = frame.nodes * frame.seconds
+    node_seconds = frame.nodes * frame.seconds / [each.examples for each in results]
     frame["efficiency"] = node_seconds.iloc[0] / node_seconds
     return frame
 
 
+def messages(result: Scaled) -> pd.DataFrame:
+    """Returns what a node sends in a step: purpose, level of the network, bytes; and seconds."""
+    rows = [
+        {"purpose": purpose, "level": level, "bytes": size, "seconds": each.spent[level]}
+        for purpose, each in result.transfers.items()
+        for level, size in each.sent.items()
+    ]
+    return pd.DataFrame(rows, columns=["purpose", "level", "bytes", "seconds"])
+
+
 def gradient_bytes(description: Description) -> int:
     """Returns the bytes of all gradients, reduced once per step."""
-    return _GRADIENT_BYTES * description.parameters
-
-
-def _compute_seconds(share: Description, machine: Machine, precision: str | None) -> float:
-    """Returns the time of a node's operations; products reach only a share of the peak."""
-    operations = roofline.table(share, machine, precision)
-    products = operations.kind.isin(PRODUCTS)
-    return float(
-        (operations.seconds / machine.utilization).where(products, operations.seconds).sum()
-    )
-
-
-def _share(description: Description, nodes: int, parallelism: Parallelism) -> Description:
-    """Returns the work of one node."""
-    patched = _layers_of_convolutions(description)
-    rows = [
-        _with_own_weights(row, nodes)
-        if parallelism == "model" and row.layer not in patched
-        else _with_all_weights(row, nodes)
-        for row in description.operations
-    ]
-    return description.model_copy(update={"operations": tuple(rows)})
-
-
-def _with_all_weights(row: Operation, nodes: int) -> Operation:
-    """Returns a node's part of an operation of which each node has all weights."""
-    if row.phase == "update":
-        return row
-    divided = ["macs", "flops", "input_bytes"]
-    divided += [] if row.phase == "weight gradient" else ["output_bytes", "result_bytes"]
-    return _divided(row, nodes, divided)
-
-
-def _with_own_weights(row: Operation, nodes: int) -> Operation:
-    """Returns a node's part of an operation of which each node has a part of the weights."""
-    return _divided(row, nodes, ["macs", "flops", "input_bytes", "weight_bytes", "output_bytes"])
-
-
-def _divided(row: Operation, nodes: int, fields: Sequence[str]) -> Operation:
-    return row.model_copy(update={name: -(-getattr(row, name) // nodes) for name in fields})
-
-
-def _layers_of_convolutions(description: Description) -> set[str]:
-    return {row.layer for row in description.operations if row.kind == "convolution"}
-
-
-def _bytes_moved(description: Description, nodes: int, parallelism: Parallelism) -> float:
-    """Returns the bytes that each node sends in a step."""
-    if nodes == 1:
-        return 0.0
-    if parallelism == "model":
-        crossing = sum(_crossing(row, nodes) for row in _products(description))
-        return crossing + ring_bytes(_gradients_of_convolutions(description), nodes)
-    if description.mode == "infer":
-        return 0.0
-    return ring_bytes(gradient_bytes(description), nodes)
-
-
-def _gradients_of_convolutions(description: Description) -> int:
-    """Returns the bytes of the gradients of the weights that all nodes have."""
-    return sum(
-        row.output_bytes
-        for row in description.operations
-        if row.kind == "convolution" and row.phase == "weight gradient"
-    )
-
-
-def _products(description: Description) -> list[Operation]:
-    """Returns the products whose results other nodes need: not those within a head of attention."""
-    return [
-        row
-        for row in description.operations
-        if row.macs and row.phase != "weight gradient" and not _of_heads(row)
-    ]
-
-
-def _of_heads(row: Operation) -> bool:
-    """Says whether an operation multiplies activations for each example and head on its own."""
-    return row.bounds.get("batch", 1) > 1 and not row.weight_bytes
-
-
-def _crossing(row: Operation, nodes: int) -> float:
-    """Returns the bytes of one operation's results that a node sends to others.
-
-    The maps of a convolution are cut into patches, whose borders go to the neighbours; of any other
-    product each node computes a part, which all others need.
-    """
-    bounds = row.bounds
-    if row.kind != "convolution":
-        return row.output_bytes / nodes * (nodes - 1)
-    side = math.sqrt(bounds["P"] * bounds["Q"] / nodes)
-    border = 4 * side * (max(bounds["R"], bounds["S"]) // 2)
-    return row.output_bytes * min(border / (bounds["P"] * bounds["Q"]), 1 / nodes)
+    return MASTER_BYTES * description.parameters

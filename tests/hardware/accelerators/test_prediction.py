@@ -11,7 +11,7 @@ from fathom.hardware.accelerators import machine, prediction
 from fathom.hardware.accelerators.machine import Machine
 from fathom.results.calibration import Calibration, Ideal, ProductTime, StepTime, TransferTime
 from fathom.system import threads
-from tests.hardware.accelerators.test_roofline_and_scaling import (
+from tests.hardware.accelerators.steps import (
     CONVOLUTION,
     MOVING,
     description,

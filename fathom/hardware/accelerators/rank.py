@@ -1,0 +1,233 @@
+"""A node's part of a step: the operations and weights that it has under a plan of parallelism."""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+
+from fathom.errors import FathomError
+from fathom.hardware.accelerators import sharding
+from fathom.hardware.accelerators.fusion import Fusion, fused
+from fathom.hardware.accelerators.plan import Plan
+from fathom.hardware.accelerators.roofline import bits
+from fathom.hardware.description.memory import peak_bytes
+from fathom.results.description import PRODUCTS, Description, Operation
+
+MASTER_BYTES = 4  # of a weight that is trained, and of its gradient
+
+
+@dataclass(frozen=True)
+class Work:
+    """A step as the nodes of a plan share it.
+
+    Attributes:
+        description: of the whole step.
+        plan: of parallelism.
+        fusion: of the operations of a layer.
+    """
+
+    description: Description
+    plan: Plan
+    fusion: Fusion | None = None
+
+    @cached_property
+    def sharding(self) -> sharding.Sharding:
+        """What the nodes of ``tensor`` share, and exchange."""
+        if self.plan.tensor == 1 and self.plan.expert == 1:
+            return sharding.Sharding(frozenset(), (), (), {})
+        return sharding.of(self.description, self.plan.tensor)
+
+    @cached_property
+    def stages(self) -> dict[str, int]:
+        """The stage of the pipeline of each layer, by equal parts of the multiply-accumulates.
+
+        Raises:
+            FathomError: there are more stages than layers with some.
+        """
+        stages, parts = {}, self.plan.pipeline
+        macs: Counter[str] = Counter()
+        for row in self.description.operations:
+            if row.phase == "forward":
+                macs[row.layer] += row.macs
+        total, before = sum(macs.values()), 0
+        for layer, count in macs.items():
+            middle = before + count / 2
+            stages[layer] = min(parts - 1, int(parts * middle / total)) if total else 0
+            before += count
+        if len({stages[layer] for layer in macs if macs[layer]} or {0}) < parts:
+            raise FathomError(f"the layers cannot be divided into {parts} stages: use fewer")
+        return stages
+
+    def stage(self, row: Operation) -> int:
+        """Returns an operation's stage; what has no layer is the last one's."""
+        return self.stages.get(row.layer, self.plan.pipeline - 1)
+
+    @cached_property
+    def parameters(self) -> dict[str, float]:
+        """The number of weights of each layer, by what its products read; the rest is embedded."""
+        width = bits(self.description.precision) / 8
+        found: dict[str, float] = defaultdict(float)
+        tables = []
+        for row in self.description.operations:
+            if row.phase == "forward" and row.kind in PRODUCTS:
+                found[row.layer] += row.weight_bytes / row.repeats / width
+            elif row.phase == "forward" and row.kind == "look-up" and row.weight_bytes:
+                tables.append(row.layer)
+        rest = self.description.parameters - sum(found.values())
+        if rest >= 0:
+            found[(tables or [*found, ""])[0]] += rest
+            return dict(found)
+        many = self.description.parameters / sum(found.values())  # a tied matrix counts twice
+        return {layer: many * count for layer, count in found.items()}
+
+    def own_parameters(self, stage: int, experts: bool | None = None) -> float:
+        """Returns the number of weights of a node; of experts alone, or of all others.
+
+        All nodes of ``tensor`` have the weights of convolutions.
+        """
+        patched = sharding.layers_of_convolutions(self.description)
+        total = 0.0
+        for layer, count in self.parameters.items():
+            if self.stages.get(layer, 0) != stage:
+                continue
+            of_experts = layer in self._experts
+            if experts is not None and of_experts != experts:
+                continue
+            parts = self.plan.expert if of_experts else 1
+            total += count / parts / (1 if layer in patched else self.plan.tensor)
+        return total
+
+    @cached_property
+    def _experts(self) -> set[str]:
+        rows = self.description.operations
+        return {row.layer for row in rows if sharding.is_of_experts(row) and row.phase == "forward"}
+
+    def share(self, stage: int, place: tuple[int, int] | None = None) -> Description:
+        """Returns the operations of a node, in all parts of the batch.
+
+        Args:
+            stage: of the node.
+            place: its indices along data and tensor; None: those with the largest parts.
+        """
+        data, tensor = place or (self.plan.data - 1, self.plan.tensor - 1)
+        rows = [
+            self._part(row, data, tensor)
+            for row in self.description.operations
+            if row.phase != "update" and self.stage(row) == stage
+        ]
+        names = {row.name for row in rows}
+        kept = tuple(
+            row.model_copy(update={"producers": tuple(n for n in row.producers if n in names)})
+            for row in rows
+        )
+        return self.description.model_copy(update={"operations": kept})
+
+    def kernels(self, stage: int) -> Description:
+        """Returns the operations of a node of a stage, fused."""
+        share = self.share(stage)
+        return fused(share, self.fusion) if self.fusion else share
+
+    def _part(self, row: Operation, data: int, tensor: int) -> Operation:
+        """Returns a node's part of an operation; each part of the batch reads the weights."""
+        plan = self.plan
+        shared = row.name in self.sharding.shared
+        whole = plan.tensor == 1 or (not shared and not plan.sequence)
+        parts, index = (plan.data, data) if whole else (plan.nodes // plan.pipeline, 0)
+        if not whole:
+            index = data * plan.tensor + tensor
+        divided = ["macs", "flops", "input_bytes"]
+        if row.phase != "weight gradient":
+            divided += ["output_bytes", "result_bytes"]
+        found = {
+            name: (index + 1) * getattr(row, name) // parts - index * getattr(row, name) // parts
+            for name in divided
+        }
+        split = plan.tensor if shared and row.kind != "convolution" else 1
+        split *= plan.expert if sharding.is_of_experts(row) else 1
+        found["weight_bytes"] = -(-row.weight_bytes // split) * plan.microbatches
+        if row.phase == "weight gradient":
+            found["output_bytes"] = -(-row.output_bytes // split) * plan.microbatches
+            over = plan.data if plan.sharded >= 2 else 1
+            found["result_bytes"] = -(-row.result_bytes // (split * over))
+        return row.model_copy(update=found)
+
+    @cached_property
+    def crossing_bytes(self) -> list[int]:
+        """Bytes of forward results that go from each stage to the next, of the whole batch."""
+        found = [0] * (self.plan.pipeline - 1)
+        rows = {row.name: row for row in self.description.operations if row.phase == "forward"}
+        last: dict[str, int] = defaultdict(int)
+        for row in rows.values():
+            for name in row.producers:
+                if name in rows:
+                    last[name] = max(last[name], self.stage(row))
+        for name, end in last.items():
+            for stage in range(self.stage(rows[name]), end):
+                found[stage] += rows[name].output_bytes
+        return found
+
+    def memory_bytes(self, precision: str | None) -> int | None:
+        """Returns the most that a node holds at once; None if an older file does not tell.
+
+        The first stage holds the results of as many parts of the batch as there are stages.
+        """
+        if self.description.held_bytes is None:
+            return None
+        return round(max(self._stage_bytes(stage, precision) for stage in self._extremes))
+
+    @property
+    def _extremes(self) -> set[int]:
+        return {0, self.plan.pipeline - 1, self.plan.pipeline // 2}
+
+    def _stage_bytes(self, stage: int, precision: str | None) -> float:
+        plan, step = self.plan, self.description
+        training = step.mode == "train"
+        scale = bits(precision) / bits(step.precision) if precision else 1.0
+        whole = max(1, step.parameters)
+        share = self.own_parameters(stage) / whole
+        weights = float(MASTER_BYTES * whole if training else step.held_bytes or 0)
+        state = max(0.0, (step.held_bytes or 0) - weights)
+        weights /= plan.data if plan.sharded == 3 else 1
+        state /= plan.data if plan.sharded else 1
+        held = share * (weights * (1.0 if training else scale) + state)
+        parts = min(plan.microbatches, plan.pipeline - stage)
+        one = self.kernels(stage).model_copy(update={"held_bytes": 0})
+        if plan.recompute and training:
+            results = self._kept(one) * parts + max(self._of_layers(one), default=0)
+        elif plan.microbatches == 1:
+            return held + scale * (peak_bytes(one) or 0)
+        else:
+            rows = tuple(
+                row.model_copy(update={"result_bytes": 0})
+                if row.phase == "weight gradient"
+                else row
+                for row in one.operations
+            )
+            results = parts * (peak_bytes(one.model_copy(update={"operations": rows})) or 0)
+        return held + scale * (results / plan.microbatches + self._gradients(one))
+
+    @staticmethod
+    def _gradients(share: Description) -> int:
+        rows = share.operations
+        return sum(
+            r.result_bytes for r in rows if r.phase == "weight gradient" and not r.repeats > 1
+        )
+
+    @staticmethod
+    def _of_layers(share: Description) -> list[int]:
+        found: Counter[str] = Counter()
+        for row in share.operations:
+            if row.phase == "forward":
+                found[row.layer] += row.result_bytes
+        return list(found.values())
+
+    @staticmethod
+    def _kept(share: Description) -> int:
+        """Returns the bytes of results that a layer reads of another."""
+        rows = {row.name: row for row in share.operations if row.phase == "forward"}
+        read = {
+            name
+            for row in rows.values()
+            for name in row.producers
+            if name in rows and rows[name].layer != row.layer
+        }
+        return sum(rows[name].result_bytes for name in read)

@@ -1,0 +1,133 @@
+"""Each rank of many has its operations, messages and collectives, which fit those of the others."""
+
+import json
+from collections import Counter
+
+import pytest
+from google.protobuf import proto
+
+from fathom import FathomError, exports
+from fathom.exports import ExportOptions, chakra
+from fathom.exports.ranks import Ranks
+from fathom.hardware.accelerators.plan import Plan
+from fathom.testing.descriptors import descriptor
+from tests.hardware.accelerators.steps import HIDDEN, ROWS, UNIT, WIDTH, blocks, experts
+
+PLAN = Plan(data=2, tensor=2, pipeline=2, microbatches=2)
+COMPUTE, SEND, RECEIVE, COLLECTIVE = 4, 5, 6, 7
+
+
+def attributes(node):
+    found = {}
+    for each in node["attr"]:
+        (value,) = [value for key, value in each.items() if key != "name"]
+        found[each["name"]] = value
+    return found
+
+
+def of_type(nodes, kind):
+    return [attributes(node) | {"id": node["name"]} for node in nodes if node["type"] == kind]
+
+
+@pytest.fixture(scope="module")
+def traces():
+    ranks = Ranks(blocks(4), PLAN)
+    return [list(ranks.nodes(rank)) for rank in range(PLAN.nodes)]
+
+
+def test_nodes_come_after_those_that_they_depend_on(traces):
+    for nodes in traces:
+        assert [node["id"] for node in nodes] == list(range(len(nodes)))
+        for node in nodes:
+            assert all(other < node["id"] for other in node["data_deps"] + node["ctrl_deps"])
+
+
+def test_the_ranks_compute_the_step_together(traces):
+    named = {row.name: row.macs for row in blocks(4).operations if row.macs}
+    macs = Counter()
+    for nodes in traces:
+        for each in of_type(nodes, COMPUTE):
+            if "gemm_m" in each:
+                sizes = (each[f"gemm_{name}"] for name in ("m", "n", "k", "batch"))
+                m, n, k, batch = sizes
+                macs[each["id"].partition("@")[0]] += m * n * k * batch
+    assert macs == named
+
+
+def test_each_message_that_is_sent_is_received(traces):
+    ends = ("comm_src", "comm_dst", "comm_tag", "comm_size")
+    sent, received = (
+        Counter(
+            tuple(each[key] for key in ends) for nodes in traces for each in of_type(nodes, kind)
+        )
+        for kind in (SEND, RECEIVE)
+    )
+    assert sent == received
+    assert sum(sent.values()) == PLAN.data * PLAN.tensor * PLAN.microbatches * 2
+    assert {size for *_, size in sent} == {UNIT // 4}
+
+
+def test_the_members_of_a_group_call_the_same_collectives(traces):
+    ranks = Ranks(blocks(4), PLAN)
+    called = {}
+    for rank, nodes in enumerate(traces):
+        groups = ranks.groups(rank)
+        for number, members in groups.items():
+            assert rank in members
+            keys = ("comm_type", "comm_size", "id")
+            own = [
+                tuple(each[key] for key in keys)
+                for each in of_type(nodes, COLLECTIVE)
+                if each["pg_name"] == number
+            ]
+            assert own
+            assert called.setdefault(number, (members, own)) == (members, own)
+    sums = [
+        size for _, own in called.values() for _, size, name in own if name.startswith("all-re")
+    ]
+    assert 4 * WIDTH * HIDDEN * 2 in sums  # two blocks' gradients, of half of each matrix
+
+
+def test_forward_and_backward_passes_take_turns(traces):
+    last = [node["name"] for node in traces[-1] if node["name"].startswith(("up3@", "up3/dX@"))]
+    assert last == ["up3@0", "up3/dX@0", "up3@1", "up3/dX@1"]
+    first = [node["name"] for node in traces[0] if node["name"].startswith(("up0@", "up0/dX@"))]
+    assert first == ["up0@0", "up0@1", "up0/dX@0", "up0/dX@1"]
+
+
+def test_tokens_go_to_the_experts_and_back():
+    nodes = list(Ranks(experts(4), Plan(data=4, expert=4)).nodes(1))
+    there, back = of_type(nodes, COLLECTIVE)
+    assert there["comm_type"] == back["comm_type"] == 6
+    assert there["comm_size"] == back["comm_size"] == UNIT
+    (product, _) = [each for each in of_type(nodes, COMPUTE) if "gemm_m" in each]
+    assert product["gemm_k"] == WIDTH
+    assert product["num_ops"] == 2 * ROWS * HIDDEN * WIDTH
+
+
+def test_a_trace_is_written_for_one_rank_or_all(tmp_path):
+    model = descriptor("gpt").model(False)
+    model.build()
+    plan = Plan(tensor=2)
+    exports.find("chakra").save(model, tmp_path, ExportOptions(parallelism=plan))
+    assert {path.name for path in tmp_path.iterdir()} == {"trace.0.et", "trace.1.et", "groups.json"}
+    assert json.loads((tmp_path / "groups.json").read_text()) == {"1": [0, 1]}
+    kinds = chakra.messages()
+    with (tmp_path / "trace.1.et").open("rb") as file:
+        proto.parse_length_prefixed(kinds["GlobalMetadata"], file)
+        count = 0
+        while proto.parse_length_prefixed(kinds["Node"], file):
+            count += 1
+    assert count > len([row for row in model.describe().operations if row.phase != "update"])
+    one = tmp_path / "one"
+    one.mkdir()
+    exports.find("chakra").save(model, one, ExportOptions(parallelism=plan, rank=1))
+    assert (one / "trace.1.et").read_bytes() == (tmp_path / "trace.1.et").read_bytes()
+    assert not (one / "trace.0.et").exists()
+
+
+def test_what_a_trace_cannot_hold_is_refused():
+    with pytest.raises(FathomError, match="no recomputation"):
+        Ranks(blocks(2), Plan(recompute=True))
+    with pytest.raises(FathomError, match="cannot share 8 examples"):
+        Ranks(blocks(2), Plan(16))

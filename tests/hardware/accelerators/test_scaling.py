@@ -1,0 +1,193 @@
+"""Nodes share a step by a plan, and wait for messages and for one another."""
+
+import dataclasses
+
+import pytest
+
+from fathom import FathomError
+from fathom.hardware.accelerators import machine, scaling, table_i
+from fathom.hardware.accelerators.plan import Plan
+from tests.hardware.accelerators.steps import (
+    HIDDEN,
+    MOVING,
+    P100,
+    ROWS,
+    UNIT,
+    WIDTH,
+    blocks,
+    description,
+    experts,
+    operation,
+    product,
+)
+
+LINK = P100.links[0].model_copy(update={"latency": 0.0})
+QUICK = P100.model_copy(update={"links": (LINK,)})
+
+
+def test_data_parallel_nodes_reduce_the_gradients_in_a_ring():
+    one, four = (scaling.scale(description(operation()), QUICK, Plan(n)) for n in (1, 4))
+    assert one.communication_seconds == 0
+    assert four.compute_seconds == one.seconds / 4
+    assert four.communication_seconds == 2 * 3 / 4 * 4000 / LINK.bandwidth
+    assert four.seconds == four.compute_seconds + four.communication_seconds
+    hidden = scaling.scale(description(operation()), QUICK, Plan(4), overlap=1.0)
+    assert hidden.seconds == hidden.compute_seconds
+    inference = scaling.scale(description(operation(), mode="infer"), QUICK, Plan(4))
+    assert inference.communication_seconds == 0
+
+
+def test_each_node_reads_and_updates_all_weights():
+    forward = operation(macs=0, kind="data movement", bounds={})
+    gradient = operation(macs=0, kind="data movement", bounds={}, phase="weight gradient")
+    update = operation(macs=0, kind="elementwise", bounds={}, phase="update")
+    for row, moved in ((forward, 1.5e6), (gradient, 2.25e6), (update, 3e6)):
+        step = scaling.scale(description(row), P100, Plan(4))
+        assert step.compute_seconds == pytest.approx(moved / P100.bandwidth)
+    sharded = scaling.scale(description(update), P100, Plan(4, sharded=1))
+    assert sharded.compute_seconds == pytest.approx(0.75e6 / P100.bandwidth)
+
+
+def test_a_node_holds_its_share_of_the_results_and_all_weights():
+    held = description(operation(result_bytes=4000), mode="infer", held_bytes=1000)
+    steps = [scaling.scale(held, machine.load("h100"), Plan(n)) for n in (1, 4)]
+    assert scaling.table(steps).memory_bytes.tolist() == [5000, 2000]
+
+
+@pytest.mark.parametrize(
+    ("plan", "share"),
+    [
+        (Plan(4), 12),
+        (Plan(4, sharded=1), 4 + 8 / 4),
+        (Plan(4, sharded=3), 12 / 4),
+        (Plan(1, tensor=4), 12 / 4),
+        (Plan(1, pipeline=4, microbatches=4), 12 / 4),
+    ],
+)
+def test_a_node_holds_its_share_of_weights_and_state(plan, share):
+    step = blocks(4)
+    alone = step.model_copy(
+        update={
+            "operations": tuple(
+                row.model_copy(update={"result_bytes": 0}) for row in step.operations
+            )
+        }
+    )
+    assert scaling.scale(alone, P100, plan).memory_bytes == share * step.parameters
+
+
+def test_activations_computed_again_are_not_held():
+    plans = Plan(), Plan(recompute=True)
+    step = scaling.grown(blocks(8), 16)
+    kept, again = (scaling.scale(step, P100, plan) for plan in plans)
+    assert again.memory_bytes < kept.memory_bytes
+    assert again.compute_seconds > 1.2 * kept.compute_seconds
+    assert again.rate < kept.rate
+
+
+def test_tensor_parallel_nodes_sum_the_results_of_each_block():
+    found = scaling.scale(blocks(3), QUICK, Plan(tensor=4))
+    assert found.transfers["tensor"].sent_bytes == pytest.approx(6 * 2 * 3 / 4 * UNIT)
+    again = scaling.scale(blocks(3), QUICK, Plan(tensor=4, recompute=True))
+    assert again.transfers["tensor"].sent_bytes == pytest.approx(9 * 2 * 3 / 4 * UNIT)
+    parts = scaling.scale(blocks(3), QUICK, Plan(2, tensor=4, microbatches=2))
+    assert parts.transfers["tensor"].sent_bytes == pytest.approx(6 * 2 * 3 / 4 * UNIT / 2)
+
+
+def test_what_tensor_parallelism_leaves_whole_is_shared_along_the_sequence():
+    plan = Plan(tensor=4)
+    whole, shared = (
+        scaling.scale(blocks(3), P100, each)
+        for each in (plan, dataclasses.replace(plan, sequence=True))
+    )
+    assert shared.compute_seconds < whole.compute_seconds
+    assert shared.transfers == whole.transfers
+
+
+def test_a_pipeline_waits_and_sends_the_results_between_its_stages():
+    plan = Plan(pipeline=4, microbatches=8)
+    found = scaling.scale(blocks(4), QUICK, plan)
+    working = found.seconds - found.bubble_seconds
+    update = found.seconds - (1 + 3 / 8) * found.bubble_seconds / (3 / 8)
+    assert found.bubble_seconds == pytest.approx((working - update) * 3 / 8)
+    assert found.transfers["pipeline"].sent_bytes == pytest.approx(2 * UNIT)
+    twice = scaling.scale(blocks(4), QUICK, dataclasses.replace(plan, interleaved=2))
+    assert twice.transfers["pipeline"].sent_bytes == pytest.approx(4 * UNIT)
+    assert twice.bubble_seconds < found.bubble_seconds
+    with pytest.raises(FathomError, match="cannot be divided into 9 stages"):
+        scaling.scale(blocks(4), P100, Plan(pipeline=9))
+
+
+@pytest.mark.parametrize(("sharded", "volume"), [(0, 2), (1, 2), (2, 2), (3, 3)])
+def test_sharded_states_send_what_a_sum_does_and_sharded_weights_half_more(sharded, volume):
+    step = blocks(2)
+    found = scaling.scale(step, QUICK, Plan(4, sharded=sharded))
+    total = sum(each.sent_bytes for each in found.transfers.values())
+    assert total == pytest.approx(volume * 3 / 4 * 4 * step.parameters)
+
+
+def test_experts_receive_their_tokens_in_half_of_the_exchange_of_all():
+    found = scaling.scale(experts(4), QUICK, Plan(4, expert=4))
+    assert found.transfers["expert"].sent_bytes == pytest.approx(2 * 3 / 4 * 4 * UNIT / 4)
+
+
+def test_the_gradients_of_experts_are_summed_by_those_who_have_them():
+    step = experts(4).model_copy(update={"mode": "train"})
+    assert "gradients" not in scaling.scale(step, QUICK, Plan(4, expert=4)).transfers
+    half = scaling.scale(step, QUICK, Plan(4, expert=2)).transfers["gradients"]
+    assert half.sent_bytes == pytest.approx(4 * step.parameters / 2)
+
+
+def test_weights_are_read_for_each_part_of_the_batch():
+    step = description(product("a", "a", (ROWS, HIDDEN, WIDTH), []), mode="infer")
+    once, twice = (
+        scaling.scale(step, P100, Plan(microbatches=parts)).seconds * P100.bandwidth
+        for parts in (1, 2)
+    )
+    assert twice - once == pytest.approx(4 * WIDTH * HIDDEN)
+
+
+def test_a_grown_step_has_more_examples_and_the_same_weights():
+    step = blocks(2)
+    grown = scaling.grown(step, 3)
+    assert grown.macs == 3 * step.macs
+    assert grown.batch_size == 24
+    weights = [sum(r.weight_bytes for r in each.operations) for each in (step, grown)]
+    assert weights[0] == weights[1]
+    weak = [scaling.scale(scaling.grown(step, n), QUICK, Plan(n)) for n in (1, 4)]
+    assert weak[0].compute_seconds == pytest.approx(weak[1].compute_seconds)
+    ratio = weak[0].seconds / weak[1].seconds
+    assert scaling.table(weak).efficiency.tolist() == pytest.approx([1, ratio])
+
+
+def test_a_step_that_only_moves_data_has_an_efficiency():
+    step = description(MOVING.model_copy(update={"weight_bytes": 0}), parameters=0)
+    table = scaling.table([scaling.scale(step, P100, Plan(n)) for n in (1, 2)])
+    assert table.efficiency.tolist() == [1, 1]
+
+
+def test_a_waiting_node_draws_less_power():
+    waiting = P100.model_copy(update={"idle_share": 0.5})
+    step = scaling.scaled(waiting, 1e12, 1.0, 1.0, 2)
+    assert step.power_w == 2 * 300 * 0.75
+    assert step.operations_per_watt == 1e12 / 2 / step.power_w
+    assert step.rate_per_mm2 == 1e12 / 2 / (2 * 610)
+
+
+def test_impossible_nodes_and_machines_without_a_link_are_refused():
+    with pytest.raises(FathomError, match="9 nodes cannot share 8 examples"):
+        scaling.scale(description(operation()), P100, Plan(9))
+    with pytest.raises(FathomError, match="4 nodes of 4 parts cannot share 8 examples"):
+        scaling.scale(description(operation()), P100, Plan(4, microbatches=4))
+    with pytest.raises(FathomError, match="K20M has no links"):
+        scaling.scale(description(operation()), machine.load("k20m"), Plan(2))
+
+
+def test_the_ratios_of_table_i_are_within_fifteen_percent():
+    table = table_i.table().set_index(["device", "nodes"])
+    assert (table.rate / table["published rate"]).tolist() == pytest.approx([1] * 6, rel=0.15)
+    fpga, gpu = table.loc["FPGA"].efficiency, table.loc["GPU"].efficiency
+    assert (fpga / gpu).tolist() == pytest.approx([5.5, 9.9, 15.1], rel=0.15)
+    retained = table.rate / table.rate.groupby("device").transform("first")
+    assert retained.loc["GPU"].tolist()[1:] == pytest.approx([0.5, 0.25], rel=0.15)
+    assert retained.loc["FPGA"].tolist()[1:] == pytest.approx([0.975, 0.975], rel=0.15)
