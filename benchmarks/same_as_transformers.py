@@ -1,9 +1,10 @@
-"""Compares gpt and llama with the models of Hugging Face's transformers, of the same weights.
+"""Compares gpt, llama and moe with the models of Hugging Face's transformers, of the same weights.
 
 Writes a folder of random weights as transformers does, loads it with ``--set weights=FOLDER``, and
 prints the largest relative differences: of logits, loss, gradients, and the updates by a step of
-AdamW; and whether both continue prompts with the same tokens. Needs ``pip install torch
-transformers safetensors`` beside Fathom.
+AdamW; and whether both continue prompts with the same tokens. The loss of moe has the balance of
+its experts layer by layer, as in Switch Transformers; transformers' own takes means over layers.
+Needs ``pip install torch transformers safetensors`` beside Fathom.
 
     python benchmarks/same_as_transformers.py
 """
@@ -15,12 +16,13 @@ import numpy as np
 import tensorflow as tf
 import torch
 import transformers
+from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
 
 from fathom import workloads
 from fathom.shared.language.model import LanguageModel
 from fathom.shared.language.weights import Published
 
-WORDS, RATE = 65, 1e-3
+WORDS, RATE, BALANCE = 65, 1e-3, 0.01
 SIZES = {"layers": 3, "heads": 4, "width": 64, "context": 48, "vocabulary": WORDS, "batch_size": 12}
 NO_END = {"bos_token_id": None, "eos_token_id": None}  # all texts have the same length
 
@@ -38,7 +40,9 @@ def theirs(workload: str) -> torch.nn.Module:
             **NO_END,
         )
     else:
-        config = transformers.LlamaConfig(
+        experts = {"num_local_experts": 8, "num_experts_per_tok": 2, "output_router_logits": True}
+        kind = transformers.LlamaConfig if workload == "llama" else transformers.MixtralConfig
+        config = kind(
             vocab_size=WORDS,
             hidden_size=SIZES["width"],
             intermediate_size=172,
@@ -48,6 +52,7 @@ def theirs(workload: str) -> torch.nn.Module:
             max_position_embeddings=SIZES["context"],
             rms_norm_eps=1e-5,
             rope_theta=5e5,
+            **({} if workload == "llama" else experts),
             **NO_END,
         )
     torch.manual_seed(0)
@@ -59,7 +64,7 @@ def theirs(workload: str) -> torch.nn.Module:
 
 def ours(workload: str, folder: str, forward_only: bool = False) -> LanguageModel:
     """Returns Fathom's model with the weights of a folder."""
-    own = {"hidden_units": 172, "kv_heads": 2} if workload == "llama" else {}
+    own = {} if workload == "gpt" else {"hidden_units": 172, "kv_heads": 2}
     options = {"learning_rate": RATE, "warmup": 0, "xla": False, "weights": folder}
     kind = workloads.load(workload, forward_only)
     model = kind("cpu", {**SIZES, **own, **options, "clip_norm": 1e9})
@@ -79,6 +84,24 @@ def whole(tensors: dict[str, torch.Tensor], weight: Published) -> np.ndarray:
     return np.concatenate([part.T if weight.transposed else part for part in parts], -1)
 
 
+def by_name(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Returns tensors of a model by their names in files, where each expert has its own."""
+    found = {}
+    for name, tensor in tensors.items():
+        layer, mixture, part = name.partition(".mlp.")
+        prefix = f"{layer}.block_sparse_moe"
+        if mixture and part == "gate.weight":
+            found[f"{prefix}.{part}"] = tensor
+        elif part.startswith("experts."):
+            for i, one in enumerate(tensor):
+                halves = zip(("w1", "w3"), one.chunk(2), strict=True)
+                names = halves if part.endswith("gate_up_proj") else [("w2", one)]
+                found |= {f"{prefix}.experts.{i}.{n}.weight": each for n, each in names}
+        else:
+            found[name] = tensor
+    return found
+
+
 def compare(workload: str) -> None:
     """Prints the differences of a workload."""
     model = theirs(workload)
@@ -92,19 +115,24 @@ def compare(workload: str) -> None:
     continued = model.generate(torch.tensor(prompts), do_sample=False, max_new_tokens=new)
     own_continued = generator.compiled.step.call(tf.constant(prompts, tf.int32)).numpy()
     same = int(np.sum(own_continued == continued[:, -new:].numpy()))
-    logits = model(torch.tensor(given)).logits
+    outputs = model(torch.tensor(given))
+    logits = outputs.logits
     loss = torch.nn.functional.cross_entropy(
         logits.reshape(-1, WORDS), torch.tensor(following).reshape(-1)
     )
+    for router in getattr(outputs, "router_logits", ()):
+        loss = loss + BALANCE * load_balancing_loss_func((router,), 8, 2)
     loss.backward()
     batch = [tf.constant(each, tf.int32) for each in (given, following)]
     with tf.GradientTape() as tape:
-        own_logits = own.network(batch[0], training=True)
-        own_loss = own.build_loss(*batch, own_logits)
+        own_outputs = own.network(batch[0], training=True)
+        own_loss = own.build_loss(*batch, own_outputs)
+    own_logits = own_outputs[0] if workload == "moe" else own_outputs
     weights = own.published()
     gradients = tape.gradient(own_loss, [each.variable for each in weights])
-    expected = dict(model.named_parameters())
-    slopes = {name: each.grad for name, each in expected.items()}
+    parameters = dict(model.named_parameters())
+    slopes = by_name({name: each.grad for name, each in parameters.items()})
+    expected = by_name(parameters)
     figures = {
         "logits": difference(own_logits.numpy(), logits.detach().numpy()),
         "loss": abs(float(own_loss) / float(loss.detach()) - 1),
@@ -113,8 +141,8 @@ def compare(workload: str) -> None:
             for g, w in zip(gradients, weights, strict=True)
         ),
     }
-    decayed = [each for each in expected.values() if each.dim() > 1]
-    rest = [each for each in expected.values() if each.dim() == 1]
+    decayed = [each for each in parameters.values() if each.dim() > 1]
+    rest = [each for each in parameters.values() if each.dim() == 1]
     groups = [{"params": decayed, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}]
     betas = own.hyperparameters.beta_1, own.hyperparameters.beta_2
     epsilon = 1e-8 / np.sqrt(1 - betas[1])  # Fathom's is inside the bias correction
@@ -132,10 +160,10 @@ def compare(workload: str) -> None:
 
 
 def main() -> None:
-    """Compares both workloads."""
+    """Compares the workloads, or those named."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.parse_args()
-    for workload in ("gpt", "llama"):
+    parser.add_argument("workloads", nargs="*", default=["gpt", "llama", "moe"])
+    for workload in parser.parse_args().workloads:
         compare(workload)
 
 

@@ -43,12 +43,12 @@ def add_commands(commands: Commands) -> None:
     add("--rate", type=positive, metavar="QPS", help=text)
     for option, text in (
         ("--latency-bound", "of the server's 99th percentile, in milliseconds"),
-        ("--ttft-bound", "the same of the time to the first token, of gpt and llama"),
+        ("--ttft-bound", "the same of the time to the first token, of language models"),
         ("--tpot-bound", "the same of the time per output token after the first"),
     ):
         add(option, type=positive, metavar="MS", help=text)
     text = (
-        "of gpt and llama: queries join a running batch, or wait for its end, or one test of each"
+        "of language models: queries join a running batch, or wait for its end, or one test of each"
     )
     text += "; default: continuous"
     add("--batching", choices=_BATCHINGS, default="continuous", help=text)
@@ -58,7 +58,7 @@ def add_commands(commands: Commands) -> None:
     text = "arrivals in bursts: gamma-distributed intervals with this coefficient of variation"
     variation = number(float, above=0, maximum=100)
     arrivals.add_argument("--burst", type=variation, metavar="CV", help=text)
-    text = "endpoint to test instead: OpenAI's completions for gpt and llama, KServe v2 for others"
+    text = "endpoint to test instead: OpenAI's completions of language models, else KServe v2"
     add("--url", help=text)
     text = "shortest duration of a run, in seconds; default: 10 (MLPerf's own: 600)"
     add("--duration", type=number(float, minimum=1), default=10.0, metavar="S", help=text)
@@ -86,7 +86,7 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_cache(parser: argparse.ArgumentParser) -> None:
-    text = "bound of gpt's and llama's cached keys and values; default: room for full batches"
+    text = "bound of language models' cached keys and values; default: room for full batches"
     parser.add_argument("--cache", type=number(float, above=0), metavar="MIB", help=text)
 
 

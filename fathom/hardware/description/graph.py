@@ -20,6 +20,8 @@ _CALLS = {
 }
 _PRODUCTS = ("Conv2D", "MatMul", "BatchMatMulV2", "Einsum")
 _COMPILED = re.compile(r"^__inference_|_\d+$")
+RAGGED = "RaggedMatMul"
+"""The first word of the functions of ``fathom.core.ragged``, each of which is one product here."""
 _OF_SHAPES = ("StridedSlice", "AddV2", "Sub", "Mul", "Minimum", "Maximum", "FloorDiv")
 _SAME_VALUE = ("Identity", "ReadVariableOp", "Cast", "Reshape", "StopGradient", "Squeeze")
 _VIEWS = (  # of their first input
@@ -165,9 +167,12 @@ class Node:
 
     @property
     def type(self) -> str:
-        """Op type; of a function that XLA compiles into one kernel, its name, as in a profile."""
+        """Op type; of a function that XLA compiles into one kernel, its name, as in a profile.
+
+        That of a product of ragged groups has its name, too.
+        """
         if _is_kernel(self.op):
-            return _COMPILED.sub("", self.op.get_attr("f").name)
+            return _called_name(self.op)
         return cast(str, self.op.type)
 
     @property
@@ -205,11 +210,19 @@ def needed_operations(graph: tf.Graph) -> set[str]:
 
 
 def _is_kernel(op: tf.Operation) -> bool:
-    """Says whether an operation calls a function that XLA compiles, without products in it."""
-    if not op.type.endswith("PartitionedCall") or not private.is_compiled(op):
+    """Says whether a call is one operation: XLA compiles it, without products in it; or ragged."""
+    if not op.type.endswith("PartitionedCall"):
+        return False
+    if _called_name(op).startswith(RAGGED):
+        return True
+    if not private.is_compiled(op):
         return False
     inner = {each.type for each in private.called_graph(op, "f").get_operations()}
     return not inner & {*_LOOPS, *_CALLS, *_PRODUCTS}
+
+
+def _called_name(op: tf.Operation) -> str:
+    return _COMPILED.sub("", op.get_attr("f").name)
 
 
 def _compute(op: tf.Operation, inputs: list[np.ndarray | None]) -> np.ndarray:

@@ -8,7 +8,7 @@ import tensorflow as tf
 from fathom.errors import FathomError
 from fathom.hardware.description import bounds as loops
 from fathom.hardware.description.bounds import Bounds
-from fathom.hardware.description.graph import Node
+from fathom.hardware.description.graph import RAGGED, Node
 from fathom.hardware.description.ops import op_class, paper_type
 from fathom.results.description import Kind
 
@@ -66,7 +66,7 @@ def bounds_of(node: Node, kind: Kind) -> Bounds:
     if kind == "convolution":
         return _convolution(node.op)
     if kind in ("matrix product", "recurrent product"):
-        return _product(node.op)
+        return _ragged(node) if node.type.startswith(RAGGED) else _product(node.op)
     if kind == "sparse product":
         return _sparse_product(node.op)
     if kind == "look-up":
@@ -155,6 +155,14 @@ def _product(op: tf.Operation) -> Bounds:
     transposed = op.get_attr("transpose_a" if op.type == "MatMul" else "adj_x")
     batch = math.prod(result[:-2])
     return {"batch": batch, "M": result[-2], "N": result[-1], "K": left[-2 if transposed else -1]}
+
+
+def _ragged(node: Node) -> Bounds:
+    """Returns the bounds of the product of all rows, whichever groups they are in."""
+    first, second = node.op.inputs[:2]
+    if node.type == f"{RAGGED}Grad":  # of the matrices: the rows are added up
+        return {"batch": 1, "M": first.shape[1], "N": second.shape[1], "K": first.shape[0]}
+    return {"batch": 1, "M": first.shape[0], "N": node.op.outputs[0].shape[1], "K": first.shape[1]}
 
 
 def _volume(op: tf.Operation) -> Bounds:

@@ -81,6 +81,9 @@ _RENAMED = {
     "FusedBatchMatMul": "MatMul",
     "FusedMatMul": "MatMul",
     "Einsum": "MatMul",
+    "RaggedMatMul": "MatMul",
+    "RaggedMatMulGrad": "MatMul",
+    "RaggedMatMulInputGrad": "MatMul",
     "BlockLSTM": "MatMul",  # four products and elementwise ops in one kernel
     "BlockLSTMGrad": "MatMul",
     "LSTMBlockCell": "MatMul",

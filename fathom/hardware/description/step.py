@@ -10,7 +10,7 @@ from fathom.hardware.description import bounds as loops
 from fathom.hardware.description import kinds
 from fathom.hardware.description.attribution import Attribution
 from fathom.hardware.description.edges import Edges, held, size_of
-from fathom.hardware.description.graph import Node, Scope, walk
+from fathom.hardware.description.graph import RAGGED, Node, Scope, walk
 from fathom.results.description import PRODUCTS, Kind, Operation, StepPhase
 
 # Neither computes nor moves data: views, reads, lists that hold tensors, shapes, control.
@@ -112,6 +112,9 @@ def _bytes(node: Node, kind: Kind, bounds: loops.Bounds) -> tuple[int, int, int]
     read = sum(size_of(t) for t in node.op.inputs if not _is_weight(node, t))
     weights = sum(size_of(t) for t in node.op.inputs if _is_weight(node, t))
     written = sum(size_of(t) for t in node.op.outputs)
+    if node.type.startswith(RAGGED) and weights:  # no more matrices than rows
+        matrices = sum(_is_weight(node, t) for t in node.op.inputs)
+        return read, weights * min(matrices, bounds["M"]) // matrices, written
     if kind == "look-up" and node.op.outputs:  # only the rows that are looked up
         return read, written, written
     if node.op.type in _READ_A_PART:

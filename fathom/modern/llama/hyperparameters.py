@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from fathom.errors import FathomError
 from fathom.options import hyperparameter
-from fathom.shared.language.hyperparameters import LanguageHyperparameters
+from fathom.shared.language.hyperparameters import RotaryHyperparameters
 
 # The values of "size"; explicitly given options take precedence.
 _LARGE: dict[str, object] = {
@@ -64,47 +63,9 @@ SIZES: dict[str, dict[str, object]] = {
 
 
 @dataclass(frozen=True)
-class LlamaHyperparameters(LanguageHyperparameters):
+class LlamaHyperparameters(RotaryHyperparameters):
     """A size that two cores train; the papers' are ``size=7b`` (Llama 2), 8b, 70b, 405b (3)."""
 
     SIZES = SIZES
 
     size: str = hyperparameter("characters", "defaults of most others", choices=SIZES)
-    batch_size: int = hyperparameter(
-        16, "per step; prompts in inference", unit="sequences", source="ours", minimum=1
-    )
-    layers: int = hyperparameter(6, "blocks", source="ours; Llama 3 8B: 32", minimum=1)
-    heads: int = hyperparameter(4, "of queries", source="ours; Llama 3 8B: 32", minimum=1)
-    kv_heads: int = hyperparameter(
-        2, "of keys and values, shared by queries", source="ours; Llama 3 8B: 8", minimum=1
-    )
-    width: int = hyperparameter(
-        128, "of a token's vector", source="ours; Llama 3 8B: 4,096", minimum=1
-    )
-    hidden_units: int = hyperparameter(
-        344, "of a feed-forward layer", source="8/3 of the width; Llama 3 8B: 14,336", minimum=1
-    )
-    context: int = hyperparameter(
-        128, "of a sequence", unit="tokens", source="ours; Llama 3: 8,192", minimum=4
-    )
-    dropout: float = hyperparameter(
-        0.0, "of what sublayers return", source="the papers have none", below=1
-    )
-    rope_base: float = hyperparameter(
-        5e5, "of the rotary positions' wavelengths", source="Llama 3; Llama 2: 10,000", minimum=1
-    )
-    learning_rate: float = hyperparameter(3e-3, "of the optimizer, the highest", source="ours")
-    beta_2: float = hyperparameter(0.95, "of adam and adamw", source="section 2.2", below=1)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.heads % self.kv_heads:
-            raise FathomError(
-                f"heads {self.heads} is not a multiple of kv_heads {self.kv_heads}: each key and "
-                "value has as many queries"
-            )
-        if self.width // self.heads % 2:
-            raise FathomError(
-                f"the {self.width // self.heads} values of a head (width/heads) are an odd number: "
-                "rotary positions rotate pairs"
-            )

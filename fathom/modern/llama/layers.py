@@ -1,119 +1,11 @@
-"""The layers of Llama, for whole sequences and for one token after others in a cache."""
+"""The feed-forward layer of Llama; the others are in ``fathom.shared.language.rotary``."""
 
 import tensorflow as tf
 from typing_extensions import Unpack
 
-from fathom.core.layers import Layer, LayerOptions, Random
-from fathom.model.decoder import LayerCache
-from fathom.shared import attention
-from fathom.shared.language.layers import TokenLayer, linear, look_up, weight
-
-EPSILON = 1e-5  # of the normalization
-
-
-class Embedding(Layer):
-    """The vectors of tokens.
-
-    Args:
-        vocabulary: number of tokens.
-        width: of the vectors.
-        random: of the initial weights.
-    """
-
-    def __init__(
-        self, vocabulary: int, width: int, random: Random, **options: Unpack[LayerOptions]
-    ) -> None:
-        super().__init__(**options)
-        self._vocabulary, self._width, self._random = vocabulary, width, random
-        self.table = weight(self, "tokens", (vocabulary, width), random)
-
-    def call(self, tokens: tf.Tensor) -> tf.Tensor:
-        """Returns [batch, time, width] for int32 [batch, time]."""
-        rows = look_up(tf.convert_to_tensor(self.table.value), tokens)
-        return tf.cast(rows, self.compute_dtype)
-
-
-class RMSNorm(Layer):
-    """x / sqrt(mean(x^2) + epsilon) * scale (Zhang and Sennrich 2019), computed in float32.
-
-    Args:
-        width: of the vectors.
-    """
-
-    def __init__(self, width: int, **options: Unpack[LayerOptions]) -> None:
-        super().__init__(autocast=False, **options)
-        self._width = width
-        self.scale = self.add_weight((width,), initializer="ones", name="scale", autocast=False)
-
-    def call(self, x: tf.Tensor) -> tf.Tensor:
-        """Returns the normalised vectors of [..., width]."""
-        wide = tf.cast(x, tf.float32)
-        mean_square = tf.reduce_mean(wide * wide, -1, keepdims=True)
-        return tf.cast(wide * tf.math.rsqrt(mean_square + EPSILON) * self.scale.value, x.dtype)
-
-
-class Attention(TokenLayer):
-    """Causal self-attention whose queries share keys and values in groups (Ainslie et al. 2023).
-
-    The matrices of queries, keys and values are side by side in one.
-
-    Args:
-        width: of a token's vector.
-        heads: of queries, ``width / heads`` each.
-        kv_heads: of keys and values, each for ``heads / kv_heads`` of queries.
-        time: positions of a sequence, for the count of work.
-        rope_base: of the rotary positions.
-        output_stddev: of the last projection's weights.
-        random: of the initial weights.
-    """
-
-    def __init__(
-        self,
-        width: int,
-        heads: int,
-        kv_heads: int,
-        time: int,
-        rope_base: float,
-        output_stddev: float,
-        random: Random,
-        **options: Unpack[LayerOptions],
-    ) -> None:
-        super().__init__(**options)
-        self._width, self._heads, self._kv_heads, self._time = width, heads, kv_heads, time
-        self._rope_base, self._output_stddev, self._random = rope_base, output_stddev, random
-        self._size = width // heads
-        columns = (heads + 2 * kv_heads) * self._size
-        self.kernel = weight(self, "kernel", (width, columns), random)
-        self.projection = weight(self, "projection", (width, width), random, output_stddev)
-        self.macs = self.macs_of(time, time)
-
-    def macs_of(self, tokens: int, keys: int) -> int:
-        """Returns the multiply-accumulates for tokens that attend to as many keys each."""
-        width, columns = self.kernel.shape
-        return tokens * width * (columns + width + 2 * keys)
-
-    def call(
-        self,
-        x: tf.Tensor,
-        cache: attention.Cache | LayerCache | None = None,
-        position: tf.Tensor | None = None,
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Lets each token attend to itself and those before it; as ``decoder.Block``."""
-        time, groups = x.shape[1], self._kv_heads
-        projected = attention.split_heads(linear(x, self.kernel), self._heads + 2 * groups)
-        queries, keys, values = tf.split(projected, [self._heads, groups, groups], 1)
-        places = attention.places(time, 0 if position is None else position)
-        queries, keys = (rotate(part, places, self._rope_base) for part in (queries, keys))
-        if cache is None:
-            mask = attention.causal_mask(time, time)
-        else:
-            keys, values, mask = attention.extend(cache, keys, values, position)
-        shared = self._heads // groups  # queries of one group are rows of one product
-        rows = tf.reshape(queries, [-1, groups, shared * time, self._size])
-        mask = tf.tile(mask, [1] * (mask.shape.rank - 2) + [shared, 1])
-        weights = attention.attention_weights(rows, keys, mask)
-        mixed = tf.reshape(tf.matmul(weights, values), [-1, self._heads, time, self._size])
-        return linear(attention.merge_heads(mixed), self.projection), keys, values
+from fathom.core.layers import LayerOptions, Random
+from fathom.shared.language.layers import TokenLayer, linear, swiglu, weight
+from fathom.shared.language.weights import Published
 
 
 class FeedForward(TokenLayer):
@@ -150,59 +42,12 @@ class FeedForward(TokenLayer):
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """Returns [batch, time, width] of the same."""
-        gates, values = tf.split(linear(x, self.kernel), 2, -1)
-        return linear(tf.nn.silu(gates) * values, self.projection)
+        return linear(swiglu(linear(x, self.kernel)), self.projection)
 
-
-class Logits(TokenLayer):
-    """The product with a matrix that is not the embedding's.
-
-    Args:
-        vocabulary: number of tokens.
-        width: of a token's vector.
-        time: positions of a sequence, for the count of work.
-        random: of the initial weights.
-    """
-
-    def __init__(
-        self,
-        vocabulary: int,
-        width: int,
-        time: int,
-        random: Random,
-        **options: Unpack[LayerOptions],
-    ) -> None:
-        super().__init__(**options)
-        self._vocabulary, self._width, self._time, self._random = vocabulary, width, time, random
-        self.kernel = weight(self, "kernel", (width, vocabulary), random)
-        self.macs = self.macs_of(time, time)
-
-    def macs_of(self, tokens: int, keys: int) -> int:
-        """Returns the multiply-accumulates for some tokens."""
-        width, vocabulary = self.kernel.shape
-        return tokens * width * vocabulary
-
-    def call(self, x: tf.Tensor) -> tf.Tensor:
-        """Returns logits [batch, time, vocabulary] of [batch, time, width]."""
-        return linear(x, self.kernel)
-
-
-def rotate(x: tf.Tensor, positions: tf.Tensor, base: float) -> tf.Tensor:
-    """Rotates pairs of values by an angle that grows with the position (Su et al. 2021).
-
-    A pair is value i and value i + d/2, as in the published weights for ``transformers``; the
-    paper's neighbours are the same after a permutation of the matrices' columns.
-
-    Args:
-        x: [batch, heads, time, d].
-        positions: int32 [time], or [batch, time].
-        base: the longest wavelength is 2 pi times nearly as much.
-    """
-    half = x.shape[-1] // 2
-    frequencies = base ** (-tf.range(half, dtype=tf.float32) / half)
-    if positions.shape.rank == 2:
-        positions = positions[:, None]  # of all heads
-    angles = tf.cast(positions, tf.float32)[..., None] * frequencies
-    cosine, sine = (tf.cast(f(angles), x.dtype) for f in (tf.cos, tf.sin))
-    first, second = tf.split(x, 2, -1)
-    return tf.concat([first * cosine - second * sine, second * cosine + first * sine], -1)
+    def published(self, prefix: str) -> list[Published]:
+        """Returns what its weights are in the files of ``LlamaForCausalLM``."""
+        gate, up, down = (f"{prefix}.mlp.{name}_proj.weight" for name in ("gate", "up", "down"))
+        return [
+            Published(self.kernel, (gate, up), transposed=True),
+            Published(self.projection, (down,), transposed=True),
+        ]

@@ -40,6 +40,12 @@ def linear(x: tf.Tensor, kernel: tf.Tensor, bias: keras.Variable | None = None) 
     return tf.reshape(product, [-1, time, product.shape[1]])
 
 
+def swiglu(x: tf.Tensor) -> tf.Tensor:
+    """Returns silu(a) b (Shazeer 2020) for a and b side by side, [..., 2 units]."""
+    gates, values = tf.split(x, 2, -1)
+    return tf.nn.silu(gates) * values
+
+
 def look_up(table: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
     """Returns rows of a table; its gradient is dense, like that of the product with the table."""
 

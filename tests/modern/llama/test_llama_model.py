@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 from fathom.errors import FathomError
-from fathom.modern.llama.layers import rotate
 from fathom.modern.llama.model import Llama, LlamaFwd
+from fathom.shared.language.rotary import rotate
 
 SMALL = {
     **{"layers": 2, "heads": 4, "kv_heads": 2, "width": 16, "hidden_units": 24, "context": 12},

@@ -1,0 +1,141 @@
+"""The layers in the place of Llama's feed-forward: a router, and experts of which it chooses."""
+
+from dataclasses import dataclass
+
+import keras
+import tensorflow as tf
+from typing_extensions import Unpack
+
+from fathom.core import ragged
+from fathom.core.layers import LayerOptions, Random
+from fathom.modern.moe import routing
+from fathom.shared.language.decoder import Parts
+from fathom.shared.language.layers import STDDEV, TokenLayer, linear, swiglu, weight
+from fathom.shared.language.weights import Published
+
+
+class Router(TokenLayer):
+    """The logits of a token's experts, in float32 (Fedus et al. 2021, section 2.4).
+
+    Args:
+        width: of a token's vector.
+        experts: to choose from.
+        time: positions of a sequence, for the count of work.
+        random: of the initial weights.
+    """
+
+    def __init__(
+        self, width: int, experts: int, time: int, random: Random, **options: Unpack[LayerOptions]
+    ) -> None:
+        super().__init__(autocast=False, **options)
+        self._width, self._experts, self._time, self._random = width, experts, time, random
+        initializer = keras.initializers.RandomNormal(0, STDDEV, random.new_seed())
+        self.kernel = self.add_weight(
+            (width, experts), initializer=initializer, name="kernel", autocast=False
+        )
+        self.macs = self.macs_of(time, time)
+
+    def macs_of(self, tokens: int, keys: int) -> int:
+        """Returns the multiply-accumulates for some tokens."""
+        width, experts = self.kernel.shape
+        return tokens * width * experts
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        """Returns float32 [batch, time, experts] of [batch, time, width]."""
+        return linear(tf.cast(x, tf.float32), self.kernel)
+
+
+class Experts(TokenLayer):
+    """SwiGLU networks, each of which computes the tokens that the router sends it, and no others.
+
+    Args:
+        width: of a token's vector.
+        hidden_units: of an expert.
+        experts: number of them.
+        count: that compute a token.
+        capacity_factor: the most rows of an expert in training, over an equal part; 0: no limit.
+        time: positions of a sequence, for the count of work.
+        output_stddev: of the last matrices' weights.
+        compiled: in a form that XLA compiles; see ``ragged.product``.
+        random: of the initial weights.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        hidden_units: int,
+        experts: int,
+        count: int,
+        capacity_factor: float,
+        time: int,
+        output_stddev: float,
+        compiled: bool,
+        random: Random,
+        **options: Unpack[LayerOptions],
+    ) -> None:
+        super().__init__(**options)
+        self._width, self._hidden_units, self._experts = width, hidden_units, experts
+        self._count, self._capacity_factor, self._time = count, capacity_factor, time
+        self._output_stddev, self._compiled, self._random = output_stddev, compiled, random
+        expand, contract = (width, 2 * hidden_units), (hidden_units, width)
+        self.kernels, self.projections = [], []
+        for i in range(experts):
+            self.kernels.append(weight(self, f"kernel{i}", expand, random))
+            self.projections.append(weight(self, f"projection{i}", contract, random, output_stddev))
+        self.macs = self.macs_of(time, time)
+
+    def macs_of(self, tokens: int, keys: int) -> int:
+        """Returns the multiply-accumulates for some tokens, each by its own experts alone."""
+        return 3 * tokens * self._count * self._hidden_units * self._width
+
+    def call(self, x: tf.Tensor, logits: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Returns the weighted sums of the experts' results.
+
+        Args:
+            x: [batch, time, width].
+            logits: float32 [batch, time, experts], of the router.
+            training: an expert computes as many rows as its capacity.
+        """
+        tokens = tf.reshape(x, [-1, self._width])
+        weights, chosen = routing.choose(tf.reshape(logits, [-1, self._experts]), self._count)
+        most = None
+        if training and self._capacity_factor:
+            most = routing.capacity(tf.size(chosen), self._experts, self._capacity_factor)
+        groups = routing.group(chosen, self._experts, most)
+        rows = routing.gather(tokens, groups)
+        hidden = swiglu(self._product(rows, groups, self.kernels))
+        rows = self._product(hidden, groups, self.projections)
+        found = routing.scatter(rows, groups, tf.shape(tokens)[0])
+        weighted = found * tf.cast(tf.transpose(weights), x.dtype)[:, :, None]
+        return tf.reshape(tf.reduce_sum(weighted, 0), [-1, *x.shape[1:]])
+
+    def _product(
+        self, rows: tf.Tensor, groups: routing.Groups, matrices: list[keras.Variable]
+    ) -> tf.Tensor:
+        values = [tf.convert_to_tensor(matrix) for matrix in matrices]
+        return ragged.product(rows, groups.sizes, values, self._compiled)
+
+
+@keras.saving.register_keras_serializable("fathom.modern.moe.layers")
+@dataclass(frozen=True)
+class SparseFeedForward(Parts):
+    """Each token is computed by the experts that its router chooses."""
+
+    router: Router
+    experts: Experts
+
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        """Returns [batch, time, width] of the same."""
+        return self.experts(x, self.router(x))
+
+    def published(self, prefix: str) -> list[Published]:
+        """Returns what its weights are in the files of ``MixtralForCausalLM``."""
+        prefix = f"{prefix}.block_sparse_moe"
+        found = [Published(self.router.kernel, (f"{prefix}.gate.weight",), transposed=True)]
+        for i in range(len(self.experts.kernels)):
+            w1, w2, w3 = (f"{prefix}.experts.{i}.w{number}.weight" for number in (1, 2, 3))
+            found += [
+                Published(self.experts.kernels[i], (w1, w3), transposed=True),
+                Published(self.experts.projections[i], (w2,), transposed=True),
+            ]
+        return found

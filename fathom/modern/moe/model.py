@@ -1,0 +1,138 @@
+"""The mixture of experts: Fedus et al. 2021 and Jiang et al. 2024.
+
+"Switch Transformers: Scaling to Trillion Parameter Models with Simple and Efficient Sparsity", and
+"Mixtral of Experts". Llama's network, but for the experts in the place of its feed-forward layers.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import keras
+import tensorflow as tf
+
+from fathom import nn
+from fathom.core.layers import Random
+from fathom.core.training import replicas
+from fathom.modern.moe import routing
+from fathom.modern.moe.descriptor import DESCRIPTOR
+from fathom.modern.moe.hyperparameters import MoEHyperparameters
+from fathom.modern.moe.layers import Experts, Router, SparseFeedForward
+from fathom.shared.language.model import Generator
+from fathom.shared.language.rotary_decoder import RotaryModel
+
+_NOTED_EVERY = 50  # steps, of which loads are the means
+
+
+class MoE(RotaryModel):
+    """Predicts each token of a sequence from those before it."""
+
+    descriptor = DESCRIPTOR
+    model_type = "mixtral"
+    Hyperparameters = MoEHyperparameters
+    hyperparameters: MoEHyperparameters
+    indivisible = "the balance of experts is that of a whole batch"
+    default_xla = "off"  # groups of rows have no static size: docs/workloads/moe.md
+
+    def build_feed_forward(
+        self, name: str, stddev: float, new_random: Callable[[], Random]
+    ) -> SparseFeedForward:
+        """Returns a router and its experts."""
+        hyperparameters = self.hyperparameters
+        width, time = hyperparameters.width, hyperparameters.context
+        return SparseFeedForward(
+            Router(width, hyperparameters.experts, time, new_random(), name=f"{name}_router"),
+            Experts(
+                width,
+                hyperparameters.hidden_units,
+                hyperparameters.experts,
+                hyperparameters.experts_per_token,
+                hyperparameters.capacity_factor,
+                time,
+                stddev,
+                self.xla == "step",
+                new_random(),
+                name=f"{name}_experts",
+            ),
+        )
+
+    def published_settings(self) -> dict[str, object]:
+        """Returns what ``MixtralConfig`` says of a network that is this one."""
+        return super().published_settings() | {
+            "num_local_experts": self.hyperparameters.experts,
+            "num_experts_per_tok": self.hyperparameters.experts_per_token,
+            "sliding_window": None,
+        }
+
+    def build_state(self) -> None:
+        """Creates the sums of the experts' loads, besides loading published weights."""
+        super().build_state()
+        shape = self.hyperparameters.layers, self.hyperparameters.experts
+        with self.placement():
+            self._loads = tf.Variable(tf.zeros(shape), trainable=False, name="loads")
+            self._dropped = tf.Variable(0.0, trainable=False, name="dropped")
+
+    def build_inference(self, tokens: keras.KerasTensor) -> nn.Nest:
+        """Returns the logits of the tokens that follow, and those of the routers.
+
+        float32 [batch, context, vocabulary] and [batch, context, layers, experts].
+        """
+        logits = super().build_inference(tokens)
+        routers = [block.feed_forward.router.output for block in self.decoder.blocks]
+        return logits, keras.ops.stack(routers, axis=2)
+
+    def evaluation_outputs(self, inputs: nn.Nest) -> tf.Tensor:
+        """Returns the logits of the tokens that follow."""
+        return self.network(inputs, training=False)[0]
+
+    def build_loss(self, tokens: tf.Tensor, following: tf.Tensor, outputs: nn.Nest) -> tf.Tensor:
+        """Returns the mean cross-entropy of a token, in nats, and the load-balancing loss."""
+        logits, routers = outputs
+        hyperparameters = self.hyperparameters
+        shares = routing.loads(routers, hyperparameters.experts_per_token)
+        self._note(shares, tf.size(tokens) * replicas.count())
+        balance = hyperparameters.balance * routing.imbalance(routers, shares)
+        return super().build_loss(tokens, following, logits) + balance
+
+    def _note(self, shares: tf.Tensor, tokens: tf.Tensor) -> None:
+        """Adds the loads of a step, and the share of its rows that were dropped, to their sums."""
+        hyperparameters = self.hyperparameters
+        replicas.add(self._loads, shares)
+        if hyperparameters.capacity_factor:
+            count, experts = hyperparameters.experts_per_token, hyperparameters.experts
+            most = routing.capacity(tokens * count, experts, hyperparameters.capacity_factor)
+            beyond = tf.nn.relu(shares - tf.cast(most, tf.float32) / tf.cast(tokens, tf.float32))
+            replicas.add(self._dropped, tf.reduce_sum(beyond) / (count * hyperparameters.layers))
+
+    def end_step(self, number: int) -> None:
+        """Sets the learning rate of the next step, and notes the loads of the last steps.
+
+        A load of 1 is an equal part of the rows.
+        """
+        super().end_step(number)
+        if (number + 1) % _NOTED_EVERY:
+            return
+        hyperparameters = self.hyperparameters
+        equal = _NOTED_EVERY * hyperparameters.experts_per_token / hyperparameters.experts
+        loads = self._loads.numpy() / equal
+        for block, row in enumerate(loads, 1):
+            for expert, load in enumerate(row):
+                self.note(f"block{block}_expert{expert}_load", float(load))
+        if hyperparameters.capacity_factor:
+            self.note("dropped_rows", float(self._dropped.numpy()) / _NOTED_EVERY)
+        for sums in (self._loads, self._dropped):
+            sums.assign(tf.zeros_like(sums))
+
+    def save_pictures(self, directory: Path) -> list[Path]:
+        """Writes text that the network continues, and the loads of its experts over training."""
+        from fathom.modern.moe import pictures  # Matplotlib is slow to import
+
+        written = super().save_pictures(directory)
+        if "block1_expert0_load" in self.history:
+            written.append(
+                pictures.save_loads(directory, self.history, self.hyperparameters.layers)
+            )
+        return written
+
+
+class MoEFwd(Generator, MoE):
+    """Continues prompts."""

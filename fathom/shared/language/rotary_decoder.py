@@ -1,0 +1,193 @@
+"""The decoder that Llama and Mixtral are, but for the feed-forward layers of its blocks."""
+
+import abc
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import keras
+import tensorflow as tf
+from typing_extensions import Self
+
+from fathom.core.layers import Dropout, Random
+from fathom.model.decoder import LayerCache
+from fathom.shared.attention import Cache
+from fathom.shared.language.decoder import Decoder, Parts
+from fathom.shared.language.hyperparameters import RotaryHyperparameters
+from fathom.shared.language.layers import STDDEV
+from fathom.shared.language.model import LanguageModel
+from fathom.shared.language.rotary import EPSILON, Attention, Embedding, Logits, RMSNorm
+from fathom.shared.language.weights import Published
+
+
+class FeedForward(Protocol):
+    """A layer, or several, that compute each token alone."""
+
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        """Returns [batch, time, width] of the same."""
+
+    def published(self, prefix: str) -> list[Published]:
+        """Returns what its weights are in Hugging Face's files, in the block of a prefix."""
+
+
+NewFeedForward = Callable[[str, float, Callable[[], Random]], FeedForward]
+"""Returns a feed-forward layer of a block's name, with a standard deviation of the weights of its
+last product, and what returns the random numbers of each layer."""
+
+
+@keras.saving.register_keras_serializable("fathom.shared.language.rotary_decoder")
+@dataclass(frozen=True)
+class Block(Parts):
+    """x + attention(norm(x)), then x + feed-forward(norm(x)) (Touvron et al. 2023)."""
+
+    norm1: RMSNorm
+    attention: Attention
+    dropout1: Dropout
+    sum1: keras.layers.Add
+    norm2: RMSNorm
+    feed_forward: FeedForward
+    dropout2: Dropout
+    sum2: keras.layers.Add
+
+    @classmethod
+    def of(
+        cls,
+        number: int,
+        hyperparameters: RotaryHyperparameters,
+        new_random: Callable[[], Random],
+        new_feed_forward: NewFeedForward,
+    ) -> Self:
+        """Returns a new block.
+
+        Args:
+            number: of the block, from 1.
+            hyperparameters: the network's size.
+            new_random: returns the random numbers of each layer.
+            new_feed_forward: returns its feed-forward layer.
+        """
+        name, width = f"block{number}", hyperparameters.width
+        residual = STDDEV / math.sqrt(2 * hyperparameters.layers)
+        attention = Attention(
+            width,
+            hyperparameters.heads,
+            hyperparameters.kv_heads,
+            hyperparameters.context,
+            hyperparameters.rope_base,
+            residual,
+            new_random(),
+            name=f"{name}_attention",
+        )
+        feed_forward = new_feed_forward(name, residual, new_random)
+        dropouts = [
+            Dropout(hyperparameters.dropout, new_random().new_noise(), name=f"{name}_dropout{i}")
+            for i in (1, 2)
+        ]
+        return cls(
+            RMSNorm(width, name=f"{name}_norm1"),
+            attention,
+            dropouts[0],
+            keras.layers.Add(name=f"{name}_sum1"),
+            RMSNorm(width, name=f"{name}_norm2"),
+            feed_forward,
+            dropouts[1],
+            keras.layers.Add(name=f"{name}_sum2"),
+        )
+
+    def __call__(
+        self,
+        x: tf.Tensor,
+        cache: Cache | LayerCache | None = None,
+        position: tf.Tensor | None = None,
+    ) -> tuple[tf.Tensor, Cache]:
+        """Returns the next [batch, time, width], and keys and values; as ``decoder.Block``."""
+        y, keys, values = self.attention(self.norm1(x), cache=cache, position=position)
+        x = self.sum1([x, self.dropout1(y)])
+        y = self.dropout2(self.feed_forward(self.norm2(x)))
+        return self.sum2([x, y]), (keys, values)
+
+    def published(self, prefix: str) -> list[Published]:
+        """Returns what its weights are in Hugging Face's files."""
+        q, k, v, o = (f"{prefix}.self_attn.{name}_proj.weight" for name in "qkvo")
+        return [
+            Published(self.norm1.scale, (f"{prefix}.input_layernorm.weight",)),
+            Published(self.attention.kernel, (q, k, v), transposed=True),
+            Published(self.attention.projection, (o,), transposed=True),
+            Published(self.norm2.scale, (f"{prefix}.post_attention_layernorm.weight",)),
+            *self.feed_forward.published(prefix),
+        ]
+
+
+@keras.saving.register_keras_serializable("fathom.shared.language.rotary_decoder")
+@dataclass(frozen=True)
+class RotaryDecoder(Decoder):
+    """Rotary positions are part of the attention, and the output matrix is its own."""
+
+    embedding: Embedding
+    blocks: list[Block]
+    norm: RMSNorm
+    logits: Logits
+
+    def published(self) -> list[Published]:
+        """Returns what its weights are in Hugging Face's files."""
+        weights = [
+            Published(self.embedding.table, ("model.embed_tokens.weight",)),
+            Published(self.norm.scale, ("model.norm.weight",)),
+            Published(self.logits.kernel, ("lm_head.weight",), transposed=True),
+        ]
+        for i, block in enumerate(self.blocks):
+            weights += block.published(f"model.layers.{i}")
+        return weights
+
+
+class RotaryModel(LanguageModel):
+    """A language model that is a ``RotaryDecoder``.
+
+    Attributes:
+        model_type: Hugging Face's name of it.
+    """
+
+    model_type: ClassVar[str]
+    hyperparameters: RotaryHyperparameters
+    decoder: RotaryDecoder
+
+    @abc.abstractmethod
+    def build_feed_forward(
+        self, name: str, stddev: float, new_random: Callable[[], Random]
+    ) -> FeedForward:
+        """Returns the feed-forward layer of a block; as ``NewFeedForward``."""
+
+    def build_decoder(self, words: int) -> RotaryDecoder:
+        """Returns the network.
+
+        Args:
+            words: rows of the embedding.
+        """
+        hyperparameters, new = self.hyperparameters, self.new_random
+        width = hyperparameters.width
+        return RotaryDecoder(
+            Embedding(words, width, new(), name="embedding"),
+            [
+                Block.of(number, hyperparameters, new, self.build_feed_forward)
+                for number in range(1, hyperparameters.layers + 1)
+            ],
+            RMSNorm(width, name="norm"),
+            Logits(words, width, hyperparameters.context, new(), name="logits"),
+        )
+
+    def published(self) -> list[Published]:
+        """Returns what the network's weights are in Hugging Face's files."""
+        return self.decoder.published()
+
+    def published_settings(self) -> dict[str, object]:
+        """Returns what Hugging Face's configuration says of a network that is this one."""
+        return {
+            "model_type": self.model_type,
+            "num_attention_heads": self.hyperparameters.heads,
+            "num_key_value_heads": self.hyperparameters.kv_heads,
+            "hidden_act": "silu",
+            "rms_norm_eps": EPSILON,
+            "rope_theta": self.hyperparameters.rope_base,
+            "rope_type": "default",  # Llama 3.1 lengthens the waves
+            "rope_scaling": None,
+        }

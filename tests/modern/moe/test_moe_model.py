@@ -1,0 +1,218 @@
+"""The mixture of experts against its formulas in NumPy, its routing, and decoding with a cache."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from safetensors.numpy import save_file
+
+from fathom.core.ragged import _Parts
+from fathom.errors import FathomError
+from fathom.modern.moe import routing
+from fathom.modern.moe.layers import Experts
+from fathom.modern.moe.model import MoE, MoEFwd
+
+SMALL = {
+    **{"layers": 2, "heads": 4, "kv_heads": 2, "width": 16, "hidden_units": 24, "context": 12},
+    **{"batch_size": 3, "experts": 4},
+}
+
+
+def make(kind=MoE, compiled=False, **options):
+    model = kind("/cpu:0", {**SMALL, **options})
+    model.setup() if compiled else model.build()
+    rng = np.random.default_rng(0)
+    for variable in model.network.variables:
+        variable.assign(variable + rng.normal(0, 0.3, variable.shape))
+    return model
+
+
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def expert(x, layer, number):
+    gates, values = np.split(x @ layer.kernels[number].numpy(), 2, -1)
+    return (gates / (1 + np.exp(-gates)) * values) @ layer.projections[number].numpy()
+
+
+def mixed(x, scores, layer, count):
+    """Returns the sum of experts of one token after the other, [tokens, width]."""
+    result = np.zeros_like(x)
+    for i, row in enumerate(scores):
+        best = np.argsort(-row, kind="stable")[:count]
+        weights = softmax(row[best]) if count > 1 else softmax(row)[best]
+        for weight, number in zip(weights, best, strict=True):
+            result[i] += weight * expert(x[i], layer, number)
+    return result
+
+
+@pytest.mark.parametrize(("count", "xla"), [(1, False), (2, False), (2, True), (4, False)])
+def test_a_layer_is_the_weighted_sum_of_the_chosen_experts(count, xla):
+    model = make(experts_per_token=count, xla=xla, layers=1)
+    layer = model.network.get_layer("block1_experts")
+    rng = np.random.default_rng(1)
+    x, scores = rng.normal(size=(3, 12, 16)), rng.normal(size=(3, 12, 4))
+    scores[..., 3] -= 9  # few tokens, or none, for one of the experts
+    given = [tf.constant(each, tf.float32) for each in (x, scores)]
+    found = tf.function(layer, jit_compile=xla)(*given).numpy()
+    expected = mixed(x.reshape(-1, 16), scores.reshape(-1, 4), layer, count)
+    np.testing.assert_allclose(found.reshape(-1, 16), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_no_expert_computes_rows_that_are_not_its_own(monkeypatch):
+    layer = make(layers=1).network.get_layer("block1_experts")
+    products, matmul = [], tf.matmul
+    monkeypatch.setattr(
+        tf,
+        "matmul",
+        lambda a, b, **options: products.append(tf.shape(a)) or matmul(a, b, **options),
+    )
+    chosen = np.array([[0, 1], [0, 2], [2, 0], [0, 2], [2, 0]])
+    scores = np.full((1, 5, 4), -9.0, np.float32)
+    np.put_along_axis(scores, chosen[None], [2, 1], -1)
+
+    @tf.function(autograph=False)
+    def rows_of_products(x):
+        groups = routing.group(routing.choose(scores[0], 2)[1], 4, None)
+        rows = routing.gather(x, groups)
+        kernels = [tf.convert_to_tensor(kernel) for kernel in layer.kernels]
+        _Parts(groups.sizes, rows).products(rows, kernels, transposed=False)
+        return [shape[0] for shape in products]
+
+    assert [int(rows) for rows in rows_of_products(tf.ones([5, 16]))] == [5, 1, 4, 0]
+
+
+def test_rows_beyond_an_experts_capacity_are_dropped_and_counted():
+    model = make(capacity_factor=0.5, layers=1)
+    layer = model.network.get_layer("block1_experts")
+    x = np.random.default_rng(2).normal(size=(1, 8, 16)).astype(np.float32)
+    scores = np.zeros((1, 8, 4), np.float32)
+    scores[..., 0], scores[..., 2] = 9, 8  # all 16 rows go to two experts, each with room for two
+    found = layer(x, tf.constant(scores), training=True).numpy()[0]
+    kept = mixed(x[0], scores[0], layer, 2)
+    np.testing.assert_allclose(found[:2], kept[:2], rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(found[2:], 0)
+    whole = layer(x, tf.constant(scores)).numpy()[0]  # inference drops nothing
+    np.testing.assert_allclose(whole, kept, rtol=1e-4, atol=1e-4)
+
+    tokens = tf.zeros([1, 8], tf.int32)
+    outputs = tf.zeros([1, 8, 27]), tf.constant(scores)[:, :, None]
+    model.build_loss(tokens, tokens, outputs)
+    assert float(model._dropped) == 12 / 16
+
+
+def test_first_choices_come_before_second_ones_in_an_experts_capacity():
+    chosen = tf.constant([[0, 1], [0, 1], [1, 0], [1, 0]])
+    groups = routing.group(chosen, 2, tf.constant(2))
+    assert groups.sizes.numpy().tolist() == [2, 2]
+    assert groups.order.numpy().tolist()[:4] == [0, 1, 2, 3]  # rows 4 to 7 are second choices
+    np.testing.assert_array_equal(tf.gather(groups.order, groups.places), range(8))
+
+
+def test_the_balance_is_that_of_the_papers_equation():
+    model = make(balance=0.5)
+    tokens, following = next(model.training_batches(0))
+    logits, routers = (each.numpy() for each in model.network(tokens))
+    expected = 0.0
+    for layer in range(2):
+        scores = routers[:, :, layer].reshape(-1, 4)
+        chosen = np.argsort(-scores, -1)[:, :2]
+        shares = np.array([(chosen == number).sum() for number in range(4)]) / len(scores)
+        expected += 4 * shares @ softmax(scores).mean(0)
+    entropy = -np.log(np.take_along_axis(softmax(logits), following.numpy()[..., None], -1)).mean()
+    loss = model.build_loss(tokens, following, (logits, tf.constant(routers)))
+    assert float(loss) == pytest.approx(entropy + 0.5 * expected, rel=1e-5)
+    even = tf.zeros([1, 8, 1, 4])
+    assert float(routing.imbalance(even, tf.fill([1, 4], 0.5))) == pytest.approx(2)
+
+
+@pytest.mark.parametrize("options", [{}, {"experts_per_token": 1}, {"xla": True}])
+def test_decoding_with_the_cache_equals_decoding_without(options):
+    model = make(MoEFwd, compiled=True, **options)
+    prompts = next(model.inference_batches())[0]
+    generated = model.compiled.step.call(prompts).numpy()
+    sequence = prompts.numpy()
+    for _ in range(model.hyperparameters.new_tokens):
+        logits = model.decoder.logits(model.decoder(tf.constant(sequence))[0])
+        sequence = np.concatenate([sequence, np.argmax(logits[:, -1], -1)[:, None]], 1)
+    assert generated.tolist() == sequence[:, prompts.shape[1] :].tolist()
+
+
+def test_mixtral_is_described_with_its_parameters_and_those_of_a_token():
+    model = MoE("cpu", {"size": "mixtral-8x7b"})
+    described, given = model.describe(), model.hyperparameters  # nothing is allocated
+    width, time = given.width, given.context
+    one = 3 * width * given.hidden_units
+    idle = given.layers * (given.experts - given.experts_per_token) * one
+    assert described.parameters == 46_702_792_704
+    assert described.parameters - idle == 12_879_925_248
+    shared = width * given.kv_heads // given.heads
+    block = width * (2 * width + 2 * shared + 2 * time) + given.experts_per_token * one
+    block += width * given.experts
+    assert described.macs == 3 * time * (given.layers * block + width * given.vocabulary)
+
+
+def test_a_token_reads_the_weights_of_its_own_experts_alone():
+    model = MoEFwd("cpu", {**SMALL, "batch_size": 1, "experts_per_token": 1, "phase": "decode"})
+    rows = [row for row in model.describe().operations if row.type == "RaggedMatMul"]
+    assert {row.bounds["M"] for row in rows} == {1}
+    expand = 4 * 16 * 2 * 24
+    assert {row.weight_bytes / row.repeats for row in rows} == {expand, expand / 2}
+
+
+def test_loads_are_noted_during_training(monkeypatch):
+    monkeypatch.setattr("fathom.modern.moe.model._NOTED_EVERY", 2)
+    model = make(compiled=True, capacity_factor=1.0)
+    model.run(n_steps=4)
+    loads = {name: points for name, points in model.history.items() if name.endswith("_load")}
+    assert len(loads) == 2 * 4
+    for block in (1, 2):
+        own = [points for name, points in loads.items() if name.startswith(f"block{block}_")]
+        for step in range(2):
+            assert np.mean([points[step][1] for points in own]) == pytest.approx(1, rel=1e-5)
+    assert 0 < model.history["dropped_rows"][0][1] < 1
+
+
+def test_a_network_starts_from_weights_by_mixtrals_names(tmp_path):
+    model, tensors = make(layers=1), {}
+    for each in model.published():
+        parts = np.split(
+            each.variable.numpy(), [16, 24] if len(each.names) == 3 else len(each.names), -1
+        )
+        for name, part in zip(each.names, parts, strict=True):
+            tensors[name] = np.ascontiguousarray(part.T if each.transposed else part)
+    save_file(tensors, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(model.published_settings()))
+    assert tensors["model.layers.0.block_sparse_moe.experts.3.w2.weight"].shape == (16, 24)
+    other = MoE("cpu", {**SMALL, "layers": 1, "weights": str(tmp_path)})
+    other.build()
+    for ours, theirs in zip(other.network.variables, model.network.variables, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    few = MoE("cpu", {**SMALL, "layers": 1, "experts": 3, "weights": str(tmp_path)})
+    with pytest.raises(FathomError, match="has num_local_experts 4 where this network has 3"):
+        few.build()
+
+
+def test_experts_are_saved_with_their_arguments():
+    layer = make(layers=1).network.get_layer("block1_experts")
+    again = Experts.from_config(layer.get_config())
+    assert again.macs == layer.macs
+    assert len(again.kernels) == len(layer.kernels)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"experts": 1}, "experts_per_token 2 is more than experts 1"),
+        ({"experts": 0}, "experts must be at least 1"),
+        ({"capacity_factor": -1}, "capacity_factor must not be negative"),
+        ({"kv_heads": 3}, "heads 4 is not a multiple of kv_heads 3"),
+        ({"microbatches": 3}, "the balance of experts is that of a whole batch"),
+    ],
+)
+def test_an_unusable_size_is_named_in_one_line(options, message):
+    with pytest.raises(FathomError, match=message):
+        MoE("/cpu:0", {**SMALL, **options})
