@@ -6,6 +6,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import keras
 import tensorflow as tf
@@ -77,8 +78,8 @@ class MoE(RotaryModel):
         float32 [batch, context, vocabulary] and [batch, context, layers, experts].
         """
         logits = super().build_inference(tokens)
-        routers = [block.feed_forward.router.output for block in self.decoder.blocks]
-        return logits, keras.ops.stack(routers, axis=2)
+        layers = [cast(SparseFeedForward, block.feed_forward) for block in self.decoder.blocks]
+        return logits, keras.ops.stack([each.router.output for each in layers], axis=2)
 
     def evaluation_outputs(self, inputs: nn.Nest) -> tf.Tensor:
         """Returns the logits of the tokens that follow."""
