@@ -37,9 +37,9 @@ def _number_functions(path: Path) -> None:
 
     TensorFlow numbers functions through; here those of a file are numbered from 0.
     """
-    from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+    from fathom.system.private import parse_saved_model
 
-    saved = SavedModel.FromString(path.read_bytes())
+    saved = parse_saved_model(path.read_bytes())
     for graph in saved.meta_graphs:
         functions = graph.graph_def.library.function
         functions.sort(key=lambda function: int(function.signature.name.rpartition("_")[2]))
