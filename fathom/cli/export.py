@@ -32,6 +32,9 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     _check_ranks(to, args)
     if args.stepwise and not getattr(to, "has_steps", False):
         raise FathomError(f"{args.to} holds whole networks: omit --stepwise")
+    if args.target and args.target not in (targets := getattr(to, "targets", ())):
+        remedy = f"choose of {', '.join(targets)}" if targets else "omit --target"
+        raise FathomError(f"{args.to} cannot be for {args.target}: {remedy}")
     if args.profile and not getattr(to, "has_times", False):
         raise FathomError(f"{args.to} holds no times: omit --profile")
     if args.workload is None:
@@ -94,6 +97,7 @@ def _export_network(
         given = ExportOptions(
             *(args.batch_size, args.length, args.profile, args.workers, args.stepwise),
             *(parse(args.parallelism)[0] if args.parallelism else None, args.rank),
+            args.target or ExportOptions.target,
         )
         left_out = to.save(model, folder, given)
         sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]

@@ -52,6 +52,7 @@ class ExportOptions:
         parallelism: how nodes share the step, for formats with collectives; None: as
             ``workers``.
         rank: the one node of these to write; None: all.
+        target: the machine of a program.
     """
 
     batch: int | None = None
@@ -61,6 +62,7 @@ class ExportOptions:
     stepwise: bool = False
     parallelism: Plan | None = None
     rank: int | None = None
+    target: str = "x86_64"
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class NetworkFormat:
         has_collectives: it can hold a step of several workers.
         has_steps: it can hold the parts that infer word by word.
         has_times: it can hold measured times.
+        targets: the machines that it can be for; the first is the default.
         xla: the option ``xla`` with which the model must have been built; None: any.
         has_weights: the files hold the weights.
         packages: modules of the extra ``exports`` that it needs.
@@ -86,6 +89,7 @@ class NetworkFormat:
     has_collectives: bool = False
     has_steps: bool = False
     has_times: bool = False
+    targets: tuple[str, ...] = ()
     xla: bool | None = None
     has_weights: bool = True
     packages: tuple[str, ...] = ()

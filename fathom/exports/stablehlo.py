@@ -77,14 +77,16 @@ def _spelled_out(constant: re.Match[str]) -> str:
 
 def _arguments(model: "NeuralNetworkModel", traced: "ConcreteFunction") -> list[dict[str, Any]]:
     """Returns name, kind, shape and dtype of each argument of ``main``; a constant's value too."""
-    variables = _variables(model, traced)
-    names = {id(variable.handle): name for name, variable in variables.items()}
+    from fathom.exports.traced import variables
+
+    found = variables(model, traced)
+    names = {id(variable.handle): name for name, variable in found.items()}
     batch = traced.inputs[: len(traced.inputs) - len(traced.captured_inputs)]
     arguments = [_described(spec.name.partition(":")[0], "batch", spec) for spec in batch]
     for number, captured in enumerate(traced.captured_inputs):
         if captured.dtype.name == "resource":
             name = names[id(captured)]
-            arguments.append(_described(name, "variable", variables[name]))
+            arguments.append(_described(name, "variable", found[name]))
         else:
             constant = _described(f"constant_{number}", "constant", captured)
             arguments.append({**constant, "value": captured.numpy()})
@@ -98,19 +100,6 @@ def _described(name: str, kind: str, tensor: "tf.Tensor | tf.Variable") -> dict[
         "shape": list(tensor.shape),
         "dtype": tensor.dtype.base_dtype.name,
     }
-
-
-def _variables(model: "NeuralNetworkModel", traced: "ConcreteFunction") -> "dict[str, tf.Variable]":
-    """Returns the variables of the step by different names."""
-    found = {variable.path: variable.value for variable in model.network.variables}
-    found |= model.optimizer.named_variables() if model.optimizer else {}
-    known = {id(variable.handle) for variable in found.values()}
-    order = [id(captured) for captured in traced.captured_inputs]
-    others = [v for v in traced.graph.variables if id(v.handle) not in known]
-    for variable in sorted(others, key=lambda other: order.index(id(other.handle))):
-        name = variable.name.partition(":")[0]
-        found[name if name not in found else f"other_{name}"] = variable
-    return found
 
 
 FORMAT = NetworkFormat(

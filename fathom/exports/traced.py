@@ -87,3 +87,16 @@ def draws_random_numbers(traced: ConcreteFunction) -> bool:
     definition = traced.graph.as_graph_def()
     nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
     return any(node.op.startswith(("StatelessRandom", "StatelessTruncated")) for node in nodes)
+
+
+def variables(model: NeuralNetworkModel, traced: ConcreteFunction) -> dict[str, tf.Variable]:
+    """Returns the variables of the step by different names."""
+    found = {variable.path: variable.value for variable in model.network.variables}
+    found |= model.optimizer.named_variables() if model.optimizer else {}
+    known = {id(variable.handle) for variable in found.values()}
+    order = [id(captured) for captured in traced.captured_inputs]
+    others = [v for v in traced.graph.variables if id(v.handle) not in known]
+    for variable in sorted(others, key=lambda other: order.index(id(other.handle))):
+        name = variable.name.partition(":")[0]
+        found[name if name not in found else f"other_{name}"] = variable
+    return found

@@ -292,3 +292,92 @@ def conversion_of_all_reshapes() -> Iterator[None]:
     with mock.patch.dict(back_to_back_optimizer._func_map):
         del back_to_back_optimizer._func_map[("Reshape",)]
         yield
+
+
+def ahead_of_time_graph(
+    function: "tf.types.experimental.ConcreteFunction", variables: "dict[str, tf.Variable]"
+) -> tuple["tf.compat.v1.GraphDef", Any, list[str]]:
+    """Returns a function's graph as TensorFlow's ahead-of-time compiler takes it.
+
+    Nothing public compiles a function with variables that it changes.
+
+    Args:
+        function: of named inputs, to a dictionary of results; compiled by XLA.
+        variables: that it reads or changes, by name.
+
+    Returns:
+        the graph; the configuration, with inputs ``x0`` and on, variables ``v0`` and on, and
+        results in the order of their names; and the variables' names in that order.
+    """
+    import tensorflow as tf
+    from tensorflow.compiler.tf2xla import tf2xla_pb2
+    from tensorflow.python.framework import auto_control_deps_utils
+
+    names = {id(variable.handle): name for name, variable in variables.items()}
+    graph, config = function.graph.as_graph_def(), tf2xla_pb2.Config()
+    order: list[str] = []
+    nodes = {node.name: node for node in graph.node}
+    captured = function.captured_inputs
+    inputs = function.inputs[: len(function.inputs) - len(captured)]
+    for number, tensor in enumerate(inputs):
+        feed = config.feed.add(name=f"x{number}", type=tensor.dtype.as_datatype_enum)
+        feed.id.node_name = tensor.op.name
+        feed.shape.CopyFrom(tensor.shape.as_proto())
+    read_only = set(
+        auto_control_deps_utils.get_read_only_resource_input_indices_graph(function.graph)
+    )
+    for place, (value, inner) in enumerate(
+        zip(captured, function.inputs[len(inputs) :], strict=True), len(inputs)
+    ):
+        node = nodes[inner.op.name]
+        node.Clear()
+        node.name = inner.op.name
+        if value.dtype != tf.resource:
+            node.op = "Const"
+            node.attr["dtype"].type = value.dtype.as_datatype_enum
+            node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value.numpy()))
+            continue
+        variable = variables[names[id(value)]]
+        node.op = "VarHandleOp"
+        node.attr["dtype"].type = variable.dtype.as_datatype_enum
+        node.attr["shape"].shape.CopyFrom(variable.shape.as_proto())
+        node.attr["shared_name"].s = node.name.encode()
+        described = config.variable.add(name=f"v{len(order)}", node_name=node.name)
+        described.type, described.readonly = variable.dtype.as_datatype_enum, place in read_only
+        described.shape.CopyFrom(variable.shape.as_proto())
+        order.append(names[id(value)])
+    for number, (_, tensor) in enumerate(sorted(function.structured_outputs.items())):
+        fetch = config.fetch.add(name=f"y{number}")
+        fetch.id.node_name, fetch.id.output_index = tensor.op.name, tensor.value_index
+    for node in [*graph.node, *(node for f in graph.library.function for node in f.node_def)]:
+        node.device = ""
+        node.attr.pop("_XlaMustCompile", None)
+    return graph, config, order
+
+
+def compile_ahead_of_time(folder: str, triple: str, processor: str) -> None:
+    """Compiles ``graph.pb`` by ``config.pbtxt`` to ``step.h``, ``step.o`` and ``constants.o``.
+
+    ``saved_model_cli aot_compile_cpu``, which is public, takes no step that changes variables.
+
+    Args:
+        folder: of all these files.
+        triple: of the machine.
+        processor: of the machine, as LLVM names it.
+    """
+    from tensorflow.python import _pywrap_tfcompile
+
+    _pywrap_tfcompile.Compile(
+        graph=f"{folder}/graph.pb",
+        config=f"{folder}/config.pbtxt",
+        cpp_class="Step",
+        target_triple=triple,
+        target_cpu=processor,
+        entry_point="step",
+        out_function_object=f"{folder}/step.o",
+        out_header=f"{folder}/step.h",
+        out_metadata_object=f"{folder}/metadata.o",
+        out_constant_buffers_object=f"{folder}/constants.o",
+        gen_name_to_index=True,
+        gen_program_shape=False,
+    )

@@ -261,6 +261,7 @@ _OPENED_ELSEWHERE = {
     "cli/template/fathom_newcomer/points.py": "what open_file opened",
     "cli/terminal.py": "the null device",
     "exports/keras.py": "an archive that it has just written",
+    "exports/program.py": "sources of the package, and what a compiler has just written",
     "exports/saved_model.py": "a graph that it has just written",
     "hardware/networks/tensorflow.py": "files of a model, after their size was checked",
     "measure/serving/queries.py": "a log that it writes",

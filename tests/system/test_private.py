@@ -48,6 +48,7 @@ COPIES = "measure/profile/, which runs a step by an executor of its own"
 ORDER = "exports/onnx.py, to write the same file twice"
 LOOPS = "exports/onnx.py, to keep the loops that a conversion removes"
 RESHAPES = "exports/onnx.py, to keep Reshapes that tf2onnx would drop"
+AHEAD = "exports/program.py, which compiles steps ahead of time"
 
 CONTEXT = "tensorflow.python.eager.context"
 COORDINATION = "tensorflow.compiler.xla.tsl.protobuf.coordination_config_pb2"
@@ -58,6 +59,7 @@ FUNC_GRAPH = "tensorflow.python.framework.func_graph.FuncGraph"
 CONCRETE = "tensorflow.types.experimental.ConcreteFunction"
 VARIABLES = "tensorflow.python.ops.resource_variable_ops"
 XPLANE = "tensorflow.tsl.profiler.protobuf.xplane_pb2"
+CONFIG = "tensorflow.compiler.tf2xla.tf2xla_pb2.Config"
 BACK_TO_BACK = "tf2onnx.optimizer.back_to_back_optimizer"
 
 USED = (
@@ -120,6 +122,14 @@ USED = (
         Used(f"{XPLANE}.{name}", TRACES)
         for name in ("XPlane.stats", "XLine.id", "XEventMetadata.id")
     ),
+    *(Used(f"{CONFIG}.{name}", AHEAD) for name in ("feed", "fetch", "variable")),
+    Used(
+        "tensorflow.python.framework.auto_control_deps_utils"
+        ".get_read_only_resource_input_indices_graph",
+        AHEAD,
+        ("func_graph",),
+    ),
+    Used("tensorflow.python._pywrap_tfcompile.Compile", AHEAD),
     Used("tf2onnx.graph.Graph.find_output_consumers", ORDER, ("self", "output_name")),
     Used("tf2onnx.tfonnx.resolve_functions", ORDER, ("tf_graph",)),
     Used("tf2onnx.graph.Node.name", ORDER),

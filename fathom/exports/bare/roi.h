@@ -1,0 +1,38 @@
+/* Marks where each step begins and ends. Off by default: ROI=GEM5 sh build.sh turns one kind on. */
+#ifndef FATHOM_ROI_H
+#define FATHOM_ROI_H
+
+#if defined(ROI_GEM5) && defined(__x86_64__) /* m5_work_begin, m5_work_end */
+#define FATHOM_M5(number, item) \
+  __asm__ volatile(".byte 0x0f, 0x04; .word " #number : : "D"(item), "S"(0L) : "rax", "memory")
+#define ROI_BEGIN(step) FATHOM_M5(0x5a, (long)(step))
+#define ROI_END(step) FATHOM_M5(0x5b, (long)(step))
+#elif defined(ROI_GEM5) && defined(__aarch64__)
+#define FATHOM_M5(number, item)                                                        \
+  do {                                                                                 \
+    register long x0 __asm__("x0") = (item), x1 __asm__("x1") = 0;                     \
+    __asm__ volatile(".inst 0xff000110 | (" #number " << 16)" : "+r"(x0) : "r"(x1) : "memory"); \
+  } while (0)
+#define ROI_BEGIN(step) FATHOM_M5(0x5a, (long)(step))
+#define ROI_END(step) FATHOM_M5(0x5b, (long)(step))
+#elif defined(ROI_SNIPER) && defined(__x86_64__) /* SimRoiStart, SimRoiEnd */
+#define FATHOM_SNIPER(number) \
+  __asm__ volatile("xchg %%bx, %%bx" : : "a"((long)number), "b"(0L), "c"(0L) : "memory")
+#define ROI_BEGIN(step) FATHOM_SNIPER(1)
+#define ROI_END(step) FATHOM_SNIPER(2)
+#elif defined(ROI_VALGRIND) /* valgrind --tool=callgrind --collect-atstart=no */
+#include <valgrind/callgrind.h>
+#define ROI_BEGIN(step) CALLGRIND_TOGGLE_COLLECT
+#define ROI_END(step) CALLGRIND_TOGGLE_COLLECT
+#elif defined(ROI_PERF) /* perf stat -D -1 --control fd:9 ./program 9>FIFO */
+#include <unistd.h>
+#define ROI_BEGIN(step) (void)!write(9, "enable\n", 7)
+#define ROI_END(step) (void)!write(9, "disable\n", 8)
+#elif defined(ROI_GEM5) || defined(ROI_SNIPER)
+#error "roi.h has no marks of this kind for this machine"
+#else
+#define ROI_BEGIN(step) (void)(step)
+#define ROI_END(step) (void)(step)
+#endif
+
+#endif

@@ -1,0 +1,85 @@
+// Products, convolutions, sorting and top-k of XLA's CPU runtime, from the headers and sources that
+// TensorFlow's package has, compiled for one thread. What needs libraries is left out.
+#include <cstdlib>
+
+#define ABSL_LOG_CHECK_H_
+#define ABSL_LOG_LOG_H_
+#define XLA_BACKENDS_CPU_RUNTIME_WORK_QUEUE_H_
+#define XLA_TSL_CONCURRENCY_ASYNC_VALUE_REF_H_
+#define XLA_TSL_CONCURRENCY_CHAIN_H_
+
+namespace {
+struct Failure {
+  [[noreturn]] Failure() { std::abort(); }
+  template <typename Value>
+  Failure& operator<<(const Value&) {
+    return *this;
+  }
+};
+}  // namespace
+#define CHECK(condition) while (!(condition)) Failure()
+#define DCHECK_EQ(a, b) while (false && (a) == (b)) Failure()
+#define DCHECK_LT(a, b) while (false && (a) < (b)) Failure()
+#define DCHECK_GE(a, b) while (false && (a) >= (b)) Failure()
+#define DCHECK(condition) while (false && (condition)) Failure()
+#define LOG(level) Failure()
+
+#define EIGEN_USE_THREADS
+#include "unsupported/Eigen/CXX11/Tensor"
+
+namespace tsl {  // for convolutions on several threads, which are compiled, but not called
+struct Chain {};
+template <typename Value>
+struct CountDownAsyncValueRef {
+  explicit CountDownAsyncValueRef(int64_t) {}
+  CountDownAsyncValueRef& AsPtr() { return *this; }
+  template <typename Call>
+  void AndThen(Call&&) {}
+  void CountDown() {}
+};
+}  // namespace tsl
+namespace xla::cpu {
+struct Worker {
+  template <typename... Values>
+  static void Parallelize(Values&&...) {
+    std::abort();
+  }
+};
+}  // namespace xla::cpu
+
+#include "xla/backends/cpu/runtime/convolution_lib.h"
+#include "xla/backends/cpu/runtime/dot_lib.h"
+#include "xla/backends/cpu/runtime/topk_lib.h"
+#include "xla/backends/cpu/runtime/sort_lib.cc"
+
+#ifdef __x86_64__  // Eigen's convolutions in these headers do not compile for ARM
+XLA_CPU_DEFINE_CONV2D(float);
+#endif
+
+using namespace xla::cpu::internal;
+
+extern "C" {
+void fathom_product(float* out, float* left, float* right, int64_t m, int64_t n, int64_t k,
+                    bool transpose_left, bool transpose_right) {
+  MatMul<float, float, float, Eigen::Unaligned>(nullptr, out, left, right, m, n, k,
+                                                transpose_left, transpose_right, [] {});
+}
+
+void fathom_convolution(float* out, const float* input, const float* kernel, const int64_t* s) {
+  EigenConv2D<float>(nullptr, out, input, kernel, s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7],
+                     s[8], s[9], s[10], s[11], s[12], s[13], s[14], s[15], s[16], s[17], s[18],
+                     s[19], s[20], [] {});
+}
+
+void fathom_sort(const int64_t* sizes, std::byte** values, const size_t* bytes, size_t count,
+                 bool stable, bool (*less)(void*, const void**), void* context) {
+  LessThan call = [=](const void** pair) { return less(context, pair); };
+  SortInplace({sizes[0], sizes[1], sizes[2]}, absl::Span<std::byte* const>(values, count),
+              absl::Span<const size_t>(bytes, count), stable, &call);
+}
+
+void fathom_largest(int64_t batch, int64_t size, int64_t k, const float* values, float* out,
+                    int32_t* indices) {
+  TopK<float>(batch, size, k, values, out, indices);
+}
+}

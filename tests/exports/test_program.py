@@ -1,0 +1,117 @@
+"""Bare programs compute what TensorFlow's own kernels do, and tell when they do not."""
+
+import re
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from commands import run
+
+from fathom import FathomError, exports, workloads
+from fathom.__main__ import main
+from fathom.exports import ExportOptions, program
+from fathom.testing.descriptors import descriptor
+
+UNSUPPORTED = {("alexnet", "train")}  # docs/programs.md says why, of both
+SENSITIVE = {("residual", "train")}  # to rounding, from the second step
+ALL = [(name, mode) for name in workloads.names() for mode in ("infer", "train")]
+EMULATORS = {"aarch64": "qemu-aarch64"}
+
+
+def make(name, mode, folder, target="x86_64"):
+    try:
+        program.TARGETS[target].compiler()
+    except FathomError as error:
+        pytest.skip(str(error))
+    to = exports.find("program")
+    model = descriptor(name).model(mode == "infer", xla=to.xla)
+    model.load_data()
+    model.build()
+    folder.mkdir()
+    to.save(model, folder, ExportOptions(target=target))
+
+
+def start(name, folder, *options, before=()):
+    command = [*before, str(folder / name), *options]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="programs are for Linux")
+@pytest.mark.parametrize(("name", "mode"), [("autoenc", "infer"), ("memnet", "train")])
+@pytest.mark.slow
+def test_a_program_checks_what_it_computes(name, mode, tmp_path):
+    folder = tmp_path / name
+    make(name, mode, folder)
+    done = start(name, folder, "--steps", "4")
+    assert done.returncode == 0, done.stdout + done.stderr
+    errors = [float(each) for each in re.findall(r"relative error (\S+)", done.stdout)]
+    assert len(errors) >= 3
+    assert max(errors) < 1e-4
+    assert "step 4: " in done.stdout
+    linked = subprocess.run(["readelf", "-d", folder / name], capture_output=True, text=True)
+    assert "NEEDED" not in linked.stdout
+    if mode == "train":
+        losses = np.load(folder / "expected" / "loss.npy")
+        assert len(set(losses)) == 3  # the variables change
+    for file in (folder / "weights").iterdir():
+        weight = np.load(file)
+        if weight.dtype == np.float32 and weight.ndim > 1:
+            np.save(file, weight * 1.01)
+    wrong = start(name, folder)
+    assert wrong.returncode == 1
+    assert "WRONG" in wrong.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "mode"), ALL)
+def test_programs_of_all_workloads(name, mode, tmp_path):
+    folder = tmp_path / name
+    if (name, mode) in UNSUPPORTED:
+        with pytest.raises(FathomError, match="cannot compile"):
+            make(name, mode, folder)
+        return
+    make(name, mode, folder)
+    done = start(name, folder, *["--steps", "1"] * ((name, mode) in SENSITIVE))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["autoenc", "memnet"])
+def test_programs_of_another_machine(name, tmp_path):
+    emulator = shutil.which("qemu-aarch64")
+    if not emulator:
+        pytest.skip("qemu-aarch64 is not installed")
+    make(name, "train", tmp_path / name, "aarch64")
+    done = start(name, tmp_path / name, before=[emulator])
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_two_runs_execute_the_same_instructions(tmp_path):
+    """Counted by Callgrind, between the marks of each step."""
+    if not shutil.which("valgrind"):
+        pytest.skip("valgrind is not installed")
+    folder = tmp_path / "memnet"
+    make("memnet", "train", folder)
+    subprocess.run(
+        ["sh", folder / "build.sh"], check=True, env={"ROI": "VALGRIND", "PATH": "/usr/bin:/bin"}
+    )
+    command = [
+        "valgrind",
+        "--tool=callgrind",
+        "--collect-atstart=no",
+        "--callgrind-out-file=/dev/null",
+    ]
+    counts = []
+    for _ in range(2):
+        done = start("memnet", folder, "--steps", "2", before=command)
+        counts.append(int(re.search(r"Collected : (\d+)", done.stderr)[1]))
+    assert counts[0] == counts[1] > 10_000
+
+
+def test_other_machines_are_refused(tmp_path, capsys):
+    command = ["export", "memnet", "--to=program", "--target=riscv64", f"--out={tmp_path / 'out'}"]
+    assert run(main, command) == 2
+    assert "cannot be for riscv64: choose of x86_64" in capsys.readouterr().err
