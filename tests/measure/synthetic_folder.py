@@ -39,6 +39,8 @@ ENVIRONMENT = {
     "precision": "float32",
     "xla": "off",
     "git_commit": None,
+    "fathom": None,
+    "source": None,
     "command": "python",
 }
 MACHINE = Machine(
