@@ -7,6 +7,7 @@ from rich.console import Console
 
 from fathom.cli.command import Commands, add_command
 from fathom.cli.parser import checked, input_path, output_file, require_writable
+from fathom.cli.terminal import import_tensorflow
 from fathom.errors import FathomError
 from fathom.system.files import atomic_write
 
@@ -31,8 +32,6 @@ def add_commands(commands: Commands) -> None:
 
 def submit(args: argparse.Namespace, screen: Console) -> None:
     """Checks a results directory, writes its bundle, and says what is in it."""
-    from fathom.cli.terminal import import_tensorflow
-
     out = args.out or args.directory.parent / f"{args.directory.resolve().name}.json"
     require_writable(out)
     import_tensorflow()

@@ -97,7 +97,7 @@ def _export_network(
         given = ExportOptions(
             *(args.batch_size, args.length, args.profile, args.workers, args.stepwise),
             *(parse(args.parallelism)[0] if args.parallelism else None, args.rank),
-            args.target or ExportOptions.target,
+            args.target,
         )
         left_out = to.save(model, folder, given)
         sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]

@@ -52,7 +52,7 @@ class ExportOptions:
         parallelism: how nodes share the step, for formats with collectives; None: as
             ``workers``.
         rank: the one node of these to write; None: all.
-        target: the machine of a program.
+        target: the machine of a program; None: the format's first.
     """
 
     batch: int | None = None
@@ -62,7 +62,7 @@ class ExportOptions:
     stepwise: bool = False
     parallelism: Plan | None = None
     rank: int | None = None
-    target: str = "x86_64"
+    target: str | None = None
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> 
     """
     from fathom.exports.traced import variables
 
-    target = TARGETS[options.target]
+    target = TARGETS[options.target or next(iter(TARGETS))]
     compiler = target.compiler()
     if model.execution.precision != "float32":
         raise FathomError(f"program holds float32: omit --precision {model.execution.precision}")

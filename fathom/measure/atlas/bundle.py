@@ -32,7 +32,7 @@ def submit(path: Path) -> Bundle:
     """
     folder = Folder.read(path)
     cases = _cases(folder)
-    problems = [*_incomplete(folder, cases), *_disturbed(folder, cases)]
+    problems = [*_incomplete(folder, cases), *_untimed(folder, cases)]
     problems += [*_of_other_source(folder), *itertools.chain(*map(_contradictions, cases))]
     if problems:
         more = f"; and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
@@ -81,10 +81,12 @@ def _incomplete(folder: Folder, cases: Sequence[Sequence[Run]]) -> Iterator[str]
     yield from (f"{run.id} failed" for run in folder.runs if run.status == "failed")
 
 
-def _disturbed(folder: Folder, cases: Sequence[Sequence[Run]]) -> Iterator[str]:
+def _untimed(folder: Folder, cases: Sequence[Sequence[Run]]) -> Iterator[str]:
     for run in itertools.chain(*cases):
         if run.disturbed:
             yield f"{run.id} was disturbed by other processes"
+        if not _result(run).steps.measurements:
+            yield f"{run.id} has no step after its warm-up"
     for threads in folder.machine.gemm_flops_per_second:
         if folder.machine.disturbed(threads):
             yield f"the machine's rate on {threads} threads was disturbed by other processes"

@@ -9,7 +9,7 @@ from statistics import geometric_mean, median
 import pandas as pd
 
 from fathom.hardware.description.ops import op_class
-from fathom.measure.report import page, picture, style
+from fathom.measure.report import page, picture, selection, style
 from fathom.options import MODES
 from fathom.results.atlas import Bundle, Measured
 
@@ -79,7 +79,7 @@ def _frame(bundles: Sequence[Bundle], names: Sequence[str]) -> pd.DataFrame:
         for bundle, name in zip(bundles, names, strict=True)
         for row in bundle.rows
     ]
-    order = {name: i for i, name in enumerate(style.selection.order())}
+    order = {name: i for i, name in enumerate(selection.order())}
     return pd.DataFrame(rows).sort_values(
         "workload", key=lambda each: each.map(order).fillna(len(order)), kind="stable"
     )
@@ -161,11 +161,10 @@ def _bars(relative: pd.DataFrame) -> style.Plot:
 def _profiles(workload: str, rows: pd.DataFrame) -> str:
     """Returns a bar of op types for each machine, in the colours of their classes."""
     bars = "".join(
-        f'<tr><th scope="row">{escape(row.machine)}</th><td style="width: 70%"><span class="bar" '
-        f'aria-hidden="true">{_slices(row.shares)}</span>{escape(row[5])}</td></tr>'
-        for row in rows[
-            ["machine", "workload", "shares", "batch", "heaviest op types"]
-        ].itertuples()
+        f'<tr><th scope="row">{escape(row["machine"])}</th><td style="width: 70%">'
+        f'<span class="bar" aria-hidden="true">{_slices(row["shares"])}</span>'
+        f"{escape(row['heaviest op types'])}</td></tr>"
+        for row in rows.to_dict("records")
     )
     return f"<table><caption>{escape(workload)}</caption><tbody>{bars}</tbody></table>"
 

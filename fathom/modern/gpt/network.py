@@ -9,28 +9,23 @@ import tensorflow as tf
 from typing_extensions import Self
 
 from fathom.core.layers import Dropout, Random
-from fathom.model.decoder import LayerCache
 from fathom.modern.gpt.hyperparameters import GPTHyperparameters
 from fathom.modern.gpt.layers import Attention, Embedding, LayerNormalization, Logits, Perceptron
-from fathom.shared.attention import Cache
-from fathom.shared.language.decoder import Decoder, Parts
+from fathom.shared.language import decoder
+from fathom.shared.language.decoder import Decoder
 from fathom.shared.language.layers import STDDEV
 from fathom.shared.language.weights import Published
 
 
 @keras.saving.register_keras_serializable("fathom.modern.gpt.network")
 @dataclass(frozen=True)
-class Block(Parts):
+class Block(decoder.Block):
     """x + attention(norm(x)), then x + perceptron(norm(x)) (Radford et al. 2019, section 2.3)."""
 
     norm1: LayerNormalization
     attention: Attention
-    dropout1: Dropout
-    sum1: keras.layers.Add
     norm2: LayerNormalization
-    perceptron: Perceptron
-    dropout2: Dropout
-    sum2: keras.layers.Add
+    feed_forward: Perceptron
 
     @classmethod
     def of(
@@ -63,18 +58,6 @@ class Block(Parts):
             Dropout(hyperparameters.dropout, new_random().new_noise(), name=f"{name}_dropout2"),
             keras.layers.Add(name=f"{name}_sum2"),
         )
-
-    def __call__(
-        self,
-        x: tf.Tensor,
-        cache: Cache | LayerCache | None = None,
-        position: tf.Tensor | None = None,
-    ) -> tuple[tf.Tensor, Cache]:
-        """Returns the next [batch, time, width], and keys and values as ``Attention`` does."""
-        y, keys, values = self.attention(self.norm1(x), cache=cache, position=position)
-        x = self.sum1([x, self.dropout1(y)])
-        y = self.dropout2(self.perceptron(self.norm2(x)))
-        return self.sum2([x, y]), (keys, values)
 
 
 @keras.saving.register_keras_serializable("fathom.modern.gpt.network")
@@ -120,7 +103,7 @@ class Network(Decoder):
             ("ln_f", self.norm.scale, self.norm.offset)
         ]
         for i, block in enumerate(self.blocks):
-            attention, perceptron = block.attention, block.perceptron
+            attention, perceptron = block.attention, block.feed_forward
             parts += [
                 (f"h.{i}.ln_1", block.norm1.scale, block.norm1.offset),
                 (f"h.{i}.attn.c_attn", attention.kernel, attention.bias),

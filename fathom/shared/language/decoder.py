@@ -1,14 +1,15 @@
 """A decoder: a stack of blocks, for whole sequences and for one token after another."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import keras
 import tensorflow as tf
 from typing_extensions import Self
 
+from fathom.core.layers import Dropout
 from fathom.model.decoder import LayerCache
 from fathom.shared.attention import Cache
 
@@ -28,11 +29,24 @@ class Parts:
         return cls(**{name: deserialize(part) for name, part in config.items()})
 
 
-class Block(Protocol):
-    """One of the blocks, which attends to a token and those before it."""
+@dataclass(frozen=True)
+class Block(Parts):
+    """x + attention(norm(x)), then x + feed-forward(norm(x)), both with dropout before the sum."""
+
+    norm1: keras.layers.Layer
+    attention: keras.layers.Layer
+    dropout1: Dropout
+    sum1: keras.layers.Add
+    norm2: keras.layers.Layer
+    feed_forward: Callable[[tf.Tensor], tf.Tensor]
+    dropout2: Dropout
+    sum2: keras.layers.Add
 
     def __call__(
-        self, x: tf.Tensor, cache: Cache | LayerCache | None, position: tf.Tensor | None
+        self,
+        x: tf.Tensor,
+        cache: Cache | LayerCache | None = None,
+        position: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, Cache]:
         """Returns the next [batch, time, width], and keys and values.
 
@@ -46,6 +60,10 @@ class Block(Protocol):
         Returns:
             the result, and keys and values: those of ``x``, or the cache with them.
         """
+        y, keys, values = self.attention(self.norm1(x), cache=cache, position=position)
+        x = self.sum1([x, self.dropout1(y)])
+        y = self.dropout2(self.feed_forward(self.norm2(x)))
+        return self.sum2([x, y]), (keys, values)
 
 
 @keras.saving.register_keras_serializable("fathom.shared.language.decoder")

@@ -11,9 +11,8 @@ import tensorflow as tf
 from typing_extensions import Self
 
 from fathom.core.layers import Dropout, Random
-from fathom.model.decoder import LayerCache
-from fathom.shared.attention import Cache
-from fathom.shared.language.decoder import Decoder, Parts
+from fathom.shared.language import decoder
+from fathom.shared.language.decoder import Decoder
 from fathom.shared.language.hyperparameters import RotaryHyperparameters
 from fathom.shared.language.layers import STDDEV
 from fathom.shared.language.model import LanguageModel
@@ -38,17 +37,13 @@ last product, and what returns the random numbers of each layer."""
 
 @keras.saving.register_keras_serializable("fathom.shared.language.rotary_decoder")
 @dataclass(frozen=True)
-class Block(Parts):
+class Block(decoder.Block):
     """x + attention(norm(x)), then x + feed-forward(norm(x)) (Touvron et al. 2023)."""
 
     norm1: RMSNorm
     attention: Attention
-    dropout1: Dropout
-    sum1: keras.layers.Add
     norm2: RMSNorm
     feed_forward: FeedForward
-    dropout2: Dropout
-    sum2: keras.layers.Add
 
     @classmethod
     def of(
@@ -93,18 +88,6 @@ class Block(Parts):
             dropouts[1],
             keras.layers.Add(name=f"{name}_sum2"),
         )
-
-    def __call__(
-        self,
-        x: tf.Tensor,
-        cache: Cache | LayerCache | None = None,
-        position: tf.Tensor | None = None,
-    ) -> tuple[tf.Tensor, Cache]:
-        """Returns the next [batch, time, width], and keys and values; as ``decoder.Block``."""
-        y, keys, values = self.attention(self.norm1(x), cache=cache, position=position)
-        x = self.sum1([x, self.dropout1(y)])
-        y = self.dropout2(self.feed_forward(self.norm2(x)))
-        return self.sum2([x, y]), (keys, values)
 
     def published(self, prefix: str) -> list[Published]:
         """Returns what its weights are in Hugging Face's files."""

@@ -82,6 +82,17 @@ def test_a_single_process_of_few_steps_has_no_interval(tmp_path):
     assert "vgg" in site([bundle])
 
 
+def test_a_process_of_warm_up_steps_alone_is_refused(tmp_path):
+    runs = suite()
+    few = runs["vgg", "infer", 0].result.to_plain()
+    few["steps"] = {name: few["steps"][name] for name in ("first", "seconds", "input_wait", "loss")}
+    few["steps"]["warmup"] = len(few["steps"]["seconds"])
+    few["throughput"] = {"example": "image", "flops_per_second": None}
+    changed = run("vgg", mode="infer", result=few)
+    with pytest.raises(FathomError, match="no step after its warm-up"):
+        submit(written(tmp_path, runs | {("vgg", "infer", 0): changed}))
+
+
 def test_a_bundle_has_no_folder_and_no_command_line(tmp_path):
     text = submit(written(tmp_path / "somebody", suite())).to_json()
     assert "somebody" not in text
