@@ -99,18 +99,23 @@ def extend(
     return keys, values, tf.range(keys.shape[2]) <= places(time, position)[:, None]
 
 
-def named(caches: Sequence[Cache], prefix: str = "") -> dict[str, tf.Tensor]:
+def named(
+    caches: Sequence[Cache], prefix: str = "", kinds: tuple[str, str] = ("keys", "values")
+) -> dict[str, tf.Tensor]:
     """Returns the caches of layers by name: ``keys_1``, ``values_1`` and so on after a prefix."""
     return {
         f"{prefix}{kind}_{i}": tensor
         for i, cache in enumerate(caches, 1)
-        for kind, tensor in zip(("keys", "values"), cache, strict=True)
+        for kind, tensor in zip(kinds, cache, strict=True)
     }
 
 
-def unnamed(tensors: Mapping[str, tf.Tensor], prefix: str = "") -> list[Cache]:
+def unnamed(
+    tensors: Mapping[str, tf.Tensor],
+    prefix: str = "",
+    kinds: tuple[str, str] = ("keys", "values"),
+) -> list[Cache]:
     """Returns the caches that are in ``tensors`` under the names of ``named``."""
-    layers = sum(name.startswith(f"{prefix}keys_") for name in tensors)
-    return [
-        (tensors[f"{prefix}keys_{i}"], tensors[f"{prefix}values_{i}"]) for i in range(1, layers + 1)
-    ]
+    first, second = (f"{prefix}{kind}_" for kind in kinds)
+    layers = sum(name.startswith(first) for name in tensors)
+    return [(tensors[f"{first}{i}"], tensors[f"{second}{i}"]) for i in range(1, layers + 1)]

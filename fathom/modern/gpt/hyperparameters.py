@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from fathom.options import hyperparameter
-from fathom.shared.language.hyperparameters import LanguageHyperparameters
+from fathom.shared.language.hyperparameters import AttentionHyperparameters
 
 _GPT2: dict[str, object] = {
     "context": 1024,
@@ -31,7 +31,7 @@ SIZES: dict[str, dict[str, object]] = {
 
 
 @dataclass(frozen=True)
-class GPTHyperparameters(LanguageHyperparameters):
+class GPTHyperparameters(AttentionHyperparameters):
     """nanoGPT's setting for a CPU; the papers' networks are other values of ``size``."""
 
     SIZES = SIZES

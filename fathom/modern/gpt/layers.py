@@ -185,31 +185,3 @@ class Perceptron(TokenLayer):
         """Returns [batch, time, width] of the same."""
         hidden = tf.nn.gelu(linear(x, self.kernel, self.bias), approximate=True)
         return linear(hidden, self.projection, self.projection_bias)
-
-
-class Logits(TokenLayer):
-    """The product with the embeddings of all tokens (Press and Wolf 2017).
-
-    Args:
-        embedding: whose table it reads.
-        time: positions of a sequence, for the count of work.
-    """
-
-    def __init__(self, embedding: Embedding, time: int, **options: Unpack[LayerOptions]) -> None:
-        super().__init__(**options)
-        self._time = time
-        # Not tracked by Keras: its weights are not this layer's.
-        object.__setattr__(self, "_embedding", embedding)
-        self.macs = self.macs_of(time, time)
-
-    def macs_of(self, tokens: int, keys: int) -> int:
-        """Returns the multiply-accumulates for some tokens."""
-        vocabulary, width = self._embedding.table.shape
-        return tokens * vocabulary * width
-
-    def call(self, x: tf.Tensor) -> tf.Tensor:
-        """Returns logits [batch, time, vocabulary] of [batch, time, width]."""
-        time, width = x.shape[1:]
-        table = tf.cast(tf.convert_to_tensor(self._embedding.table.value), x.dtype)
-        products = tf.matmul(tf.reshape(x, [-1, width]), table, transpose_b=True)
-        return tf.reshape(products, [-1, time, table.shape[0]])

@@ -10,10 +10,10 @@ from typing_extensions import Self
 
 from fathom.core.layers import Dropout, Random
 from fathom.modern.gpt.hyperparameters import GPTHyperparameters
-from fathom.modern.gpt.layers import Attention, Embedding, LayerNormalization, Logits, Perceptron
+from fathom.modern.gpt.layers import Attention, Embedding, LayerNormalization, Perceptron
 from fathom.shared.language import decoder
 from fathom.shared.language.decoder import Decoder
-from fathom.shared.language.layers import STDDEV
+from fathom.shared.language.layers import STDDEV, TiedLogits
 from fathom.shared.language.weights import Published
 
 
@@ -91,7 +91,7 @@ class Network(Decoder):
             for number in range(1, hyperparameters.layers + 1)
         ]
         norm = LayerNormalization(width, name="norm")
-        return cls(embedding, blocks, norm, Logits(embedding, time, name="logits"), dropout)
+        return cls(embedding, blocks, norm, TiedLogits(embedding, time, name="logits"), dropout)
 
     def embed(self, tokens: tf.Tensor, position: tf.Tensor | int) -> tf.Tensor:
         """Returns [batch, time, width] for tokens int32 [batch, time], the first at a position."""

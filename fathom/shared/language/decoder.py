@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
@@ -71,8 +71,10 @@ class Block(Parts):
 class Decoder(Parts):
     """Embedding, blocks, and the logits of the next token."""
 
+    kept: ClassVar[tuple[str, str]] = ("keys", "values")  # what a block's cache has, by name
+
     embedding: keras.layers.Layer
-    blocks: Sequence[Block]
+    blocks: Sequence[Callable[..., tuple[tf.Tensor, Cache]]]
     norm: keras.layers.Layer
     logits: keras.layers.Layer
 
@@ -103,6 +105,12 @@ class Decoder(Parts):
             x, cache = block(x, caches[i] if caches else None, position if caches else None)
             kept.append(cache)
         return self.norm(x), kept
+
+    def with_room(self, caches: Sequence[Cache], tokens: int) -> list[Cache]:
+        """Returns the caches of a prompt with room for further tokens."""
+        after = ((0, 0), (0, 0), (0, tokens), (0, 0))
+        pad = keras.ops.pad
+        return [(pad(keys, after), pad(values, after)) for keys, values in caches]
 
     def decode_token(
         self, tokens: tf.Tensor, caches: list[Cache], position: tf.Tensor

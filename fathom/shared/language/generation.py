@@ -145,17 +145,20 @@ def parts(network: Decoder, hyperparameters: LanguageHyperparameters) -> dict[st
 
     Both give the ``logits`` of the next token, [batch, vocabulary], by which the application
     chooses it. What they pass on, each [batch, ...]: the ``position`` of that token, int32, and the
-    blocks' ``keys_1``, ``values_1`` and so on, with room for the new tokens.
+    blocks' ``keys_1``, ``values_1`` and so on, with room for the new tokens; or what the network
+    keeps in their place.
 
     Args:
         network: of both.
         hyperparameters: the numbers of tokens.
     """
 
+    kinds = network.kept
+
     def prefill(prompts: tf.Tensor) -> dict[str, tf.Tensor]:
         logits, caches = _prefill(network, prompts, hyperparameters.new_tokens - 1)
         position = tf.fill([tf.shape(prompts)[0]], hyperparameters.prompt_tokens)
-        return {"logits": logits, "position": position, **named(caches)}
+        return {"logits": logits, "position": position, **named(caches, kinds=kinds)}
 
     first = Part(
         prefill, [tf.TensorSpec([None, hyperparameters.prompt_tokens], tf.int32, "prompts")]
@@ -165,8 +168,8 @@ def parts(network: Decoder, hyperparameters: LanguageHyperparameters) -> dict[st
     def step(tokens: tf.Tensor, *values: tf.Tensor) -> dict[str, tf.Tensor]:
         given = {spec.name: value for spec, value in zip(carried, values, strict=True)}
         position = given["position"]  # the same of all
-        logits, caches = network.decode_token(tokens, unnamed(given), position[0])
-        new = {"position": position + 1, **named(caches)}
+        logits, caches = network.decode_token(tokens, unnamed(given, kinds=kinds), position[0])
+        new = {"position": position + 1, **named(caches, kinds=kinds)}
         return {"logits": logits, **{f"new_{name}": value for name, value in new.items()}}
 
     tokens = tf.TensorSpec([None], tf.int32, "tokens")
@@ -176,7 +179,4 @@ def parts(network: Decoder, hyperparameters: LanguageHyperparameters) -> dict[st
 def _prefill(network: Decoder, prompts: tf.Tensor, room: int) -> tuple[tf.Tensor, list[Cache]]:
     """Returns the logits after prompts, and the blocks' caches with room for more tokens."""
     x, caches = network(prompts)
-    after = ((0, 0), (0, 0), (0, room), (0, 0))
-    pad = keras.ops.pad
-    padded = [(pad(keys, after), pad(values, after)) for keys, values in caches]
-    return network.logits(x[:, -1:])[:, 0], padded
+    return network.logits(x[:, -1:])[:, 0], network.with_room(caches, room)

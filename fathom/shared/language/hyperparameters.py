@@ -18,7 +18,6 @@ class LanguageHyperparameters(Hyperparameters):
         12, "per step; prompts in inference", unit="sequences", source="nanoGPT", minimum=1
     )
     layers: int = hyperparameter(4, "blocks", source="nanoGPT; GPT-2: 12", minimum=1)
-    heads: int = hyperparameter(4, "of attention", source="nanoGPT; GPT-2: 12", minimum=1)
     width: int = hyperparameter(128, "of a token's vector", source="nanoGPT; GPT-2: 768", minimum=1)
     context: int = hyperparameter(
         64, "of a sequence", unit="tokens", source="nanoGPT; GPT-2: 1,024", minimum=4
@@ -58,8 +57,6 @@ class LanguageHyperparameters(Hyperparameters):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.width % self.heads:
-            raise FathomError(f"width {self.width} is not a multiple of heads {self.heads}")
         if self.prompt_tokens + max(2, self.new_tokens) > self.context:
             raise FathomError(
                 f"a prompt of {self.prompt_tokens} tokens and {max(2, self.new_tokens)} new ones "
@@ -75,7 +72,19 @@ class LanguageHyperparameters(Hyperparameters):
 
 
 @dataclass(frozen=True)
-class RotaryHyperparameters(LanguageHyperparameters):
+class AttentionHyperparameters(LanguageHyperparameters):
+    """Those of networks with attention."""
+
+    heads: int = hyperparameter(4, "of attention", source="nanoGPT; GPT-2: 12", minimum=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.width % self.heads:
+            raise FathomError(f"width {self.width} is not a multiple of heads {self.heads}")
+
+
+@dataclass(frozen=True)
+class RotaryHyperparameters(AttentionHyperparameters):
     """Those of decoders with rotary positions: a size that two cores train."""
 
     batch_size: int = hyperparameter(

@@ -2,11 +2,13 @@
 
 import abc
 from collections.abc import Callable
+from typing import Protocol
 
 import keras
 import tensorflow as tf
+from typing_extensions import Unpack
 
-from fathom.core.layers import Layer, Random
+from fathom.core.layers import Layer, LayerOptions, Random
 
 STDDEV = 0.02  # of all weights (Radford et al. 2018, section 4.1)
 
@@ -17,6 +19,40 @@ class TokenLayer(Layer):
     @abc.abstractmethod
     def macs_of(self, tokens: int, keys: int) -> int:
         """Returns the multiply-accumulates for tokens that attend to as many keys each."""
+
+
+class Table(Protocol):
+    """An embedding: ``table`` has a row for each token, [vocabulary, width]."""
+
+    table: keras.Variable
+
+
+class TiedLogits(TokenLayer):
+    """The product with the embeddings of all tokens (Press and Wolf 2017).
+
+    Args:
+        embedding: whose table it reads.
+        time: positions of a sequence, for the count of work.
+    """
+
+    def __init__(self, embedding: Table, time: int, **options: Unpack[LayerOptions]) -> None:
+        super().__init__(**options)
+        self._time = time
+        # Not tracked by Keras: its weights are not this layer's.
+        object.__setattr__(self, "_embedding", embedding)
+        self.macs = self.macs_of(time, time)
+
+    def macs_of(self, tokens: int, keys: int) -> int:
+        """Returns the multiply-accumulates for some tokens."""
+        vocabulary, width = self._embedding.table.shape
+        return tokens * vocabulary * width
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        """Returns logits [batch, time, vocabulary] of [batch, time, width]."""
+        time, width = x.shape[1:]
+        table = tf.cast(tf.convert_to_tensor(self._embedding.table.value), x.dtype)
+        products = tf.matmul(tf.reshape(x, [-1, width]), table, transpose_b=True)
+        return tf.reshape(products, [-1, time, table.shape[0]])
 
 
 def weight(

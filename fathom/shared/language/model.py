@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from fathom import nn
 from fathom.core.data.pipeline import DataLoader, Sampler, Tensors
-from fathom.core.training.optimizers import Optimizer, create
+from fathom.core.training.optimizers import Optimizer, Variable, create, is_weight_matrix
 from fathom.core.training.phases import TwoPhases
 from fathom.core.training.schedules import warmed_cosine
 from fathom.errors import FathomError
@@ -131,13 +131,16 @@ class LanguageModel(nn.NeuralNetworkModel):
 
     @property
     def _order(self) -> Sampler:
-        places = len(self._training) - self.hyperparameters.context
-        return Sampler(places, self.hyperparameters.batch_size, self.execution.seed)
+        places = len(self._training) - self.hyperparameters.context - 1
+        count = places // self.text.sequence + 1
+        return Sampler(count, self.hyperparameters.batch_size, self.execution.seed)
 
     def training_batches(self, first_step: int) -> Iterator[Tensors]:
         """Returns the endless stream of training sequences from ``first_step`` on."""
         return DataLoader(
-            self._order, lambda starts, seeds: self._windows(self._training, starts), first_step
+            self._order,
+            lambda places, seeds: self._windows(self._training, places * self.text.sequence),
+            first_step,
         )
 
     def inference_batches(self) -> Iterator[Tensors]:
@@ -152,7 +155,7 @@ class LanguageModel(nn.NeuralNetworkModel):
     def evaluation_batches(self) -> Iterator[Tensors]:
         """Returns the validation text once, one sequence after the other, without its last part."""
         length, size = self.hyperparameters.context, self.hyperparameters.batch_size
-        starts = np.arange(0, len(self._validation) - length, length)
+        starts = np.arange(0, len(self._validation) - length, max(length, self.text.sequence))
         for first in range(0, len(starts), size):
             yield self._windows(self._validation, tf.constant(starts[first : first + size]))
 
@@ -226,7 +229,12 @@ class LanguageModel(nn.NeuralNetworkModel):
             beta_2=hyperparameters.beta_2,
             weight_decay=hyperparameters.weight_decay,
             global_clip_norm=hyperparameters.clip_norm,
+            decayed=self.decays,
         )
+
+    def decays(self, variable: Variable) -> bool:
+        """Says whether a variable decays."""
+        return is_weight_matrix(variable)
 
     def end_step(self, number: int) -> None:
         """Sets the learning rate of the next step."""
@@ -348,7 +356,7 @@ class Generator(LanguageModel):
     def _names(self) -> list[str]:
         """Returns names of what the prefill returns."""
         blocks = range(1, self.hyperparameters.layers + 1)
-        return ["first", *(f"{kind}{i}" for i in blocks for kind in ("keys", "values"))]
+        return ["first", *(f"{kind}{i}" for i in blocks for kind in self.decoder.kept)]
 
     def two_phases(self) -> TwoPhases | None:
         """Returns prefill and decode, if both run."""

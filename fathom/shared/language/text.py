@@ -24,6 +24,7 @@ class TinyShakespeare(DataSet):
         training: the first nine tenths of the characters.
         validation: the rest.
         entropy: of a synthetic text, in nats per character; None: not known.
+        sequence: characters of one sequence, at whose first one an example begins; 1: anywhere.
     """
 
     name = "tinyshakespeare"
@@ -45,6 +46,7 @@ class TinyShakespeare(DataSet):
     training: str
     validation: str
     entropy: float | None
+    sequence: int = 1
 
     @classmethod
     def load(cls, directory: Path) -> "TinyShakespeare":
