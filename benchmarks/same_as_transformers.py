@@ -1,4 +1,4 @@
-"""Compares gpt, llama and moe with the models of Hugging Face's transformers, of the same weights.
+"""Compares gpt, llama, moe and mamba with the models of Hugging Face's transformers, of the same weights.
 
 Writes a folder of random weights as transformers does, loads it with ``--set weights=FOLDER``, and
 prints the largest relative differences: of logits, loss, gradients, and the updates by a step of
@@ -23,7 +23,8 @@ from fathom.shared.language.model import LanguageModel
 from fathom.shared.language.weights import Published
 
 WORDS, RATE, BALANCE = 65, 1e-3, 0.01
-SIZES = {"layers": 3, "heads": 4, "width": 64, "context": 48, "vocabulary": WORDS, "batch_size": 12}
+HEADS = 4
+SIZES = {"layers": 3, "width": 64, "context": 48, "vocabulary": WORDS, "batch_size": 12}
 NO_END = {"bos_token_id": None, "eos_token_id": None}  # all texts have the same length
 
 
@@ -35,9 +36,17 @@ def theirs(workload: str) -> torch.nn.Module:
             n_positions=SIZES["context"],
             n_embd=SIZES["width"],
             n_layer=SIZES["layers"],
-            n_head=SIZES["heads"],
+            n_head=HEADS,
             **dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0),
             **NO_END,
+        )
+    elif workload == "mamba":
+        config = transformers.MambaConfig(
+            vocab_size=WORDS,
+            hidden_size=SIZES["width"],
+            num_hidden_layers=SIZES["layers"],
+            **NO_END,
+            pad_token_id=None,
         )
     else:
         experts = {"num_local_experts": 8, "num_experts_per_tok": 2, "output_router_logits": True}
@@ -47,7 +56,7 @@ def theirs(workload: str) -> torch.nn.Module:
             hidden_size=SIZES["width"],
             intermediate_size=172,
             num_hidden_layers=SIZES["layers"],
-            num_attention_heads=SIZES["heads"],
+            num_attention_heads=HEADS,
             num_key_value_heads=2,
             max_position_embeddings=SIZES["context"],
             rms_norm_eps=1e-5,
@@ -64,10 +73,11 @@ def theirs(workload: str) -> torch.nn.Module:
 
 def ours(workload: str, folder: str, forward_only: bool = False) -> LanguageModel:
     """Returns Fathom's model with the weights of a folder."""
-    own = {} if workload == "gpt" else {"hidden_units": 172, "kv_heads": 2}
+    own = {"hidden_units": 172, "kv_heads": 2} if workload in ("llama", "moe") else {}
+    heads = {} if workload == "mamba" else {"heads": HEADS}
     options = {"learning_rate": RATE, "warmup": 0, "xla": False, "weights": folder}
     kind = workloads.load(workload, forward_only)
-    model = kind("cpu", {**SIZES, **own, **options, "clip_norm": 1e9})
+    model = kind("cpu", {**SIZES, **heads, **own, **options, "clip_norm": 1e9})
     model.setup()
     return model
 
@@ -141,8 +151,9 @@ def compare(workload: str) -> None:
             for g, w in zip(gradients, weights, strict=True)
         ),
     }
-    decayed = [each for each in parameters.values() if each.dim() > 1]
-    rest = [each for each in parameters.values() if each.dim() == 1]
+    chosen = {n: p.dim() > 1 and not n.endswith("A_log") for n, p in parameters.items()}
+    decayed = [parameters[name] for name, decays in chosen.items() if decays]
+    rest = [parameters[name] for name, decays in chosen.items() if not decays]
     groups = [{"params": decayed, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}]
     betas = own.hyperparameters.beta_1, own.hyperparameters.beta_2
     epsilon = 1e-8 / np.sqrt(1 - betas[1])  # Fathom's is inside the bias correction
@@ -162,7 +173,7 @@ def compare(workload: str) -> None:
 def main() -> None:
     """Compares the workloads, or those named."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("workloads", nargs="*", default=["gpt", "llama", "moe"])
+    parser.add_argument("workloads", nargs="*", default=["gpt", "llama", "moe", "mamba"])
     for workload in parser.parse_args().workloads:
         compare(workload)
 

@@ -63,4 +63,6 @@ class MambaHyperparameters(LanguageHyperparameters):
 class MambaOptions(LanguageOptions):
     """Those of language models, and how the scan runs."""
 
-    chunks: int = option(1, "of a sequence, which training and prefill scan side by side", minimum=1)
+    chunks: int = option(
+        1, "of a sequence, which training and prefill scan side by side", minimum=1
+    )

@@ -106,7 +106,9 @@ class _Chunks:
         def into(i: tf.Tensor, g: tf.Tensor) -> tf.Tensor:
             return g + dy[i][:, None] * self._c[i][..., None]
 
-        def backward(i: tf.Tensor, g: tf.Tensor, da: tf.Tensor, ds: tf.TensorArray, *rest: tf.TensorArray) -> tuple:
+        def backward(
+            i: tf.Tensor, g: tf.Tensor, da: tf.Tensor, ds: tf.TensorArray, *rest: tf.TensorArray
+        ) -> tuple:
             i, (du, db) = self._length - 1 - i, rest
             g = into(i, g)  # of the states at this position
             of_rate = g * decayed[i]

@@ -152,7 +152,6 @@ def parts(network: Decoder, hyperparameters: LanguageHyperparameters) -> dict[st
         network: of both.
         hyperparameters: the numbers of tokens.
     """
-
     kinds = network.kept
 
     def prefill(prompts: tf.Tensor) -> dict[str, tf.Tensor]:
