@@ -1,4 +1,4 @@
-"""Compares gpt, llama, moe and mamba with the models of Hugging Face's transformers, of the same weights.
+"""Compares gpt, llama, moe and mamba with Hugging Face's transformers, of the same weights.
 
 Writes a folder of random weights as transformers does, loads it with ``--set weights=FOLDER``, and
 prints the largest relative differences: of logits, loss, gradients, and the updates by a step of

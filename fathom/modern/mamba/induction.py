@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from fathom.core.data.dataset import RemoteFile
 from fathom.errors import FathomError
 from fathom.shared.language.text import TRAINING_SHARE, TinyShakespeare
 from fathom.system.files import read_file
@@ -27,9 +26,7 @@ class Induction(TinyShakespeare):
     licence = "generated"
     home_page = "https://arxiv.org/abs/2312.00752"
     layout = f"{_FILE}, a sequence a line: a to o, * twice and last, then the answer"
-    files: tuple[RemoteFile, ...] = ()
-
-    answers_only = True
+    files = ()
 
     @classmethod
     def load(cls, directory: Path) -> "Induction":

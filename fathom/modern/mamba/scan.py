@@ -47,7 +47,7 @@ def selective_scan(
     def scan(
         *tensors: tf.Tensor,
     ) -> tuple[tuple[tf.Tensor, tf.Tensor], Callable[[tf.Tensor, tf.Tensor], Gradients]]:
-        chunked = _Chunks(*tensors, chunks)
+        chunked = _Chunks(tensors, chunks)
         return chunked.results(), chunked.gradients
 
     return scan(steps, u, b, c, a, begin)
@@ -56,19 +56,13 @@ def selective_scan(
 class _Chunks:
     """A sequence in chunks: the first axis of its tensors is the position in a chunk.
 
-    Args: as ``selective_scan``.
+    Args:
+        tensors: the first arguments of ``selective_scan``, in its order.
+        chunks: of the sequence.
     """
 
-    def __init__(
-        self,
-        steps: tf.Tensor,
-        u: tf.Tensor,
-        b: tf.Tensor,
-        c: tf.Tensor,
-        a: tf.Tensor,
-        begin: tf.Tensor,
-        chunks: int,
-    ) -> None:
+    def __init__(self, tensors: tuple[tf.Tensor, ...], chunks: int) -> None:
+        steps, u, b, c, a, begin = tensors
         self._time, self._a, self._chunks = steps.shape[1], a, chunks
         self._length = -(-self._time // chunks)
         self._steps, self._u, self._b, self._c = map(self._fold, (steps, u, b, c))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from fathom.core.data import DataSet
 from fathom.core.data.dataset import RemoteFile
@@ -32,7 +32,7 @@ class TinyShakespeare(DataSet):
     licence = "public domain"
     home_page = "https://github.com/karpathy/char-rnn"
     layout = "input.txt, any text in UTF-8"
-    files = (
+    files: ClassVar[tuple[RemoteFile, ...]] = (
         RemoteFile(
             _FILE,
             "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
