@@ -4,6 +4,7 @@
 table numbers are the paper's.
 """
 
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -111,12 +112,17 @@ class NGP(nn.NeuralNetworkModel):
 
     def build_train(self) -> Optimizer:
         """By default Adam, which skips entries without gradient (section 4)."""
-        rate, decay = self.hyperparameters.learning_rate, self.hyperparameters.weight_decay
-        options = {"weight_decay": decay, "decayed": lambda v: not v.path.startswith("encoding")}
-        adam = {"beta_1": 0.9, "beta_2": 0.99, "epsilon": 1e-15}
-        if self.hyperparameters.optimizer == "adam":
-            return LazyAdam(rate, **adam, **options)
-        return optimizers.create(self.hyperparameters.optimizer, rate, **adam, **options)
+        hyperparameters = self.hyperparameters
+        adam = hyperparameters.optimizer == "adam"
+        make = LazyAdam if adam else functools.partial(optimizers.create, hyperparameters.optimizer)
+        return make(
+            hyperparameters.learning_rate,
+            beta_1=0.9,
+            beta_2=0.99,
+            epsilon=1e-15,
+            weight_decay=hyperparameters.weight_decay,
+            decayed=lambda variable: not variable.path.startswith("encoding"),
+        )
 
     def build_evaluation(
         self, positions: tf.Tensor, colours: tf.Tensor, found: tf.Tensor
