@@ -47,6 +47,7 @@ class HashEncoding(Layer):
         self.table = self.add_weight(
             shape=(sum(self.sizes), self._features),
             initializer=keras.initializers.RandomUniform(-1e-4, 1e-4, self._seed),
+            autocast=False,  # else the whole table is converted in each step
             name="table",
         )
 
