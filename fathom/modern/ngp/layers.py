@@ -88,7 +88,7 @@ class HashEncoding(Layer):
         """
         dense = self.dense_levels
         sides = np.array(self._resolutions[:dense], np.int32)[:, None] + 1
-        number = tf.add_n([place[:dense] * sides**axis for axis, place in enumerate(places)])
+        number = sum(place[:dense] * sides**axis for axis, place in enumerate(places))
         hashed = places[0][dense:]
         for place, prime in zip(places[1:], _PRIMES[1:], strict=False):
             hashed = tf.bitwise.bitwise_xor(hashed, place[dense:] * prime)  # modulo 2^32

@@ -38,7 +38,7 @@ _SMALL_SIDE = 128  # pixels of a picture during training, at most
 class NGPHyperparameters(Hyperparameters):
     """The choices of table 1 and section 4; batch and tables suit an image of half a megapixel."""
 
-    batch_size: int = hyperparameter(2**14, "per step", unit="positions", minimum=1)
+    batch_size: int = hyperparameter(2**14, "per step", unit="positions", minimum=1, maximum=2**19)
     levels: int = hyperparameter(16, "of resolution, L", source="table 1", minimum=1, maximum=64)
     features: int = hyperparameter(2, "of an entry, F", source="table 1", minimum=1)
     log2_table: int = hyperparameter(
@@ -66,7 +66,7 @@ class NGP(nn.NeuralNetworkModel):
     Hyperparameters = NGPHyperparameters
     hyperparameters: NGPHyperparameters
     example = "positions"
-    default_steps = 1_000
+    default_steps = 300
     default_xla = "step"  # one loop of hashing, gathering and interpolating: docs/workloads/ngp.md
 
     def load_data(self) -> None:
