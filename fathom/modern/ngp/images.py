@@ -17,7 +17,7 @@ from fathom.system.files import list_folder, read_file
 _SUFFIXES = (".png", ".jpg", ".jpeg")
 _PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"
 _MOST_PIXELS = 2**26
-_SIDE = 256  # of the synthetic picture
+_SIDE = 512  # of the synthetic picture
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ class Images(DataSet):
 
     @classmethod
     def synthesize(cls, directory: Path, seed: int) -> None:
-        """Writes a picture of smooth shades, discs and stripes, of sizes from 2 to 256 pixels."""
+        """Writes a picture of smooth shades, discs and stripes, of sizes from 1 to 256 pixels."""
         rng = np.random.default_rng(seed)
         picture = np.full((_SIDE, _SIDE, 3), 0.5)
         for cells in (2, 4, 8, 16, 32, 64, 128):

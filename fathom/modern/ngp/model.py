@@ -38,7 +38,7 @@ _SMALL_SIDE = 128  # pixels of a picture during training, at most
 class NGPHyperparameters(Hyperparameters):
     """The choices of table 1 and section 4; batch and tables suit an image of half a megapixel."""
 
-    batch_size: int = hyperparameter(2**14, "per step", unit="positions", minimum=1, maximum=2**19)
+    batch_size: int = hyperparameter(2**14, "per step", unit="positions", minimum=1)
     levels: int = hyperparameter(16, "of resolution, L", source="table 1", minimum=1, maximum=64)
     features: int = hyperparameter(2, "of an entry, F", source="table 1", minimum=1)
     log2_table: int = hyperparameter(
@@ -140,22 +140,23 @@ class NGP(nn.NeuralNetworkModel):
 
     @property
     def steps_per_epoch(self) -> int:
-        """Number of steps with as many positions as the image has pixels, at least 1."""
-        return max(1, len(self._every()) // self.hyperparameters.batch_size)
+        """Number of steps with as many positions as the image has pixels."""
+        return len(self._every()) // self.hyperparameters.batch_size
 
     def training_batches(self, first_step: int) -> Iterator[Tensors]:
-        """Returns the endless stream of random positions and their colours."""
+        """Returns the endless stream of random positions and their colours, at most one a pixel."""
         size = self.hyperparameters.batch_size
 
         def load(_: tf.Tensor, seeds: tf.Tensor) -> Tensors:
             positions = uniform([size, 2], seeds[0])
             return positions, interpolated(self._colours, positions)
 
-        return DataLoader(self._order(), load, first_step)
+        return DataLoader(self._order(shuffle=True), load, first_step)
 
     def inference_batches(self) -> Iterator[Tensors]:
         """Returns an endless stream of pixels' positions, row by row."""
-        return DataLoader(self._order(), lambda pixels, _: (self._centres(pixels),))
+        order = self._order(shuffle=False)
+        return DataLoader(order, lambda pixels, _: (self._centres(pixels),))
 
     def evaluation_batches(self) -> Iterator[Tensors]:
         """Returns the positions and colours of all pixels once."""
@@ -164,9 +165,9 @@ class NGP(nn.NeuralNetworkModel):
             pixels = self._every()[first : first + _EVALUATED]
             yield self._centres(pixels), tf.gather(colours, pixels)
 
-    def _order(self) -> Sampler:
+    def _order(self, shuffle: bool) -> Sampler:
         size = self.hyperparameters.batch_size
-        return Sampler(len(self._every()), size, self.execution.seed, shuffle=False)
+        return Sampler(len(self._every()), size, self.execution.seed, shuffle)
 
     def _every(self) -> range:
         """Returns the numbers of all pixels."""

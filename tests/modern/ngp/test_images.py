@@ -68,7 +68,7 @@ def test_the_synthetic_picture_follows_its_seed(tmp_path):
         pictures.append(Images.load(tmp_path / name).pixels)
     np.testing.assert_array_equal(pictures[0], pictures[1])
     assert np.any(pictures[0] != pictures[2])
-    assert Images.verify(tmp_path / "a", None, True) == "picture.png, 256 x 256 pixels"
+    assert Images.verify(tmp_path / "a", None, True) == "picture.png, 512 x 512 pixels"
 
 
 def test_colours_are_those_of_pixels_at_their_centres_and_of_the_nearest_at_the_edges():
