@@ -20,7 +20,7 @@ PYTORCH = {
         name: f"pytorch_{name}.py"
         for name in (
             *("memnet", "seq2seq", "speech", "deepq"),
-            *("transformer", "gpt", "llama", "dlrm", "gcn"),
+            *("transformer", "gpt", "llama", "dlrm", "gcn", "ngp"),
         )
     },
 }
@@ -150,6 +150,9 @@ def _values(workload: str, model: Any, batch: tuple) -> dict[str, object]:
         return {**network, **tokens, "vocabulary": hyperparameters.vocabulary or words}
     if workload == "dlrm":
         return {"rows": model.hyperparameters.rows}
+    if workload == "ngp":
+        names = ("levels", "coarsest", "finest", "log2_table", "features", "hidden_units")
+        return {name.replace("_", "-"): getattr(model.hyperparameters, name) for name in names}
     if workload == "gcn":
         graph = model.graph
         (nodes, features), edges = graph.features.shape, len(graph.edges)

@@ -36,9 +36,9 @@ OURS = re.compile(
     r"(python -m fathom|fathom|\./runtest\.sh|(taskset -c \S+ )?python benchmarks/)\b"
 )
 PLACEHOLDER = re.compile(r"[<\[]|\.\.\.| [A-Z]( |$)")  # in the text, --workload W is no command
-OTHERS = re.compile(  # the last one begins by importing PyTorch
+OTHERS = re.compile(  # the last ones begin by importing PyTorch
     r"(python3 -m venv|\. |pip install|python -m pytest|git |cd "
-    r"|python benchmarks/same_as_transformers\.py)"
+    r"|python benchmarks/same_as_\w+\.py)"
 )
 
 

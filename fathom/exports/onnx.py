@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fathom.model.workload import Part
     from fathom.nn import NeuralNetworkModel
 
-_OPSET = 17
+_OPSET, _WITH_BITWISE = 17, 18
 _LARGEST = 2e9  # bytes of one protobuf message
 _LAST = -(2**31)  # before the first element
 
@@ -64,6 +64,7 @@ def _write(model: "NeuralNetworkModel", part: "Part", path: Path) -> bool:
         size = model.hyperparameters.batch_size
         inputs = [with_batch(spec, size) for spec in part.inputs]
         return _write(model, part._replace(inputs=inputs), path)
+    bitwise = any(op.type.startswith("Bitwise") for op in traced.graph.get_operations())
     with (
         private.conversion_in_order(),
         private.conversion_of_all_reshapes(),
@@ -72,7 +73,7 @@ def _write(model: "NeuralNetworkModel", part: "Part", path: Path) -> bool:
         proto, _ = tf2onnx.convert.from_function(
             function,
             input_signature=specs,
-            opset=_OPSET,
+            opset=_WITH_BITWISE if bitwise else _OPSET,
             custom_op_handlers={"SparseTensorDenseMatMul": (_sparse_product, [])},
         )
     graph = proto.graph
