@@ -96,6 +96,30 @@ class Patches(Layer):
         return linear(x, self.kernel, self.bias) + tf.cast(places, x.dtype)
 
 
+class Time(Layer):
+    """The first of two matrices of a time, after cosines and sines of it.
+
+    Args:
+        width: of the vector.
+        random: of the initial weights.
+    """
+
+    def __init__(self, width: int, random: Random, **options: Unpack[LayerOptions]) -> None:
+        super().__init__(**options)
+        self._width, self._random = width, random
+        self.kernel, self.bias = _matrix(self, "", (FREQUENCIES, width), random, STDDEV)
+        self.macs = FREQUENCIES * width
+
+    def call(self, times: tf.Tensor) -> tf.Tensor:
+        """Returns [batch, width] for int32 [batch]."""
+        half = FREQUENCIES // 2
+        rates = tf.constant(1e4 ** (-np.arange(half) / half), tf.float32)
+        angles = tf.cast(times, tf.float32)[:, None] * rates
+        waves = tf.concat([tf.cos(angles), tf.sin(angles)], 1)
+        x = _affine(tf.cast(waves, self.compute_dtype), self.kernel, self.bias)
+        return tf.nn.silu(x)
+
+
 class Condition(Layer):
     """The vector of a time and a class that all blocks read.
 
@@ -119,20 +143,20 @@ class Condition(Layer):
         super().__init__(**options)
         self._classes, self._width, self._dropout = classes, width, dropout
         self._random, self._noise = random, noise
-        self.kernel, self.bias = _matrix(self, "", (FREQUENCIES, width), random, STDDEV)
-        self.kernel2, self.bias2 = _matrix(self, "second_", (width, width), random, STDDEV)
+        self.kernel, self.bias = _matrix(self, "", (width, width), random, STDDEV)
         normal = keras.initializers.RandomNormal(0, STDDEV, random.new_seed())
         self.table = self.add_weight((classes + 1, width), initializer=normal, name="classes")
-        self.macs = (FREQUENCIES + width) * width
+        self.macs = width**2
 
-    def call(self, times: tf.Tensor, classes: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Returns SiLU of the sum of both vectors, [batch, width], for int32 [batch] each."""
-        half = FREQUENCIES // 2
-        rates = tf.constant(1e4 ** (-np.arange(half) / half), tf.float32)
-        angles = tf.cast(times, tf.float32)[:, None] * rates
-        waves = tf.concat([tf.cos(angles), tf.sin(angles)], 1)
-        x = _affine(tf.cast(waves, self.compute_dtype), self.kernel, self.bias)
-        x = _affine(tf.nn.silu(x), self.kernel2, self.bias2)
+    def call(self, time: tf.Tensor, classes: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Returns SiLU of the sum of both vectors, [batch, width].
+
+        Args:
+            time: of ``Time``, [batch, width].
+            classes: int32 [batch].
+            training: some images lose their class.
+        """
+        x = _affine(time, self.kernel, self.bias)
         if training and self._dropout:
             lost = self._noise.uniform(tf.shape(classes)) < self._dropout
             classes = tf.where(lost, self._classes, classes)
@@ -277,6 +301,7 @@ class DiT(Parts):
     """The network: the noise in images of a time and a class."""
 
     patches: Patches
+    time: Time
     condition: Condition
     blocks: Sequence[Block]
     modulation: Modulation
@@ -290,7 +315,7 @@ class DiT(Parts):
             times: int32 [batch], from 0.
             classes: int32 [batch].
         """
-        condition = self.condition(times, classes)
+        condition = self.condition(self.time(times), classes)
         x = self.patches(x)
         for block in self.blocks:
             x = block(x, condition)

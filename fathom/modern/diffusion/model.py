@@ -30,6 +30,7 @@ from fathom.modern.diffusion.layers import (
     Modulation,
     Patches,
     Pixels,
+    Time,
 )
 from fathom.modern.diffusion.process import Noising, Sampling, Start, steps_back
 from fathom.options import Characterization
@@ -155,6 +156,7 @@ class Diffusion(nn.NeuralNetworkModel):
         dropout, channels = sizes.class_dropout, sizes.channels * (1 + sizes.learned_variance)
         self.dit = DiT(
             Patches(*image, random(), name="patches"),
+            Time(width, random(), name="time"),
             Condition(sizes.classes, width, dropout, random(), self.new_noise(), name="condition"),
             blocks,
             Modulation(width, 2, ZERO, random(), name="modulation"),

@@ -63,9 +63,9 @@ def noise_of(model, image, time, label):
     patches = image.reshape(n, p, n, p).swapaxes(1, 2).reshape(n * n, p * p)
     x = patches @ w["patches"]["kernel"] + w["patches"]["bias"] + positions(n, sizes.width)
     angles = time * np.exp(-math.log(1e4) * np.arange(128) / 128)
-    own = w["condition"]
-    c = np.concatenate([np.cos(angles), np.sin(angles)]) @ own["kernel"] + own["bias"]
-    c = silu(c) @ own["second_kernel"] + own["second_bias"]
+    first, own = w["time"], w["condition"]
+    c = np.concatenate([np.cos(angles), np.sin(angles)]) @ first["kernel"] + first["bias"]
+    c = silu(c) @ own["kernel"] + own["bias"]
     c = silu(c + own["classes"][label])
     for i in range(1, sizes.layers + 1):
         m = w[f"block{i}_modulation"]
@@ -192,14 +192,18 @@ def test_the_average_is_bit_equal_after_resuming(tmp_path):
 
 @pytest.mark.parametrize(
     ("size", "gmacs", "parameters"),
-    [("s", 6.06, 32.9e6), ("b", 23.01, 130.3e6), ("l", 80.71, 457.8e6), ("xl", 118.64, 674.8e6)],
+    [
+        ("s", 6.06, 32_865_056),
+        pytest.param("b", 23.01, 130_315_808, marks=pytest.mark.slow),
+        pytest.param("l", 80.71, 457_840_672, marks=pytest.mark.slow),
+        ("xl", 118.64, 674_834_720),
+    ],
 )
 def test_the_papers_sizes_are_described_with_the_published_work(size, gmacs, parameters):
-    model = Diffusion("cpu", {"size": size, "batch_size": 1})
-    described = model.describe()  # nothing is allocated
+    described = Diffusion("cpu", {"size": size, "batch_size": 1}).describe()  # allocates nothing
     forward = sum(row.macs for row in described.operations if row.phase == "forward")
-    assert forward == pytest.approx(gmacs * 1e9, rel=5e-4)
-    assert described.parameters == pytest.approx(parameters, rel=5e-3)
+    assert forward / 1e9 == pytest.approx(gmacs, abs=0.02)
+    assert described.parameters == parameters
 
 
 def test_the_papers_sizes_are_not_trained_on_mnist():
