@@ -2,10 +2,10 @@
 
 Draws random weights, gives them to ``DiTTransformer2DModel`` too, and prints the largest relative
 differences: of the noise that is found, loss, gradients, weights after a step of AdamW, and images
-sampled by ``DDIMScheduler`` with shares computed in float64. In diffusers each block has its own copy of the embedding of time and
-class: their gradients are added up. It divides the exponents of the time's frequencies by 127, not
-by 128 as DiT's code; here it is told to do so too. Needs ``pip install torch diffusers`` beside
-Fathom.
+sampled by ``DDIMScheduler``, whose shares are computed in float64 as here. In diffusers each block
+has its own copy of the embedding of time and class: their gradients are added up. It divides the
+exponents of the time's frequencies by 127, not by 128 as DiT's code; here it is told to do so too.
+Needs ``pip install torch diffusers`` beside Fathom.
 
     python benchmarks/same_as_diffusers.py
 """
