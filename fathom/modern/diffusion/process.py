@@ -145,7 +145,7 @@ class Sampling(Layer):
         images = tf.split(x, 2)[0] if self._guided else x
         kept = tf.TensorArray(tf.float32, self._count) if trajectory else None
         x = self._step(0, images, first, times, factors, key)
-        if trajectory:
+        if kept is not None:
             kept = kept.write(0, x)
 
         def step(i: tf.Tensor, x: tf.Tensor, kept: tf.TensorArray) -> tuple:
