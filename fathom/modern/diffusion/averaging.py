@@ -1,0 +1,48 @@
+"""The moving average of the weights, which evaluation and sampling use."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import keras
+import tensorflow as tf
+
+
+class MovingAverage:
+    """a <- d a + (1 - d) w after each step, with d = min(decay, (1 + n) / (10 + n)) at step n.
+
+    Args:
+        weights: of the network.
+        decay: d of many steps.
+    """
+
+    def __init__(self, weights: Sequence[keras.Variable], decay: float) -> None:
+        self._weights, self._decay = [weight.value for weight in weights], decay
+        self._average = {
+            "average-" + weight.path.replace("/", "-"): tf.Variable(weight.value, trainable=False)
+            for weight in weights
+        }
+        self._update = tf.function(self._move, autograph=False)
+
+    def update(self, step: int) -> None:
+        """Follows the weights after a step, counting from 1."""
+        self._update(tf.constant(min(self._decay, (1 + step) / (10 + step)), tf.float32))
+
+    def _move(self, decay: tf.Tensor) -> None:
+        for average, weight in zip(self._average.values(), self._weights, strict=True):
+            average.assign_add((1 - decay) * (weight - average))
+
+    def state(self) -> dict[str, tf.Variable]:
+        """Returns what a checkpoint holds."""
+        return self._average
+
+    @contextlib.contextmanager
+    def applied(self) -> Iterator[None]:
+        """Gives the network the average for a while."""
+        before = [weight.numpy() for weight in self._weights]
+        for average, weight in zip(self._average.values(), self._weights, strict=True):
+            weight.assign(average)
+        try:
+            yield
+        finally:
+            for value, weight in zip(before, self._weights, strict=True):
+                weight.assign(value)

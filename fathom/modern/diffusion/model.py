@@ -1,0 +1,312 @@
+"""Diffusion with a transformer: Ho et al. 2020, Peebles and Xie 2022.
+
+"Denoising Diffusion Probabilistic Models" (arXiv:2006.11239), whose equations are meant, and
+"Scalable Diffusion Models with Transformers" (arXiv:2212.09748).
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from fathom import nn
+from fathom.core.data.pipeline import DataLoader, Sampler, Tensors
+from fathom.core.training import optimizers, randomness
+from fathom.core.training.optimizers import Optimizer
+from fathom.errors import FathomError
+from fathom.modern.diffusion.averaging import MovingAverage
+from fathom.modern.diffusion.descriptor import DESCRIPTOR
+from fathom.modern.diffusion.hyperparameters import DiffusionHyperparameters, DiffusionOptions
+from fathom.modern.diffusion.layers import (
+    Attention,
+    Block,
+    Condition,
+    DiT,
+    FeedForward,
+    Modulation,
+    Patches,
+    Pixels,
+    Time,
+)
+from fathom.modern.diffusion.process import Noising, Sampling, Start, steps_back
+from fathom.options import Characterization
+from fathom.results.cost import Cost
+from fathom.results.records import RunResult
+from fathom.system.device import CPU
+
+ZERO = 0.0  # standard deviation of the weights that make gates and the output begin at zero
+
+
+class Diffusion(nn.NeuralNetworkModel):
+    """Learns to tell the noise in images from what was there."""
+
+    descriptor = DESCRIPTOR
+    Hyperparameters = DiffusionHyperparameters
+    hyperparameters: DiffusionHyperparameters
+    RunOptions = DiffusionOptions
+    run_options: DiffusionOptions
+    example = "images"
+    blocks = "layers"
+    default_steps = 2000
+    characterization = Characterization(steps=30, quick_steps=10)
+    dit: DiT
+
+    # ---------------------------------------------------------------- data
+
+    def load_data(self) -> None:
+        """Reads MNIST; pixels stay uint8 [n, 28, 28, 1] until they are part of a batch.
+
+        Raises:
+            FathomError: the network is for other images.
+        """
+        hyperparameters = self.hyperparameters
+        found = hyperparameters.side, hyperparameters.channels
+        if found != (28, 1) or hyperparameters.classes < 10:
+            raise FathomError(
+                f"the network is for images of {found[0]} x {found[0]} x {found[1]}, not MNIST's "
+                "28 x 28 x 1 of 10 classes: such a size can only be described"
+            )
+        mnist: Any = self.dataset.load(self.source.directory)
+        with CPU.placement():
+            self._training, self._test = (
+                (tf.constant(images[..., None]), tf.constant(labels.astype(np.int32)))
+                for images, labels in (
+                    (mnist.train_images, mnist.train_labels),
+                    (mnist.test_images, mnist.test_labels),
+                )
+            )
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Number of whole batches in the training images."""
+        return len(self._training[0]) // self.hyperparameters.batch_size
+
+    def training_batches(self, first_step: int) -> Iterator[Tensors]:
+        """Returns the endless stream of training images and classes from ``first_step`` on."""
+        pixels, classes = self._training
+        order = Sampler(len(pixels), self.hyperparameters.batch_size, self.execution.seed)
+        return DataLoader(
+            order,
+            lambda rows, seeds: (_scaled(tf.gather(pixels, rows)), tf.gather(classes, rows)),
+            first_step,
+        )
+
+    def inference_batches(self) -> Iterator[Tensors]:
+        """Returns an endless stream of noise and of the classes asked for, in turn."""
+        hyperparameters = self.hyperparameters
+        size, seed, count = hyperparameters.batch_size, self.execution.seed, len(self._test[0])
+        shape = [size, hyperparameters.side, hyperparameters.side, hyperparameters.channels]
+        order = Sampler(count, size, seed, shuffle=False)
+
+        def load(rows: tf.Tensor, seeds: tf.Tensor) -> Tensors:
+            noise = randomness.normal(shape, seeds[0])
+            return noise, tf.cast(rows % hyperparameters.classes, tf.int32)
+
+        return DataLoader(order, load)
+
+    def evaluation_batches(self) -> Iterator[Tensors]:
+        """Returns the test images and their classes once."""
+        pixels, classes = self._test
+        size = self.hyperparameters.batch_size
+        for start in range(0, len(pixels), size):
+            chosen = slice(start, start + size)
+            yield _scaled(pixels[chosen]), classes[chosen]
+
+    # ---------------------------------------------------------------- network
+
+    def build_inputs(self) -> list[keras.KerasTensor]:
+        """Returns images float32 [batch, side, side, channels], -1 to 1, and classes int32."""
+        hyperparameters = self.hyperparameters
+        shape = (hyperparameters.side, hyperparameters.side, hyperparameters.channels)
+        return [
+            keras.Input(shape, name="images"),
+            keras.Input((), dtype="int32", name="classes"),
+        ]
+
+    def build_labels(self) -> tuple[()]:
+        """The network learns to find noise that it draws itself: there are no labels."""
+        return ()
+
+    def build_inference(self, inputs: nn.Nest) -> nn.Nest:
+        """Returns the noise that the network finds in noised images, and what was added."""
+        images, classes = inputs
+        self._build_network()
+        noisy, times, noise = self.noising(images)
+        return self.dit(noisy, times, classes), noise
+
+    def _build_network(self) -> None:
+        """Creates the layers, which training and sampling have in common."""
+        sizes = self.hyperparameters
+        width, tokens, random = sizes.width, sizes.tokens, self.new_random
+        compiled = self.xla == "step"
+        self.noising = Noising(self.new_noise(), self.new_noise(), compiled, name="noising")
+        blocks = [
+            Block(
+                Modulation(width, 6, ZERO, random(), name=f"block{i}_modulation"),
+                Attention(width, sizes.heads, tokens, random(), name=f"block{i}_attention"),
+                FeedForward(width, tokens, random(), name=f"block{i}_feed_forward"),
+            )
+            for i in range(1, sizes.layers + 1)
+        ]
+        image = sizes.side, sizes.channels, sizes.patch, width
+        dropout, channels = sizes.class_dropout, sizes.channels * (1 + sizes.learned_variance)
+        self.dit = DiT(
+            Patches(*image, random(), name="patches"),
+            Time(width, random(), name="time"),
+            Condition(sizes.classes, width, dropout, random(), self.new_noise(), name="condition"),
+            blocks,
+            Modulation(width, 2, ZERO, random(), name="modulation"),
+            Pixels(sizes.side, channels, sizes.patch, width, ZERO, random(), name="pixels"),
+        )
+
+    def build_loss(self, inputs: nn.Nest, labels: tuple[()], outputs: nn.Nest) -> tf.Tensor:
+        """Returns the mean squared error of the noise (equation 14)."""
+        return tf.reduce_mean(_errors(outputs))
+
+    def build_train(self) -> Optimizer:
+        """By default AdamW without decay (DiT, section 4)."""
+        return optimizers.create(self.hyperparameters.optimizer, self.hyperparameters.learning_rate)
+
+    def evaluation_outputs(self, inputs: nn.Nest) -> nn.Nest:
+        """Returns the noise that is found in noised images, and what was added."""
+        images, classes = inputs
+        noisy, times, noise = self.noising(images)
+        return tf.cast(self.dit(noisy, times, classes), tf.float32), noise
+
+    def build_evaluation(
+        self, inputs: nn.Nest, labels: tuple[()], outputs: nn.Nest
+    ) -> dict[str, tf.Tensor]:
+        """Returns each image's mean squared error of the noise, at a random time."""
+        return {"loss": tf.reduce_mean(_errors(outputs), [1, 2, 3])}
+
+    # ---------------------------------------------------------------- moving average
+
+    def build_state(self) -> None:
+        """Forgets the average of another network; a description needs none."""
+        self._averaged: MovingAverage | None = None
+
+    @property
+    def average(self) -> MovingAverage:
+        """The moving average of the weights."""
+        if self._averaged is None:
+            with self.placement():
+                self._averaged = MovingAverage(
+                    self.network.trainable_variables, self.hyperparameters.average
+                )
+        return self._averaged
+
+    def state(self) -> dict[str, tf.Variable]:
+        """Returns the moving average."""
+        return self.average.state()
+
+    def end_step(self, number: int) -> None:
+        """Moves the average."""
+        self.average.update(number + 1)
+
+    def evaluate(self) -> dict[str, float]:
+        """Returns the metrics of the averaged weights."""
+        with self.average.applied():
+            return super().evaluate()
+
+    # ---------------------------------------------------------------- sampling
+
+    def build_sampling(self) -> Sampling:
+        """Returns the loop from noise to images."""
+        chosen = self.run_options
+        return Sampling(
+            self.dit,
+            chosen.sampler,
+            chosen.steps,
+            chosen.guidance,
+            self.new_noise(),
+            self.xla == "step",
+            name="sampling",
+        )
+
+    def build_start(self) -> Start:
+        """Returns what prepares the first pass."""
+        chosen = self.run_options
+        first = int(steps_back(chosen.sampler, chosen.steps)[0][0])
+        return Start(first, self.hyperparameters.classes, chosen.guidance != 1, name="start")
+
+    def sample(self, noise: np.ndarray, classes: np.ndarray) -> np.ndarray:
+        """Returns the images of all steps from noise to images, by the averaged weights.
+
+        Args:
+            noise: float32 [n, side, side, channels].
+            classes: int32 [n].
+
+        Returns:
+            float32 [steps, n, side, side, channels].
+        """
+        start, sampling = self.build_start(), self.build_sampling()
+
+        def trajectory(noise: tf.Tensor, classes: tf.Tensor) -> tf.Tensor:
+            x, times, both = start(noise, classes)
+            return sampling(x, both, self.dit(x, times, both), trajectory=True)
+
+        with self.average.applied(), self.device.placement():
+            return tf.function(trajectory, autograph=False)(noise, classes).numpy()
+
+    def save_pictures(self, directory: Path) -> list[Path]:
+        """Writes ten samples of each of ten classes, and the way of one of each."""
+        from fathom.modern.diffusion import pictures  # Matplotlib is slow to import
+
+        rng = np.random.default_rng(self.execution.seed)
+        sizes = self.hyperparameters
+        shape = (100, sizes.side, sizes.side, sizes.channels)
+        noise = rng.standard_normal(shape, np.float32)
+        images = self.sample(noise, np.arange(100, dtype=np.int32) % 10)
+        shown = images[np.linspace(0, len(images) - 1, 10).astype(int), :10]
+        return [
+            pictures.save(
+                directory,
+                "diffusion-samples",
+                images[-1].reshape(10, 10, *shape[1:]),
+                f"Samples of each class after {self.steps_done} steps",
+            ),
+            pictures.save(directory, "diffusion-trajectory", shown, "From noise to images"),
+        ]
+
+
+class DiffusionFwd(Diffusion):
+    """Samples images of given classes from noise."""
+
+    forward_only = True
+
+    def build_inputs(self) -> list[keras.KerasTensor]:
+        """Returns noise float32 [batch, side, side, channels], and classes int32 [batch]."""
+        return super().build_inputs()
+
+    def build_inference(self, inputs: nn.Nest) -> keras.KerasTensor:
+        """Returns images, float32 [batch, side, side, channels], about from -1 to 1."""
+        self._build_network()
+        x, times, classes = self.build_start()(*inputs)
+        return self.build_sampling()(x, classes, self.dit(x, times, classes))
+
+    def run(self, *arguments: Any, **options: Any) -> RunResult:
+        """Samples by the averaged weights."""
+        with self.average.applied():
+            return super().run(*arguments, **options)
+
+    def cost(self) -> Cost:
+        """Returns the cost of an image: that of all passes of the network."""
+        counted, chosen = super().cost(), self.run_options
+        passes = chosen.steps * (1 + (chosen.guidance != 1))
+        rows = (dataclasses.replace(row, macs=passes * row.macs) for row in counted.layers)
+        return dataclasses.replace(counted, layers=tuple(rows))
+
+
+def _scaled(pixels: tf.Tensor) -> tf.Tensor:
+    """Returns pixels uint8 as float32 from -1 to 1."""
+    return tf.cast(pixels, tf.float32) / 127.5 - 1
+
+
+def _errors(outputs: nn.Nest) -> tf.Tensor:
+    """Returns the squared errors of the noise; learned variances have none."""
+    found, noise = outputs
+    return tf.square(tf.cast(found[..., : noise.shape[-1]], tf.float32) - noise)

@@ -1,0 +1,192 @@
+"""The process that turns images into noise, and the loop that goes back (Ho et al. 2020)."""
+
+import numpy as np
+import tensorflow as tf
+from typing_extensions import Unpack
+
+from fathom.core.layers import Layer, LayerOptions, PRNGKey
+from fathom.core.training import randomness, replicas
+from fathom.modern.diffusion.layers import DiT
+
+TIMES = 1000  # T of section 4; times are counted from 0 here, as in the published code
+
+
+def signal() -> np.ndarray:
+    """Returns the share of an image's variance that each time leaves, float64 [1000].
+
+    It is alpha-bar of equation 4, with beta from 1e-4 to 0.02 (section 4).
+    """
+    return np.cumprod(1 - np.linspace(1e-4, 0.02, TIMES))
+
+
+class Noising(Layer):
+    """x_t = sqrt(abar_t) x_0 + sqrt(1 - abar_t) e, for a random t and e (equation 4).
+
+    Args:
+        times: PRNG key of t.
+        noise: PRNG key of e.
+        compiled: XLA compiles the layer.
+    """
+
+    def __init__(
+        self,
+        times: PRNGKey,
+        noise: PRNGKey,
+        compiled: bool = False,
+        **options: Unpack[LayerOptions],
+    ) -> None:
+        super().__init__(**{**options, "dtype": "float32"})
+        self._times, self._noise, self._compiled = times, noise, compiled
+
+    def call(self, images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Returns x_t, t int32 [batch] from 0, and e; x_t and e are like the images."""
+        drawn = self._times.uniform(tf.shape(images)[:1])
+        times = tf.minimum(tf.cast(drawn * TIMES, tf.int32), TIMES - 1)
+        shape = replicas.whole_shape(tf.shape(images))
+        noise = randomness.normal(shape, self._noise.tensor(), self._compiled)
+        noise = tf.ensure_shape(replicas.part(noise), images.shape)
+        share = tf.gather(tf.constant(signal(), tf.float32), times)[:, None, None, None]
+        return tf.sqrt(share) * images + tf.sqrt(1 - share) * noise, times, noise
+
+
+def steps_back(sampler: str, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the times of sampling, and the factors of each step.
+
+    A step returns a x_0 + b x + c e + s z: x_0 the image estimated from x and e, z new noise.
+
+    Args:
+        sampler: ``ddim``, Song et al. 2021, equation 12 with sigma 0; ``ddpm``, Ho et al. 2020,
+            equations 6 and 7.
+        count: number of steps.
+
+    Returns:
+        int32 [count], falling to 0; float32 [count, 4], a, b, c and s.
+    """
+    times = (np.arange(count) * (TIMES // count))[::-1]
+    now = signal()[times]
+    then = np.append(now[1:], 1.0)
+    if sampler == "ddim":
+        zero = np.zeros(count)
+        factors = [np.sqrt(then), zero, np.sqrt(1 - then), zero]
+    else:
+        alpha = now / then
+        posterior = (1 - then) / (1 - now)
+        factors = [
+            np.sqrt(then) * (1 - alpha) / (1 - now),
+            np.sqrt(alpha) * posterior,
+            np.zeros(count),
+            np.sqrt((1 - alpha) * posterior),
+        ]
+    return times.astype(np.int32), np.stack(factors, 1).astype(np.float32)
+
+
+class Start(Layer):
+    """What the first pass of sampling reads.
+
+    Args:
+        time: of the first step.
+        unknown: the number that stands for no class.
+        guided: a second half of the batch has no class.
+    """
+
+    def __init__(
+        self, time: int, unknown: int, guided: bool, **options: Unpack[LayerOptions]
+    ) -> None:
+        super().__init__(autocast=False, **options)
+        self._time, self._unknown, self._guided = time, unknown, guided
+
+    def call(self, x: tf.Tensor, classes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Returns x, times and classes of both halves."""
+        if self._guided:
+            x = tf.concat([x, x], 0)
+            classes = tf.concat([classes, tf.fill(tf.shape(classes), self._unknown)], 0)
+        return x, tf.fill(tf.shape(classes), self._time), classes
+
+
+class Sampling(Layer):
+    """Goes from noise to images, step by step.
+
+    Args:
+        network: its layers are not this layer's own.
+        sampler: as of ``steps_back``.
+        count: number of steps.
+        guidance: the scale of classifier-free guidance (Ho and Salimans 2022); 1: none.
+        noise: PRNG key of the steps' noise.
+        compiled: XLA compiles the layer.
+    """
+
+    def __init__(
+        self,
+        network: DiT,
+        sampler: str,
+        count: int,
+        guidance: float,
+        noise: PRNGKey,
+        compiled: bool = False,
+        **options: Unpack[LayerOptions],
+    ) -> None:
+        super().__init__(autocast=False, **options)
+        self._network, self._sampler, self._count = network, sampler, count
+        self._guidance, self._noise, self._compiled = guidance, noise, compiled
+
+    def call(
+        self, x: tf.Tensor, classes: tf.Tensor, first: tf.Tensor, trajectory: bool = False
+    ) -> tf.Tensor:
+        """Returns images like x, without the second half of a guided batch.
+
+        Args:
+            x: float32 [batch, side, side, channels], noise.
+            classes: int32 [batch].
+            first: what the network returns for them at the first time.
+            trajectory: return the images of all steps, [steps, batch, ...].
+        """
+        times, factors = map(tf.constant, steps_back(self._sampler, self._count))
+        key = self._noise.tensor()
+        images = tf.split(x, 2)[0] if self._guided else x
+        kept = tf.TensorArray(tf.float32, self._count) if trajectory else None
+        x = self._step(0, images, first, times, factors, key)
+        if kept is not None:
+            kept = kept.write(0, x)
+
+        def step(i: tf.Tensor, x: tf.Tensor, kept: tf.TensorArray) -> tuple:
+            both = tf.concat([x, x], 0) if self._guided else x
+            prediction = self._network(both, tf.fill(tf.shape(classes), times[i]), classes)
+            x = self._step(i, x, prediction, times, factors, key)
+            return i + 1, x, kept.write(i, x) if trajectory else kept
+
+        start = (tf.constant(1), x, kept if trajectory else tf.constant(0))
+        _, x, kept = tf.while_loop(lambda i, *_: i < self._count, step, start)
+        return kept.stack() if trajectory else x
+
+    @property
+    def _guided(self) -> bool:
+        return self._guidance != 1
+
+    def _step(
+        self,
+        i: tf.Tensor | int,
+        x: tf.Tensor,
+        prediction: tf.Tensor,
+        times: tf.Tensor,
+        factors: tf.Tensor,
+        key: tf.Tensor,
+    ) -> tf.Tensor:
+        """Returns the images after a step."""
+        noise = tf.cast(prediction[..., : x.shape[-1]], tf.float32)
+        if self._guided:
+            given, unknown = tf.split(noise, 2)
+            noise = unknown + self._guidance * (given - unknown)
+        share = tf.gather(tf.constant(signal(), tf.float32), times[i])
+        image = (x - tf.sqrt(1 - share) * noise) / tf.sqrt(share)
+        image = tf.clip_by_value(image, -1.0, 1.0)
+        a, b, c, s = tf.unstack(factors[i])
+        x = a * image + b * x + c * noise
+        if self._sampler == "ddpm":
+            own = key + tf.stack([tf.cast(i, tf.int64), 0])
+            x += s * randomness.normal(tf.shape(x), own, self._compiled)
+        return x
+
+
+def as_pixels(images: np.ndarray) -> np.ndarray:
+    """Returns images from -1 to 1 as uint8, 0 background and 255 ink."""
+    return np.clip(np.round((np.asarray(images) + 1) * 127.5), 0, 255).astype(np.uint8)
