@@ -154,10 +154,13 @@ def _refusal(source: str, errors: list[ErrorDetails], remedy: str) -> FathomErro
     """Returns the error for an invalid file; a wrong schema version takes precedence."""
     for error in errors:
         if error["loc"][-1:] == ("schema",) and error["type"] == "literal_error":
-            where, found = _field(error["loc"]), shown(error["input"])
+            where, found, known = _field(error["loc"]), error["input"], error["ctx"]["expected"]
+            newer = isinstance(found, int) and found > int(known)
             return FathomError(
-                f"{source} is of another schema ({where} is {found}, not {error['ctx']['expected']}"
-                "): measure again, or use the version of Fathom that wrote it"
+                f"{source} is of {'a newer' if newer else 'another'} schema "
+                f"({where} is {shown(found)}, not {known}): "
+                + ("update Fathom" if newer else "measure again")
+                + ", or use the version of Fathom that wrote it"
             )
     return damaged(source, _complaint(errors[0]), remedy)
 

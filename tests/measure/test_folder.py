@@ -100,7 +100,7 @@ def test_a_run_that_is_being_written_is_no_run_yet(out):
         ('{"schema": 1, "id": "a', "damaged"),
         ("", "damaged"),
         ("[]", r"all of it is \[\], not an object"),
-        ('{"schema": 2}', "another schema"),
+        ('{"schema": 2}', "a newer schema"),
         ('{"schema": 1}', "damaged"),
         ("[" * 100_000, "damaged"),
         (changed(id="other"), "its id is 'other'"),

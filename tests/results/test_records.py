@@ -98,8 +98,8 @@ def test_a_missing_field_is_named_with_where_the_document_stands(document):
 
 def test_a_file_of_another_schema_is_not_called_damaged(document):
     assert refusal(RunResult, document | {"schema": 2, "steps": None}) == (
-        "a.json is of another schema (schema is 2, not 1): "
-        "measure again, or use the version of Fathom that wrote it"
+        "a.json is of a newer schema (schema is 2, not 1): "
+        "update Fathom, or use the version of Fathom that wrote it"
     )
     assert "schema is missing" in refusal(RunResult, {k: document[k] for k in [*document][1:]})
 

@@ -51,7 +51,7 @@ def test_a_users_machine_is_a_small_file(tmp_path):
             {"array": {"elements": 2**60, "clock_hz": 1e9, "pipeline_depth": 1, "word_bytes": 4}},
             "array.elements is 1152921504606846976, not below",
         ),
-        ({"schema": 2}, "of another schema"),
+        ({"schema": 2}, "of a newer schema"),
         ({"schema": 2**63}, "schema is 9223372036854775808, not "),
     ],
 )

@@ -296,7 +296,7 @@ def test_a_result_of_another_schema_is_refused(tmp_path):
     document = json.loads(path.read_text())
     document["result"]["schema"] = 99
     path.write_text(json.dumps(document))
-    with pytest.raises(FathomError, match=r"another schema \(result.schema is 99, not 1\)"):
+    with pytest.raises(FathomError, match=r"a newer schema \(result.schema is 99, not 1\)"):
         report.write(Folder.read(folder), tmp_path / "report")
 
 
