@@ -52,6 +52,10 @@ def roofline(args: argparse.Namespace, screen: Console) -> None:
         f"at least {duration(total)} a step, {description.batch_size / total:,.0f} examples/s; "
         f"{by_memory / total:.0%} of it bound by the memory"
     )
+    for level in machine.levels:
+        bound = operations[operations.bound == level.name].seconds.sum()
+        if bound:
+            screen.print(f"{bound / total:.0%} of it bound by {level.name} on the chip")
     held = model.memory_bytes(description, args.precision)
     if held is not None:
         screen.print(_needed(machine, held))
