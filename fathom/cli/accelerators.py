@@ -11,7 +11,7 @@ from rich.table import Table
 
 from fathom.cli import sweep
 from fathom.cli.command import refuse, write_csv
-from fathom.cli.describe import OF_A_STEP, describe, step_of
+from fathom.cli.describe import OF_A_STEP, describe, step_of, with_zeros
 from fathom.cli.terminal import duration, new_table
 from fathom.errors import FathomError
 from fathom.hardware.accelerators import machine as machines
@@ -32,9 +32,11 @@ _NODES = (1, 9, 64)
 def roofline(args: argparse.Namespace, screen: Console) -> None:
     """Prints the layers and the longest operations with their bounds, or a row for each step."""
     if args.sweep:
+        refuse(args, ["sparsity"], "is of one step: omit it with --sweep")
         _sweep_rooflines(args, screen)
         return
     machine, description = _machine_and_step(args)
+    description = with_zeros(description, args)
     precision = args.precision or description.precision
     step = fused(description, args.fusion) if args.fusion else description
     operations = model.table(step, machine, args.precision)

@@ -28,7 +28,7 @@ def table(description: Description, machine: Machine, precision: str | None = No
     """Returns the bound of each operation of a step.
 
     Args:
-        description: of the step.
+        description: of the step; where it has densities, the machine skips zeros.
         machine: that would run it.
         precision: type of number, such as ``fixed16``, instead of the description's; the bytes are
             scaled by its bits, but for the updates of the float32 weights.
@@ -44,7 +44,7 @@ def table(description: Description, machine: Machine, precision: str | None = No
     """
     peak = machine.peak(precision or description.precision)
     scale = bits(precision) / bits(description.precision) if precision else 1.0
-    rows = description.operations
+    rows = [row.without_zeros() for row in description.operations]
     named = ("name", "type", "layer", "phase", "kind")
     frame = pd.DataFrame({name: [getattr(row, name) for row in rows] for name in named})
     frame["flops"] = [row.total_flops for row in rows]
