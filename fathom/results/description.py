@@ -78,6 +78,11 @@ class Operation(Record, frozen=True):
         description="names of the operations whose results it reads, through views, lists, loops "
         "and calls; empty in older files",
     )
+    small_reads: tuple[str, ...] = Field(
+        default=(),
+        description="those of the producers of which it reads less than a sixteenth of the "
+        "results, such as the statistics of a normalization",
+    )
     result_bytes: Count = Field(
         default=0,
         description="memory that its results take until the last operation has read them; of all "

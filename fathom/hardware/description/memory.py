@@ -3,9 +3,9 @@
 The order is that of TensorFlow's executor with one thread, which goes on with what an operation has
 made able to run, the last of it first, before it turns to anything else. Updates begin when all
 gradients are computed, as ``Optimizer.apply`` says. The results of an operation are held until the
-last one that reads them has run, those that none reads until the step ends. An elementwise
-operation writes over an input of its size that nothing reads later. Scratch memory within an
-operation is not known.
+last one that reads them has run, those that none reads until the step ends; of several results a
+small one, such as a statistic, counts with the largest. An elementwise operation writes over an
+input of its size that nothing reads later. Scratch memory within an operation is not known.
 """
 
 from collections import Counter, defaultdict
@@ -42,7 +42,7 @@ def lifetimes(description: Description) -> pd.DataFrame:
     turns = {name: turn for turn, name in enumerate(schedule(description.operations))}
     last: dict[str, int] = {}
     for row in rows.values():
-        last |= {name: max(last.get(name, 0), turns[row.name]) for name in row.producers}
+        last |= {name: max(last.get(name, 0), turns[row.name]) for name in _held_for(row)}
     for name, turn in turns.items():
         if taken := _written_over(rows, name, turn, last):
             last[taken] = turn - 1
@@ -61,8 +61,18 @@ def _written_over(
     row = rows[name]
     if row.kind != "elementwise" or not row.result_bytes:
         return None
-    alike = [each for each in row.producers if rows[each].result_bytes == row.result_bytes]
+    alike = [each for each in _held_for(row) if _is_alike(rows[each], row)]
     return next((each for each in alike if last[each] == turn), None)
+
+
+def _held_for(row: Operation) -> list[str]:
+    """Returns the operations whose results are held until another has run: not for a detail."""
+    return [name for name in row.producers if name not in row.small_reads]
+
+
+def _is_alike(one: Operation, other: Operation) -> bool:
+    """Says whether results have the same size, but for details of the one."""
+    return one.result_bytes - one.result_bytes // 16 < other.result_bytes <= one.result_bytes
 
 
 def schedule(operations: Sequence[Operation]) -> list[str]:

@@ -56,6 +56,18 @@ def test_an_elementwise_operation_writes_over_what_nothing_else_reads():
     assert memory.peak_bytes(step(operation("a", 100), over, read_again)) == 1000 + 201
 
 
+def test_a_reader_of_a_statistic_does_not_hold_the_rest():
+    norm = operation("norm", 102, "a")
+    statistic = operation("late", 0, "b").model_copy(
+        update={"producers": ("norm", "b"), "small_reads": ("norm",)}
+    )
+    over = operation("relu", 100, "norm", kind="elementwise")  # over the norm's largest result
+    described = step(operation("a", 1), norm, over, operation("b", 100, "relu"), statistic)
+    table = memory.lifetimes(described).set_index("name")
+    assert table.loc["norm", "last"] == table.loc["relu", "first"] - 1
+    assert memory.peak_bytes(described) == 1000 + 200
+
+
 def test_what_a_loop_carries_round_is_no_reason_to_wait():
     rows = [operation("loop/body/a", 4, "loop/body/b"), operation("loop/body/b", 4, "loop/body/a")]
     assert memory.schedule(step(*rows).operations) == ["loop/body/a", "loop/body/b"]
