@@ -11,7 +11,7 @@ from rich.table import Table
 
 from fathom.cli import sweep
 from fathom.cli.command import refuse, write_csv
-from fathom.cli.describe import OF_A_STEP, describe, step_of
+from fathom.cli.describe import OF_A_STEP, describe, step_of, with_zeros
 from fathom.cli.terminal import duration, new_table
 from fathom.errors import FathomError
 from fathom.hardware.accelerators import machine as machines
@@ -32,9 +32,11 @@ _NODES = (1, 9, 64)
 def roofline(args: argparse.Namespace, screen: Console) -> None:
     """Prints the layers and the longest operations with their bounds, or a row for each step."""
     if args.sweep:
+        refuse(args, ["sparsity"], "is of one step: omit it with --sweep")
         _sweep_rooflines(args, screen)
         return
     machine, description = _machine_and_step(args)
+    description = with_zeros(description, args)
     precision = args.precision or description.precision
     step = fused(description, args.fusion) if args.fusion else description
     operations = model.table(step, machine, args.precision)
@@ -52,6 +54,10 @@ def roofline(args: argparse.Namespace, screen: Console) -> None:
         f"at least {duration(total)} a step, {description.batch_size / total:,.0f} examples/s; "
         f"{by_memory / total:.0%} of it bound by the memory"
     )
+    for level in machine.levels:
+        bound = operations[operations.bound == level.name].seconds.sum()
+        if bound:
+            screen.print(f"{bound / total:.0%} of it bound by {level.name} on the chip")
     held = model.memory_bytes(description, args.precision)
     if held is not None:
         screen.print(_needed(machine, held))

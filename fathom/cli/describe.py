@@ -13,6 +13,7 @@ from fathom.cli import sweep
 from fathom.cli.command import build_model, refuse, write_csv
 from fathom.cli.terminal import console, import_tensorflow, new_table
 from fathom.hardware import networks
+from fathom.hardware.description import sparsity
 from fathom.hardware.description.memory import peak_bytes
 from fathom.results.description import Description
 
@@ -26,9 +27,10 @@ _SUMS = ["macs", "flops", "input_bytes", "weight_bytes", "output_bytes"]
 def run(args: argparse.Namespace, screen: Console) -> None:
     """Runs the command with its parsed arguments."""
     if args.sweep:
+        refuse(args, ["sparsity"], "is of one step: omit it with --sweep")
         write_csv(sweep.table(args, screen, describe, sweep.work), args.csv, screen)
         return
-    description = describe(args)
+    description = with_zeros(describe(args), args)
     if args.json == _STANDARD_OUTPUT:
         sys.stdout.write(description.to_json())
         screen = console(stderr=True)
@@ -54,6 +56,13 @@ def describe(args: argparse.Namespace) -> Description:
         return networks.read(path, dict(args.dim))
     refuse(args, ["dim"], "is of a network's file: a workload has --set")
     return build_model(args, args.infer).describe(args.length)
+
+
+def with_zeros(description: Description, args: argparse.Namespace) -> Description:
+    """Returns a description with the zeros of ``--sparsity``, if it was given."""
+    if args.sparsity is None:
+        return description
+    return sparsity.measured(description, sparsity.read(args.sparsity))
 
 
 def step_of(description: Description) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.console import Console
 
 from fathom import exports, workloads
-from fathom.cli.describe import describe, step_of
+from fathom.cli.describe import describe, step_of, with_zeros
 from fathom.cli.parser import init_options
 from fathom.cli.terminal import import_tensorflow
 from fathom.errors import FathomError
@@ -29,6 +29,8 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     to = exports.find(args.to)
     if args.workers > 1 and not getattr(to, "has_collectives", False):
         raise FathomError(f"{args.to} holds no collectives: omit --workers")
+    if args.sparsity and not getattr(to, "has_densities", False):
+        raise FathomError(f"{args.to} holds no zeros: omit --sparsity")
     _check_ranks(to, args)
     if args.stepwise and not getattr(to, "has_steps", False):
         raise FathomError(f"{args.to} holds whole networks: omit --stepwise")
@@ -54,7 +56,7 @@ def _export_work(to: Format, args: argparse.Namespace, out: Path, screen: Consol
     """Exports the description of the step."""
     if args.checkpoint_dir:
         raise FathomError(f"{args.to} holds no weights: omit --checkpoint-dir")
-    description = describe(args)
+    description = with_zeros(describe(args), args)
     exported = to.export(description)
     with whole_folder(out, "export", args.force) as folder:
         write(exported, folder)

@@ -36,6 +36,7 @@ def add_commands(commands: Commands) -> None:
     add_options(describe, "precision")
     add_options(describe, "json", help="write the description as JSON; - prints it")
     _add_sweep(describe)
+    _add_zeros(describe)
     text = "write one line per operation, or per step of a sweep"
     describe.add_argument("--csv", type=output_file, metavar="FILE", help=text)
     nearest = add_command(commands, "nearest", "cli.nearest", "find the workloads most like it")
@@ -46,6 +47,7 @@ def add_commands(commands: Commands) -> None:
     export = add_command(commands, "export", "cli.export", "write it in another tool's format")
     _add_work(export, nargs="?")
     add_options(export, "precision")
+    _add_zeros(export)
     add_options(export, "checkpoint-dir", help="weights, for formats that hold them")
     text = "folder of fathom profile --out, for formats with times"
     export.add_argument("--profile", type=input_path, metavar="DIR", help=text)
@@ -123,6 +125,11 @@ def _add_sweep(parser: argparse.ArgumentParser) -> None:
     add("--sweep", type=of, action="append", default=[], metavar="NAME=A,B,...", help=text)
 
 
+def _add_zeros(parser: argparse.ArgumentParser) -> None:
+    text = "zeros of the step's tensors, as fathom sparsity --csv writes them"
+    parser.add_argument("--sparsity", type=input_path, metavar="FILE", help=text)
+
+
 def _add_sparsity(parser: argparse.ArgumentParser) -> None:
     add_workload(parser)
     add_mode(parser)
@@ -173,6 +180,7 @@ def _add_machine(parser: argparse.ArgumentParser, command: str) -> None:
         add("--fusion", choices=("elementwise", "attention"), help=text)
     if command == "roofline":
         _add_sweep(parser)
+        _add_zeros(parser)
     if command == "scale":
         text = "numbers of nodes; default: 1,9,64, or those of --parallelism"
         add("--nodes", type=checked(numbers), metavar="1,9,...", help=text)

@@ -39,6 +39,7 @@ _ATTRIBUTE = "AttributeProto"
 _FIELDS: dict[str, dict[str, tuple[int, str, bool]]] = {  # number, type, repeated
     _ATTRIBUTE: {
         "name": (1, "string", False),
+        "int32_val": (7, "int32", False),
         "int64_val": (9, "int64", False),
         "uint64_val": (13, "uint64", False),
         "bool_val": (27, "bool", False),

@@ -7,4 +7,5 @@ FORMAT = Format(
     export=lambda description: Exported(
         {"description.csv": description.frame().to_csv(index=False, lineterminator="\n")}
     ),
+    has_densities=True,
 )

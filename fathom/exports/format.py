@@ -31,10 +31,12 @@ class Format:
     Attributes:
         about: what it is, in a line.
         export: makes the files of a description; raises FathomError if it can express nothing.
+        has_densities: it can hold the shares of zeros.
     """
 
     about: str
     export: Callable[[Description], Exported]
+    has_densities: bool = False
 
 
 @dataclass(frozen=True)

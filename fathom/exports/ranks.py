@@ -17,6 +17,10 @@ from fathom.results.description import Description, Operation
 
 _LOAD, _STORE, _COMPUTE, _SEND, _RECEIVE, _COLLECTIVE = range(2, 8)  # NodeType
 _COLLECTIVES = {"all-reduce": 0, "all-gather": 2, "all-to-all": 6, "reduce-scatter": 7}
+_TYPES = {  # as Chakra's feeder reads them; other numbers are int64
+    "tensor_size": "uint64_val",
+    **dict.fromkeys(("comm_src", "comm_dst", "comm_tag"), "int32_val"),
+}
 Node = dict[str, Any]
 
 
@@ -241,14 +245,7 @@ class _Trace:
         number = len(self._made)
         attributes: list[dict[str, Any]] = [{"name": "is_cpu_op", "bool_val": False}]
         for key, value in values.items():
-            unsigned = key == "tensor_size"
-            typed = (
-                "string_val"
-                if isinstance(value, str)
-                else "uint64_val"
-                if unsigned
-                else "int64_val"
-            )
+            typed = "string_val" if isinstance(value, str) else _TYPES.get(key, "int64_val")
             attributes.append({"name": key, typed: value})
         node = {"id": number, "name": f"{name}@{part}", "type": kind, "attr": attributes}
         data = sorted(set(needed))

@@ -1,12 +1,13 @@
 """A description of the work of one step, independent of any machine."""
 
+import math
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, computed_field, model_validator
 from typing_extensions import Self
 
 from fathom.options import Mode
-from fathom.results.base import SCHEMA, Count, Document, PositiveCount, PrecisionName, Record
+from fathom.results.base import SCHEMA, Count, Document, PositiveCount, PrecisionName, Record, Share
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,6 +78,11 @@ class Operation(Record, frozen=True):
         description="names of the operations whose results it reads, through views, lists, loops "
         "and calls; empty in older files",
     )
+    small_reads: tuple[str, ...] = Field(
+        default=(),
+        description="those of the producers of which it reads less than a sixteenth of the "
+        "results, such as the statistics of a normalization",
+    )
     result_bytes: Count = Field(
         default=0,
         description="memory that its results take until the last operation has read them; of all "
@@ -85,6 +91,12 @@ class Operation(Record, frozen=True):
     footprint_bytes: Count = Field(
         default=0,
         description="memory of all its inputs, weights and results, whole, while it runs once",
+    )
+
+    densities: dict[str, Share] = Field(
+        default={},
+        description="of a product, shares of its factors that are not zero: of `input`, `weights` "
+        "or `gradient`; empty where they were not measured",
     )
 
     @model_validator(mode="after")
@@ -101,6 +113,16 @@ class Operation(Record, frozen=True):
     def total_flops(self) -> int:
         """All floating-point operations, two for each multiply-accumulate."""
         return 2 * self.macs + self.flops
+
+    def without_zeros(self) -> Self:
+        """Returns the work that skips every product with a zero, and reads no weights of zero.
+
+        The zeros of the two factors are taken as independent.
+        """
+        macs = round(self.macs * math.prod(self.densities.values()))
+        weights = round(self.weight_bytes * self.densities.get("weights", 1.0))
+        update = {"macs": macs, "weight_bytes": weights, "densities": {}}
+        return self.model_copy(update=update)
 
     @property
     def traffic_bytes(self) -> int:
@@ -171,9 +193,11 @@ class Description(Document, frozen=True):
         return moved / max(1, self.traffic_bytes)
 
     def frame(self) -> "pd.DataFrame":
-        """Returns one row per operation; the bounds are columns, empty where there are none."""
+        """Returns one row per operation; bounds and densities are columns, empty without one."""
         import pandas as pd  # slow to import, and runs do without
 
-        plain = pd.DataFrame([row.model_dump(exclude={"bounds"}) for row in self.operations])
-        bounds = pd.DataFrame([row.bounds for row in self.operations]).astype("Int64")
-        return plain.join(bounds)
+        rows = self.operations
+        plain = pd.DataFrame([row.model_dump(exclude={"bounds", "densities"}) for row in rows])
+        bounds = pd.DataFrame([row.bounds for row in rows]).astype("Int64")
+        densities = pd.DataFrame([row.densities for row in rows]).add_prefix("density of ")
+        return plain.join([bounds, densities])

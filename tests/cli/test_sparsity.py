@@ -3,6 +3,7 @@ import pytest
 from commands import run
 
 from fathom.__main__ import main
+from fathom.results.description import Description
 from fathom.testing.descriptors import descriptor
 
 
@@ -17,3 +18,19 @@ def test_zeros_of_the_networks_own_layers_are_counted(name, mode, tmp_path):
     table = pd.read_csv(path)
     assert list(table.layer) == [layer.name for layer in model.cost().layers if layer.macs]
     assert table.output.notna().any()
+
+
+def test_the_zeros_of_a_run_reach_the_description_of_its_step(tmp_path):
+    zeros, file = tmp_path / "zeros.csv", tmp_path / "step.json"
+    small = ["autoenc", "--batch-size=3", "--set=hidden_units=7", "--set=latents=2"]
+    assert run(main, ["sparsity", *small, "--train", "--steps=1", f"--csv={zeros}"]) == 0
+    assert run(main, ["describe", *small, f"--sparsity={zeros}", f"--json={file}"]) == 0
+    products = [row for row in Description.read(file).operations if row.macs]
+    assert all(row.densities for row in products)
+    bound = ["roofline", "autoenc", "--train", "--machine=p100"]
+    assert run(main, [*bound, f"--sparsity={zeros}", *small[1:]]) == 0
+    assert run(main, ["export", *small, "--to=timeloop", f"--sparsity={zeros}"]) == 2
+    out = tmp_path / "out"
+    export = ["export", *small, "--to=scale-sim", f"--sparsity={zeros}", f"--out={out}"]
+    assert run(main, export) == 0
+    assert "Sparsity" in (out / "products.csv").read_text()

@@ -46,6 +46,16 @@ class Link(Record, frozen=True):
     latency: NotNegative = Field(default=0.0, description="of a message, in seconds")
 
 
+class Level(Record, frozen=True):
+    """A level of the memory on the chip, as a cache, all of its units together."""
+
+    name: str = Field(description="such as `L2`")
+    size_bytes: Positive = Field(description="of all units")
+    bandwidth: Positive | None = Field(
+        default=None, description="at which it is read, in bytes per second; `null`: not stated"
+    )
+
+
 class Machine(Document, frozen=True, extra="forbid"):
     """A machine, or one node of several.
 
@@ -64,6 +74,9 @@ class Machine(Document, frozen=True, extra="forbid"):
     bandwidth: Positive = Field(description="of the memory, in bytes per second")
     memory_bytes: Positive | None = Field(default=None, description="size of that memory")
     on_chip_bytes: Positive | None = Field(default=None, description="memory on the chip")
+    levels: tuple[Level, ...] = Field(
+        default=(), description="of that memory, from the innermost, the slowest last"
+    )
     area_mm2: Positive | None = Field(default=None, description="area of the die, in mm^2")
     power_w: Positive | None = Field(default=None, description="power under load, in watts")
     idle_share: NotNegative = Field(
@@ -89,6 +102,17 @@ class Machine(Document, frozen=True, extra="forbid"):
         sizes = [link.devices or math.inf for link in self.links]
         if sizes != sorted(set(sizes)):
             raise ValueError("each of the links must join more devices than the one before")
+        return self
+
+    @model_validator(mode="after")
+    def _check_levels(self) -> Self:
+        rates = [level.bandwidth for level in self.levels if level.bandwidth]
+        if sorted(rates, reverse=True) != rates:
+            raise ValueError("each of the levels must be slower than the one before")
+        if len({level.name for level in self.levels} | {"memory", "compute"}) < 2 + len(
+            self.levels
+        ):
+            raise ValueError("each of the levels must have a name of its own")
         return self
 
     @model_validator(mode="after")

@@ -5,6 +5,8 @@ its bytes at the memory's bandwidth; the longer of the two bounds it. Its bytes 
 working set: an operation reads each of its inputs and weights at least once from memory, unless an
 earlier operation left them in a cache, which is not modelled. A loop reads its weights again in
 each iteration if together they exceed the memory on the chip, or if the size of that is not known.
+What passes a level of that memory bounds an operation too, where the level's bandwidth is known: it
+reads its inputs and weights in each iteration, but for the weights that the level inside it holds.
 """
 
 import re
@@ -26,36 +28,49 @@ def table(description: Description, machine: Machine, precision: str | None = No
     """Returns the bound of each operation of a step.
 
     Args:
-        description: of the step.
+        description: of the step; where it has densities, the machine skips zeros.
         machine: that would run it.
         precision: type of number, such as ``fixed16``, instead of the description's; the bytes are
             scaled by its bits, but for the updates of the float32 weights.
 
     Returns:
         one row per operation: name, type, layer, phase, kind, FLOPs (two per multiply-accumulate),
-        bytes from memory, intensity (FLOPs per byte), attainable (FLOP/s), seconds (the
-        least time) and bound (``compute`` or ``memory``).
+        bytes from memory, intensity (FLOPs per byte), ``NAME bytes`` for each level on the chip
+        whose bandwidth is known, attainable (FLOP/s), seconds (the least time) and bound
+        (``compute``, ``memory`` or a level's name).
 
     Raises:
         FathomError: the machine has no rate for the precision.
     """
     peak = machine.peak(precision or description.precision)
     scale = bits(precision) / bits(description.precision) if precision else 1.0
-    rows = description.operations
+    rows = [row.without_zeros() for row in description.operations]
     named = ("name", "type", "layer", "phase", "kind")
     frame = pd.DataFrame({name: [getattr(row, name) for row in rows] for name in named})
     frame["flops"] = [row.total_flops for row in rows]
     scales = np.array([1.0 if row.phase == "update" else scale for row in rows])
-    frame["bytes"] = scales * _bytes(rows, scales, machine)
-    return _bounded(frame, peak, machine.bandwidth)
+    frame["bytes"] = scales * _bytes(rows, scales, machine.on_chip_bytes or 0.0)
+    seconds = {COMPUTE: frame.flops / peak, MEMORY: frame["bytes"] / machine.bandwidth}
+    inside = (0.0, *(level.size_bytes for level in machine.levels))  # of the level further in
+    for level, kept in reversed([*zip(machine.levels, inside, strict=False)]):
+        if level.bandwidth:
+            frame[f"{level.name} bytes"] = moved = scales * _bytes(rows, scales, kept)
+            seconds[level.name] = moved / level.bandwidth
+    return _bounded(frame, pd.DataFrame(seconds))
 
 
-def _bytes(rows: Sequence[Operation], scales: np.ndarray, machine: Machine) -> np.ndarray:
-    """Returns the bytes that operations move, [operations], in the description's precision."""
+def _bytes(rows: Sequence[Operation], scales: np.ndarray, kept: float) -> np.ndarray:
+    """Returns the bytes that operations move, [operations], in the description's precision.
+
+    Args:
+        rows: the operations.
+        scales: of their bytes.
+        kept: bytes of the memory that they reach through this one; a loop's weights stay there
+            if they fit.
+    """
     in_loops: Counter[str] = Counter()  # bytes of weights, once, by the loop's name
     for row, scale in zip(rows, scales, strict=True):
         in_loops[_loop(row)] += scale * row.weight_bytes // row.repeats
-    kept = machine.on_chip_bytes or 0.0
     return np.array(
         [
             row.working_set_bytes if in_loops[_loop(row)] <= kept else row.traffic_bytes
@@ -113,10 +128,10 @@ def layers(operations: pd.DataFrame) -> pd.DataFrame:
     return sums.reset_index()
 
 
-def _bounded(frame: pd.DataFrame, peak: float, bandwidth: float) -> pd.DataFrame:
-    computing, moving = frame.flops / peak, frame["bytes"] / bandwidth
+def _bounded(frame: pd.DataFrame, seconds: pd.DataFrame) -> pd.DataFrame:
+    """Adds the longest of the times that bound an operation, and what it is of."""
     frame["intensity"] = frame.flops / frame["bytes"].clip(lower=1)
-    frame["attainable"] = np.minimum(peak, frame.intensity * bandwidth)
-    frame["seconds"] = np.maximum(computing, moving)
-    frame["bound"] = np.where(computing >= moving, COMPUTE, MEMORY)
+    frame["seconds"] = seconds.max(axis=1)
+    frame["attainable"] = frame.flops / frame.seconds.where(frame.seconds > 0)
+    frame["bound"] = seconds.idxmax(axis=1)
     return frame

@@ -1,5 +1,6 @@
 """Which operations of a step read the results of which others, and the memory that they take."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -11,6 +12,8 @@ from fathom.hardware.description import kinds
 from fathom.hardware.description.graph import LISTS, Node, Scope
 
 Sizes: TypeAlias = dict[str, int]  # bytes of what a graph reads from outside, by its argument
+
+_SMALL = 16  # times smaller than all results, one of them is a detail
 
 
 class Edges:
@@ -26,14 +29,17 @@ class Edges:
 
     def of(self, node: Node) -> dict[str, Any]:
         """Returns the fields of ``Operation`` that tell an operation's place among the others."""
-        made: dict[str, None] = {}
+        made: Counter[str] = Counter()  # bytes read of each
         for tensor in node.op.inputs:
-            made |= dict.fromkeys(self._producers(tensor, node.scope))
+            for name, source in self._producers(tensor, node.scope):
+                made[name] += size_of(source)
         made.pop(node.name, None)
+        small = (name for name, size in made.items() if _SMALL * size < self._results(name))
         results = sum(size_of(tensor) for tensor in node.op.outputs)
         read = {tensor.name: self._size(tensor, node.scope) for tensor in node.op.inputs}
         return {
             "producers": tuple(made),
+            "small_reads": tuple(small),
             "result_bytes": results * (node.scope.repeats if _is_listed(node.op) else 1),
             "footprint_bytes": sum(read.values()) + results,
         }
@@ -44,15 +50,18 @@ class Edges:
             return size_of(tensor)
         return self._variables.get(scope.origin(tensor)[0].name, 0)
 
-    def _producers(self, tensor: tf.Tensor, scope: Scope) -> list[str]:
-        """Returns the names of the operations that computed a tensor."""
+    def _results(self, name: str) -> int:
+        return sum(size_of(tensor) for tensor in self._nodes[name].op.outputs)
+
+    def _producers(self, tensor: tf.Tensor, scope: Scope) -> list[tuple[str, tf.Tensor]]:
+        """Returns the names of the operations that computed a tensor, and which result it is."""
         found, seen = [], set()
         left = [(tensor, scope)]
         while left:
             tensor, scope = left.pop()
             name = scope.prefix + tensor.op.name
             if name in self._nodes:
-                found.append(name)
+                found.append((name, tensor))
             elif (name, tensor.value_index) not in seen:
                 seen.add((name, tensor.value_index))
                 left += scope.sources(tensor)

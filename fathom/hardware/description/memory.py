@@ -1,12 +1,14 @@
 """The memory of a step: how long each result lives, and the most that is held at once.
 
-An operation runs as soon as all whose results it reads have run, in the order in which they became
-able to, as in TensorFlow's executor with one thread. Its results are held until the last operation
-that reads them has run, those that none reads until the step ends. An elementwise operation writes
-over an input of its size that nothing reads later. Scratch memory within an operation is not known.
+The order is that of TensorFlow's executor with one thread, which goes on with what an operation has
+made able to run, the last of it first, before it turns to anything else. Updates begin when all
+gradients are computed, as ``Optimizer.apply`` says. The results of an operation are held until the
+last one that reads them has run, those that none reads until the step ends; of several results a
+small one, such as a statistic, counts with the largest. An elementwise operation writes over an
+input of its size that nothing reads later. Scratch memory within an operation is not known.
 """
 
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 import pandas as pd
@@ -40,7 +42,7 @@ def lifetimes(description: Description) -> pd.DataFrame:
     turns = {name: turn for turn, name in enumerate(schedule(description.operations))}
     last: dict[str, int] = {}
     for row in rows.values():
-        last |= {name: max(last.get(name, 0), turns[row.name]) for name in row.producers}
+        last |= {name: max(last.get(name, 0), turns[row.name]) for name in _held_for(row)}
     for name, turn in turns.items():
         if taken := _written_over(rows, name, turn, last):
             last[taken] = turn - 1
@@ -59,8 +61,18 @@ def _written_over(
     row = rows[name]
     if row.kind != "elementwise" or not row.result_bytes:
         return None
-    alike = [each for each in row.producers if rows[each].result_bytes == row.result_bytes]
+    alike = [each for each in _held_for(row) if _is_alike(rows[each], row)]
     return next((each for each in alike if last[each] == turn), None)
+
+
+def _held_for(row: Operation) -> list[str]:
+    """Returns the operations whose results are held until another has run: not for a detail."""
+    return [name for name in row.producers if name not in row.small_reads]
+
+
+def _is_alike(one: Operation, other: Operation) -> bool:
+    """Says whether results have the same size, but for details of the one."""
+    return one.result_bytes - one.result_bytes // 16 < other.result_bytes <= one.result_bytes
 
 
 def schedule(operations: Sequence[Operation]) -> list[str]:
@@ -69,19 +81,27 @@ def schedule(operations: Sequence[Operation]) -> list[str]:
     What a loop carries from one iteration to the next, round in a circle, makes nothing wait.
     """
     places = {row.name: place for place, row in enumerate(operations)}
+    gradients = _gradients(operations)
     readers: dict[str, list[str]] = defaultdict(list)
     waiting: Counter[str] = Counter()
     for row in operations:
-        for name in row.producers:
+        for name in {*row.producers, *(gradients if row.phase == "update" else ())}:
             if places[name] < places[row.name]:
                 readers[name].append(row.name)
                 waiting[row.name] += 1
-    ready = deque(name for name in places if not waiting[name])
+    ready = [name for name in reversed(places) if not waiting[name]]
     order = []
     while ready:
-        order.append(name := ready.popleft())
+        order.append(name := ready.pop())
         for reader in readers[name]:
             waiting[reader] -= 1
             if not waiting[reader]:
                 ready.append(reader)
     return order
+
+
+def _gradients(operations: Sequence[Operation]) -> set[str]:
+    """Returns the names of the operations outside the update whose results it reads."""
+    phases = {row.name: row.phase for row in operations}
+    read = {name for row in operations if row.phase == "update" for name in row.producers}
+    return {name for name in read if phases[name] != "update"}

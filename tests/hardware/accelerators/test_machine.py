@@ -19,6 +19,9 @@ def test_the_ridge_point_of_the_p100_is_that_of_the_seed():
     assert machine.load("p100").ridge("float32") == pytest.approx(13.7, abs=0.05)
 
 
+LEVELS = (("L1", 1.0), ("L2", 2.0))
+
+
 def own(**changes):
     """Returns the text of a user's machine."""
     given = {
@@ -51,6 +54,11 @@ def test_a_users_machine_is_a_small_file(tmp_path):
             {"array": {"elements": 2**60, "clock_hz": 1e9, "pipeline_depth": 1, "word_bytes": 4}},
             "array.elements is 1152921504606846976, not below",
         ),
+        (
+            {"levels": [{"name": n, "size_bytes": 1.0, "bandwidth": b} for n, b in LEVELS]},
+            "each of the levels must be slower",
+        ),
+        ({"levels": [{"name": "memory", "size_bytes": 1.0}]}, "a name of its own"),
         ({"schema": 2}, "of a newer schema"),
         ({"schema": 2**63}, "schema is 9223372036854775808, not "),
     ],

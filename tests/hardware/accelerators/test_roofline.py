@@ -6,6 +6,7 @@ import pytest
 
 from fathom import FathomError
 from fathom.hardware.accelerators import roofline
+from fathom.hardware.accelerators.machine import Level
 from fathom.results.description import Description
 from tests.hardware.accelerators.steps import CONVOLUTION, MOVING, P100, description, operation
 
@@ -80,3 +81,18 @@ def test_a_description_without_operations_is_refused():
     step = description(operation()).to_plain() | {"operations": []}
     with pytest.raises(FathomError, match="move nothing"):
         Description.parse(json.dumps(step), "step.json")
+
+
+def test_what_a_loop_reads_again_on_the_chip_takes_the_time_of_its_level():
+    levels = (
+        Level(name="L1", size_bytes=10**5),
+        Level(name="L2", size_bytes=4 * 10**6, bandwidth=2 * P100.bandwidth),
+    )
+    cached = P100.model_copy(update={"levels": levels})
+    kept = operation(macs=10, repeats=10, weight_bytes=10**7)  # 1 MB of weights: in L2
+    row = roofline.table(description(kept), cached).iloc[0]
+    assert (row["bytes"], row["L2 bytes"], row.bound) == (3e6, 12e6, "L2")
+    assert row.seconds == pytest.approx(12e6 / (2 * P100.bandwidth))
+    small = operation(macs=10, repeats=10, weight_bytes=10**6)  # 100 kB: in L1
+    row = roofline.table(description(small), cached).iloc[0]
+    assert (row["bytes"], row["L2 bytes"], row.bound) == (2.1e6, 2.1e6, "memory")
