@@ -5,7 +5,7 @@ import lzma
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 import numpy as np
 
@@ -79,7 +79,8 @@ def _loads_and_stores(block: Block) -> Iterator[tuple[int, int]]:
 
 
 def _gzip(path: Path) -> IO[bytes]:
-    return gzip.GzipFile(path, "wb", compresslevel=1, mtime=0)  # the same bytes each time
+    file = gzip.GzipFile(path, "wb", compresslevel=1, mtime=0)  # the same bytes each time
+    return cast(IO[bytes], file)
 
 
 def _xz(path: Path) -> IO[bytes]:
