@@ -31,12 +31,12 @@ class TraceFormat:
 
     Attributes:
         suffix: of files.
-        open: opens a file of that name for writing.
+        create: opens a file of that name for writing.
         write: returns the bytes of a block, given the number of accesses before it.
     """
 
     suffix: str
-    open: Callable[[Path], IO[bytes]]
+    create: Callable[[Path], IO[bytes]]
     write: Callable[[Block, int], bytes]
 
 
@@ -97,7 +97,7 @@ FORMATS = {
 def write(blocks: Iterable[Block], form: TraceFormat, path: Path) -> int:
     """Writes a trace; returns the number of its accesses, a modification being two."""
     count = 0
-    with form.open(path) as file:
+    with form.create(path) as file:
         for block in blocks:
             file.write(form.write(block, count))
             count += len(block.kind) + int((block.kind > STORE).sum())
