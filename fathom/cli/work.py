@@ -64,6 +64,8 @@ def add_commands(commands: Commands) -> None:
     export.add_argument("--to", required=True, metavar="FORMAT", help="list names the formats")
     add_options(export, "out", help="new folder; default: WORKLOAD-FORMAT")
     export.add_argument("--force", action="store_true", help="replace the folder")
+    text = "write the memory accesses of a step, for simulators of memory"
+    _add_traces(add_command(commands, "trace-memory", "cli.traces", text))
     text = "count the zeros of a workload's tensors by layer, and prune its weights"
     _add_sparsity(add_command(commands, "sparsity", "cli.sparsity", text))
     text = "run an exported network in int8, against float32"
@@ -128,6 +130,26 @@ def _add_sweep(parser: argparse.ArgumentParser) -> None:
 def _add_zeros(parser: argparse.ArgumentParser) -> None:
     text = "zeros of the step's tensors, as fathom sparsity --csv writes them"
     parser.add_argument("--sparsity", type=input_path, metavar="FILE", help=text)
+
+
+def _add_traces(parser: argparse.ArgumentParser) -> None:
+    add_workload(parser)
+    add_mode(parser)
+    add_options(parser, "batch-size", "dataset", "data-dir", "set")
+    text = "length of the examples, as of describe"
+    add = parser.add_argument
+    add("--length", type=number(int, minimum=1), metavar="N", help=text)
+    text = "trace the bare program in this folder of fathom export, built with ROI=VALGRIND"
+    add("--program", type=input_path, metavar="DIR", help=text)
+    text = "simulator that reads it; default: %(default)s"
+    forms = ("ramulator2", "dramsim3", "champsim")
+    add("--format", choices=forms, default=forms[0], help=text)
+    text = "results share memory by lifetime (arena, default), or each has its own (plain)"
+    add("--layout", choices=("arena", "plain"), default="arena", help=text)
+    text = "write N intervals that stand for the trace, with weights; default: the whole trace"
+    add("--intervals", type=number(int, minimum=1), metavar="N", help=text)
+    add_options(parser, "out", help="new folder; default: WORKLOAD-trace")
+    add("--force", action="store_true", help="replace the folder")
 
 
 def _add_sparsity(parser: argparse.ArgumentParser) -> None:

@@ -94,6 +94,16 @@ class StepFunctions:
         return tf.add_n(losses)
 
 
+def trace(model: Workload, length: int | None) -> "tf.types.experimental.ConcreteFunction":
+    """Returns the traced step of a built model; ``length`` as of ``describe``."""
+    signature, simulation = model.signature_of_length(length), model.built.simulation
+    steps = StepFunctions(model)
+    step = steps.infer if model.forward_only else steps.train
+    in_float32 = simulation.off() if simulation else contextlib.nullcontext()
+    with model.device.placement(), scoped_gradients(), any_processor(), in_float32:
+        return tf.function(step, autograph=False).get_concrete_function(*signature)
+
+
 def describe(model: Workload, length: int | None) -> Description:
     """Returns the operations of one step, from its traced graph.
 
@@ -104,12 +114,7 @@ def describe(model: Workload, length: int | None) -> Description:
     Raises:
         FathomError: its numbers are larger than a description holds.
     """
-    signature, simulation = model.signature_of_length(length), model.built.simulation
-    steps = StepFunctions(model)
-    step = steps.infer if model.forward_only else steps.train
-    in_float32 = simulation.off() if simulation else contextlib.nullcontext()
-    with model.device.placement(), scoped_gradients(), any_processor(), in_float32:
-        traced = tf.function(step, autograph=False).get_concrete_function(*signature)
+    signature, traced = model.signature_of_length(length), trace(model, length)
     fixed = precision_traits(model.execution.precision).fixed
     try:
         listed = operations(traced.graph, model.built.network, model.built.optimizer)

@@ -24,6 +24,7 @@ WRITERS = {
     "profile": "profile autoenc --out {}",
     "report": "report characterization --out {}",
     "serve-test": "serve-test autoenc --scenario offline --out {}",
+    "trace-memory": "trace-memory gcn --infer --force --out {}",
 }
 PROGRAMS = (suite.main, tasks.main)
 

@@ -12,6 +12,7 @@ from commands import run
 from fathom import FathomError, exports, workloads
 from fathom.__main__ import main
 from fathom.exports import ExportOptions, program
+from fathom.hardware.traces import valgrind
 from fathom.testing.descriptors import descriptor
 
 UNSUPPORTED = {("alexnet", "train")}  # docs/programs.md says why, of both
@@ -109,6 +110,49 @@ def test_two_runs_execute_the_same_instructions(tmp_path):
         done = start("memnet", folder, "--steps", "2", before=command)
         counts.append(int(re.search(r"Collected : (\d+)", done.stderr)[1]))
     assert counts[0] == counts[1] > 10_000
+
+
+def misses(accesses, size, ways):
+    """Counts the misses between the marks, of a cache of 64-byte lines that drops the oldest."""
+    cache = [[] for _ in range(size // 64 // ways)]
+    count = 0
+    for address, inside in accesses:
+        lines = cache[(line := address // 64) % len(cache)]
+        count += inside and line not in lines
+        if line in lines:
+            lines.remove(line)
+        lines.insert(0, line)
+        del lines[ways:]
+    return count
+
+
+@pytest.mark.slow
+def test_a_trace_of_a_program_misses_as_often_as_callgrind_says(tmp_path):
+    """Callgrind simulates caches as Cachegrind does; both begin with the program, not the step."""
+    if not shutil.which("valgrind"):
+        pytest.skip("valgrind is not installed")
+    folder = tmp_path / "memnet"
+    make("memnet", "train", folder)
+    with pytest.raises(FathomError, match="ROI=VALGRIND"):
+        next(valgrind.everything(folder, "memnet"))
+    environment = {"ROI": "VALGRIND", "PATH": "/usr/bin:/bin"}
+    subprocess.run(["sh", folder / "build.sh"], check=True, env=environment)
+    traced = list(valgrind.everything(folder, "memnet"))
+    accesses = [
+        pair
+        for block, inside in traced
+        for pair in zip(block.address.tolist(), inside.tolist(), strict=True)
+    ]
+    for size in (4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20):
+        command = ["valgrind", "--tool=callgrind", "--collect-atstart=no", "--cache-sim=yes"]
+        command += [f"--D1={size},8,64", "--LL=8388608,16,64", "--callgrind-out-file=/dev/null"]
+        done = start("memnet", folder, "--steps", "1", before=command)
+        refs, missed = (
+            int(re.search(rf"{name}:\s+([\d,]+)", done.stderr)[1].replace(",", ""))
+            for name in (r"D\s+refs", r"D1\s+misses")
+        )
+        assert sum(inside for _, inside in accesses) == pytest.approx(refs, rel=0.001)
+        assert misses(accesses, size, 8) == pytest.approx(missed, rel=0.05, abs=20)
 
 
 def test_other_machines_are_refused(tmp_path, capsys):

@@ -22,8 +22,17 @@
 #define ROI_END(step) FATHOM_SNIPER(2)
 #elif defined(ROI_VALGRIND) /* valgrind --tool=callgrind --collect-atstart=no */
 #include <valgrind/callgrind.h>
-#define ROI_BEGIN(step) CALLGRIND_TOGGLE_COLLECT
-#define ROI_END(step) CALLGRIND_TOGGLE_COLLECT
+volatile long fathom_roi_begin, fathom_roi_end; /* set for who reads a trace of addresses */
+#define ROI_BEGIN(step) \
+  do {                  \
+    fathom_roi_begin = (step); \
+    CALLGRIND_TOGGLE_COLLECT;  \
+  } while (0)
+#define ROI_END(step) \
+  do {                \
+    CALLGRIND_TOGGLE_COLLECT; \
+    fathom_roi_end = (step);  \
+  } while (0)
 #elif defined(ROI_PERF) /* perf stat -D -1 --control fd:9 ./program 9>FIFO */
 #include <unistd.h>
 #define ROI_BEGIN(step) (void)!write(9, "enable\n", 7)

@@ -36,15 +36,15 @@ class Edges:
         made.pop(node.name, None)
         small = (name for name, size in made.items() if _SMALL * size < self._results(name))
         results = sum(size_of(tensor) for tensor in node.op.outputs)
-        read = {tensor.name: self._size(tensor, node.scope) for tensor in node.op.inputs}
+        read = {tensor.name: self.size(tensor, node.scope) for tensor in node.op.inputs}
         return {
             "producers": tuple(made),
             "small_reads": tuple(small),
-            "result_bytes": results * (node.scope.repeats if _is_listed(node.op) else 1),
+            "result_bytes": results * (node.scope.repeats if is_listed(node.op) else 1),
             "footprint_bytes": sum(read.values()) + results,
         }
 
-    def _size(self, tensor: tf.Tensor, scope: Scope) -> int:
+    def size(self, tensor: tf.Tensor, scope: Scope) -> int:
         """Returns the bytes of a tensor, of a variable those of its value."""
         if tensor.dtype != tf.resource:
             return size_of(tensor)
@@ -101,6 +101,6 @@ def size_of(tensor: tf.Tensor) -> int:
     return kinds.elements(tensor.shape) * tensor.dtype.size
 
 
-def _is_listed(op: tf.Operation) -> bool:
+def is_listed(op: tf.Operation) -> bool:
     """Says whether each iteration of a loop keeps what an operation computed."""
     return any(reader.type in LISTS for tensor in op.outputs for reader in tensor.consumers())

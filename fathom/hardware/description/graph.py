@@ -194,12 +194,20 @@ def walk(scope: Scope) -> Iterator[Node]:
             yield from walk(called)
 
 
-def needed_operations(graph: tf.Graph) -> set[str]:
-    """Returns the names of the operations that lead to a result or change a variable."""
-    left = [tensor.op for tensor in graph.outputs]
-    left += [
-        op for op in graph.get_operations() if op.op_def.is_stateful and op.type != "Placeholder"
-    ]
+def needed_operations(graph: tf.Graph, wanted: Sequence[tf.Operation] | None = None) -> set[str]:
+    """Returns the names of the operations that lead to a result or change a variable.
+
+    Args:
+        graph: of a step.
+        wanted: those that lead to these alone; None: as above.
+    """
+    left = list(wanted or [tensor.op for tensor in graph.outputs])
+    if wanted is None:
+        left += [
+            op
+            for op in graph.get_operations()
+            if op.op_def.is_stateful and op.type != "Placeholder"
+        ]
     needed: set[str] = set()
     while left:
         op = left.pop()

@@ -188,7 +188,12 @@ def _sparse_product(op: tf.Operation) -> Bounds:
 def _lookup(op: tf.Operation) -> Bounds:
     """Returns the bounds of rows that are read, or updated by a gradient for each index."""
     updates = op.type.startswith(_ROW_UPDATES)
-    indices = op.inputs[-1].shape if updates and "Apply" in op.type else op.inputs[1].shape
     values = op.inputs[-2 if "Apply" in op.type else -1] if updates else op.outputs[0]
-    count = elements(indices)
+    count = elements(indices_of(op).shape)
     return {"indices": count, "width": elements(values.shape) // max(1, count)}
+
+
+def indices_of(op: tf.Operation) -> tf.Tensor:
+    """Returns the indices of a look-up."""
+    updates = op.type.startswith(_ROW_UPDATES)
+    return op.inputs[-1] if updates and "Apply" in op.type else op.inputs[1]

@@ -43,7 +43,7 @@ def operations(
     attribution = Attribution(graph, network, optimizer)
     shapes = {layer.name: _shapes(layer.trainable_variables) for layer in network.layers}
     everything = _shapes(network.trainable_variables)
-    nodes = {node.name: node for node in _working(graph)}
+    nodes = {node.name: node for node in working(graph)}
     edges = Edges(nodes, held(graph, network, optimizer)[0])
     rows = []
     for name, node in nodes.items():
@@ -59,7 +59,7 @@ def operations(
 _PHASES: dict[str, StepPhase] = {"forward": "forward", "optimizer": "update", "other": "other"}
 
 
-def _working(graph: tf.Graph) -> Iterator[Node]:
+def working(graph: tf.Graph) -> Iterator[Node]:
     """Yields the operations that compute or move data when the step runs.
 
     Those of constants alone are left out: TensorFlow computes them once.
@@ -70,7 +70,7 @@ def _working(graph: tf.Graph) -> Iterator[Node]:
         folded = bool(inputs) and not op.op_def.is_stateful and constant.issuperset(inputs)
         if folded or (op.outputs and tf.get_static_value(op.outputs[0]) is not None):
             constant.add(node.name)
-        elif op.type not in _FREE and (op.outputs or _updates(node)):
+        elif op.type not in _FREE and (op.outputs or updates(node)):
             yield node
 
 
@@ -126,7 +126,7 @@ def _bytes(node: Node, kind: Kind, bounds: loops.Bounds) -> tuple[int, int, int]
         )
     if node.op.type in _WRITE_A_PART and not _is_weight(node, node.op.inputs[0]):
         return read - size_of(node.op.inputs[0]), weights, size_of(node.op.inputs[2])
-    variables = _updates(node)
+    variables = updates(node)
     if variables:
         updated = variables * max(size_of(tensor) for tensor in node.op.inputs)
         plain = node.op.type == "AssignVariableOp"
@@ -134,7 +134,7 @@ def _bytes(node: Node, kind: Kind, bounds: loops.Bounds) -> tuple[int, int, int]
     return read, weights, written
 
 
-def _updates(node: Node) -> int:
+def updates(node: Node) -> int:
     """Returns the number of variables that an operation changes."""
     if node.op.type.startswith(("Resource", "Assign")) and node.op.type != "ResourceGather":
         return sum(tensor.dtype == tf.resource for tensor in node.op.inputs)

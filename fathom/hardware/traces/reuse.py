@@ -1,0 +1,113 @@
+"""Reuse distances: how many other cache lines are touched before one is touched again."""
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from fathom.hardware.traces.layout import LINE
+from fathom.hardware.traces.schedule import LOAD, Block
+from fathom.system.files import atomic_write
+
+CACHES = (8 << 10, 32 << 10, 256 << 10, 1 << 20, 8 << 20)  # bytes
+COLD = -1
+_MOST = 1 << 22  # accesses whose distances are computed
+
+
+def distances(lines: np.ndarray) -> np.ndarray:
+    """Returns the distance of each access, int [n]; COLD for the first to a line.
+
+    A fully associative cache of S lines that drops the least recently used misses where the
+    distance is S or more (Mattson et al., 1970). Between two accesses to a line lie as many others
+    as there are accesses, less those to a line that is touched again before the second.
+    """
+    count = len(lines)
+    order = np.argsort(lines, kind="stable")
+    same = np.flatnonzero(lines[order][1:] == lines[order][:-1])
+    before = np.full(count, -1)
+    before[order[same + 1]] = order[same]
+    found = np.arange(count) - before - 1 - _larger_before(before)
+    return np.where(before < 0, COLD, found)
+
+
+def _larger_before(values: np.ndarray) -> np.ndarray:
+    """Returns how many earlier values are larger, of each: by merging ever longer sorted runs."""
+    count = len(values)
+    size = 1 << max(1, (count - 1).bit_length())
+    whole = np.concatenate([values, np.full(size - count, size)])
+    found = np.zeros(size, int)
+    width = 1
+    while width < size:
+        runs = whole.reshape(-1, 2, width)
+        shift = 2 * size * np.arange(len(runs))[:, None]
+        left = (np.sort(runs[:, 0], axis=1) + shift).ravel()
+        at = np.searchsorted(left, (runs[:, 1] + shift).ravel(), side="right").reshape(-1, width)
+        larger = (np.arange(1, len(runs) + 1) * width)[:, None] - at
+        found.reshape(-1, 2, width)[:, 1] += larger
+        width *= 2
+    return found[:count]
+
+
+def summary(
+    blocks: Callable[[], Iterable[Block]], layers: Callable[[np.ndarray], np.ndarray]
+) -> pd.DataFrame:
+    """Returns the accesses of each layer, and the share that misses in caches of several sizes.
+
+    Of long traces, distances are those of a share of the lines (SHARDS: Waldspurger et al., 2015).
+
+    Args:
+        blocks: returns the trace, each time it is called.
+        layers: returns the layers of places.
+
+    Returns:
+        for each layer, and ``step``: loads, stores, ``sampled`` (the share of lines), ``bytes``
+        (distinct lines, of all accesses if all lines are sampled), and ``miss N`` for caches of N
+        bytes, fully associative, that begin empty.
+    """
+    total = sum(len(block.kind) for block in blocks())
+    share = min(1.0, _MOST / max(1, total))
+    lines, kinds, places = [], [], []
+    for block in blocks():
+        line = block.address // np.uint64(LINE)
+        mixed = (line * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40)
+        taken = mixed < share * 2**24
+        lines.append(line[taken])
+        kinds.append(block.kind[taken])
+        places.append(block.place[taken])
+    line, kind = np.concatenate(lines), np.concatenate(kinds)
+    frame = pd.DataFrame({"line": line, "kind": kind, "layer": layers(np.concatenate(places))})
+    frame["distance"] = distances(line) / share
+    parts = {"step": frame, **dict(iter(frame.groupby("layer", sort=False)))}
+    return pd.DataFrame([_row(str(name), rows, share) for name, rows in parts.items()])
+
+
+def _row(name: str, rows: pd.DataFrame, share: float) -> dict[str, object]:
+    missed = {
+        f"miss {size}": ((rows.distance < 0) | (rows.distance >= size // LINE)).mean()
+        for size in CACHES
+    }
+    return {
+        "layer": name,
+        "loads": round((rows.kind != 1).sum() / share),
+        "stores": round((rows.kind != LOAD).sum() / share),
+        "sampled": share,
+        "bytes": round(rows.line.nunique() / share) * LINE,
+        **missed,
+    }
+
+
+def draw(table: pd.DataFrame, title: str, path: Path) -> None:
+    """Writes the misses over the size of the cache as SVG, a line for the step and large layers."""
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axes = figure.subplots()
+    work = table.loads + table.stores
+    for place in work.sort_values(ascending=False).index[:8]:
+        row: Mapping[str, float] = table.loc[place]
+        missed = [row[f"miss {size}"] for size in CACHES]
+        axes.plot([size / 1024 for size in CACHES], missed, marker="o", label=table.layer[place])
+    axes.set(xscale="log", xlabel="cache (KiB)", ylabel="misses per access", title=title, ylim=0)
+    axes.legend(fontsize="small")
+    with atomic_write(path) as temporary:
+        figure.savefig(temporary, format="svg")

@@ -1,0 +1,175 @@
+"""Traces touch what the description says, in files that simulators read."""
+
+import gzip
+import lzma
+import struct
+
+import numpy as np
+import pytest
+from commands import run
+
+from fathom import FathomError
+from fathom.__main__ import main
+from fathom.cli.traces import of_model
+from fathom.hardware.traces import formats, intervals, reuse, schedule, tensors
+from fathom.hardware.traces.schedule import LOAD, MODIFY, STORE, Block
+from fathom.model import steps
+from fathom.results.description import Operation
+from fathom.testing.descriptors import descriptor
+
+LINE = 64
+SHAPES = ("dense_shape", "axis", "ShapeN")  # arguments that TensorFlow reads when it plans
+
+
+def model(name, infer=False):
+    made = descriptor(name).model(infer)
+    made.load_data()
+    made.build()
+    return made
+
+
+def whole(trace):
+    blocks = list(trace())
+    return Block(*(np.concatenate([block[n] for block in blocks]) for n in range(3)))
+
+
+@pytest.mark.parametrize("name", ["autoenc", "memnet", "residual", "dlrm", "gcn"])
+def test_the_first_touch_of_each_line_is_of_the_bytes_of_the_tensors(name):
+    trace, _, table = of_model(model(name), None, "plain", pytest.fail)
+    found = np.unique(whole(trace).address).astype(int)
+    place = np.searchsorted(table.address, found, side="right") - 1
+    touched = np.bincount(place, minlength=len(table)) * LINE
+    expected = -(-table.bytes // LINE) * LINE
+    partly = table.name.str.endswith(SHAPES)
+    if name == "dlrm":  # rows of the tables
+        partly |= table.name.str.contains("Gather/resource")
+    assert partly.sum() < len(table) / 4
+    assert (touched[~partly] == expected[~partly]).all()
+    assert (touched <= expected).all()
+
+
+def test_results_are_those_of_the_description():
+    small = model("autoenc")
+    _, _, table = of_model(small, None, "plain", pytest.fail)
+    described = small.describe()
+    results = sum(row.result_bytes for row in described.operations)
+    assert table.bytes[~table.held].sum() == results
+    assert table.bytes[table.held].sum() >= 4 * described.parameters
+
+
+def test_an_arena_is_smaller_and_nothing_overlaps():
+    _, _, table = of_model(model("memnet"), None, "arena", pytest.fail)
+    rows = table.sort_values("address")
+    size = rows.address.max() + rows.bytes.iloc[-1] - rows.address.min()
+    assert size < 0.5 * table.bytes.sum()
+    for row in rows.itertuples():
+        others = rows[(rows["first"] <= row.last) & (rows["last"] >= row.first)]
+        inside = (others.address < row.address + row.bytes) & (
+            others.address + others.bytes > row.address
+        )
+        assert inside.sum() == 1
+
+
+def test_rows_are_those_of_the_batch():
+    small = model("dlrm", infer=True)
+    traced = steps.trace(small, None)
+    batch = next(iter(small.inference_batches()))
+    given = [*batch] if isinstance(batch, tuple) else [batch]
+    rows = tensors.indices(traced, given[: len(small.signatures()[-1])])
+    assert rows
+    inputs = {int(value) for each in given for value in np.asarray(each).ravel()}
+    assert sum(len(set(each.ravel().tolist())) for each in rows.values()) > 1
+    assert len(inputs) > 1
+    trace, _, _ = of_model(small, None, "arena", pytest.fail)
+    again, _, _ = of_model(small, None, "arena", pytest.fail)
+    for first, second in zip(whole(trace), whole(again), strict=True):
+        assert (first == second).all()
+
+
+def test_a_product_reads_its_tiles_in_order():
+    operands = []
+    for rows, columns in ((128, 64), (64, 64), (128, 64)):
+        storage = tensors.Storage(f"{rows}x{columns}", 4 * rows * columns)
+        operands.append(tensors.Use(storage, (rows, columns), 4, storage.bytes))
+    operation = Operation(
+        **{"name": "p", "type": "MatMul", "layer": "a", "phase": "forward"},
+        **{"kind": "matrix product", "dtype": "float32", "repeats": 1, "macs": 1, "flops": 0},
+        **{"bounds": {"batch": 1, "M": 128, "N": 64, "K": 64}},
+        **{"input_bytes": 1, "weight_bytes": 1, "output_bytes": 1},
+    )
+    access = tensors.Access(operation, (), operands[:2], operands[2:])
+    addresses = {id(use.storage): (1 + place) << 20 for place, use in enumerate(operands)}
+    blocks = list(schedule.blocks([access], addresses))
+    order = [(int(block.address[0]) >> 20, len(block.address)) for block in blocks]
+    assert order == [(1, 256), (2, 256), (3, 256)] * 2  # 64 rows of 4 lines
+    assert [block.kind[0] for block in blocks] == [LOAD, LOAD, STORE] * 2
+    assert blocks[3].address[0] == (1 << 20) + 64 * 256
+
+
+BLOCK = Block(
+    np.array([0x10000000, 0x10000040, 0x10000080], np.uint64),
+    np.array([LOAD, STORE, MODIFY], np.uint8),
+    np.array([0, 1, 2], np.uint64),
+)
+
+
+def test_files_have_the_simulators_formats(tmp_path):
+    for name, form in formats.FORMATS.items():
+        written = formats.write([BLOCK, BLOCK], form, tmp_path / name)
+        assert written == 8
+    lines = gzip.decompress((tmp_path / "ramulator2").read_bytes()).decode().splitlines()
+    assert lines[:4] == ["LD 0x10000000", "ST 0x10000040", "LD 0x10000080", "ST 0x10000080"]
+    lines = gzip.decompress((tmp_path / "dramsim3").read_bytes()).decode().splitlines()
+    assert lines[3] == "0x10000080 WRITE 3"
+    assert [int(line.split()[2]) for line in lines] == list(range(8))
+    records = lzma.decompress((tmp_path / "champsim").read_bytes())
+    assert len(records) == 6 * 64
+    found = [struct.unpack("<QBB2B4B2Q4Q", records[n : n + 64]) for n in range(0, 192, 64)]
+    assert [each[9] for each in found] == [0, 0x10000040, 0x10000080]  # stores
+    assert [each[11] for each in found] == [0x10000000, 0, 0x10000080]  # loads
+    assert len({each[0] for each in found}) == 3
+
+
+def test_distances_are_those_of_a_stack():
+    lines = np.random.default_rng(0).integers(0, 50, 1000)
+    stack, expected = [], []
+    for line in lines.tolist():
+        expected.append(stack.index(line) if line in stack else reuse.COLD)
+        if line in stack:
+            stack.remove(line)
+        stack.insert(0, line)
+    assert reuse.distances(lines).tolist() == expected
+
+
+def test_intervals_stand_for_the_trace():
+    quiet = np.arange(4000) % 64 * 64
+    busy = np.arange(8000) * 4096
+    address = np.concatenate([quiet, busy, quiet]).astype(np.uint64)
+    kind = np.where(np.arange(16000) < 4000, LOAD, STORE).astype(np.uint8)
+    block = Block(address, kind, np.zeros(16000, np.uint64))
+    chosen = intervals.choose([block], 3, length=1000)
+    assert chosen.weight.sum() == pytest.approx(1)
+    assert sorted(chosen.weight) == pytest.approx([0.25, 0.25, 0.5])
+    cut = list(intervals.pieces([block], 1000))
+    assert [number for number, _ in cut] == list(range(16))
+    assert (np.concatenate([part.address for _, part in cut]) == address).all()
+
+
+def test_the_command_writes_a_folder(tmp_path, capsys):
+    out = tmp_path / "out"
+    small = descriptor("autoenc").arguments()
+    command = ["trace-memory", "autoenc", "--infer", *small, f"--out={out}"]
+    assert run(main, [*command, "--format=champsim", "--intervals=2"]) in (0, None)
+    assert "misses per access" in capsys.readouterr().out
+    names = {path.name for path in out.iterdir()} - {".fathom"}
+    assert {"intervals.csv", "misses.svg", "summary.csv", "tensors.csv"} < names
+    assert run(main, command) == 2
+    assert run(main, [*command, "--force", f"--program={tmp_path}"]) == 2
+    assert "--infer is of a traced step" in capsys.readouterr().err
+
+
+def test_a_program_must_have_marks(tmp_path):
+    from fathom.hardware.traces import valgrind
+
+    with pytest.raises(FathomError, match=r"is no program|install valgrind"):
+        next(valgrind.everything(tmp_path, "autoenc"))
