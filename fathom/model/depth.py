@@ -6,8 +6,9 @@ from block to block, and so do those of the operations around them. So two descr
 of all depths; a third shows whether that is so.
 """
 
+import operator
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from fathom.results.description import Description
@@ -45,37 +46,63 @@ def describe(at: Callable[[int], Description], depth: int) -> Description:
 
 def _deeper(short: Value, long: Value, blocks: int) -> Value:
     """Returns a value of a description with more blocks than ``short``; ``long`` has one more."""
-    return _combined((short, long), (1 - blocks, blocks))
+    return _sum((short, long), blocks)((1 - blocks, blocks))
 
 
-def _combined(values: Sequence[Value], counts: Counts) -> Value:
+def _sum(values: Sequence[Value], blocks: int = 0) -> Callable[[Counts], Value]:
     """Returns the sum of numbers, as often as each counts; of others, that of the numbers in them.
 
+    It is a function of the counts, since many blocks differ in them alone.
+
     Raises:
-        IrregularError: they are not alike.
+        IrregularError: the values are not alike.
     """
     first = values[0]
     if all(value == first for value in values):
-        return first
+        return lambda counts: first
     if len({type(value) for value in values}) > 1:
         raise IrregularError
     if isinstance(first, int):
-        return sum(value * count for value, count in zip(values, counts, strict=True))
+        return lambda counts: sum(map(operator.mul, values, counts))
     if isinstance(first, str):
-        if len({_text(value) for value in values}) > 1:
-            raise IrregularError
-        numbers = zip(*(map(int, _NUMBER.findall(value)) for value in values), strict=True)
-        sums = iter([_combined(each, counts) for each in numbers])
-        return _NUMBER.sub(lambda found: str(next(sums)), first)
+        return _sum_in_text(values)
     if isinstance(first, dict):
         if len({tuple(value) for value in values}) == 1:
-            return {name: _combined([each[name] for each in values], counts) for name in first}
-        return dict(_combined([tuple(value.items()) for value in values], counts))
+            return _sum_of_each({name: [each[name] for each in values] for name in first}, blocks)
+        pairs = _sum([tuple(value.items()) for value in values], blocks)
+        return lambda counts: dict(pairs(counts))
     if len({len(value) for value in values}) == 1:
-        return type(first)(_combined(each, counts) for each in zip(*values, strict=True))
+        parts = [_sum(each, blocks) for each in zip(*values, strict=True)]
+        return lambda counts: type(first)(part(counts) for part in parts)
     if len(values) > 2:
         raise IrregularError
-    return type(first)(_repeated(values[0], values[1], counts[1]))
+    repeated = type(first)(_repeated(values[0], values[1], blocks))
+    return lambda counts: repeated
+
+
+def _sum_in_text(values: Sequence[str]) -> Callable[[Counts], str]:
+    """Returns the sum of the numbers in texts that are otherwise the same."""
+    if len({_text(value) for value in values}) > 1:
+        raise IrregularError
+    numbers = [*zip(*(map(int, _NUMBER.findall(value)) for value in values), strict=True)]
+    between = _NUMBER.split(values[0])
+
+    def at(counts: Counts) -> str:
+        sums = (str(sum(map(operator.mul, each, counts))) for each in numbers)
+        return "".join(map("".join, zip(between, (*sums, ""), strict=True)))
+
+    return at
+
+
+def _sum_of_each(fields: Mapping[str, Sequence[Value]], blocks: int) -> Callable[[Counts], Value]:
+    """Returns the sums of the fields of records; most are the same in all of them."""
+    same = {name: values[0] for name, values in fields.items()}
+    differing = {
+        name: _sum(values, blocks)
+        for name, values in fields.items()
+        if any(value != values[0] for value in values)
+    }
+    return lambda counts: same | {name: part(counts) for name, part in differing.items()}
 
 
 def _repeated(short: Sequence[Value], long: Sequence[Value], blocks: int) -> Iterator[Value]:
@@ -86,13 +113,15 @@ def _repeated(short: Sequence[Value], long: Sequence[Value], blocks: int) -> Ite
         if more:
             if more > i:
                 raise IrregularError
+            parts = [
+                _sum((short[i - more + k], long[j - more + k], long[j + k])) for k in range(more)
+            ]
             for block in range(1, blocks + 1):
-                for k in range(more):
-                    three = short[i - more + k], long[j - more + k], long[j + k]
-                    yield _combined(three, (1 - blocks, blocks - block, block))
+                for part in parts:
+                    yield part((1 - blocks, blocks - block, block))
             j += more
         if i < len(short):
-            yield _combined((short[i], long[j]), (1 - blocks, blocks))
+            yield _deeper(short[i], long[j], blocks)
             j += 1
 
 
