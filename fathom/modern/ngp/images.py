@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.ndimage
 import tensorflow as tf
 
 from fathom.core.data import DataSet
@@ -67,6 +66,8 @@ class Images(DataSet):
     @classmethod
     def synthesize(cls, directory: Path, seed: int) -> None:
         """Writes a picture of smooth shades, discs and stripes, of sizes from 1 to 256 pixels."""
+        import scipy.ndimage  # slow to import, and only this needs it
+
         rng = np.random.default_rng(seed)
         picture = np.full((_SIDE, _SIDE, 3), 0.5)
         for cells in (2, 4, 8, 16, 32, 64, 128):
