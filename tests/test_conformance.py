@@ -9,8 +9,22 @@ from fathom.testing.descriptors import descriptor
 
 WORKLOADS = workloads.select("eight,modern")
 
+# These share gpt's code or compile long: but for the tests below, theirs are slow tests.
+LARGE = ("diffusion", "llama", "mamba", "moe", "transformer")
+ALSO_OF_LARGE = (
+    "test_the_model_is_constructed_without_arguments",
+    "test_the_description_of_a_step_has_the_counted_work",
+    "test_gradients_reach_every_variable_and_a_step_changes_each",
+    "test_training_resumed_from_a_checkpoint_repeats_the_uninterrupted_losses",
+    "test_an_unusable_option_is_named_in_one_line",
+    "test_the_command_line_answers_a_mistake_with_one_line_and_exit_code_2",
+)
+
 # These compile much or start processes: on other workloads they are slow tests.
 NOT_SLOW_ON = {
+    "test_a_network_that_is_not_built_is_described_as_if_it_were": [
+        *("autoenc", "alexnet", "dlrm", "gcn", "gpt", "memnet", "ngp"),
+    ],
     "test_a_step_runs_without_onednn": ["alexnet"],
     "test_a_run_killed_at_any_moment_resumes_with_the_same_losses": ["autoenc"],
     "test_thirty_steps_of_another_computation_overfit_one_batch": ["autoenc", "alexnet"],
@@ -33,7 +47,10 @@ NOT_SLOW_ON = {
 
 def pytest_generate_tests(metafunc):
     """Runs each test on all workloads, as the suite does, and marks what is slow."""
-    quick = NOT_SLOW_ON.get(metafunc.function.__name__, WORKLOADS)
+    test = metafunc.function.__name__
+    large = LARGE if test in ALSO_OF_LARGE else ()
+    others = [name for name in WORKLOADS if name not in LARGE]
+    quick = NOT_SLOW_ON.get(test, [*others, *large])
     chosen = [
         pytest.param(name, marks=() if name in quick else pytest.mark.slow) for name in WORKLOADS
     ]

@@ -22,6 +22,7 @@ def written(tmp_path, install):
     return folder
 
 
+@pytest.mark.slow
 def test_a_new_package_passes_its_tests_and_the_conformance_suite(written, capfd):
     quick = [
         "-x",

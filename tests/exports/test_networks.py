@@ -25,6 +25,9 @@ from fathom.shared.translation.symbols import EOS, GO, PAD
 from fathom.testing.descriptors import descriptor
 
 WORKLOADS = workloads.names()
+# These have much of gpt's and autoenc's operations and compile long: their tests are slow ones.
+SLOW = ("diffusion", "llama", "mamba", "moe", "transformer")
+ALL = [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in WORKLOADS]
 FRAMES = 10  # where any length is taken
 STEPWISE = ("seq2seq", "transformer", "gpt")
 WITHOUT_FATHOM = """
@@ -98,7 +101,7 @@ def random_batch(signature):
     return batch
 
 
-@pytest.fixture(scope="module", params=WORKLOADS)
+@pytest.fixture(scope="module", params=ALL)
 def network(request):
     return Network(request.param)
 
@@ -227,7 +230,7 @@ def run_session(session, inputs):
     return dict(zip(names, session.run(names, inputs), strict=True))
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize("name", ALL)
 def test_jax_trains_the_same(name, tmp_path):
     """Executes the text with the XLA of JAX."""
     pytest.importorskip("jax", reason="jax is not installed")

@@ -301,6 +301,7 @@ def test_a_wrong_option_is_one_line_before_anything_is_measured(tmp_path, capsys
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_characterization_runs_in_processes_of_its_own(tmp_path, capsys, monkeypatch):
     measure = request._machine
     probe = functools.cache(lambda: measure(1, "float32", ["autoenc"]))

@@ -181,6 +181,7 @@ def test_training_calibrates_on_steps_that_it_undoes_and_resumes_bit_identically
     assert whole[0] == pytest.approx(plain.run(n_steps=1).steps.loss[0], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_training_goes_on_in_another_precision_in_formats_chosen_then(trained, tmp_path):
     folder = shutil.copytree(trained[0], tmp_path / "copy")
     tensors = []

@@ -183,6 +183,7 @@ def test_a_port_in_use_is_refused():
             strategies._join(cluster, {}, "tensorflow", cpu)
 
 
+@pytest.mark.slow
 def test_launched_workers_train_as_one_process(tmp_path, capsys):
     result, logs = tmp_path / "r.json", tmp_path / "logs"
     sizes = ("image_size=67", "smallest_side=76", "largest_side=76", "evaluation_side=76")

@@ -196,7 +196,7 @@ def test_the_average_is_bit_equal_after_resuming(tmp_path):
         ("s", 6.06, 32_865_056),
         pytest.param("b", 23.01, 130_315_808, marks=pytest.mark.slow),
         pytest.param("l", 80.71, 457_840_672, marks=pytest.mark.slow),
-        ("xl", 118.64, 674_834_720),
+        pytest.param("xl", 118.64, 674_834_720, marks=pytest.mark.slow),
     ],
 )
 def test_the_papers_sizes_are_described_with_the_published_work(size, gmacs, parameters):

@@ -90,7 +90,11 @@ def test_gpt_2_small_has_its_parameters():
 
 
 @pytest.mark.parametrize(
-    ("size", "parameters"), [("gpt2-xl", 1_557_611_200), ("gpt3-175b", 174_604_259_328)]
+    ("size", "parameters"),
+    [
+        ("gpt2-xl", 1_557_611_200),
+        pytest.param("gpt3-175b", 174_604_259_328, marks=pytest.mark.slow),
+    ],
 )
 def test_large_networks_are_described_with_their_parameters(size, parameters):
     model = GPT("/cpu:0", {"size": size, "batch_size": 1})

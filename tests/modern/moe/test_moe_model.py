@@ -141,6 +141,7 @@ def test_decoding_with_the_cache_equals_decoding_without(options):
     assert generated.tolist() == sequence[:, prompts.shape[1] :].tolist()
 
 
+@pytest.mark.slow
 def test_mixtral_is_described_with_its_parameters_and_those_of_a_token():
     model = MoE("cpu", {"size": "mixtral-8x7b"})
     described, given = model.describe(), model.hyperparameters  # nothing is allocated

@@ -348,6 +348,7 @@ def test_a_network_overfitted_to_a_batch_translates_it():
     assert not said[:, 24:].any()
 
 
+@pytest.mark.slow
 def test_the_forward_only_twin_translates_as_the_trained_network(tmp_path):
     trained = model_of()
     trained.setup({"checkpoint_dir": str(tmp_path)})
