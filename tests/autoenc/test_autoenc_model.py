@@ -25,6 +25,7 @@ def trained():
     return model
 
 
+@pytest.mark.slow
 def test_several_models_are_evaluated_without_a_warning_of_many_tracings(capfd):
     for seed in range(6):
         model = Autoenc(

@@ -126,7 +126,9 @@ def test_tensorflow_loads_the_network_of_any_batch_size(network, tmp_path):
     network.check({k: v.numpy() for k, v in run(**network.inputs).items()})
 
 
-@pytest.mark.parametrize(("name", "onednn"), [("autoenc", "1"), ("alexnet", "0")])
+@pytest.mark.parametrize(
+    ("name", "onednn"), [("autoenc", "1"), pytest.param("alexnet", "0", marks=pytest.mark.slow)]
+)
 def test_a_saved_model_needs_neither_fathom_nor_onednn(name, onednn, tmp_path):
     network = Network(name)
     network.save("saved-model", tmp_path / "out")
@@ -157,6 +159,7 @@ def test_onnx_runtime_computes_the_same(network, tmp_path):
     assert names & {layer.name for layer in network.model.network.layers if layer.weights}
 
 
+@pytest.mark.slow
 def test_an_onnx_export_leaves_the_loops_that_it_converted_to_their_owners(tmp_path, monkeypatch):
     pytest.importorskip("tf2onnx", reason="tf2onnx is not installed")
     failed = []

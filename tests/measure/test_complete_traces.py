@@ -57,7 +57,7 @@ def test_ops_that_ran_untraced_before_vanish_and_are_missed():
     assert [sum(op.op_type == "Tanh" for op in each) for each in ops] != complete
 
 
-@pytest.mark.parametrize("workload", ["autoenc", "memnet"])
+@pytest.mark.parametrize("workload", ["autoenc", pytest.param("memnet", marks=pytest.mark.slow)])
 def test_every_step_of_a_long_profile_has_the_same_ops(workload, tmp_path):
     options = small_options(workload) | {"xla": False}
     few, many = (profiled(workload, options, n, tmp_path) for n in (4, MANY))
@@ -113,10 +113,8 @@ def test_a_trace_has_every_op_of_the_graph_that_was_executed(workload, tmp_path)
     assert len(ops) == count
 
 
-@pytest.mark.parametrize(
-    ("workload", "run_steps"),
-    [("autoenc", MANY), pytest.param("seq2seq", 12, marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("workload", "run_steps"), [("autoenc", MANY), ("seq2seq", 12)])
 def test_windows_over_a_run_on_fresh_batches_have_the_same_ops(workload, run_steps):
     model = workloads.load(workload)("/cpu:0", small_options(workload) | {"xla": False})
     model.setup()

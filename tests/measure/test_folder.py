@@ -135,7 +135,7 @@ def test_a_damaged_machine_is_refused(out, text):
     "other",
     [
         *({"cpu_model": "another"}, {"cores_available": 64}, {"memory_bytes": 1}),
-        *({"tensorflow": "2.19.0"}, {"git_commit": "1234567"}),
+        *({"tensorflow": "2.19.0"}, {"git_commit": "1234567"}, {"source": "1234567"}),
     ],
 )
 def test_two_machines_in_one_folder_are_refused(out, other):
@@ -143,6 +143,14 @@ def test_two_machines_in_one_folder_are_refused(out, other):
     with pytest.raises(FathomError, match="another machine") as error:
         Folder.read(out)
     assert "autoenc-train-cpu0-timing.json" in str(error.value)
+
+
+def test_a_commit_that_changes_no_source_may_come_between_the_runs(out):
+    machine = json.loads((out / "machine.json").read_text())
+    machine["environment"] |= {"source": "a", "git_commit": "1"}
+    (out / "machine.json").write_text(json.dumps(machine))
+    write_run(timing(result=result(source="a", git_commit="2")), out)
+    assert len(Folder.read(out).runs) == 1
 
 
 def test_a_run_on_fewer_cores_is_of_the_same_machine(out):

@@ -1,3 +1,4 @@
+import functools
 import json
 
 import pytest
@@ -84,8 +85,13 @@ RECORDS = {
 }
 
 
+@functools.cache
+def validator(name):
+    return Draft202012Validator(json.loads(schemas()[f"{name}.json"]))
+
+
 def is_valid(document, name):
-    return Draft202012Validator(json.loads(schemas()[f"{name}.json"])).is_valid(document)
+    return validator(name).is_valid(document)
 
 
 def test_the_command_writes_valid_json_schemas(tmp_path):

@@ -67,6 +67,7 @@ def losses_on_two_threads(*options):
     return result["steps"]["loss"], used
 
 
+@pytest.mark.slow
 def test_operations_at_once_change_no_result():
     one, used = losses_on_two_threads("--inter-op-threads=1", "--batch-size=101")
     assert used == (1, 1)

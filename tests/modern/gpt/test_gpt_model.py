@@ -183,6 +183,7 @@ def test_a_result_reports_the_phases_apart():
     assert make().run(n_steps=1).generation is None
 
 
+@pytest.mark.slow
 def test_the_choice_at_random_is_of_the_most_probable_and_follows_the_seed():
     def generate(**options):
         model = make(GPTFwd, **options)

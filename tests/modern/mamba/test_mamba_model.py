@@ -153,7 +153,7 @@ def test_the_state_has_the_same_size_at_any_context(context):
 @pytest.mark.parametrize(
     ("size", "parameters"),
     [
-        ("130m", 129_135_360),
+        pytest.param("130m", 129_135_360, marks=pytest.mark.slow),
         pytest.param("370m", 371_516_416, marks=pytest.mark.slow),
         pytest.param("790m", 793_204_224, marks=pytest.mark.slow),
         pytest.param("1.4b", 1_372_178_432, marks=pytest.mark.slow),

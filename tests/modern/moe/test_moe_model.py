@@ -129,7 +129,9 @@ def test_the_balance_is_that_of_the_papers_equation():
     assert float(routing.imbalance(even, tf.fill([1, 4], 0.5))) == pytest.approx(2)
 
 
-@pytest.mark.parametrize("options", [{}, {"experts_per_token": 1}, {"xla": True}])
+@pytest.mark.parametrize(
+    "options", [{}, {"experts_per_token": 1}, pytest.param({"xla": True}, marks=pytest.mark.slow)]
+)
 def test_decoding_with_the_cache_equals_decoding_without(options):
     model = make(MoEFwd, compiled=True, **options)
     prompts = next(model.inference_batches())[0]

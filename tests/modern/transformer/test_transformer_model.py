@@ -313,6 +313,7 @@ def test_greedy_decoding_with_the_cache_equals_decoding_without():
     np.testing.assert_array_equal(ours, most_probable_without_cache(model, source, 14))
 
 
+@pytest.mark.slow
 def test_a_beam_of_four_equals_one_without_cache():
     model, source, _ = built(beam_size=4)
     found = model.translate(tf.constant(source[:1])).numpy()[0]
