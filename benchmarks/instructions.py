@@ -28,11 +28,6 @@ PIECES = {
         "machine.load('h100')",
         3000,
     ),
-    "the list of workloads": (
-        "import contextlib, io\nfrom fathom.__main__ import main",
-        "with contextlib.redirect_stdout(io.StringIO()): main(['list'])",
-        3,
-    ),
 }
 LIMIT_S = 600
 
