@@ -277,14 +277,12 @@ class GRPO(RotaryModel):
 
     def _rate(self, step: int) -> float:
         """Returns that of a step; each of the two trainings warms up and falls along a cosine."""
-        hyperparameters = self.hyperparameters
-        sampled = step - hyperparameters.supervised_steps
-        begun, highest = (
-            (step, hyperparameters.supervised_rate)
-            if sampled < 0
-            else (sampled, hyperparameters.learning_rate)
-        )
-        return warmed_cosine(begun, highest, hyperparameters.warmup, hyperparameters.decay_steps)
+        hyperparameters, supervised = self.hyperparameters, self.hyperparameters.supervised_steps
+        first, highest, end = 0, hyperparameters.supervised_rate, supervised
+        if step >= supervised:
+            first, highest = supervised, hyperparameters.learning_rate
+            end = hyperparameters.decay_steps
+        return warmed_cosine(step - first, highest, hyperparameters.warmup, end)
 
     # ---------------------------------------------------------------- checkpoints
 
