@@ -50,6 +50,7 @@ class GRPO(RotaryModel):
     text: Sums
     undistributable = "its answers are sampled between updates, by one policy"
     example = "answers"
+    default_steps = 3225
     characterization = Characterization(steps=50, quick_steps=20)
 
     # ---------------------------------------------------------------- data
