@@ -60,7 +60,7 @@ class GRPOHyperparameters(RotaryHyperparameters):
         0.04, "factor of the divergence from the reference, beta", source="section 4.2"
     )
     supervised_steps: int = hyperparameter(
-        225, "on right answers, before sampled ones", unit="steps", source="ours"
+        300, "on right answers, before sampled ones", unit="steps", source="ours"
     )
     layers: int = hyperparameter(2, "blocks", source="ours; DeepSeekMath: 30", minimum=1)
     width: int = hyperparameter(
@@ -80,15 +80,15 @@ class GRPOHyperparameters(RotaryHyperparameters):
         4, "of an answer and its end, at most", unit="tokens", source="the sums", minimum=2
     )
     supervised_rate: float = hyperparameter(
-        3e-3, "the highest learning rate of these steps", source="ours"
+        1e-3, "the highest learning rate of these steps", source="ours"
     )
     decay_steps: int = hyperparameter(
-        3000,
+        2500,
         "of updates by sampled answers until their rate is a tenth, by a cosine",
         unit="steps",
         source="ours",
         minimum=1,
     )
     learning_rate: float = hyperparameter(
-        5e-4, "of the updates by sampled answers, the highest", source="ours; section 4.2: 1e-6"
+        1.5e-4, "of the updates by sampled answers, the highest", source="ours; section 4.2: 1e-6"
     )

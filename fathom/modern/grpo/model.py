@@ -50,7 +50,7 @@ class GRPO(RotaryModel):
     text: Sums
     undistributable = "its answers are sampled between updates, by one policy"
     example = "answers"
-    default_steps = 3225
+    default_steps = 2800
     characterization = Characterization(steps=50, quick_steps=20)
 
     # ---------------------------------------------------------------- data
@@ -277,13 +277,14 @@ class GRPO(RotaryModel):
         return -objective.mean_of_answers(gained, following)
 
     def _rate(self, step: int) -> float:
-        """Returns that of a step; each of the two trainings warms up and falls along a cosine."""
-        hyperparameters, supervised = self.hyperparameters, self.hyperparameters.supervised_steps
-        first, highest, end = 0, hyperparameters.supervised_rate, supervised
-        if step >= supervised:
-            first, highest = supervised, hyperparameters.learning_rate
-            end = hyperparameters.decay_steps
-        return warmed_cosine(step - first, highest, hyperparameters.warmup, end)
+        """Returns that of a step: after a warm-up constant, and of updates falling by a cosine."""
+        hyperparameters, update = self.hyperparameters, step - self.hyperparameters.supervised_steps
+        warmup = hyperparameters.warmup
+        if update < 0:
+            return hyperparameters.supervised_rate * min(1, (step + 1) / (warmup + 1))
+        return warmed_cosine(
+            update, hyperparameters.learning_rate, warmup, hyperparameters.decay_steps
+        )
 
     # ---------------------------------------------------------------- checkpoints
 
