@@ -50,7 +50,7 @@ class GRPO(RotaryModel):
     text: Sums
     undistributable = "its answers are sampled between updates, by one policy"
     example = "answers"
-    default_steps = 2800
+    default_steps = 5300
     characterization = Characterization(steps=50, quick_steps=20)
 
     # ---------------------------------------------------------------- data
