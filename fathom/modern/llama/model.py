@@ -3,12 +3,8 @@
 "Llama 2: Open Foundation and Fine-Tuned Chat Models", and "The Llama 3 Herd of Models".
 """
 
-from collections.abc import Callable
-
-from fathom.core.layers import Random
 from fathom.modern.llama.descriptor import DESCRIPTOR
 from fathom.modern.llama.hyperparameters import LlamaHyperparameters
-from fathom.modern.llama.layers import FeedForward
 from fathom.shared.language.model import Generator
 from fathom.shared.language.rotary_decoder import RotaryModel
 
@@ -20,19 +16,6 @@ class Llama(RotaryModel):
     model_type = "llama"
     Hyperparameters = LlamaHyperparameters
     hyperparameters: LlamaHyperparameters
-
-    def build_feed_forward(
-        self, name: str, stddev: float, new_random: Callable[[], Random]
-    ) -> FeedForward:
-        """Returns SwiGLU."""
-        return FeedForward(
-            self.hyperparameters.width,
-            self.hyperparameters.hidden_units,
-            self.hyperparameters.context,
-            stddev,
-            new_random(),
-            name=f"{name}_feed_forward",
-        )
 
 
 class LlamaFwd(Generator, Llama):

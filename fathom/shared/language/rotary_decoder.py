@@ -1,6 +1,5 @@
-"""The decoder that Llama and Mixtral are, but for the feed-forward layers of its blocks."""
+"""The decoder that Llama is, and Mixtral but for the feed-forward layers of its blocks."""
 
-import abc
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +15,14 @@ from fathom.shared.language.decoder import Decoder
 from fathom.shared.language.hyperparameters import RotaryHyperparameters
 from fathom.shared.language.layers import STDDEV
 from fathom.shared.language.model import LanguageModel
-from fathom.shared.language.rotary import EPSILON, Attention, Embedding, Logits, RMSNorm
+from fathom.shared.language.rotary import (
+    EPSILON,
+    Attention,
+    Embedding,
+    Logits,
+    RMSNorm,
+    SwiGLU,
+)
 from fathom.shared.language.weights import Published
 
 
@@ -134,11 +140,18 @@ class RotaryModel(LanguageModel):
     hyperparameters: RotaryHyperparameters
     decoder: RotaryDecoder
 
-    @abc.abstractmethod
     def build_feed_forward(
         self, name: str, stddev: float, new_random: Callable[[], Random]
     ) -> FeedForward:
-        """Returns the feed-forward layer of a block; as ``NewFeedForward``."""
+        """Returns the feed-forward layer of a block, as ``NewFeedForward``: by default SwiGLU."""
+        return SwiGLU(
+            self.hyperparameters.width,
+            self.hyperparameters.hidden_units,
+            self.hyperparameters.context,
+            stddev,
+            new_random(),
+            name=f"{name}_feed_forward",
+        )
 
     def build_decoder(self, words: int) -> RotaryDecoder:
         """Returns the network.
