@@ -26,7 +26,7 @@ from fathom.testing.descriptors import descriptor
 
 WORKLOADS = workloads.names()
 # These have much of gpt's and autoenc's operations and compile long: their tests are slow ones.
-SLOW = ("diffusion", "llama", "mamba", "moe", "transformer")
+SLOW = ("diffusion", "grpo", "llama", "mamba", "moe", "transformer")
 ALL = [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in WORKLOADS]
 FRAMES = 10  # where any length is taken
 STEPWISE = ("seq2seq", "transformer", "gpt")

@@ -127,7 +127,7 @@ def misses(accesses, size, ways):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["memnet", "autoenc", "gcn"])
+@pytest.mark.parametrize("name", ["memnet", "gcn", "dlrm"])
 def test_a_trace_of_a_program_misses_as_often_as_callgrind_says(name, tmp_path):
     """Callgrind simulates caches as Cachegrind does; both begin with the program, not the step."""
     if not shutil.which("valgrind"):
