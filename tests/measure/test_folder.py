@@ -135,7 +135,7 @@ def test_a_damaged_machine_is_refused(out, text):
     "other",
     [
         *({"cpu_model": "another"}, {"cores_available": 64}, {"memory_bytes": 1}),
-        *({"tensorflow": "2.19.0"}, {"git_commit": "1234567"}, {"source": "1234567"}),
+        *({"tensorflow": "2.19.0"}, {"git_commit": "1234567"}, {"git_commit": "1", "source": "2"}),
     ],
 )
 def test_two_machines_in_one_folder_are_refused(out, other):

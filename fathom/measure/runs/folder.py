@@ -16,7 +16,7 @@ from fathom.system.files import exists, list_folder
 
 _SAME_IN_ONE_FOLDER = (
     *("cpu_model", "cpu_generation", "cpu_flags", "memory_bytes", "platform", "onednn", "switches"),
-    *("tensorflow", "keras", "numpy", "source"),
+    *("tensorflow", "keras", "numpy"),
 )
 
 
@@ -126,7 +126,9 @@ def refuse_other_machine(ours: Environment, theirs: Environment, source: str) ->
     differs = [n for n in _SAME_IN_ONE_FOLDER if getattr(theirs, n) != getattr(ours, n)]
     if theirs.cores_available > ours.cores_available:
         differs.append("cores_available")
-    if ours.source is None and theirs.git_commit != ours.git_commit:  # an older file
+    if theirs.git_commit != ours.git_commit and (
+        theirs.source is None or theirs.source != ours.source
+    ):
         differs.append("git_commit")
     for name in differs:
         raise _other_machine(source, name, getattr(theirs, name), getattr(ours, name))
