@@ -83,7 +83,7 @@ class GRPOHyperparameters(RotaryHyperparameters):
         1e-3, "the highest learning rate of these steps", source="ours"
     )
     decay_steps: int = hyperparameter(
-        5000,
+        10_000,
         "of updates by sampled answers until their rate is a tenth, by a cosine",
         unit="steps",
         source="ours",

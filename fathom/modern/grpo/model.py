@@ -50,7 +50,7 @@ class GRPO(RotaryModel):
     text: Sums
     undistributable = "its answers are sampled between updates, by one policy"
     example = "answers"
-    default_steps = 5300
+    default_steps = 10_300
     characterization = Characterization(steps=50, quick_steps=20)
 
     # ---------------------------------------------------------------- data
@@ -341,7 +341,8 @@ class GRPO(RotaryModel):
         samples.save(path, [(decode(given), decode(row).strip()) for given, row in rows])
         if "reward" not in self.history:
             return [path]
-        return [path, pictures.save(directory, self.history, self.section_times())]
+        seconds = {name: self.sections[name] for name in (*SECTIONS, "supervised", "update")}
+        return [path, pictures.save(directory, self.history, seconds)]
 
 
 class GRPOFwd(Generator, GRPO):

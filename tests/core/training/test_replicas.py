@@ -26,7 +26,7 @@ from fathom.core.training.rendezvous import meet
 from fathom.system import device
 
 FAST = ("autoenc",)
-REFUSED = {"deepq", "gcn"}  # with the reason, as tested below
+REFUSED = {"deepq", "gcn", "grpo"}  # with the reason, as tested below
 OTHERS = sorted(set(workloads.names()) - {*FAST, *REFUSED})
 
 
@@ -114,6 +114,7 @@ def test_what_cannot_be_distributed_is_refused(capsys):
         (("autoenc", "--strategy=mirrored", "--precision=float16", *SMALL), "try bfloat16"),
         (("deepq", "--strategy=mirrored"), "deepq cannot be distributed: its agent acts"),
         (("gcn", "--strategy=mirrored"), "gcn cannot be distributed: each replica would compute"),
+        (("grpo", "--strategy=mirrored"), "grpo cannot be distributed: its answers are sampled"),
         (("autoenc", "--collectives=gloo", *SMALL), "is for --strategy multi-worker"),
         (("autoenc", "--reduce-dtype=bfloat16", *SMALL), "is for --collectives gloo"),
     ):
