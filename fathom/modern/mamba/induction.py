@@ -58,10 +58,15 @@ class Induction(TinyShakespeare):
     @classmethod
     def synthesize(cls, directory: Path, seed: int) -> None:
         """Writes sequences."""
-        tokens = sequences(COUNT, LENGTH, np.random.default_rng(seed))
-        letters = np.frombuffer((SPECIAL + LETTERS).encode(), np.uint8)[tokens]
-        lines = np.pad(letters, ((0, 0), (0, 1)), constant_values=ord("\n"))
-        (directory / _FILE).write_bytes(lines.tobytes())
+        write(directory, COUNT, LENGTH, np.random.default_rng(seed))
+
+
+def write(directory: Path, count: int, length: int, rng: np.random.Generator) -> None:
+    """Writes a file of sequences of some length."""
+    tokens = sequences(count, length, rng)
+    letters = np.frombuffer((SPECIAL + LETTERS).encode(), np.uint8)[tokens]
+    lines = np.pad(letters, ((0, 0), (0, 1)), constant_values=ord("\n"))
+    (directory / _FILE).write_bytes(lines.tobytes())
 
 
 def sequences(count: int, length: int, rng: np.random.Generator) -> np.ndarray:
