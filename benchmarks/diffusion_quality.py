@@ -19,7 +19,7 @@ from fathom.cli.terminal import import_tensorflow, run_command
 STAGES = 6  # rows of the picture of samples over training
 COUNT = 1000  # samples, a tenth of each class
 BATCH = 100  # samples at once
-EPOCHS = 4  # of the classifier
+EPOCHS = 2  # of the classifier
 
 
 def main() -> None:
