@@ -192,7 +192,7 @@ def test_the_description_of_a_step_has_the_counted_work(workload, forward_only):
 
 @pytest.mark.parametrize("forward_only", [False, True], ids=["train", "infer"])
 @pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in range(1, 10))]
+    "seed", [0, *(pytest.param(i, marks=pytest.mark.nightly) for i in range(1, 10))]
 )
 def test_a_network_that_is_not_built_is_described_as_if_it_were(workload, forward_only, seed):
     rng = np.random.default_rng([seed, *map(ord, workload.name)])

@@ -27,7 +27,9 @@ from fathom.testing.descriptors import descriptor
 WORKLOADS = workloads.names()
 # These have much of gpt's and autoenc's operations and compile long: their tests are slow ones.
 SLOW = ("diffusion", "grpo", "llama", "mamba", "moe", "transformer")
+QUICK = ("autoenc", "dlrm", "memnet")  # of trainings by JAX
 ALL = [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in WORKLOADS]
+TRAINED = [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in WORKLOADS]
 FRAMES = 10  # where any length is taken
 STEPWISE = ("seq2seq", "transformer", "gpt")
 WITHOUT_FATHOM = """
@@ -233,7 +235,7 @@ def run_session(session, inputs):
     return dict(zip(names, session.run(names, inputs), strict=True))
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", TRAINED)
 def test_jax_trains_the_same(name, tmp_path):
     """Executes the text with the XLA of JAX."""
     pytest.importorskip("jax", reason="jax is not installed")

@@ -53,7 +53,10 @@ def losses_of(names, variants):
 
 @pytest.mark.parametrize(
     "names",
-    [FAST, *(pytest.param([name], marks=pytest.mark.slow) for name in OTHERS)],
+    [
+        pytest.param(FAST, marks=pytest.mark.slow),
+        *(pytest.param([name], marks=pytest.mark.nightly) for name in OTHERS),
+    ],
     ids=lambda names: names[0],
 )
 def test_losses_do_not_depend_on_the_number_of_replicas(names):

@@ -122,6 +122,7 @@ def test_a_workloads_own_steps_are_not_used():
     assert before != prediction.predict(steps[-1].ideal, "off", "f", calibrated(changed))
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_stated_share_of_unseen_workloads():
     workloads = [f"w{i}" for i in range(12)]
     inside = []

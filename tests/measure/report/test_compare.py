@@ -79,6 +79,7 @@ def test_one_run_on_either_side_gives_no_verdict(processes):
 
 
 @pytest.mark.parametrize("processes", [2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_with_several_runs_a_side_few_verdicts_are_false(processes):
     generator = np.random.default_rng(processes)
     verdicts = pd.concat(

@@ -124,6 +124,7 @@ def test_rewards_rise_and_are_noted(small_digits_pay):
 
 
 @pytest.mark.parametrize("updates", [1, 3])
+@pytest.mark.slow
 def test_a_training_resumed_between_updates_repeats_the_losses(updates, small_digits_pay, tmp_path):
     options = {"updates": updates, "xla": True}  # without, sums of three differ by their order
     whole = losses(make(**options), 9)
@@ -166,6 +167,7 @@ def test_an_evaluation_counts_the_exact_answers():
     assert found["accuracy"].numpy().tolist() == [1, 0, 1]
 
 
+@pytest.mark.slow
 def test_the_twin_gives_the_answers_that_the_evaluation_counts(tmp_path):
     model = make()
     model.setup({"checkpoint_dir": str(tmp_path)})

@@ -79,7 +79,12 @@ def test_the_network_is_that_of_the_papers(options):
         np.testing.assert_allclose(logits[i], expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("options", [{}, {"prompt_tokens": 1}, {"new_tokens": 2}, {"xla": True}])
+_OTHERS = ({"prompt_tokens": 1}, {"new_tokens": 2}, {"xla": True})
+
+
+@pytest.mark.parametrize(
+    "options", [{}, *(pytest.param(o, marks=pytest.mark.slow) for o in _OTHERS)]
+)
 def test_decoding_with_the_cache_equals_decoding_without(options):
     model = make(LlamaFwd, **options)
     prompts = next(model.inference_batches())[0]

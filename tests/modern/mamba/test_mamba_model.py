@@ -130,7 +130,7 @@ def test_decoding_with_the_state_equals_decoding_without(options):
         assert tokens.tolist() == sequence[len(prompt) :]
 
 
-@pytest.mark.parametrize("cut", [1, 2, 7, 11])
+@pytest.mark.parametrize("cut", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 7, 11))])
 def test_a_sequence_in_two_parts_is_the_sequence_at_once(cut):
     model = make(MambaFwd, chunks=3)
     tokens = tf.constant(np.random.default_rng(cut).integers(0, 27, (3, 12)), tf.int32)
