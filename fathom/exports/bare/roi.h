@@ -37,6 +37,13 @@ volatile long fathom_roi_begin, fathom_roi_end; /* set for who reads a trace of 
 #include <unistd.h>
 #define ROI_BEGIN(step) (void)!write(9, "enable\n", 7)
 #define ROI_END(step) (void)!write(9, "disable\n", 8)
+#elif defined(ROI_TIME) /* prints the seconds of each step */
+#include <chrono>
+static std::chrono::steady_clock::time_point fathom_begin;
+#define ROI_BEGIN(step) fathom_begin = std::chrono::steady_clock::now()
+#define ROI_END(step)                                                                  \
+  std::printf("step %ld: %.9f s\n", (step) + 1,                                         \
+              std::chrono::duration<double>(std::chrono::steady_clock::now() - fathom_begin).count())
 #elif defined(ROI_GEM5) || defined(ROI_SNIPER)
 #error "roi.h has no marks of this kind for this machine"
 #else
