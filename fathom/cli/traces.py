@@ -12,7 +12,7 @@ from rich.console import Console
 from fathom.cli.command import build_model, refuse
 from fathom.cli.describe import OF_A_STEP
 from fathom.cli.terminal import new_table
-from fathom.hardware.traces import formats, intervals, reuse
+from fathom.hardware.traces import formats, instructions, intervals, reuse
 from fathom.hardware.traces.schedule import Block
 from fathom.nn import NeuralNetworkModel
 from fathom.system.folders import require_replaceable, whole_folder
@@ -33,12 +33,17 @@ def run(args: argparse.Namespace, screen: Console) -> None:
         trace, layers, tensors = *_of_program(args), None
     else:
         trace, layers, tensors = _of_step(args, screen)
-    table = reuse.summary(trace, layers)
+    parts = reuse.measure(trace, layers)
+    table = reuse.summary(*parts)
     with whole_folder(out, "trace-memory", args.force) as folder:
         if tensors is not None:
             tensors.to_csv(folder / "tensors.csv", index=False)
         _write(trace, args, folder, screen)
         table.to_csv(folder / "summary.csv", index=False)
+        reuse.histogram(*parts).to_csv(folder / "distances.csv", index=False)
+        if args.program:
+            mix = instructions.mix(args.program, args.workload)
+            mix.to_csv(folder / "instructions.csv", index=False)
         reuse.draw(table, args.workload, folder / "misses.svg")
     _show(table, screen)
     screen.print(f"written: {out}")

@@ -12,12 +12,13 @@ from commands import run
 from fathom import FathomError, exports, workloads
 from fathom.__main__ import main
 from fathom.exports import ExportOptions, program
-from fathom.hardware.traces import valgrind
+from fathom.hardware.traces import instructions, valgrind
 from fathom.testing.descriptors import descriptor
 
 UNSUPPORTED = {("alexnet", "train")}  # docs/programs.md says why, of both
 SENSITIVE = {("residual", "train")}  # to rounding, from the second step
-ALL = [(name, mode) for name in workloads.names() for mode in ("infer", "train")]
+INFERENCE = [(name, "infer") for name in workloads.names()]
+TRAINING = [pytest.param(name, "train", marks=pytest.mark.nightly) for name in workloads.names()]
 EMULATORS = {"aarch64": "qemu-aarch64"}
 
 
@@ -66,7 +67,7 @@ def test_a_program_checks_what_it_computes(name, mode, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "mode"), ALL)
+@pytest.mark.parametrize(("name", "mode"), INFERENCE + TRAINING)
 def test_programs_of_all_workloads(name, mode, tmp_path):
     folder = tmp_path / name
     if (name, mode) in UNSUPPORTED:
@@ -110,6 +111,9 @@ def test_two_runs_execute_the_same_instructions(tmp_path):
         done = start("memnet", folder, "--steps", "2", before=command)
         counts.append(int(re.search(r"Collected : (\d+)", done.stderr)[1]))
     assert counts[0] == counts[1] > 10_000
+    mix = instructions.mix(folder, "memnet")
+    assert mix.instructions.sum() == pytest.approx(counts[0] / 2, rel=0.01)
+    assert {"vector arithmetic", "moves"} < set(mix.kind)
 
 
 def misses(accesses, size, ways):

@@ -50,10 +50,10 @@ def _larger_before(values: np.ndarray) -> np.ndarray:
     return found[:count]
 
 
-def summary(
+def measure(
     blocks: Callable[[], Iterable[Block]], layers: Callable[[np.ndarray], np.ndarray]
-) -> pd.DataFrame:
-    """Returns the accesses of each layer, and the share that misses in caches of several sizes.
+) -> tuple[dict[str, pd.DataFrame], float]:
+    """Returns the accesses with their distances, and the share of the lines that they are of.
 
     Of long traces, distances are those of a share of the lines (SHARDS: Waldspurger et al., 2015).
 
@@ -62,9 +62,8 @@ def summary(
         layers: returns the layers of places.
 
     Returns:
-        for each layer, and ``step``: loads, stores, ``sampled`` (the share of lines), ``bytes``
-        (distinct lines, of all accesses if all lines are sampled), and ``miss N`` for caches of N
-        bytes, fully associative, that begin empty.
+        for ``step`` and each layer a table of ``line``, ``kind`` and ``distance`` (in lines,
+        negative for the first touch), and the share.
     """
     total = sum(len(block.kind) for block in blocks())
     share = min(1.0, _MOST / max(1, total))
@@ -79,8 +78,44 @@ def summary(
     line, kind = np.concatenate(lines), np.concatenate(kinds)
     frame = pd.DataFrame({"line": line, "kind": kind, "layer": layers(np.concatenate(places))})
     frame["distance"] = distances(line) / share
-    parts = {"step": frame, **dict(iter(frame.groupby("layer", sort=False)))}
-    return pd.DataFrame([_row(str(name), rows, share) for name, rows in parts.items()])
+    parts = {str(name): rows for name, rows in frame.groupby("layer", sort=False)}
+    return {"step": frame, **parts}, share
+
+
+def summary(parts: Mapping[str, pd.DataFrame], share: float) -> pd.DataFrame:
+    """Returns the accesses of each layer, and the share that misses in caches of several sizes.
+
+    Args:
+        parts: the accesses, of ``measure``.
+        share: of the lines, of ``measure``.
+
+    Returns:
+        for each layer, and ``step``: loads, stores, ``sampled`` (the share of lines), ``bytes``
+        (distinct lines, of all accesses if all lines are sampled), and ``miss N`` for caches of N
+        bytes, fully associative, that begin empty.
+    """
+    return pd.DataFrame([_row(name, rows, share) for name, rows in parts.items()])
+
+
+def histogram(parts: Mapping[str, pd.DataFrame], share: float) -> pd.DataFrame:
+    """Returns how many accesses have a reuse distance in each power of two.
+
+    Args:
+        parts: the accesses, of ``measure``.
+        share: of the lines, of ``measure``.
+
+    Returns:
+        ``layer``; ``bytes``: the least power of two of a cache, in lines, that the accesses hit
+        in, and none for first touches; ``accesses``.
+    """
+    tables = []
+    for name, rows in parts.items():
+        cold = rows.distance < 0
+        size = LINE * 2.0 ** np.ceil(np.log2(rows.distance.where(~cold, 0) + 1))
+        counts = size.mask(cold).value_counts(dropna=False).sort_index()
+        accesses = (counts / share).round().astype(int)
+        tables.append(pd.DataFrame({"layer": name, "bytes": counts.index, "accesses": accesses}))
+    return pd.concat(tables, ignore_index=True)
 
 
 def _row(name: str, rows: pd.DataFrame, share: float) -> dict[str, object]:

@@ -38,7 +38,7 @@ def blocks(folder: Path, name: str) -> Iterator[Block]:
 
 def everything(folder: Path, name: str) -> Iterator[tuple[Block, np.ndarray]]:
     """Yields all accesses of a program, with whether each is in its step; as ``blocks``."""
-    marks = _marks(folder, name)
+    addresses = marks(folder, name)
     command = ["valgrind", "--tool=lackey", "--trace-mem=yes", "--log-fd=2"]
     command += [f"./{name}", "--steps", "1"]
     program = subprocess.Popen(
@@ -51,7 +51,7 @@ def everything(folder: Path, name: str) -> Iterator[tuple[Block, np.ndarray]]:
         place, inside = 0, False
         while lines := program.stderr.readlines(_LINES):
             block, place = _parsed(lines, place)
-            mask, inside = _between(block, marks, inside)
+            mask, inside = _between(block, addresses, inside)
             yield block, mask
         if program.wait(timeout=60):
             raise FathomError(f"{folder / name} failed: run it without Valgrind")
@@ -63,8 +63,12 @@ def everything(folder: Path, name: str) -> Iterator[tuple[Block, np.ndarray]]:
             program.stderr.close()
 
 
-def _marks(folder: Path, name: str) -> tuple[int, int]:
-    """Returns the addresses of the variables that are set where a step begins and ends."""
+def marks(folder: Path, name: str) -> tuple[int, int]:
+    """Returns the addresses of the variables that are set where a step begins and ends.
+
+    Raises:
+        FathomError: the program has none, or Valgrind is missing.
+    """
     if not shutil.which("valgrind"):
         raise FathomError("a program is traced by Valgrind: install valgrind")
     program = folder / name

@@ -11,7 +11,7 @@ from commands import run
 from fathom import FathomError
 from fathom.__main__ import main
 from fathom.cli.traces import of_model
-from fathom.hardware.traces import formats, intervals, reuse, schedule, tensors
+from fathom.hardware.traces import formats, instructions, intervals, reuse, schedule, tensors
 from fathom.hardware.traces.schedule import LOAD, MODIFY, STORE, Block
 from fathom.model import steps
 from fathom.results.description import Operation
@@ -141,6 +141,44 @@ def test_distances_are_those_of_a_stack():
     assert reuse.distances(lines).tolist() == expected
 
 
+def test_the_histogram_has_the_misses_of_the_summary():
+    address = np.random.default_rng(0).integers(0, 3000, 20_000).astype(np.uint64) * LINE
+    block = Block(address, np.zeros(20_000, np.uint8), np.arange(20_000).astype(np.uint64))
+    parts = reuse.measure(lambda: [block], lambda places: np.where(places < 9000, "a", "b"))
+    table, histogram = reuse.summary(*parts), reuse.histogram(*parts)
+    assert set(histogram.layer) == {"step", "a", "b"}
+    for row in table.itertuples():
+        mine = histogram[histogram.layer == row.layer]
+        assert mine.accesses.sum() == row.loads
+        for size in reuse.CACHES:
+            missed = mine[~(mine.bytes <= size)].accesses.sum()
+            assert missed / row.loads == table.loc[row.Index, f"miss {size}"]
+
+
+def test_counts_of_called_functions_are_not_counted_twice():
+    text = "events: Ir\nfn=main\n0x401000 0 3\ncalls=2 0x402000 0\n0x401005 0 80\n0x401005 0 2\n"
+    text += "fn=other\n0x402000 0 80\n"
+    assert instructions.parsed(text) == {0x401000: 3, 0x401005: 2, 0x402000: 80}
+
+
+@pytest.mark.parametrize(
+    ("instruction", "kind"),
+    [
+        ("vfmadd231ps %ymm0,%ymm1,%ymm2", "vector arithmetic"),
+        ("addpd (%rax),%xmm1", "vector arithmetic"),
+        ("mulss %xmm0,%xmm1", "scalar floating-point arithmetic"),
+        ("movups %xmm0,(%rax)", "other work on vector registers"),
+        ("cvtsi2sd %eax,%xmm0", "other work on vector registers"),
+        ("mov %rax,%rbx", "moves"),
+        ("jne 401000", "branches and calls"),
+        ("add $0x1,%eax", "integer arithmetic and logic"),
+        ("sub %rax,%rbx", "integer arithmetic and logic"),
+    ],
+)
+def test_instructions_are_told_apart(instruction, kind):
+    assert instructions.kind_of(*instruction.split()) == kind
+
+
 def test_intervals_stand_for_the_trace():
     quiet = np.arange(4000) % 64 * 64
     busy = np.arange(8000) * 4096
@@ -162,7 +200,7 @@ def test_the_command_writes_a_folder(tmp_path, capsys):
     assert run(main, [*command, "--format=champsim", "--intervals=2"]) in (0, None)
     assert "misses per access" in capsys.readouterr().out
     names = {path.name for path in out.iterdir()} - {".fathom"}
-    assert {"intervals.csv", "misses.svg", "summary.csv", "tensors.csv"} < names
+    assert {"distances.csv", "intervals.csv", "misses.svg", "summary.csv", "tensors.csv"} < names
     assert run(main, command) == 2
     assert run(main, [*command, "--force", f"--program={tmp_path}"]) == 2
     assert "--infer is of a traced step" in capsys.readouterr().err

@@ -94,7 +94,7 @@ def test_the_page_needs_nothing_from_elsewhere(small_report):
 
 def test_every_figure_has_its_place_on_the_page_in_order(small_report):
     titles = [f"{each.id}: {each.title}" for each in figures.find_all()]
-    assert len(titles) == 26
+    assert len(titles) == 27
     text = page(small_report).text
     assert sorted(titles, key=text.index) == titles
     questions = [text.rindex(each) for each in QUESTIONS]
@@ -145,7 +145,10 @@ def test_every_figure_comes_as_png_and_svg_with_its_csv(small_report):
     stems = {path.stem for path in (small_report / "figures").iterdir()}
     every = {each.stem for each in figures.find_all()}
     # Those of workloads besides the eight, and of files that other commands write: none is here.
-    assert every - {"today", "formats", "m_quality", "m_scale", "m_serve", "nearest"} == stems
+    assert (
+        every - {"accesses", "today", "formats", "m_quality", "m_scale", "m_serve", "nearest"}
+        == stems
+    )
     assert every == {module.name for module in pkgutil.iter_modules(figures.__path__)}
     for stem in stems:
         assert (small_report / "figures" / f"{stem}.png").read_bytes().startswith(b"\x89PNG")

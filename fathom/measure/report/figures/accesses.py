@@ -1,0 +1,138 @@
+"""Memory accesses and instructions of a step, of the traces that lie in the folder."""
+
+import io
+from pathlib import Path
+
+import pandas as pd
+
+from fathom.errors import FathomError
+from fathom.measure.report import style
+from fathom.measure.report.figure import Figure, Findings
+from fathom.measure.runs.folder import Folder
+from fathom.system.files import read_file
+
+_FILES = "traces/*/distances.csv"
+_MOST = 8  # lines
+_SHORT = {
+    "vector arithmetic": style.BLUE,
+    "scalar floating-point arithmetic": style.SKY,
+    "other work on vector registers": style.GREEN,
+    "moves": style.ORANGE,
+    "integer arithmetic and logic": style.GREY,
+    "branches and calls": style.RED,
+}
+"""Kinds of instructions, of ``fathom.hardware.traces.instructions``, and their colours."""
+
+
+def misses(distances: pd.DataFrame) -> pd.DataFrame:
+    """Returns the share of accesses that miss, over the size of a cache.
+
+    Args:
+        distances: ``trace``, ``layer``, ``bytes`` (of the least cache that the accesses hit in,
+            none for first touches) and ``accesses``.
+
+    Returns:
+        ``trace``, ``layer``, ``accesses`` of the whole layer, ``cache (KiB)``, ``misses per
+        access``, for each power of two.
+    """
+    rows = []
+    for (trace, layer), found in distances.groupby(["trace", "layer"], sort=False):
+        hits = found.dropna().sort_values("bytes")
+        total = found.accesses.sum()
+        table = pd.DataFrame({"cache (KiB)": hits.bytes / 1024})
+        table["misses per access"] = 1 - hits.accesses.cumsum() / total
+        table.insert(0, "accesses", total)
+        table.insert(0, "layer", layer)
+        table.insert(0, "trace", trace)
+        rows.append(table)
+    return pd.concat(rows, ignore_index=True)
+
+
+def summary(table: pd.DataFrame) -> str:
+    """Says how many accesses of each step miss in a cache of 32 KiB and of 1 MiB."""
+    steps = table[table.layer == "step"]
+    said = [
+        f"{trace} {_at(rows, 32):.1%} and {_at(rows, 1024):.1%}"
+        for trace, rows in steps.groupby("trace", sort=False)
+    ]
+    return f"Accesses that miss in caches of 32 KiB and of 1 MiB: {', '.join(said)}."
+
+
+def _at(rows: pd.DataFrame, cache: float) -> float:
+    """Returns the misses per access in a cache of so many KiB."""
+    found = rows[rows["cache (KiB)"] <= cache]["misses per access"]
+    return float(found.iloc[-1]) if len(found) else 1.0
+
+
+def draw(table: pd.DataFrame, mixes: pd.DataFrame) -> style.Plot:
+    """Draws the misses of steps (of one trace: of its layers too) and the instructions."""
+    traces = table.trace.unique()
+    column = "trace" if len(traces) > 1 else "layer"
+    shown = table[table.layer == "step"] if len(traces) > 1 else table
+    largest = shown.groupby(column).accesses.first().nlargest(_MOST).index
+    titles = ["misses over the size of a cache", *["instructions"] * (len(mixes) > 0)]
+    with style.applied():
+        figure, (first, *others) = style.panels(titles, columns=2, width=4.6, height=3.4)
+        for number, name in enumerate(largest):
+            rows = shown[shown[column] == name]
+            first.plot(
+                rows["cache (KiB)"],
+                rows["misses per access"],
+                marker=style.MARKERS[number % len(style.MARKERS)],
+                color=style.PALETTE[number % len(style.PALETTE)],
+                label=style.shortened(str(name), 24),
+            )
+        style.scale_by_logarithm(first, "x", 2)
+        first.set(xlabel="cache (KiB)", ylabel="misses per access", ylim=0)
+        first.legend(fontsize=7)
+        for panel in others:
+            _draw_mixes(panel, mixes)
+    return figure
+
+
+def _draw_mixes(panel: style.Panel, mixes: pd.DataFrame) -> None:
+    shares = mixes.pivot_table("share", "trace", "kind", sort=False, fill_value=0)
+    series = {
+        kind: (shares[kind].to_numpy(), colour) for kind, colour in _SHORT.items() if kind in shares
+    }
+    style.bars(panel, list(shares.index), series, stacked=True)
+    panel.set_xlabel("share of the instructions")
+    panel.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
+
+
+def _table(paths: list[Path], columns: set[str]) -> pd.DataFrame:
+    """Returns the rows of several traces' files of one name, with the traces' names."""
+    tables = []
+    for path in paths:
+        try:
+            table = pd.read_csv(io.BytesIO(read_file(path)))
+        except (ValueError, pd.errors.ParserError) as error:
+            raise FathomError(f"{path} is no table of fathom trace-memory") from error
+        if not columns <= {*table.columns}:
+            raise FathomError(f"{path} is no table of fathom trace-memory")
+        tables.append(table.assign(trace=path.parent.name))
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+
+def _analyse(folder: Folder) -> Findings:
+    paths = sorted(folder.path.glob(_FILES))
+    if not paths:
+        return Findings(gaps=["no traces: fathom trace-memory W --out DIR/traces/W"])
+    table = misses(_table(paths, {"layer", "bytes", "accesses"}))
+    others = [path.with_name("instructions.csv") for path in paths]
+    mixes = _table([path for path in others if path.exists()], {"kind", "share"})
+    tables = {"instructions": mixes} if len(mixes) else {}
+    return Findings(summary(table), draw(table, mixes), table, tables)
+
+
+FIGURE = Figure(
+    id="accesses",
+    order=23,
+    title="Memory accesses and instructions",
+    meaning="Of the traces in traces/ of the folder: the share of the loads and stores of a step "
+    "that miss in a cache of each size, fully associative, which drops the least recently used "
+    "line of 64 bytes and begins empty; of bare programs also the instructions by kind. The end "
+    "of a curve is the share of first touches.",
+    paper="no such figure; this analysis is our own.",
+    analyse=_analyse,
+)

@@ -1,0 +1,58 @@
+import dataclasses
+
+import pytest
+from legibility import assert_legible
+from synthetic_folder import folder, run
+
+from fathom import FathomError
+from fathom.measure.report.figures import accesses
+
+DISTANCES = (
+    "layer,bytes,accesses\nstep,,10\nstep,64.0,50\nstep,65536.0,40\nfirst,,4\nfirst,64.0,4\n"
+)
+MIX = "kind,instructions,share\nmoves,30,0.3\nvector arithmetic,70,0.7\n"
+
+
+@pytest.fixture
+def traced(tmp_path):
+    """Gives a folder with a step's trace, and a program's."""
+    for name in ("one", "two"):
+        (tmp_path / "traces" / name).mkdir(parents=True)
+        (tmp_path / "traces" / name / "distances.csv").write_text(DISTANCES)
+    (tmp_path / "traces" / "two" / "instructions.csv").write_text(MIX)
+    return dataclasses.replace(folder([run()]), path=tmp_path)
+
+
+def test_what_misses_is_what_is_touched_for_the_first_time_or_too_late(traced):
+    findings = accesses.FIGURE.analyse(traced)
+    step = findings.data[(findings.data.trace == "one") & (findings.data.layer == "step")]
+    assert step["cache (KiB)"].tolist() == [0.0625, 64]
+    assert step["misses per access"].tolist() == pytest.approx([0.5, 0.1])
+    assert "one 50.0% and 10.0%" in findings.summary
+
+
+def test_the_instructions_of_programs_are_drawn_beside(traced):
+    findings = accesses.FIGURE.analyse(traced)
+    assert_legible(findings.plot)
+    assert [axes.get_title() for axes in findings.plot.axes][1] == "instructions"
+    assert findings.tables["instructions"].trace.tolist() == ["two", "two"]
+    widths = [patch.get_width() for patch in findings.plot.axes[1].patches]
+    assert widths == pytest.approx([0.7, 0.3])
+
+
+def test_a_single_trace_is_drawn_by_layer(traced):
+    for file in (traced.path / "traces" / "two").iterdir():
+        file.unlink()
+    plot = accesses.FIGURE.analyse(traced).plot
+    assert [line.get_label() for line in plot.axes[0].lines] == ["step", "first"]
+
+
+def test_a_damaged_table_is_named(traced):
+    (traced.path / "traces" / "one" / "distances.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(FathomError, match=r"distances\.csv is no table"):
+        accesses.FIGURE.analyse(traced)
+
+
+def test_without_traces_the_command_is_named(tmp_path):
+    empty = dataclasses.replace(folder([run()]), path=tmp_path)
+    assert "fathom trace-memory" in accesses.FIGURE.analyse(empty).gaps[0]
