@@ -14,7 +14,9 @@ from fathom.errors import FathomError
 from fathom.hardware.traces.schedule import LOAD, MODIFY, STORE, Block
 
 _WAIT = 6 * 3600  # seconds for a program
-_LINES = 1 << 22  # bytes of text that are read at once
+_BYTES = 1 << 22  # of text that are read at once
+_ADDRESS = 3  # its place in a line
+_NO_ACCESS = 255
 _KINDS = {"L": LOAD, "S": STORE, "M": MODIFY}
 BEGIN, END = "fathom_roi_begin", "fathom_roi_end"  # variables of roi.h
 
@@ -48,9 +50,12 @@ def everything(folder: Path, name: str) -> Iterator[tuple[Block, np.ndarray]]:
     limit.start()
     try:
         assert program.stderr is not None
-        place, inside = 0, False
-        while lines := program.stderr.readlines(_LINES):
-            block, place = _parsed(lines, place)
+        rest, place, inside = b"", 0, False
+        while text := program.stderr.read(_BYTES):
+            text, newline, rest = (rest + text).rpartition(b"\n")
+            if not newline:
+                continue
+            block, place = _parsed(text + newline, place)
             mask, inside = _between(block, addresses, inside)
             yield block, mask
         if program.wait(timeout=60):
@@ -81,17 +86,33 @@ def marks(folder: Path, name: str) -> tuple[int, int]:
     return symbols[BEGIN], symbols[END]
 
 
-def _parsed(lines: list[bytes], place: int) -> tuple[Block, int]:
+def _parsed(text: bytes, place: int) -> tuple[Block, int]:
     """Returns the accesses of lines such as `` L 1ffe,8`` and the last instruction's address."""
-    rows = []
-    for line in lines:
-        mark, _, rest = line.decode(errors="replace").partition(",")[0].strip().partition(" ")
-        if mark == "I":
-            place = int(rest, 16)
-        elif mark in _KINDS:
-            rows.append((int(rest, 16), _KINDS[mark], place))
-    table = np.array(rows, np.uint64).reshape(-1, 3)
-    return Block(table[:, 0], table[:, 1].astype(np.uint8), table[:, 2]), place
+    letters = np.frombuffer(text, np.uint8)
+    starts = np.concatenate([[0], np.flatnonzero(letters == ord("\n"))[:-1] + 1])
+    commas = np.append(np.flatnonzero(letters == ord(",")), len(letters))
+    first, second = letters[starts], letters[np.minimum(starts + 1, len(letters) - 1)]
+    kinds = np.select([second == ord(each) for each in _KINDS], [*_KINDS.values()], _NO_ACCESS)
+    executed = first == ord("I")
+    known = executed | ((first == ord(" ")) & (kinds != _NO_ACCESS))
+    starts, kinds, executed = starts[known], kinds[known], executed[known]
+    values = _hexadecimal(letters, starts + _ADDRESS, commas[np.searchsorted(commas, starts)])
+    latest = np.maximum.accumulate(np.where(executed, np.arange(len(values)), -1))
+    places = np.where(latest < 0, np.uint64(place), values[latest] if len(values) else values)
+    block = Block(*(each[~executed] for each in (values, kinds.astype(np.uint8), places)))
+    return block, int(places[-1]) if len(places) else place
+
+
+def _hexadecimal(letters: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Returns the numbers that stand in a text between two places, uint64."""
+    values = np.zeros(len(begins), np.uint64)
+    for digit in range(int((ends - begins).max(initial=0))):
+        place = begins + digit
+        letter = letters[np.minimum(place, len(letters) - 1)]
+        number = np.where(letter >= ord("a"), letter - (ord("a") - 10), letter - ord("0"))
+        longer = values * np.uint64(16) + number.astype(np.uint64)
+        values = np.where(place < ends, longer, values)
+    return values
 
 
 def _between(block: Block, marks: tuple[int, int], inside: bool) -> tuple[np.ndarray, bool]:
