@@ -1,11 +1,13 @@
 """Memory accesses and instructions of a step, of the traces that lie in the folder."""
 
 import io
+from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
 
 from fathom.errors import FathomError
+from fathom.hardware.traces import topdown
 from fathom.measure.report import style
 from fathom.measure.report.figure import Figure, Findings
 from fathom.measure.runs.folder import Folder
@@ -13,7 +15,7 @@ from fathom.system.files import read_file
 
 _FILES = "traces/*/distances.csv"
 _MOST = 8  # lines
-_SHORT = {
+_MIX = {
     "vector arithmetic": style.BLUE,
     "scalar floating-point arithmetic": style.SKY,
     "other work on vector registers": style.GREEN,
@@ -22,6 +24,9 @@ _SHORT = {
     "branches and calls": style.RED,
 }
 """Kinds of instructions, of ``fathom.hardware.traces.instructions``, and their colours."""
+_SLOTS = dict(
+    zip(topdown.KINDS.values(), (style.BLUE, style.RED, style.SKY, style.ORANGE), strict=True)
+)
 
 
 def misses(distances: pd.DataFrame) -> pd.DataFrame:
@@ -64,13 +69,15 @@ def _at(rows: pd.DataFrame, cache: float) -> float:
     return float(found.iloc[-1]) if len(found) else 1.0
 
 
-def draw(table: pd.DataFrame, mixes: pd.DataFrame) -> style.Plot:
-    """Draws the misses of steps (of one trace: of its layers too) and the instructions."""
+def draw(table: pd.DataFrame, mixes: pd.DataFrame, slots: pd.DataFrame) -> style.Plot:
+    """Draws the misses of steps (of one trace: of its layers too), instructions and slots."""
     traces = table.trace.unique()
     column = "trace" if len(traces) > 1 else "layer"
     shown = table[table.layer == "step"] if len(traces) > 1 else table
     largest = shown.groupby(column).accesses.first().nlargest(_MOST).index
-    titles = ["misses over the size of a cache", *["instructions"] * (len(mixes) > 0)]
+    bars = {"instructions": (mixes, _MIX), "issue slots": (slots, _SLOTS)}
+    bars = {title: bar for title, bar in bars.items() if len(bar[0])}
+    titles = ["misses over the size of a cache", *bars]
     with style.applied():
         figure, (first, *others) = style.panels(titles, columns=2, width=4.6, height=3.4)
         for number, name in enumerate(largest):
@@ -85,18 +92,20 @@ def draw(table: pd.DataFrame, mixes: pd.DataFrame) -> style.Plot:
         style.scale_by_logarithm(first, "x", 2)
         first.set(xlabel="cache (KiB)", ylabel="misses per access", ylim=0)
         first.legend(fontsize=7)
-        for panel in others:
-            _draw_mixes(panel, mixes)
+        for panel, (shares, colours) in zip(others, bars.values(), strict=True):
+            _draw_shares(panel, shares, colours)
     return figure
 
 
-def _draw_mixes(panel: style.Panel, mixes: pd.DataFrame) -> None:
-    shares = mixes.pivot_table("share", "trace", "kind", sort=False, fill_value=0)
+def _draw_shares(panel: style.Panel, table: pd.DataFrame, colours: Mapping[str, str]) -> None:
+    shares = table.pivot_table("share", "trace", "kind", sort=False, fill_value=0)
     series = {
-        kind: (shares[kind].to_numpy(), colour) for kind, colour in _SHORT.items() if kind in shares
+        kind: (shares[kind].to_numpy(), colour)
+        for kind, colour in colours.items()
+        if kind in shares
     }
     style.bars(panel, list(shares.index), series, stacked=True)
-    panel.set_xlabel("share of the instructions")
+    panel.set_xlabel("share")
     panel.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
 
 
@@ -119,10 +128,13 @@ def _analyse(folder: Folder) -> Findings:
     if not paths:
         return Findings(gaps=["no traces: fathom trace-memory W --out DIR/traces/W"])
     table = misses(_table(paths, {"layer", "bytes", "accesses"}))
-    others = [path.with_name("instructions.csv") for path in paths]
-    mixes = _table([path for path in others if path.exists()], {"kind", "share"})
-    tables = {"instructions": mixes} if len(mixes) else {}
-    return Findings(summary(table), draw(table, mixes), table, tables)
+    programs = [path.with_name("instructions.csv") for path in paths]
+    mixes = _table([path for path in programs if path.exists()], {"kind", "share"})
+    counted = [path.with_name("topdown.csv") for path in paths]
+    slots = [topdown.read(p).assign(trace=p.parent.name) for p in counted if p.exists()]
+    others = {"instructions": mixes, "slots": pd.concat(slots) if slots else pd.DataFrame()}
+    tables = {name: rows for name, rows in others.items() if len(rows)}
+    return Findings(summary(table), draw(table, *others.values()), table, tables)
 
 
 FIGURE = Figure(
@@ -131,8 +143,8 @@ FIGURE = Figure(
     title="Memory accesses and instructions",
     meaning="Of the traces in traces/ of the folder: the share of the loads and stores of a step "
     "that miss in a cache of each size, fully associative, which drops the least recently used "
-    "line of 64 bytes and begins empty; of bare programs also the instructions by kind. The end "
-    "of a curve is the share of first touches.",
+    "line of 64 bytes and begins empty; of bare programs also the instructions by kind, and where "
+    "perf counted them, the issue slots. The end of a curve is the share of first touches.",
     paper="no such figure; this analysis is our own.",
     analyse=_analyse,
 )

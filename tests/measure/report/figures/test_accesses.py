@@ -10,6 +10,17 @@ from fathom.measure.report.figures import accesses
 DISTANCES = (
     "layer,bytes,accesses\nstep,,10\nstep,64.0,50\nstep,65536.0,40\nfirst,,4\nfirst,64.0,4\n"
 )
+# Of a processor with cores of two kinds, as K. Liang showed it on linux-perf-users in June 2023.
+PERF = """,16067494476,100.00,,,,TopdownL1 (cpu_core)
+,,,,,,%  tma_backend_bound
+,,,,,,%  tma_retiring
+,10160989992,63.00,,,,TopdownL1 (cpu_atom)
+,,,,,13.8,%  tma_bad_speculation
+,10188319019,63.00,,,41.3,%  tma_frontend_bound
+,10258326591,63.00,,,38.6,%  tma_backend_bound
+,,,,,38.6,%  tma_backend_bound_aux
+,10282689488,64.00,,,5.4,%  tma_retiring
+"""
 MIX = "kind,instructions,share\nmoves,30,0.3\nvector arithmetic,70,0.7\n"
 
 
@@ -38,6 +49,19 @@ def test_the_instructions_of_programs_are_drawn_beside(traced):
     assert findings.tables["instructions"].trace.tolist() == ["two", "two"]
     widths = [patch.get_width() for patch in findings.plot.axes[1].patches]
     assert widths == pytest.approx([0.7, 0.3])
+
+
+def test_the_slots_that_perf_counted_are_drawn_too(traced):
+    (traced.path / "traces" / "one" / "topdown.csv").write_text(PERF)
+    findings = accesses.FIGURE.analyse(traced)
+    assert_legible(findings.plot)
+    titles = [axes.get_title() for axes in findings.plot.axes if axes.get_visible()]
+    assert titles[1:] == ["instructions", "issue slots"]
+    slots = findings.tables["slots"].set_index("kind").share
+    assert slots.tolist() == pytest.approx([0.054, 0.138, 0.413, 0.386])
+    (traced.path / "traces" / "one" / "topdown.csv").write_text(PERF.replace("retiring", "x"))
+    with pytest.raises(FathomError, match="has no retiring"):
+        accesses.FIGURE.analyse(traced)
 
 
 def test_a_single_trace_is_drawn_by_layer(traced):
