@@ -122,7 +122,8 @@ def test_a_documented_command_is_accepted_by_its_parser(command, monkeypatch, in
         model_class = workloads.load(name)
         kinds = model_class.Hyperparameters, model_class.RunOptions, options.Execution
         values_of = options.sort(init_options(chosen, model_class), *kinds)
-        for kind, values in zip(kinds, values_of, strict=True):
+        model_class.Hyperparameters.of(values_of[0])
+        for kind, values in zip(kinds[1:], values_of[1:], strict=True):
             options.build(kind, values)
 
 
