@@ -52,7 +52,7 @@ class Diffusion(nn.NeuralNetworkModel):
     example = "images"
     blocks = "layers"
     default_steps = 2000
-    characterization = Characterization(steps=30, quick_steps=10)
+    characterization = Characterization(steps=30, quick_steps=10, quick_setting="sampling_steps=5")
     dit: DiT
 
     # ---------------------------------------------------------------- data
@@ -186,8 +186,9 @@ class Diffusion(nn.NeuralNetworkModel):
     # ---------------------------------------------------------------- moving average
 
     def build_state(self) -> None:
-        """Forgets the average of another network; a description needs none."""
+        """Forgets the average and the loop of another network; a description needs none."""
         self._averaged: MovingAverage | None = None
+        self._trajectory: Any = None
 
     @property
     def average(self) -> MovingAverage:
@@ -243,14 +244,16 @@ class Diffusion(nn.NeuralNetworkModel):
         Returns:
             float32 [steps, n, side, side, channels].
         """
-        start, sampling = self.build_start(), self.build_sampling()
+        if self._trajectory is None:  # several calls have one trace
+            start, sampling = self.build_start(), self.build_sampling()
 
-        def trajectory(noise: tf.Tensor, classes: tf.Tensor) -> tf.Tensor:
-            x, times, both = start(noise, classes)
-            return sampling(x, both, self.dit(x, times, both), trajectory=True)
+            def trajectory(noise: tf.Tensor, classes: tf.Tensor) -> tf.Tensor:
+                x, times, both = start(noise, classes)
+                return sampling(x, both, self.dit(x, times, both), trajectory=True)
 
+            self._trajectory = tf.function(trajectory, autograph=False)
         with self.average.applied(), self.device.placement():
-            return tf.function(trajectory, autograph=False)(noise, classes).numpy()
+            return self._trajectory(noise, classes).numpy()
 
     def save_pictures(self, directory: Path) -> list[Path]:
         """Writes ten samples of each of ten classes, and the way of one of each."""
