@@ -64,6 +64,10 @@ def _list(known: dict[str, type[DataSet]], left_out: dict[str, str], screen: Con
     screen.print(table)
     for name, dataset in known.items():
         screen.print(f"{name}: {dataset.home_page}; layout: {dataset.layout}")
+    for name in workloads.names():
+        with contextlib.suppress(FathomError):  # left out below
+            if weights := workloads.descriptor(name).weights:
+                screen.print(f"{name}, published weights: {weights}; --set weights=DIR")
     for name, reason in left_out.items():
         screen.print(f"the workload {name} is left out: {reason}")
 

@@ -64,6 +64,7 @@ class Descriptor:
         title: human-readable name of the network and its paper.
         datasets: class of each data set, as ``module:Class``, by name; the first is the default.
         criteria: its row of ``fathom list --criteria``; None: it has none.
+        weights: where those are that others have trained, which ``--set weights=DIR`` takes.
         parameters: trainable values at the paper's size.
         macs: multiply-accumulates of one example's forward pass in training, at the paper's size.
         inputs: name of each input to (shape without batch, dtype), at the paper's size.
@@ -90,6 +91,7 @@ class Descriptor:
     small: Mapping[str, object]
     size: str
     criteria: Criteria | None = None
+    weights: str = ""
     soon: Mapping[str, object] = field(default_factory=dict)
     overfit: Mapping[str, object] = field(default_factory=dict)
     work: float = 1

@@ -18,7 +18,9 @@ SEQ2SEQ = [
 
 def test_data_sets_are_listed_synthesized_and_verified(capsys, tmp_path):
     assert run(main, ["data", "list"]) == 0
-    assert "CC BY-SA 3.0" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "CC BY-SA 3.0" in out
+    assert "gpt, published weights: https://huggingface.co/openai-community/gpt2" in out
     folder = tmp_path / "mnist"
     assert run(main, ["data", "synthesize", "mnist", "--data-dir", str(folder)]) == 0
     assert len(list(folder.iterdir())) == 4

@@ -23,5 +23,6 @@ DESCRIPTOR = Descriptor(
     outputs=((64, 27),),
     small={"batch_size": 4, "layers": 2, "heads": 2, "width": 16, "context": 16},
     size="context",
+    weights="https://huggingface.co/openai-community/gpt2",
     overfit={"learning_rate": 0.01, "warmup": 0},
 )

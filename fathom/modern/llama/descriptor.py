@@ -31,5 +31,6 @@ DESCRIPTOR = Descriptor(
         "context": 16,
     },
     size="hidden_units",
+    weights="https://huggingface.co/meta-llama, after its licence is accepted",
     overfit={"learning_rate": 0.01, "warmup": 0},
 )

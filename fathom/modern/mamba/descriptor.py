@@ -26,5 +26,6 @@ DESCRIPTOR = Descriptor(
     outputs=((128, 27),),
     small={"batch_size": 4, "layers": 2, "width": 16, "context": 16},
     size="width",
+    weights="https://huggingface.co/state-spaces/mamba-130m-hf",
     overfit={"learning_rate": 0.01, "warmup": 0},
 )

@@ -32,5 +32,6 @@ DESCRIPTOR = Descriptor(
         "experts": 4,
     },
     size="hidden_units",
+    weights="https://huggingface.co/mistralai/Mixtral-8x7B-v0.1",
     overfit={"learning_rate": 0.01, "warmup": 0},
 )

@@ -94,14 +94,14 @@ class LanguageModel(nn.NeuralNetworkModel):
         known = self.text.training
         if hyperparameters.tokens == "characters":
             known += self.text.validation
+        folder = named_path(self.run_options.weights) if self.run_options.weights else None
         self.vocabulary = vocabulary.build(
-            hyperparameters.tokens, known, hyperparameters.vocabulary
+            hyperparameters.tokens, known, hyperparameters.vocabulary, folder
         )
         if hyperparameters.vocabulary and len(self.vocabulary) > hyperparameters.vocabulary:
             raise FathomError(
-                f"{self.source.directory} has {len(self.vocabulary)} different "
-                f"{hyperparameters.tokens}, more than the vocabulary of "
-                f"{hyperparameters.vocabulary}"
+                f"tokens={hyperparameters.tokens} are {len(self.vocabulary)} in "
+                f"{self.source.directory}, more than the vocabulary of {hyperparameters.vocabulary}"
             )
         with CPU.placement():
             self._vocabulary = tf.Variable(_number(self.vocabulary), dtype=tf.int64)

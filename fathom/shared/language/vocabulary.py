@@ -1,16 +1,17 @@
-"""What a token is: a character, a byte, or a frequent sequence of bytes."""
+"""What a token is: a character, a byte, a frequent sequence of bytes, or what a file says."""
 
 import abc
 import hashlib
 import io
+from pathlib import Path
 
 import numpy as np
 import sentencepiece
 
 from fathom.errors import FathomError, cause
-from fathom.system.files import cache_directory, cached
+from fathom.system.files import cache_directory, cached, read_file
 
-KINDS = ("characters", "bytes", "bpe")
+KINDS = ("characters", "bytes", "bpe", "published")
 BYTES = 256
 
 
@@ -117,17 +118,58 @@ class BytePairs(Vocabulary):
         return str(self._processor.decode(tokens[tokens < len(self)].tolist()))
 
 
-def build(kind: str, text: str, size: int) -> Vocabulary:
+class Published(Vocabulary):
+    """The tokens of a file ``tokenizer.json``, as Hugging Face's models have it.
+
+    No special tokens are added to a text.
+
+    Raises:
+        FathomError: tokenizers is not installed, or the file cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            import tokenizers
+        except ImportError as error:
+            raise FathomError(
+                "tokens=published needs tokenizers: pip install 'fathom-workloads[weights]'"
+            ) from error
+        content = read_file(path)
+        try:
+            self._tokenizer = tokenizers.Tokenizer.from_buffer(content)
+        except Exception as error:  # of no class of its own
+            raise FathomError(f"{path} is no tokenizer: {cause(error)}") from error
+        self.identity = f"tokenizer {hashlib.sha256(content).hexdigest()}"
+
+    def __len__(self) -> int:
+        return int(self._tokenizer.get_vocab_size())
+
+    def encode(self, text: str) -> np.ndarray:
+        """Returns the tokens of a text."""
+        return np.array(self._tokenizer.encode(text, add_special_tokens=False).ids, np.int32)
+
+    def decode(self, tokens: np.ndarray) -> str:
+        """Returns the text of tokens."""
+        known = tokens[tokens < len(self)].tolist()
+        return str(self._tokenizer.decode(known, skip_special_tokens=False))
+
+
+def build(kind: str, text: str, size: int, folder: Path | None = None) -> Vocabulary:
     """Returns the vocabulary of a text.
 
     Args:
         kind: one of ``KINDS``.
         text: whose tokens it has to have.
         size: of byte pairs: the most tokens.
+        folder: of published weights, with ``tokenizer.json``.
 
     Raises:
-        FathomError: as ``BytePairs``.
+        FathomError: as ``BytePairs`` and ``Published``, or published tokens have no folder.
     """
+    if kind == "published":
+        if not folder:
+            raise FathomError("tokens=published are those of a folder: add --set weights=DIR")
+        return Published(folder / "tokenizer.json")
     if kind == "characters":
         return Characters(text)
     return Bytes() if kind == "bytes" else BytePairs(text, size)

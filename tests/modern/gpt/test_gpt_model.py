@@ -225,7 +225,7 @@ def test_the_rate_rises_and_falls():
         ({"prompt_tokens": 8, "new_tokens": 5}, "8 tokens and 5 new ones are more"),
         ({"heads": 3}, "width 16 is not a multiple of heads 3"),
         ({"tokens": "bpe"}, "bpe needs a vocabulary of more than 256"),
-        ({"vocabulary": 5}, "different characters, more than the vocabulary of 5"),
+        ({"vocabulary": 5}, "tokens=characters are .* more than the vocabulary of 5"),
         ({"tokens": "bytes", "vocabulary": 100}, "needs a vocabulary of 256"),
         ({"context": 100_000}, "validation part has .* but needs more than the context of 100000"),
     ],

@@ -47,7 +47,7 @@ def test_an_entropy_that_is_no_number_is_refused(entropy, tmp_path):
         TinyShakespeare.load(tmp_path)
 
 
-@pytest.mark.parametrize("kind", vocabulary.KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in vocabulary.KINDS if kind != "published"])
 def test_a_text_comes_back_from_its_tokens(kind, monkeypatch, tmp_path):
     if kind == "bpe":
         monkeypatch.setenv("FATHOM_CACHE_DIR", str(tmp_path))
@@ -112,3 +112,27 @@ def clause_probability(clause):
         elif word == "the":
             probability *= 0.2 if words[i + 1] in of_quality else 0.5
     return probability
+
+
+def test_published_tokens_are_those_of_the_file(tmp_path):
+    tokenizers = pytest.importorskip("tokenizers")
+    theirs = tokenizers.Tokenizer(tokenizers.models.BPE())
+    theirs.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    theirs.decoder = tokenizers.decoders.ByteLevel()
+    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=300, initial_alphabet=alphabet, special_tokens=["<s>"], show_progress=False
+    )
+    theirs.train_from_iterator([TEXT], trainer)
+    theirs.save(str(tmp_path / "tokenizer.json"))
+    words = vocabulary.build("published", TEXT, 0, tmp_path)
+    assert len(words) == theirs.get_vocab_size()
+    tokens = words.encode(TEXT)
+    assert tokens.tolist() == theirs.encode(TEXT).ids
+    assert words.decode(np.array([*tokens, 9_999])) == TEXT
+    assert vocabulary.build("published", "", 0, tmp_path).identity == words.identity
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(FathomError, match=r"tokenizer\.json is no tokenizer"):
+        vocabulary.build("published", TEXT, 0, tmp_path)
+    with pytest.raises(FathomError, match="add --set weights=DIR"):
+        vocabulary.build("published", TEXT, 0)
