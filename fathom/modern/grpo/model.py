@@ -51,7 +51,12 @@ class GRPO(RotaryModel):
     undistributable = "its answers are sampled between updates, by one policy"
     example = "answers"
     default_steps = 10_300
-    characterization = Characterization(steps=50, quick_steps=20)
+    characterization = Characterization(
+        steps=50,
+        quick_steps=20,
+        quick_setting="supervised_steps=0",
+        profile_setting="supervised_steps=0",
+    )
 
     # ---------------------------------------------------------------- data
 
