@@ -100,8 +100,11 @@ def exported(args: argparse.Namespace, folder: Path) -> Path:
 
 
 def one_at_a_time(args: argparse.Namespace) -> list[str]:
-    """Returns the option by which each call is one step."""
-    return ["steps_per_call=1"] * (args.mode == "train")
+    """Returns the option by which each call is one step, where there is one."""
+    from fathom.testing.descriptors import descriptor
+
+    has = descriptor(args.workload).has_option("steps_per_call")
+    return ["steps_per_call=1"] * (has and args.mode == "train")
 
 
 def marked(folder: Path, kind: str) -> None:
