@@ -9,8 +9,11 @@ from fathom.testing.descriptors import descriptor
 
 WORKLOADS = workloads.select("eight,modern")
 
-# These share gpt's or vgg's code or compile long: but for the tests below, theirs are slow.
-LARGE = ("diffusion", "grpo", "llama", "mamba", "moe", "residual", "transformer")
+# These compile long, or others stand for them: but for the tests below, theirs are slow.
+LARGE = (
+    *("diffusion", "gpt", "grpo", "llama", "mamba", "moe", "residual", "seq2seq", "speech"),
+    "transformer",
+)
 ALSO_OF_LARGE = (
     "test_the_model_is_constructed_without_arguments",
     "test_the_description_of_a_step_has_the_counted_work",

@@ -134,7 +134,7 @@ def sorted_out(description: Description, *kinds: str) -> tuple[str, ...]:
     """Returns a line for each kind of operation that is not among these, with their number."""
     rows = [row for row in description.operations if row.kind not in kinds]
     counts = {row.kind: sum(other.kind == row.kind for other in rows) for row in rows}
-    return tuple(f"{count:,} operations of kind {kind}" for kind, count in counts.items())
+    return tuple(f"operations of kind {kind}: {count:,}" for kind, count in counts.items())
 
 
 def write(exported: Exported, folder: Path) -> None:

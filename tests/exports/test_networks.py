@@ -25,8 +25,8 @@ from fathom.shared.translation.symbols import EOS, GO, PAD
 from fathom.testing.descriptors import descriptor
 
 WORKLOADS = workloads.names()
-# These have much of gpt's and autoenc's operations and compile long: their tests are slow ones.
-SLOW = ("diffusion", "grpo", "llama", "mamba", "moe", "transformer")
+# These have much of the others' operations and compile long: their tests are slow ones.
+SLOW = ("diffusion", "grpo", "llama", "mamba", "moe", "residual", "speech", "transformer")
 QUICK = ("autoenc", "dlrm", "memnet")  # of trainings by JAX
 ALL = [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in WORKLOADS]
 TRAINED = [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in WORKLOADS]
