@@ -27,7 +27,7 @@ from gem5.simulate.simulator import Simulator
 program, steps = Path(sys.argv[1]).resolve(), sys.argv[2]
 board = SimpleBoard(
     clk_freq="3GHz",
-    processor=SimpleProcessor(cpu_type=CPUTypes.O3, isa=ISA.X86, num_cores=1),  # aarch64: ISA.ARM
+    processor=SimpleProcessor(cpu_type=CPUTypes.O3, isa=ISA.X86, num_cores=1),  # or ARM, RISCV
     memory=SingleChannelDDR4_2400(size="3GiB"),
     cache_hierarchy=PrivateL1PrivateL2CacheHierarchy(
         l1d_size="32KiB", l1i_size="32KiB", l2_size="1MiB"

@@ -59,7 +59,7 @@ def add_commands(commands: Commands) -> None:
     export.add_argument("--rank", type=number(int, minimum=0), metavar="N", help=text)
     text = "the encoder or prefill, and one step of the decoder, not the loop over the words"
     export.add_argument("--stepwise", action="store_true", help=text)
-    text = "machine of a program: x86_64 (default), x86_64_v3 (AVX2), aarch64"
+    text = "machine of a program: x86_64 (default), x86_64_v3 (AVX2), aarch64, riscv64"
     export.add_argument("--target", metavar="MACHINE", help=text)
     export.add_argument("--to", required=True, metavar="FORMAT", help="list names the formats")
     add_options(export, "out", help="new folder; default: WORKLOAD-FORMAT")

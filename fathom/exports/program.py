@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fathom.errors import FathomError
+from fathom.exports import llvm
 from fathom.exports.format import ExportOptions, NetworkFormat
 from fathom.system import files, private
 
@@ -44,11 +45,19 @@ class Target:
         triple: of the machine, as compilers name it.
         processor: the least that has all its instructions, as LLVM names it.
         architecture: the same, as GCC does.
+        translated: XLA does not know it, and compiles for x86-64; LLVM makes its code from that.
+        features: the instruction sets of a translated one, as LLVM names them.
+        abi: how a translated one passes arguments, as LLVM names it.
+        libraries: that the compiler links with besides its own.
     """
 
     triple: str
     processor: str
     architecture: str
+    translated: bool = False
+    features: str = ""
+    abi: str = ""
+    libraries: str = ""
 
     def compiler(self) -> str:
         """Returns the name of a C++ compiler.
@@ -68,7 +77,15 @@ TARGETS = {
     "x86_64": Target("x86_64-linux-gnu", "x86-64", "x86-64"),
     "x86_64_v3": Target("x86_64-linux-gnu", "x86-64-v3", "x86-64-v3"),
     "aarch64": Target("aarch64-linux-gnu", "generic", "armv8-a"),
+    "riscv64": Target(
+        *("riscv64-linux-gnu", "x86-64", "rv64gc"),
+        translated=True,
+        features="+m,+a,+f,+d,+c",
+        abi="lp64d",
+        libraries="-latomic",
+    ),
 }
+_KNOWN = "x86_64-linux-gnu"  # what XLA compiles for, where it does not know the machine
 
 
 def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> tuple[str, ...]:
@@ -191,8 +208,10 @@ def _compile(name: str, graph: Any, config: Any, target: Target, folder: Path) -
         call = "from fathom.system import private; private.compile_ahead_of_time(*sys.argv[1:])"
         command = [sys.executable, "-c", f"import sys; {call}", temporary]
         flags = "--xla_cpu_multi_thread_eigen=false --xla_cpu_experimental_ynn_fusion_type="
+        if target.translated:
+            flags += f" --xla_dump_to={temporary}"
         done = subprocess.run(
-            [*command, target.triple, target.processor],
+            [*command, _KNOWN if target.translated else target.triple, target.processor],
             env=os.environ | {"XLA_FLAGS": flags, "CUDA_VISIBLE_DEVICES": "-1"},
             capture_output=True,
             text=True,
@@ -203,6 +222,8 @@ def _compile(name: str, graph: Any, config: Any, target: Target, folder: Path) -
             raise FathomError(
                 f"XLA cannot compile {name} ahead of time: {errors[-1] if errors else 'it failed'}"
             )
+        if target.translated:
+            _translate(place, target)
         for each in ("step.o", "constants.o"):
             shutil.copyfile(place / each, folder / each)
         header = re.sub(
@@ -214,6 +235,15 @@ def _compile(name: str, graph: Any, config: Any, target: Target, folder: Path) -
     (folder / "step.h").write_text(header)
 
 
+def _translate(place: Path, target: Target) -> None:
+    """Replaces the object files of the machine that XLA knows by those of another."""
+    (text,) = place.glob("*.ir-no-opt.ll")
+    step = llvm.compiled(text.read_text(), target.triple, target.features, target.abi)
+    (place / "step.o").write_bytes(step)
+    constants = place / "constants.o"
+    constants.write_bytes(llvm.data_of(step, constants.read_bytes()))
+
+
 def _build(name: str, target: Target, compiler: str, folder: Path) -> None:
     """Writes the other sources and the script that builds the program, and runs it."""
     for each in ("main.cc", "runtime.h", "runtime.cc", "roi.h"):
@@ -221,6 +251,7 @@ def _build(name: str, target: Target, compiler: str, folder: Path) -> None:
     words = {
         "compiler": compiler,
         "flags": f"-march={target.architecture}",
+        "libraries": target.libraries,
         "name": name,
         "triple": target.triple,
     }

@@ -19,7 +19,6 @@ UNSUPPORTED = {("alexnet", "train")}  # docs/programs.md says why, of both
 SENSITIVE = {("residual", "train")}  # to rounding, from the second step
 INFERENCE = [(name, "infer") for name in workloads.names()]
 TRAINING = [pytest.param(name, "train", marks=pytest.mark.nightly) for name in workloads.names()]
-EMULATORS = {"aarch64": "qemu-aarch64"}
 
 
 def make(name, mode, folder, target="x86_64"):
@@ -80,12 +79,14 @@ def test_programs_of_all_workloads(name, mode, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["autoenc", "memnet"])
-def test_programs_of_another_machine(name, tmp_path):
-    emulator = shutil.which("qemu-aarch64")
+@pytest.mark.parametrize(
+    ("name", "target"), [("autoenc", "aarch64"), ("memnet", "aarch64"), ("memnet", "riscv64")]
+)
+def test_programs_of_another_machine(name, target, tmp_path):
+    emulator = shutil.which(f"qemu-{target}")
     if not emulator:
-        pytest.skip("qemu-aarch64 is not installed")
-    make(name, "train", tmp_path / name, "aarch64")
+        pytest.skip(f"qemu-{target} is not installed")
+    make(name, "train", tmp_path / name, target)
     done = start(name, tmp_path / name, before=[emulator])
     assert done.returncode == 0, done.stdout + done.stderr
 

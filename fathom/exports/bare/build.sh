@@ -3,4 +3,4 @@
 set -e
 cd "$(dirname "$0")"
 ${CXX:-@compiler@} -std=c++17 -O1 @flags@ ${ROI:+-DROI_$ROI} -w main.cc step.o constants.o runtime.o \
-    -static -Wl,--gc-sections -o @name@
+    -static -Wl,--gc-sections -o @name@ @libraries@

@@ -15,6 +15,14 @@
   } while (0)
 #define ROI_BEGIN(step) FATHOM_M5(0x5a, (long)(step))
 #define ROI_END(step) FATHOM_M5(0x5b, (long)(step))
+#elif defined(ROI_GEM5) && defined(__riscv)
+#define FATHOM_M5(number, item)                                                        \
+  do {                                                                                 \
+    register long a0 __asm__("a0") = (item), a1 __asm__("a1") = 0;                     \
+    __asm__ volatile(".word 0x7b | (" #number " << 25)" : "+r"(a0) : "r"(a1) : "memory"); \
+  } while (0)
+#define ROI_BEGIN(step) FATHOM_M5(0x5a, (long)(step))
+#define ROI_END(step) FATHOM_M5(0x5b, (long)(step))
 #elif defined(ROI_SNIPER) && defined(__x86_64__) /* SimRoiStart, SimRoiEnd */
 #define FATHOM_SNIPER(number) \
   __asm__ volatile("xchg %%bx, %%bx" : : "a"((long)number), "b"(0L), "c"(0L) : "memory")
