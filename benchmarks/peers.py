@@ -20,7 +20,7 @@ PYTORCH = {
         name: f"pytorch_{name}.py"
         for name in (
             *("memnet", "seq2seq", "speech", "deepq"),
-            *("transformer", "gpt", "llama", "dlrm", "gcn", "ngp"),
+            *("transformer", "gpt", "llama", "moe", "mamba", "dlrm", "gcn", "ngp", "diffusion"),
         )
     },
 }
@@ -137,10 +137,12 @@ def _values(workload: str, model: Any, batch: tuple) -> dict[str, object]:
         if len(batch) == 1:
             decoded = int(model.network.get_layer("search").steps_taken)
         return {**network, "batch-size": pairs, "length": length, "words": decoded}
-    if workload in ("gpt", "llama"):
+    if workload in ("gpt", "llama", "moe", "mamba"):
         hyperparameters, words = model.hyperparameters, len(model.vocabulary)
-        names = ["width", "heads", "layers", "context"]
-        names += ["kv_heads", "hidden_units"] if workload == "llama" else []
+        names = ["width", "layers", "context"]
+        names += ["heads"] if workload != "mamba" else []
+        names += ["kv_heads", "hidden_units"] if workload in ("llama", "moe") else []
+        names += ["experts", "experts_per_token"] if workload == "moe" else []
         network = {name.replace("_", "-"): getattr(hyperparameters, name) for name in names}
         tokens = {
             "prompt": hyperparameters.prompt_tokens,
@@ -150,6 +152,11 @@ def _values(workload: str, model: Any, batch: tuple) -> dict[str, object]:
         return {**network, **tokens, "vocabulary": hyperparameters.vocabulary or words}
     if workload == "dlrm":
         return {"rows": model.hyperparameters.rows}
+    if workload == "diffusion":
+        names = ["side", "channels", "classes", "patch", "layers", "width", "heads"]
+        network = {name: getattr(model.hyperparameters, name) for name in names}
+        chosen = model.run_options
+        return {**network, "sampling-steps": chosen.steps, "guidance": chosen.guidance}
     if workload == "ngp":
         names = ("levels", "coarsest", "finest", "log2_table", "features", "hidden_units")
         return {name.replace("_", "-"): getattr(model.hyperparameters, name) for name in names}

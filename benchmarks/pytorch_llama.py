@@ -56,17 +56,23 @@ class Block(nn.Module):
             k, v = (each[:, :, :end] for each in cache)
         y = F.scaled_dot_product_attention(q, k, v, is_causal=not position, enable_gqa=True)
         x = x + self.projection(y.transpose(1, 2).reshape(batch, time, width))
-        gates, values = self.expand(self.norm2(x)).chunk(2, -1)
-        return x + self.contract(F.silu(gates) * values)
+        return x + self.feed_forward(self.norm2(x))
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        """Maps normalised [batch, time, width]."""
+        gates, values = self.expand(x).chunk(2, -1)
+        return self.contract(F.silu(gates) * values)
 
 
 class Llama(Decoder):
     """The network; its output matrix is its own."""
 
+    Block = Block
+
     def __init__(self, args: argparse.Namespace) -> None:
         super().__init__()
         self.tokens = nn.Embedding(args.vocabulary, args.width)
-        self.blocks = nn.ModuleList(Block(args) for _ in range(args.layers))
+        self.blocks = nn.ModuleList(self.Block(args) for _ in range(args.layers))
         self.norm = nn.RMSNorm(args.width, 1e-5)
         self.head = nn.Parameter(torch.empty(args.vocabulary, args.width))
         self.draw()
