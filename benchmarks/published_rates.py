@@ -11,6 +11,10 @@ trainings on many GPUs. Descriptions are of one prompt, traced without weights, 
 Sources: NVIDIA, TensorRT-LLM, docs/source/performance.md at commit 138f96d (throughputs of version
 0.6.1, first tokens of 0.5; Llama 2 7B on one A100 in float16 and one H100 in float8) and
 docs/source/blogs/H200launch.md at commit 1555478 (version 0.5, Llama 2 70B on one H200 in float8).
+NVIDIA, DeepLearningExamples, PyTorch/Classification/ConvNets/resnet50v1.5/README.md at commit
+291f0d0 (training on one A100 of 80 GB, containers of 21.03, 256 images a step). ResNet-50 is that
+of Keras, whose strides are in other convolutions (3.86 instead of 4.09 G multiply-accumulates), and
+elementwise operations are fused with what they follow.
 """
 
 import argparse
@@ -18,13 +22,16 @@ import functools
 import statistics
 from typing import NamedTuple
 
+import keras
 import pandas as pd
+import tensorflow as tf
 
 from fathom import workloads
 from fathom.hardware.accelerators import machine as machines
 from fathom.hardware.accelerators import scaling
 from fathom.hardware.accelerators.machine import Machine
 from fathom.hardware.accelerators.plan import Plan
+from fathom.hardware.networks.tensorflow import describe
 from fathom.results.description import Description
 
 VOCABULARY = 32_000  # of Llama 2
@@ -69,10 +76,14 @@ ROWS = (
     Row("h200", "float8", "70b", 32, 2048, 128, 303),
 )
 
+TRAININGS = {"tf32": 938, "float16": 2_470}  # images per second of ResNet-50 on one A100
+IMAGES = 256  # in a step
+
 
 def main() -> None:
     """Prints each rate, published and predicted."""
     argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
+    print(trainings().to_string(index=False))
     found = table()
     print(found.to_string(index=False))
     print(f"median ratio: {statistics.median(found.ratio):.2f}")
@@ -100,6 +111,39 @@ def table() -> pd.DataFrame:
             }
         )
     return pd.DataFrame(lines)
+
+
+def trainings() -> pd.DataFrame:
+    """Returns a line for each published rate of training ResNet-50."""
+    step = scaling.grown(resnet50(), IMAGES)
+    machine = machines.load("a100")
+    whole = machine.model_copy(update={"utilization": 1.0})
+    lines = []
+    for precision, published in TRAININGS.items():
+        roof, predicted = (
+            IMAGES
+            / scaling.scale(step, each, Plan(), precision=precision, fusion="elementwise").seconds
+            for each in (whole, machine)
+        )
+        line = {"GPU": "a100", "numbers": precision, "published": published}
+        line |= {"roofline": round(roof), "predicted": round(predicted)}
+        lines.append(line | {"ratio": round(predicted / published, 2)})
+    return pd.DataFrame(lines)
+
+
+def resnet50() -> Description:
+    """Returns the gradients of an image; nothing is computed."""
+    model = keras.applications.ResNet50(weights=None)
+    weights = [each.value for each in model.trainable_variables]
+
+    def gradients(images: tf.Tensor, classes: tf.Tensor) -> list[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            found = model(images, training=True)
+            loss = tf.reduce_mean(keras.losses.sparse_categorical_crossentropy(classes, found))
+        return tape.gradient(loss, weights)
+
+    inputs = [tf.TensorSpec((1, 224, 224, 3)), tf.TensorSpec((1,), tf.int32)]
+    return describe(gradients, inputs, name="ResNet-50")
 
 
 def seconds(row: Row, machine: Machine) -> float:

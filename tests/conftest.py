@@ -8,6 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import psutil
 import pytest
 from registration import entries_of, write_metadata
 
@@ -58,14 +59,31 @@ def _own_data(tmp_path_factory):
 
 @pytest.fixture(scope="module", autouse=True)
 def _collected():
-    """Frees the models of a module's tests, which are cycles: some have a gigabyte of weights.
+    """Frees what a module's tests leave."""
+    yield
+    _give_memory_back()
+
+
+@pytest.fixture(autouse=True)
+def _bounded():
+    """Frees what a test leaves, if the process has grown by a gigabyte since this was last done."""
+    yield
+    if psutil.Process().memory_info().rss > _resident[0] + 2**30:
+        _give_memory_back()
+
+
+_resident = [0]  # bytes, when memory was last given back
+
+
+def _give_memory_back():
+    """Frees the models that tests leave, which are cycles: some have a gigabyte of weights.
 
     A run keeps freed memory in the process (``processor.keep_freed_memory``); tests give it back.
     """
-    yield
     gc.collect()
     with contextlib.suppress(OSError, AttributeError):  # glibc alone has it
         ctypes.CDLL(None).malloc_trim(0)
+    _resident[0] = psutil.Process().memory_info().rss
 
 
 @pytest.fixture(scope="session")
