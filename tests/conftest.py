@@ -34,6 +34,7 @@ def _run_one_operation_at_once():
 
     tf.config.threading.set_inter_op_parallelism_threads(1)
     tf.zeros([])  # TensorFlow runs now, so that the choice holds
+    gc.freeze()  # what was imported stays, and need not be scanned each time
 
 
 def _register_own_workloads(config):

@@ -169,7 +169,7 @@ def absent(modules: Sequence[str]) -> Iterator[None]:
 
 
 def import_tensorflow() -> float:
-    """Imports TensorFlow without its output; returns the time in seconds.
+    """Imports TensorFlow without its output, unless it is imported; returns the time in seconds.
 
     Its C++ code writes to standard error before log levels apply. This output is shown if the
     import fails. Garbage collection is off meanwhile, and never scans again what was imported: both
@@ -180,6 +180,8 @@ def import_tensorflow() -> float:
         FathomError: the address-space limit is too low for TensorFlow's libraries.
     """
     require_address_space()
+    if {"tensorflow", "keras"} <= sys.modules.keys():
+        return 0.0
     started = time.perf_counter()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()
