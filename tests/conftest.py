@@ -17,6 +17,18 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 REAL_DATA = os.environ.get("FATHOM_DATA_DIR")
 
 
+def pytest_addoption(parser):
+    parser.addoption("--part", default="1/1", help="run a part of the tests, such as 2/4")
+
+
+@pytest.hookimpl(trylast=True)  # of what the marks leave
+def pytest_collection_modifyitems(config, items):
+    part, parts = map(int, config.getoption("part").split("/"))
+    first, end = (len(items) * each // parts for each in (part - 1, part))
+    config.hook.pytest_deselected(items=items[:first] + items[end:])
+    items[:] = items[first:end]
+
+
 def pytest_configure(config):
     """Chooses the thread pools, registers our workloads, and lets programs be interrupted.
 
