@@ -130,7 +130,7 @@ def misses(lines, inside, size, ways):
     ("name", "mode"),
     [
         ("memnet", "train"),
-        pytest.param("gcn", "train", marks=pytest.mark.nightly),
+        ("autoenc", "infer"),
         pytest.param("dlrm", "infer", marks=pytest.mark.nightly),
     ],
 )
