@@ -11,7 +11,7 @@ def compiled(text: str, triple: str, features: str, abi: str) -> bytes:
     """Returns the object file of a module, optimised for a machine.
 
     Args:
-        text: the module, as compiled for another machine but not yet optimised for it.
+        text: the module, for another machine but without its own instructions.
         triple: of the machine.
         features: the instruction sets that it has, as LLVM names them.
         abi: how it passes arguments, as LLVM names it.

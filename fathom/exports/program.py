@@ -237,7 +237,7 @@ def _compile(name: str, graph: Any, config: Any, target: Target, folder: Path) -
 
 def _translate(place: Path, target: Target) -> None:
     """Replaces the object files of the machine that XLA knows by those of another."""
-    (text,) = place.glob("*.ir-no-opt.ll")
+    (text,) = place.glob("*.ir-with-opt.ll")
     step = llvm.compiled(text.read_text(), target.triple, target.features, target.abi)
     (place / "step.o").write_bytes(step)
     constants = place / "constants.o"
