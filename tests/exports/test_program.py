@@ -80,7 +80,7 @@ def test_programs_of_all_workloads(name, mode, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "target"), [("autoenc", "aarch64"), ("memnet", "aarch64"), ("memnet", "riscv64")]
+    ("name", "target"), [("autoenc", "aarch64"), ("deepq", "aarch64"), ("memnet", "riscv64")]
 )
 def test_programs_of_another_machine(name, target, tmp_path):
     emulator = shutil.which(f"qemu-{target}")

@@ -52,8 +52,30 @@ struct Worker {
 #include "xla/backends/cpu/runtime/topk_lib.h"
 #include "xla/backends/cpu/runtime/sort_lib.cc"
 
-#ifdef __x86_64__  // Eigen's convolutions in these headers do not compile for ARM
+#ifdef __x86_64__
 XLA_CPU_DEFINE_CONV2D(float);
+#else  // Eigen's convolutions in these headers do not compile for other machines: plain loops
+static void convolve(float* out, const float* input, const float* kernel, const int64_t* s) {
+  const int64_t rows = s[1], columns = s[2], channels = s[3], depth = s[6], filters = s[7];
+  const int64_t width = filters / s[20];  // results of a group
+  for (int64_t pixel = 0; pixel < s[0] * s[8] * s[9]; ++pixel) {
+    const int64_t image = pixel / (s[8] * s[9]), at = pixel / s[9] % s[8], across = pixel % s[9];
+    float* result = out + pixel * filters;
+    std::fill(result, result + filters, 0.0f);
+    for (int64_t tap = 0; tap < s[4] * s[5]; ++tap) {
+      const int64_t y = at * s[10] + tap / s[5] * s[18] - s[12];
+      const int64_t x = across * s[11] + tap % s[5] * s[19] - s[14];
+      if (y < 0 || x < 0 || y % s[16] || x % s[17]) continue;  // padding, or between dilated rows
+      if (y / s[16] >= rows || x / s[17] >= columns) continue;
+      const float* values = input + ((image * rows + y / s[16]) * columns + x / s[17]) * channels;
+      for (int64_t channel = 0; channel < channels; ++channel) {
+        const int64_t first = channel / depth * width;  // of the channel's group
+        const float* weights = kernel + (tap * depth + channel % depth) * filters + first;
+        for (int64_t i = 0; i < width; ++i) result[first + i] += values[channel] * weights[i];
+      }
+    }
+  }
+}
 #endif
 
 using namespace xla::cpu::internal;
@@ -66,9 +88,13 @@ void fathom_product(float* out, float* left, float* right, int64_t m, int64_t n,
 }
 
 void fathom_convolution(float* out, const float* input, const float* kernel, const int64_t* s) {
+#ifdef __x86_64__
   EigenConv2D<float>(nullptr, out, input, kernel, s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7],
                      s[8], s[9], s[10], s[11], s[12], s[13], s[14], s[15], s[16], s[17], s[18],
                      s[19], s[20], [] {});
+#else
+  convolve(out, input, kernel, s);
+#endif
 }
 
 void fathom_sort(const int64_t* sizes, std::byte** values, const size_t* bytes, size_t count,
