@@ -110,6 +110,18 @@ def make_training(args: argparse.Namespace, model: Decoder) -> Step:
     return pytorch_program.training(lambda: loss(*tokens), optimizer, clip=1.0)
 
 
+def phase_of(args: argparse.Namespace, prefill: Step, decode: Step) -> Step:
+    """Returns a function that runs the chosen phases, after a prefill."""
+
+    def both() -> None:
+        prefill()
+        decode()
+
+    inference = torch.inference_mode()
+    inference(prefill)()
+    return inference({"both": both, "prefill": prefill, "decode": decode}[args.phase])
+
+
 def make_generation(args: argparse.Namespace, model: Decoder, kv_heads: int) -> Step:
     """Returns a function that runs the chosen phases, from a cache of some heads."""
     prompts = torch.randint(args.vocabulary, [args.batch_size, args.prompt])
@@ -126,13 +138,7 @@ def make_generation(args: argparse.Namespace, model: Decoder, kv_heads: int) -> 
         for position in range(args.prompt, args.prompt + args.new - 1):
             tokens = step(tokens, cache, position)
 
-    def both() -> None:
-        prefill()
-        decode()
-
-    inference = torch.inference_mode()
-    inference(prefill)()
-    return inference({"both": both, "prefill": prefill, "decode": decode}[args.phase])
+    return phase_of(args, prefill, decode)
 
 
 def step_of(args: argparse.Namespace, model: Decoder, kv_heads: int) -> Step:

@@ -15,7 +15,7 @@ from typing import Any
 import pytorch_program  # before PyTorch: it sets up the allocator
 import torch
 from program import Step
-from pytorch_gpt import PHASES, Decoder, make_training
+from pytorch_gpt import PHASES, Decoder, make_training, phase_of
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
@@ -108,13 +108,7 @@ def make_generation(args: argparse.Namespace, model: Mamba) -> Step:
         for _ in range(args.new - 1):
             tokens, caches = step(tokens, caches)
 
-    def both() -> None:
-        prefill()
-        decode()
-
-    inference = torch.inference_mode()
-    inference(prefill)()
-    return inference({"both": both, "prefill": prefill, "decode": decode}[args.phase])
+    return phase_of(args, prefill, decode)
 
 
 def make_step(args: argparse.Namespace) -> Step:

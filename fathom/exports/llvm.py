@@ -1,10 +1,19 @@
 """Machine code for processors that XLA does not know, from its kernels as LLVM's text."""
 
+import importlib.util
 import re
 
 from fathom.errors import FathomError
 
 _MACHINE, _FLAGS = slice(18, 20), slice(48, 52)  # e_machine and e_flags of an ELF header
+
+
+def require(triple: str) -> None:
+    """Raises FathomError if llvmlite is missing, by which code is compiled for a machine."""
+    if importlib.util.find_spec("llvmlite") is None:
+        raise FathomError(
+            f"program for {triple} needs llvmlite: pip install 'fathom-workloads[exports]'"
+        )
 
 
 def compiled(text: str, triple: str, features: str, abi: str) -> bytes:
@@ -17,13 +26,10 @@ def compiled(text: str, triple: str, features: str, abi: str) -> bytes:
         abi: how it passes arguments, as LLVM names it.
 
     Raises:
-        FathomError: llvmlite is missing, or its LLVM cannot read the module.
+        FathomError: LLVM cannot read the module.
     """
-    try:
-        from llvmlite import binding as llvm
-    except ImportError as error:
-        needed = "pip install 'fathom-workloads[exports]'"
-        raise FathomError(f"program for {triple} needs llvmlite: {needed}") from error
+    from llvmlite import binding as llvm
+
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     general = re.sub(r"^target .*\n", "", text, flags=re.MULTILINE)

@@ -45,19 +45,23 @@ class Target:
         triple: of the machine, as compilers name it.
         processor: the least that has all its instructions, as LLVM names it.
         architecture: the same, as GCC does.
-        translated: XLA does not know it, and compiles for x86-64; LLVM makes its code from that.
-        features: the instruction sets of a translated one, as LLVM names them.
-        abi: how a translated one passes arguments, as LLVM names it.
+        features: of a machine that XLA does not know, the instruction sets as LLVM names them: LLVM
+            makes its code from XLA's for the default target.
+        abi: of such a machine, how arguments are passed, as LLVM names it.
         libraries: that the compiler links with besides its own.
     """
 
     triple: str
     processor: str
     architecture: str
-    translated: bool = False
     features: str = ""
     abi: str = ""
     libraries: str = ""
+
+    @property
+    def translated(self) -> bool:
+        """Whether XLA does not know the machine."""
+        return bool(self.features)
 
     def compiler(self) -> str:
         """Returns the name of a C++ compiler.
@@ -78,14 +82,13 @@ TARGETS = {
     "x86_64_v3": Target("x86_64-linux-gnu", "x86-64-v3", "x86-64-v3"),
     "aarch64": Target("aarch64-linux-gnu", "generic", "armv8-a"),
     "riscv64": Target(
-        *("riscv64-linux-gnu", "x86-64", "rv64gc"),
-        translated=True,
+        *("riscv64-linux-gnu", "generic-rv64", "rv64gc"),
         features="+m,+a,+f,+d,+c",
         abi="lp64d",
         libraries="-latomic",
     ),
 }
-_KNOWN = "x86_64-linux-gnu"  # what XLA compiles for, where it does not know the machine
+_KNOWN = TARGETS["x86_64"]  # what XLA compiles for, where it does not know the machine
 
 
 def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> tuple[str, ...]:
@@ -98,6 +101,8 @@ def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> 
 
     target = TARGETS[options.target or next(iter(TARGETS))]
     compiler = target.compiler()
+    if target.translated:
+        llvm.require(target.triple)
     if model.execution.precision != "float32":
         raise FathomError(f"program holds float32: omit --precision {model.execution.precision}")
     model.load_data()
@@ -208,10 +213,12 @@ def _compile(name: str, graph: Any, config: Any, target: Target, folder: Path) -
         call = "from fathom.system import private; private.compile_ahead_of_time(*sys.argv[1:])"
         command = [sys.executable, "-c", f"import sys; {call}", temporary]
         flags = "--xla_cpu_multi_thread_eigen=false --xla_cpu_experimental_ynn_fusion_type="
+        known = target
         if target.translated:
+            known = _KNOWN
             flags += f" --xla_dump_to={temporary}"
         done = subprocess.run(
-            [*command, _KNOWN if target.translated else target.triple, target.processor],
+            [*command, known.triple, known.processor],
             env=os.environ | {"XLA_FLAGS": flags, "CUDA_VISIBLE_DEVICES": "-1"},
             capture_output=True,
             text=True,

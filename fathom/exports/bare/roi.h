@@ -5,22 +5,21 @@
 #if defined(ROI_GEM5) && defined(__x86_64__) /* m5_work_begin, m5_work_end */
 #define FATHOM_M5(number, item) \
   __asm__ volatile(".byte 0x0f, 0x04; .word " #number : : "D"(item), "S"(0L) : "rax", "memory")
-#define ROI_BEGIN(step) FATHOM_M5(0x5a, (long)(step))
-#define ROI_END(step) FATHOM_M5(0x5b, (long)(step))
 #elif defined(ROI_GEM5) && defined(__aarch64__)
 #define FATHOM_M5(number, item)                                                        \
   do {                                                                                 \
     register long x0 __asm__("x0") = (item), x1 __asm__("x1") = 0;                     \
     __asm__ volatile(".inst 0xff000110 | (" #number " << 16)" : "+r"(x0) : "r"(x1) : "memory"); \
   } while (0)
-#define ROI_BEGIN(step) FATHOM_M5(0x5a, (long)(step))
-#define ROI_END(step) FATHOM_M5(0x5b, (long)(step))
 #elif defined(ROI_GEM5) && defined(__riscv)
 #define FATHOM_M5(number, item)                                                        \
   do {                                                                                 \
     register long a0 __asm__("a0") = (item), a1 __asm__("a1") = 0;                     \
     __asm__ volatile(".word 0x7b | (" #number " << 25)" : "+r"(a0) : "r"(a1) : "memory"); \
   } while (0)
+#endif
+
+#ifdef FATHOM_M5
 #define ROI_BEGIN(step) FATHOM_M5(0x5a, (long)(step))
 #define ROI_END(step) FATHOM_M5(0x5b, (long)(step))
 #elif defined(ROI_SNIPER) && defined(__x86_64__) /* SimRoiStart, SimRoiEnd */

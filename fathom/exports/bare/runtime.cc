@@ -1,5 +1,6 @@
 // Products, convolutions, sorting and top-k of XLA's CPU runtime, from the headers and sources that
 // TensorFlow's package has, compiled for one thread. What needs libraries is left out.
+#include <algorithm>
 #include <cstdlib>
 
 #define ABSL_LOG_CHECK_H_
@@ -52,8 +53,16 @@ struct Worker {
 #include "xla/backends/cpu/runtime/topk_lib.h"
 #include "xla/backends/cpu/runtime/sort_lib.cc"
 
+// The sizes are in the order of EigenConv2D: those of input, kernel and output, strides, padding
+// before and after, dilations of input and kernel, groups.
 #ifdef __x86_64__
 XLA_CPU_DEFINE_CONV2D(float);
+
+static void convolve(float* out, const float* input, const float* kernel, const int64_t* s) {
+  xla::cpu::internal::EigenConv2D<float>(
+      nullptr, out, input, kernel, s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], s[8], s[9],
+      s[10], s[11], s[12], s[13], s[14], s[15], s[16], s[17], s[18], s[19], s[20], [] {});
+}
 #else  // Eigen's convolutions in these headers do not compile for other machines: plain loops
 static void convolve(float* out, const float* input, const float* kernel, const int64_t* s) {
   const int64_t rows = s[1], columns = s[2], channels = s[3], depth = s[6], filters = s[7];
@@ -88,13 +97,7 @@ void fathom_product(float* out, float* left, float* right, int64_t m, int64_t n,
 }
 
 void fathom_convolution(float* out, const float* input, const float* kernel, const int64_t* s) {
-#ifdef __x86_64__
-  EigenConv2D<float>(nullptr, out, input, kernel, s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7],
-                     s[8], s[9], s[10], s[11], s[12], s[13], s[14], s[15], s[16], s[17], s[18],
-                     s[19], s[20], [] {});
-#else
   convolve(out, input, kernel, s);
-#endif
 }
 
 void fathom_sort(const int64_t* sizes, std::byte** values, const size_t* bytes, size_t count,
