@@ -6,6 +6,7 @@ and not run: gem5 could not be installed where Fathom is developed.
     cd memnet-program && gem5.opt ../examples/gem5/step.py ./memnet 2
 
 The steps are gem5's work items: statistics are reset where one begins and written where it ends.
+Built with LAYER=all, work items are passages through layers, by their numbers in layers.txt.
 """
 
 import sys

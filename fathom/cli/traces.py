@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pandas as pd
 from rich.console import Console
 
@@ -13,15 +12,16 @@ from fathom.cli.command import build_model, refuse
 from fathom.cli.describe import OF_A_STEP
 from fathom.cli.terminal import new_table
 from fathom.hardware.traces import formats, instructions, intervals, reuse
-from fathom.hardware.traces.schedule import Block
-from fathom.nn import NeuralNetworkModel
+from fathom.hardware.traces.block import Block
 from fathom.system.folders import require_replaceable, whole_folder
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
+    from fathom.nn import NeuralNetworkModel
+
 Blocks = Callable[[], Iterable[Block]]
-Layers = Callable[[np.ndarray], np.ndarray]
+Layers = list[str]
 
 
 def run(args: argparse.Namespace, screen: Console) -> None:
@@ -65,12 +65,10 @@ def _write(trace: Blocks, args: argparse.Namespace, folder: Path, screen: Consol
 
 
 def _of_program(args: argparse.Namespace) -> tuple[Blocks, Layers]:
-    """Returns the trace of a bare program, and its only layer."""
+    """Returns the trace of a bare program, and its layers."""
     from fathom.hardware.traces import valgrind
 
-    def layers(places: np.ndarray) -> np.ndarray:
-        return np.full(len(places), args.workload)
-
+    layers = valgrind.layers_of(args.program, args.workload)
     return lambda: valgrind.blocks(args.program, args.workload), layers
 
 
@@ -84,7 +82,7 @@ def _of_step(args: argparse.Namespace, screen: Console) -> tuple[Blocks, Layers,
 
 
 def of_model(
-    model: NeuralNetworkModel, length: int | None, layout: str, note: Callable[[str], None]
+    model: "NeuralNetworkModel", length: int | None, layout: str, note: Callable[[str], None]
 ) -> tuple[Blocks, Layers, pd.DataFrame]:
     """Returns the trace of a built model's step by the schedule.
 
@@ -95,7 +93,7 @@ def of_model(
         note: told what is not known.
 
     Returns:
-        what yields the trace, what tells the layers of places, and the addresses of the tensors.
+        what yields the trace, the layers by number, and the addresses of the tensors.
     """
     from fathom.hardware.traces import layout as memory
     from fathom.hardware.traces import schedule, tensors
@@ -114,15 +112,14 @@ def of_model(
     found = tensors.accesses(traced.graph, network, optimizer, values)
     table = memory.place(found, layout)
     addresses = dict(zip(map(id, table.storage), table.address.tolist(), strict=True))
-    names = np.array([access.row.layer for access in found])
 
     def trace() -> Iterator[Block]:
         return schedule.blocks(found, addresses)
 
-    return trace, lambda places: names[places], table.drop(columns="storage")
+    return trace, schedule.layers_of(found), table.drop(columns="storage")
 
 
-def _batch(model: NeuralNetworkModel) -> "list[tf.Tensor]":
+def _batch(model: "NeuralNetworkModel") -> "list[tf.Tensor]":
     """Returns the tensors of the first batch of the data, as the step takes them."""
     import keras
     import tensorflow as tf

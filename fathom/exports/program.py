@@ -22,13 +22,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fathom.errors import FathomError
-from fathom.exports import llvm
+from fathom.exports import kernels, llvm
 from fathom.exports.format import ExportOptions, NetworkFormat
 from fathom.system import files, private
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
+    from fathom.hardware.description.attribution import Attribution
     from fathom.nn import NeuralNetworkModel
 
 _SOURCES = Path(__file__).parent / "bare"
@@ -98,6 +99,7 @@ def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> 
         FathomError: XLA cannot compile the step ahead of time, or there is no C++ compiler.
     """
     from fathom.exports.traced import variables
+    from fathom.hardware.description.attribution import Attribution, scoped_gradients
 
     target = TARGETS[options.target or next(iter(TARGETS))]
     compiler = target.compiler()
@@ -107,7 +109,9 @@ def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> 
         raise FathomError(f"program holds float32: omit --precision {model.execution.precision}")
     model.load_data()
     batch = _first_batch(model)
-    traced = _function(model, batch, compiled=True).get_concrete_function()
+    with scoped_gradients():
+        traced = _function(model, batch, compiled=True).get_concrete_function()
+    layers = _Layers(Attribution(traced.graph, model.network, model.optimizer))
     state = variables(model, traced)
     graph, config, order = private.ahead_of_time_graph(traced, state)
     inputs = {f"inputs/{name}.npy": tensor.numpy() for name, tensor in batch.items()}
@@ -120,10 +124,37 @@ def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> 
         if array.dtype.name not in _KINDS:
             raise FathomError(f"program cannot check {name} of type {array.dtype.name}")
         _write(folder / "expected" / f"{name}.npy", array)
-    (folder / "tensors.h").write_text(_tensors([*inputs, *weights], results, changes))
-    _compile(model.name, graph, config, target, folder)
+    _compile(model.name, graph, config, target, layers, folder)
+    (folder / "layers.txt").write_text("".join(f"{name}\n" for name in layers.names))
+    tables = _tensors([*inputs, *weights], results, changes) + layers.table()
+    (folder / "tensors.h").write_text(tables)
     _build(model.name, target, compiler, folder)
     return ()
+
+
+class _Layers:
+    """Numbers layers from 1, in the order in which the step comes to them.
+
+    Attributes:
+        names: of layers, and of roles outside every layer.
+    """
+
+    def __init__(self, attribution: "Attribution") -> None:
+        self._attribution = attribution
+        self.names: list[str] = []
+
+    def number(self, operation: str) -> int:
+        """Returns the number of an operation's layer."""
+        name, _ = self._attribution.place(operation)
+        if name not in self.names:
+            self.names.append(name)
+        return 1 + self.names.index(name)
+
+    def table(self) -> str:
+        """Returns C's table of the names."""
+        names = "".join(f"{json.dumps(name)},\n" for name in self.names)
+        return f"// Where the step's kernels come from; numbers of layers count from 1.\n\
+static const char* const layers[] = {{\n{names}}};\n"
 
 
 def _first_batch(model: "NeuralNetworkModel") -> "dict[str, tf.Tensor]":
@@ -201,7 +232,9 @@ def _tensors(arguments: list[str], results: dict[str, np.ndarray], changes: bool
     return "\n".join(lines) + "\n"
 
 
-def _compile(name: str, graph: Any, config: Any, target: Target, folder: Path) -> None:
+def _compile(
+    name: str, graph: Any, config: Any, target: Target, layers: _Layers, folder: Path
+) -> None:
     """Writes ``step.h``, ``step.o`` and ``constants.o``.
 
     XLA takes its flags from the environment, and ends the process on some errors: it has its own.
@@ -213,10 +246,8 @@ def _compile(name: str, graph: Any, config: Any, target: Target, folder: Path) -
         call = "from fathom.system import private; private.compile_ahead_of_time(*sys.argv[1:])"
         command = [sys.executable, "-c", f"import sys; {call}", temporary]
         flags = "--xla_cpu_multi_thread_eigen=false --xla_cpu_experimental_ynn_fusion_type="
-        known = target
-        if target.translated:
-            known = _KNOWN
-            flags += f" --xla_dump_to={temporary}"
+        flags += f" --xla_dump_to={temporary} --xla_dump_hlo_as_text"
+        known = _KNOWN if target.translated else target
         done = subprocess.run(
             [*command, known.triple, known.processor],
             env=os.environ | {"XLA_FLAGS": flags, "CUDA_VISIBLE_DEVICES": "-1"},
@@ -236,6 +267,8 @@ def _compile(name: str, graph: Any, config: Any, target: Target, folder: Path) -
         header = re.sub(
             r'^#include "(absl|xla|tensorflow)/.*\n', "", (place / "step.h").read_text(), flags=re.M
         )
+        (module,) = place.glob("*.cpu_after_optimizations.txt")
+        header = kernels.marked(header, module.read_text(), layers.number)
     found = re.findall(r'"([xv]\d+)"', header)
     if found != [each.name for each in (*config.feed, *config.variable)]:
         raise FathomError(f"XLA cannot compile {name} ahead of time: it drops arguments")

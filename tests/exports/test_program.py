@@ -39,6 +39,11 @@ def start(name, folder, *options, before=()):
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
 
 
+def built(folder, **choices):
+    environment = {"ROI": "VALGRIND", "PATH": "/usr/bin:/bin"} | choices
+    subprocess.run(["sh", folder / "build.sh"], check=True, env=environment)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="programs are for Linux")
 @pytest.mark.parametrize(("name", "mode"), [("autoenc", "infer"), ("memnet", "train")])
 @pytest.mark.slow
@@ -98,9 +103,7 @@ def test_two_runs_execute_the_same_instructions(tmp_path):
         pytest.skip("valgrind is not installed")
     folder = tmp_path / "memnet"
     make("memnet", "train", folder)
-    subprocess.run(
-        ["sh", folder / "build.sh"], check=True, env={"ROI": "VALGRIND", "PATH": "/usr/bin:/bin"}
-    )
+    built(folder)
     command = [
         "valgrind",
         "--tool=callgrind",
@@ -115,6 +118,36 @@ def test_two_runs_execute_the_same_instructions(tmp_path):
     mix = instructions.mix(folder, "memnet")
     assert mix.instructions.sum() == pytest.approx(counts[0] / 2, rel=0.01)
     assert {"vector arithmetic", "moves"} < set(mix.kind)
+
+
+@pytest.mark.slow
+def test_layers_are_parts_of_the_step(tmp_path):
+    """Marks of layers change what is inside of marks, not what the step loads and stores."""
+    if not shutil.which("valgrind"):
+        pytest.skip("valgrind is not installed")
+    folder = tmp_path / "memnet"
+    make("memnet", "train", folder)
+    built(folder)
+    names = valgrind.layers_of(folder, "memnet")
+    assert names[0] == "memnet"
+    assert {"A1", "T_C1", "W", "optimizer"} < set(names)
+    step = sum(len(block.kind) for block in valgrind.blocks(folder, "memnet"))
+    built(folder, LAYER="all")
+    layers = np.concatenate([block.layer for block in valgrind.blocks(folder, "memnet")])
+    counts = np.bincount(layers, minlength=len(names))
+    assert counts[0] == 0
+    assert (counts[1:] > 0).all()
+    assert counts.sum() == pytest.approx(step, rel=0.03)
+    chosen = int(counts.argmax())
+    built(folder, LAYER=str(chosen))
+    alone = np.concatenate([block.layer for block in valgrind.blocks(folder, "memnet")])
+    assert set(alone.tolist()) == {chosen}
+    assert len(alone) == counts[chosen]
+    built(folder, ROI="TIME", LAYER="all")
+    printed = start("memnet", folder, "--steps", "2").stdout
+    assert all(
+        printed.count(f"\n{name}: ") + printed.startswith(f"{name}: ") == 2 for name in names[1:]
+    )
 
 
 def misses(lines, inside, size, ways):
@@ -142,8 +175,7 @@ def test_a_trace_of_a_program_misses_as_often_as_callgrind_says(name, mode, tmp_
     make(name, mode, folder)
     with pytest.raises(FathomError, match="ROI=VALGRIND"):
         next(valgrind.everything(folder, name))
-    environment = {"ROI": "VALGRIND", "PATH": "/usr/bin:/bin"}
-    subprocess.run(["sh", folder / "build.sh"], check=True, env=environment)
+    built(folder)
     traced = [(block.address // 64, inside) for block, inside in valgrind.everything(folder, name)]
     lines, inside = (np.concatenate(each) for each in zip(*traced, strict=True))
     for size in (4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20):

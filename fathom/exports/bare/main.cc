@@ -1,12 +1,11 @@
 // Runs the step, and checks what it computes against expected/.
-#include "runtime.h"
-#include "step.h"
-
 #include <cmath>
 #include <cstdio>
 
-#include "roi.h"
 #include "tensors.h"
+#include "roi.h"
+#include "runtime.h"
+#include "step.h"
 
 namespace {
 [[noreturn]] void fail(const char* what, const char* name) {
@@ -74,9 +73,10 @@ int main(int count, char** words) {
     read_array(arguments[i], step.arg_data(i), Step::ArgSize(i), 0, 1);
   bool right = true;
   for (long i = 0; i < steps; ++i) {
-    ROI_BEGIN(i);
+    ROI_STEP_BEGIN(i);
     const bool ran = step.Run();
-    ROI_END(i);
+    ROI_STEP_END(i);
+    ROI_REPORT(i);
     if (!ran) fail("the step failed:", words[0]);
     for (size_t j = 0; j < sizeof results / sizeof *results; ++j) {
       if (step.result_size(j) != 4 * results[j].count) fail("wrong size:", results[j].name);

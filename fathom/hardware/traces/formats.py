@@ -9,7 +9,7 @@ from typing import IO, cast
 
 import numpy as np
 
-from fathom.hardware.traces.schedule import LOAD, STORE, Block
+from fathom.hardware.traces.block import LOAD, STORE, Block
 
 _INSTRUCTION = np.dtype(  # input_instr of ChampSim's inc/trace_instruction.h
     [

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from scipy.cluster.vq import kmeans2
 
-from fathom.hardware.traces.schedule import LOAD, Block
+from fathom.hardware.traces.block import LOAD, Block
 
 LENGTH = 100_000  # accesses of an interval
 _BUCKETS = 64

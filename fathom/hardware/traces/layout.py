@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from fathom.hardware.traces.block import LINE
 from fathom.hardware.traces.tensors import Access, Storage
 
 LAYOUTS = ("arena", "plain")
-LINE = 64  # bytes of a cache line
 _FIRST = 1 << 28  # above what a simulator may take for no address
 
 

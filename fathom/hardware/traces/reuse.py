@@ -1,14 +1,13 @@
 """Reuse distances: how many other cache lines are touched before one is touched again."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fathom.hardware.traces.layout import LINE
-from fathom.hardware.traces.schedule import LOAD, Block
+from fathom.hardware.traces.block import LINE, LOAD, Block
 from fathom.system.files import atomic_write
 
 CACHES = (8 << 10, 32 << 10, 256 << 10, 1 << 20, 8 << 20)  # bytes
@@ -51,7 +50,7 @@ def _larger_before(values: np.ndarray) -> np.ndarray:
 
 
 def measure(
-    blocks: Callable[[], Iterable[Block]], layers: Callable[[np.ndarray], np.ndarray]
+    blocks: Callable[[], Iterable[Block]], layers: Sequence[str]
 ) -> tuple[dict[str, pd.DataFrame], float]:
     """Returns the accesses with their distances, and the share of the lines that they are of.
 
@@ -59,7 +58,7 @@ def measure(
 
     Args:
         blocks: returns the trace, each time it is called.
-        layers: returns the layers of places.
+        layers: their names by number.
 
     Returns:
         for ``step`` and each layer a table of ``line``, ``kind`` and ``distance`` (in lines,
@@ -67,18 +66,18 @@ def measure(
     """
     total = sum(len(block.kind) for block in blocks())
     share = min(1.0, _MOST / max(1, total))
-    lines, kinds, places = [], [], []
+    lines, kinds, numbers = [], [], []
     for block in blocks():
         line = block.address // np.uint64(LINE)
         mixed = (line * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40)
         taken = mixed < share * 2**24
         lines.append(line[taken])
         kinds.append(block.kind[taken])
-        places.append(block.place[taken])
+        numbers.append(block.layer[taken])
     line, kind = np.concatenate(lines), np.concatenate(kinds)
-    frame = pd.DataFrame({"line": line, "kind": kind, "layer": layers(np.concatenate(places))})
+    frame = pd.DataFrame({"line": line, "kind": kind, "layer": np.concatenate(numbers)})
     frame["distance"] = distances(line) / share
-    parts = {str(name): rows for name, rows in frame.groupby("layer", sort=False)}
+    parts = {layers[number]: rows for number, rows in frame.groupby("layer", sort=False)}
     return {"step": frame, **parts}, share
 
 

@@ -18,30 +18,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fathom.hardware.traces.layout import LINE
+from fathom.hardware.traces.block import LINE, LOAD, MODIFY, STORE, Block
 from fathom.hardware.traces.tensors import Access, Use
 
 _TILE = 64  # elements
 _CHUNK = 1 << 15  # lines of a block, about
 
-LOAD, STORE, MODIFY = 0, 1, 2
-
 Numbered = tuple[int, Access]
 Address = Callable[[Use], int]
-
-
-class Block(NamedTuple):
-    """Accesses in their order.
-
-    Attributes:
-        address: uint64 [n], of the first byte.
-        kind: uint8 [n]: LOAD, STORE, or MODIFY, which is both.
-        place: uint64 [n], what accesses: the number of an operation, or an instruction's address.
-    """
-
-    address: np.ndarray
-    kind: np.ndarray
-    place: np.ndarray
 
 
 class _Rows(NamedTuple):
@@ -52,6 +36,11 @@ class _Rows(NamedTuple):
     kind: int
 
 
+def layers_of(accesses: Sequence[Access]) -> list[str]:
+    """Returns the layers of a step by their numbers."""
+    return list(dict.fromkeys(access.row.layer for access in accesses))
+
+
 def blocks(accesses: Sequence[Access], addresses: Mapping[int, int]) -> Iterator[Block]:
     """Yields the accesses of a step, cache lines by their addresses.
 
@@ -60,6 +49,7 @@ def blocks(accesses: Sequence[Access], addresses: Mapping[int, int]) -> Iterator
         addresses: of its storages, by ``id``.
     """
     numbered = list(enumerate(accesses))
+    layers = layers_of(accesses)
     for number, access, turn in _in_order(numbered, 0, {}):
 
         def address(use: Use, access: Access = access, turn: Mapping[str, int] = turn) -> int:
@@ -67,7 +57,8 @@ def blocks(accesses: Sequence[Access], addresses: Mapping[int, int]) -> Iterator
 
         for lines, kind in _lines(access, address):
             place = np.full(len(lines), number, np.uint64)
-            yield Block(lines.astype(np.uint64) * LINE, kind, place)
+            layer = np.full(len(lines), layers.index(access.row.layer), np.uint16)
+            yield Block(lines.astype(np.uint64) * LINE, kind, place, layer)
 
 
 def _in_order(

@@ -11,14 +11,26 @@ from pathlib import Path
 import numpy as np
 
 from fathom.errors import FathomError
-from fathom.hardware.traces.schedule import LOAD, MODIFY, STORE, Block
+from fathom.hardware.traces.block import LOAD, MODIFY, STORE, Block
+from fathom.system.files import read_file
 
 _WAIT = 6 * 3600  # seconds for a program
 _BYTES = 1 << 22  # of text that are read at once
 _ADDRESS = 3  # its place in a line
 _NO_ACCESS = 255
+OUTSIDE = 65535  # of all marks, in the place of a layer
 _KINDS = {"L": LOAD, "S": STORE, "M": MODIFY}
 BEGIN, END = "fathom_roi_begin", "fathom_roi_end"  # variables of roi.h
+
+
+def layers_of(folder: Path, name: str) -> list[str]:
+    """Returns the layers of a program by their numbers; 0 is where they are not marked.
+
+    Raises:
+        FathomError: as ``marks``.
+    """
+    marks(folder, name)
+    return [name, *read_file(folder / "layers.txt").decode().splitlines()]
 
 
 def blocks(folder: Path, name: str) -> Iterator[Block]:
@@ -27,7 +39,8 @@ def blocks(folder: Path, name: str) -> Iterator[Block]:
     Places are addresses of instructions. An access that crosses a line is one.
 
     Args:
-        folder: that ``fathom export --to program`` wrote, built with ``ROI=VALGRIND``.
+        folder: that ``fathom export --to program`` wrote, built with ``ROI=VALGRIND``, and with
+            ``LAYER=all`` where layers are told apart.
         name: of the program.
 
     Raises:
@@ -50,14 +63,14 @@ def everything(folder: Path, name: str) -> Iterator[tuple[Block, np.ndarray]]:
     limit.start()
     try:
         assert program.stderr is not None
-        rest, place, inside = b"", 0, False
+        rest, place, layer = b"", 0, OUTSIDE
         while text := program.stderr.read(_BYTES):
             text, newline, rest = (rest + text).rpartition(b"\n")
             if not newline:
                 continue
             block, place = _parsed(text + newline, place)
-            mask, inside = _between(block, addresses, inside)
-            yield block, mask
+            block, layer = _between(block, addresses, layer)
+            yield block, block.layer != OUTSIDE
         if program.wait(timeout=60):
             raise FathomError(f"{folder / name} failed: run it without Valgrind")
     finally:
@@ -68,8 +81,8 @@ def everything(folder: Path, name: str) -> Iterator[tuple[Block, np.ndarray]]:
             program.stderr.close()
 
 
-def marks(folder: Path, name: str) -> tuple[int, int]:
-    """Returns the addresses of the variables that are set where a step begins and ends.
+def marks(folder: Path, name: str) -> tuple[range, range]:
+    """Returns the addresses that are set where a step, or a layer by its number, begins and ends.
 
     Raises:
         FathomError: the program has none, or Valgrind is missing.
@@ -79,8 +92,12 @@ def marks(folder: Path, name: str) -> tuple[int, int]:
     program = folder / name
     if not os.access(program, os.X_OK):
         raise FathomError(f"{program} is no program: write it by fathom export --to program")
-    found = subprocess.run(["nm", program], capture_output=True, text=True, timeout=60).stdout
-    symbols = {name: int(value, 16) for value, name in re.findall(r"^(\w+) \w (\w+)$", found, re.M)}
+    command = ["nm", "--print-size", str(program)]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+    symbols = {
+        name: range(int(first, 16), int(first, 16) + int(size, 16))
+        for first, size, name in re.findall(r"^(\w+) (\w+) \w (\w+)$", found, re.M)
+    }
     if not {BEGIN, END} <= symbols.keys():
         raise FathomError(f"{program} has no marks: ROI=VALGRIND sh {folder / 'build.sh'}")
     return symbols[BEGIN], symbols[END]
@@ -99,7 +116,8 @@ def _parsed(text: bytes, place: int) -> tuple[Block, int]:
     values = _hexadecimal(letters, starts + _ADDRESS, commas[np.searchsorted(commas, starts)])
     latest = np.maximum.accumulate(np.where(executed, np.arange(len(values)), -1))
     places = np.where(latest < 0, np.uint64(place), values[latest] if len(values) else values)
-    block = Block(*(each[~executed] for each in (values, kinds.astype(np.uint8), places)))
+    columns = (values, kinds.astype(np.uint8), places, np.zeros(len(values), np.uint16))
+    block = Block(*(each[~executed] for each in columns))
     return block, int(places[-1]) if len(places) else place
 
 
@@ -115,11 +133,18 @@ def _hexadecimal(letters: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> n
     return values
 
 
-def _between(block: Block, marks: tuple[int, int], inside: bool) -> tuple[np.ndarray, bool]:
-    """Returns which accesses are between the marks, without these."""
+def _between(block: Block, marks: tuple[range, range], layer: int) -> tuple[Block, int]:
+    """Returns a block with the layers of its accesses, and that of the next one.
+
+    Args:
+        block: without layers.
+        marks: of the program.
+        layer: that the block begins in.
+    """
     stores = block.kind == STORE
-    begins, ends = ((block.address == mark) & stores for mark in marks)
-    change = np.zeros(len(stores) + 1, int)
-    change[1:] = np.cumsum(begins.astype(int) - ends.astype(int))
-    within = (inside + change) > 0
-    return within[1:] & ~begins, bool(within[-1])
+    begins, ends = ((block.address >= m.start) & (block.address < m.stop) & stores for m in marks)
+    at = np.flatnonzero(begins | ends)
+    entered = np.where(begins[at], block.address[at] - np.uint64(marks[0].start), OUTSIDE)
+    states = np.concatenate([[layer], entered]).astype(np.uint16)
+    found = states[np.cumsum(begins | ends)]
+    return block._replace(layer=np.where(begins, OUTSIDE, found).astype(np.uint16)), int(states[-1])

@@ -12,7 +12,7 @@ from fathom import FathomError
 from fathom.__main__ import main
 from fathom.cli.traces import of_model
 from fathom.hardware.traces import formats, instructions, intervals, reuse, schedule, tensors
-from fathom.hardware.traces.schedule import LOAD, MODIFY, STORE, Block
+from fathom.hardware.traces.block import LOAD, MODIFY, STORE, Block
 from fathom.model import steps
 from fathom.results.description import Operation
 from fathom.testing.descriptors import descriptor
@@ -30,7 +30,7 @@ def model(name, infer=False):
 
 def whole(trace):
     blocks = list(trace())
-    return Block(*(np.concatenate([block[n] for block in blocks]) for n in range(3)))
+    return Block(*(np.concatenate([block[n] for block in blocks]) for n in range(4)))
 
 
 @pytest.mark.parametrize("name", ["autoenc", "memnet", "residual", "dlrm", "gcn"])
@@ -110,6 +110,7 @@ BLOCK = Block(
     np.array([0x10000000, 0x10000040, 0x10000080], np.uint64),
     np.array([LOAD, STORE, MODIFY], np.uint8),
     np.array([0, 1, 2], np.uint64),
+    np.zeros(3, np.uint16),
 )
 
 
@@ -143,8 +144,9 @@ def test_distances_are_those_of_a_stack():
 
 def test_the_histogram_has_the_misses_of_the_summary():
     address = np.random.default_rng(0).integers(0, 3000, 20_000).astype(np.uint64) * LINE
-    block = Block(address, np.zeros(20_000, np.uint8), np.arange(20_000).astype(np.uint64))
-    parts = reuse.measure(lambda: [block], lambda places: np.where(places < 9000, "a", "b"))
+    layer = (np.arange(20_000) >= 9000).astype(np.uint16)
+    block = Block(address, np.zeros(20_000, np.uint8), np.zeros(20_000, np.uint64), layer)
+    parts = reuse.measure(lambda: [block], ["a", "b"])
     table, histogram = reuse.summary(*parts), reuse.histogram(*parts)
     assert set(histogram.layer) == {"step", "a", "b"}
     for row in table.itertuples():
@@ -184,7 +186,7 @@ def test_intervals_stand_for_the_trace():
     busy = np.arange(8000) * 4096
     address = np.concatenate([quiet, busy, quiet]).astype(np.uint64)
     kind = np.where(np.arange(16000) < 4000, LOAD, STORE).astype(np.uint8)
-    block = Block(address, kind, np.zeros(16000, np.uint64))
+    block = Block(address, kind, np.zeros(16000, np.uint64), np.zeros(16000, np.uint16))
     chosen = intervals.choose([block], 3, length=1000)
     assert chosen.weight.sum() == pytest.approx(1)
     assert sorted(chosen.weight) == pytest.approx([0.25, 0.25, 0.5])

@@ -15,6 +15,7 @@ from fathom.system.files import read_file
 
 _FILES = "traces/*/distances.csv"
 _MOST = 8  # lines
+_CACHES = {"32 KiB": 32 << 10, "1 MiB": 1 << 20}  # that working sets are compared with
 _MIX = {
     "vector arithmetic": style.BLUE,
     "scalar floating-point arithmetic": style.SKY,
@@ -51,6 +52,19 @@ def misses(distances: pd.DataFrame) -> pd.DataFrame:
         table.insert(0, "trace", trace)
         rows.append(table)
     return pd.concat(rows, ignore_index=True)
+
+
+def working_sets(summaries: pd.DataFrame) -> pd.DataFrame:
+    """Returns how much memory each layer touches, and how often that is the size of a cache.
+
+    Args:
+        summaries: ``trace``, ``layer``, ``loads``, ``stores`` and ``bytes``, of distinct lines.
+    """
+    table = summaries[["trace", "layer", "loads", "stores"]].copy()
+    table["working set (KiB)"] = summaries.bytes / 1024
+    for name, size in _CACHES.items():
+        table[f"of {name}"] = summaries.bytes / size
+    return table
 
 
 def summary(table: pd.DataFrame) -> str:
@@ -128,12 +142,15 @@ def _analyse(folder: Folder) -> Findings:
     if not paths:
         return Findings(gaps=["no traces: fathom trace-memory W --out DIR/traces/W"])
     table = misses(_table(paths, {"layer", "bytes", "accesses"}))
+    summaries = [path.with_name("summary.csv") for path in paths]
+    sets = _table([path for path in summaries if path.exists()], {"layer", "loads", "bytes"})
     programs = [path.with_name("instructions.csv") for path in paths]
     mixes = _table([path for path in programs if path.exists()], {"kind", "share"})
     counted = [path.with_name("topdown.csv") for path in paths]
     slots = [topdown.read(p).assign(trace=p.parent.name) for p in counted if p.exists()]
     others = {"instructions": mixes, "slots": pd.concat(slots) if slots else pd.DataFrame()}
     tables = {name: rows for name, rows in others.items() if len(rows)}
+    tables |= {"working sets": working_sets(sets)} if len(sets) else {}
     return Findings(summary(table), draw(table, *others.values()), table, tables)
 
 
@@ -144,7 +161,8 @@ FIGURE = Figure(
     meaning="Of the traces in traces/ of the folder: the share of the loads and stores of a step "
     "that miss in a cache of each size, fully associative, which drops the least recently used "
     "line of 64 bytes and begins empty; of bare programs also the instructions by kind, and where "
-    "perf counted them, the issue slots. The end of a curve is the share of first touches.",
+    "perf counted them, the issue slots. The end of a curve is the share of first touches. The working set of a "
+    "layer is the memory that it touches in a step.",
     paper="no such figure; this analysis is our own.",
     analyse=_analyse,
 )

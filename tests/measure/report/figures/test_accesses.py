@@ -21,6 +21,7 @@ PERF = """,16067494476,100.00,,,,TopdownL1 (cpu_core)
 ,,,,,38.6,%  tma_backend_bound_aux
 ,10282689488,64.00,,,5.4,%  tma_retiring
 """
+SUMMARY = "layer,loads,stores,bytes\nstep,60,40,2097152\nfirst,6,2,16384\n"
 MIX = "kind,instructions,share\nmoves,30,0.3\nvector arithmetic,70,0.7\n"
 
 
@@ -69,6 +70,14 @@ def test_a_single_trace_is_drawn_by_layer(traced):
         file.unlink()
     plot = accesses.FIGURE.analyse(traced).plot
     assert [line.get_label() for line in plot.axes[0].lines] == ["step", "first"]
+
+
+def test_working_sets_are_held_against_caches(traced):
+    (traced.path / "traces" / "one" / "summary.csv").write_text(SUMMARY)
+    table = accesses.FIGURE.analyse(traced).tables["working sets"].set_index("layer")
+    assert table["working set (KiB)"].tolist() == [2048, 16]
+    assert table["of 32 KiB"].tolist() == [64, 0.5]
+    assert table["of 1 MiB"].tolist() == [2, 16 / 1024]
 
 
 def test_a_damaged_table_is_named(traced):
