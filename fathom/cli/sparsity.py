@@ -64,16 +64,15 @@ def pruned(model: NeuralNetworkModel, densities: list[float]) -> pd.DataFrame:
     Raises:
         FathomError: there are no test data.
     """
+    from fathom.core.training.values import restored
     from fathom.numbers.sparsity import prune
 
     variables = model.network.trainable_variables
-    before = [variable.numpy() for variable in variables]
     rows = []
     for density in [1.0, *densities]:
-        prune(variables, density)
-        rows.append({"density": density, **model.evaluate()})
-        for variable, values in zip(variables, before, strict=True):
-            variable.assign(values)
+        with restored([variable.value for variable in variables]):
+            prune(variables, density)
+            rows.append({"density": density, **model.evaluate()})
     return pd.DataFrame(rows)
 
 

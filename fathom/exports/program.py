@@ -196,10 +196,10 @@ def _results(
 
     All variables have their values again afterwards. A step that changes none is done once.
     """
-    before = {name: variable.numpy() for name, variable in state.items()}
-    steps = [step(*batch.values()) for _ in range(_RECORDED if changes else 1)]
-    for name, variable in state.items():
-        variable.assign(before[name])
+    from fathom.core.training.values import restored
+
+    with restored([*state.values()]):
+        steps = [step(*batch.values()) for _ in range(_RECORDED if changes else 1)]
     return {name: np.stack([each[name].numpy() for each in steps]) for name in sorted(steps[0])}
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from fathom.core.training.optimizers import Optimizer
+from fathom.core.training.values import restored
 from fathom.memnet.hyperparameters import MemNetHyperparameters
 
 MeanLoss = Callable[[], float]
@@ -131,15 +132,11 @@ class RestartSchedule:
     @contextlib.contextmanager
     def best_weights(self) -> Iterator[None]:
         """Temporarily swaps in the best weights."""
-        variables = [self.linear, *self._weights]
-        now = [variable.numpy() for variable in variables]
-        self.take_best()
-        try:
+        with restored([self.linear, *self._weights]):
+            self.take_best()
             yield
-        finally:
-            _assign(variables, now)
 
 
-def _assign(targets: Sequence[tf.Variable], values: Sequence[tf.Variable | np.ndarray]) -> None:
+def _assign(targets: Sequence[tf.Variable], values: Sequence[tf.Variable]) -> None:
     for target, value in zip(targets, values, strict=True):
         target.assign(value)

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 import keras
 import tensorflow as tf
 
+from fathom.core.training.values import restored
+
 
 class MovingAverage:
     """a <- d a + (1 - d) w after each step, with d = min(decay, (1 + n) / (10 + n)) at step n.
@@ -38,11 +40,7 @@ class MovingAverage:
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
         """Gives the network the average for a while."""
-        before = [weight.numpy() for weight in self._weights]
-        for average, weight in zip(self._average.values(), self._weights, strict=True):
-            weight.assign(average)
-        try:
+        with restored(self._weights):
+            for average, weight in zip(self._average.values(), self._weights, strict=True):
+                weight.assign(average)
             yield
-        finally:
-            for value, weight in zip(before, self._weights, strict=True):
-                weight.assign(value)

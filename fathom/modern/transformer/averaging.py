@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 import keras
 import tensorflow as tf
 
+from fathom.core.training.values import restored
+
 
 class EpochMean:
     """Keeps the weights of the last epochs.
@@ -38,11 +40,7 @@ class EpochMean:
         """Gives the network the mean; before an epoch has ended, it keeps its weights."""
         count = min(int(self._ended), self._epochs)
         variables = [weight.value for weight in self._weights]
-        before = [variable.numpy() for variable in variables]
-        for kept, variable in zip(self._kept.values(), variables, strict=True):
-            variable.assign(tf.reduce_mean(kept[:count], 0) if count else variable)
-        try:
+        with restored(variables):
+            for kept, variable in zip(self._kept.values(), variables, strict=True):
+                variable.assign(tf.reduce_mean(kept[:count], 0) if count else variable)
             yield
-        finally:
-            for value, variable in zip(before, variables, strict=True):
-                variable.assign(value)

@@ -161,8 +161,8 @@ FIGURE = Figure(
     meaning="Of the traces in traces/ of the folder: the share of the loads and stores of a step "
     "that miss in a cache of each size, fully associative, which drops the least recently used "
     "line of 64 bytes and begins empty; of bare programs also the instructions by kind, and where "
-    "perf counted them, the issue slots. The end of a curve is the share of first touches. The working set of a "
-    "layer is the memory that it touches in a step.",
+    "perf counted them, the issue slots. The end of a curve is the share of first touches. The "
+    "working set of a layer is the memory that it touches in a step.",
     paper="no such figure; this analysis is our own.",
     analyse=_analyse,
 )
