@@ -20,7 +20,8 @@ PYTORCH = {
         name: f"pytorch_{name}.py"
         for name in (
             *("memnet", "seq2seq", "speech", "deepq"),
-            *("transformer", "gpt", "llama", "moe", "mamba", "dlrm", "gcn", "ngp", "diffusion"),
+            *("transformer", "gpt", "llama", "moe", "mamba", "grpo", "dlrm", "gcn", "ngp"),
+            "diffusion",
         )
     },
 }
@@ -137,17 +138,17 @@ def _values(workload: str, model: Any, batch: tuple) -> dict[str, object]:
         if len(batch) == 1:
             decoded = int(model.network.get_layer("search").steps_taken)
         return {**network, "batch-size": pairs, "length": length, "words": decoded}
-    if workload in ("gpt", "llama", "moe", "mamba"):
+    if workload in ("gpt", "llama", "moe", "mamba", "grpo"):
         hyperparameters, words = model.hyperparameters, len(model.vocabulary)
         names = ["width", "layers", "context"]
         names += ["heads"] if workload != "mamba" else []
-        names += ["kv_heads", "hidden_units"] if workload in ("llama", "moe") else []
+        names += ["kv_heads", "hidden_units"] if workload in ("llama", "moe", "grpo") else []
         names += ["experts", "experts_per_token"] if workload == "moe" else []
         network = {name.replace("_", "-"): getattr(hyperparameters, name) for name in names}
         tokens = {
             "prompt": hyperparameters.prompt_tokens,
             "new": hyperparameters.new_tokens,
-            "phase": model.run_options.phase,
+            "phase": getattr(model.run_options, "phase", "both"),  # grpo's is both
         }
         return {**network, **tokens, "vocabulary": hyperparameters.vocabulary or words}
     if workload == "dlrm":

@@ -56,6 +56,11 @@ class Generation(Record):
     seconds_per_output_token: NotNegative | None = Field(
         default=None, description="from one token of a sequence to the next, in seconds"
     )
+    tokens_per_pass: NotNegative | None = Field(
+        default=None,
+        description="new tokens of a sequence for each pass of the network, where a draft proposes "
+        "several; otherwise `null`",
+    )
     cache_bytes: Count = Field(
         description="what is kept of earlier tokens for all sequences, in bytes: keys and values, "
         "with room for the tokens to come"
@@ -107,6 +112,8 @@ class Generation(Record):
                 f"{1e3 * self.seconds_per_output_token:,.3g} ms per output token; "
                 f"cache {self.cache_bytes / 2**20:,.3g} MiB"
             )
+        if self.tokens_per_pass is not None:
+            lines.append(f"draft: {self.tokens_per_pass:.2f} tokens for each pass of the network")
         return lines
 
 

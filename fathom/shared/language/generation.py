@@ -9,7 +9,11 @@ from fathom.core.training.randomness import uniform
 from fathom.model.workload import Part
 from fathom.shared.attention import Cache, named, unnamed
 from fathom.shared.language.decoder import Decoder
-from fathom.shared.language.hyperparameters import LanguageHyperparameters
+from fathom.shared.language.hyperparameters import (
+    LanguageHyperparameters,
+    RotaryHyperparameters,
+)
+from fathom.shared.language.speculation import Speculation
 
 
 class Choice(Layer):
@@ -73,6 +77,8 @@ class Decoding(Layer):
         new: tokens after it, of which the prefill gives the first.
     """
 
+    tokens_per_pass: float | None = None  # one, always
+
     def __init__(
         self,
         network: Decoder,
@@ -112,7 +118,7 @@ def phases(
     hyperparameters: LanguageHyperparameters,
     prompts: keras.KerasTensor,
     noise: PRNGKey,
-) -> tuple[keras.Model, Decoding]:
+) -> tuple[keras.Model, Decoding | Speculation]:
     """Builds what reads prompts, and what decodes the tokens after them.
 
     The first returns the first token after each prompt, int32 [batch], and the blocks' keys and
@@ -131,12 +137,16 @@ def phases(
         noise,
         name="choice",
     )
-    logits, caches = _prefill(network, prompts, hyperparameters.new_tokens - 1)
-    first = choice(logits, position=hyperparameters.prompt_tokens)
+    prompt, new = hyperparameters.prompt_tokens, hyperparameters.new_tokens
+    decoding: Decoding | Speculation = Decoding(network, choice, prompt, new, name="decode")
+    room = new - 1
+    if isinstance(hyperparameters, RotaryHyperparameters) and hyperparameters.draft_layers:
+        draft = hyperparameters.draft_layers, hyperparameters.draft_tokens
+        decoding = Speculation(network, prompt, new, *draft, name="decode")
+        room += hyperparameters.draft_tokens
+    logits, caches = _prefill(network, prompts, room)
+    first = choice(logits, position=prompt)
     padded = keras.tree.flatten(caches)
-    decoding = Decoding(
-        network, choice, hyperparameters.prompt_tokens, hyperparameters.new_tokens, name="decode"
-    )
     return keras.Model(prompts, [first, *padded], name="prefill"), decoding
 
 

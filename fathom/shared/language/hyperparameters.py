@@ -112,6 +112,14 @@ class RotaryHyperparameters(AttentionHyperparameters):
     )
     learning_rate: float = hyperparameter(3e-3, "of the optimizer, the highest", source="ours")
     beta_2: float = hyperparameter(0.95, "of adam and adamw", source="section 2.2", below=1)
+    draft_layers: int = hyperparameter(
+        0,
+        "first blocks, which draft tokens that all blocks check; 0: no draft",
+        source="Zhang et al. 2023",
+    )
+    draft_tokens: int = hyperparameter(
+        4, "drafted before each check", unit="tokens", source="Leviathan et al. 2023", minimum=1
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -119,6 +127,15 @@ class RotaryHyperparameters(AttentionHyperparameters):
             raise FathomError(
                 f"heads {self.heads} is not a multiple of kv_heads {self.kv_heads}: each key and "
                 "value has as many queries"
+            )
+        if self.draft_layers >= self.layers:
+            raise FathomError(
+                f"draft_layers {self.draft_layers} is not below layers {self.layers}: a draft is a "
+                "part of the network"
+            )
+        if self.draft_layers and self.temperature:
+            raise FathomError(
+                "draft_layers is for the most probable tokens: omit temperature or draft_layers"
             )
         if self.width // self.heads % 2:
             raise FathomError(

@@ -393,7 +393,10 @@ class Generator(LanguageModel):
         }[self.run_options.phase]
         cache = self._prefilling.outputs[1:]
         size = sum(math.prod(each.shape[1:]) * tf.as_dtype(each.dtype).size for each in cache)
-        return Generation.of(runs, sequences * size) if runs else None
+        if not runs:
+            return None
+        found = {"tokens_per_pass": self._decoding.tokens_per_pass}
+        return Generation.of(runs, sequences * size).model_copy(update=found)
 
     def cost(self) -> Cost:
         """Returns the cost of a prompt and of the tokens after it, of the phases that run."""

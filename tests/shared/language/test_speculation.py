@@ -1,0 +1,64 @@
+"""A draft changes how fast tokens come, and not which."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from commands import run
+
+from fathom.__main__ import main
+from fathom.testing.descriptors import descriptor
+
+SIZE = {"layers": 3, "context": 24, "batch_size": 3}
+
+
+def generated(name, weights=None, **options):
+    """Returns the weights, the new tokens, and the result of a run."""
+    model = descriptor(name).model(True, **SIZE | options)
+    model.setup()
+    if weights is not None:
+        model.network.set_weights(weights)
+    prompts = next(iter(model.inference_batches()))
+    result = model.run(n_steps=2, warmup=1)
+    return model.network.get_weights(), model.infer(*prompts).numpy(), result
+
+
+@pytest.mark.parametrize("name", ["llama", "moe"])
+@pytest.mark.parametrize("draft", [{"draft_layers": 1}, {"draft_layers": 2, "draft_tokens": 1}])
+def test_the_text_is_that_of_plain_decoding(name, draft):
+    weights, *_ = generated(name)
+    rng = np.random.default_rng(0)
+    # Larger weights than the initial ones: blocks that agree in part.
+    weights = [each + rng.normal(0, 0.5, each.shape).astype(np.float32) for each in weights]
+    _, expected, plain = generated(name, weights)
+    _, found, drafted = generated(name, weights, **draft)
+    assert (found == expected).all()
+    assert len({*expected.ravel().tolist()}) > 3
+    assert plain.generation.tokens_per_pass is None
+    assert 1 <= drafted.generation.tokens_per_pass < 1 + draft.get("draft_tokens", 4)
+    assert drafted.generation.new_tokens == plain.generation.new_tokens
+
+
+def test_a_draft_that_is_right_saves_passes():
+    """Blocks whose last projections are zero add nothing: the first block is the network."""
+    model = descriptor("llama").model(True, **SIZE, draft_layers=1, draft_tokens=3)
+    model.setup()
+    for block in model.decoder.blocks[1:]:
+        for layer in (block.attention, block.feed_forward):
+            layer.projection.assign(tf.zeros_like(layer.projection))
+    result = model.run(n_steps=2, warmup=0)
+    new = model.hyperparameters.new_tokens - 1
+    assert result.generation.tokens_per_pass == new / -(-new // 4)
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("draft_layers=6", "not below layers"),
+        ("draft_layers=1 temperature=0.5", "omit temperature"),
+        ("draft_tokens=0", "at least 1"),
+    ],
+)
+def test_drafts_that_cannot_be_are_refused(option, words, capsys):
+    sets = [word for each in option.split() for word in ("--set", each)]
+    assert run(main, ["run", "llama", "--infer", "--steps", "1", *sets]) == 2
+    assert words in capsys.readouterr().err
