@@ -60,7 +60,7 @@ def llama_cpp(args: argparse.Namespace, size: Any) -> float:
     """Returns the seconds that a token takes llama.cpp at the same size."""
     names = ("layers", "width", "heads", "kv_heads", "hidden_units", "context")
     options = [f"--{name.replace('_', '-')}={getattr(size, name)}" for name in names]
-    program = Path(__file__).with_name("llama_cpp.py")
+    program = Path(__file__).with_name("llamacpp_llama.py")
     command = [args.llama_cpp, str(program), *options, f"--threads={args.threads}"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
     return float(done.stdout.split()[0])

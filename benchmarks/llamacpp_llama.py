@@ -4,7 +4,7 @@ Writes the network as a GGUF file, reads a prompt of half the context, and conti
 the end of the context, as ``benchmarks/decode.py`` does, which calls this program. Needs not Fathom
 but ``pip install llama-cpp-python gguf``.
 
-    python benchmarks/llama_cpp.py --layers 12 --width 768 --heads 12 --kv-heads 4 \
+    python benchmarks/llamacpp_llama.py --layers 12 --width 768 --heads 12 --kv-heads 4 \
         --hidden-units 2048
 """
 
@@ -77,6 +77,8 @@ def decode(path: Path, args: argparse.Namespace) -> float:
         n_ctx=args.context,
         n_threads=args.threads,
         n_threads_batch=args.threads,
+        type_k=llama_cpp.GGML_TYPE_F32,
+        type_v=llama_cpp.GGML_TYPE_F32,
         verbose=False,
     )
     tokens = np.random.default_rng(1).integers(args.vocabulary, size=args.context // 2).tolist()
