@@ -58,8 +58,8 @@ class Generation(Record):
     )
     tokens_per_pass: NotNegative | None = Field(
         default=None,
-        description="new tokens of a sequence for each pass of the network, where a draft proposes "
-        "several; otherwise `null`",
+        description="new tokens of a sequence for each pass of the network in the last step, where "
+        "a draft proposes several; otherwise `null`",
     )
     cache_bytes: Count = Field(
         description="what is kept of earlier tokens for all sequences, in bytes: keys and values, "

@@ -67,11 +67,6 @@ class DiffusionHyperparameters(Hyperparameters):
         """Number of patches in an image."""
         return (self.side // self.patch) ** 2
 
-    @property
-    def patch_outputs(self) -> int:
-        """Values that the network returns for a patch."""
-        return self.patch**2 * self.channels * (1 + self.learned_variance)
-
 
 @dataclass(frozen=True)
 class DiffusionOptions(RunOptions):

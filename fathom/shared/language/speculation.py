@@ -29,8 +29,7 @@ class Speculation(Layer):
         drafted: tokens before each check.
 
     Attributes:
-        calls: int32 scalar: sequences of tokens so far.
-        passes: int32 scalar: passes of the whole network for them.
+        passes: int32 scalar: passes of the whole network in the last call.
     """
 
     def __init__(
@@ -46,15 +45,12 @@ class Speculation(Layer):
         self._network, self._prompt, self._new = network, prompt, new
         self._blocks, self._drafted = blocks, drafted
         self._first = dataclasses.replace(network, blocks=network.blocks[:blocks])
-        self.calls, self.passes = (
-            tf.Variable(0, trainable=False, name=name) for name in ("calls", "passes")
-        )
+        self.passes = tf.Variable(0, trainable=False, name="passes")
 
     @property
     def tokens_per_pass(self) -> float | None:
-        """New tokens of a sequence for each pass of the network; None before the first."""
-        passes = int(self.passes)
-        return int(self.calls) * (self._new - 1) / passes if passes else None
+        """New tokens of a sequence for each pass of the network; None before the first call."""
+        return (self._new - 1) / int(self.passes) if int(self.passes) else None
 
     def call(self, first: tf.Tensor, *caches: tf.Tensor) -> tf.Tensor:
         """Returns the new tokens, int32 [batch, new].
@@ -87,8 +83,7 @@ class Speculation(Layer):
             (1, first, pairs, tokens, 0),
             maximum_iterations=self._new - 1,
         )
-        self.calls.assign_add(1)
-        self.passes.assign_add(passes)
+        self.passes.assign(passes)
         return tokens[:, : self._new]
 
     def _draft(
