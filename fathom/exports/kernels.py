@@ -26,14 +26,17 @@ class _Instruction:
     called: tuple[str, ...]  # computations, a loop's condition first
 
 
-def marked(header: str, module: str, layer: Callable[[str], int]) -> str:
-    """Returns the header with the number of each call's layer, as ``ROI_ENTER(3);``.
+def marked(header: str, module: str, layer: Callable[[str], str]) -> tuple[str, list[str]]:
+    """Returns the header with each call's layer, as ``ROI_ENTER(3);``, and the layers by number.
 
     Args:
         header: as the compiler wrote it.
         module: the compiled module as text, its instructions in the order in which they run.
-        layer: returns the number of the layer of an operation; it is not asked of instructions
-            that name none, which belong to the layer before.
+        layer: returns the layer of an operation; it is not asked of instructions that name none,
+            which belong to the layer before.
+
+    Returns:
+        the header, and the layers in the order in which the step comes to them, from number 1 on.
 
     Raises:
         FathomError: the header has other calls than the module.
@@ -47,12 +50,14 @@ def marked(header: str, module: str, layer: Callable[[str], int]) -> str:
             f"program cannot mark layers: XLA's header has {len(calls)} calls, "
             f"its module {len(origins)}"
         )
+    numbers: dict[str, int] = {}
     pieces, end, number = [], 0, 0
     for call, origin in zip(calls, origins, strict=True):
-        number = layer(origin) if origin else number
+        if origin:
+            number = numbers.setdefault(layer(origin), len(numbers) + 1)
         pieces += [header[end : call.end()], f"ROI_ENTER({number});\n"]
         end = call.end()
-    return "".join([*pieces, header[end:]])
+    return "".join([*pieces, header[end:]]), list(numbers)
 
 
 def _parsed(module: str) -> tuple[dict[str, list[_Instruction]], str]:

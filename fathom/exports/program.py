@@ -111,7 +111,7 @@ def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> 
     batch = _first_batch(model)
     with scoped_gradients():
         traced = _function(model, batch, compiled=True).get_concrete_function()
-    layers = _Layers(Attribution(traced.graph, model.network, model.optimizer))
+    attribution = Attribution(traced.graph, model.network, model.optimizer)
     state = variables(model, traced)
     graph, config, order = private.ahead_of_time_graph(traced, state)
     inputs = {f"inputs/{name}.npy": tensor.numpy() for name, tensor in batch.items()}
@@ -124,37 +124,11 @@ def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> 
         if array.dtype.name not in _KINDS:
             raise FathomError(f"program cannot check {name} of type {array.dtype.name}")
         _write(folder / "expected" / f"{name}.npy", array)
-    _compile(model.name, graph, config, target, layers, folder)
-    (folder / "layers.txt").write_text("".join(f"{name}\n" for name in layers.names))
-    tables = _tensors([*inputs, *weights], results, changes) + layers.table()
-    (folder / "tensors.h").write_text(tables)
+    layers = _compile(model.name, graph, config, target, attribution, folder)
+    (folder / "layers.txt").write_text("".join(f"{name}\n" for name in layers))
+    (folder / "tensors.h").write_text(_tensors([*inputs, *weights], results, changes, layers))
     _build(model.name, target, compiler, folder)
     return ()
-
-
-class _Layers:
-    """Numbers layers from 1, in the order in which the step comes to them.
-
-    Attributes:
-        names: of layers, and of roles outside every layer.
-    """
-
-    def __init__(self, attribution: "Attribution") -> None:
-        self._attribution = attribution
-        self.names: list[str] = []
-
-    def number(self, operation: str) -> int:
-        """Returns the number of an operation's layer."""
-        name, _ = self._attribution.place(operation)
-        if name not in self.names:
-            self.names.append(name)
-        return 1 + self.names.index(name)
-
-    def table(self) -> str:
-        """Returns C's table of the names."""
-        names = "".join(f"{json.dumps(name)},\n" for name in self.names)
-        return f"// Where the step's kernels come from; numbers of layers count from 1.\n\
-static const char* const layers[] = {{\n{names}}};\n"
 
 
 def _first_batch(model: "NeuralNetworkModel") -> "dict[str, tf.Tensor]":
@@ -210,8 +184,10 @@ def _write(path: Path, array: np.ndarray) -> None:
     path.write_bytes(content.getvalue())
 
 
-def _tensors(arguments: list[str], results: dict[str, np.ndarray], changes: bool) -> str:
-    """Returns C's tables of the files of the step's arguments and of its results."""
+def _tensors(
+    arguments: list[str], results: dict[str, np.ndarray], changes: bool, layers: list[str]
+) -> str:
+    """Returns C's tables of the files of the step's arguments, of its results and of its layers."""
     rows = [
         f"{{{json.dumps(name)}, {array[0].size}, '{_KINDS[array.dtype.name]}'}},"
         for name, array in results.items()
@@ -228,14 +204,18 @@ def _tensors(arguments: list[str], results: dict[str, np.ndarray], changes: bool
         "};",
         f"static const long recorded_steps = {len(next(iter(results.values())))};",
         f"static const bool step_changes_state = {str(changes).lower()};",
+        "// Where the step's kernels come from; the first has number 1.",
+        "static const char* const layers[] = {",
+        *(f"{json.dumps(name)}," for name in layers),
+        "};",
     ]
     return "\n".join(lines) + "\n"
 
 
 def _compile(
-    name: str, graph: Any, config: Any, target: Target, layers: _Layers, folder: Path
-) -> None:
-    """Writes ``step.h``, ``step.o`` and ``constants.o``.
+    name: str, graph: Any, config: Any, target: Target, attribution: "Attribution", folder: Path
+) -> list[str]:
+    """Writes ``step.h``, ``step.o`` and ``constants.o``; returns the layers by their numbers.
 
     XLA takes its flags from the environment, and ends the process on some errors: it has its own.
     """
@@ -268,11 +248,14 @@ def _compile(
             r'^#include "(absl|xla|tensorflow)/.*\n', "", (place / "step.h").read_text(), flags=re.M
         )
         (module,) = place.glob("*.cpu_after_optimizations.txt")
-        header = kernels.marked(header, module.read_text(), layers.number)
+        header, layers = kernels.marked(
+            header, module.read_text(), lambda operation: attribution.place(operation)[0]
+        )
     found = re.findall(r'"([xv]\d+)"', header)
     if found != [each.name for each in (*config.feed, *config.variable)]:
         raise FathomError(f"XLA cannot compile {name} ahead of time: it drops arguments")
     (folder / "step.h").write_text(header)
+    return layers
 
 
 def _translate(place: Path, target: Target) -> None:

@@ -36,7 +36,7 @@ ENTRY %step (a: f32[2,2], /*index=5*/b: s32[2]) -> (f32[2,2], s32[2]) {
   ROOT %out = (f32[2,2]{1,0}, s32[2]{0}) tuple(%sum, %sort.1)
 }
 """
-LAYERS = {"first/sum": 1, "noise/bits": 2, "last/sort": 3, "loop": 4, "loop/product": 5}
+LAYERS = ["first/sum"] * 2 + ["noise/bits"] * 2 + ["last/sort"] * 3
 BEFORE = ["Kernel", "Kernel", "Call", "Kernel", "Copy", "Copy", "Sort"]
 
 
@@ -45,21 +45,24 @@ def header(calls):
 
 
 @pytest.mark.parametrize(
-    ("loop", "numbers"),
+    ("loop", "layers"),
     [
-        (["While Loop", "Kernel", "Dot", "Kernel"], [4, 6, 5, 6]),
-        (["For Loop", "Dot"], [4, 5]),
+        (
+            ["While Loop", "Kernel", "Dot", "Kernel"],
+            ["loop", "loop/less", "loop/product", "loop/less"],
+        ),
+        (["For Loop", "Dot"], ["loop", "loop/product"]),
     ],
 )
-def test_calls_have_the_layers_of_their_instructions(loop, numbers):
+def test_calls_have_the_layers_of_their_instructions(loop, layers):
     text = header(BEFORE + loop)
-    marked = kernels.marked(text, MODULE, lambda origin: LAYERS.get(origin, 6))
+    marked, names = kernels.marked(text, MODULE, lambda origin: origin)
     found = re.findall(r"\{\nROI_ENTER\((\d)\);\n\s*(\w+)", marked)
-    assert [int(number) for number, _ in found] == [1, 1, 2, 2, 3, 3, 3, *numbers]
+    assert [names[int(number) - 1] for number, _ in found] == LAYERS + layers
     assert re.sub(r"ROI_ENTER\(\d\);\n", "", marked) == text
 
 
 @pytest.mark.parametrize("calls", [["Kernel"], [*BEFORE, "For Loop", "Dot", "Kernel"]])
 def test_other_calls_than_the_modules_are_refused(calls):
     with pytest.raises(FathomError, match="cannot mark layers"):
-        kernels.marked(header(calls), MODULE, lambda _: 1)
+        kernels.marked(header(calls), MODULE, str)
