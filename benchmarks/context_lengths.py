@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from fathom import workloads
 from fathom.cli.terminal import import_tensorflow
+from fathom.measure.report import style
 
 WORKLOADS = ("llama", "mamba")
 NEW = 32  # tokens that are decoded
@@ -60,7 +61,9 @@ def draw(table: pd.DataFrame, path: Path) -> None:
     for panel, column in zip(figure.subplots(1, 2), table.columns[2:], strict=True):
         for name, rows in table.groupby("workload", sort=False):
             panel.plot(rows.context, rows[column], marker="o", label=name)
-        panel.set(xscale="log", yscale="log", xlabel="context (tokens)", title=column)
+        for axis, base in (("x", 2), ("y", 10)):
+            style.scale_by_logarithm(panel, axis, base)
+        panel.set(xlabel="context (tokens)", title=column)
         panel.legend()
     figure.savefig(path, dpi=80)
 
