@@ -9,7 +9,7 @@ from fathom.options import unknown_option
 
 __all__ = ["ExportOptions", "Exported", "Format", "NetworkFormat", "find", "names"]
 
-_SHARED = ("format", "llvm", "products", "ranks", "traced")  # no formats
+_SHARED = ("format", "kernels", "llvm", "products", "ranks", "traced")  # no formats
 
 
 def names() -> list[str]:
