@@ -25,10 +25,26 @@ struct Failure {
 #define DCHECK(condition) while (false && (condition)) Failure()
 #define LOG(level) Failure()
 
-#define EIGEN_USE_THREADS
+#define EIGEN_CXX11_TENSOR_TENSOR_DEVICE_THREAD_POOL_H
 #include "unsupported/Eigen/CXX11/Tensor"
 
-namespace tsl {  // for convolutions on several threads, which are compiled, but not called
+// In the place of threads, for which the functions below ask, and which nothing here gives them:
+// Eigen's own are three quarters of the object file, and more than half of the time to compile it.
+namespace Eigen {
+struct ThreadPoolDevice {
+  int numThreads() const { std::abort(); }
+  void* getPool() const { std::abort(); }
+};
+template <typename Expression, typename Done>
+struct TensorAsyncDevice<Expression, ThreadPoolDevice, Done> {
+  TensorAsyncDevice(const ThreadPoolDevice&, Expression&, Done) {}
+  template <typename Value>
+  void operator=(const Value&) {
+    std::abort();
+  }
+};
+}  // namespace Eigen
+namespace tsl {
 struct Chain {};
 template <typename Value>
 struct CountDownAsyncValueRef {
