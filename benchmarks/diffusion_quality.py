@@ -2,7 +2,8 @@
 
 A classifier that is trained here on MNIST's training images says which digits 1,000 samples show.
 Their distances to each other tell whether few images come again and again, those to the nearest
-training image whether they are copies; both are held against MNIST's test images.
+training image whether they are copies; both are held against MNIST's test images. The folder also
+gets checkpoints: a command that was interrupted goes on, and one that ended samples again.
 
     FATHOM_DATA_DIR=DATA python benchmarks/diffusion_quality.py --out FOLDER
 """
@@ -31,6 +32,9 @@ def main() -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="as of run"
     )
+    parser.add_argument(
+        "--guidance", nargs="+", default=["2"], metavar="SCALE", help="of the samples; default: 2"
+    )
     parser.add_argument("--out", type=Path, required=True, help="existing folder for the pictures")
     args = parser.parse_args()
     run_command("diffusion_quality", lambda: measure(args))
@@ -44,8 +48,10 @@ def measure(args: Any) -> None:
     from fathom.modern.diffusion import Diffusion, pictures
 
     chosen = dict(pair.split("=", 1) for pair in args.set)
-    model = Diffusion("/cpu:0", {"seed": args.seed, "threads": args.threads} | chosen)
-    model.setup()
+    chosen |= {"seed": args.seed, "threads": args.threads}
+    kept = {"checkpoint_dir": str(args.out / "checkpoints"), "resume": True}
+    model = Diffusion("/cpu:0", chosen)
+    model.setup(kept)
     mnist: Any = model.dataset.load(model.source.directory)
     keras.utils.set_random_seed(args.seed)
     train, test = (
@@ -60,25 +66,34 @@ def measure(args: Any) -> None:
     classes = np.arange(COUNT, dtype=np.int32) % 10
     stages, start = [], time.process_time()
     for done in np.unique(np.geomspace(args.steps / 32, args.steps, STAGES).astype(int)):
+        if done <= model.steps_done:
+            continue
         result = model.run(n_steps=int(done) - model.steps_done)
         stages.append(model.sample(noise[:10], classes[:10])[-1])
         loss = np.mean(result.steps.loss[-100:])
         print(f"{done} steps, {time.process_time() - start:.0f} s, loss {loss:.4f}", flush=True)
+    if stages:
+        pictures.save(args.out, "diffusion-training", np.stack(stages), "Samples over training")
     print(f"loss of the test images: {model.evaluate()['loss']:.4f}")
-    parts = [
-        model.sample(noise[i : i + BATCH], classes[i : i + BATCH]) for i in range(0, COUNT, BATCH)
-    ]
-    samples = np.concatenate([each[-1] for each in parts])
-    way = parts[0][np.linspace(0, len(parts[0]) - 1, 10).astype(int), :10]
-    pictures.save(args.out, "diffusion-training", np.stack(stages), "Samples over training")
-    pictures.save(args.out, "diffusion-trajectory", way, "From noise to images")
-    sheet = samples[:100].reshape(10, 10, *samples.shape[1:])
-    pictures.save(args.out, "diffusion-samples", sheet, f"After {args.steps} steps")
     classifier = classifier_of(train)
-    print(f"classifier: {agreement(classifier, *test)[0]:.2%} of the test images")
-    share, found = agreement(classifier, samples, classes)
-    print(f"samples: {share:.1%} show the digit that was asked for; shown: {found.tolist()}")
-    print_distances(train[0], *test, samples, classes)
+    print(f"classifier: {agreement(classifier, *test)[0]:.2%} of the test images", flush=True)
+    for scale in args.guidance:
+        guided = Diffusion("/cpu:0", chosen | {"guidance": scale})
+        guided.setup(kept)
+        parts = [
+            guided.sample(noise[i : i + BATCH], classes[i : i + BATCH])
+            for i in range(0, COUNT, BATCH)
+        ]
+        samples = np.concatenate([each[-1] for each in parts])
+        way = parts[0][np.linspace(0, len(parts[0]) - 1, 10).astype(int), :10]
+        pictures.save(args.out, f"diffusion-trajectory-{scale}", way, "From noise to images")
+        sheet = samples[:100].reshape(10, 10, *samples.shape[1:])
+        title = f"After {model.steps_done} steps, guidance {scale}"
+        pictures.save(args.out, f"diffusion-samples-{scale}", sheet, title)
+        share, found = agreement(classifier, samples, classes)
+        print(f"guidance {scale}: {share:.1%} show the digit that was asked for", end="; ")
+        print(f"shown: {found.tolist()}", flush=True)
+        print_distances(train[0], *test, samples, classes)
 
 
 def classifier_of(train: tuple[np.ndarray, np.ndarray]) -> Any:

@@ -49,6 +49,12 @@ class DiffusionHyperparameters(Hyperparameters):
     )
     optimizer: str = optimizers.choice("adamw", source="DiT, section 4")
     learning_rate: float = hyperparameter(1e-3, "of the optimizer", source="ours; DiT: 1e-4")
+    decay_steps: int = hyperparameter(
+        0,
+        "until the rate is a tenth, by a cosine; 0: it stays",
+        unit="steps",
+        source="DiT keeps it",
+    )
     average: float = hyperparameter(
         0.999, "decay of the weights' moving average", source="ours; DiT: 0.9999", below=1
     )

@@ -17,6 +17,7 @@ from fathom import nn
 from fathom.core.data.pipeline import DataLoader, Sampler, Tensors
 from fathom.core.training import optimizers, randomness
 from fathom.core.training.optimizers import Optimizer
+from fathom.core.training.schedules import warmed_cosine
 from fathom.errors import FathomError
 from fathom.modern.diffusion.averaging import MovingAverage
 from fathom.modern.diffusion.descriptor import DESCRIPTOR
@@ -169,7 +170,12 @@ class Diffusion(nn.NeuralNetworkModel):
 
     def build_train(self) -> Optimizer:
         """By default AdamW without decay (DiT, section 4)."""
-        return optimizers.create(self.hyperparameters.optimizer, self.hyperparameters.learning_rate)
+        return optimizers.create(self.hyperparameters.optimizer, self._rate(0))
+
+    def _rate(self, step: int) -> float:
+        """Returns the learning rate of a step, counting from 0."""
+        rate, end = self.hyperparameters.learning_rate, self.hyperparameters.decay_steps
+        return warmed_cosine(step, rate, warmup=0, end=end) if end else rate
 
     def evaluation_outputs(self, inputs: nn.Nest) -> nn.Nest:
         """Returns the noise that is found in noised images, and what was added."""
@@ -205,8 +211,9 @@ class Diffusion(nn.NeuralNetworkModel):
         return self.average.state()
 
     def end_step(self, number: int) -> None:
-        """Moves the average."""
+        """Moves the average, and sets the learning rate of the next step."""
         self.average.update(number + 1)
+        self.learning_rate.assign(self._rate(number + 1))
 
     def evaluate(self) -> dict[str, float]:
         """Returns the metrics of the averaged weights."""

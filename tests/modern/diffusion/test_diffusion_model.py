@@ -190,6 +190,19 @@ def test_the_average_is_bit_equal_after_resuming(tmp_path):
         np.testing.assert_array_equal(resumed.state()[name].numpy(), variable.numpy())
 
 
+def test_the_rate_stays_or_falls_to_a_tenth(tmp_path):
+    model = Diffusion("/cpu:0", SMALL | {"learning_rate": 0.01})
+    model.setup()
+    model.run(n_steps=2)
+    assert model.learning_rate.numpy() == pytest.approx(0.01)
+    options = SMALL | {"learning_rate": 0.01, "decay_steps": 4}
+    for done, rate in ((2, 0.0055), (4, 0.001), (5, 0.001)):  # the middle of the cosine; its end
+        model = Diffusion("/cpu:0", options)
+        model.setup({"checkpoint_dir": str(tmp_path), "resume": True})
+        model.run(n_steps=done - model.steps_done)
+        assert model.learning_rate.numpy() == pytest.approx(rate)
+
+
 @pytest.mark.parametrize(
     ("size", "gmacs", "parameters"),
     [
