@@ -1,0 +1,74 @@
+"""One row times matrices, the work of decoding one sequence, in several forms beside the triad.
+
+The matrices are larger together than caches: each product reads its matrix from memory once. The
+best of all rounds is printed, which other processes disturb least.
+
+    python benchmarks/row_products.py
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from fathom.system.rates import triad_ceiling
+
+FORMS: dict[str, tuple[Callable[[tf.Tensor, tf.Tensor], tf.Tensor], bool, bool]] = {
+    # name: product of [1, inputs] and a matrix; the matrix is transposed; XLA compiles it
+    "XLA, product": (tf.matmul, False, True),
+    "XLA, product, transposed": (lambda x, w: tf.matmul(x, w, transpose_b=True), True, True),
+    "XLA, sum of rows": (lambda x, w: tf.reduce_sum(tf.transpose(x) * w, 0, True), False, True),
+    "XLA, sums in rows": (lambda x, w: tf.reduce_sum(x * w, 1)[None], True, True),
+    "XLA, two equal rows": (lambda x, w: tf.matmul(tf.tile(x, [2, 1]), w)[:1], False, True),
+    "TensorFlow, product": (tf.matmul, False, False),
+    "TensorFlow, transposed": (lambda x, w: tf.matmul(x, w, transpose_b=True), True, False),
+}
+
+
+def main() -> None:
+    """Measures and prints the rates."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--inputs", type=int, default=768)
+    parser.add_argument("--outputs", type=int, default=4096)
+    parser.add_argument("--matrices", type=int, default=24)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=5)
+    args = parser.parse_args()
+    tf.config.threading.set_intra_op_parallelism_threads(args.threads)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    rng = np.random.default_rng(0)
+    x = tf.constant(rng.standard_normal((1, args.inputs), np.float32))
+    shape = args.matrices, args.inputs, args.outputs
+    matrices = [tf.Variable(each) for each in rng.standard_normal(shape, np.float32)]
+    turned = [tf.Variable(tf.transpose(each)) for each in matrices]
+
+    def chain(product: Callable, weights: list[tf.Variable], compiled: bool) -> Callable:
+        def run(x: tf.Tensor) -> tf.Tensor:
+            for matrix in weights:  # each product waits for the one before it, as in a network
+                x += 1e-6 * product(x, matrix.read_value())[:, : args.inputs]
+            return x
+
+        return tf.function(run, autograph=False, jit_compile=compiled)
+
+    forms = {
+        name: chain(product, turned if transposed else matrices, compiled)
+        for name, (product, transposed, compiled) in FORMS.items()
+    }
+    read, rates, seconds = 4 * np.prod(shape), [], {name: [] for name in forms}
+    for _ in range(args.rounds):
+        rates.append(triad_ceiling().rate)
+        for name, form in forms.items():
+            form(x)
+            begun = time.perf_counter()
+            form(x).numpy()
+            seconds[name].append(time.perf_counter() - begun)
+    best = max(rates)
+    print(f"triad: {best / 1e9:.1f} GB/s")
+    for name, each in seconds.items():
+        print(f"{name}: {read / min(each) / 1e9:.1f} GB/s, {read / min(each) / best:.0%}")
+
+
+if __name__ == "__main__":
+    main()
