@@ -101,6 +101,20 @@ class Gloo:
             for value in values
         ]
 
+    def exchange(self, rows: tf.Tensor, counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Sends rows to other workers, and returns theirs: see ``replicas.exchange``."""
+
+        @tf.custom_gradient
+        def exchanged(rows: tf.Tensor) -> tuple[tuple[tf.Tensor, tf.Tensor], Callable]:
+            sent = [_bits(rows), counts]
+            found, theirs = self._in_turn(self._all_to_all, sent, [each.dtype for each in sent])
+            found = tf.bitcast(found, rows.dtype)
+            found.set_shape([None, rows.shape[1]])
+            theirs.set_shape(counts.shape)
+            return (found, theirs), lambda upstream, _: self.exchange(upstream, theirs)[0]
+
+        return exchanged(rows)
+
     def _sum(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """Begins the sums of all tensors, the last first as in a backward pass; then ends them.
 
@@ -166,6 +180,16 @@ class Gloo:
         values.set_shape([None, *rows.values.shape[1:]])
         indices.set_shape([None])
         return tf.IndexedSlices(values, indices, rows.dense_shape)
+
+    def _all_to_all(self, rows: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
+        exchange = self._torch.distributed.all_to_all_single
+        own, sizes = (self._torch.from_numpy(each.copy()) for each in (rows, counts))
+        theirs = self._torch.empty_like(sizes)
+        exchange(theirs, sizes)
+        sent, received = (each.sum(1).tolist() for each in (sizes, theirs))
+        found = own.new_empty((sum(received), own.shape[1]))
+        exchange(*map(self._typed, (found, own)), received, sent)
+        return [found.numpy(), theirs.numpy()]
 
     def _gather(self, *arrays: np.ndarray) -> list[np.ndarray]:
         found = []

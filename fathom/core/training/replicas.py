@@ -47,6 +47,9 @@ class Workers(Protocol):
     def sums(self, values: Sequence[Gradient]) -> list[Gradient]:
         """Returns the sums of values over all workers."""
 
+    def exchange(self, rows: tf.Tensor, counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Sends rows to other workers, and returns theirs: see ``replicas.exchange``."""
+
 
 _microbatch: ContextVar[Microbatch | None] = ContextVar("microbatch", default=None)
 _workers: ContextVar[Workers | None] = ContextVar("workers", default=None)  # in their scope
@@ -204,3 +207,20 @@ def total(values: Sequence[Gradient]) -> list[Gradient]:
     if workers := _workers.get():
         return workers.sums(values)
     return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, list(values))
+
+
+def exchange(rows: tf.Tensor, counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Sends each replica rows, and returns what all send to this one (all-to-all).
+
+    For workers that are not TensorFlow's, whose strategies have no such collective.
+
+    Args:
+        rows: [rows, width]; those for the first replica come first. They have gradients, which go
+            back the same way.
+        counts: int32 [replicas, groups]: rows of each group that a replica is sent.
+
+    Returns:
+        rows, those of the first replica first, and their counts, int32 [replicas, groups].
+    """
+    workers = _workers.get()
+    return workers.exchange(rows, counts) if workers and count() > 1 else (rows, counts)

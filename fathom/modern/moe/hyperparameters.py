@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from fathom.errors import FathomError
-from fathom.options import hyperparameter
-from fathom.shared.language.hyperparameters import RotaryHyperparameters
+from fathom.options import hyperparameter, option
+from fathom.shared.language.hyperparameters import LanguageOptions, RotaryHyperparameters
 
 # The values of "size"; explicitly given options take precedence.
 SIZES: dict[str, dict[str, object]] = {
@@ -60,3 +60,12 @@ class MoEHyperparameters(RotaryHyperparameters):
             raise FathomError(
                 f"experts_per_token {self.experts_per_token} is more than experts {self.experts}"
             )
+
+
+@dataclass(frozen=True)
+class MoEOptions(LanguageOptions):
+    """Those of language models, and where experts are computed."""
+
+    divide_experts: bool = option(
+        False, "among the workers of --collectives gloo, which send each other rows (all-to-all)"
+    )

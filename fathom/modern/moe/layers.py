@@ -8,6 +8,7 @@ from typing_extensions import Unpack
 
 from fathom.core import ragged
 from fathom.core.layers import LayerOptions, Random
+from fathom.core.training import replicas
 from fathom.modern.moe import routing
 from fathom.shared.language.decoder import Parts
 from fathom.shared.language.layers import STDDEV, TokenLayer, linear, swiglu, weight
@@ -57,6 +58,7 @@ class Experts(TokenLayer):
         time: positions of a sequence, for the count of work.
         output_stddev: of the last matrices' weights.
         compiled: in a form that XLA compiles; see ``ragged.product``.
+        divided: each replica computes a part of the experts, for the tokens of all.
         random: of the initial weights.
     """
 
@@ -70,10 +72,12 @@ class Experts(TokenLayer):
         time: int,
         output_stddev: float,
         compiled: bool,
+        divided: bool,
         random: Random,
         **options: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**options)
+        self._divided = divided
         self._width, self._hidden_units, self._experts = width, hidden_units, experts
         self._count, self._capacity_factor, self._time = count, capacity_factor, time
         self._output_stddev, self._compiled, self._random = output_stddev, compiled, random
@@ -103,17 +107,25 @@ class Experts(TokenLayer):
             most = routing.capacity(tf.size(chosen), self._experts, self._capacity_factor)
         groups = routing.group(chosen, self._experts, most)
         rows = routing.gather(tokens, groups)
-        hidden = swiglu(self._product(rows, groups, self.kernels))
-        rows = self._product(hidden, groups, self.projections)
+        if self._divided and replicas.count() > 1:
+            exchange = routing.Exchange(rows, groups.sizes)
+            rows = exchange.back(self._compute(exchange.rows, exchange.sizes))
+        else:
+            rows = self._compute(rows, groups.sizes)
         found = routing.scatter(rows, groups, tf.shape(tokens)[0])
         weighted = found * tf.cast(tf.transpose(weights), x.dtype)[:, :, None]
         return tf.reshape(tf.reduce_sum(weighted, 0), [-1, *x.shape[1:]])
 
+    def _compute(self, rows: tf.Tensor, sizes: tf.Tensor) -> tf.Tensor:
+        """Returns what the experts make of their rows, [rows, width]."""
+        hidden = swiglu(self._product(rows, sizes, self.kernels))
+        return self._product(hidden, sizes, self.projections)
+
     def _product(
-        self, rows: tf.Tensor, groups: routing.Groups, matrices: list[keras.Variable]
+        self, rows: tf.Tensor, sizes: tf.Tensor, matrices: list[keras.Variable]
     ) -> tf.Tensor:
         values = [tf.convert_to_tensor(matrix) for matrix in matrices]
-        return ragged.product(rows, groups.sizes, values, self._compiled)
+        return ragged.product(rows, sizes, values, self._compiled)
 
 
 @keras.saving.register_keras_serializable("fathom.modern.moe.layers")

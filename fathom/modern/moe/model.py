@@ -14,9 +14,10 @@ import tensorflow as tf
 from fathom import nn
 from fathom.core.layers import Random
 from fathom.core.training import replicas
+from fathom.errors import FathomError
 from fathom.modern.moe import routing
 from fathom.modern.moe.descriptor import DESCRIPTOR
-from fathom.modern.moe.hyperparameters import MoEHyperparameters
+from fathom.modern.moe.hyperparameters import MoEHyperparameters, MoEOptions
 from fathom.modern.moe.layers import Experts, Router, SparseFeedForward
 from fathom.shared.language.model import Generator
 from fathom.shared.language.rotary_decoder import RotaryModel
@@ -31,6 +32,8 @@ class MoE(RotaryModel):
     model_type = "mixtral"
     Hyperparameters = MoEHyperparameters
     hyperparameters: MoEHyperparameters
+    RunOptions = MoEOptions
+    run_options: MoEOptions
     indivisible = "the balance of experts is that of a whole batch"
     default_xla = "off"  # groups of rows have no static size: docs/workloads/moe.md
 
@@ -51,10 +54,29 @@ class MoE(RotaryModel):
                 time,
                 stddev,
                 self.xla == "step",
+                self.run_options.divide_experts,
                 new_random(),
                 name=f"{name}_experts",
             ),
         )
+
+    def load_data(self) -> None:
+        """Reads the text.
+
+        Raises:
+            FathomError: as ``LanguageModel``, or the experts cannot be divided among workers.
+        """
+        super().load_data()
+        if not self.run_options.divide_experts:
+            return
+        if self.strategy is None or self.execution.collectives != "gloo":
+            raise FathomError(
+                "divide_experts needs workers that exchange rows: python -m fathom launch -n N -- "
+                "moe --train --collectives gloo"
+            )
+        experts, workers = self.hyperparameters.experts, self.strategy.num_replicas_in_sync
+        if experts % workers:
+            raise FathomError(f"{experts} experts cannot be divided among {workers} workers")
 
     def published_settings(self) -> dict[str, object]:
         """Returns what ``MixtralConfig`` says of a network that is this one."""

@@ -22,6 +22,7 @@ def losses(name, replicas, **options):
         collectives, _, dtype = replicas.partition("-")
         strategy = {"strategy": "multi-worker", "collectives": collectives}
         strategy |= {"reduce_dtype": dtype or "float32"}
+        strategy |= {"divide_experts": True} if name == "moe" else {}
     elif replicas == 1:
         strategy = {"xla": False}
     small = {**small_options(name), "batch_size": 12, **OPTIONS.get(name, {}), **options}

@@ -81,6 +81,16 @@ def test_sums_by_gloo_give_the_same_losses():
 
 
 @pytest.mark.slow
+def test_experts_divided_among_workers_give_the_same_losses():
+    pytest.importorskip("torch")
+    workers = [free_address() for _ in range(2)]
+    configs = [launch._environment(workers, index, None, "secret") for index in range(2)]
+    one, *two = losses_of(["moe"], [("1", {}), *(("gloo", config) for config in configs)])
+    assert two[0] == two[1]
+    np.testing.assert_allclose(two[0]["moe"], one["moe"], rtol=1e-5)
+
+
+@pytest.mark.slow
 def test_sums_in_bfloat16_give_nearly_the_same_losses():
     pytest.importorskip("torch")
     names = ["autoenc", "dlrm"]  # dlrm's rows are gathered

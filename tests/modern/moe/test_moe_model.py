@@ -1,13 +1,17 @@
 """The mixture of experts against its formulas in NumPy, its routing, and decoding with a cache."""
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from safetensors.numpy import save_file
 
+from fathom.core import ragged
 from fathom.core.ragged import _Parts
+from fathom.core.training import replicas
 from fathom.errors import FathomError
 from fathom.modern.moe import routing
 from fathom.modern.moe.layers import Experts
@@ -83,6 +87,57 @@ def test_no_expert_computes_rows_that_are_not_its_own(monkeypatch):
         return [shape[0] for shape in products]
 
     assert [int(rows) for rows in rows_of_products(tf.ones([5, 16]))] == [5, 1, 4, 0]
+
+
+class Worker:
+    """One of several threads that exchange rows through a list of what each has sent."""
+
+    def __init__(self, index, sent, barrier):
+        self.index, self.num_replicas_in_sync = index, len(sent)
+        self._sent, self._barrier = sent, barrier
+
+    def exchange(self, rows, counts):
+        parts = tf.split(rows, tf.reduce_sum(counts, 1))
+        self._sent[self.index] = list(zip(parts, tf.unstack(counts), strict=True))
+        self._barrier.wait(60)
+        found = [each[self.index] for each in self._sent]
+        self._barrier.wait(60)  # all have read it
+        return tf.concat([each[0] for each in found], 0), tf.stack([each[1] for each in found])
+
+
+@pytest.mark.parametrize("capacity", [0.0, 0.9])
+def test_divided_experts_compute_the_rows_of_all_workers(capacity, monkeypatch):
+    layer = make(layers=1, capacity_factor=capacity).network.get_layer("block1_experts")
+    rng = np.random.default_rng(2)
+    given = [
+        (tf.constant(x, tf.float32), tf.constant(scores, tf.float32))
+        for x, scores in ((rng.normal(size=(3, 12, 16)), rng.normal(size=(3, 12, 4))) for _ in "ab")
+    ]
+    expected = [layer(*each, training=True).numpy() for each in given]
+    sizes = {0: [], 1: []}
+    product = ragged.product
+
+    def counted(rows, counts, *rest):
+        sizes[replicas.number()].append(counts.numpy())
+        return product(rows, counts, *rest)
+
+    monkeypatch.setattr(ragged, "product", counted)
+    monkeypatch.setattr(layer, "_divided", True)
+    sent, barrier = [None, None], threading.Barrier(2)
+
+    def compute(index):
+        with replicas.scope_of(Worker(index, sent, barrier), in_step=True):
+            return layer(*given[index], training=True).numpy()
+
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(compute, range(2)))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    for index, own in ((0, slice(0, 2)), (1, slice(2, 4))):
+        for counts in sizes[index]:
+            assert counts[own].min() > 0
+            assert counts.sum() == counts[own].sum()
+    total = sum(counts[0].sum() for counts in sizes.values())
+    assert total == 2 * 36 * 2 if not capacity else 0 < total < 2 * 36 * 2
 
 
 def test_rows_beyond_an_experts_capacity_are_dropped_and_counted():
@@ -219,3 +274,8 @@ def test_experts_are_saved_with_their_arguments():
 def test_an_unusable_size_is_named_in_one_line(options, message):
     with pytest.raises(FathomError, match=message):
         MoE("/cpu:0", {**SMALL, **options})
+
+
+def test_experts_are_divided_among_workers_of_gloo_alone():
+    with pytest.raises(FathomError, match="divide_experts needs workers that exchange rows"):
+        MoE("/cpu:0", {**SMALL, "divide_experts": True}).setup()
