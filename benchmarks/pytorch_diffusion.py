@@ -113,6 +113,7 @@ def make_sampling(args: argparse.Namespace, model: DiT, noise: Tensor, classes: 
             found = unknown + args.guidance * (given - unknown)
             share, after = SHARES[time], 1.0 if then is None else SHARES[then]
             image = ((x - (1 - share) ** 0.5 * found) / share**0.5).clamp(-1, 1)
+            found = (x - share**0.5 * image) / (1 - share) ** 0.5
             x = after**0.5 * image + (1 - after) ** 0.5 * found
         return x
 

@@ -124,7 +124,8 @@ def sampled(
         given, without = (
             model(x, timestep=times, class_labels=each).sample for each in (classes, unknown)
         )
-        x = scheduler.step(without + guidance * (given - without), time, x).prev_sample
+        noise = without + guidance * (given - without)
+        x = scheduler.step(noise, time, x, use_clipped_model_output=True).prev_sample
     return np.moveaxis(x.numpy(), 1, 3)
 
 

@@ -179,6 +179,7 @@ class Sampling(Layer):
         share = tf.gather(tf.constant(signal(), tf.float32), times[i])
         image = (x - tf.sqrt(1 - share) * noise) / tf.sqrt(share)
         image = tf.clip_by_value(image, -1.0, 1.0)
+        noise = (x - tf.sqrt(share) * image) / tf.sqrt(1 - share)  # what is left without the image
         a, b, c, s = tf.unstack(factors[i])
         x = a * image + b * x + c * noise
         if self._sampler == "ddpm":
