@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from types import FrameType
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, TextIO
 
 from rich.console import Console
 from rich.table import Table
@@ -111,15 +111,21 @@ def run_command(name: str, command: Callable[[], None]) -> NoReturn:
         _complain("; ".join((f"{name}: interrupted", *stop.args)))
     except BrokenPipeError as error:
         Screen.failure = error
+    except SystemExit as end:  # the parser's, after help or an error
+        code = int(end.code or 0)
     try:
         sys.stdout.flush()
     except OSError as error:
         Screen.failure = error
     if Screen.failure:
         code = code or 1
-        _discard_output()
+        _discard_output(sys.stdout)
         if not isinstance(Screen.failure, BrokenPipeError):  # such as from head: no message needed
             _complain(f"{name}: error: cannot print: {Screen.failure.strerror}")
+    try:
+        sys.stderr.flush()
+    except OSError:
+        _discard_output(sys.stderr)
     if _ends_at_once.is_set():
         os._exit(code)
     sys.exit(code)
@@ -151,9 +157,9 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _discard_output() -> None:
-    """Discards pending output, so that Python does not fail on it at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _discard_output(stream: TextIO) -> None:
+    """Discards the stream's pending output, so that Python does not fail on it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @contextlib.contextmanager

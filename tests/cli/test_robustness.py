@@ -32,13 +32,14 @@ def run(*arguments):
 
 
 def shell(command, **options):
-    """Runs a line of shell with $AUTOENC in it; returns the finished process."""
+    """Runs a line of shell with $AUTOENC in it, with Python's own buffers; returns the process."""
+    buffered = {name: text for name, text in os.environ.items() if name != "PYTHONUNBUFFERED"}
     return subprocess.run(
         ["bash", "-c", command.replace("$AUTOENC", " ".join(AUTOENC))],
         capture_output=True,
         text=True,
         timeout=120,
-        **options,
+        **{"env": buffered, **options},
     )
 
 
@@ -54,8 +55,16 @@ def test_an_error_with_closed_streams_keeps_its_exit_code():
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
-def test_an_error_that_cannot_be_printed_keeps_its_exit_code():
-    assert shell("$AUTOENC --steps=-1 2>/dev/full").returncode == 2
+@pytest.mark.parametrize("option", ["--steps=-1", "--no-such-option"])
+def test_an_error_that_cannot_be_printed_keeps_its_exit_code(option):
+    assert shell(f"$AUTOENC {option} 2>/dev/full").returncode == 2
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
+def test_help_that_cannot_be_printed_is_an_error():
+    done = shell("$AUTOENC --help >/dev/full")
+    line = "fathom.autoenc: error: cannot print: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, line)
 
 
 def test_a_reader_that_stops_reading_does_not_lose_the_result(tmp_path):
