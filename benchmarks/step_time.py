@@ -116,7 +116,7 @@ def measure(setting: Setting) -> dict[str, Any]:
     """Measures a setting in this process: the steps first, then all that could disturb them."""
     import_tensorflow()
     from fathom.measure.profile import xplane
-    from fathom.system.rates import gemm_rate
+    from fathom.system.rates import gemm_ceiling
 
     workload = workloads.load(setting.workload, forward_only=setting.mode == "infer")
     quick = workload.characterization.quick_setting  # the same steps, with less before them
@@ -132,9 +132,9 @@ def measure(setting: Setting) -> dict[str, Any]:
     )
     model.setup()
     step, batch, result = held_step(model)
-    peaks = [gemm_rate(model.device, setting.precision)]
+    peaks = [gemm_ceiling(model.device, setting.precision).rate]
     times = record_of(step, setting.steps, setting.warmup, setting.seconds)
-    peaks.append(gemm_rate(model.device, setting.precision))
+    peaks.append(gemm_ceiling(model.device, setting.precision).rate)
     cost = result.cost
     flops = {
         "train": cost.training_flops_per_example,

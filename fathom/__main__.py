@@ -8,8 +8,9 @@ from typing import NoReturn
 
 from fathom import workloads
 from fathom.cli import atlas, characterize, formats, launch, machine, new, quality, serving, work
+from fathom.cli.command import add_command
 from fathom.cli.parser import USER_ERROR, Parser, add_options, add_workload, checked, number
-from fathom.cli.terminal import console, import_tensorflow, run_command
+from fathom.cli.terminal import console, run_command
 from fathom.system.files import user_path
 from fathom.system.folders import own_folder
 
@@ -59,8 +60,7 @@ def _parser() -> Parser:
     quality.add_commands(commands)
     formats.add_commands(commands)
     launch.add_commands(commands)
-    writing = commands.add_parser("new", help="write the package of a new workload")
-    writing.set_defaults(command=lambda args: new.run(args, console()))
+    writing = add_command(commands, "new", "cli.new", "write the package of a new workload")
     text = "name of the workload: a-z, 0-9 and _"
     writing.add_argument("name", type=checked(new.new_name), help=text)
     add_options(writing, "out", help="new folder; default: fathom-NAME")
@@ -74,8 +74,8 @@ def _add_action(
     folder: str | None,
     read: Callable[[str], Path] = user_path,
 ) -> None:
-    action = actions.add_parser(name, help=text)
-    action.set_defaults(command=_data, action=name)
+    action = add_command(actions, name, "cli.data", text)
+    action.set_defaults(action=name)
     if folder:
         action.add_argument("dataset", help="name of the data set")
         add_options(action, "data-dir", type=checked(read), help=folder)
@@ -96,13 +96,6 @@ def _list(args: argparse.Namespace) -> None:
     from fathom.cli import criteria, listing
 
     (criteria if args.criteria else listing).show(console())
-
-
-def _data(args: argparse.Namespace) -> None:
-    import_tensorflow()
-    from fathom.cli import data
-
-    data.run(args, console())
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import copy
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 
 import numpy as np
@@ -26,7 +26,7 @@ import tensorflow as tf
 from fathom import options
 from fathom.core.data import DataSet, DataSource, choose, locate
 from fathom.core.layers import PRNGKey, Random
-from fathom.core.training import microbatches, strategies
+from fathom.core.training import strategies
 from fathom.core.training.compilation import Batch, Step
 from fathom.core.training.compilation import Nest as Nest  # for workloads
 from fathom.core.training.custom_gradients import CustomGradients, notes_gradients
@@ -35,7 +35,7 @@ from fathom.core.training.optimizers import Optimizer, refuse_other_settings
 from fathom.core.training.phases import Phases
 from fathom.core.training.runner import Progress, RunStep, check_length, default_runstep
 from fathom.errors import FathomError
-from fathom.model import building, depth, prepared, record, steps
+from fathom.model import building, depth, microbatches, prepared, record, steps
 from fathom.model.built import Built
 from fathom.model.prepared import Compiled, Prepared
 from fathom.model.workload import Workload
@@ -89,7 +89,7 @@ class NeuralNetworkModel(Workload):
         self.run_options = options.build(self.RunOptions, run)
         refuse_other_settings(self.hyperparameters, hyperparameters)
         self.device = devices.select(device)
-        self.check_microbatches([self.hyperparameters.batch_size])
+        microbatches.check(self, [self.hyperparameters.batch_size])
         self._set_threads()
         same = asdict(self.hyperparameters) | asdict(self.run_options) | {"workload": self.name}
         self.strategy = strategies.create(
@@ -141,26 +141,8 @@ class NeuralNetworkModel(Workload):
         wanted, count = self.execution.microbatches, self.operations_at_once
         if wanted != "auto":
             return wanted
-        divides = self.divides_batches and not self._microbatch_obstacle()
+        divides = self.divides_batches and not microbatches.obstacle(self)
         return count if divides and not self.hyperparameters.batch_size % count else 1
-
-    def _microbatch_obstacle(self) -> str:
-        return microbatches.obstacle(
-            self.execution,
-            self.device,
-            trains=not self.forward_only,
-            statistics=self.batch_statistics,
-            indivisible=self.indivisible,
-        )
-
-    def check_microbatches(self, sizes: Sequence[int | None]) -> None:
-        """Raises FathomError if batches of these sizes cannot be divided as the options ask.
-
-        Microbatches that nobody asked for are left out where they are not possible.
-        """
-        wanted = self.execution.microbatches
-        if wanted != "auto":
-            microbatches.check(self.name, wanted, self._microbatch_obstacle(), sizes)
 
     @property
     def xla(self) -> str:

@@ -175,11 +175,7 @@ hyperparameter = option  # of the network or its training
 
 @dataclass(frozen=True)
 class _Checked:
-    """Values that are checked by what ``option`` allows.
-
-    Raises:
-        FathomError: a value is out of range.
-    """
+    """Values that are checked by what ``option`` allows."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

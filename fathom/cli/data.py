@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from fathom import options, workloads
-from fathom.cli.terminal import new_table
+from fathom.cli.terminal import import_tensorflow, new_table
 from fathom.core.data.dataset import DataSet, fetched_directory, find, locate, state
 from fathom.core.data.fetch import fetch
 from fathom.errors import FathomError
@@ -48,6 +48,7 @@ def find_dataset(name: str) -> type[DataSet]:
 
 def run(args: argparse.Namespace, screen: Console) -> None:
     """Runs the action that the command line names."""
+    import_tensorflow()
     if args.action == "list":
         _list(*datasets(), screen)
         return

@@ -185,7 +185,7 @@ def _show(runs: list[FormatRun], screen: Console) -> None:
     table = new_table(("format", *titles, ""), titles)
     for run in runs:
         numbers = [*(run.metrics.get(name) for name in names), run.loss]
-        lost = [run.fixed_point and run.fixed_point.zeroed(kind) for kind in QUANTIZED]
+        lost = [run.fixed_point and run.fixed_point.share(kind, "zeroed") for kind in QUANTIZED]
         table.add_row(
             run.precision,
             str(run.seed),

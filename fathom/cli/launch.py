@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -91,9 +91,7 @@ def _train(command: Sequence[str], logs: Sequence[Path], screen: Console) -> tup
     Ctrl-C and SIGTERM let the workers end their step and write a checkpoint, as after fathom run; a
     second one ends all at once.
     """
-    with _free_ports(len(logs)) as ports:
-        addresses = [f"127.0.0.1:{port}" for port in ports]
-    secret, gpus = secrets.token_hex(), _gpus(len(logs))
+    addresses, secret, gpus = _free_addresses(len(logs)), secrets.token_hex(), _gpus(len(logs))
     with contextlib.ExitStack() as ending:
         processes = []
         for index, log in enumerate(logs):
@@ -117,12 +115,9 @@ def _train(command: Sequence[str], logs: Sequence[Path], screen: Console) -> tup
 
 
 def _wait(processes: Sequence[subprocess.Popen], show: Callable[[], None]) -> int | None:
-    """Shows the first worker's output until all workers end, or one fails.
+    """Shows the first worker's output; returns the first that failed or does not end, if any.
 
     The first worker ends last, as it evaluates and writes for all; the others have some time then.
-
-    Returns:
-        the number of the first worker that failed, or does not end; None if none did.
     """
     ended: queue.Queue[int] = queue.Queue()  # in the order of their ends
 
@@ -208,14 +203,13 @@ def _print_commands(
         screen.print(shlex.join(["ssh", host, there]), soft_wrap=True)
 
 
-@contextlib.contextmanager
-def _free_ports(count: int) -> Iterator[list[int]]:
-    """Yields ports that are free now, held until the block ends."""
+def _free_addresses(count: int) -> list[str]:
+    """Returns addresses of this machine whose ports are free now."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
             each.bind(("127.0.0.1", 0))
-        yield [each.getsockname()[1] for each in sockets]
+        return [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
 
 
 def _start(command: Sequence[str], variables: Mapping[str, str], log: int) -> subprocess.Popen:

@@ -7,7 +7,7 @@ import contextlib
 import os
 import pkgutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 from rich.console import Console
@@ -57,8 +57,10 @@ def _dataset(name: str, reference: str) -> type[DataSet]:
 def _row_of_model(name: str) -> tuple[str, ...]:
     """Builds a workload without a descriptor, with data in a temporary cache, to count it."""
     import_tensorflow()
+    from unittest import mock  # slow to import
+
     model = workloads.load(name)("cpu")
-    with _scratch_cache():
+    with tempfile.TemporaryDirectory() as new, mock.patch.dict(os.environ, FATHOM_CACHE_DIR=new):
         model.build()
     cost = model.cost()
     return _cells(name, model.title, cost.parameters, cost.forward_macs, model.datasets)
@@ -71,15 +73,3 @@ def _cells(
     with contextlib.suppress(FathomError):  # a folder cannot be read: its state says so
         dataset = choose(datasets, None, None)
     return name, title, f"{parameters:,}", f"{macs:,}", dataset.name, state(dataset)
-
-
-@contextlib.contextmanager
-def _scratch_cache() -> Iterator[None]:
-    before = os.environ.get("FATHOM_CACHE_DIR")
-    with tempfile.TemporaryDirectory() as scratch:
-        os.environ["FATHOM_CACHE_DIR"] = scratch
-        try:
-            yield
-        finally:
-            os.environ.pop("FATHOM_CACHE_DIR")
-            os.environ.update({"FATHOM_CACHE_DIR": before} if before is not None else {})

@@ -41,7 +41,7 @@ def calibrate(args: argparse.Namespace, screen: Console) -> None:
     screen.print("measuring operations alone, which takes a minute or two")
     with CPU.placement():
         found = calibration.measure(args.threads, _PRECISION)
-    gemm, triad = rates.gemm_ceiling(_PRECISION, args.threads), rates.triad_ceiling()
+    gemm, triad = rates.gemm_ceiling(CPU, _PRECISION, args.threads), rates.triad_ceiling()
     if folder:
         screen.print("describing the steps that were measured")
         of_operations = prediction.Rates(found)

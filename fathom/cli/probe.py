@@ -46,7 +46,7 @@ def _measure(args: argparse.Namespace) -> None:
         with contextlib.suppress(FathomError):  # each run of the workload will report the error
             locate(choose(workload.datasets, None, None), None, 0)
     computing = min(args.threads, processor.available_cores())
-    gemm, triad = rates.gemm_ceiling(args.precision, computing), rates.triad_ceiling()
+    gemm, triad = rates.gemm_ceiling(CPU, args.precision, computing), rates.triad_ceiling()
     Probe(
         environment=Environment.model_validate(
             environment.describe(CPU, used, args.precision, "off")

@@ -88,7 +88,7 @@ def _profile(args: argparse.Namespace, folder: Path, screen: Console) -> "Profil
         profile = profile.model_copy(update={"compiled_step_seconds": seconds})
     if not args.raw and not model.device.on_gpu:  # a characterization measures them itself
         roofs = Roofs(
-            flops_per_second=rates.gemm_rate(model.device, profile.precision),
+            flops_per_second=rates.gemm_ceiling(model.device, profile.precision).rate,
             bytes_per_second=rates.triad_ceiling().rate,
         )
         profile = profile.model_copy(update={"roofs": roofs})

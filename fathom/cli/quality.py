@@ -131,11 +131,7 @@ def _train(
     settings: dict[str, str],
     screen: Console,
 ) -> tuple[Quality, bool]:
-    """Trains with a batch size and a seed.
-
-    Returns:
-        the result with this training added, and whether this process writes it.
-    """
+    """Trains; returns the result with this training, and whether this process writes it."""
     from fathom.measure.runs.quality import train_until
 
     model_class = workloads.load(args.workload)

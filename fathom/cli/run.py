@@ -52,16 +52,8 @@ def workload_parser(name: str, program: str) -> Parser:
     parser.add_argument("--epochs", type=count, metavar="N", help="end after training epoch N")
     text = "leave the first N steps out of the statistics; default: a fifth, at most 5"
     parser.add_argument("--warmup", type=count, metavar="N", help=text)
-    add_options(
-        parser,
-        *MODEL_OPTIONS,
-        "microbatches",
-        "xla",
-        "strategy",
-        "replicas",
-        "collectives",
-        "reduce-dtype",
-    )
+    add_options(parser, *MODEL_OPTIONS, "microbatches", "xla")
+    add_options(parser, "strategy", "replicas", "collectives", "reduce-dtype")
     text = "evaluate on the test data at the end"
     parser.add_argument("--evaluate", action="store_true", help=text)
     add_options(parser, "checkpoint-dir", "checkpoint-every")
@@ -254,13 +246,13 @@ def _in_words(number: int) -> str:
 
 def _time_ahead(model: "NeuralNetworkModel") -> str:
     """Returns an estimate of the step time if steps are slow."""
-    from fathom.system.rates import gemm_rate
+    from fathom.system import rates
 
     cost, batch_size = model.cost(), model.hyperparameters.batch_size
     flops = 2 * batch_size * (cost.forward_macs if model.forward_only else cost.training_macs)
     if flops < _MIN_FLOPS_TO_ESTIMATE:
         return ""
-    seconds = flops / gemm_rate(model.device, model.execution.precision)
+    seconds = flops / rates.gemm_ceiling(model.device, model.execution.precision).rate
     if seconds < _MIN_SECONDS_TO_ANNOUNCE:
         return ""
     return f", each about {seconds:.0f} s or more; --batch-size makes them shorter"

@@ -7,7 +7,7 @@ import pandas as pd
 from rich.console import Console
 
 from fathom.cli.command import build_model, refuse, write_csv
-from fathom.cli.terminal import new_table
+from fathom.cli.terminal import show_frame
 from fathom.model.built import Built
 from fathom.nn import NeuralNetworkModel
 
@@ -24,11 +24,11 @@ def run(args: argparse.Namespace, screen: Console) -> None:
         model.require_test_data()
     table = _run(model, take, args.steps)
     last = table[table.steps == table.steps.max()]
-    _show(last.drop(columns=["steps"]), f"zeros up to step {table.steps.max():,}", screen)
+    show_frame(last.drop(columns=["steps"]), screen, f"zeros up to step {table.steps.max():,}")
     screen.print(_total(last))
     write_csv(table, args.csv, screen)
     if args.density:
-        _show(pruned(model, args.density), "metrics after pruning", screen)
+        show_frame(pruned(model, args.density), screen, "metrics after pruning")
 
 
 def observed(model: NeuralNetworkModel, checkpoint_dir: str | None) -> Callable[[], pd.DataFrame]:
@@ -84,17 +84,3 @@ def _total(last: pd.DataFrame) -> str:
         if last[column].notna().all()
     ]
     return f"a perfect skipper of zeros would save {', '.join(saved)} (multiply-accumulates)"
-
-
-def _show(frame: pd.DataFrame, title: str, screen: Console) -> None:
-    titles = list(frame.columns)
-    table = new_table(titles, [name for name in titles if name != "layer"], title)
-    for row in frame.itertuples(index=False):
-        table.add_row(*(_text(value) for value in row))
-    screen.print(table)
-
-
-def _text(value: object) -> str:
-    if isinstance(value, float):
-        return "" if value != value else f"{value:.4g}"
-    return f"{value:,}" if isinstance(value, int) else str(value)

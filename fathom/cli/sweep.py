@@ -9,7 +9,7 @@ import pandas as pd
 from rich.console import Console
 
 from fathom.cli.command import refuse
-from fathom.cli.terminal import new_table
+from fathom.cli.terminal import show_frame
 from fathom.errors import FathomError
 from fathom.hardware import networks
 from fathom.results.description import Description
@@ -77,11 +77,7 @@ def table(
         screen.print(f"{number} of {steps}: {words}")
         rows.append(setting | dict(row_of(describe(_with(args, setting)))))
     found = pd.DataFrame(rows)
-    titles = list(found.columns)
-    shown = new_table(titles, titles)
-    for row in found.itertuples(index=False):
-        shown.add_row(*(_text(value) for value in row))
-    screen.print(shown)
+    show_frame(found, screen)
     return found
 
 
@@ -106,9 +102,3 @@ def _with(args: argparse.Namespace, setting: Mapping[str, int]) -> argparse.Name
     own = {name: value for name, value in setting.items() if name in _OWN}
     others = [f"{name}={value}" for name, value in setting.items() if name not in own]
     return argparse.Namespace(**{**vars(args), **own, "set": [*args.set, *others]})
-
-
-def _text(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
-    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -4,6 +4,7 @@ import contextlib
 import gc
 import importlib
 import io
+import math
 import os
 import signal
 import sys
@@ -12,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from types import FrameType
-from typing import Any, ClassVar, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TextIO
 
 from rich.console import Console
 from rich.table import Table
@@ -20,6 +21,9 @@ from rich.table import Table
 from fathom.cli.parser import USER_ERROR
 from fathom.errors import FathomError
 from fathom.system.memory import require_address_space
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 INTERRUPTED = 130  # exit code, 128 + SIGINT as in shells
 _OPTIONAL = ("IPython", "cv2", "matplotlib", "pandas")  # modules that Keras can do without
@@ -76,6 +80,22 @@ def new_table(titles: Sequence[str], numbers: Collection[str] = (), title: str =
     for name in titles:
         table.add_column(name, justify="right" if name in numbers else "left")
     return table
+
+
+def show_frame(frame: "pd.DataFrame", screen: Console, title: str = "") -> None:
+    """Prints a data frame; the columns of numbers, all but ``layer``, are aligned on the right."""
+    titles = list(frame.columns)
+    table = new_table(titles, [name for name in titles if name != "layer"], title)
+    for row in frame.itertuples(index=False):
+        table.add_row(*map(_text, row))
+    screen.print(table)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, float):
+        text = f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+        return "" if math.isnan(value) else text
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _lines_of(table: Table) -> Iterator[str]:

@@ -159,14 +159,10 @@ def _add_sparsity(parser: argparse.ArgumentParser) -> None:
     add_options(parser, "batch-size", "threads", "dataset", "data-dir", "seed", "set")
     add_options(parser, "checkpoint-dir", help="with --infer: the checkpoints to load")
     share = number(float, above=0, maximum=1)
+    shares = checked(lambda text: [share(each) for each in text.split(",")])
     text = "prune to these shares of the weights after the run, and evaluate"
     add = parser.add_argument
-    add(
-        "--density",
-        type=checked(lambda t: [share(x) for x in t.split(",")]),
-        metavar="0.5,...",
-        help=text,
-    )
+    add("--density", type=shares, metavar="0.5,...", help=text)
     add("--csv", type=output_file, metavar="FILE", help="write the table")
 
 
@@ -186,12 +182,8 @@ def _add_machine(parser: argparse.ArgumentParser, command: str) -> None:
     add = parser.add_argument
     text = "a machine's name, as in docs/accelerators.md, or a JSON file that describes one"
     add("--machine", required=True, metavar="NAME|FILE", help=text)
-    add(
-        "--description",
-        type=input_path,
-        metavar="FILE",
-        help="of fathom describe, instead of tracing",
-    )
+    text = "of fathom describe, instead of tracing"
+    add("--description", type=input_path, metavar="FILE", help=text)
     if command != "explore":
         text = "type of number, one of the machine's; default: float32"
         add("--precision", metavar="TYPE", help=text)

@@ -262,7 +262,7 @@ class DeepQ(nn.NeuralNetworkModel):
     def cost(self) -> Cost:
         """Returns the network's cost; a training step also runs the target network forward."""
         counted = super().cost()
-        both = (dataclasses.replace(layer, forward_passes=2) for layer in counted.layers)
+        both = (layer.model_copy(update={"forward_passes": 2}) for layer in counted.layers)
         return dataclasses.replace(counted, layers=tuple(both))
 
     # ---------------------------------------------------------------- evaluation

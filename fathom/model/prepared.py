@@ -10,16 +10,18 @@ import tensorflow as tf
 
 from fathom import options
 from fathom.core.data.pipeline import PREFETCHED
-from fathom.core.training import microbatches, replicas, strategies
+from fathom.core.training import replicas, strategies
 from fathom.core.training.checkpoint import Checkpoints
 from fathom.core.training.compilation import CompiledStep, Nest, Step
 from fathom.core.training.footprint import require_memory
 from fathom.core.training.phases import Phases
 from fathom.core.training.runner import Loop, Runner
-from fathom.model import calibration
+from fathom.errors import FathomError
+from fathom.model import calibration, microbatches
 from fathom.model.steps import StepFunctions
 from fathom.model.workload import Workload
 from fathom.numbers.simulation import Simulation
+from fathom.options import precision_traits
 from fathom.system.files import user_path
 
 Variables = dict[str, tf.Variable]
@@ -95,21 +97,26 @@ def _facts(
 
 def check_strategy(model: Workload) -> None:
     """Raises FathomError if a model cannot be trained by the strategy of its options."""
-    if model.strategy:
-        strategies.check(
-            model.execution,
-            model.name,
-            obstacle=model.undistributable,
-            trains=not model.forward_only,
-            xla=model.xla == "step",
-        )
+    if not model.strategy:
+        return
+    name, precision = model.execution.strategy, model.execution.precision
+    traits = precision_traits(precision)
+    if model.forward_only:
+        raise FathomError(f"--strategy {name} is for training")
+    if model.undistributable:
+        raise FathomError(f"{model.name} cannot be distributed: {model.undistributable}")
+    if model.xla == "step":
+        raise FathomError(f"--strategy {name} does not work with --xla")
+    if traits.scales_loss or traits.fixed:
+        raise FathomError(f"--strategy {name} does not work in {precision}: try bfloat16")
 
 
 def _check_batches(model: Workload) -> None:
     """Checks that batches can be divided as the options ask, and fit into memory."""
     if model.strategy:
         strategies.check_batches(model.signatures(), model.strategy.num_replicas_in_sync)
-    model.check_microbatches(microbatches.batch_sizes(model.signatures()))
+    signatures = model.signatures()
+    microbatches.check(model, [spec.shape[0] for each in signatures for spec in each])
     if not model.device.on_gpu:  # a GPU's allocator raises its own error
         require_memory(
             model.name,

@@ -30,7 +30,7 @@ def of(model: Workload) -> RunResult:
             steps, model.example, hyperparameters.batch_size, 2 * macs
         ),
         generation=model.generation(),
-        cost=records.Cost.of(counted),
+        cost=counted.record(),
         memory=records.Memory(**environment.peak_memory(model.device)),
         processor=model.processor,
         energy=_energy(model, 2 * macs),

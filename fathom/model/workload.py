@@ -3,7 +3,7 @@
 import abc
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar, NamedTuple, cast
 
@@ -161,10 +161,6 @@ class Workload(abc.ABC):
     @abc.abstractmethod
     def placement(self) -> contextlib.AbstractContextManager:
         """Returns the context in which variables are created and steps are traced."""
-
-    @abc.abstractmethod
-    def check_microbatches(self, sizes: Sequence[int | None]) -> None:
-        """Raises FathomError if batches of these sizes cannot be divided as the options ask."""
 
     @abc.abstractmethod
     def machine(self) -> records.Environment:

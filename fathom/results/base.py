@@ -3,20 +3,22 @@
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import (
+    AfterValidator,
     BaseModel,
+    BeforeValidator,
     Field,
-    GetCoreSchemaHandler,
+    GetPydanticSchema,
+    PlainSerializer,
     SerializerFunctionWrapHandler,
     ValidationError,
     model_serializer,
 )
-from pydantic_core import CoreSchema, ErrorDetails, core_schema
+from pydantic_core import ErrorDetails
 from typing_extensions import Self
 
 from fathom.errors import FathomError
@@ -41,30 +43,34 @@ DeviceName = Annotated[str, Field(pattern=f"^/({'|'.join(DEVICE_KINDS)}):[0-9]+$
 SCHEMA = Field(alias="schema", description="version of this description")
 
 
-@dataclass(frozen=True)
-class _Array:
-    """Declares a float64 array that is a list of ``item`` in the file."""
-
-    item: Any
-    min_length: int = 0
-
-    def __get_pydantic_core_schema__(self, _: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        items = core_schema.list_schema(
-            handler.generate_schema(self.item), min_length=self.min_length
-        )
-        from_array = core_schema.no_info_before_validator_function(_as_list, items)
-        return core_schema.no_info_after_validator_function(
-            _as_array,
-            from_array,
-            serialization=core_schema.plain_serializer_function_ser_schema(
-                _rounded, return_schema=items
-            ),
-        )
+def absent(description: str) -> Any:
+    """Declares a field that is None where a result does not have it."""
+    return Field(default=None, description=description)
 
 
-SecondsArray = Annotated[np.ndarray, _Array(NotNegative)]
-PositiveArray = Annotated[np.ndarray, _Array(Positive)]
-NonemptyPositiveArray = Annotated[np.ndarray, _Array(Positive, min_length=1)]
+def _as_list(value: object) -> object:
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def _as_array(values: list[float]) -> np.ndarray:
+    return np.array(values, np.float64)
+
+
+def _rounded(numbers: np.ndarray) -> list[float]:
+    return [round(float(number), _NANOSECOND_DIGITS) for number in numbers]
+
+
+def _array(items: Any) -> GetPydanticSchema:
+    """Declares a float64 array that is a list of this type in the file."""
+    rounded = PlainSerializer(_rounded, return_type=items)
+    listed: Any = Annotated[items, BeforeValidator(_as_list), AfterValidator(_as_array), rounded]
+    return GetPydanticSchema(lambda _, handler: handler.generate_schema(listed))
+
+
+_Nonempty = Annotated[list[Positive], Field(min_length=1)]
+SecondsArray = Annotated[np.ndarray, _array(list[NotNegative])]
+PositiveArray = Annotated[np.ndarray, _array(list[Positive])]
+NonemptyPositiveArray = Annotated[np.ndarray, _array(_Nonempty)]
 
 
 class Record(
@@ -217,18 +223,6 @@ def _field(path: Iterable[str | int]) -> str:
         else:
             text += f".{part}" if re.fullmatch(r"[\w%]+", part) else f".{shown(part)}"
     return text.lstrip(".") or "all of it"
-
-
-def _as_list(value: object) -> object:
-    return value.tolist() if isinstance(value, np.ndarray) else value
-
-
-def _as_array(values: list[float]) -> np.ndarray:
-    return np.array(values, np.float64)
-
-
-def _rounded(numbers: np.ndarray) -> list[float]:
-    return [round(float(number), _NANOSECOND_DIGITS) for number in numbers]
 
 
 def _json_safe(value: object) -> object:

@@ -9,48 +9,15 @@ from dataclasses import dataclass
 
 import keras
 
-
-@dataclass(frozen=True)
-class LayerCost:
-    """The cost of one layer for one example.
-
-    Attributes:
-        name: the layer's name in the network.
-        kind: its class.
-        output_shape: shape of its (first) output without the batch dimension.
-        parameters: number of trainable values.
-        macs: multiply-accumulates of the forward pass.
-        activations: number of output values.
-        reads_input: no earlier layer has trainable variables, so that training computes no gradient
-            of its input.
-        forward_passes: forward passes of the layer in a training step, including those of a copy of
-            the network.
-    """
-
-    name: str
-    kind: str
-    output_shape: tuple[int, ...]
-    parameters: int
-    macs: int
-    activations: int
-    reads_input: bool
-    forward_passes: int = 1
-
-    @property
-    def training_macs(self) -> int:
-        """Multiply-accumulates of the layer's forward and backward passes in a training step.
-
-        The backward pass has two products for each of the forward pass: the gradient of the weights
-        and, except for layers that read the network's input, the gradient of the layer's input.
-        """
-        return (self.forward_passes + (1 if self.reads_input else 2)) * self.macs
+from fathom.results import records
+from fathom.results.profile import Layer
 
 
 @dataclass(frozen=True)
 class Cost:
     """The cost of a network for one example."""
 
-    layers: tuple[LayerCost, ...]
+    layers: tuple[Layer, ...]
     parameters: int  # trainable values
 
     @property
@@ -62,6 +29,15 @@ class Cost:
     def training_macs(self) -> int:
         """Multiply-accumulates of a training step's forward and backward passes."""
         return sum(layer.training_macs for layer in self.layers)
+
+    def record(self) -> records.Cost:
+        """Returns the totals, as results state them."""
+        return records.Cost(
+            parameters=self.parameters,
+            forward_macs_per_example=self.forward_macs,
+            forward_flops_per_example=2 * self.forward_macs,
+            training_flops_per_example=2 * self.training_macs,
+        )
 
 
 def count(network: keras.Model, length: int = 1) -> Cost:
@@ -80,7 +56,7 @@ def count(network: keras.Model, length: int = 1) -> Cost:
         declared = keras.tree.flatten(layer.output)[0].shape[1:]
         shape = tuple(length if size is None else size for size in declared)
         layers.append(
-            LayerCost(
+            Layer(
                 name=layer.name,
                 kind=type(layer).__name__,
                 output_shape=shape,

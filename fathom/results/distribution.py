@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from fathom.results.base import Count, NotNegative, Positive, PositiveCount, Record
+from fathom.results.base import Count, NotNegative, Positive, PositiveCount, Record, absent
 
 Statistics = Literal["replica", "batch"]
 
@@ -32,25 +32,21 @@ class Distribution(Record):
     )
     workers: PositiveCount = Field(description="number of processes")
     replicas: PositiveCount = Field(description="number of devices, with a part of the batch each")
-    batch_statistics: Statistics | None = Field(
-        default=None,
-        description="what batch normalization uses: the statistics of each `replica`'s part, so "
+    batch_statistics: Statistics | None = absent(
+        "what batch normalization uses: the statistics of each `replica`'s part, so "
         "that losses differ from those of one process, or those of the whole `batch`; `null` for "
-        "networks without it",
+        "networks without it"
     )
     gradient_bytes: Count = Field(
         description="gradients that each replica adds to the sums of a step, in bytes; those of "
         "batch statistics, which are small, are not counted"
     )
-    sent_bytes: NotNegative | None = Field(
-        default=None,
-        description="what each worker sends of them in a step, in bytes: 2 (n - 1) / n of the "
+    sent_bytes: NotNegative | None = absent(
+        "what each worker sends of them in a step, in bytes: 2 (n - 1) / n of the "
         "gradients in a ring of n workers, n - 1 times the rows of embeddings; `null` in one "
-        "process",
+        "process"
     )
-    link: Link | None = Field(
-        default=None, description="the connection of the workers; `null` in one process"
-    )
+    link: Link | None = absent("the connection of the workers; `null` in one process")
     collective_seconds: list[NotNegative] = Field(
         default_factory=list,
         description="mean time a step of each replica from the last of its own gradients to the "
@@ -62,10 +58,9 @@ class Distribution(Record):
         description="the part of it in which the gradients of the slowest replica were missing: "
         "its excess over the smallest of all replicas; the slowest one waits least",
     )
-    collective_share: NotNegative | None = Field(
-        default=None,
-        description="mean of the `collective_seconds` of the first worker's replicas over the mean "
-        "time of the same steps of that worker",
+    collective_share: NotNegative | None = absent(
+        "mean of the `collective_seconds` of the first worker's replicas over the mean "
+        "time of the same steps of that worker"
     )
 
     def summary(self) -> list[str]:

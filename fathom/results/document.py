@@ -4,39 +4,20 @@ Tables of fields are written into the pages of ``docs``, between ``<!-- fields o
 ``<!-- end -->``.
 """
 
+import inspect
 import re
 from pathlib import Path
 
-from fathom.results import (
-    atlas,
-    characterization,
-    description,
-    distribution,
-    formats,
-    machine,
-    nearest,
-    profile,
-    quality,
-    records,
-    serving,
-    steps,
-)
+from fathom.results import distribution, schemas, steps
 from fathom.results.base import Record
 
-_PAGES = (
-    *("results.md", "characterization.md", "profiling.md", "accelerators.md", "numbers.md"),
-    *("distribution.md", "serving.md", "quality.md", "machine.md", "atlas.md", "coverage.md"),
-)
-_MODULES = (
-    *(records, steps, profile, characterization, description),
-    *(atlas, distribution, formats, machine, nearest, quality, serving),
-)
+_MODULES = (*filter(inspect.ismodule, vars(schemas).values()), distribution, steps)
 _TABLE = re.compile(r"(?<=<!-- fields of )(\w+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
 def pages(docs: Path) -> dict[Path, str]:
     """Returns the contents of each page with tables of fields."""
-    return {docs / name: _with_tables((docs / name).read_text()) for name in _PAGES}
+    return {path: _with_tables(path.read_text()) for path in sorted(docs.glob("*.md"))}
 
 
 def _with_tables(page: str) -> str:

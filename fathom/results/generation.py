@@ -7,7 +7,7 @@ import numpy as np
 from pydantic import Field
 from typing_extensions import Self
 
-from fathom.results.base import Count, NotNegative, PositiveCount, Record
+from fathom.results.base import Count, NotNegative, PositiveCount, Record, absent
 
 
 class PhaseTimes(NamedTuple):
@@ -41,25 +41,22 @@ class Generation(Record):
         description="tokens of each prompt, or of each source sentence with its padding"
     )
     new_tokens: NotNegative = Field(description="tokens generated for each")
-    prefill_tokens_per_second: NotNegative | None = Field(
-        default=None,
-        description="tokens of all prompts read per second; `null` if this phase did not run",
+    prefill_tokens_per_second: NotNegative | None = absent(
+        "tokens of all prompts read per second; `null` if this phase did not run"
     )
-    seconds_to_first_token: NotNegative | None = Field(
-        default=None, description="from the start of the prefill to the first token, in seconds"
+    seconds_to_first_token: NotNegative | None = absent(
+        "from the start of the prefill to the first token, in seconds"
     )
-    decode_tokens_per_second: NotNegative | None = Field(
-        default=None,
-        description="tokens of all sequences generated per second, once the prompts were read; "
-        "`null` if this phase did not run",
+    decode_tokens_per_second: NotNegative | None = absent(
+        "tokens of all sequences generated per second, once the prompts were read; "
+        "`null` if this phase did not run"
     )
-    seconds_per_output_token: NotNegative | None = Field(
-        default=None, description="from one token of a sequence to the next, in seconds"
+    seconds_per_output_token: NotNegative | None = absent(
+        "from one token of a sequence to the next, in seconds"
     )
-    tokens_per_pass: NotNegative | None = Field(
-        default=None,
-        description="new tokens of a sequence for each pass of the network in the last step, where "
-        "a draft proposes several; otherwise `null`",
+    tokens_per_pass: NotNegative | None = absent(
+        "new tokens of a sequence for each pass of the network in the last step, where "
+        "a draft proposes several; otherwise `null`"
     )
     cache_bytes: Count = Field(
         description="what is kept of earlier tokens for all sequences, in bytes: keys and values, "

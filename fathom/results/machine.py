@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from fathom.results.base import SCHEMA, Document, Record
+from fathom.results.base import SCHEMA, Document, Record, absent
 from fathom.results.records import Environment
 
 
@@ -13,9 +13,7 @@ class Finding(Record):
 
     name: str = Field(description="what it is about, such as `processor` or `oneDNN`")
     found: str = Field(description="what was found, or chosen")
-    hint: str | None = Field(
-        default=None, description="what costs speed or space, with the remedy; `null`: nothing"
-    )
+    hint: str | None = absent("what costs speed or space, with the remedy; `null`: nothing")
 
 
 class Inspection(Document):

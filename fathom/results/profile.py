@@ -20,6 +20,7 @@ from fathom.results.base import (
     PrecisionName,
     Record,
     SecondsArray,
+    absent,
 )
 from fathom.results.records import Cost, Environment, Processor, is_disturbed
 
@@ -123,10 +124,9 @@ class GpuTime(Record, frozen=True):
     memcpy_seconds: NotNegative = Field(
         description="time of copies to, from and within the GPU, in seconds"
     )
-    process: ProcessGpuTime | None = Field(
-        default=None,
-        description="the same from the set-up of the network to the last profiled step, and by "
-        "API call; `null` in older files",
+    process: ProcessGpuTime | None = absent(
+        "the same from the set-up of the network to the last profiled step, and by "
+        "API call; `null` in older files"
     )
 
 
@@ -162,8 +162,8 @@ class Life(Record, frozen=True):
         return self
 
 
-class Layer(Record):
-    """The cost of one layer for one example, as in ``cost.LayerCost``."""
+class Layer(Record, frozen=True):
+    """The cost of one layer for one example."""
 
     name: str = Field(description="its name in the network")
     kind: str = Field(description="its class")
@@ -179,6 +179,15 @@ class Layer(Record):
     forward_passes: PositiveCount = Field(
         default=1, description="forward passes in a training step"
     )  # older profiles have one forward pass
+
+    @property
+    def training_macs(self) -> int:
+        """Multiply-accumulates of the layer's forward and backward passes in a training step.
+
+        The backward pass has two products for each of the forward pass: the gradient of the weights
+        and, except for layers that read the network's input, the gradient of the layer's input.
+        """
+        return (self.forward_passes + (1 if self.reads_input else 2)) * self.macs
 
 
 class LayerCosts(Cost):
@@ -209,10 +218,8 @@ class Profile(Document, frozen=True):
         description="times of the profiled steps by the clock of those without the profiler, in "
         "the same order, in seconds; in older files of further steps, or empty",
     )
-    tracing_seconds_per_op: NotNegative | None = Field(
-        default=None,
-        description="measured cost of tracing one execution of an op, in seconds; `null` in older "
-        "files",
+    tracing_seconds_per_op: NotNegative | None = absent(
+        "measured cost of tracing one execution of an op, in seconds; `null` in older files"
     )
     compiled_step_seconds: PositiveArray = Field(
         description="times of steps compiled by XLA, in seconds, if that is the workload's "
@@ -233,17 +240,12 @@ class Profile(Document, frozen=True):
         description="work of a batch of the stated cost by type, layer and phase, as described in "
         "docs/accelerators.md; empty in older files",
     )
-    timeline: Timeline | None = Field(
-        default=None, description="of the step of median time; `null` in older files"
+    timeline: Timeline | None = absent("of the step of median time; `null` in older files")
+    roofs: Roofs | None = absent(
+        "rates of the machine, measured after the steps; `null` in older files, on a "
+        "GPU and in a characterization, whose `machine.json` has them"
     )
-    roofs: Roofs | None = Field(
-        default=None,
-        description="rates of the machine, measured after the steps; `null` in older files, on a "
-        "GPU and in a characterization, whose `machine.json` has them",
-    )
-    life: Life | None = Field(
-        default=None, description="windows over a whole run; `null` without `--life`"
-    )
+    life: Life | None = absent("windows over a whole run; `null` without `--life`")
     gpu: GpuTime | None = Field(description="of the profiled steps; `null` without a GPU")
     cost: LayerCosts = Field(description="counted work of the network and its layers")
     processor: Processor = Field(

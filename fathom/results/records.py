@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -20,14 +20,11 @@ from fathom.results.base import (
     PrecisionName,
     Record,
     Share,
+    absent,
 )
 from fathom.results.distribution import Distribution
 from fathom.results.generation import Generation
 from fathom.results.steps import Steps
-
-if TYPE_CHECKING:  # it imports Keras
-    from fathom.results import cost
-
 
 TensorKind = Literal["weights", "activations", "gradients", "updates"]
 
@@ -44,10 +41,9 @@ class Data(OpenRecord):
         description="`given` (`--data-dir`), `environment` (`$FATHOM_DATA_DIR`), `fetched`, "
         "`packaged` (with an installed library, as the games with ale-py) or `synthetic`"
     )
-    skipped: dict[str, str] | None = Field(
-        default=None,
-        description="each damaged file that was left out, with the reason; absent "
-        "if the workload never skips files",
+    skipped: dict[str, str] | None = absent(
+        "each damaged file that was left out, with the reason; absent "
+        "if the workload never skips files"
     )
 
 
@@ -65,10 +61,9 @@ class Environment(Record):
     """The machine and the software that made a result."""
 
     cpu_model: str = Field(description="name of the processor")
-    cpu_generation: str | None = Field(
-        default=None,
-        description="family and model of an x86 processor, as one name may have several "
-        "generations; else `null`",
+    cpu_generation: str | None = absent(
+        "family and model of an x86 processor, as one name may have several "
+        "generations; else `null`"
     )
     cpu_flags: list[str] = Field(
         default_factory=list, description="its instruction sets that affect speed"
@@ -76,39 +71,32 @@ class Environment(Record):
     cores_available: PositiveCount = Field(description="number of cores that the process may use")
     memory_bytes: Count = Field(description="memory of the machine, in bytes")
     platform: str = Field(description="operating system and its version")
-    python: str | None = Field(default=None, description="version of Python")
+    python: str | None = absent("version of Python")
     tensorflow: str = Field(description="version of TensorFlow")
-    keras: str | None = Field(default=None, description="version of Keras")
-    numpy: str | None = Field(default=None, description="version of NumPy")
-    cuda: str | None = Field(
-        default=None, description="version of CUDA that TensorFlow was built for"
-    )
-    cudnn: str | None = Field(
-        default=None, description="version of cuDNN that TensorFlow was built for"
-    )
-    onednn: bool | None = Field(
-        default=None,
-        description="TensorFlow uses oneDNN's kernels, as `fathom machine` explains; `null`: "
-        "not known",
+    keras: str | None = absent("version of Keras")
+    numpy: str | None = absent("version of NumPy")
+    cuda: str | None = absent("version of CUDA that TensorFlow was built for")
+    cudnn: str | None = absent("version of cuDNN that TensorFlow was built for")
+    onednn: bool | None = absent(
+        "TensorFlow uses oneDNN's kernels, as `fathom machine` explains; `null`: not known"
     )
     switches: dict[str, str] = Field(
         default_factory=dict, description="environment variables that change TensorFlow's behaviour"
     )
     gpu: str | None = Field(description="name of the GPU; `null` for a run on the CPU")
-    gpu_number: Count | None = Field(
-        default=None, description="its number among the GPUs of the machine, as in `--device gpu:N`"
+    gpu_number: Count | None = absent(
+        "its number among the GPUs of the machine, as in `--device gpu:N`"
     )
-    gpus_visible: Count | None = Field(
-        default=None,
-        description="number of GPUs that the process saw: one for a run on a GPU, as the others "
-        "are hidden from it",
+    gpus_visible: Count | None = absent(
+        "number of GPUs that the process saw: one for a run on a GPU, as the others "
+        "are hidden from it"
     )
     device: DeviceName = Field(
         description="as TensorFlow names it, which numbers the GPUs that it sees"
     )
     threads: PositiveCount = Field(description="threads of the run")
-    intra_op_threads: PositiveCount | None = Field(
-        default=None, description="intra-op threads: those that one operation may use"
+    intra_op_threads: PositiveCount | None = absent(
+        "intra-op threads: those that one operation may use"
     )
     inter_op_threads: PositiveCount = Field(
         default=1, description="inter-op threads: operations that run at once"
@@ -122,13 +110,9 @@ class Environment(Record):
     xla: Compiled = Field(
         description="what XLA compiled: the whole `step`, some `layers`, or nothing (`off`)"
     )
-    git_commit: str | None = Field(
-        default=None, description="commit of Fathom's checkout, else `null`"
-    )
-    fathom: str | None = Field(default=None, description="version of Fathom")
-    source: str | None = Field(
-        default=None, description="digest of Fathom's own source, committed or not"
-    )
+    git_commit: str | None = absent("commit of Fathom's checkout, else `null`")
+    fathom: str | None = absent("version of Fathom")
+    source: str | None = absent("digest of Fathom's own source, committed or not")
     command: str = Field(default="", description="the command line")
 
 
@@ -151,24 +135,17 @@ class Sections(OpenRecord):
         description="building, tracing and compiling the network, in seconds"
     )
     run: NotNegative = Field(description="steps and their input, in seconds")
-    evaluate: NotNegative | None = Field(
-        default=None, description="evaluation, in seconds; with `--evaluate`"
-    )
-    wall: NotNegative | None = Field(
-        default=None, description="age of the process at the time of writing, in seconds"
-    )
+    evaluate: NotNegative | None = absent("evaluation, in seconds; with `--evaluate`")
+    wall: NotNegative | None = absent("age of the process at the time of writing, in seconds")
 
 
 class Throughput(Record):
     """The speed of the steps."""
 
     example: str = Field(default="example", description="name of an example")
-    examples_per_second: NotNegative | None = Field(
-        default=None, description="examples per second at the median step time"
-    )
-    examples_per_second_with_input: NotNegative | None = Field(
-        default=None,
-        description="examples per second at the mean step time plus the wait for its batch",
+    examples_per_second: NotNegative | None = absent("examples per second at the median step time")
+    examples_per_second_with_input: NotNegative | None = absent(
+        "examples per second at the mean step time plus the wait for its batch"
     )
     flops_per_second: NotNegative | None = Field(
         description="floating-point operations per second, median rate"
@@ -202,56 +179,35 @@ class Cost(Record):
         "including deepq's target network"
     )
 
-    @classmethod
-    def of(cls, counted: "cost.Cost") -> "Cost":
-        """Returns the totals of a counted network."""
-        return cls(
-            parameters=counted.parameters,
-            forward_macs_per_example=counted.forward_macs,
-            forward_flops_per_example=2 * counted.forward_macs,
-            training_flops_per_example=2 * counted.training_macs,
-        )
-
 
 class Memory(Record):
     """The peak memory of the run."""
 
-    peak_resident_bytes: Count | None = Field(
-        default=None, description="resident memory of the process, in bytes"
-    )
-    peak_gpu_bytes: Count | None = Field(
-        default=None, description="TensorFlow's allocations on the GPU, in bytes"
-    )
+    peak_resident_bytes: Count | None = absent("resident memory of the process, in bytes")
+    peak_gpu_bytes: Count | None = absent("TensorFlow's allocations on the GPU, in bytes")
 
 
 class Processor(Record):
     """Use of the processor by the steps: evidence of disturbance by other processes."""
 
-    cpu_seconds: NotNegative | None = Field(
-        default=None,
-        description="CPU time of the process, all threads, during all steps, input excluded, in "
-        "seconds",
+    cpu_seconds: NotNegative | None = absent(
+        "CPU time of the process, all threads, during all steps, input excluded, in seconds"
     )
-    wall_seconds: NotNegative | None = Field(
-        default=None, description="time of the same steps by the clock, in seconds"
+    wall_seconds: NotNegative | None = absent("time of the same steps by the clock, in seconds")
+    involuntary_switches: Count | None = absent(
+        "involuntary context switches of its threads during the steps"
     )
-    involuntary_switches: Count | None = Field(
-        default=None, description="involuntary context switches of its threads during the steps"
+    minor_faults: Count | None = absent(
+        "minor page faults of its threads during the steps: memory that they used for "
+        "the first time; `null` in older files"
     )
-    minor_faults: Count | None = Field(
-        default=None,
-        description="minor page faults of its threads during the steps: memory that they used for "
-        "the first time; `null` in older files",
+    frequency_mhz: NotNegative | None = absent(
+        "frequency of the fastest core after the last step, in MHz; virtual machines "
+        "often give a constant"
     )
-    frequency_mhz: NotNegative | None = Field(
-        default=None,
-        description="frequency of the fastest core after the last step, in MHz; virtual machines "
-        "often give a constant",
-    )
-    steal_seconds: NotNegative | None = Field(
-        default=None,
-        description="time that the host of a virtual machine took from its cores, all together, "
-        "from before the first step to after the last, in seconds",
+    steal_seconds: NotNegative | None = absent(
+        "time that the host of a virtual machine took from its cores, all together, "
+        "from before the first step to after the last, in seconds"
     )
     unread: dict[str, str] = Field(
         default_factory=dict, description="why a field is `null`, by its name; empty in older files"
@@ -304,13 +260,12 @@ class Energy(Record):
         description="energy of all steps after the warm-up, input excluded, by counter: `cpu` (all "
         "sockets), `dram` (their memory) and `gpu`, in joules",
     )
-    joules_per_step: NotNegative | None = Field(
-        default=None,
-        description="mean energy of a step, all counters together, in joules; `null` without the "
-        "counter of the run's device",
+    joules_per_step: NotNegative | None = absent(
+        "mean energy of a step, all counters together, in joules; `null` without the "
+        "counter of the run's device"
     )
-    flops_per_joule: NotNegative | None = Field(
-        default=None, description="counted floating-point operations of the same steps per joule"
+    flops_per_joule: NotNegative | None = absent(
+        "counted floating-point operations of the same steps per joule"
     )
     unread: dict[str, str] = Field(
         default_factory=dict,
@@ -344,13 +299,10 @@ class Energy(Record):
 class Metrics(OpenRecord):
     """The evaluation's means over the test data, and the curves noted during the run."""
 
-    examples: Count | None = Field(
-        default=None, description="number of evaluated examples; absent without evaluation"
-    )
-    history: dict[str, list[tuple[Integer, Number | None]]] | None = Field(
-        default=None,
-        description="curves by name, each a list of (steps done, value), such as the validation "
-        "error and the `learning_rate`; absent if there are none",
+    examples: Count | None = absent("number of evaluated examples; absent without evaluation")
+    history: dict[str, list[tuple[Integer, Number | None]]] | None = absent(
+        "curves by name, each a list of (steps done, value), such as the validation "
+        "error and the `learning_rate`; absent if there are none"
     )
 
     @classmethod
@@ -392,18 +344,8 @@ class FixedPointRecord(Record):
     overflow: str = Field(description="`saturate` at the largest numbers, or `wrap`")
     tensors: list[FixedTensor] = Field(description="each rounded tensor")
 
-    def zeroed(self, kind: str) -> float | None:
-        """Returns the share of a kind's values that became 0; None if none was counted.
-
-        It is the mean of the tensors' shares, weighted by their numbers of values.
-        """
-        return self._share(kind, "zeroed")
-
-    def saturated(self, kind: str) -> float | None:
-        """Returns the same mean of the shares beyond the largest numbers."""
-        return self._share(kind, "saturated")
-
-    def _share(self, kind: str, name: str) -> float | None:
+    def share(self, kind: str, name: Literal["saturated", "zeroed"]) -> float | None:
+        """Returns the mean of a kind's shares, by the tensors' values; None if none was counted."""
         rows = [row for row in self.tensors if row.kind == kind and row.values]
         if not rows:
             return None
@@ -427,9 +369,8 @@ class RunResult(Document):
     sections: Sections = Field(description="times of the sections of the run")
     steps: Steps = Field(description="every step, and statistics")
     throughput: Throughput = Field(description="speed")
-    generation: Generation | None = Field(
-        default=None,
-        description="speed of prefill and decode, if inference generates token by token",
+    generation: Generation | None = absent(
+        "speed of prefill and decode, if inference generates token by token"
     )
     cost: Cost = Field(description="size and work of the network")
     memory: Memory = Field(default_factory=Memory, description="peak memory")
@@ -440,12 +381,10 @@ class RunResult(Document):
     metrics: Metrics = Field(
         default_factory=Metrics, description="metrics of the evaluation and curves of the run"
     )
-    fixed_point: FixedPointRecord | None = Field(
-        default=None, description="simulated fixed-point numbers; `null` in floating point"
+    fixed_point: FixedPointRecord | None = absent(
+        "simulated fixed-point numbers; `null` in floating point"
     )
-    distribution: Distribution | None = Field(
-        default=None, description="distributed training; `null` on one device"
-    )
+    distribution: Distribution | None = absent("distributed training; `null` on one device")
     ended: str = Field(
         default="complete",
         description="`complete`, `interrupted`, or the error that ended the run early; the "

@@ -12,6 +12,7 @@ from fathom.results.base import (
     Positive,
     PositiveCount,
     Record,
+    absent,
 )
 from fathom.results.records import Environment
 
@@ -22,11 +23,9 @@ Batching = Literal["dynamic", "continuous", "static", "unknown"]
 class Bounds(Record):
     """The bounds of the 99th percentiles (a service-level objective), in seconds."""
 
-    latency: Positive | None = Field(default=None, description="from arrival to answer")
-    first_token: Positive | None = Field(default=None, description="from arrival to first token")
-    output_token: Positive | None = Field(
-        default=None, description="from one token to the next, the mean of a query"
-    )
+    latency: Positive | None = absent("from arrival to answer")
+    first_token: Positive | None = absent("from arrival to first token")
+    output_token: Positive | None = absent("from one token to the next, the mean of a query")
 
     def given(self) -> dict[str, float]:
         """Returns the bounds that there are, by name."""
@@ -54,22 +53,17 @@ class Trial(Record):
         description="number of batches by size, of generated text number of decoding steps; empty "
         "with an endpoint"
     )
-    goodput: NotNegative | None = Field(
-        default=None,
-        description="queries per second that met all bounds; `null` without bounds",
+    goodput: NotNegative | None = absent(
+        "queries per second that met all bounds; `null` without bounds"
     )
-    tokens_per_second: NotNegative | None = Field(
-        default=None, description="generated tokens of all queries per second"
+    tokens_per_second: NotNegative | None = absent("generated tokens of all queries per second")
+    first_token: dict[str, NotNegative] | None = absent(
+        "time from a query's scheduled arrival to its first token, in seconds: as "
+        "`latency`; `null` for inference that does not generate token by token"
     )
-    first_token: dict[str, NotNegative] | None = Field(
-        default=None,
-        description="time from a query's scheduled arrival to its first token, in seconds: as "
-        "`latency`; `null` for inference that does not generate token by token",
-    )
-    output_token: dict[str, NotNegative] | None = Field(
-        default=None,
-        description="time from one token of a query to the next, in seconds: from its first to "
-        "its last by the number of tokens between; `null` as before",
+    output_token: dict[str, NotNegative] | None = absent(
+        "time from one token of a query to the next, in seconds: from its first to "
+        "its last by the number of tokens between; `null` as before"
     )
 
 
@@ -87,10 +81,8 @@ class ServingResult(Document):
     largest_batch: PositiveCount = Field(
         description="limit of the batches, or of the sequences that run at once"
     )
-    cache_bytes: PositiveCount | None = Field(
-        default=None, description="bound of the memory of cached keys and values"
-    )
-    url: str | None = Field(default=None, description="of the endpoint; `null`: in this process")
+    cache_bytes: PositiveCount | None = absent("bound of the memory of cached keys and values")
+    url: str | None = absent("of the endpoint; `null`: in this process")
     arrivals: str = Field(
         default="LoadGen",
         description="what sends the queries: LoadGen, a gamma distribution, or a trace",

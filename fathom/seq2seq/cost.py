@@ -1,7 +1,5 @@
 """The cost of a sentence pair, which depends on its bucket."""
 
-import dataclasses
-
 import keras
 
 from fathom.results.cost import Cost, count
@@ -26,13 +24,11 @@ def cost_of(network: keras.Model, bucket: Bucket, predicted: int, hypotheses: in
             macs = network.get_layer("decoder").macs_of(bucket, predicted, hypotheses)
         elif layer.name.startswith("encoder_"):
             macs = network.get_layer(layer.name).macs_of(bucket.source)
-        layers.append(
-            dataclasses.replace(
-                layer,
-                macs=macs,
-                reads_input=False,
-                output_shape=(length, *layer.output_shape[1:]),
-                activations=length * layer.activations,
-            )
-        )
+        found = {
+            "macs": macs,
+            "reads_input": False,
+            "output_shape": (length, *layer.output_shape[1:]),
+            "activations": length * layer.activations,
+        }
+        layers.append(layer.model_copy(update=found))
     return Cost(tuple(layers), counted.parameters)

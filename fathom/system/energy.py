@@ -94,11 +94,7 @@ def meter(on_gpu: bool, powercap: Path = _POWERCAP) -> Meter:
 
 
 def _zones(powercap: Path) -> list[Counter]:
-    """Returns the counters of the sockets and their memory.
-
-    Raises:
-        OSError: there are none, or they may not be read.
-    """
+    """Returns the counters of the sockets and their memory; OSError if none can be read."""
     if not powercap.is_dir():
         raise OSError(f"no RAPL: {powercap} is absent")
     found = []
@@ -118,11 +114,7 @@ def _microjoules(file: Path) -> Callable[[], float]:
 
 
 def _gpu() -> list[Counter]:
-    """Returns the counter of the first visible GPU.
-
-    Raises:
-        OSError: Zeus is not installed, or the GPU has none.
-    """
+    """Returns the counter of the first visible GPU; OSError without Zeus or a counter."""
     try:
         from zeus.device.gpu import get_gpus
         from zeus.exception import ZeusBaseError

@@ -30,17 +30,11 @@ class Ceiling(NamedTuple):
     cpu_share: float
 
 
-def gemm_rate(device: Device, precision: str) -> float:
-    """Returns the best rate of TensorFlow's large matrix product on a device, in FLOP/s."""
-    return _gemm(device, precision, threads=0).rate
+def gemm_ceiling(device: Device, precision: str, threads: int = 0) -> Ceiling:
+    """Returns the best rate of TensorFlow's large matrix product on a device, in FLOP/s.
 
-
-def gemm_ceiling(precision: str, threads: int) -> Ceiling:
-    """Returns the same of the CPU, measured until undisturbed, but no longer than ten seconds."""
-    return _gemm(CPU, precision, threads)
-
-
-def _gemm(device: Device, precision: str, threads: int) -> Ceiling:
+    With ``threads``, those that compute, it is measured until undisturbed, at most for ten seconds.
+    """
     with device.placement():
         shape = [_GEMM_SIZE, _GEMM_SIZE]
         dtype = keras.DTypePolicy(precision_traits(precision).policy).compute_dtype
@@ -68,14 +62,7 @@ def triad_ceiling() -> Ceiling:
 
 
 def _fastest(run: Callable[[], object], work: int, least: int, threads: int) -> Ceiling:
-    """Returns the fastest of some runs; with threads it runs until that was undisturbed.
-
-    Args:
-        run: of this work.
-        work: FLOPs or bytes.
-        least: number of runs.
-        threads: that compute; 0: do not wait for an undisturbed run.
-    """
+    """Returns the fastest of some runs; with threads it runs until that was undisturbed."""
     best, runs, end = Ceiling(0.0, 0.0), 0, time.perf_counter() + _LONGEST_S
     while runs < least or (threads and best.cpu_share < _UNDISTURBED and time.perf_counter() < end):
         used, start = time.process_time(), time.perf_counter()

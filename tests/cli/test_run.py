@@ -100,7 +100,7 @@ def test_a_run_of_long_steps_says_before_the_first_how_long_they_are(capsys, tmp
     assert "running 1 steps\n" in capsys.readouterr().out
     flops = 10 * json.loads(result.read_text())["cost"]["training_flops_per_example"]
     monkeypatch.setattr(run_module, "_MIN_FLOPS_TO_ESTIMATE", flops)
-    monkeypatch.setattr(rates, "gemm_rate", lambda *_: flops / 60)
+    monkeypatch.setattr(rates, "gemm_ceiling", lambda *_: rates.Ceiling(flops / 60, 1))
     assert run(run_workload, "autoenc", arguments) == 0
     assert "running 1 steps, each about 60 s or more; --batch-size" in capsys.readouterr().out
 

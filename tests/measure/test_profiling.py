@@ -33,7 +33,7 @@ def profiled(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def known_rates(monkeypatch):
     """Measures no rates of the machine, which takes a second and much memory."""
-    monkeypatch.setattr("fathom.system.rates.gemm_rate", lambda *_: 1e11)
+    monkeypatch.setattr("fathom.system.rates.gemm_ceiling", lambda *_: Ceiling(1e11, 1.0))
     monkeypatch.setattr("fathom.system.rates.triad_ceiling", lambda: Ceiling(1e10, 1.0))
 
 

@@ -1,4 +1,3 @@
-import dataclasses
 import math
 
 import keras
@@ -76,7 +75,7 @@ def test_a_layer_that_reads_an_input_beside_what_was_learned_needs_the_gradient_
 
 def test_a_layer_that_a_training_step_runs_forward_twice_counts_once_more():
     counted = cost.count(network()).layers[0]
-    twice = dataclasses.replace(counted, forward_passes=2)
+    twice = counted.model_copy(update={"forward_passes": 2})
     assert twice.training_macs == counted.training_macs + counted.macs
 
 

@@ -17,7 +17,7 @@ import tensorflow as tf
 from fathom.core.training.gloo import Gloo
 from fathom.core.training.rendezvous import LONGEST_SILENCE, Meeting, listen, meet, named, split
 from fathom.errors import WRONG_JSON, FathomError
-from fathom.options import Execution, precision_traits
+from fathom.options import Execution
 from fathom.system import private
 from fathom.system.device import Device
 from fathom.system.environment import software
@@ -82,35 +82,6 @@ def create(
             "another: start a fresh process"
         )
     return _created[wanted]
-
-
-def check(
-    execution: Execution,
-    workload: str,
-    *,
-    obstacle: str,
-    trains: bool,
-    xla: bool,
-) -> None:
-    """Raises FathomError if a run cannot be distributed as chosen.
-
-    Args:
-        execution: names the strategy and the precision.
-        workload: its name.
-        obstacle: why the workload cannot be distributed; empty if it can.
-        trains: it is a training.
-        xla: XLA compiles the whole step.
-    """
-    name = execution.strategy
-    traits = precision_traits(execution.precision)
-    if not trains:
-        raise FathomError(f"--strategy {name} is for training")
-    if obstacle:
-        raise FathomError(f"{workload} cannot be distributed: {obstacle}")
-    if xla:
-        raise FathomError(f"--strategy {name} does not work with --xla")
-    if traits.scales_loss or traits.fixed:
-        raise FathomError(f"--strategy {name} does not work in {execution.precision}: try bfloat16")
 
 
 def check_batches(signatures: Sequence[Sequence[tf.TensorSpec]], replicas: int) -> None:

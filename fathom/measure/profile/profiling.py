@@ -1,6 +1,5 @@
 """Profiles a model in this process."""
 
-import dataclasses
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,7 +22,6 @@ from fathom.options import field_names
 from fathom.results.profile import (
     ApiCall,
     GpuTime,
-    Layer,
     LayerCosts,
     OpTime,
     ProcessGpuTime,
@@ -223,9 +221,8 @@ class _HeldBatches:
         else:
             with sessions.session():
                 result = model.run(runstep=keep, n_steps=run_steps)
-        layers = [Layer(**dataclasses.asdict(layer)) for layer in model.cost().layers]
         self.environment = result.environment
-        self.cost = LayerCosts(**dict(result.cost), layers=layers)
+        self.cost = LayerCosts(**dict(result.cost), layers=list(model.cost().layers))
 
     def of_each_shape(self) -> list[int]:
         """Returns the number of one batch of each shape."""

@@ -307,7 +307,7 @@ class DiffusionFwd(Diffusion):
         """Returns the cost of an image: that of all passes of the network."""
         counted, chosen = super().cost(), self.run_options
         passes = chosen.steps * (1 + (chosen.guidance != 1))
-        rows = (dataclasses.replace(row, macs=passes * row.macs) for row in counted.layers)
+        rows = (row.model_copy(update={"macs": passes * row.macs}) for row in counted.layers)
         return dataclasses.replace(counted, layers=tuple(rows))
 
 

@@ -132,7 +132,7 @@ class GCN(nn.NeuralNetworkModel):
         """Counts parameters and work; A' is constant, so propagation has one gradient, not two."""
         counted = super().cost()
         layers = (
-            dataclasses.replace(layer, reads_input=layer.reads_input or not layer.parameters)
+            layer.model_copy(update={"reads_input": layer.reads_input or not layer.parameters})
             for layer in counted.layers
         )
         return dataclasses.replace(counted, layers=tuple(layers))

@@ -1,7 +1,5 @@
 """The cost of a sentence pair, which depends on its lengths."""
 
-import dataclasses
-
 import keras
 
 from fathom.modern.transformer.layers import DecoderLayer, EncoderLayer
@@ -33,5 +31,5 @@ def cost_of(network: keras.Model, length: int, steps: int) -> Cost:
             macs = layer.macs_of(length, steps)
         elif row.name == predicts and "search" not in {layer.name for layer in network.layers}:
             macs = length * matrix  # the softmax
-        layers.append(dataclasses.replace(row, macs=macs, reads_input=False))
+        layers.append(row.model_copy(update={"macs": macs, "reads_input": False}))
     return Cost(tuple(layers), counted.parameters)

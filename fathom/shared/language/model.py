@@ -401,7 +401,7 @@ class Generator(LanguageModel):
     def cost(self) -> Cost:
         """Returns the cost of a prompt and of the tokens after it, of the phases that run."""
         counted = super().cost()
-        rows = (dataclasses.replace(row, macs=self._macs_of(row.name)) for row in counted.layers)
+        rows = (row.model_copy(update={"macs": self._macs_of(row.name)}) for row in counted.layers)
         return dataclasses.replace(counted, layers=tuple(rows))
 
     def _macs_of(self, name: str) -> int:

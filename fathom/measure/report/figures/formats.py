@@ -49,8 +49,8 @@ def _row(result: Formats, run: FormatRun) -> dict[str, object]:
     }
     for kind in QUANTIZED:
         if run.fixed_point is not None:
-            row[f"{kind} saturated"] = run.fixed_point.saturated(kind)
-            row[f"{kind} to 0"] = run.fixed_point.zeroed(kind)
+            row[f"{kind} saturated"] = run.fixed_point.share(kind, "saturated")
+            row[f"{kind} to 0"] = run.fixed_point.share(kind, "zeroed")
     return row | {"ended": run.ended}
 
 

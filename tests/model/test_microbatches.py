@@ -3,6 +3,7 @@
 import pytest
 
 from fathom import Autoenc, AutoencFwd, DeepQ, FathomError, Residual, workloads
+from fathom.model.microbatches import check
 from fathom.system.device import GPU
 from fathom.testing.descriptors import descriptor
 
@@ -54,7 +55,7 @@ def test_a_gpu_computes_a_batch_at_once():
     divided = on_two_threads(microbatches=2)
     divided.device = GPU
     with pytest.raises(FathomError, match="a GPU computes a batch at once"):
-        divided.check_microbatches([])
+        check(divided, [])
 
 
 @pytest.mark.parametrize("model_class", [Autoenc, AutoencFwd, Residual])

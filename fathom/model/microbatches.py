@@ -1,0 +1,47 @@
+"""Microbatches: parts of a training step's batch that a CPU computes at once.
+
+The mathematics of a step in microbatches is that of the whole batch; sums differ by rounding.
+``core.training.replicas`` has what is computed in each.
+"""
+
+from collections.abc import Sequence
+
+from fathom.errors import FathomError
+from fathom.model.workload import Workload
+from fathom.options import precision_traits
+
+
+def obstacle(model: Workload) -> str:
+    """Returns why the batches of a run cannot be divided; empty if they can."""
+    execution = model.execution
+    if model.forward_only:
+        return "they are for training"
+    if model.device.on_gpu:
+        return "they are for CPUs: a GPU computes a batch at once"
+    if execution.strategy != "none":
+        return f"--strategy {execution.strategy} divides batches itself"
+    if execution.xla:
+        return "--xla would compute them in turn"
+    if precision_traits(execution.precision).fixed:
+        return f"{execution.precision} is simulated for whole batches"
+    if model.batch_statistics is not None:
+        return "its batch normalization takes the statistics of whole batches"
+    return model.indivisible
+
+
+def check(model: Workload, sizes: Sequence[int | None]) -> None:
+    """Raises FathomError if batches of these sizes cannot be divided as the options ask.
+
+    Microbatches that nobody asked for are left out where they are not possible.
+    """
+    count = model.execution.microbatches
+    if not isinstance(count, int) or count == 1:
+        return
+    if reason := obstacle(model):
+        raise FathomError(f"{model.name} cannot compute {count} microbatches: {reason}")
+    for size in sizes:
+        if size and size % count:
+            raise FathomError(
+                f"{model.name}'s batch of {size} cannot be divided into {count} microbatches: try "
+                "another --batch-size or --microbatches"
+            )
