@@ -1,5 +1,6 @@
 """The exception type for errors that a user can fix."""
 
+import importlib.util
 import re
 
 _NODES = (
@@ -22,6 +23,16 @@ class FathomError(Exception):
 
 
 def cause(error: BaseException) -> str:
-    """Returns the first line of an error's message, without the names of TensorFlow's nodes."""
+    """Returns an error's first line without the names of TensorFlow's nodes, or else its class."""
     message = getattr(error, "message", None) or str(error)
-    return re.sub(_NODES, "", message).strip().partition("\n")[0].strip()
+    text = re.sub(_NODES, "", message).strip().partition("\n")[0].strip()
+    return text or type(error).__name__
+
+
+def require(wanted: str, extra: str, *packages: str) -> None:
+    """Raises FathomError if packages of an extra are missing that something needs."""
+    missing = [each for each in packages if importlib.util.find_spec(each) is None]
+    if missing:
+        raise FathomError(
+            f"{wanted} needs {' and '.join(missing)}: pip install 'fathom-workloads[{extra}]'"
+        )

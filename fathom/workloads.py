@@ -161,9 +161,7 @@ def load(name: str, forward_only: bool = False) -> type["NeuralNetworkModel"]:
     except (Exception, SystemExit) as error:  # whatever a package may raise where it is imported
         if entry.value.startswith(_OWN):
             raise
-        raise FathomError(
-            f"{_origins([entry])} cannot be used: {cause(error) or type(error).__name__}"
-        ) from error
+        raise FathomError(f"{_origins([entry])} cannot be used: {cause(error)}") from error
     return forward if forward_only else kind
 
 

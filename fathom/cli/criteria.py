@@ -29,7 +29,7 @@ def find() -> tuple[dict[str, Criteria], dict[str, str]]:
         try:
             found = _criteria_of(name)
         except Exception as error:  # whatever a package may raise
-            missing = missing | {name: cause(error) or type(error).__name__}
+            missing = missing | {name: cause(error)}
             continue
         if found is None:
             missing = missing | {name: "it has no criteria"}

@@ -9,7 +9,7 @@ from fathom import exports, workloads
 from fathom.cli.describe import describe, step_of, with_zeros
 from fathom.cli.parser import init_options
 from fathom.cli.terminal import import_tensorflow
-from fathom.errors import FathomError
+from fathom.errors import FathomError, require
 from fathom.exports import ExportOptions, Format, NetworkFormat
 from fathom.exports.format import write
 from fathom.hardware import networks
@@ -69,7 +69,7 @@ def _export_network(
     to: NetworkFormat, args: argparse.Namespace, out: Path, screen: Console
 ) -> None:
     """Exports the network, or its step."""
-    to.require_packages(args.to)
+    require(args.to, "exports", *to.packages)
     if args.train and not to.trains:
         raise FathomError(f"{args.to} holds no training step: omit --train")
     import_tensorflow()

@@ -27,7 +27,7 @@ def show(screen: Console) -> None:
         try:
             table.add_row(*_row(name))
         except Exception as error:  # whatever a package may raise
-            broken = broken | {name: cause(error) or type(error).__name__}
+            broken = broken | {name: cause(error)}
     screen.print(table)
     for name, reason in broken.items():
         screen.print(f"{name}: {reason}")

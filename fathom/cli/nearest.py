@@ -60,7 +60,7 @@ def archetypes(mode: Mode, screen: Console) -> "dict[str, Description]":
         try:
             found[name] = workloads.load(name, mode == "infer")("cpu", {}).describe()
         except Exception as error:  # whatever a package may raise
-            screen.print(f"{name} is left out: {cause(error) or type(error).__name__}")
+            screen.print(f"{name} is left out: {cause(error)}")
     if not found:
         raise FathomError("no workload can be described: fathom list names them")
     return found

@@ -126,7 +126,7 @@ def _run_steps(model: "NeuralNetworkModel", args: argparse.Namespace, screen: Co
         if result is None and model.steps.seconds:
             result = model.record()
         if result:
-            result.ended = "interrupted" if interrupted else cause(error) or type(error).__name__
+            result.ended = "interrupted" if interrupted else cause(error)
             _write(result, args.json)
         raise
     _write(result, args.json)

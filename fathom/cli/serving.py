@@ -92,8 +92,7 @@ def _add_cache(parser: argparse.ArgumentParser) -> None:
 
 def serve(args: argparse.Namespace, screen: Console) -> None:
     """Runs ``fathom serve`` with its parsed arguments."""
-    from fathom.measure.serving.http.application import Limits, bind
-    from fathom.measure.serving.http.library import aiohttp
+    from fathom.measure.serving.http.application import Limits, aiohttp, bind
 
     aiohttp()
     bound = bind(args.host, args.port)

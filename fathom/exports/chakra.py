@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from fathom.core.data.files import open_unpacked
 from fathom.errors import WRONG_JSON, FathomError
+from fathom.exports import ranks
 from fathom.exports.format import ExportOptions, NetworkFormat
 from fathom.system.files import read_file
 
@@ -36,30 +37,18 @@ _TRACE = "trace.json.gz"  # in the folder of a profile
 _METADATA, _COMPUTE, _COLLECTIVE = 1, 4, 7  # NodeType; loads and stores are of remote memory
 _ALL_REDUCE, _ALL_GATHER = 0, 2  # CollectiveCommType
 _ATTRIBUTE = "AttributeProto"
-_FIELDS: dict[str, dict[str, tuple[int, str, bool]]] = {  # number, type, repeated
-    _ATTRIBUTE: {
-        "name": (1, "string", False),
-        "int32_val": (7, "int32", False),
-        "int64_val": (9, "int64", False),
-        "uint64_val": (13, "uint64", False),
-        "bool_val": (27, "bool", False),
-        "string_val": (29, "string", False),
-    },
-    "IOInfo": {
-        name: (i, "string", False) for i, name in enumerate(("values", "shapes", "types"), 1)
-    },
-    "GlobalMetadata": {"version": (1, "string", False), "attr": (2, _ATTRIBUTE, True)},
-    "Node": {
-        "id": (1, "uint64", False),
-        "name": (2, "string", False),
-        "type": (3, "int32", False),  # an enumeration, which is written in the same way
-        "ctrl_deps": (4, "uint64", True),
-        "data_deps": (5, "uint64", True),
-        "duration_micros": (7, "uint64", False),
-        "inputs": (8, "IOInfo", False),
-        "outputs": (9, "IOInfo", False),
-        "attr": (10, _ATTRIBUTE, True),
-    },
+_FIELDS = {  # as et_def.proto declares them; a node's type is an enumeration, written alike
+    _ATTRIBUTE: """
+        string name = 1; int32 int32_val = 7; int64 int64_val = 9; uint64 uint64_val = 13;
+        bool bool_val = 27; string string_val = 29
+        """,
+    "IOInfo": "string values = 1; string shapes = 2; string types = 3",
+    "GlobalMetadata": f"string version = 1; repeated {_ATTRIBUTE} attr = 2",
+    "Node": f"""
+        uint64 id = 1; string name = 2; int32 type = 3; repeated uint64 ctrl_deps = 4;
+        repeated uint64 data_deps = 5; uint64 duration_micros = 7; IOInfo inputs = 8;
+        IOInfo outputs = 9; repeated {_ATTRIBUTE} attr = 10
+        """,
 }
 
 
@@ -74,8 +63,8 @@ def messages() -> dict[str, type[Any]]:
         declared = file.message_type.add(name=message)
         if message == _ATTRIBUTE:
             declared.oneof_decl.add(name="value")
-        for name, (number, kind, repeated) in fields.items():
-            field = declared.field.add(name=name, number=number)
+        for *repeated, kind, name, _, number in map(str.split, fields.split(";")):
+            field = declared.field.add(name=name, number=int(number))
             field.label = kinds.LABEL_REPEATED if repeated else kinds.LABEL_OPTIONAL
             field.type = (
                 kinds.TYPE_MESSAGE if kind in _FIELDS else kinds.Type.Value(f"TYPE_{kind.upper()}")
@@ -91,11 +80,7 @@ def messages() -> dict[str, type[Any]]:
 
 
 def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> tuple[str, ...]:
-    """Writes the trace, for each worker the same.
-
-    Raises:
-        FathomError: the profile cannot be read, or the step cannot be distributed.
-    """
+    """Writes the trace, for each worker the same."""
     from google.protobuf import proto
 
     if options.parallelism:
@@ -122,8 +107,6 @@ def _save_ranks(
 ) -> tuple[str, ...]:
     """Writes the traces of the nodes of a plan, and their groups, from the description alone."""
     from google.protobuf import proto
-
-    from fathom.exports import ranks
 
     plan = options.parallelism
     assert plan is not None
@@ -180,19 +163,12 @@ def _nodes(
             duration_micros=round(times[op.name]),
             inputs=_tensors(op.inputs),
             outputs=_tensors(op.outputs),
-            attr=[
-                *_sizes(op, collectives, flops, traffic),
-                {"name": "op_type", "string_val": op.type},
-            ],
+            attr=ranks.typed(**_sizes(op, collectives, flops, traffic), op_type=op.type),
         )
 
 
 def _optimizer(model: "NeuralNetworkModel") -> "Optimizer":
-    """Returns the update rule of a model that ``fathom launch`` can train on several workers.
-
-    Raises:
-        FathomError: it cannot.
-    """
+    """Returns the update rule of a model that ``fathom launch`` can train on several workers."""
     if model.optimizer is None:
         raise FathomError("collectives are of training: omit --workers, or give --train")
     if model.undistributable:
@@ -206,10 +182,8 @@ def _optimizer(model: "NeuralNetworkModel") -> "Optimizer":
 def _collectives(model: "NeuralNetworkModel", found: dict[str, int]) -> Iterator[None]:
     """Makes steps traced in the block pass each gradient through an operation of its own.
 
-    Args:
-        model: in training.
-        found: receives the type of each collective by the operation's name: all workers' rows of a
-            sparse gradient are gathered, with their indices; other gradients are summed.
+    ``found`` receives the type of each collective by the operation's name: all workers' rows of a
+    sparse gradient are gathered, with their indices; other gradients are summed.
     """
     import tensorflow as tf
 
@@ -242,23 +216,16 @@ def _collectives(model: "NeuralNetworkModel", found: dict[str, int]) -> Iterator
 
 def _sizes(
     op: "tf.Operation", collectives: dict[str, int], flops: "Counter[str]", traffic: "Counter[str]"
-) -> list[dict[str, Any]]:
+) -> dict[str, Any]:
     """Returns a collective's type and the bytes that each worker gives to it, or an op's work."""
     if op.name in collectives:
         (tensor,) = op.outputs
         size = tensor.shape.num_elements() * tensor.dtype.size
-        return [
-            {"name": "is_cpu_op", "bool_val": False},
-            {"name": "comm_type", "int64_val": collectives[op.name]},
-            {"name": "comm_size", "int64_val": size},
-        ]
-    return [
-        # ASTRA-sim tells communication from the accelerator's work, and passes over what is
-        # neither only if it is the processor's.
-        {"name": "is_cpu_op", "bool_val": _type(op) != _COMPUTE},
-        {"name": "num_ops", "int64_val": flops[op.name]},
-        {"name": "tensor_size", "uint64_val": traffic[op.name]},
-    ]
+        return {"is_cpu_op": False, "comm_type": collectives[op.name], "comm_size": size}
+    # ASTRA-sim tells communication from the accelerator's work, and passes over what is neither
+    # only if it is the processor's.
+    own = _type(op) != _COMPUTE
+    return {"is_cpu_op": own, "num_ops": flops[op.name], "tensor_size": traffic[op.name]}
 
 
 def _work_of(

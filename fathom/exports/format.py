@@ -1,7 +1,6 @@
 """What every format is: words about it, and a function that writes it."""
 
 import contextlib
-import importlib.util
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,14 +108,6 @@ class NetworkFormat:
         """
         with any_processor():
             return self.save_network(model, folder, options)
-
-    def require_packages(self, name: str) -> None:
-        """Raises FathomError if a package is missing."""
-        missing = [each for each in self.packages if importlib.util.find_spec(each) is None]
-        if missing:
-            raise FathomError(
-                f"{name} needs {' and '.join(missing)}: pip install 'fathom-workloads[exports]'"
-            )
 
 
 @contextlib.contextmanager

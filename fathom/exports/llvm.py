@@ -1,19 +1,10 @@
 """Machine code for processors that XLA does not know, from its kernels as LLVM's text."""
 
-import importlib.util
 import re
 
 from fathom.errors import FathomError
 
 _MACHINE, _FLAGS = slice(18, 20), slice(48, 52)  # e_machine and e_flags of an ELF header
-
-
-def require(triple: str) -> None:
-    """Raises FathomError if llvmlite is missing, by which code is compiled for a machine."""
-    if importlib.util.find_spec("llvmlite") is None:
-        raise FathomError(
-            f"program for {triple} needs llvmlite: pip install 'fathom-workloads[exports]'"
-        )
 
 
 def compiled(text: str, triple: str, features: str, abi: str) -> bytes:

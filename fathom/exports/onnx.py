@@ -32,9 +32,6 @@ def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> 
     """Writes ``network.onnx``, or a graph for each part of the inference.
 
     Weights of more than 2 GB are beside a graph, in a file ``.weights`` of its name.
-
-    Raises:
-        FathomError: ONNX lacks an operation, or inference has no parts.
     """
     from fathom.exports.traced import RANDOM, parts
 
@@ -108,7 +105,7 @@ def _sparse_product(graph: Any, node: Any, name: str, arguments: list[Any]) -> N
     import numpy as np
 
     places, values, shape, dense = node.input
-    shapes, dtypes, outputs = node.output_shapes, node.output_dtypes, node.output
+    made = {"outputs": node.output, "shapes": node.output_shapes, "dtypes": node.output_dtypes}
     first, second = (
         graph.make_const(f"{name}/axis_{axis}", np.array([axis])).output[0] for axis in (0, 1)
     )
@@ -122,15 +119,7 @@ def _sparse_product(graph: Any, node: Any, name: str, arguments: list[Any]) -> N
     empty = add("ConstantOfShape", add("Concat", add("Gather", shape, first), width, axis=0))
     rows = add("Gather", places, first, axis=1)
     graph.remove_node(name)
-    graph.make_node(
-        "ScatterND",
-        [empty, rows, terms],
-        attr={"reduction": "add"},
-        name=name,
-        outputs=outputs,
-        shapes=shapes,
-        dtypes=dtypes,
-    )
+    graph.make_node("ScatterND", [empty, rows, terms], {"reduction": "add"}, name=name, **made)
 
 
 def _require_known(workload: str, graph: Any) -> None:

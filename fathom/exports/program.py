@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fathom.errors import FathomError
+from fathom.errors import FathomError, require
 from fathom.exports import kernels, llvm
 from fathom.exports.format import ExportOptions, NetworkFormat
 from fathom.system import files, private
@@ -93,18 +93,14 @@ _KNOWN = TARGETS["x86_64"]  # what XLA compiles for, where it does not know the 
 
 
 def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> tuple[str, ...]:
-    """Writes the program, its sources and its tensors.
-
-    Raises:
-        FathomError: XLA cannot compile the step ahead of time, or there is no C++ compiler.
-    """
+    """Writes the program, its sources and its tensors."""
     from fathom.exports.traced import variables
     from fathom.hardware.description.attribution import Attribution, scoped_gradients
 
     target = TARGETS[options.target or next(iter(TARGETS))]
     compiler = target.compiler()
     if target.translated:
-        llvm.require(target.triple)
+        require(f"program for {target.triple}", "exports", "llvmlite")
     if model.execution.precision != "float32":
         raise FathomError(f"program holds float32: omit --precision {model.execution.precision}")
     model.load_data()
@@ -313,11 +309,7 @@ def _runtime(target: Target, compiler: str) -> bytes:
 
 
 def _run(command: list[str], environment: dict[str, str] | None = None) -> None:
-    """Runs a compiler.
-
-    Raises:
-        FathomError: it failed.
-    """
+    """Runs a compiler; raises FathomError if it failed."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=_WAIT, env=environment)
     if done.returncode:
         lines = [

@@ -20,8 +20,14 @@ _COLLECTIVES = {"all-reduce": 0, "all-gather": 2, "all-to-all": 6, "reduce-scatt
 _TYPES = {  # as Chakra's feeder reads them; other numbers are int64
     "tensor_size": "uint64_val",
     **dict.fromkeys(("comm_src", "comm_dst", "comm_tag"), "int32_val"),
+    **{"is_cpu_op": "bool_val", "op_type": "string_val", "pg_name": "string_val"},
 }
 Node = dict[str, Any]
+
+
+def typed(**values: Any) -> list[dict[str, Any]]:
+    """Returns a node's attributes with their types."""
+    return [{"name": key, _TYPES.get(key, "int64_val"): each} for key, each in values.items()]
 
 
 class Ranks:
@@ -85,6 +91,7 @@ class _Trace:
         data, tensor, self._stage = work.plan.place(rank)
         self._rows = work.share(self._stage, (data, tensor)).operations
         self._made: list[Node] = []
+        self._results: list[dict[str, int]] = []  # nodes of each part of the batch, by operation
         self._after: dict[str, list[Exchange]] = {}
         self._before: dict[str, list[Exchange]] = {}
         sharding = work.sharding
@@ -98,31 +105,23 @@ class _Trace:
         parts, ahead = self._plan.microbatches, self._plan.pipeline - self._stage
         forward = [row for row in self._rows if row.phase in ("forward", "other")]
         backward = [row for row in self._rows if row.phase not in ("forward", "other")]
-        results: list[dict[str, int]] = []
         ends: list[int] = []
         for part in range(parts + ahead if backward else parts):
             if part < parts:
-                results.append({})
-                self._pass(forward, part, results[part], ends[-1:], forward=True)
+                self._results.append({})
+                self._pass(forward, part, ends[-1:], forward=True)
                 ends.append(len(self._made) - 1)
             late = part - ahead + 1
             if backward and 0 <= late < parts:
-                self._pass(backward, late, results[late], ends[-1:], forward=False)
+                self._pass(backward, late, ends[-1:], forward=False)
                 ends.append(len(self._made) - 1)
         if self._work.description.mode == "train":
             self._update(ends[-1:])
         return self._made
 
-    def _pass(
-        self,
-        rows: list[Operation],
-        part: int,
-        results: dict[str, int],
-        after: list[int],
-        *,
-        forward: bool,
-    ) -> None:
+    def _pass(self, rows: list[Operation], part: int, after: list[int], *, forward: bool) -> None:
         """Adds one pass over a part of the batch, in the order of the passes."""
+        results = self._results[part]
         neighbour = self._stage + (-1 if forward else 1)
         start = after
         if 0 <= neighbour < self._plan.pipeline:
@@ -243,10 +242,7 @@ class _Trace:
     ) -> int:
         """Adds a node after others; returns its number."""
         number = len(self._made)
-        attributes: list[dict[str, Any]] = [{"name": "is_cpu_op", "bool_val": False}]
-        for key, value in values.items():
-            typed = "string_val" if isinstance(value, str) else _TYPES.get(key, "int64_val")
-            attributes.append({"name": key, typed: value})
+        attributes = typed(is_cpu_op=False, **values)
         node = {"id": number, "name": f"{name}@{part}", "type": kind, "attr": attributes}
         data = sorted(set(needed))
         node |= {"data_deps": data, "ctrl_deps": sorted(set(start) - set(data))}

@@ -8,7 +8,6 @@ joins the operations between two roundings into one kernel on integers, and leav
 float32.
 """
 
-import importlib.util
 import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ import tensorflow as tf
 from typing_extensions import Unpack
 
 from fathom.core.layers import LayerOptions
-from fathom.errors import FathomError, cause
+from fathom.errors import FathomError, cause, require
 from fathom.system.processor import processor
 
 Arrays = Sequence[np.ndarray]
@@ -32,9 +31,7 @@ _AS_UINT8 = "session.x64quantprecision"  # ONNX Runtime's option; with VNNI it o
 
 def require_engine() -> None:
     """Raises FathomError if ONNX Runtime is not installed."""
-    for package in ("onnx", "onnxruntime"):
-        if importlib.util.find_spec(package) is None:
-            raise FathomError(f"int8 needs {package}: pip install 'fathom-workloads[int8]'")
+    require("int8", "int8", "onnx", "onnxruntime")
 
 
 def quantize(network: Path, batches: Iterable[Arrays], to: Path) -> dict[str, int]:

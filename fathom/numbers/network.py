@@ -62,12 +62,21 @@ def outputs_of(network: keras.Model, skipped: tuple[type, ...] = ()) -> list[Nam
     ]
 
 
-class _Call:
-    """The call of a layer or operation, with functions that tensors pass on their way.
+def both_ways(x: tf.Tensor, forward: Change, backward: Change) -> tf.Tensor:
+    """Returns a tensor after a function, whose derivative is taken as 1.
 
-    Attributes:
-        of_inputs, of_outputs: lists of functions or None, one for each tensor.
+    The gradient that comes back passes through another function.
     """
+
+    @tf.custom_gradient
+    def changed(x: tf.Tensor) -> tuple[tf.Tensor, Change]:
+        return forward(x), lambda gradient: backward(tf.convert_to_tensor(gradient))
+
+    return changed(x)
+
+
+class _Call:
+    """The call of a layer or operation, with lists of functions that its tensors pass."""
 
     def __init__(self, call: Callable[..., Nest]) -> None:
         self._call = call

@@ -8,7 +8,6 @@ from typing import Literal, TypeAlias
 import tensorflow as tf
 
 from fathom.core.layers import PRNGKey
-from fathom.core.training.optimizers import Gradient
 from fathom.numbers import fixed
 from fathom.results.records import FixedTensor, TensorKind
 
@@ -122,27 +121,3 @@ class Rounder(tf.Module):
 
     def _count(self, x: tf.Tensor, rounded: tf.Tensor) -> tf.Tensor:
         return fixed.counts(x, rounded, self.scale, self._mode.bits)
-
-
-def round_both_ways(
-    x: tf.Tensor, activations: Rounder | None, gradients: Rounder | None
-) -> tf.Tensor:
-    """Rounds what a layer returns, and the gradient that comes back to it.
-
-    The derivative of the rounding is taken as 1, also of a saturated value.
-
-    Args:
-        x: float32 of any shape.
-        activations: rounds ``x``; None: it is left as it is.
-        gradients: the same of the gradient.
-    """
-
-    def backward(gradient: Gradient) -> tf.Tensor:
-        dense = tf.convert_to_tensor(gradient)
-        return dense if gradients is None else gradients(dense)
-
-    @tf.custom_gradient
-    def rounded(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[Gradient], tf.Tensor]]:
-        return tf.identity(x) if activations is None else activations(x), backward
-
-    return rounded(x)

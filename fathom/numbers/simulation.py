@@ -19,8 +19,8 @@ import tensorflow as tf
 from fathom.core.layers import PRNGKey
 from fathom.core.training.optimizers import Gradient, Update
 from fathom.errors import FathomError
-from fathom.numbers.network import Change, pass_through
-from fathom.numbers.rounder import Mode, Rounder, round_both_ways
+from fathom.numbers.network import Change, both_ways, pass_through
+from fathom.numbers.rounder import Mode, Rounder
 from fathom.options import Execution, FixedPoint, precision_traits
 from fathom.results.records import FixedPointRecord, TensorKind
 
@@ -188,8 +188,8 @@ class Simulation:
         rounder_of = {k: self._rounder(layer, "output", k) for k in kinds if k in self._kinds}
         if not rounder_of:
             return None
-        rounders = rounder_of.get("activations"), rounder_of.get("gradients")
-        return lambda x: x if self._mode.stage == "off" else round_both_ways(x, *rounders)
+        ways = rounder_of.get("activations", tf.identity), rounder_of.get("gradients", tf.identity)
+        return lambda x: x if self._mode.stage == "off" else both_ways(x, *ways)
 
     def _rounders_of(self, variable: keras.Variable) -> dict[str, Rounder]:
         layer, _, name = variable.path.rpartition("/")
@@ -235,15 +235,9 @@ def create(
         raise FathomError(
             f"quantize {execution.quantize} has no effect in inference: name weights or activations"
         )
-    return Simulation(
-        network,
-        trains,
-        number_format,
-        execution.quantized,
-        execution.overflow_rule,
-        step,
-        new_noise if execution.rounding_rule == "stochastic" else None,
-    )
+    noise = new_noise if execution.rounding_rule == "stochastic" else None
+    rules = execution.quantized, execution.overflow_rule
+    return Simulation(network, trains, number_format, *rules, step, noise)
 
 
 def _rounded_gradient(gradient: Gradient, rounder: Rounder) -> Gradient:

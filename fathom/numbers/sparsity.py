@@ -1,6 +1,6 @@
 """Zeros in a network's tensors, the work that skipping them would save, and pruning."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import keras
@@ -9,7 +9,7 @@ import pandas as pd
 import tensorflow as tf
 
 from fathom.core.training.optimizers import Gradient, Update, is_weight_matrix
-from fathom.numbers.network import Change, pass_through
+from fathom.numbers.network import Change, both_ways, pass_through
 from fathom.results.cost import Cost
 from fathom.system import private
 
@@ -41,18 +41,15 @@ def count_both_ways(x: tf.Tensor, outputs: ZeroCounter, gradients: ZeroCounter) 
     The gradient counts as zero where the output is: it does not pass the layer's rectifier.
     """
 
-    @tf.custom_gradient
-    def counted(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[Gradient], tf.Tensor]]:
-        outputs(x)
+    def count(values: tf.Tensor) -> tf.Tensor:
+        outputs(values)
+        return tf.identity(values)
 
-        def backward(gradient: Gradient) -> tf.Tensor:
-            dense = tf.convert_to_tensor(gradient)
-            gradients(tf.where(x == 0, tf.zeros_like(dense), dense))
-            return dense
+    def count_gradient(dense: tf.Tensor) -> tf.Tensor:
+        gradients(tf.where(x == 0, tf.zeros_like(dense), dense))
+        return dense
 
-        return tf.identity(x), backward
-
-    return counted(x)
+    return both_ways(x, count, count_gradient)
 
 
 class Observation:
@@ -135,19 +132,10 @@ def savings(network: keras.Model, cost: Cost, zeros: dict[Key, float]) -> pd.Dat
             1 - (1 - a) * (1 - b) for a, b in ((x, w), (x, dy), (dy, w))
         )
         passes = [forward, of_weights] + ([] if each.reads_input else [of_input])
-        rows.append(
-            {
-                "layer": each.name,
-                "macs": each.macs,
-                "input": x,
-                "weights": w,
-                "output": zeros.get((each.name, "output"), float("nan")),
-                "gradient": dy,
-                "saved forward": forward,
-                "saved in training": float(np.mean(passes)),
-            }
-        )
-    return pd.DataFrame(rows)
+        output, trained = zeros.get((each.name, "output"), float("nan")), float(np.mean(passes))
+        rows.append((each.name, each.macs, x, w, output, dy, forward, trained))
+    columns = ["layer", "macs", "input", "weights", "output", "gradient", "saved forward"]
+    return pd.DataFrame(rows, columns=[*columns, "saved in training"])
 
 
 def _maker(tensor: keras.KerasTensor) -> str:

@@ -37,21 +37,12 @@ def fused(description: Description, fusion: Fusion) -> Description:
     ordered = [(depths[row.name], True, row) for row in alone]
     ordered += [(key[-1], False, kernels.of(key)) for key in groups]
     ordered.sort(key=lambda each: each[:2])
-    made = tuple(
-        row.model_copy(
-            update={
-                "producers": tuple(
-                    dict.fromkeys(
-                        within.get(name, name)
-                        for name in kernels.read(row)
-                        if within.get(name, name) != row.name
-                    )
-                )
-            }
-        )
-        for *_, row in ordered
-    )
-    return description.model_copy(update={"operations": made})
+    made = []
+    for *_, row in ordered:
+        read = dict.fromkeys(within.get(name, name) for name in kernels.read(row))
+        read.pop(row.name, None)
+        made.append(row.model_copy(update={"producers": tuple(read)}))
+    return description.model_copy(update={"operations": tuple(made)})
 
 
 def _fuses(row: Operation, fusion: Fusion) -> bool:

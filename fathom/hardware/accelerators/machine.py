@@ -10,13 +10,7 @@ from typing_extensions import Self
 
 from fathom.errors import FathomError
 from fathom.options import unknown_option
-from fathom.results.base import (
-    SCHEMA,
-    Document,
-    NotNegative,
-    Positive,
-    Record,
-)
+from fathom.results.base import SCHEMA, Document, NotNegative, Positive, Record
 from fathom.results.calibration import Calibration
 
 _FOLDER = resources.files(__package__) / "machines"

@@ -7,7 +7,7 @@ few of them leave a server. A message takes its level's latency and its bytes ov
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from fathom.errors import FathomError
@@ -49,15 +49,9 @@ class Transfer:
         return sum(self.sent.values())
 
 
-@dataclass(frozen=True)
-class Group:
-    """Machines that communicate: how many of them each level of the network joins.
-
-    Attributes:
-        levels: number of members, more than 1, and the link; from the innermost.
-    """
-
-    levels: tuple[tuple[int, Link], ...] = ()
+Group = tuple[tuple[int, Link], ...]
+"""Machines that communicate: how many each level of the network joins, more than 1, and its link;
+from the innermost."""
 
 
 def group(machine: Machine, members: int, stride: int = 1) -> Group:
@@ -69,7 +63,7 @@ def group(machine: Machine, members: int, stride: int = 1) -> Group:
         FathomError: the machine has no links, or they do not join as many.
     """
     if members == 1:
-        return Group()
+        return ()
     machine.require("links")
     levels, left = [], members
     for link in machine.links:
@@ -81,17 +75,17 @@ def group(machine: Machine, members: int, stride: int = 1) -> Group:
     if left > 1:
         most = machine.links[-1].devices
         raise FathomError(f"the links of {machine.title} join {most} of them: use fewer nodes")
-    return Group(tuple(levels))
+    return tuple(levels)
 
 
 def reduce_scatter(size: float, members: Group) -> Transfer:
     """Returns the sum of tensors of which each machine keeps an equal part, in rings."""
-    return _by_level(size, members.levels, _ring)
+    return _by_level(size, members, _ring)
 
 
 def all_gather(size: float, members: Group) -> Transfer:
     """Returns the exchange of equal parts of a tensor of ``size`` bytes, in rings."""
-    return _by_level(size, members.levels, _ring)
+    return _by_level(size, members, _ring)
 
 
 def all_reduce(size: float, members: Group) -> Transfer:
@@ -99,14 +93,14 @@ def all_reduce(size: float, members: Group) -> Transfer:
 
     At each level in a ring or in a tree, whichever is faster, as NCCL chooses.
     """
-    return _by_level(size, members.levels, lambda *level: min(_ring_sum(*level), _tree_sum(*level)))
+    return _by_level(size, members, lambda *level: min(_ring_sum(*level), _tree_sum(*level)))
 
 
 def all_to_all(size: float, members: Group) -> Transfer:
     """Returns the exchange in which a machine sends an equal part of its bytes to each machine."""
-    count = math.prod(joined for joined, _ in members.levels)
+    count = math.prod(joined for joined, _ in members)
     found, inner = Transfer(), 1
-    for joined, link in members.levels:
+    for joined, link in members:
         receivers = inner * (joined - 1)
         moved = size * receivers / count
         seconds = receivers * link.latency + moved / link.bandwidth
@@ -117,9 +111,9 @@ def all_to_all(size: float, members: Group) -> Transfer:
 
 def send(size: float, members: Group) -> Transfer:
     """Returns a message from a machine to the next one of its group."""
-    if not members.levels:
+    if not members:
         return Transfer()
-    _, link = members.levels[-1]
+    _, link = members[-1]
     return Transfer({link.name: size}, {link.name: link.latency + size / link.bandwidth})
 
 
@@ -127,9 +121,7 @@ _Level = tuple[float, float]  # seconds, and bytes that a machine sends
 
 
 def _by_level(
-    size: float,
-    levels: Sequence[tuple[int, Link]],
-    collective: Callable[[float, int, Link], _Level],
+    size: float, levels: Group, collective: Callable[[float, int, Link], _Level]
 ) -> Transfer:
     found = Transfer()
     for joined, link in levels:

@@ -15,7 +15,7 @@ from scipy.optimize import least_squares
 
 from fathom.errors import FathomError
 from fathom.hardware.accelerators.machine import Machine
-from fathom.results.calibration import Calibration, Ideal, ProductTime, StepTime
+from fathom.results.calibration import Calibration, Ideal, StepTime
 from fathom.results.description import Description, Operation
 
 COVERED = 0.9  # of intervals
@@ -56,13 +56,12 @@ class Rates:
         self._shapes: dict[tuple[str, str], tuple[np.ndarray, np.ndarray]] = {}
         for key in {(each.kind, each.phase) for each in calibration.products}:
             alike = [each for each in calibration.products if (each.kind, each.phase) == key]
-            rates = [each.groups * each.M * each.N * each.K / each.seconds for each in alike]
-            self._shapes[key] = _logs(map(_shape, alike)), np.log(rates)
-        sizes = [each.size_bytes for each in calibration.transfers]
-        self._sizes = np.log(sizes)
-        self._bandwidths = np.log(
-            [each.size_bytes / each.seconds for each in calibration.transfers]
-        )
+            shapes = np.array([(each.groups, each.M, each.N, each.K) for each in alike], float)
+            seconds = np.array([each.seconds for each in alike])
+            self._shapes[key] = np.log(shapes), np.log(shapes.prod(axis=1) / seconds)
+        transfers = calibration.transfers
+        self._sizes = np.log([each.size_bytes for each in transfers])
+        self._bandwidths = np.log([each.size_bytes / each.seconds for each in transfers])
 
     def ideal(self, description: Description, xla: str, steps_per_call: int) -> Ideal:
         """Returns the time of a step whose operations run one after the other, each alone.
@@ -92,7 +91,7 @@ class Rates:
         kind = _PRODUCT_KINDS[row.kind]
         phase = row.phase if (kind, row.phase) in self._shapes else "forward"
         shapes, rates = self._shapes[kind, phase]
-        distances = np.linalg.norm(shapes - _logs([_bounds(row)]), axis=1)
+        distances = np.linalg.norm(shapes - np.log(np.array(_bounds(row), float)), axis=1)
         nearest = np.argsort(distances)[:_NEIGHBOURS]
         weights = 1 / (distances[nearest] + 0.1) ** 2
         return row.macs / np.exp(np.average(rates[nearest], weights=weights))
@@ -177,24 +176,13 @@ def _fit(steps: Sequence[StepTime]) -> np.ndarray:
 
 
 def _features(ideal: Ideal, xla: str) -> np.ndarray:
-    fused = xla == "step"
-    return np.array(
-        [
-            0.0 if fused else ideal.product_seconds,
-            ideal.product_seconds if fused else 0.0,
-            ideal.transfer_seconds,
-            ideal.dispatch_seconds,
-            ideal.call_seconds,
-        ]
-    )
+    products = ideal.product_seconds * np.array([xla != "step", xla == "step"])
+    others = ideal.transfer_seconds, ideal.dispatch_seconds, ideal.call_seconds
+    return np.array([*products, *others])
 
 
 def _names(steps: Iterable[StepTime]) -> set[str]:
     return {each.workload for each in steps}
-
-
-def _shape(sample: ProductTime) -> tuple[int, int, int, int]:
-    return sample.groups, sample.M, sample.N, sample.K
 
 
 def _bounds(row: Operation) -> tuple[int, int, int, int]:
@@ -205,7 +193,3 @@ def _bounds(row: Operation) -> tuple[int, int, int, int]:
     groups = b["groups"]
     inner = b["C"] // groups * b["R"] * b["S"]
     return groups, b["N"] * b["P"] * b["Q"], b["M"] // groups, inner
-
-
-def _logs(shapes: Iterable[tuple[int, int, int, int]]) -> np.ndarray:
-    return np.log(np.array(list(shapes), dtype=float))

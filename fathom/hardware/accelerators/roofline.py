@@ -56,17 +56,18 @@ def table(description: Description, machine: Machine, precision: str | None = No
         if level.bandwidth:
             frame[f"{level.name} bytes"] = moved = scales * _bytes(rows, scales, kept)
             seconds[level.name] = moved / level.bandwidth
-    return _bounded(frame, pd.DataFrame(seconds))
+    times = pd.DataFrame(seconds)
+    frame["intensity"] = frame.flops / frame["bytes"].clip(lower=1)
+    frame["seconds"] = times.max(axis=1)
+    frame["attainable"] = frame.flops / frame.seconds.where(frame.seconds > 0)
+    frame["bound"] = times.idxmax(axis=1)
+    return frame
 
 
 def _bytes(rows: Sequence[Operation], scales: np.ndarray, kept: float) -> np.ndarray:
     """Returns the bytes that operations move, [operations], in the description's precision.
 
-    Args:
-        rows: the operations.
-        scales: of their bytes.
-        kept: bytes of the memory that they reach through this one; a loop's weights stay there
-            if they fit.
+    A loop's weights stay in the memory behind this one if they fit into its ``kept`` bytes.
     """
     in_loops: Counter[str] = Counter()  # bytes of weights, once, by the loop's name
     for row, scale in zip(rows, scales, strict=True):
@@ -126,12 +127,3 @@ def layers(operations: pd.DataFrame) -> pd.DataFrame:
     sums["attainable"] = sums.flops / sums.seconds.where(sums.seconds > 0)
     sums["bound"] = by_bound.idxmax(axis=1)
     return sums.reset_index()
-
-
-def _bounded(frame: pd.DataFrame, seconds: pd.DataFrame) -> pd.DataFrame:
-    """Adds the longest of the times that bound an operation, and what it is of."""
-    frame["intensity"] = frame.flops / frame["bytes"].clip(lower=1)
-    frame["seconds"] = seconds.max(axis=1)
-    frame["attainable"] = frame.flops / frame.seconds.where(frame.seconds > 0)
-    frame["bound"] = seconds.idxmax(axis=1)
-    return frame

@@ -60,7 +60,7 @@ class Step:
         self, exchanges: Sequence[Exchange], stage: int, members: network.Group
     ) -> Transfer:
         plan, found = self.work.plan, Transfer()
-        if not members.levels:
+        if not members:
             return found
         for each in exchanges:
             if each.row.phase == "update" or self.work.stage(each.row) != stage:

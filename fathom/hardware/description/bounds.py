@@ -48,12 +48,23 @@ def convolution(image: Sizes, kernel: Sizes, outputs: Sizes, window: Window) -> 
     paddings = [(0, 0)] * lead + list(window.paddings or [(0, 0)] * axes)
     bounds = {"N": image[0], "M": kernel[0], "C": image[1], "R": sizes[0], "S": sizes[1]}
     bounds |= {"P": results[0], "Q": results[1], "stride_h": strides[0], "stride_w": strides[1]}
-    for names, pair in zip(
-        (("pad_top", "pad_bottom"), ("pad_left", "pad_right")), paddings, strict=True
-    ):
-        bounds |= {name: max(0, value) for name, value in zip(names, pair, strict=True)}
+    sides = ("pad_top", "pad_bottom", "pad_left", "pad_right")
+    zeros = (*paddings[0], *paddings[1])
+    bounds |= {name: max(0, size) for name, size in zip(sides, zeros, strict=True)}
     bounds |= {"dilation_h": dilations[0], "dilation_w": dilations[1]}
     return "convolution", bounds | {"groups": groups}
+
+
+def same_paddings(
+    image: Sizes, kernel: Sizes, outputs: Sizes, strides: Sizes, dilations: Sizes
+) -> list[tuple[int, int]]:
+    """Returns the zeros before and after each axis of an image that outputs of a size need."""
+    needed = [
+        (count - 1) * stride + (taps - 1) * dilation + 1
+        for count, taps, stride, dilation in zip(outputs, kernel, strides, dilations, strict=True)
+    ]
+    totals = [max(0, reach - size) for reach, size in zip(needed, image, strict=True)]
+    return [(total // 2, total - total // 2) for total in totals]
 
 
 def einsum(equation: str, shapes: Sequence[Sizes]) -> Bounds | None:

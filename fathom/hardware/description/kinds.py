@@ -1,7 +1,6 @@
 """What an operation of TensorFlow computes: its kind and its loop bounds."""
 
 import math
-from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -89,63 +88,35 @@ def elements(shape: tf.TensorShape) -> int:
 
 
 def _convolution(op: tf.Operation) -> Bounds:
-    tensors: dict[str, Callable[[], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]] = {
-        "Conv2D": lambda: (op.inputs[0].shape, op.inputs[1].shape, op.outputs[0].shape),
-        _DEPTHWISE: lambda: (op.inputs[0].shape, op.inputs[1].shape, op.outputs[0].shape),
-        "Conv2DBackpropFilter": lambda: (
-            op.inputs[0].shape,
-            op.outputs[0].shape,
-            op.inputs[2].shape,
-        ),
-        "Conv2DBackpropInput": lambda: (
-            op.outputs[0].shape,
-            op.inputs[1].shape,
-            op.inputs[2].shape,
-        ),
-    }
-    image, kernel, result = tensors[op.type]()
-    rows, columns, channels = (1, 2, 3) if op.get_attr("data_format") == b"NHWC" else (2, 3, 1)
-    strides, dilations = op.get_attr("strides"), op.get_attr("dilations")
-    height, width, per_group, outputs = kernel
+    """Returns the bounds of a convolution; over three axes, as a product by im2col."""
+    image, kernel, result = op.inputs[0].shape, op.inputs[1].shape, op.outputs[0].shape
+    if op.type == "Conv2DBackpropFilter":
+        kernel, result = result, op.inputs[2].shape
+    elif op.type in ("Conv2DBackpropInput", "Conv3DBackpropInputV2"):
+        image, result = result, op.inputs[2].shape
+    *window, per_group, outputs = kernel
+    last = op.get_attr("data_format") in (b"NHWC", b"NDHWC")
+    first, channels = (1, image[-1]) if last else (2, image[1])
+    axes = slice(first, first + len(window))
     if op.type == _DEPTHWISE:  # a group for each channel
         per_group, outputs = 1, per_group * outputs
-    bounds = {"N": image[0], "M": outputs, "C": image[channels], "R": height, "S": width}
-    bounds |= {"P": result[rows], "Q": result[columns]}
-    bounds |= {"stride_h": strides[rows], "stride_w": strides[columns]}
-    bounds |= _paddings(op, image, bounds, (rows, columns), dilations)
-    bounds |= {"dilation_h": dilations[rows], "dilation_w": dilations[columns]}
-    return bounds | {"groups": image[channels] // per_group}
-
-
-def _paddings(
-    op: tf.Operation, image: tf.Tensor, bounds: Bounds, axes: tuple[int, int], dilations: list[int]
-) -> Bounds:
-    """Returns the rows and columns of zeros at the four sides."""
-    names = (("pad_top", "pad_bottom"), ("pad_left", "pad_right"))
+    results = list(result[axes])
+    strides, dilations = op.get_attr("strides")[axes], op.get_attr("dilations")[axes]
     padding = op.get_attr("padding")
+    paddings: list[tuple[int, int]] = []
     if padding == b"EXPLICIT":
         given = op.get_attr("explicit_paddings")
-        pairs = [given[2 * axis : 2 * axis + 2] for axis in axes]
-    elif padding == b"VALID":
-        pairs = [[0, 0], [0, 0]]
-    else:
-        pairs = []
-        for axis, kernel, outputs, stride in zip(
-            axes, "RS", "PQ", ("stride_h", "stride_w"), strict=True
-        ):
-            reach = (bounds[kernel] - 1) * dilations[axis] + 1
-            total = max(0, (bounds[outputs] - 1) * bounds[stride] + reach - image[axis])
-            pairs.append([total // 2, total - total // 2])
-    return {
-        name: value
-        for two, pair in zip(names, pairs, strict=True)
-        for name, value in zip(two, pair, strict=True)
-    }
+        paddings = list(zip(given[::2], given[1::2], strict=True))[axes]
+    elif padding == b"SAME":
+        paddings = loops.same_paddings(image[axes], window, results, strides, dilations)
+    way = loops.Window(strides, dilations, paddings, channels // per_group)
+    images, kernels = (image[0], channels), (outputs, per_group, *window)
+    return loops.convolution(images, kernels, results, way)[1]
 
 
 def _product(op: tf.Operation) -> Bounds:
     if op.type in _VOLUMES:
-        return _volume(op)
+        return _convolution(op)
     if op.type == "Einsum":
         equation, shapes = op.get_attr("equation").decode(), [tuple(t.shape) for t in op.inputs]
         if (sizes := loops.einsum(equation, shapes)) is None:
@@ -163,20 +134,6 @@ def _ragged(node: Node) -> Bounds:
     if node.type == f"{RAGGED}Grad":  # of the matrices: the rows are added up
         return {"batch": 1, "M": first.shape[1], "N": second.shape[1], "K": first.shape[0]}
     return {"batch": 1, "M": first.shape[0], "N": node.op.outputs[0].shape[1], "K": first.shape[1]}
-
-
-def _volume(op: tf.Operation) -> Bounds:
-    """Returns the bounds of a convolution over three axes, as a product by im2col."""
-    transposed = op.type != "Conv3D"
-    image = op.outputs[0].shape if transposed else op.inputs[0].shape
-    result = op.inputs[2].shape if transposed else op.outputs[0].shape
-    *window, per_group, outputs = op.inputs[1].shape
-    last = op.get_attr("data_format") == b"NDHWC"
-    groups = image[4 if last else 1] // per_group
-    pixels = result[1:4] if last else result[2:5]
-    given = loops.Window(groups=groups)
-    images = (image[0], image[4 if last else 1])
-    return loops.convolution(images, (outputs, per_group, *window), tuple(pixels), given)[1]
 
 
 def _sparse_product(op: tf.Operation) -> Bounds:

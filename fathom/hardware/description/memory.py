@@ -8,6 +8,7 @@ small one, such as a statistic, counts with the largest. An elementwise operatio
 input of its size that nothing reads later. Scratch memory within an operation is not known.
 """
 
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
@@ -24,11 +25,8 @@ def peak_bytes(description: Description) -> int | None:
     for first, last, size in lifetimes(description)[["first", "last", "bytes"]].to_numpy().tolist():
         change[first] += size
         change[last + 1] -= size
-    now, most = 0, 0
-    for turn in sorted(change):
-        now += change[turn]
-        most = max(most, now)
-    return description.held_bytes + most
+    changes = (size for _, size in sorted(change.items()))
+    return description.held_bytes + max(itertools.accumulate(changes, initial=0))
 
 
 def lifetimes(description: Description) -> pd.DataFrame:

@@ -73,73 +73,54 @@ _TYPES_OF_CLASS = {
         """,
 }
 
-# Types whose names differ by more than a prefix or a version.
-_RENAMED = {
-    "RealDiv": "Div",
-    "Inv": "Reciprocal",
-    "BatchMatMul": "MatMul",
-    "FusedBatchMatMul": "MatMul",
-    "FusedMatMul": "MatMul",
-    "Einsum": "MatMul",
-    "RaggedMatMul": "MatMul",
-    "RaggedMatMulGrad": "MatMul",
-    "RaggedMatMulInputGrad": "MatMul",
-    "BlockLSTM": "MatMul",  # four products and elementwise ops in one kernel
-    "BlockLSTMGrad": "MatMul",
-    "LSTMBlockCell": "MatMul",
-    "LSTMBlockCellGrad": "MatMul",
-    "CudnnRNN": "MatMul",
-    "CudnnRNNBackprop": "MatMul",
-    "SoftmaxCrossEntropyWithLogits": "CrossEntropy",
-    "SparseSoftmaxCrossEntropyWithLogits": "CrossEntropy",
-    "MaxPoolGradWithArgmax": "MaxPoolGrad",
-    "MaxPoolWithArgmax": "MaxPool",
-    "Conv": "Conv2D",
-    "FusedConv": "Conv2D",
-    "FusedConv2D": "Conv2D",
-    "Conv2DWithBias": "Conv2D",
-    "PadWithConv2D": "Conv2D",
-    "PadWithFusedConv2D": "Conv2D",
-    "DepthwiseConv2dNative": "Conv2D",
-    "FusedDepthwiseConv2dNative": "Conv2D",
-    "Conv2DBackpropFilter": "Conv2DBackFilter",
-    "Conv2DBackpropFilterWithBias": "Conv2DBackFilter",
-    "DepthwiseConv2dNativeBackpropFilter": "Conv2DBackFilter",
-    "Conv2DBackpropInput": "Conv2DBackInput",
-    "DepthwiseConv2dNativeBackpropInput": "Conv2DBackInput",
-    "FusedBatchNormEx": "FusedBatchNorm",
-    "FusedBatchNormGradEx": "FusedBatchNormGrad",
-    "RandomStandardNormal": "RandomNormal",
-    "TruncatedNormal": "RandomNormal",
-    "StatelessRandomNormal": "RandomNormal",
-    "StatelessTruncatedNormal": "RandomNormal",
-    "ParameterizedTruncatedNormal": "RandomNormal",
-    "RandomUniformInt": "RandomUniform",
-    "StatelessRandomUniform": "RandomUniform",
-    "StatelessRandomUniformInt": "RandomUniform",
-    "StatelessRandomUniformFullInt": "RandomUniform",
-    "StatelessRandomGetKeyCounter": "RandomKey",
-    "StatelessMultinomial": "Multinomial",
-    "ApplyAdamWithAmsgrad": "ApplyAdam",
-    "ApplyCenteredRMSProp": "ApplyRMSProp",
-    "SparseApplyRMSProp": "ApplyRMSProp",
-    "SparseApplyCenteredRMSProp": "ApplyRMSProp",
-    "ApplyKerasMomentum": "ApplyMomentum",
-    "SparseApplyMomentum": "ApplyMomentum",
-    "SparseApplyKerasMomentum": "ApplyMomentum",
-    "SparseApplyAdagrad": "ApplyAdagrad",
-    "BroadcastTo": "Tile",  # the only way to repeat a tensor in the paper's TensorFlow
-    "MirrorPad": "Pad",
-    "ShapeN": "Shape",
-    "VariableShape": "Shape",
-    "SplitV": "Split",
-    "SnapshotOp": "Identity",
-    "ReadVariableOp": "ReadVariable",
-    "AssignVariableOp": "AssignVariable",
-    "AssignAddVariableOp": "AssignAddVariable",
-    "AssignSubVariableOp": "AssignSubVariable",
+# Types whose names differ by more than a prefix or a version, by the names that they get.
+_RENAMED_TO = {
+    "Div": "RealDiv",
+    "Reciprocal": "Inv",
+    "MatMul": """
+        BatchMatMul FusedBatchMatMul FusedMatMul Einsum RaggedMatMul RaggedMatMulGrad
+        RaggedMatMulInputGrad CudnnRNN CudnnRNNBackprop
+        BlockLSTM BlockLSTMGrad LSTMBlockCell LSTMBlockCellGrad
+        """,  # the last four: four products and elementwise ops in one kernel
+    "CrossEntropy": "SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits",
+    "MaxPool": "MaxPoolWithArgmax",
+    "MaxPoolGrad": "MaxPoolGradWithArgmax",
+    "Conv2D": """
+        Conv FusedConv FusedConv2D Conv2DWithBias PadWithConv2D PadWithFusedConv2D
+        DepthwiseConv2dNative FusedDepthwiseConv2dNative
+        """,
+    "Conv2DBackFilter": """
+        Conv2DBackpropFilter Conv2DBackpropFilterWithBias DepthwiseConv2dNativeBackpropFilter
+        """,
+    "Conv2DBackInput": "Conv2DBackpropInput DepthwiseConv2dNativeBackpropInput",
+    "FusedBatchNorm": "FusedBatchNormEx",
+    "FusedBatchNormGrad": "FusedBatchNormGradEx",
+    "RandomNormal": """
+        RandomStandardNormal TruncatedNormal StatelessRandomNormal StatelessTruncatedNormal
+        ParameterizedTruncatedNormal
+        """,
+    "RandomUniform": """
+        RandomUniformInt StatelessRandomUniform StatelessRandomUniformInt
+        StatelessRandomUniformFullInt
+        """,
+    "RandomKey": "StatelessRandomGetKeyCounter",
+    "Multinomial": "StatelessMultinomial",
+    "ApplyAdam": "ApplyAdamWithAmsgrad",
+    "ApplyRMSProp": "ApplyCenteredRMSProp SparseApplyRMSProp SparseApplyCenteredRMSProp",
+    "ApplyMomentum": "ApplyKerasMomentum SparseApplyMomentum SparseApplyKerasMomentum",
+    "ApplyAdagrad": "SparseApplyAdagrad",
+    "Tile": "BroadcastTo",  # the only way to repeat a tensor in the paper's TensorFlow
+    "Pad": "MirrorPad",
+    "Shape": "ShapeN VariableShape",
+    "Split": "SplitV",
+    "Identity": "SnapshotOp",
+    "ReadVariable": "ReadVariableOp",
+    "AssignVariable": "AssignVariableOp",
+    "AssignAddVariable": "AssignAddVariableOp",
+    "AssignSubVariable": "AssignSubVariableOp",
 }
 
+_RENAMED = {raw: name for name, types in _RENAMED_TO.items() for raw in types.split()}
 _CLASS_OF_TYPE = {
     name: letter for letter, names in _TYPES_OF_CLASS.items() for name in names.split()
 }

@@ -119,11 +119,9 @@ def _bytes(node: Node, kind: Kind, bounds: loops.Bounds) -> tuple[int, int, int]
         return read, written, written
     if node.op.type in _READ_A_PART:
         whole = node.op.inputs[0]
-        return (
-            (read, written, written)
-            if _is_weight(node, whole)
-            else (read - size_of(whole) + min(size_of(whole), written), weights, written)
-        )
+        if _is_weight(node, whole):
+            return read, written, written
+        return read - size_of(whole) + min(size_of(whole), written), weights, written
     if node.op.type in _WRITE_A_PART and not _is_weight(node, node.op.inputs[0]):
         return read - size_of(node.op.inputs[0]), weights, size_of(node.op.inputs[2])
     variables = updates(node)

@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from fathom.errors import FathomError
+from fathom.errors import FathomError, require
 from fathom.results.description import Description
 from fathom.system.files import exists
 
@@ -50,11 +50,8 @@ def read(path: Path, dimensions: Mapping[str, int]) -> Description:
         known = ", ".join(filter(None, _FORMATS))
         raise FathomError(f"{path} is none of {known}, .json and the folder of a SavedModel")
     module, function = _FORMATS[suffix]
-    try:
-        reader = importlib.import_module(f"fathom.hardware.networks.{module}")
-    except ModuleNotFoundError as error:
-        if error.name != "onnx":
-            raise
-        raise FathomError(f"{path} needs onnx: pip install 'fathom-workloads[exports]'") from error
+    if module == "onnx":
+        require(str(path), "exports", "onnx")
+    reader = importlib.import_module(f"fathom.hardware.networks.{module}")
     description: Description = getattr(reader, function)(path, dimensions)
     return description

@@ -68,12 +68,9 @@ def parse(text: str) -> dict[str, Block]:
     for line in lines:
         line, _ = _split_place(line)
         if found := _FUNCTION.match(line):
-            arguments = {
-                name: value_of(kind) for name, kind in _ARGUMENT.findall(_signature(found[2]))
-            }
-            block, _ = _block(lines, places, 0)
-            block.arguments = arguments
-            functions[found[1]] = block
+            arguments = _arguments(found[2].partition(") -> ")[0])
+            functions[found[1]], _ = _block(lines, places, 0)
+            functions[found[1]].arguments = arguments
     if not functions:
         raise MalformedError("it has no function")
     return functions
@@ -116,7 +113,7 @@ def _block(lines: Iterator[str], places: dict[str, str], depth: int) -> tuple[Bl
         if line.startswith("}"):
             return block, line[1:].strip()
         if line.startswith("^"):
-            block.arguments = {name: value_of(kind) for name, kind in _ARGUMENT.findall(line)}
+            block.arguments = _arguments(line)
             continue
         regions: list[Block] = []
         opened = line.endswith("{")
@@ -136,6 +133,10 @@ def _block(lines: Iterator[str], places: dict[str, str], depth: int) -> tuple[Bl
     raise MalformedError("the end of a block is missing")
 
 
+def _arguments(text: str) -> dict[str, Value]:
+    return {name: value_of(kind) for name, kind in _ARGUMENT.findall(text)}
+
+
 def _op(line: str, regions: list[Block], place: str) -> Op:
     results: list[str] = []
     if found := _RESULTS.match(line):
@@ -150,15 +151,8 @@ def _op(line: str, regions: list[Block], place: str) -> Op:
         raise MalformedError(f"{line[:40]} is no operation")
     text, _, types = line.rpartition(" : ")
     text = text or line
-    return Op(
-        name[1],
-        results,
-        text,
-        _OPERAND.findall(text),
-        [value_of(each[0]) for each in _TYPE.finditer(types)],
-        regions,
-        place,
-    )
+    kinds = [value_of(each[0]) for each in _TYPE.finditer(types)]
+    return Op(name[1], results, text, _OPERAND.findall(text), kinds, regions, place)
 
 
 def _split_place(line: str) -> tuple[str, str]:
@@ -176,8 +170,3 @@ def _split_place(line: str) -> tuple[str, str]:
         place = place or line[start + 5 : end].lstrip("#")
         line = line[:start] + line[end + 1 :]
     return line.rstrip(), place
-
-
-def _signature(text: str) -> str:
-    """Returns the part of a function's head that has its arguments."""
-    return text.partition(") -> ")[0]

@@ -7,7 +7,7 @@ alone, as the shape that a ``Reshape`` takes, is computed by its reference imple
 import ast
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +63,7 @@ def read(path: Path, dimensions: Mapping[str, int]) -> Description:
     except FathomError:
         raise
     except _WRONG as error:
-        reason = cause(error) or type(error).__name__
-        raise FathomError(f"{path} is damaged or no ONNX network: {reason}") from error
+        raise FathomError(f"{path} is damaged or no ONNX network: {cause(error)}") from error
 
 
 @dataclass(frozen=True)
@@ -77,6 +76,10 @@ class _Known:
 
 
 _Scope = MutableMapping[str, _Known]
+_Given = Mapping[str, Any]  # attributes
+_Inputs = Sequence[_Known | None]
+_Opsets = Sequence[onnx.OperatorSetIdProto]
+_Types = Mapping[str, onnx.TypeProto]
 
 
 @dataclass(frozen=True)
@@ -117,13 +120,9 @@ class _Reader:
             for title, known in weights.items()
             if "float" in known.value.dtype and title not in self._statistics
         }
-        return rows.finished(
-            name,
-            self._rows,
-            {title: scope[title].value for title in inputs},
-            sum(parameters.values()),
-            sum(known.value.bytes for known in weights.values()),
-        )
+        given = {title: scope[title].value for title in inputs}
+        held = sum(known.value.bytes for known in weights.values())
+        return rows.finished(name, self._rows, given, sum(parameters.values()), held)
 
     def _input(self, name: str, kind: onnx.TypeProto) -> _Known:
         if not kind.HasField("tensor_type") or not kind.tensor_type.HasField("shape"):
@@ -180,11 +179,11 @@ class _Reader:
         self,
         node: onnx.NodeProto,
         attributes: Mapping[str, onnx.AttributeProto | None],
-        given: Mapping[str, Any],
-        inputs: Sequence[_Known | None],
+        given: _Given,
+        inputs: _Inputs,
         place: Place,
         around: _Around,
-        hints: Mapping[str, onnx.TypeProto],
+        hints: _Types,
     ) -> list[_Known]:
         """Adds an operation, unless it is a view or computes with constants alone."""
         plain = onnx.NodeProto()
@@ -228,7 +227,7 @@ class _Reader:
         self,
         function: onnx.FunctionProto,
         attributes: Mapping[str, onnx.AttributeProto | None],
-        inputs: Sequence[_Known | None],
+        inputs: _Inputs,
         place: Place,
         around: _Around,
     ) -> list[_Known]:
@@ -242,27 +241,16 @@ class _Reader:
         return [inner[name] for name in function.output]
 
     def _if(
-        self,
-        given: Mapping[str, Any],
-        inputs: Sequence[_Known | None],
-        scope: _Scope,
-        place: Place,
-        around: _Around,
+        self, given: _Given, inputs: _Inputs, scope: _Scope, place: Place, around: _Around
     ) -> list[_Known]:
         """Goes through the branch that runs, the first one if that depends on the data."""
         condition = inputs[0].constant if inputs[0] else None
         taken = condition is None or bool(condition.reshape(-1)[0])
         graph = given["then_branch" if taken else "else_branch"]
-        return self._inside(graph, [], scope, _Around(f"{place.name}/", around.repeats,
-                            around.attributes, around.opsets))  # fmt: skip
+        return self._inside(graph, [], scope, replace(around, prefix=f"{place.name}/"))
 
     def _loop(
-        self,
-        given: Mapping[str, Any],
-        inputs: Sequence[_Known | None],
-        scope: _Scope,
-        place: Place,
-        around: _Around,
+        self, given: _Given, inputs: _Inputs, scope: _Scope, place: Place, around: _Around
     ) -> list[_Known]:
         """Goes through the body of a loop once; its work counts as often as it runs at most."""
         count = inputs[0].constant if inputs[0] else None
@@ -273,18 +261,13 @@ class _Reader:
         number = _known((), onnx.TensorProto.INT64)
         condition = _known((), onnx.TensorProto.BOOL)
         body = given["body"]
-        inside = self._body(place, around, times)
+        inside = replace(around, prefix=f"{place.name}/body/", repeats=around.repeats * times)
         results = self._inside(body, [number, condition, *carried], scope, inside)[1:]
         left, scanned = results[: len(carried)], results[len(carried) :]
         return left + [_stacked(known, times, 0) for known in scanned]
 
     def _scan(
-        self,
-        given: Mapping[str, Any],
-        inputs: Sequence[_Known | None],
-        scope: _Scope,
-        place: Place,
-        around: _Around,
+        self, given: _Given, inputs: _Inputs, scope: _Scope, place: Place, around: _Around
     ) -> list[_Known]:
         """Goes through the body of a scan once, as of a loop."""
         count = given["num_scan_inputs"]
@@ -293,24 +276,16 @@ class _Reader:
         axes = given.get("scan_input_axes") or [0] * count
         times = scanned[0].value.shape[axes[0]]
         slices = [
-            _known(
-                tuple(np.delete(known.value.shape, axis).tolist()),
-                _elem(known),
-                producers=known.value.producers,
-            )
+            _varying(known, np.delete(known.value.shape, axis).tolist())
             for known, axis in zip(scanned, axes, strict=True)
         ]
-        inside = self._body(place, around, times)
+        inside = replace(around, prefix=f"{place.name}/body/", repeats=around.repeats * times)
         results = self._inside(given["body"], [*map(_varying, state), *slices], scope, inside)
         left, made = results[: len(state)], results[len(state) :]
         out_axes = given.get("scan_output_axes") or [0] * len(made)
         return left + [
             _stacked(known, times, axis) for known, axis in zip(made, out_axes, strict=True)
         ]
-
-    def _body(self, place: Place, around: _Around, times: int) -> _Around:
-        prefix, repeats = f"{place.name}/body/", around.repeats * times
-        return _Around(prefix, repeats, around.attributes, around.opsets)
 
     def _inside(
         self, graph: onnx.GraphProto, arguments: Sequence[_Known], scope: _Scope, around: _Around
@@ -326,11 +301,7 @@ class _Reader:
 
 
 def _types(
-    node: onnx.NodeProto,
-    inputs: Sequence[_Known | None],
-    opsets: Sequence[onnx.OperatorSetIdProto],
-    hints: Mapping[str, onnx.TypeProto],
-    place: Place,
+    node: onnx.NodeProto, inputs: _Inputs, opsets: _Opsets, hints: _Types, place: Place
 ) -> list[onnx.TypeProto]:
     """Returns the types of an operation's results, by inference or else as the file states them."""
     names = [name for name in node.output if name]
@@ -377,10 +348,7 @@ def _shape(kind: onnx.TypeProto, place: Place) -> tuple[int, ...]:
 
 
 def _computed(
-    node: onnx.NodeProto,
-    inputs: Sequence[_Known | None],
-    outputs: Sequence[_Known],
-    opsets: Sequence[onnx.OperatorSetIdProto],
+    node: onnx.NodeProto, inputs: _Inputs, outputs: Sequence[_Known], opsets: _Opsets
 ) -> list[np.ndarray] | None:
     """Returns the results of an operation on sizes and small constants; None of any other."""
     if any(known.value.elements > _SMALL for known in outputs):
@@ -421,7 +389,7 @@ def _constant(tensor: onnx.TensorProto) -> _Known:
     return _known(shape, tensor.data_type, array, weight=True)
 
 
-def _constant_node(given: Mapping[str, Any]) -> _Known:
+def _constant_node(given: _Given) -> _Known:
     name, value = next(iter(given.items()))
     if name == "value":
         return _constant(value)
@@ -453,16 +421,17 @@ def _like(known: _Known, origin: Value) -> _Known:
     return _known(known.value.shape, _elem(known), weight=origin.weight, producers=origin.producers)
 
 
-def _varying(known: _Known) -> _Known:
-    """Returns what a loop carries, whose value changes."""
-    return _known(known.value.shape, _elem(known), producers=known.value.producers)
+def _varying(known: _Known, shape: Iterable[int] | None = None) -> _Known:
+    """Returns what a loop carries, whose value changes; perhaps in another shape."""
+    sizes = known.value.shape if shape is None else shape
+    return _known(sizes, _elem(known), producers=known.value.producers)
 
 
 def _stacked(known: _Known, times: int, axis: int) -> _Known:
     """Returns the values of all iterations."""
     shape = list(known.value.shape)
     shape.insert(axis if axis >= 0 else len(shape) + 1 + axis, times)
-    return _known(shape, _elem(known), producers=known.value.producers)
+    return _varying(known, shape)
 
 
 def _resolved(each: onnx.AttributeProto, around: _Around) -> onnx.AttributeProto | None:

@@ -94,11 +94,7 @@ def _convolved(
     pads = get("pads") or [0] * (2 * axes)
     paddings = list(zip(pads[:axes], pads[axes:], strict=True))
     if get("auto_pad", b"NOTSET") in (b"SAME_UPPER", b"SAME_LOWER"):
-        paddings = []
-        for axis in range(axes):
-            reach = (kernel[2 + axis] - 1) * dilations[axis] + 1
-            total = max(0, (outputs[axis] - 1) * strides[axis] + reach - image[2 + axis])
-            paddings.append((total // 2, total - total // 2))
+        paddings = bounds.same_paddings(image[2:], kernel[2:], outputs, strides, dilations)
     window = Window(strides, dilations, paddings, get("group", 1))
     return Work(*bounds.convolution(image, kernel, outputs, window))
 

@@ -4,7 +4,6 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -142,30 +141,23 @@ def finished(
         FathomError: its numbers are larger than a description holds, or there are none.
     """
     first = next((value.shape for value in inputs.values() if value.shape), (1,))
-    return checked(
-        name,
-        batch_size=first[0],
-        precision=precision(rows.rows),
-        inputs={name: value.shape for name, value in inputs.items()},
-        parameters=parameters,
-        held_bytes=held_bytes + sum(value.bytes for value in inputs.values()),
-        operations=tuple(rows.rows),
-        without_rule=tuple(sorted(rows.without_rule)),
-    )
-
-
-def checked(name: str, **fields: Any) -> Description:
-    """Returns the description of a network's inference with these fields.
-
-    Raises:
-        FathomError: they are not a description's.
-    """
     try:
-        return Description(workload=name, mode="infer", **fields)
+        return Description(
+            workload=name,
+            mode="infer",
+            batch_size=first[0],
+            precision=_precision(rows.rows),
+            inputs={name: value.shape for name, value in inputs.items()},
+            parameters=parameters,
+            held_bytes=held_bytes + sum(value.bytes for value in inputs.values()),
+            operations=tuple(rows.rows),
+            without_rule=tuple(sorted(rows.without_rule)),
+        )
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(each) for each in first["loc"])
-        raise FathomError(f"cannot describe {name}: {where} {first['msg']}".strip()) from error
+        first_error = error.errors()[0]
+        where = ".".join(str(each) for each in first_error["loc"])
+        text = f"cannot describe {name}: {where} {first_error['msg']}".strip()
+        raise FathomError(text) from error
 
 
 def _row(
@@ -205,7 +197,7 @@ def _row(
     )
 
 
-def precision(rows: Sequence[Operation]) -> str:
+def _precision(rows: Sequence[Operation]) -> str:
     """Returns the precision in which most multiply-accumulates are computed."""
     sums: dict[str, int] = {}
     for row in rows:

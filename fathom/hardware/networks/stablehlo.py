@@ -64,8 +64,7 @@ def read(path: Path, dimensions: Mapping[str, int]) -> Description:
     except FathomError:
         raise
     except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
-        reason = cause(error) or type(error).__name__
-        raise FathomError(f"{path} is damaged or no text of StableHLO: {reason}") from error
+        raise FathomError(f"{path} is damaged or no text of StableHLO: {cause(error)}") from error
 
 
 @dataclass(frozen=True)
@@ -182,10 +181,8 @@ class _Reader:
         names, start = op.operands[::2], [scope[name] for name in op.operands[1::2]]
         condition, body = op.regions
         if not condition.arguments:
-            for block in op.regions:
-                block.arguments = {
-                    name: each.value for name, each in zip(names, start, strict=True)
-                }
+            values = {name: each.value for name, each in zip(names, start, strict=True)}
+            condition.arguments = body.arguments = values
         else:
             start = [scope[name] for name in op.operands]
         last = body.ops[-1].operands
@@ -330,10 +327,6 @@ def _convolution(op: Op, inputs: Sequence[Value], outputs: Sequence[Value]) -> l
     return [Work(*bounds.convolution((result["b"], channels), shape, after, way))]
 
 
-def _gather(op: Op, inputs: Sequence[Value], outputs: Sequence[Value]) -> list[Work]:
-    return [rows.gather(inputs, outputs)]
-
-
 RULES: dict[str, Rule] = {
     **dict.fromkeys(
         _ELEMENTWISE.split(), lambda op, inputs, outputs: [rows.elementwise(inputs, outputs)]
@@ -349,7 +342,7 @@ RULES: dict[str, Rule] = {
     "dynamic_update_slice": lambda op, inputs, outputs: [  # in place
         replace(rows.movement(inputs[1:], []), inputs=inputs[1:], outputs=inputs[1:2])
     ],
-    "gather": _gather,
+    "gather": lambda op, inputs, outputs: [rows.gather(inputs, outputs)],
     **dict.fromkeys(("dot", "dot_general"), _dot),
     "convolution": _convolution,
 }

@@ -17,10 +17,10 @@ from google.protobuf.message import DecodeError
 
 from fathom.errors import FathomError, cause
 from fathom.hardware.description import kinds
-from fathom.hardware.description.edges import held, size_of
+from fathom.hardware.description.edges import held
 from fathom.hardware.description.step import operations
-from fathom.hardware.networks import rows
 from fathom.hardware.networks.dimensions import Dimensions
+from fathom.hardware.networks.rows import Rows, Value, finished
 from fathom.results.description import Description, Operation
 from fathom.system import private
 from fathom.system.files import open_file, read_file
@@ -82,8 +82,7 @@ def read_keras(path: Path, dimensions: Mapping[str, int]) -> Description:
             model = keras.saving.deserialize_keras_object(config, safe_mode=True)
             given = model.inputs[0] if isinstance(model, keras.Sequential) else model.input
     except Exception as error:  # whatever layers raise
-        reason = cause(error) or type(error).__name__
-        raise FathomError(f"{path} is no model that Keras can build: {reason}") from error
+        raise FathomError(f"{path} is no model that Keras can build: {cause(error)}") from error
     sizes = Dimensions(dimensions)
 
     def closed(each: keras.KerasTensor) -> tf.TensorSpec:
@@ -148,8 +147,7 @@ def _described(
         with any_processor():
             traced = tf.function(call, autograph=False).get_concrete_function(specs)
     except Exception as error:  # whatever a model raises when it is called
-        reason = cause(error) or type(error).__name__
-        raise FathomError(f"{name} does not take these inputs: {reason}") from error
+        raise FathomError(f"{name} does not take these inputs: {cause(error)}") from error
     graph = traced.graph
     network = model or keras.Sequential(name=name.replace("/", "_"))
     try:
@@ -164,18 +162,10 @@ def _described(
     if parameters is None:
         trained = model.trainable_variables if model else graph.trainable_variables
         parameters = sum(kinds.elements(tf.TensorShape(each.shape)) for each in trained)
-    first = next((tuple(spec.shape) for spec in leaves if spec.shape.rank), (1,))
     unknown = {row.type for row in listed if not kinds.is_known(row.type)}
-    return rows.checked(
-        name,
-        batch_size=first[0],
-        precision=rows.precision(listed),
-        inputs={title: tuple(spec.shape) for title, spec in named.items()},
-        parameters=parameters,
-        held_bytes=held(graph, network, None)[1] + sum(map(size_of, leaves)),
-        operations=tuple(_without_work(_placed(row), unknown) for row in listed),
-        without_rule=tuple(sorted(unknown)),
-    )
+    found = Rows([_without_work(_placed(row), unknown) for row in listed], dict.fromkeys(unknown))
+    given = {title: Value(tuple(spec.shape), spec.dtype.name) for title, spec in named.items()}
+    return finished(name, found, given, parameters, held(graph, network, None)[1])
 
 
 def _without_work(row: Operation, unknown: set[str]) -> Operation:
@@ -229,19 +219,14 @@ def _config(path: Path) -> dict[str, Any]:
     except FathomError:
         raise
     except Exception as error:  # whatever a damaged archive raises
-        reason = cause(error) or type(error).__name__
-        raise FathomError(f"{path} is damaged or no .keras file: {reason}") from error
+        raise FathomError(f"{path} is damaged or no .keras file: {cause(error)}") from error
     if not isinstance(config, dict):
         raise FathomError(f"{path} is damaged: its configuration is no object")
     return config
 
 
 def _check(config: dict[str, Any], path: Path) -> None:
-    """Refuses a configuration that names anything but layers and other parts of Keras.
-
-    Raises:
-        FathomError: it would run code of the file or of another package, or read other files.
-    """
+    """Refuses a configuration that names anything but layers and other parts of Keras."""
     left: list[Any] = [config]
     while left:
         part = left.pop()

@@ -4,8 +4,8 @@ import gzip
 import lzma
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import IO, cast
 
 import numpy as np
 
@@ -36,7 +36,7 @@ class TraceFormat:
     """
 
     suffix: str
-    create: Callable[[Path], IO[bytes]]
+    create: Callable[[Path], gzip.GzipFile | lzma.LZMAFile]
     write: Callable[[Block, int], bytes]
 
 
@@ -78,19 +78,13 @@ def _loads_and_stores(block: Block) -> Iterator[tuple[int, int]]:
             yield address, STORE
 
 
-def _gzip(path: Path) -> IO[bytes]:
-    file = gzip.GzipFile(path, "wb", compresslevel=1, mtime=0)  # the same bytes each time
-    return cast(IO[bytes], file)
-
-
-def _xz(path: Path) -> IO[bytes]:
-    return lzma.LZMAFile(path, "wb", preset=0)
-
+_GZIP = partial(gzip.GzipFile, mode="wb", compresslevel=1, mtime=0)  # the same bytes each time
+_XZ = partial(lzma.LZMAFile, mode="wb", preset=0)
 
 FORMATS = {
-    "ramulator2": TraceFormat("txt.gz", _gzip, _ramulator2),
-    "dramsim3": TraceFormat("txt.gz", _gzip, _dramsim3),
-    "champsim": TraceFormat("xz", _xz, _champsim),
+    "ramulator2": TraceFormat("txt.gz", _GZIP, _ramulator2),
+    "dramsim3": TraceFormat("txt.gz", _GZIP, _dramsim3),
+    "champsim": TraceFormat("xz", _XZ, _champsim),
 }
 
 

@@ -59,6 +59,4 @@ def choose(blocks: Iterable[Block], count: int, length: int = LENGTH) -> pd.Data
         nearest = members[np.argmin(((points[members] - centres[label]) ** 2).sum(axis=1))]
         weight = weights[members].sum() / weights.sum()
         rows.append((int(nearest), int(nearest) * length, sizes[nearest], weight))
-    return pd.DataFrame(rows, columns=["interval", "first", "accesses", "weight"]).sort_values(
-        "interval", ignore_index=True
-    )
+    return pd.DataFrame(sorted(rows), columns=["interval", "first", "accesses", "weight"])

@@ -93,16 +93,14 @@ def accesses(
     """
     rows = operations(graph, network, optimizer)
     nodes = {node.name: node for node in working(graph)}
-    storages: dict[tuple[str, int], Storage] = {}
-    found = _Tensors(nodes, storages, Edges(nodes, held(graph, network, optimizer)[0]))
+    found = _Tensors(nodes, Edges(nodes, held(graph, network, optimizer)[0]))
     return [found.of(nodes[row.name], row, values.get(row.name)) for row in rows]
 
 
 class _Tensors:
-    def __init__(
-        self, nodes: Mapping[str, Node], storages: dict[tuple[str, int], Storage], edges: Edges
-    ) -> None:
-        self._nodes, self._storages, self._edges = nodes, storages, edges
+    def __init__(self, nodes: Mapping[str, Node], edges: Edges) -> None:
+        self._nodes, self._edges = nodes, edges
+        self._storages: dict[tuple[str, int], Storage] = {}
 
     def of(self, node: Node, row: Operation, indices: np.ndarray | None) -> Access:
         """Returns an operation with its tensors."""

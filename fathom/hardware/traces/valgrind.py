@@ -134,13 +134,7 @@ def _hexadecimal(letters: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> n
 
 
 def _between(block: Block, marks: tuple[range, range], layer: int) -> tuple[Block, int]:
-    """Returns a block with the layers of its accesses, and that of the next one.
-
-    Args:
-        block: without layers.
-        marks: of the program.
-        layer: that the block begins in.
-    """
+    """Returns a block, which begins in a layer, with the layers of its accesses and of the next."""
     stores = block.kind == STORE
     begins, ends = ((block.address >= m.start) & (block.address < m.stop) & stores for m in marks)
     at = np.flatnonzero(begins | ends)

@@ -107,29 +107,16 @@ def _convolutions() -> Iterator[ProductTime]:
             )
 
 
-def _forward(x: tf.Tensor, w: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
-    """Returns the convolution of x [n, h, w, c] with w [r, s, c, m], of the size of x."""
-    return tf.raw_ops.Conv2D(input=x, filter=w, strides=[1] * 4, padding="SAME")
-
-
-def _to_input(x: tf.Tensor, w: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-    """Returns the gradient of x, from that of the result, y [n, h, w, m]."""
-    return tf.raw_ops.Conv2DBackpropInput(
-        input_sizes=x.shape, filter=w, out_backprop=y, strides=[1] * 4, padding="SAME"
-    )
-
-
-def _to_filters(x: tf.Tensor, w: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-    """Returns the gradient of w, from that of the result, y."""
-    return tf.raw_ops.Conv2DBackpropFilter(
-        input=x, filter_sizes=w.shape, out_backprop=y, strides=[1] * 4, padding="SAME"
-    )
-
-
+_SAME = {"strides": [1] * 4, "padding": "SAME"}
 _PHASES: dict[StepPhase, Callable[..., tf.Tensor]] = {
-    "forward": _forward,
-    "input gradient": _to_input,
-    "weight gradient": _to_filters,
+    # Of x [n, h, w, c], w [r, s, c, m] and the gradient of the result, y [n, h, w, m].
+    "forward": lambda x, w, y: tf.raw_ops.Conv2D(input=x, filter=w, **_SAME),
+    "input gradient": lambda x, w, y: tf.raw_ops.Conv2DBackpropInput(
+        input_sizes=x.shape, filter=w, out_backprop=y, **_SAME
+    ),
+    "weight gradient": lambda x, w, y: tf.raw_ops.Conv2DBackpropFilter(
+        input=x, filter_sizes=w.shape, out_backprop=y, **_SAME
+    ),
 }
 
 

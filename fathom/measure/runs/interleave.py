@@ -104,12 +104,7 @@ class Interleaving:
         return 2 * sum(run.wall_s for run in self.runs) / len(self.runs)
 
     def _run(self, variant: str, pair: int, limit_s: float) -> VariantRun:
-        """Makes one run.
-
-        Raises:
-            FathomError: it failed, measured nothing, or another workload than the runs before.
-            TimeoutError: it did not end in time.
-        """
+        """Makes one run; raises FathomError if it is of no use, TimeoutError if it did not end."""
         name = f"{pair:03}-{variant}"
         file = self.out.absolute() / f"{name}.json"  # a variant may change its folder
         command = f"{self.commands[variant]} --json {shlex.quote(str(file))}"

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from fathom.options import Characterization, Mode
 from fathom.results.characterization import Kind, Planned, Purpose
@@ -86,9 +87,7 @@ def _modes(request: Request, number: int) -> list[Planned]:
     """
     return [
         _run(request, "timing", "modes", workload, mode, device, repeat=number)
-        for workload in request.workloads
-        for mode in request.modes
-        for device in request.devices
+        for workload, mode, device in product(request.workloads, request.modes, request.devices)
         if mode == "infer" or not number
     ]
 
@@ -101,9 +100,7 @@ def _profiles(request: Request, number: int) -> list[Planned]:
             threads=1 if device == CPU.name else None,
             repeat=number,
         )
-        for workload in request.workloads
-        for mode in request.modes
-        for device in request.devices
+        for workload, mode, device in product(request.workloads, request.modes, request.devices)
     ]
 
 
@@ -159,9 +156,7 @@ def _batches(request: Request) -> list[Planned]:
         )
         for size in request.batches
         for repeat in range(max(1, request.repeats))
-        for workload in request.workloads
-        for mode in request.modes
-        for device in request.devices
+        for workload, mode, device in product(request.workloads, request.modes, request.devices)
     ]
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 
@@ -24,26 +24,6 @@ FEWEST = 662
 """Queries that a drawn run has at least: as many as LoadGen needs for the 99th percentile."""
 FEWEST_NEW = 2
 """Generated tokens of a query, so that there is a time from one to the next."""
-
-
-class Arrivals(Protocol):
-    """When queries arrive."""
-
-    @property
-    def name(self) -> str:
-        """What they are, for the result."""
-
-    def schedule(self, rate: float | None, duration: float, seed: int) -> np.ndarray:
-        """Returns the times of arrivals in order, in seconds; the first is 0.
-
-        Args:
-            rate: queries per second; None: as recorded.
-            duration: in seconds.
-            seed: of what is drawn.
-
-        Raises:
-            FathomError: there are fewer than two.
-        """
 
 
 @dataclass(frozen=True)
@@ -62,7 +42,13 @@ class Gamma:
         return f"gamma, coefficient of variation {self.variation:g}"
 
     def schedule(self, rate: float | None, duration: float, seed: int) -> np.ndarray:
-        """Returns as many times as the rate has in the duration, at least ``FEWEST``."""
+        """Returns the times of arrivals in order, in seconds; the first is 0.
+
+        Args:
+            rate: queries per second; a trace's may be None: as recorded.
+            duration: in seconds, which has as many as the rate has, at least ``FEWEST``.
+            seed: of what is drawn.
+        """
         if rate is None:
             raise FathomError("intervals that are drawn need a rate")
         count, shape = max(FEWEST, round(rate * duration)), self.variation**-2
@@ -118,6 +104,9 @@ class Trace:
             Prompt(together.take(np.arange(start, start + length), mode="wrap"), int(count))
             for start, length, count in zip(starts, lengths, new, strict=True)
         ]
+
+
+Arrivals: TypeAlias = Gamma | Trace
 
 
 def uniform(texts: Sequence[np.ndarray], new_tokens: int, seed: int) -> list[Prompt]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fathom.errors import FathomError
-from fathom.measure.serving.http.library import aiohttp
+from fathom.measure.serving.http.application import aiohttp
 from fathom.measure.serving.http.tensors import tensor
 from fathom.measure.serving.server import Answer, Query
 from fathom.model.decoder import TokenDecoder

@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -42,12 +42,9 @@ class Request:
 class _Running:
     request: Request
     cached: Cached
+    rng: np.random.Generator
     last: int = 0  # the newest token
     written: int = 0  # new tokens
-    rng: np.random.Generator = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.rng = np.random.default_rng(self.request.seed)
 
     @property
     def unread(self) -> np.ndarray:
@@ -126,7 +123,8 @@ class GenerationServer(Worker[Request]):
                     table = self._engine.pool.take(len(prompt.tokens) + prompt.new_tokens - 1)
                     if table is None:
                         break
-                    self._running.append(_Running(request, Cached(table)))
+                    rng = np.random.default_rng(request.seed)
+                    self._running.append(_Running(request, Cached(table), rng))
                 self._waiting.popleft()
             return bool(self._running or self._waiting or not self._stopped)
 

@@ -8,7 +8,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -145,14 +145,9 @@ def _wait(thread: threading.Thread, limit: float) -> None:
 
 
 def _settings(loadgen: ModuleType, load: Load, writes_text: bool) -> object:
-    names = {
-        "single-stream": "SingleStream",
-        "multi-stream": "MultiStream",
-        "server": "Server",
-        "offline": "Offline",
-    }
+    name = load.scenario.title().replace("-", "")  # such as SingleStream
     settings = loadgen.TestSettings()
-    settings.scenario = getattr(loadgen.TestScenario, names[load.scenario])
+    settings.scenario = getattr(loadgen.TestScenario, name)
     settings.mode = loadgen.TestMode.PerformanceOnly
     settings.min_duration_ms = round(1000 * load.duration)
     settings.min_query_count = FEWEST_QUERIES[load.scenario]
@@ -184,24 +179,19 @@ def _log_settings(loadgen: ModuleType, folder: Path, trace: bool) -> object:
 
 def _results(log: Path) -> _Values:
     """Returns the results that LoadGen logged, by key; each is logged once."""
-    return {line["key"]: line["value"] for line in _lines(log)}
-
-
-def _lines(log: Path) -> Iterator[_Values]:
     try:
-        for line in log.read_text().splitlines():
-            if line.startswith(_PREFIX):
-                yield json.loads(line.removeprefix(_PREFIX))
+        lines = [line for line in log.read_text().splitlines() if line.startswith(_PREFIX)]
+        found = [json.loads(line.removeprefix(_PREFIX)) for line in lines]
     except (OSError, ValueError) as error:
         raise FathomError(f"cannot read LoadGen's log {log}: {error}") from error
+    return {each["key"]: each["value"] for each in found}
 
 
 def _scheduled(trace: Path, issued: np.ndarray) -> np.ndarray:
-    """Returns when LoadGen meant to send each query, by ``time.perf_counter``.
+    """Returns when LoadGen meant to send each query, from its trace, which is removed.
 
-    Args:
-        trace: LoadGen's, in its own clock; it is removed.
-        issued: when the queries came, in their order.
+    The trace is in a clock of its own; ``issued`` is when the queries came, as the result in that
+    of ``time.perf_counter``.
     """
     starts, delays = np.full(len(issued), np.nan), np.full(len(issued), np.nan)
     with open_file(trace) as lines:

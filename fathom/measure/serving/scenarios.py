@@ -2,23 +2,24 @@
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fathom.errors import FathomError
 from fathom.measure.serving import loadgen, replay
-from fathom.measure.serving.arrivals import Gamma, Trace, uniform
+from fathom.measure.serving.arrivals import Arrivals, Trace, uniform
 from fathom.measure.serving.decoding import DecodingEngine
 from fathom.measure.serving.endpoint import Endpoint, find
 from fathom.measure.serving.engine import Engine, draw
 from fathom.measure.serving.generation import Generating
 from fathom.measure.serving.replay import Service
 from fathom.measure.serving.search import best, highest_rate
-from fathom.measure.serving.server import Answer, Server
+from fathom.measure.serving.server import Server
 from fathom.results.serving import Batching, Bounds, Scenario, ServingResult, Trial
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Plan:
     duration: float
     rate: float | None = None
     bounds: Bounds = dataclasses.field(default_factory=Bounds)
-    arrivals: Gamma | Trace | None = None
+    arrivals: Arrivals | None = None
 
     @property
     def searches(self) -> bool:
@@ -59,7 +60,7 @@ def services(
     model: "NeuralNetworkModel",
     batchings: list[Batching],
     cache_bytes: int | None,
-    arrivals: Gamma | Trace | None,
+    arrivals: Arrivals | None,
     url: str | None,
 ) -> Iterator[tuple[str, Service]]:
     """Yields what a model's load tests test, each with its name and ready to run.
@@ -77,32 +78,26 @@ def services(
     limit, decoder = model.hyperparameters.batch_size, model.token_decoder()
     if decoder is None:
         engine = Engine(model, _SAMPLES, limit)
-        if url:
-            endpoint = find(url, model.name, None)
-            sender = Service(engine.samples, lambda a: Endpoint(endpoint, a), False, limit)
-            yield "unknown", sender
-            return
-        engine.warm_up()
-        yield "dynamic", Service(engine.samples, lambda a: Server(engine, a), False, limit)
-        return
-    texts = [sample[0] for sample in draw(model, _SAMPLES)]
-    if isinstance(arrivals, Trace):
-        prompts = arrivals.prompts(texts, len(texts[0]), decoder.new_tokens)
+        samples: Sequence[Any] = engine.samples
     else:
-        prompts = uniform(texts, decoder.new_tokens, model.execution.seed)
+        texts = [sample[0] for sample in draw(model, _SAMPLES)]
+        if isinstance(arrivals, Trace):
+            samples = arrivals.prompts(texts, len(texts[0]), decoder.new_tokens)
+        else:
+            samples = uniform(texts, decoder.new_tokens, model.execution.seed)
     if url:
         endpoint = find(url, model.name, decoder)
-        yield "unknown", Service(prompts, lambda a: Endpoint(endpoint, a), True, limit)
-        return
-    decoding = DecodingEngine(model, limit, cache_bytes)
-    decoding.warm_up()
-    cache = decoding.pool.blocks * decoding.block_bytes
-    for batching in batchings:
-
-        def start(answer: Answer, batching: Batching = batching) -> Generating:
-            return Generating(decoding, batching, answer)
-
-        yield batching, Service(prompts, start, True, limit, cache)
+        yield "unknown", Service(samples, partial(Endpoint, endpoint), bool(decoder), limit)
+    elif decoder is None:
+        engine.warm_up()
+        yield "dynamic", Service(samples, partial(Server, engine), False, limit)
+    else:
+        decoding = DecodingEngine(model, limit, cache_bytes)
+        decoding.warm_up()
+        cache = decoding.pool.blocks * decoding.block_bytes
+        for batching in batchings:
+            start = partial(Generating, decoding, batching)
+            yield batching, Service(samples, start, True, limit, cache)
 
 
 def measure(

@@ -23,7 +23,7 @@ def cluster(fast=0.0, slow=0.0, most=None):
 def test_a_group_lies_on_the_levels_that_join_equal_parts_of_it():
     def levels(members, stride=1):
         found = network.group(cluster(), members, stride)
-        return [(joined, link.name) for joined, link in found.levels]
+        return [(joined, link.name) for joined, link in found]
 
     assert levels(1) == []
     assert levels(8) == [(8, "in")]

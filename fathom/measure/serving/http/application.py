@@ -6,12 +6,12 @@ import signal
 import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from fathom.errors import FathomError
-from fathom.measure.serving.http.library import aiohttp
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -33,6 +33,22 @@ class Limits:
     body: int
     queue: int
     seconds: float
+
+
+def aiohttp() -> ModuleType:
+    """Imports aiohttp with its server, which is an extra.
+
+    Raises:
+        FathomError: it is not installed.
+    """
+    try:
+        import aiohttp
+        import aiohttp.web
+    except ImportError as error:
+        raise FathomError(
+            "aiohttp is not installed: pip install 'fathom-workloads[serve]'"
+        ) from error
+    return aiohttp
 
 
 def bind(host: str, port: int) -> socket.socket:

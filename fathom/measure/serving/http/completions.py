@@ -11,8 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from fathom.measure.serving.decoding import Prompt
 from fathom.measure.serving.generation import GenerationServer, Request
-from fathom.measure.serving.http.application import Application, Limits, RefusedError
-from fathom.measure.serving.http.library import aiohttp
+from fathom.measure.serving.http.application import Application, Limits, RefusedError, aiohttp
 from fathom.model.decoder import TokenDecoder
 
 if TYPE_CHECKING:
@@ -133,12 +132,7 @@ class Completions:
         return Prompt(tokens, 16 if asked.max_tokens is None else asked.max_tokens)
 
     async def _stream(
-        self,
-        request: "web.Request",
-        found: "_Tokens",
-        writer: "_Writer",
-        end: float,
-        usage: bool,
+        self, request: "web.Request", found: "_Tokens", writer: "_Writer", end: float, usage: bool
     ) -> "web.StreamResponse":
         web = aiohttp().web
         first = await found.get(end)  # until then, a failure has a status of its own
@@ -178,15 +172,7 @@ class _Tokens:
         self._loop.call_soon_threadsafe(self._queue.put_nowait, (token, last))
 
     async def get(self, end: float) -> int:
-        """Returns the next token.
-
-        Args:
-            end: time of ``time.monotonic`` until which it waits.
-
-        Raises:
-            RefusedError: the network failed.
-            asyncio.TimeoutError: there is none.
-        """
+        """Returns the next token; raises TimeoutError if there is none until ``end``."""
         token, self.ended = await asyncio.wait_for(self._queue.get(), end - time.monotonic())
         if token is None:
             raise RefusedError(500, "the network failed")
@@ -194,13 +180,7 @@ class _Tokens:
 
 
 class _Writer:
-    """The text of a completion.
-
-    Args:
-        model: its name.
-        decoder: turns tokens into text.
-        prompt: its tokens.
-    """
+    """The text of a completion, after a prompt of a number of tokens."""
 
     def __init__(self, model: str, decoder: TokenDecoder, prompt: int) -> None:
         self._head: dict[str, Any] = {

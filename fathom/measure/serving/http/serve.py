@@ -53,7 +53,7 @@ def serve(
         if decoder:
             server = GenerationServer(decoding)
             return Completions(model.name, decoder, server, limits).application, server
-        kserve = KServe(model.name, _names(model), engine, limits)
+        kserve = KServe(model.name, [spec.name for spec in model.signatures()[-1]], engine, limits)
         return kserve.application, kserve.server
 
     async def run() -> None:
@@ -75,8 +75,3 @@ def _stop(server: GenerationServer | Server) -> None:
     except FathomError:
         if not server.failure:
             raise
-
-
-def _names(model: "NeuralNetworkModel") -> list[str]:
-    """Returns the names of a model's inputs."""
-    return [spec.name for spec in model.signatures()[-1]]

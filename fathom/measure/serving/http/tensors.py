@@ -8,14 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from fathom.errors import FathomError
 
 _DATATYPES = {
-    "float16": "FP16",
-    "float32": "FP32",
-    "float64": "FP64",
-    "int8": "INT8",
-    "int32": "INT32",
-    "int64": "INT64",
-    "uint8": "UINT8",
-    "bool": "BOOL",
+    name: name.upper().replace("FLOAT", "FP")
+    for name in ("float16", "float32", "float64", "int8", "int32", "int64", "uint8", "bool")
 }
 _KINDS = {"f": "iuf", "i": "iu", "u": "iu", "b": "b"}  # of numbers that may become such
 
