@@ -45,7 +45,8 @@ def measure(args: Any) -> None:
     import_tensorflow()
     import keras
 
-    from fathom.modern.diffusion import Diffusion, pictures
+    from fathom.modern.diffusion import Diffusion
+    from fathom.shared.pictures import save_sheet
 
     chosen = dict(pair.split("=", 1) for pair in args.set)
     chosen |= {"seed": args.seed, "threads": args.threads}
@@ -73,7 +74,8 @@ def measure(args: Any) -> None:
         loss = np.mean(result.steps.loss[-100:])
         print(f"{done} steps, {time.process_time() - start:.0f} s, loss {loss:.4f}", flush=True)
     if stages:
-        pictures.save(args.out, "diffusion-training", np.stack(stages), "Samples over training")
+        shown = (np.stack(stages)[..., 0] + 1) / 2
+        save_sheet(shown, "Samples over training", args.out / "diffusion-training.png")
     print(f"loss of the test images: {model.evaluate()['loss']:.4f}")
     classifier = classifier_of(train)
     print(f"classifier: {agreement(classifier, *test)[0]:.2%} of the test images", flush=True)
@@ -85,11 +87,12 @@ def measure(args: Any) -> None:
             for i in range(0, COUNT, BATCH)
         ]
         samples = np.concatenate([each[-1] for each in parts])
-        way = parts[0][np.linspace(0, len(parts[0]) - 1, 10).astype(int), :10]
-        pictures.save(args.out, f"diffusion-trajectory-{scale}", way, "From noise to images")
-        sheet = samples[:100].reshape(10, 10, *samples.shape[1:])
+        way = parts[0][np.linspace(0, len(parts[0]) - 1, 10).astype(int), :10, ..., 0]
+        path = args.out / f"diffusion-trajectory-{scale}.png"
+        save_sheet((way + 1) / 2, "From noise to images", path)
+        sheet = samples[:100, ..., 0].reshape(10, 10, *samples.shape[1:3])
         title = f"After {model.steps_done} steps, guidance {scale}"
-        pictures.save(args.out, f"diffusion-samples-{scale}", sheet, title)
+        save_sheet((sheet + 1) / 2, title, args.out / f"diffusion-samples-{scale}.png")
         share, found = agreement(classifier, samples, classes)
         print(f"guidance {scale}: {share:.1%} show the digit that was asked for", end="; ")
         print(f"shown: {found.tolist()}", flush=True)

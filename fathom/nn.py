@@ -30,7 +30,6 @@ from fathom.core.training import strategies
 from fathom.core.training.compilation import Batch, Step
 from fathom.core.training.compilation import Nest as Nest  # for workloads
 from fathom.core.training.custom_gradients import CustomGradients, notes_gradients
-from fathom.core.training.evaluation import sum_metrics
 from fathom.core.training.optimizers import Optimizer, refuse_other_settings
 from fathom.core.training.phases import Phases
 from fathom.core.training.runner import Progress, RunStep, check_length, default_runstep
@@ -456,7 +455,14 @@ class NeuralNetworkModel(Workload):
         select_precision(self.execution.precision, self.device)
         trained_noise = int(noise_step.numpy())
         noise_step.assign(2**40)  # not the random numbers of any training step
-        sums, examples = sum_metrics(compiled.evaluate, batches, self.device)
+        sums: dict[str, float] = {}
+        examples = 0
+        for batch in batches:
+            with self.device.placement():
+                found = {name: each.numpy() for name, each in compiled.evaluate(*batch).items()}
+            examples += len(next(iter(found.values())))
+            for name, values in found.items():
+                sums[name] = sums.get(name, 0.0) + float(values.sum(dtype=np.float64))
         noise_step.assign(trained_noise)
         if not examples:
             raise self._no_test_data()

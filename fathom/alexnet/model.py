@@ -10,7 +10,7 @@ import keras
 from keras import layers
 
 from fathom.alexnet.descriptor import DESCRIPTOR
-from fathom.core.layers import Convolution2D, Dropout, LocalResponseNormalization
+from fathom.core.layers import Dropout, LocalResponseNormalization
 from fathom.imagenet.classifier import Classifier, ClassifierHyperparameters
 from fathom.options import Characterization, hyperparameter
 
@@ -59,45 +59,21 @@ class AlexNet(Classifier):
 
     def build_inference(self, images: keras.KerasTensor) -> keras.KerasTensor:
         """Returns the logits [batch, classes] of images [batch, size, size, 3] (section 3.5)."""
-        x = self._convolution("conv1", 96, 11, strides=4, padding="valid")(images)
+        x = self.convolution("conv1", 96, 11, strides=4, padding="valid")(images)
         x = self._normalization("norm1")(x)
         x = layers.MaxPooling2D(3, 2, name="pool1")(x)
-        x = self._convolution("conv2", 256, 5, groups=2, bias=1)(x)
+        x = self.convolution("conv2", 256, 5, groups=2, bias=1)(x)
         x = self._normalization("norm2")(x)
         x = layers.MaxPooling2D(3, 2, name="pool2")(x)
-        x = self._convolution("conv3", 384, 3)(x)
-        x = self._convolution("conv4", 384, 3, groups=2, bias=1)(x)
-        x = self._convolution("conv5", 256, 3, groups=2, bias=1)(x)
+        x = self.convolution("conv3", 384, 3)(x)
+        x = self.convolution("conv4", 384, 3, groups=2, bias=1)(x)
+        x = self.convolution("conv5", 256, 3, groups=2, bias=1)(x)
         x = layers.MaxPooling2D(3, 2, name="pool5")(x)
         x = layers.Flatten(name="flatten")(x)
         for name in ("fc6", "fc7"):
-            x = self._dense(name, self.hyperparameters.hidden_units, "relu", bias=1)(x)
+            x = self.dense(name, self.hyperparameters.hidden_units, "relu", bias=1)(x)
             x = Dropout(self.hyperparameters.dropout, self.new_noise(), name=f"{name}_dropout")(x)
-        return self._dense("fc8", self.hyperparameters.classes)(x)
-
-    def _convolution(
-        self,
-        name: str,
-        filters: int,
-        size: int,
-        *,
-        strides: int = 1,
-        padding: str = "same",
-        groups: int = 1,
-        bias: float = 0,
-    ) -> Convolution2D:
-        """Returns a convolution with its ReLU (section 3.1)."""
-        return Convolution2D(
-            filters,
-            size,
-            strides=strides,
-            padding=padding,
-            groups=groups,
-            activation="relu",
-            kernel_initializer=self._weights(),
-            bias_initializer=keras.initializers.Constant(bias),
-            name=name,
-        )
+        return self.dense("fc8", self.hyperparameters.classes)(x)
 
     def _normalization(self, name: str) -> LocalResponseNormalization:
         """Returns the response normalisation with the constants of section 3.3."""
@@ -105,18 +81,8 @@ class AlexNet(Classifier):
             n=5, k=2, alpha=1e-4, compiled=self.xla == "layers", name=name
         )
 
-    def _dense(
-        self, name: str, units: int, activation: str | None = None, bias: float = 0
-    ) -> layers.Dense:
-        return layers.Dense(
-            units,
-            activation=activation,
-            kernel_initializer=self._weights(),
-            bias_initializer=keras.initializers.Constant(bias),
-            name=name,
-        )
-
-    def _weights(self) -> keras.initializers.Initializer:
+    def new_weights(self) -> keras.initializers.Initializer:
+        """Returns normal weights (section 5)."""
         return keras.initializers.RandomNormal(
             stddev=self.hyperparameters.initial_stddev, seed=self.new_seed()
         )

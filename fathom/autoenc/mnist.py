@@ -43,14 +43,7 @@ _CONTENT_SHA256 = {
 
 @dataclass(frozen=True, eq=False)
 class Mnist(DataSet):
-    """The digits in memory.
-
-    Attributes:
-        train_images: uint8 [n, 28, 28], 0 is background and 255 ink.
-        train_labels: uint8 [n], each from 0 to 9.
-        test_images: uint8 [m, 28, 28].
-        test_labels: uint8 [m].
-    """
+    """The digits in memory."""
 
     name = "mnist"
     title = "MNIST handwritten digits"
@@ -64,10 +57,10 @@ class Mnist(DataSet):
         for sha256, name in map(str.split, _SHA256_SUMS.strip().splitlines())
     )
 
-    train_images: np.ndarray
-    train_labels: np.ndarray
-    test_images: np.ndarray
-    test_labels: np.ndarray
+    train_images: np.ndarray  # uint8 [n, 28, 28], 0 is background and 255 ink
+    train_labels: np.ndarray  # uint8 [n], each from 0 to 9
+    test_images: np.ndarray  # uint8 [m, 28, 28]
+    test_labels: np.ndarray  # uint8 [m]
 
     @classmethod
     def load(cls, directory: Path) -> "Mnist":
@@ -239,12 +232,10 @@ def write_idx(path: Path, array: np.ndarray) -> None:
     if array.dtype != np.uint8:
         raise TypeError(f"an IDX file holds uint8 here, not {array.dtype}")
     content = _idx_bytes(array)
-    with atomic_write(path) as temporary, temporary.open("wb") as file:
-        if path.suffix == ".gz":
-            with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as stream:
-                stream.write(content)
-        else:
-            file.write(content)
+    if path.suffix == ".gz":
+        content = gzip.compress(content, mtime=0)
+    with atomic_write(path) as temporary:
+        temporary.write_bytes(content)
 
 
 def _idx_bytes(array: np.ndarray) -> bytes:

@@ -4,7 +4,6 @@ Section and equation numbers are those of the paper (arXiv:1312.6114).
 """
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -15,13 +14,13 @@ import tensorflow as tf
 from keras import layers
 from typing_extensions import Unpack
 
-from fathom import nn
 from fathom.autoenc.descriptor import DESCRIPTOR
-from fathom.core.data.pipeline import DataLoader, Sampler, Tensors
+from fathom.core.data.pipeline import Tensors
 from fathom.core.layers import Layer, LayerOptions, PRNGKey
 from fathom.core.training import optimizers, randomness, replicas
 from fathom.core.training.optimizers import Optimizer
 from fathom.options import Characterization, Hyperparameters, RunOptions, hyperparameter, option
+from fathom.shared.in_memory import InMemory
 from fathom.system.device import CPU
 
 PIXELS = 28 * 28
@@ -92,7 +91,7 @@ class Reparameterization(Layer):
         return mean_shape
 
 
-class Autoenc(nn.NeuralNetworkModel):
+class Autoenc(InMemory):
     """The variational autoencoder on MNIST: 784 - 500 tanh - 20 Gaussian - 500 tanh - 784."""
 
     descriptor = DESCRIPTOR
@@ -109,8 +108,8 @@ class Autoenc(nn.NeuralNetworkModel):
         """Reads MNIST; pixels stay uint8 [n, 784] until they are part of a batch."""
         self.mnist = self.dataset.load(self.source.directory)
         with CPU.placement():
-            self._train_pixels = tf.constant(self.mnist.train_images.reshape(-1, PIXELS))
-            self._test_pixels = tf.constant(self.mnist.test_images.reshape(-1, PIXELS))
+            self.training = (tf.constant(self.mnist.train_images.reshape(-1, PIXELS)),)
+            self.test = (tf.constant(self.mnist.test_images.reshape(-1, PIXELS)),)
 
     def build_inputs(self) -> keras.KerasTensor:
         """Returns the images: float32 [batch, 784], from 0 to 1."""
@@ -157,46 +156,16 @@ class Autoenc(nn.NeuralNetworkModel):
     # ---------------------------------------------------------------- data
 
     @property
-    def steps_per_epoch(self) -> int:
-        """Number of whole batches in the training images."""
-        return len(self.mnist.train_images) // self.hyperparameters.batch_size
-
-    @property
     def steps_per_call(self) -> int:
         """Steps per call of the compiled step: many, because they are small."""
         return self.run_options.steps_per_call
 
-    def training_batches(self, first_step: int) -> Iterator[Tensors]:
-        """Returns the endless stream of training images from ``first_step`` on."""
-        return self._stream(self._train_pixels, first_step, shuffle=True)
-
-    def inference_batches(self) -> Iterator[Tensors]:
-        """Returns an endless stream of test images, cycling through them."""
-        return self._stream(self._test_pixels, 0, shuffle=False)
-
-    def evaluation_batches(self) -> Iterator[Tensors]:
-        """Returns the test images once, always binarized in the same way."""
-        size = self.hyperparameters.batch_size
-        for start in range(0, len(self._test_pixels), size):
-            pixels = self._test_pixels[start : start + size]
-            yield (self._observe(pixels, tf.constant([self.execution.seed, start], tf.int64)),)
-
-    def _stream(self, pixels: tf.Tensor, first_step: int, shuffle: bool) -> Iterator[Tensors]:
-        order = Sampler(
-            len(pixels), self.hyperparameters.batch_size, self.execution.seed, shuffle=shuffle
-        )
-
-        def load(indices: tf.Tensor, seeds: tf.Tensor) -> Tensors:
-            return (self._observe(tf.gather(pixels, indices), seeds[0]),)
-
-        return DataLoader(order, load, first_step, steps_per_call=self.steps_per_call)
-
-    def _observe(self, pixels: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    def prepare(self, batch: Tensors, seed: tf.Tensor) -> Tensors:
         """Converts pixels uint8 [batch, 784] to what the Bernoulli decoder models."""
-        grey = tf.cast(pixels, tf.float32) / 255
+        grey = tf.cast(batch[0], tf.float32) / 255
         if not self.hyperparameters.binarize:
-            return grey
-        return tf.cast(tf.random.stateless_uniform(tf.shape(grey), seed) < grey, tf.float32)
+            return (grey,)
+        return (tf.cast(tf.random.stateless_uniform(tf.shape(grey), seed) < grey, tf.float32),)
 
     # ---------------------------------------------------------------- network
 

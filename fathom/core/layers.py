@@ -23,14 +23,21 @@ class LayerOptions(TypedDict, total=False):
 
 
 class Layer(keras.layers.Layer):
-    """A Keras layer that can be saved and loaded: its configuration is its arguments.
+    """A Keras layer that can be saved and loaded: its configuration is its arguments."""
 
-    A subclass keeps each argument ``x`` of its constructor as ``self._x``, but for ``options``.
-    """
+    _given: dict[str, Any]
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         keras.saving.register_keras_serializable(cls.__module__)(cls)
+
+    def __new__(cls, *arguments: object, **options: object) -> Self:
+        """Returns a layer that knows its arguments."""
+        layer = super().__new__(cls, *arguments, **options)
+        given = inspect.signature(cls.__init__).bind(None, *arguments, **options)
+        given.apply_defaults()
+        object.__setattr__(layer, "_given", given.arguments)  # Keras would track layers in them
+        return layer
 
     def get_config(self) -> dict[str, object]:
         """Returns the arguments; a variable is its value.
@@ -39,9 +46,8 @@ class Layer(keras.layers.Layer):
         """
         config = super().get_config()
         of_keras = inspect.signature(keras.layers.Layer.__init__).parameters
-        for name in inspect.signature(type(self).__init__).parameters:
+        for name, value in self._given.items():
             if name not in (*of_keras, "options"):
-                value = getattr(self, f"_{name}")
                 is_variable = isinstance(value, tf.Variable)
                 config[name] = value.numpy().item() if is_variable else value
         return config

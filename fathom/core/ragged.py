@@ -57,12 +57,7 @@ def _called(function: Callable[..., tf.Tensor], *tensors: tf.Tensor) -> tf.Tenso
 
 
 class _Parts:
-    """Groups that are tensors, of sizes that are known when the step runs.
-
-    Args:
-        sizes: of the groups, int32 [groups].
-        rows: as many as are divided, [rows, any].
-    """
+    """Groups that are tensors, of sizes int32 [groups] that are known when the step runs."""
 
     def __init__(self, sizes: tf.Tensor, rows: tf.Tensor) -> None:
         self._groups = sizes.shape[0]
@@ -90,12 +85,7 @@ class _Parts:
 
 
 class _Blocks:
-    """Groups that begin with blocks of equal size, as in MegaBlocks (Gale et al. 2022).
-
-    Args:
-        sizes: as in ``_Parts``.
-        rows: as in ``_Parts``.
-    """
+    """Groups that begin with blocks of equal size, as in MegaBlocks (Gale et al. 2022)."""
 
     def __init__(self, sizes: tf.Tensor, rows: tf.Tensor) -> None:
         groups, count = sizes.shape[0], rows.shape[0]

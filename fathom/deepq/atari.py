@@ -15,11 +15,7 @@ _TWO_PLAYERS = ("combat", "joust", "maze_craze", "warlords")  # part of ale-py, 
 
 @dataclass(frozen=True)
 class Atari(DataSet):
-    """The games' ROMs.
-
-    Attributes:
-        roms: files by name of the game, in snake case.
-    """
+    """The games' ROMs."""
 
     name = "atari"
     title = "Atari 2600 games"
@@ -27,7 +23,7 @@ class Atari(DataSet):
     home_page = "https://ale.farama.org"
     layout = "<game>.bin, the names in snake case"
 
-    roms: dict[str, Path]
+    roms: dict[str, Path]  # files by name of the game, in snake case
 
     @classmethod
     def load(cls, directory: Path) -> "Atari":

@@ -29,15 +29,10 @@ class Turn(NamedTuple):
 
 
 class Environment(Protocol):
-    """One or more games played at once, each restarted when it ends.
+    """One or more games played at once, each restarted when it ends."""
 
-    Attributes:
-        games: number of games.
-        actions: the available actions.
-    """
-
-    games: int
-    actions: Any
+    games: int  # number of games
+    actions: Any  # the available actions
 
     def reset(self) -> np.ndarray:
         """Starts all games; returns their first frames, uint8 [games, 84, 84]."""

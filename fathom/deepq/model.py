@@ -8,6 +8,7 @@ data table 1. "The released code" is DeepMind's for that paper.
 import dataclasses
 import functools
 import itertools
+import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,14 +16,14 @@ from pathlib import Path
 import keras
 import numpy as np
 import tensorflow as tf
+from keras import layers
 
 from fathom import nn
 from fathom.core.training.optimizers import Optimizer, create
 from fathom.deepq.agent import Agent, Player, play_games, random_states, score_statistics
 from fathom.deepq.descriptor import DESCRIPTOR
 from fathom.deepq.emulator import SIDE, Emulator, Environment, Game, VectorEmulator
-from fathom.deepq.hyperparameters import DeepQHyperparameters
-from fathom.deepq.network import q_network
+from fathom.deepq.hyperparameters import NETWORKS, DeepQHyperparameters
 from fathom.deepq.replay import HISTORY, ReplayMemory
 from fathom.deepq.saving import SavedAgent
 from fathom.deepq.sharing import aligned_copy, shared
@@ -133,7 +134,25 @@ class DeepQ(nn.NeuralNetworkModel):
 
     def build_inference(self, state: keras.KerasTensor) -> keras.KerasTensor:
         """Returns Q(s, a) for every action a: float32 [batch, actions] ("Model architecture")."""
-        return q_network(state, self.hyperparameters.network, self.actions, self.new_seed)
+        convolutions, hidden_units = NETWORKS[self.hyperparameters.network]
+        x = layers.Rescaling(1 / 255, name="scale")(state)
+        for number, (filters, kernel, stride) in enumerate(convolutions, 1):
+            initial = self._initializers(kernel * kernel * x.shape[-1])
+            x = layers.Conv2D(
+                filters, kernel, stride, activation="relu", name=f"conv{number}", **initial
+            )(x)
+        x = layers.Flatten(name="flat")(x)
+        initial = self._initializers(x.shape[-1])
+        x = layers.Dense(hidden_units, activation="relu", name="hidden", **initial)(x)
+        return layers.Dense(self.actions, name="q_values", **self._initializers(x.shape[-1]))(x)
+
+    def _initializers(self, fan_in: int) -> dict[str, keras.initializers.Initializer]:
+        """Weights and biases are uniform within 1 / sqrt(fan in), as in the released code."""
+        limit = 1 / math.sqrt(fan_in)
+        return {
+            name: keras.initializers.RandomUniform(-limit, limit, seed=self.new_seed())
+            for name in ("kernel_initializer", "bias_initializer")
+        }
 
     def build_state(self) -> None:
         """Creates the target network, for training, or the last Q-values."""

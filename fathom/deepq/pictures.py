@@ -9,6 +9,7 @@ from PIL import Image  # a dependency of Matplotlib
 
 from fathom.deepq.agent import Player
 from fathom.deepq.emulator import Game
+from fathom.shared import pictures
 from fathom.system.files import atomic_write
 
 _LONGEST_RECORDING = 900  # actions: a minute of play
@@ -79,5 +80,4 @@ def save_curve(
         updates, values = np.array(history["mean_q"]).T
         below.plot(frames_after(updates) / 1e6, values, "o-")
     below.set(ylabel="mean Q of the best action,\nheld-out states", xlabel="million frames")
-    with atomic_write(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=100)
+    pictures.save(figure, path)

@@ -1,5 +1,6 @@
 """The base of the three ImageNet networks: data, augmentation, loss, schedule, evaluation."""
 
+import abc
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ import tensorflow as tf
 
 from fathom import nn
 from fathom.core.data.pipeline import Sampler, Tensors
+from fathom.core.layers import Convolution2D
 from fathom.core.training import optimizers
 from fathom.core.training.optimizers import Optimizer
 from fathom.core.training.schedules import Plateau
@@ -134,6 +136,46 @@ class Classifier(nn.NeuralNetworkModel):
             momentum=hyperparameters.momentum,
             weight_decay=hyperparameters.weight_decay,
         )
+
+    def convolution(
+        self,
+        name: str,
+        filters: int,
+        size: int,
+        *,
+        strides: int = 1,
+        padding: str = "same",
+        groups: int = 1,
+        bias: float = 0,
+    ) -> Convolution2D:
+        """Returns a convolution with its ReLU."""
+        return Convolution2D(
+            filters,
+            size,
+            strides=strides,
+            padding=padding,
+            groups=groups,
+            activation="relu",
+            kernel_initializer=self.new_weights(),
+            bias_initializer=keras.initializers.Constant(bias),
+            name=name,
+        )
+
+    def dense(
+        self, name: str, units: int, activation: str | None = None, bias: float = 0
+    ) -> keras.layers.Dense:
+        """Returns a dense layer."""
+        return keras.layers.Dense(
+            units,
+            activation=activation,
+            kernel_initializer=self.new_weights(),
+            bias_initializer=keras.initializers.Constant(bias),
+            name=name,
+        )
+
+    @abc.abstractmethod
+    def new_weights(self) -> keras.initializers.Initializer:
+        """Returns what gives a layer its initial weights."""
 
     def evaluation_outputs(self, images: tf.Tensor) -> tf.Tensor:
         """Returns log probabilities [batch, classes], averaged over views [batch, views, ...].

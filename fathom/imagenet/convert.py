@@ -3,7 +3,6 @@
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,17 +18,7 @@ _SEED = 0  # of the order of the images
 _PLAN = "plan.sha256"  # identifies an unfinished conversion
 
 
-@dataclass(frozen=True)
-class Shard:
-    """The contents of one shard.
-
-    Attributes:
-        name: the file's name.
-        files: for each record: the image's path below the data set's folder and its label.
-    """
-
-    name: str
-    files: list[tuple[str, int]]
+Shard = tuple[str, list[tuple[str, int]]]  # its name; each record's path in the set, and label
 
 
 def write_shards(
@@ -65,11 +54,11 @@ def write_shards(
     source = next(iter(splits.values())).directory
     part = target.with_name(f"{target.name}.part")
     _open_part(part, plan)
-    done, total = 0, sum(len(shard.files) for shard in plan)
-    for shard in plan:
-        if not (part / shard.name).exists():
-            _write_shard(part / shard.name, source, shard.files, class_names)
-        done += len(shard.files)
+    done, total = 0, sum(len(files) for _, files in plan)
+    for name, files in plan:
+        if not (part / name).exists():
+            _write_shard(part / name, source, files, class_names)
+        done += len(files)
         if report:
             report(done, total)
     with atomic_write(part / "synsets.txt") as temporary:
@@ -98,7 +87,7 @@ def _plan(splits: Mapping[str, FileImages], shards: int | None) -> Iterator[Shar
         order = np.random.default_rng(_SEED).permutation(images.size)
         for number, members in enumerate(np.array_split(order, count)):
             files = [(images.describe(i), int(labels[i])) for i in members]
-            yield Shard(f"{split}-{number:05}-of-{count:05}", files)
+            yield f"{split}-{number:05}-of-{count:05}", files
 
 
 def _open_part(part: Path, plan: list[Shard]) -> None:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -25,13 +25,9 @@ _SHARD = re.compile(r"(train|validation)-\d{5}-of-(\d{5})")
 
 
 class Images(Protocol):
-    """The images of one split, accessible by number.
+    """The images of one split, accessible by number."""
 
-    Attributes:
-        size: number of images.
-    """
-
-    size: int
+    size: int  # number of images
 
     def read(self, index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Reads one image and its label, in graph operations.
@@ -61,6 +57,7 @@ class Numbering(Reading):
     background_class: bool = True  # from 1, and 0 is the background; else from 0
 
 
+@dataclass(eq=False)
 class ImageNet(DataSet):
     """ILSVRC-2012: 1,281,167 training and 50,000 validation photographs of 1000 classes.
 
@@ -84,19 +81,12 @@ class ImageNet(DataSet):
     )
     Options = Numbering
 
-    def __init__(
-        self,
-        train: Images | None,
-        validation: Images | None,
-        class_names: tuple[str, ...] = (),
-        strict: bool = False,
-    ) -> None:
-        self.train = train
-        self.validation = validation
-        self.class_names = class_names
-        self.strict = strict
-        self.skipped: dict[str, str] = {}
-        self.missing_truth = ""
+    train: Images | None
+    validation: Images | None
+    class_names: tuple[str, ...] = ()
+    strict: bool = False
+    missing_truth: str = ""
+    skipped: dict[str, str] = field(default_factory=dict)
 
     @property
     def classes(self) -> int:
@@ -289,6 +279,5 @@ def _load_tree(directory: Path, class_names: tuple[str, ...], strict: bool) -> I
         split: tree.labelled_images(directory, found, class_names)
         for split, found in splits.items()
     }
-    data = ImageNet(images.get("train"), images.get("validation"), class_names, strict)
-    data.missing_truth = missing_truth
-    return data
+    found = (images.get("train"), images.get("validation"))
+    return ImageNet(*found, class_names, strict, missing_truth)

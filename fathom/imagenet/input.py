@@ -109,19 +109,12 @@ class _InTurn(Sampler):
 
 @dataclass(frozen=True)
 class _Loader:
-    """Loads batches from one split.
+    """Loads batches from one split."""
 
-    Attributes:
-        data: records the damaged images.
-        split: its images.
-        prepare: maps (an encoded image, a seed int64 [2]) to a network's input.
-        shape: shape of that input.
-    """
-
-    data: ImageNet
+    data: ImageNet  # records the damaged images
     split: Images
-    prepare: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
-    shape: tuple[int, ...]
+    prepare: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]  # of an encoded image, a seed int64 [2]
+    shape: tuple[int, ...]  # of what ``prepare`` returns
 
     def load(self, indices: tf.Tensor, seeds: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Loads a batch in graph operations; fails if any of its images fails."""

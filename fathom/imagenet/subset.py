@@ -75,9 +75,7 @@ def keep_classes(data: ImageNet, kept: Sequence[str]) -> ImageNet:
     for place, wnid in enumerate(kept):
         if place not in found:
             raise FathomError(f"keep_classes: class {wnid} has no images")
-    subset = ImageNet(train, validation, tuple(kept), data.strict)
-    subset.missing_truth = data.missing_truth
-    return subset
+    return ImageNet(train, validation, tuple(kept), data.strict, data.missing_truth)
 
 
 def _relabelled(images: Images, new_label: np.ndarray) -> SomeImages | None:

@@ -6,24 +6,18 @@ not change its class.
 """
 
 import colorsys
+import functools
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
-WNIDS = (  # the first ten classes of the challenge
-    "n01440764",
-    "n01443537",
-    "n01484850",
-    "n01491361",
-    "n01494475",
-    "n01496331",
-    "n01498041",
-    "n01514668",
-    "n01514859",
-    "n01518878",
-)
+_WNIDS = """
+    n01440764 n01443537 n01484850 n01491361 n01494475 n01496331 n01498041 n01514668 n01514859
+    n01518878
+"""
+WNIDS = tuple(_WNIDS.split())  # the first ten classes of the challenge
 IMAGES_PER_CLASS = {"train": 60, "val": 12}
 _QUALITY = 85
 
@@ -83,23 +77,15 @@ def _wave(phase: np.ndarray) -> np.ndarray:
     return np.clip(0.5 + 1.5 * np.sin(2 * np.pi * phase), 0, 1)
 
 
-def _stripes(x: np.ndarray, y: np.ndarray, angle: float, rng: np.random.Generator) -> np.ndarray:
+def _stripes(x: np.ndarray, y: np.ndarray, rng: np.random.Generator, angle: float) -> np.ndarray:
     """Draws stripes whose normal is at about ``angle`` (radians) to the horizontal."""
     angle += rng.uniform(-0.15, 0.15)
     along = x * np.float32(np.cos(angle)) + y * np.float32(np.sin(angle))
     return _wave(along * rng.uniform(5, 10) + rng.random())
 
 
-def _horizontal_stripes(x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    return _stripes(x, y, np.pi / 2, rng)
-
-
-def _vertical_stripes(x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    return _stripes(x, y, 0, rng)
-
-
 def _slanted_stripes(x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    return _stripes(x, y, rng.choice([-1, 1]) * np.pi / 4, rng)
+    return _stripes(x, y, rng, rng.choice([-1, 1]) * np.pi / 4)
 
 
 def _checkers(x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -155,8 +141,8 @@ def _clouds(x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> np.ndarra
 
 
 _PATTERNS: tuple[Pattern, ...] = (
-    _horizontal_stripes,
-    _vertical_stripes,
+    functools.partial(_stripes, angle=np.pi / 2),
+    functools.partial(_stripes, angle=0),
     _checkers,
     _rings,
     _discs,

@@ -18,21 +18,13 @@ _SENTENCES = 15  # of a story, the newest
 
 @dataclass(frozen=True)
 class Answer:
-    """One question and the network's answer.
+    """One question and the network's answer."""
 
-    Attributes:
-        sentences: the story's newest sentences, in order.
-        question: the question.
-        given: the network's answer.
-        right: the correct answer.
-        attention: float32 [sentences, hops], of each hop to each sentence.
-    """
-
-    sentences: tuple[str, ...]
-    question: str
-    given: str
-    right: str
-    attention: np.ndarray
+    sentences: tuple[str, ...]  # the story's newest sentences, in order
+    question: str  # the question
+    given: str  # the network's answer
+    right: str  # the correct answer
+    attention: np.ndarray  # float32 [sentences, hops], of each hop to each sentence
 
     def __str__(self) -> str:
         rows = [f"{'':4}" + "".join(f" hop {k + 1}" for k in range(self.attention.shape[1]))]

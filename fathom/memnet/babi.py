@@ -34,38 +34,23 @@ Words = tuple[str, ...]
 
 
 class Question(NamedTuple):
-    """A question of a file.
+    """A question of a file."""
 
-    Attributes:
-        story: the previous statements, the oldest first, each a tuple of words.
-        question: its words.
-        answer: the correct answer, one word; answers joined by commas are one word.
-        supporting: indices in ``story`` of the supporting statements.
-    """
-
-    story: tuple[Words, ...]
-    question: Words
-    answer: str
-    supporting: tuple[int, ...]
+    story: tuple[Words, ...]  # the previous statements, the oldest first, each a tuple of words
+    question: Words  # its words
+    answer: str  # the correct answer, one word; answers joined by commas are one word
+    supporting: tuple[int, ...]  # indices in ``story`` of the supporting statements
 
 
 @dataclass(frozen=True, eq=False)
 class Questions:
-    """Questions as word indices in the vocabulary; 0 is the null word.
+    """Questions as word indices in the vocabulary; 0 is the null word."""
 
-    Attributes:
-        story: int32 [n, memory, words]; the newest statement first, then null words.
-        lengths: int32 [n], statements of the story kept in memory.
-        question: int32 [n, words].
-        answer: int32 [n], each at least 1.
-        task: int32 [n].
-    """
-
-    story: np.ndarray
-    lengths: np.ndarray
-    question: np.ndarray
-    answer: np.ndarray
-    task: np.ndarray
+    story: np.ndarray  # int32 [n, memory, words]; the newest statement first, then null words
+    lengths: np.ndarray  # int32 [n], statements of the story kept in memory
+    question: np.ndarray  # int32 [n, words]
+    answer: np.ndarray  # int32 [n], each at least 1
+    task: np.ndarray  # int32 [n]
 
     def __len__(self) -> int:
         return len(self.answer)
@@ -237,17 +222,11 @@ def read_questions(path: Path) -> list[Question]:
 
 @dataclass(frozen=True)
 class _Story:
-    """A story up to one of its lines.
+    """A story up to one of its lines."""
 
-    Attributes:
-        number: of the line, in the story.
-        statements: the statements so far by line number.
-        asked: the question of this line; empty for a statement.
-    """
-
-    number: int = 0
-    statements: tuple[tuple[int, Words], ...] = ()
-    asked: tuple[Question, ...] = ()
+    number: int = 0  # of the line, in the story
+    statements: tuple[tuple[int, Words], ...] = ()  # the statements so far by line number
+    asked: tuple[Question, ...] = ()  # the question of this line; empty for a statement
 
     def next(self, line: str) -> "_Story":
         """Returns the story with one more line, or a new one that starts with it.

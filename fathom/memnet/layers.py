@@ -41,8 +41,7 @@ class SentenceEmbedding(Layer):
         **options: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**options)
-        self._position_weights, self._vocabulary = position_weights, vocabulary
-        self._initializer = initializer
+        self._position_weights = position_weights
         shape = (vocabulary - 1, position_weights.shape[1])
         self.matrix = self.add_weight(shape=shape, initializer=initializer, name="matrix")
 

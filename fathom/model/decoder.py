@@ -31,55 +31,29 @@ class LayerCache(Protocol):
         """
 
 
-class Forward(Protocol):
-    """Runs new tokens of sequences whose earlier ones are cached."""
-
-    def __call__(
-        self,
-        tokens: tf.Tensor,
-        positions: tf.Tensor,
-        last: tf.Tensor,
-        caches: Sequence[LayerCache],
-    ) -> tf.Tensor:
-        """Returns logits, float32 [batch, vocabulary], of what follows a token of each sequence.
-
-        Args:
-            tokens: int32 [batch, time], with a static time: a prompt or a part of one, or time 1:
-                the newest token.
-            positions: int32 [batch], of the first of them; 0 for the start of a prompt.
-            last: int32 [batch], the place in ``tokens`` of the token in question; the ones after
-                it are padding.
-            caches: of the layers.
-        """
+# Runs new tokens of sequences whose earlier ones are cached. Takes
+# - tokens: int32 [batch, time], with a static time: a prompt or a part of one, or the newest token;
+# - positions: int32 [batch], of the first of them; 0 for the start of a prompt;
+# - last: int32 [batch], the place in the tokens of one in question; those after it are padding;
+# - the layers' caches.
+# Returns logits, float32 [batch, vocabulary], of what follows the token in question.
+Forward = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, Sequence[LayerCache]], tf.Tensor]
 
 
 @dataclass(frozen=True)
 class TokenDecoder:
-    """A decoder-only network.
+    """A decoder-only network."""
 
-    Attributes:
-        forward: of prompts and of single tokens; to be traced.
-        layers: with a cache each.
-        heads: of keys and values.
-        size: of a key.
-        dtype: of keys and values.
-        context: the most tokens of a sequence.
-        words: different tokens, the numbers from 0.
-        new_tokens: that inference generates for each prompt.
-        encode: returns the tokens of a text, int32 [tokens].
-        decode: returns the text of tokens.
-    """
-
-    forward: Forward
-    layers: int
-    heads: int
-    size: int
-    dtype: str
-    context: int
-    words: int
-    new_tokens: int
-    encode: Callable[[str], np.ndarray]
-    decode: Callable[[np.ndarray], str]
+    forward: Forward  # of prompts and of single tokens; to be traced
+    layers: int  # with a cache each
+    heads: int  # of keys and values
+    size: int  # of a key
+    dtype: str  # of keys and values
+    context: int  # the most tokens of a sequence
+    words: int  # different tokens, the numbers from 0
+    new_tokens: int  # that inference generates for each prompt
+    encode: Callable[[str], np.ndarray]  # returns the tokens of a text, int32 [tokens]
+    decode: Callable[[np.ndarray], str]  # returns the text of tokens
 
     @property
     def token_bytes(self) -> int:

@@ -35,24 +35,15 @@ class Criteria:
     """What the Fathom paper chooses workloads by: one row of its Table II.
 
     The application domains of the eight are ours, since Table I marks the suite as a whole.
-
-    Attributes:
-        year: of the publication.
-        styles: neuronal styles, by type of layer.
-        layers: as the paper counts them.
-        task: learning task.
-        domain: application domain of Table I.
-        dataset: human-readable name.
-        legacy: purpose and legacy: what it is, and what it has changed.
     """
 
-    year: int
-    styles: tuple[Style, ...]
-    layers: int
-    task: Task
-    domain: Domain
-    dataset: str
-    legacy: str
+    year: int  # of the publication
+    styles: tuple[Style, ...]  # neuronal styles, by type of layer
+    layers: int  # as the paper counts them
+    task: Task  # learning task
+    domain: Domain  # application domain of Table I
+    dataset: str  # human-readable name
+    legacy: str  # purpose and legacy: what it is, and what it has changed
 
 
 @dataclass(frozen=True, eq=False)

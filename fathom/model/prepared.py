@@ -189,11 +189,7 @@ def _checkpoint_every(model: Workload, settings: options.Setup) -> int | None:
 def _open_checkpoints(
     model: Workload, variables: Variables, settings: options.Setup
 ) -> Checkpoints | None:
-    """Opens the folder; a resumed run or a forward-only model loads the newest checkpoint.
-
-    Returns:
-        the checkpoints of the training run; None without a folder or in a forward-only model.
-    """
+    """Opens the folder of a training; a resumed run or a forward-only model loads the newest."""
     if settings.checkpoint_dir is None:
         return None
     compared = dataclasses.asdict(model.hyperparameters)

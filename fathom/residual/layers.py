@@ -126,7 +126,6 @@ class NormalizedConvolution2D(Layer):
         super().__init__(**options)
         self._filters, self._size, self._strides = filters, size, strides
         self._kernel_initializer = kernel_initializer
-        self._momentum, self._epsilon, self._synchronized = momentum, epsilon, synchronized
         self.normalization = BatchNormalization(
             momentum, epsilon, synchronized, name="norm", dtype=self.dtype_policy
         )

@@ -87,7 +87,7 @@ class Residual(Classifier):
             filters *= 2
         x = layers.GlobalAveragePooling2D(name="pool5")(x)
         return layers.Dense(
-            self.hyperparameters.classes, kernel_initializer=self._weights(), name="fc"
+            self.hyperparameters.classes, kernel_initializer=self.new_weights(), name="fc"
         )(x)
 
     def _block(
@@ -116,13 +116,13 @@ class Residual(Classifier):
             filters,
             size,
             strides,
-            self._weights(),
+            self.new_weights(),
             **BATCH_NORM,
             synchronized=self.hyperparameters.synchronize_statistics,
             name=name,
         )(x)
 
-    def _weights(self) -> keras.initializers.Initializer:
+    def new_weights(self) -> keras.initializers.Initializer:
         """Returns N(0, 2 / fan-in), as He et al. 2015, "Delving Deep into Rectifiers" (eq. 10)."""
         return keras.initializers.VarianceScaling(
             2.0, "fan_in", "untruncated_normal", seed=self.new_seed()

@@ -1,7 +1,5 @@
 """Parallel text as token ids, cached so that a large corpus is read only once."""
 
-import hashlib
-import json
 from array import array
 from collections import Counter
 from collections.abc import Iterable
@@ -11,12 +9,11 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from fathom.errors import FathomError
 from fathom.seq2seq.vocabulary import Vocabulary, tokenize
-from fathom.shared.translation.parallel import ParallelText
+from fathom.shared.translation.parallel import ParallelText, digest
 from fathom.shared.translation.sentences import EncodedPairs, Sentences
 from fathom.shared.translation.symbols import SPECIAL_SYMBOLS
-from fathom.system.files import atomic_write, cache_directory, make_cache_folder, sha256
+from fathom.system.files import atomic_write, cache_directory, make_cache_folder
 
 _VERSION = 2  # of the cache's contents; increment it to rebuild them
 _SIDES = ("source", "target")
@@ -26,36 +23,22 @@ Arrays = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class Settings:
-    """How text is tokenized.
+    """How text is tokenized."""
 
-    Attributes:
-        source_size: size of the source vocabulary, including special symbols.
-        target_size: likewise for the target vocabulary.
-        lowercase: lowercase the text.
-    """
-
-    source_size: int
-    target_size: int
-    lowercase: bool
+    source_size: int  # size of the source vocabulary, including special symbols
+    target_size: int  # likewise for the target vocabulary
+    lowercase: bool  # lowercase the text
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """The vocabularies of a training text, and the text as token ids.
+    """The vocabularies of a training text, and the text as token ids."""
 
-    Attributes:
-        source: vocabulary of the source language.
-        target: vocabulary of the target language.
-        pairs: the training pairs.
-        blank: number of pairs left out because one side is blank.
-        settings: how text is tokenized.
-    """
-
-    source: Vocabulary
-    target: Vocabulary
-    pairs: EncodedPairs
-    blank: int
-    settings: Settings
+    source: Vocabulary  # vocabulary of the source language
+    target: Vocabulary  # vocabulary of the target language
+    pairs: EncodedPairs  # the training pairs
+    blank: int  # number of pairs left out because one side is blank
+    settings: Settings  # how text is tokenized
 
     def encode(self, pairs: Iterable[tuple[str, str]]) -> EncodedPairs:
         """Returns sentence pairs as token ids."""
@@ -68,23 +51,14 @@ def load(texts: tuple[ParallelText, ...], settings: Settings) -> Corpus:
     Raises:
         FathomError: a text is unreadable or malformed, or the cache cannot be written.
     """
-    path = cache_directory() / "wmt" / f"{_key(texts, settings)}.h5"
+    key = digest(texts, _VERSION, SPECIAL_SYMBOLS, vars(settings))
+    path = cache_directory() / "wmt" / f"{key}.h5"
     kept = _read(path, settings)
     if kept is not None:
         return kept
     corpus = _build(texts, settings)
     _write(path, corpus)
     return corpus
-
-
-def _key(texts: tuple[ParallelText, ...], settings: Settings) -> str:
-    """Returns a digest of the files' bytes and of everything that determines the corpus."""
-    try:
-        digests = [(sha256(text.source), sha256(text.target)) for text in texts]
-    except OSError as error:
-        raise FathomError(f"cannot read {error.filename}: {error.strerror}") from error
-    identity = json.dumps([_VERSION, SPECIAL_SYMBOLS, vars(settings), digests])
-    return hashlib.sha256(identity.encode()).hexdigest()[:32]
 
 
 def _build(texts: tuple[ParallelText, ...], settings: Settings) -> Corpus:

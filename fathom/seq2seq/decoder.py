@@ -1,16 +1,16 @@
 """The decoder: attention with input feeding, and the softmax over words."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import keras
 import tensorflow as tf
 from typing_extensions import Unpack
 
-from fathom.core.layers import LayerOptions, PRNGKey
+from fathom.core.layers import LayerOptions, PRNGKey, Random
 from fathom.seq2seq.buckets import Bucket, bucket_of_source
-from fathom.seq2seq.layers import lstm_cell
+from fathom.seq2seq.layers import lstm_cell, uniform
 from fathom.seq2seq.recurrence import Multiply, product, read, recur, steps_of
 from fathom.shared.translation.decoding import FreeDecoder, Step
 from fathom.shared.translation.symbols import GO, PAD
@@ -55,7 +55,8 @@ class Decoder(FreeDecoder):
         attention: attend to the encoder's states.
         dropout: probability of dropping a value between layers in training; 0: none.
         beam_size: hypotheses in free decoding; 1: greedy.
-        new_initializer: returns a new initializer for each variable.
+        largest: absolute value of the initial weights.
+        random: of them.
         noise: PRNG key of the dropout.
         sizes: the buckets, by which a source's length limits the number of decoded words.
     """
@@ -68,7 +69,8 @@ class Decoder(FreeDecoder):
         attention: bool,
         dropout: float,
         beam_size: int,
-        new_initializer: Callable[[], keras.initializers.Initializer],
+        largest: float,
+        random: Random,
         noise: PRNGKey,
         sizes: Sequence[Bucket],
         **options: Unpack[LayerOptions],
@@ -77,7 +79,7 @@ class Decoder(FreeDecoder):
         self.autocast = False
         self._vocabulary, self._units, self._depth = vocabulary, units, depth
         self._attention, self._dropout = attention, dropout
-        self._new_initializer, self._noise = new_initializer, noise
+        self._largest, self._random, self._noise = largest, random, noise
         self._sizes = tuple(Bucket(*size) for size in sizes)
 
     def build(self, *shapes: tuple[int | None, ...]) -> None:
@@ -99,7 +101,8 @@ class Decoder(FreeDecoder):
         self.softmax_bias = self._weight("softmax_bias", self._vocabulary)
 
     def _weight(self, name: str, *shape: int) -> keras.Variable:
-        return self.add_weight(shape, initializer=self._new_initializer(), name=name)
+        initializer = uniform(self._largest, self._random)
+        return self.add_weight(shape, initializer=initializer, name=name)
 
     def compute_output_spec(
         self,

@@ -8,7 +8,7 @@ from fathom.seq2seq import buckets
 from fathom.shared.translation.hyperparameters import TranslationHyperparameters
 from fathom.shared.translation.symbols import SPECIAL_SYMBOLS
 
-_SMALLEST_VOCABULARY = len(SPECIAL_SYMBOLS) + 1
+_LEAST = len(SPECIAL_SYMBOLS) + 1  # words of a vocabulary
 
 # The values of "size"; explicitly given options take precedence.
 SIZES: dict[str, dict[str, object]] = {
@@ -43,18 +43,10 @@ class Seq2SeqHyperparameters(TranslationHyperparameters):
     )
     units: int = hyperparameter(256, "of each layer and word vector", source="Fathom", minimum=1)
     source_vocabulary: int = hyperparameter(
-        40_000,
-        "including special symbols",
-        unit="words",
-        source="Fathom",
-        minimum=_SMALLEST_VOCABULARY,
+        40_000, "including special symbols", unit="words", source="Fathom", minimum=_LEAST
     )
     target_vocabulary: int = hyperparameter(
-        40_000,
-        "including special symbols",
-        unit="words",
-        source="Fathom",
-        minimum=_SMALLEST_VOCABULARY,
+        40_000, "including special symbols", unit="words", source="Fathom", minimum=_LEAST
     )
     attention: bool = hyperparameter(True, "with input feeding", source="Bahdanau et al. 2015")
     buckets: str = hyperparameter(

@@ -5,15 +5,14 @@ recurrences are loops in the graph, of any length and quick to trace. docs/workl
 compares them with unrolled cells and fused kernels.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import keras
 import tensorflow as tf
 from keras.initializers import Initializer
-from typing_extensions import Self, Unpack
+from typing_extensions import Unpack
 
-from fathom.core.layers import Layer, LayerOptions
+from fathom.core.layers import Layer, LayerOptions, Random
 from fathom.core.training.compilation import Nest
 from fathom.seq2seq.recurrence import Multiply, read, recur
 from fathom.shared.translation.symbols import PAD
@@ -38,32 +37,9 @@ def lstm_cell(gates: tf.Tensor, memory: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor
     return tf.sigmoid(o) * tf.tanh(memory), memory
 
 
-@keras.saving.register_keras_serializable("fathom.seq2seq.layers")
-class UniformInitializers:
-    """Returns at each call an initializer of uniform values with the next seed.
-
-    Args:
-        largest: absolute value.
-        seeds: one for each call.
-    """
-
-    def __init__(self, largest: float, seeds: Iterable[int]) -> None:
-        self._largest, self._seeds = largest, iter(seeds)
-        self._used: list[int] = []
-
-    def __call__(self) -> Initializer:
-        """Returns the next initializer."""
-        self._used.append(next(self._seeds))
-        return keras.initializers.RandomUniform(-self._largest, self._largest, self._used[-1])
-
-    def get_config(self) -> dict[str, object]:
-        """Returns the seeds that were used, for a layer of the same initial values."""
-        return {"largest": self._largest, "seeds": list(self._used)}
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Self:
-        """Returns the same initializers from the first on."""
-        return cls(**config)
+def uniform(largest: float, random: Random) -> Initializer:
+    """Returns an initializer of uniform values up to a largest absolute one, with the next seed."""
+    return keras.initializers.RandomUniform(-largest, largest, random.new_seed())
 
 
 class Embedding(Layer):
@@ -107,25 +83,24 @@ class LSTM(Layer):
 
     Args:
         units: of the hidden state and of the memory.
-        new_initializer: returns a new initializer for each variable.
+        largest: absolute value of the initial weights.
+        random: of them.
     """
 
     def __init__(
-        self,
-        units: int,
-        new_initializer: Callable[[], Initializer],
-        **options: Unpack[LayerOptions],
+        self, units: int, largest: float, random: Random, **options: Unpack[LayerOptions]
     ) -> None:
         super().__init__(autocast=False, **options)
-        self._units, self._new_initializer = units, new_initializer
+        self._units, self._largest, self._random = units, largest, random
 
     def build(self, inputs_shape: Shape, words_shape: Shape) -> None:
         """Creates the weights."""
         inputs, gates = inputs_shape[-1], 4 * self._units
-        new = self._new_initializer
-        self.input_kernel = self.add_weight((inputs, gates), new(), name="input_kernel")
-        self.kernel = self.add_weight((self._units, gates), new(), name="kernel")
-        self.bias = self.add_weight((gates,), new(), name="bias")
+        shapes = {"input_kernel": (inputs, gates), "kernel": (self._units, gates), "bias": (gates,)}
+        self.input_kernel, self.kernel, self.bias = (
+            self.add_weight(shape, uniform(self._largest, self._random), name=name)
+            for name, shape in shapes.items()
+        )
 
     def macs_of(self, steps: int) -> int:
         """Returns the multiply-accumulates of a sequence."""

@@ -17,14 +17,13 @@ from fathom.core.layers import Dropout
 from fathom.core.training.optimizers import Optimizer, create
 from fathom.core.training.schedules import Plateau
 from fathom.model.workload import Part
-from fathom.results.cost import Cost
+from fathom.results.cost import Cost, count
 from fathom.seq2seq import buckets, corpus
 from fathom.seq2seq.buckets import Bucket
-from fathom.seq2seq.cost import cost_of
 from fathom.seq2seq.decoder import Decoder
 from fathom.seq2seq.descriptor import DESCRIPTOR
 from fathom.seq2seq.hyperparameters import Seq2SeqHyperparameters
-from fathom.seq2seq.layers import LSTM, Embedding, UniformInitializers
+from fathom.seq2seq.layers import LSTM, Embedding, uniform
 from fathom.seq2seq.parts import parts
 from fathom.seq2seq.sampled_softmax import sampled_cross_entropy
 from fathom.shared.translation import batches
@@ -131,7 +130,8 @@ class Seq2Seq(Translation):
             hyperparameters.attention,
             hyperparameters.dropout,
             hyperparameters.beam_size,
-            self._initializers(),
+            hyperparameters.initial_range,
+            self.new_random(),
             self.new_noise(),
             self._buckets,
             name="decoder",
@@ -149,12 +149,13 @@ class Seq2Seq(Translation):
         states = Embedding(
             hyperparameters.source_vocabulary,
             hyperparameters.units,
-            self._initializers()(),
+            uniform(hyperparameters.initial_range, self.new_random()),
             name="source_embedding",
         )(words)
         hidden, memory = [], []
         for i in range(1, hyperparameters.layers + 1):
-            lstm = LSTM(hyperparameters.units, self._initializers(), name=f"encoder_{i}")
+            largest, random = hyperparameters.initial_range, self.new_random()
+            lstm = LSTM(hyperparameters.units, largest, random, name=f"encoder_{i}")
             states, last_hidden, last_memory = lstm(self._dropped(states, i), words)
             hidden.append(last_hidden)
             memory.append(last_memory)
@@ -167,10 +168,6 @@ class Seq2Seq(Translation):
             self.hyperparameters.dropout, self.new_noise(), axis=1, name=f"dropout_{number}"
         )
         return dropout(states)
-
-    def _initializers(self) -> UniformInitializers:
-        seeds = iter(self.new_seed, None)
-        return UniformInitializers(self.hyperparameters.initial_range, seeds)
 
     def build_loss(self, inputs: nn.Nest, words: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
         """Returns the mean cross-entropy per word in nats, by the sampled softmax."""
@@ -251,12 +248,24 @@ class Seq2Seq(Translation):
         """Returns the cost of a pair of a bucket's lengths, padding included."""
         hyperparameters, free = self.hyperparameters, self.decodes_freely
         sampled = hyperparameters.samples and not self.forward_only
-        return cost_of(
-            self.network,
-            Bucket(shape.source, steps if free else shape.target),
-            predicted=hyperparameters.samples + 1 if sampled else hyperparameters.target_vocabulary,
-            hypotheses=hyperparameters.beam_size if free else 1,
-        )
+        predicted = hyperparameters.samples + 1 if sampled else hyperparameters.target_vocabulary
+        bucket = Bucket(shape.source, steps if free else shape.target)
+        hypotheses = hyperparameters.beam_size if free else 1
+        counted, layers = count(self.network), []
+        for row in counted.layers:
+            layer, length, macs = self.network.get_layer(row.name), bucket.source, 0
+            if row.name == "decoder":
+                length, macs = bucket.target, layer.macs_of(bucket, predicted, hypotheses)
+            elif row.name.startswith("encoder_"):
+                macs = layer.macs_of(bucket.source)
+            found = {
+                "macs": macs,
+                "reads_input": False,
+                "output_shape": (length, *row.output_shape[1:]),
+                "activations": length * row.activations,
+            }
+            layers.append(row.model_copy(update=found))
+        return Cost(tuple(layers), counted.parameters)
 
 
 class Seq2SeqFwd(Seq2Seq):

@@ -18,15 +18,10 @@ _SPHERE_MAGIC = b"NIST_1A\n"
 
 @dataclass(frozen=True, eq=False)
 class Audio:
-    """A recording.
+    """A recording."""
 
-    Attributes:
-        samples: int16 [n].
-        rate: samples per second.
-    """
-
-    samples: np.ndarray
-    rate: int
+    samples: np.ndarray  # int16 [n]
+    rate: int  # samples per second
 
     def resampled(self, rate: int) -> np.ndarray:
         """Returns float32 samples, from -1 to 1, resampled by SciPy's polyphase filter."""

@@ -120,19 +120,12 @@ def _derivatives(values: tf.Tensor, reach: int) -> tf.Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Recordings:
-    """The features of many files, concatenated.
+    """The features of many files, concatenated."""
 
-    Attributes:
-        values: float32 [sum of frames, size].
-        frames: int32 [files]; 0 for an unusable file.
-        samples: int64 [files], before resampling.
-        reasons: why a file is unusable, else empty.
-    """
-
-    values: np.ndarray
-    frames: np.ndarray
-    samples: np.ndarray
-    reasons: tuple[str, ...]
+    values: np.ndarray  # float32 [sum of frames, size]
+    frames: np.ndarray  # int32 [files]; 0 for an unusable file
+    samples: np.ndarray  # int64 [files], before resampling
+    reasons: tuple[str, ...]  # why a file is unusable, else empty
 
 
 def of_files(paths: Sequence[Path], settings: Settings = CEPSTRA) -> Recordings:

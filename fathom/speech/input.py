@@ -18,12 +18,9 @@ class OrderByLength(Sampler):
     In every epoch the utterances of its whole batches are drawn at random, stably sorted by length
     and split into batches, and the batches are shuffled. Without shuffling, utterances are sorted
     by length.
-
-    Attributes:
-        lengths: int32 [size], in frames.
     """
 
-    lengths: np.ndarray = field(kw_only=True)
+    lengths: np.ndarray = field(kw_only=True)  # int32 [size], in frames
 
     def indices(self, step: tf.Tensor) -> tf.Tensor:
         """Returns the utterances of one batch, int64 [batch_size]; ``step`` counts from 0."""

@@ -209,10 +209,7 @@ def recurrence(
 def _through_time(step: Callable, like: tf.Tensor, backward: bool) -> tf.Tensor:
     """Returns state(t) = step(t, previous state) for all frames; the initial state is zero.
 
-    Args:
-        step: maps a frame's number and the previous state, [batch, units], to its state.
-        like: a tensor with the result's shape and dtype, [frames, batch, units].
-        backward: start with the last frame.
+    The result is of the shape and dtype of ``like``, [frames, batch, units].
     """
     count = keras.ops.shape(like)[0]
     states = tf.TensorArray(like.dtype, count, element_shape=like.shape[1:])

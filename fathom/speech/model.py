@@ -279,7 +279,8 @@ class Speech(nn.NeuralNetworkModel):
         chosen = int(np.argsort(test.frames, kind="stable")[len(test) // 2])  # of median length
         *inputs, phones, _ = self.test_feed.load(tf.constant([chosen]))
         logits = self.network(inputs, training=False)
-        figure = pictures.draw(
+        picture = pictures.save(
+            directory,
             test.names[chosen],
             inputs[0][0].numpy(),
             tf.nn.softmax(logits)[0].numpy(),
@@ -287,7 +288,7 @@ class Speech(nn.NeuralNetworkModel):
             self._recognise(logits, inputs[1]).values.numpy(),
             self.settings.step,
         )
-        return [pictures.save(figure, directory)]
+        return [picture]
 
 
 class SpeechFwd(Speech):

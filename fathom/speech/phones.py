@@ -13,17 +13,8 @@ BLANK = len(PHONES)  # the network's last output: no phone
 # Lee and Hon 1989, table 3: the classes with several phones; q is in none of them.
 SILENCE = "sil"
 _CLASSES = {
-    "aa": "aa ao",
-    "ah": "ah ax ax-h",
-    "er": "er axr",
-    "hh": "hh hv",
-    "ih": "ih ix",
-    "l": "l el",
-    "m": "m em",
-    "n": "n en nx",
-    "ng": "ng eng",
-    "sh": "sh zh",
-    "uw": "uw ux",
+    **{"aa": "aa ao", "ah": "ah ax ax-h", "er": "er axr", "hh": "hh hv", "ih": "ih ix"},
+    **{"l": "l el", "m": "m em", "n": "n en nx", "ng": "ng eng", "sh": "sh zh", "uw": "uw ux"},
     SILENCE: "pcl tcl kcl bcl dcl gcl h# pau epi",
 }
 DELETED = "q"  # the glottal stop

@@ -6,33 +6,23 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
+from fathom.shared import pictures
 from fathom.speech.phones import BLANK, PHONES
-from fathom.system.files import atomic_write
 
 
-def save(figure: Figure, directory: Path) -> Path:
-    """Writes the figure as a PNG file; returns its path.
-
-    Raises:
-        FathomError: it cannot be written.
-    """
-    path = directory / "speech-utterance.png"
-    with atomic_write(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=100)
-    return path
-
-
-def draw(
+def save(
+    directory: Path,
     name: str,
     x: np.ndarray,
     probabilities: np.ndarray,
     reference: np.ndarray,
     recognised: np.ndarray,
     frame_seconds: float,
-) -> Figure:
-    """Draws an utterance: its features above the probabilities of the phones.
+) -> Path:
+    """Writes an utterance: its features above the probabilities of the phones.
 
     Args:
+        directory: of the picture.
         name: of the utterance.
         x: its features, float32 [frames, size].
         probabilities: of the phones and the blank, float32 [steps, 62].
@@ -62,7 +52,7 @@ def draw(
         f"seconds\nsaid: {_text(reference)}\nrecognised: {_text(recognised)}", fontsize=8, wrap=True
     )
     lower.set_ylabel("probability (blank in grey)", fontsize=8)
-    return figure
+    return pictures.save(figure, directory / "speech-utterance.png")
 
 
 def _peaks(probabilities: np.ndarray) -> list[tuple[int, int]]:

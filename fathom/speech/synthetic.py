@@ -20,25 +20,11 @@ _FRAME = 80  # samples between updates of the voice's parameters
 
 # The words of TIMIT's two SA sentences, in its phones.
 WORDS = {
-    "she": "sh iy",
-    "had": "hv ae dcl d",
-    "your": "y axr",
-    "dark": "d aa r kcl k",
-    "suit": "s ux tcl",
-    "greasy": "g r iy s iy",
-    "wash": "w aa sh",
-    "water": "w ao dx axr",
-    "all": "ao l",
-    "year": "y ih r",
-    "don't": "d ow n",
-    "ask": "ae s kcl k",
-    "me": "m iy",
-    "to": "tcl t ix",
-    "carry": "k eh r iy",
-    "oily": "oy l iy",
-    "rag": "r ae gcl g",
-    "like": "l ay kcl k",
-    "that": "dh ae tcl",
+    **{"she": "sh iy", "had": "hv ae dcl d", "your": "y axr", "dark": "d aa r kcl k"},
+    **{"suit": "s ux tcl", "greasy": "g r iy s iy", "wash": "w aa sh", "water": "w ao dx axr"},
+    **{"all": "ao l", "year": "y ih r", "don't": "d ow n", "ask": "ae s kcl k", "me": "m iy"},
+    **{"to": "tcl t ix", "carry": "k eh r iy", "oily": "oy l iy", "rag": "r ae gcl g"},
+    **{"like": "l ay kcl k", "that": "dh ae tcl"},
 }
 
 
@@ -47,23 +33,14 @@ Formants: TypeAlias = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Sound:
-    """How a phone sounds.
+    """How a phone sounds."""
 
-    Attributes:
-        milliseconds: its length.
-        formants: three frequencies in Hz, of a man.
-        towards: the formants at its end, where they differ.
-        voice: strength of the harmonics.
-        hiss: strength of the noise.
-        band: centre of the noise in Hz.
-    """
-
-    milliseconds: float
-    formants: Formants = (500, 1500, 2500)
-    towards: Formants | None = None
-    voice: float = 0.0
-    hiss: float = 0.0
-    band: float = 4000.0
+    milliseconds: float  # its length
+    formants: Formants = (500, 1500, 2500)  # three frequencies in Hz, of a man
+    towards: Formants | None = None  # the formants at its end, where they differ
+    voice: float = 0.0  # strength of the harmonics
+    hiss: float = 0.0  # strength of the noise
+    band: float = 4000.0  # centre of the noise in Hz
 
 
 def _vowel(
@@ -114,19 +91,12 @@ SOUNDS = {
 
 @dataclass(frozen=True)
 class Speaker:
-    """A voice.
+    """A voice."""
 
-    Attributes:
-        name: as TIMIT's: sex, initials and a digit.
-        pitch: Hz.
-        tract: factor of all formants.
-        pace: factor of all lengths.
-    """
-
-    name: str
-    pitch: float
-    tract: float
-    pace: float
+    name: str  # as TIMIT's: sex, initials and a digit
+    pitch: float  # Hz
+    tract: float  # factor of all formants
+    pace: float  # factor of all lengths
 
     @classmethod
     def draw(cls, rng: np.random.Generator) -> "Speaker":

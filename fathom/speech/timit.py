@@ -49,16 +49,7 @@ class Utterances:
 
 @dataclass(frozen=True, eq=False)
 class Timit(DataSet):
-    """TIMIT without the SA sentences, which every speaker reads; split by ``split.split``.
-
-    Attributes:
-        train: the training split.
-        validation: the development split.
-        test: the test split.
-        mean: float32 [size], of the training split's features.
-        deviation: float32 [size], their standard deviation.
-        skipped: reasons by skipped utterance.
-    """
+    """TIMIT without the SA sentences, which every speaker reads; split by ``split.split``."""
 
     name = "timit"
     title = "TIMIT acoustic-phonetic speech"
@@ -69,12 +60,12 @@ class Timit(DataSet):
         "sample of it"
     )
 
-    train: Utterances
-    validation: Utterances
-    test: Utterances
-    mean: np.ndarray
-    deviation: np.ndarray
-    skipped: dict[str, str]
+    train: Utterances  # the training split
+    validation: Utterances  # the development split
+    test: Utterances  # the test split
+    mean: np.ndarray  # float32 [size], of the training split's features
+    deviation: np.ndarray  # float32 [size], their standard deviation
+    skipped: dict[str, str]  # reasons by skipped utterance
 
     @classmethod
     def load(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import keras
 from keras import layers
 
-from fathom.core.layers import Convolution2D, Dropout
+from fathom.core.layers import Dropout
 from fathom.imagenet.classifier import Classifier, ClassifierHyperparameters
 from fathom.options import Characterization, hyperparameter
 from fathom.vgg.descriptor import DESCRIPTOR
@@ -67,33 +67,16 @@ class VGG(Classifier):
         x = images
         for block, (width, depth) in enumerate(CONFIGURATION_E, 1):
             for number in range(1, depth + 1):
-                x = self._convolution(
-                    f"conv{block}_{number}", width * hyperparameters.base_filters
-                )(x)
+                filters = width * hyperparameters.base_filters
+                x = self.convolution(f"conv{block}_{number}", filters, 3)(x)
             x = layers.MaxPooling2D(2, 2, name=f"pool{block}")(x)
         x = layers.Flatten(name="flatten")(x)
         for name in ("fc6", "fc7"):
-            x = self._dense(name, hyperparameters.hidden_units, "relu")(x)
+            x = self.dense(name, hyperparameters.hidden_units, "relu")(x)
             x = Dropout(hyperparameters.dropout, self.new_noise(), name=f"{name}_dropout")(x)
-        return self._dense("fc8", hyperparameters.classes)(x)
+        return self.dense("fc8", hyperparameters.classes)(x)
 
-    def _convolution(self, name: str, filters: int) -> Convolution2D:
-        """Returns a 3 x 3 convolution that keeps the map's size, with its ReLU (section 2.1)."""
-        return Convolution2D(
-            filters,
-            3,
-            padding="same",
-            activation="relu",
-            kernel_initializer=self._weights(),
-            name=name,
-        )
-
-    def _dense(self, name: str, units: int, activation: str | None = None) -> layers.Dense:
-        return layers.Dense(
-            units, activation=activation, kernel_initializer=self._weights(), name=name
-        )
-
-    def _weights(self) -> keras.initializers.Initializer:
+    def new_weights(self) -> keras.initializers.Initializer:
         """Returns the Glorot initialisation, which needs no pre-training (section 3.1)."""
         return keras.initializers.GlorotUniform(seed=self.new_seed())
 

@@ -167,7 +167,9 @@ def test_pixels_are_sampled_each_time_with_their_grey_value_as_probability():
     model = Autoenc("/cpu:0", SMALL)
     model.setup()
     grey = tf.fill([1000, 784], tf.constant(51, tf.uint8))
-    first, second = (model._observe(grey, tf.constant([0, i], tf.int64)).numpy() for i in range(2))
+    first, second = (
+        model.prepare((grey,), tf.constant([0, i], tf.int64))[0].numpy() for i in range(2)
+    )
     assert set(np.unique(first)) == {0.0, 1.0}
     assert first.mean() == pytest.approx(51 / 255, abs=0.005)
     assert (first != second).any()

@@ -9,7 +9,7 @@ import contextlib
 import functools
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, TypeVar, cast
 
 from fathom.system import private
 
@@ -44,23 +44,15 @@ def _forget(names: set[str]) -> None:
     names.clear()
 
 
-class _Owner(Protocol):
-    custom_gradients: CustomGradients
+_Method = TypeVar("_Method", bound=Callable)
 
 
-_OwnerT = TypeVar("_OwnerT", bound=_Owner)
-_Args = ParamSpec("_Args")
-_T = TypeVar("_T")
-
-
-def notes_gradients(
-    method: Callable[Concatenate[_OwnerT, _Args], _T],
-) -> Callable[Concatenate[_OwnerT, _Args], _T]:
+def notes_gradients(method: _Method) -> _Method:
     """Decorates a method that may trace: its object notes the gradients."""
 
     @functools.wraps(method)
-    def noting(self: _OwnerT, *args: _Args.args, **kwargs: _Args.kwargs) -> _T:
+    def noting(self: Any, *arguments: Any, **options: Any) -> Any:
         with self.custom_gradients.noted():
-            return method(self, *args, **kwargs)
+            return method(self, *arguments, **options)
 
-    return noting
+    return cast(_Method, noting)

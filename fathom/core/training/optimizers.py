@@ -225,14 +225,7 @@ class Optimizer(tf.Module, abc.ABC):
     def _add_weight_decay(
         self, target: tf.Variable, gradient: Gradient, rate: tf.Tensor, slots: Slots
     ) -> tf.Tensor:
-        """Applies weight decay; returns the gradient for ``_update``.
-
-        Args:
-            target: the variable.
-            gradient: of the variable.
-            rate: the learning rate, in the variable's dtype.
-            slots: of the variable.
-        """
+        """Applies weight decay, at a rate of the variable's dtype; returns the new gradient."""
         return tf.convert_to_tensor(gradient) + self._weight_decay * target
 
     @abc.abstractmethod

@@ -14,19 +14,12 @@ from fathom.system.device import Device
 
 @dataclass(frozen=True)
 class TwoPhases:
-    """An inference that generates sequences: a prefill, and a loop that decodes token by token.
+    """An inference that generates sequences: a prefill, and a loop that decodes token by token."""
 
-    Attributes:
-        prefill: reads a batch's inputs; returns a sequence of tensors or nests.
-        decode: takes them; returns the tokens.
-        decoded: returns the iterations of the loop, when it is done.
-        first_by_prefill: the first of what the prefill returns are the first tokens.
-    """
-
-    prefill: Step
-    decode: Step
-    decoded: Callable[[], int]
-    first_by_prefill: bool = True
+    prefill: Step  # reads a batch's inputs; returns a sequence of tensors or nests
+    decode: Step  # takes them; returns the tokens
+    decoded: Callable[[], int]  # returns the iterations of the loop, when it is done
+    first_by_prefill: bool = True  # the first of what the prefill returns are the first tokens
 
 
 class Phases:

@@ -34,15 +34,10 @@ class Microbatch:
 
 
 class Workers(Protocol):
-    """A strategy that is not TensorFlow's: workers of one replica each.
+    """A strategy that is not TensorFlow's: workers of one replica each."""
 
-    Attributes:
-        index: of this worker.
-        num_replicas_in_sync: number of workers.
-    """
-
-    index: int
-    num_replicas_in_sync: int
+    index: int  # of this worker
+    num_replicas_in_sync: int  # number of workers
 
     def sums(self, values: Sequence[Gradient]) -> list[Gradient]:
         """Returns the sums of values over all workers."""

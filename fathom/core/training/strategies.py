@@ -39,15 +39,10 @@ _meetings: list[Meeting] = []
 
 @dataclass(frozen=True)
 class Cluster:
-    """The workers of a training, and this process's place among them.
+    """The workers of a training, and this process's place among them."""
 
-    Attributes:
-        workers: addresses, ``host:port``.
-        index: of this process's; 0 is the chief, which prints and writes.
-    """
-
-    workers: tuple[str, ...]
-    index: int
+    workers: tuple[str, ...]  # addresses, ``host:port``
+    index: int  # of this process's; 0 is the chief, which prints and writes
 
 
 def create(

@@ -68,11 +68,6 @@ class DiffusionHyperparameters(Hyperparameters):
         if self.width % 4:
             raise FathomError(f"width {self.width} is not a multiple of 4, as positions need")
 
-    @property
-    def tokens(self) -> int:
-        """Number of patches in an image."""
-        return (self.side // self.patch) ** 2
-
 
 @dataclass(frozen=True)
 class DiffusionOptions(RunOptions):

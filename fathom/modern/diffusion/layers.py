@@ -3,15 +3,17 @@
 Peebles and Xie 2022, "Scalable Diffusion Models with Transformers", section 3.2 and figure 3.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import keras
 import numpy as np
 import tensorflow as tf
 from typing_extensions import Unpack
 
-from fathom.core.layers import Layer, LayerOptions, PRNGKey, Random
+from fathom.core.layers import Layer, LayerOptions, Random
 from fathom.shared.attention import attention_weights, merge_heads, split_heads
 from fathom.shared.language.decoder import Parts
 from fathom.shared.language.layers import STDDEV, linear, look_up
@@ -60,55 +62,59 @@ def positions(side: int, width: int) -> np.ndarray:
     return np.concatenate(waves, 1).astype(np.float32)
 
 
-class Patches(Layer):
-    """Cuts images into patches, and makes each a token with its position.
+class Sizes(NamedTuple):
+    """What the layers of a network have in common."""
 
-    Args:
-        side: of an image.
-        channels: of an image.
-        patch: side of a patch.
-        width: of a token.
-        random: of the initial weights.
-    """
+    side: int  # of an image
+    channels: int  # of an image
+    returned: int  # channels that the network returns
+    patch: int  # side of what is one token
+    width: int  # of a token
+    heads: int  # of attention
+    classes: int  # the number after the last stands for none
+    dropout: float  # share of images that lose their class in training
+    zero: float  # standard deviation of the weights of gates and output: blocks begin as identity
 
-    def __init__(
-        self,
-        side: int,
-        channels: int,
-        patch: int,
-        width: int,
-        random: Random,
-        **options: Unpack[LayerOptions],
-    ) -> None:
+    @property
+    def patches(self) -> int:
+        """Along each side of an image."""
+        return self.side // self.patch
+
+
+class Sized(Layer):
+    """A layer of a network's sizes, with the random numbers of its initial weights."""
+
+    def __init__(self, sizes: Sizes, random: Random, **options: Unpack[LayerOptions]) -> None:
         super().__init__(**options)
-        self._side, self._channels, self._patch = side, channels, patch
-        self._width, self._random = width, random
-        values, self._count = patch**2 * channels, side // patch
-        self.kernel, self.bias = _matrix(self, "", (values, width), random)
-        self.macs = self._count**2 * values * width
+        self._sizes, self._tokens = Sizes(*sizes), Sizes(*sizes).patches ** 2
+
+
+class Patches(Sized):
+    """Cuts images into patches, and makes each a token with its position."""
+
+    def __init__(self, sizes: Sizes, random: Random, **options: Unpack[LayerOptions]) -> None:
+        super().__init__(sizes, random, **options)
+        shape = self._sizes.patch**2 * self._sizes.channels, self._sizes.width
+        self.kernel, self.bias = _matrix(self, "", shape, random)
+        self.macs = self._tokens * math.prod(shape)
 
     def call(self, images: tf.Tensor) -> tf.Tensor:
         """Returns [batch, tokens, width] for [batch, side, side, channels]."""
-        n, p = self._count, self._patch
-        x = tf.reshape(images, [-1, n, p, n, p * self._channels])
-        x = tf.reshape(tf.transpose(x, (0, 1, 3, 2, 4)), [-1, n * n, p * p * self._channels])
-        places = tf.constant(positions(n, self._width))
+        sizes, n, p = self._sizes, self._sizes.patches, self._sizes.patch
+        x = tf.reshape(images, [-1, n, p, n, p * sizes.channels])
+        x = tf.reshape(tf.transpose(x, (0, 1, 3, 2, 4)), [-1, n * n, p * p * sizes.channels])
+        places = tf.constant(positions(n, sizes.width))
         return linear(x, self.kernel, self.bias) + tf.cast(places, x.dtype)
 
 
-class Time(Layer):
-    """The first of two matrices of a time, after cosines and sines of it.
+class Time(Sized):
+    """The first of two matrices of a time, after cosines and sines of it."""
 
-    Args:
-        width: of the vector.
-        random: of the initial weights.
-    """
-
-    def __init__(self, width: int, random: Random, **options: Unpack[LayerOptions]) -> None:
-        super().__init__(**options)
-        self._width, self._random = width, random
-        self.kernel, self.bias = _matrix(self, "", (FREQUENCIES, width), random, STDDEV)
-        self.macs = FREQUENCIES * width
+    def __init__(self, sizes: Sizes, random: Random, **options: Unpack[LayerOptions]) -> None:
+        super().__init__(sizes, random, **options)
+        shape = FREQUENCIES, self._sizes.width
+        self.kernel, self.bias = _matrix(self, "", shape, random, STDDEV)
+        self.macs = math.prod(shape)
 
     def call(self, times: tf.Tensor) -> tf.Tensor:
         """Returns [batch, width] for int32 [batch]."""
@@ -120,29 +126,13 @@ class Time(Layer):
         return tf.nn.silu(x)
 
 
-class Condition(Layer):
-    """The vector of a time and a class that all blocks read.
+class Condition(Sized):
+    """The vector of a time and a class that all blocks read."""
 
-    Args:
-        classes: number of them; the number after the last stands for none.
-        width: of the vector.
-        dropout: share of images that lose their class in training.
-        random: of the initial weights.
-        noise: PRNG key of the lost classes.
-    """
-
-    def __init__(
-        self,
-        classes: int,
-        width: int,
-        dropout: float,
-        random: Random,
-        noise: PRNGKey,
-        **options: Unpack[LayerOptions],
-    ) -> None:
-        super().__init__(**options)
-        self._classes, self._width, self._dropout = classes, width, dropout
-        self._random, self._noise = random, noise
+    def __init__(self, sizes: Sizes, random: Random, **options: Unpack[LayerOptions]) -> None:
+        super().__init__(sizes, random, **options)
+        classes, width = self._sizes.classes, self._sizes.width
+        self._noise = random.new_noise()  # of the lost classes
         self.kernel, self.bias = _matrix(self, "", (width, width), random, STDDEV)
         normal = keras.initializers.RandomNormal(0, STDDEV, random.new_seed())
         self.table = self.add_weight((classes + 1, width), initializer=normal, name="classes")
@@ -157,84 +147,56 @@ class Condition(Layer):
             training: some images lose their class.
         """
         x = _affine(time, self.kernel, self.bias)
-        if training and self._dropout:
-            lost = self._noise.uniform(tf.shape(classes)) < self._dropout
-            classes = tf.where(lost, self._classes, classes)
+        if training and self._sizes.dropout:
+            lost = self._noise.uniform(tf.shape(classes)) < self._sizes.dropout
+            classes = tf.where(lost, self._sizes.classes, classes)
         return tf.nn.silu(x + look_up(tf.convert_to_tensor(self.table), classes))
 
 
-class Modulation(Layer):
-    """Shifts, scales and gates from the condition (adaLN-Zero).
-
-    Args:
-        width: of a token.
-        count: number of vectors.
-        stddev: of the initial weights: zero, so that blocks begin as the identity.
-        random: of them.
-    """
+class Modulation(Sized):
+    """So many shifts, scales and gates from the condition (adaLN-Zero)."""
 
     def __init__(
-        self,
-        width: int,
-        count: int,
-        stddev: float,
-        random: Random,
-        **options: Unpack[LayerOptions],
+        self, sizes: Sizes, random: Random, count: int, **options: Unpack[LayerOptions]
     ) -> None:
-        super().__init__(**options)
-        self._width, self._count, self._stddev, self._random = width, count, stddev, random
-        self.kernel, self.bias = _matrix(self, "", (width, count * width), random, stddev)
-        self.macs = count * width**2
+        super().__init__(sizes, random, **options)
+        self._count, width = count, self._sizes.width
+        shape = width, count * width
+        self.kernel, self.bias = _matrix(self, "", shape, random, self._sizes.zero)
+        self.macs = math.prod(shape)
 
     def call(self, condition: tf.Tensor) -> list[tf.Tensor]:
         """Returns the vectors, each [batch, 1, width]."""
         return tf.split(_affine(condition, self.kernel, self.bias)[:, None], self._count, -1)
 
 
-class Attention(Layer):
-    """x + gate * attention(modulated x), of all tokens of an image to all.
+class Attention(Sized):
+    """x + gate * attention(modulated x), of all tokens of an image to all."""
 
-    Args:
-        width: of a token.
-        heads: of attention.
-        tokens: of an image, for the count of work.
-        random: of the initial weights.
-    """
-
-    def __init__(
-        self, width: int, heads: int, tokens: int, random: Random, **options: Unpack[LayerOptions]
-    ) -> None:
-        super().__init__(**options)
-        self._width, self._heads, self._tokens, self._random = width, heads, tokens, random
+    def __init__(self, sizes: Sizes, random: Random, **options: Unpack[LayerOptions]) -> None:
+        super().__init__(sizes, random, **options)
+        width = self._sizes.width
         self.kernel, self.bias = _matrix(self, "", (width, 3 * width), random)
         self.projection, self.bias2 = _matrix(self, "projection_", (width, width), random)
-        self.macs = tokens * width * (4 * width + 2 * tokens)
+        self.macs = self._tokens * width * (4 * width + 2 * self._tokens)
 
     def call(self, x: tf.Tensor, shift: tf.Tensor, scale: tf.Tensor, gate: tf.Tensor) -> tf.Tensor:
         """Returns [batch, tokens, width] of the same."""
         joined = linear(modulate(x, shift, scale), self.kernel, self.bias)
-        q, k, v = (split_heads(each, self._heads) for each in tf.split(joined, 3, -1))
+        q, k, v = (split_heads(each, self._sizes.heads) for each in tf.split(joined, 3, -1))
         y = merge_heads(tf.matmul(attention_weights(q, k), v))
         return x + gate * linear(y, self.projection, self.bias2)
 
 
-class FeedForward(Layer):
-    """x + gate * MLP(modulated x), with GELU (tanh form) and four times the width in between.
+class FeedForward(Sized):
+    """x + gate * MLP(modulated x), with GELU (tanh form) and four times the width in between."""
 
-    Args:
-        width: of a token.
-        tokens: of an image, for the count of work.
-        random: of the initial weights.
-    """
-
-    def __init__(
-        self, width: int, tokens: int, random: Random, **options: Unpack[LayerOptions]
-    ) -> None:
-        super().__init__(**options)
-        self._width, self._tokens, self._random = width, tokens, random
+    def __init__(self, sizes: Sizes, random: Random, **options: Unpack[LayerOptions]) -> None:
+        super().__init__(sizes, random, **options)
+        width = self._sizes.width
         self.kernel, self.bias = _matrix(self, "", (width, 4 * width), random)
         self.projection, self.bias2 = _matrix(self, "projection_", (4 * width, width), random)
-        self.macs = 8 * tokens * width**2
+        self.macs = 8 * self._tokens * width**2
 
     def call(self, x: tf.Tensor, shift: tf.Tensor, scale: tf.Tensor, gate: tf.Tensor) -> tf.Tensor:
         """Returns [batch, tokens, width] of the same."""
@@ -243,41 +205,21 @@ class FeedForward(Layer):
         return x + gate * linear(hidden, self.projection, self.bias2)
 
 
-class Pixels(Layer):
-    """Returns images of the modulated tokens.
+class Pixels(Sized):
+    """Returns images of the modulated tokens."""
 
-    Args:
-        side: of an image.
-        channels: that are returned.
-        patch: side of a patch.
-        width: of a token.
-        stddev: of the initial weights: zero.
-        random: of them.
-    """
-
-    def __init__(
-        self,
-        side: int,
-        channels: int,
-        patch: int,
-        width: int,
-        stddev: float,
-        random: Random,
-        **options: Unpack[LayerOptions],
-    ) -> None:
-        super().__init__(**options)
-        self._side, self._channels, self._patch, self._width = side, channels, patch, width
-        self._stddev, self._random = stddev, random
-        values, self._count = patch**2 * channels, side // patch
-        self.kernel, self.bias = _matrix(self, "", (width, values), random, stddev)
-        self.macs = self._count**2 * values * width
+    def __init__(self, sizes: Sizes, random: Random, **options: Unpack[LayerOptions]) -> None:
+        super().__init__(sizes, random, **options)
+        shape = self._sizes.width, self._sizes.patch**2 * self._sizes.returned
+        self.kernel, self.bias = _matrix(self, "", shape, random, self._sizes.zero)
+        self.macs = self._tokens * math.prod(shape)
 
     def call(self, x: tf.Tensor, shift: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
         """Returns [batch, side, side, channels]."""
-        n, p = self._count, self._patch
+        sizes, n, p = self._sizes, self._sizes.patches, self._sizes.patch
         x = linear(modulate(x, shift, scale), self.kernel, self.bias)
-        x = tf.transpose(tf.reshape(x, [-1, n, n, p, p * self._channels]), (0, 1, 3, 2, 4))
-        return tf.reshape(x, [-1, self._side, self._side, self._channels])
+        x = tf.transpose(tf.reshape(x, [-1, n, n, p, p * sizes.returned]), (0, 1, 3, 2, 4))
+        return tf.reshape(x, [-1, sizes.side, sizes.side, sizes.returned])
 
 
 @keras.saving.register_keras_serializable("fathom.modern.diffusion.layers")

@@ -31,18 +31,20 @@ from fathom.modern.diffusion.layers import (
     Modulation,
     Patches,
     Pixels,
+    Sizes,
     Time,
 )
 from fathom.modern.diffusion.process import Noising, Sampling, Start, steps_back
 from fathom.options import Characterization
 from fathom.results.cost import Cost
 from fathom.results.records import RunResult
+from fathom.shared.in_memory import InMemory
 from fathom.system.device import CPU
 
 ZERO = 0.0  # standard deviation of the weights that make gates and the output begin at zero
 
 
-class Diffusion(nn.NeuralNetworkModel):
+class Diffusion(InMemory):
     """Learns to tell the noise in images from what was there."""
 
     descriptor = DESCRIPTOR
@@ -73,7 +75,7 @@ class Diffusion(nn.NeuralNetworkModel):
             )
         mnist: Any = self.dataset.load(self.source.directory)
         with CPU.placement():
-            self._training, self._test = (
+            self.training, self.test = (
                 (tf.constant(images[..., None]), tf.constant(labels.astype(np.int32)))
                 for images, labels in (
                     (mnist.train_images, mnist.train_labels),
@@ -81,25 +83,15 @@ class Diffusion(nn.NeuralNetworkModel):
                 )
             )
 
-    @property
-    def steps_per_epoch(self) -> int:
-        """Number of whole batches in the training images."""
-        return len(self._training[0]) // self.hyperparameters.batch_size
-
-    def training_batches(self, first_step: int) -> Iterator[Tensors]:
-        """Returns the endless stream of training images and classes from ``first_step`` on."""
-        pixels, classes = self._training
-        order = Sampler(len(pixels), self.hyperparameters.batch_size, self.execution.seed)
-        return DataLoader(
-            order,
-            lambda rows, seeds: (_scaled(tf.gather(pixels, rows)), tf.gather(classes, rows)),
-            first_step,
-        )
+    def prepare(self, batch: Tensors, seed: tf.Tensor) -> Tensors:
+        """Returns images float32 from -1 to 1, and their classes."""
+        pixels, classes = batch
+        return tf.cast(pixels, tf.float32) / 127.5 - 1, classes
 
     def inference_batches(self) -> Iterator[Tensors]:
         """Returns an endless stream of noise and of the classes asked for, in turn."""
         hyperparameters = self.hyperparameters
-        size, seed, count = hyperparameters.batch_size, self.execution.seed, len(self._test[0])
+        size, seed, count = hyperparameters.batch_size, self.execution.seed, len(self.test[0])
         shape = [size, hyperparameters.side, hyperparameters.side, hyperparameters.channels]
         order = Sampler(count, size, seed, shuffle=False)
 
@@ -108,14 +100,6 @@ class Diffusion(nn.NeuralNetworkModel):
             return noise, tf.cast(rows % hyperparameters.classes, tf.int32)
 
         return DataLoader(order, load)
-
-    def evaluation_batches(self) -> Iterator[Tensors]:
-        """Returns the test images and their classes once."""
-        pixels, classes = self._test
-        size = self.hyperparameters.batch_size
-        for start in range(0, len(pixels), size):
-            chosen = slice(start, start + size)
-            yield _scaled(pixels[chosen]), classes[chosen]
 
     # ---------------------------------------------------------------- network
 
@@ -141,27 +125,35 @@ class Diffusion(nn.NeuralNetworkModel):
 
     def _build_network(self) -> None:
         """Creates the layers, which training and sampling have in common."""
-        sizes = self.hyperparameters
-        width, tokens, random = sizes.width, sizes.tokens, self.new_random
+        chosen, random = self.hyperparameters, self.new_random
+        sizes = Sizes(
+            chosen.side,
+            chosen.channels,
+            chosen.channels * (1 + chosen.learned_variance),
+            chosen.patch,
+            chosen.width,
+            chosen.heads,
+            chosen.classes,
+            chosen.class_dropout,
+            ZERO,
+        )
         compiled = self.xla == "step"
         self.noising = Noising(self.new_noise(), self.new_noise(), compiled, name="noising")
         blocks = [
             Block(
-                Modulation(width, 6, ZERO, random(), name=f"block{i}_modulation"),
-                Attention(width, sizes.heads, tokens, random(), name=f"block{i}_attention"),
-                FeedForward(width, tokens, random(), name=f"block{i}_feed_forward"),
+                Modulation(sizes, random(), 6, name=f"block{i}_modulation"),
+                Attention(sizes, random(), name=f"block{i}_attention"),
+                FeedForward(sizes, random(), name=f"block{i}_feed_forward"),
             )
-            for i in range(1, sizes.layers + 1)
+            for i in range(1, chosen.layers + 1)
         ]
-        image = sizes.side, sizes.channels, sizes.patch, width
-        dropout, channels = sizes.class_dropout, sizes.channels * (1 + sizes.learned_variance)
         self.dit = DiT(
-            Patches(*image, random(), name="patches"),
-            Time(width, random(), name="time"),
-            Condition(sizes.classes, width, dropout, random(), self.new_noise(), name="condition"),
+            Patches(sizes, random(), name="patches"),
+            Time(sizes, random(), name="time"),
+            Condition(sizes, random(), name="condition"),
             blocks,
-            Modulation(width, 2, ZERO, random(), name="modulation"),
-            Pixels(sizes.side, channels, sizes.patch, width, ZERO, random(), name="pixels"),
+            Modulation(sizes, random(), 2, name="modulation"),
+            Pixels(sizes, random(), name="pixels"),
         )
 
     def build_loss(self, inputs: nn.Nest, labels: tuple[()], outputs: nn.Nest) -> tf.Tensor:
@@ -264,22 +256,18 @@ class Diffusion(nn.NeuralNetworkModel):
 
     def save_pictures(self, directory: Path) -> list[Path]:
         """Writes ten samples of each of ten classes, and the way of one of each."""
-        from fathom.modern.diffusion import pictures  # Matplotlib is slow to import
+        from fathom.shared.pictures import save_sheet  # Matplotlib is slow to import
 
         rng = np.random.default_rng(self.execution.seed)
         sizes = self.hyperparameters
-        shape = (100, sizes.side, sizes.side, sizes.channels)
-        noise = rng.standard_normal(shape, np.float32)
-        images = self.sample(noise, np.arange(100, dtype=np.int32) % 10)
+        noise = rng.standard_normal((100, sizes.side, sizes.side, sizes.channels), np.float32)
+        images = (self.sample(noise, np.arange(100, dtype=np.int32) % 10)[..., 0] + 1) / 2
+        last = images[-1].reshape(10, 10, sizes.side, sizes.side)
         shown = images[np.linspace(0, len(images) - 1, 10).astype(int), :10]
+        title = f"Samples of each class after {self.steps_done} steps"
         return [
-            pictures.save(
-                directory,
-                "diffusion-samples",
-                images[-1].reshape(10, 10, *shape[1:]),
-                f"Samples of each class after {self.steps_done} steps",
-            ),
-            pictures.save(directory, "diffusion-trajectory", shown, "From noise to images"),
+            save_sheet(last, title, directory / "diffusion-samples.png"),
+            save_sheet(shown, "From noise to images", directory / "diffusion-trajectory.png"),
         ]
 
 
@@ -309,11 +297,6 @@ class DiffusionFwd(Diffusion):
         passes = chosen.steps * (1 + (chosen.guidance != 1))
         rows = (row.model_copy(update={"macs": passes * row.macs}) for row in counted.layers)
         return dataclasses.replace(counted, layers=tuple(rows))
-
-
-def _scaled(pixels: tf.Tensor) -> tf.Tensor:
-    """Returns pixels uint8 as float32 from -1 to 1."""
-    return tf.cast(pixels, tf.float32) / 127.5 - 1
 
 
 def _errors(outputs: nn.Nest) -> tf.Tensor:

@@ -186,8 +186,3 @@ class Sampling(Layer):
             own = key + tf.stack([tf.cast(i, tf.int64), 0])
             x += s * randomness.normal(tf.shape(x), own, self._compiled)
         return x
-
-
-def as_pixels(images: np.ndarray) -> np.ndarray:
-    """Returns images from -1 to 1 as uint8, 0 background and 255 ink."""
-    return np.clip(np.round((np.asarray(images) + 1) * 127.5), 0, 255).astype(np.uint8)

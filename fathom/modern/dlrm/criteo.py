@@ -23,14 +23,7 @@ _DIGITS[list(b"0123456789abcdef")] = range(16)
 
 @dataclass(frozen=True, eq=False)
 class Criteo(DataSet):
-    """The clicks in memory, in the order of time.
-
-    Attributes:
-        clicked: int32 [n], 1 where the advertisement was clicked.
-        numbers: float32 [n, 13], log(1 + x); 0 where empty or negative.
-        categories: int64 [n, 26], each a number below 2^32; -1 where empty.
-        odds: float32 [n], the true log-odds of a synthetic set; None for others.
-    """
+    """The clicks in memory, in the order of time."""
 
     name = "criteo"
     title = "Criteo display advertising"
@@ -39,10 +32,10 @@ class Criteo(DataSet):
     synthesis = 2
     layout = "train.txt: label, 13 integers, 26 categories a line, with tabs between"
 
-    clicked: np.ndarray
-    numbers: np.ndarray
-    categories: np.ndarray
-    odds: np.ndarray | None
+    clicked: np.ndarray  # int32 [n], 1 where the advertisement was clicked
+    numbers: np.ndarray  # float32 [n, 13], log(1 + x); 0 where empty or negative
+    categories: np.ndarray  # int64 [n, 26], each a number below 2^32; -1 where empty
+    odds: np.ndarray | None  # float32 [n], the true log-odds of a synthetic set; None for others
 
     @property
     def training_examples(self) -> int:

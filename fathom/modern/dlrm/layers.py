@@ -24,7 +24,6 @@ class EmbeddingTables(Layer):
 
     def __init__(self, tables: int, rows: int, columns: int, seed: int, **options: Any) -> None:
         super().__init__(**options)
-        self._tables, self._rows, self._columns, self._seed = tables, rows, columns, seed
         limit = rows**-0.5
         self.tables = self.add_weight(
             shape=(tables * rows, columns),

@@ -3,7 +3,6 @@
 Sizes and initialisation are those of the published code's setting for Criteo's Kaggle set.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,14 +13,13 @@ import scipy.stats
 import tensorflow as tf
 from keras import layers
 
-from fathom import nn
-from fathom.core.data.pipeline import DataLoader, Sampler, Tensors
 from fathom.core.training import optimizers
 from fathom.core.training.optimizers import Optimizer
 from fathom.modern.dlrm.criteo import CATEGORIES, NUMBERS, Criteo
 from fathom.modern.dlrm.descriptor import DESCRIPTOR
 from fathom.modern.dlrm.layers import EmbeddingTables, Interaction
 from fathom.options import Characterization, Hyperparameters, hyperparameter
+from fathom.shared.in_memory import InMemory
 from fathom.system.device import CPU
 
 BOTTOM = (512, 256, 64)
@@ -40,7 +38,7 @@ class DLRMHyperparameters(Hyperparameters):
     learning_rate: float = hyperparameter(0.1, "of the optimizer")
 
 
-class DLRM(nn.NeuralNetworkModel):
+class DLRM(InMemory):
     """13 numbers and 26 categories to the odds of a click."""
 
     descriptor = DESCRIPTOR
@@ -54,10 +52,12 @@ class DLRM(nn.NeuralNetworkModel):
         """Reads the clicks, and finds the rows of their categories."""
         self.criteo: Criteo = self.dataset.load(self.source.directory)
         rows = rows_of(self.criteo.categories, self.hyperparameters.rows)
+        self._hottest = hottest_share(rows, self.hyperparameters.rows)
+        columns = self.criteo.numbers, rows, self.criteo.clicked
+        cut = self.criteo.training_examples
         with CPU.placement():
-            self._numbers = tf.constant(self.criteo.numbers)
-            self._rows = tf.constant(rows)
-            self._clicked = tf.constant(self.criteo.clicked)
+            self.training = tuple(tf.constant(column[:cut]) for column in columns)
+            self.test = tuple(tf.constant(column[cut:]) for column in columns)
 
     def build_inputs(self) -> tuple[keras.KerasTensor, keras.KerasTensor]:
         """Returns numbers, float32 [batch, 13], and rows of the tables, int32 [batch, 26]."""
@@ -127,41 +127,14 @@ class DLRM(nn.NeuralNetworkModel):
     # ---------------------------------------------------------------- data
 
     @property
-    def steps_per_epoch(self) -> int:
-        """Number of whole batches in the training part."""
-        return self.criteo.training_examples // self.hyperparameters.batch_size
-
-    def training_batches(self, first_step: int) -> Iterator[Tensors]:
-        """Returns the endless stream of training examples from ``first_step`` on."""
-        examples = self.criteo.training_examples
-        order = Sampler(examples, self.hyperparameters.batch_size, self.execution.seed)
-        return DataLoader(order, lambda chosen, seeds: self._gather(chosen), first_step)
-
-    def inference_batches(self) -> Iterator[Tensors]:
-        """Returns an endless stream of test examples, cycling through them."""
-        first, size = self.criteo.training_examples, self.hyperparameters.batch_size
-        count = len(self.criteo.clicked) - first
-        order = Sampler(count, size, self.execution.seed, shuffle=False)
-        return DataLoader(order, lambda chosen, seeds: self._gather(first + chosen)[:2])
-
-    def evaluation_batches(self) -> Iterator[Tensors]:
-        """Returns the test examples once."""
-        size = max(_EVALUATED, self.hyperparameters.batch_size)
-        for first in range(self.criteo.training_examples, len(self.criteo.clicked), size):
-            part = slice(first, first + size)
-            yield self._numbers[part], self._rows[part], self._clicked[part]
-
-    def _gather(self, chosen: tf.Tensor) -> Tensors:
-        """Returns numbers, rows and clicks of some examples, int64 [batch]."""
-        columns = (self._numbers, self._rows, self._clicked)
-        return tuple(tf.gather(column, chosen) for column in columns)
+    def evaluated(self) -> int:
+        """Test examples in a batch."""
+        return max(_EVALUATED, self.hyperparameters.batch_size)
 
     def describe_data(self) -> dict[str, Any]:
         """Returns the training examples, and the share of look-ups in the hottest rows."""
-        return {
-            "train_examples": self.criteo.training_examples,
-            "hottest_percent_share": hottest_share(self._rows.numpy(), self.hyperparameters.rows),
-        }
+        examples = self.criteo.training_examples
+        return {"train_examples": examples, "hottest_percent_share": self._hottest}
 
     # ---------------------------------------------------------------- network
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from fathom.system.files import atomic_write
+from fathom.shared import pictures
 
 
 def save(directory: Path, odds: np.ndarray, clicked: np.ndarray) -> Path:
@@ -15,12 +15,6 @@ def save(directory: Path, odds: np.ndarray, clicked: np.ndarray) -> Path:
         directory: of the file.
         odds: [n], the log-odds of a click.
         clicked: [n], 0 or 1.
-
-    Returns:
-        its path.
-
-    Raises:
-        FathomError: it cannot be written.
     """
     found = clicked[np.argsort(-odds, kind="stable")]
     true, false = np.cumsum(found), np.cumsum(1 - found)
@@ -31,7 +25,4 @@ def save(directory: Path, odds: np.ndarray, clicked: np.ndarray) -> Path:
     axes.set_xlabel("false positive rate")
     axes.set_ylabel("true positive rate")
     axes.set_title("ROC curve of the test part", fontsize=9)
-    path = directory / "dlrm-roc.png"
-    with atomic_write(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=100)
-    return path
+    return pictures.save(figure, directory / "dlrm-roc.png")

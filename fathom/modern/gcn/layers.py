@@ -133,8 +133,7 @@ class FeatureProduct(Layer):
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self._features, self._units, self._rate = features, units, rate
-        self._noise, self._initializer = noise, initializer
+        self._features, self._rate, self._noise = features, rate, noise
         self.kernel = self.add_weight(
             shape=(features.shape[1], units), initializer=initializer, name="kernel"
         )
@@ -160,7 +159,7 @@ class Propagation(Layer):
 
     def __init__(self, adjacency: SparseMatrix, units: int, **options: Any) -> None:
         super().__init__(**options)
-        self._adjacency, self._units = adjacency, units
+        self._adjacency = adjacency
         self.macs = adjacency.count * units // adjacency.shape[0]  # per node
 
     def call(self, x: tf.Tensor) -> tf.Tensor:

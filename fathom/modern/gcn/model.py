@@ -5,7 +5,6 @@ equation numbers are the paper's.
 """
 
 import dataclasses
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,6 @@ import numpy as np
 import tensorflow as tf
 from keras import layers
 
-from fathom import nn
-from fathom.core.data.pipeline import DataLoader, Sampler, Tensors
 from fathom.core.layers import Dropout
 from fathom.core.training import optimizers
 from fathom.core.training.optimizers import Optimizer
@@ -31,6 +28,7 @@ from fathom.modern.gcn.layers import (
 )
 from fathom.options import Characterization, Hyperparameters, hyperparameter
 from fathom.results import cost
+from fathom.shared.in_memory import InMemory
 from fathom.system.device import CPU
 
 
@@ -51,7 +49,7 @@ class GCNHyperparameters(Hyperparameters):
     )
 
 
-class GCN(nn.NeuralNetworkModel):
+class GCN(InMemory):
     """softmax(A' ReLU(A' X W0) W1) (equation 9); a batch names the nodes of the loss."""
 
     descriptor = DESCRIPTOR
@@ -66,8 +64,13 @@ class GCN(nn.NeuralNetworkModel):
     characterization = Characterization(steps=100, quick_steps=50)
 
     def load_data(self) -> None:
-        """Reads the graph."""
-        self.graph: Cora = self.dataset.load(self.source.directory)
+        """Reads the graph; examples are nodes with their classes."""
+        graph: Cora = self.dataset.load(self.source.directory)
+        self.graph, parts = graph, (graph.train, graph.validation, graph.test)
+        with CPU.placement():
+            self.training, self._validation, self.test = (
+                (tf.constant(nodes), tf.constant(graph.classes[nodes])) for nodes in parts
+            )
 
     def build_state(self) -> None:
         """Creates the variable of the last validation losses."""
@@ -155,7 +158,7 @@ class GCN(nn.NeuralNetworkModel):
         patience = self.hyperparameters.patience
         if not patience:
             return
-        loss = self.metrics_of(self._batches(self.graph.validation))["cross_entropy"]
+        loss = self.metrics_of([self._validation])["cross_entropy"]
         w0 = self.network.get_layer("W0").kernel.numpy()
         loss += self.hyperparameters.weight_decay * float(np.sum(w0**2)) / 2
         self.note("validation_loss", loss)
@@ -169,38 +172,9 @@ class GCN(nn.NeuralNetworkModel):
     # ---------------------------------------------------------------- data
 
     @property
-    def steps_per_epoch(self) -> int:
-        """Number of whole batches in the labelled nodes: 1 unless the batch is made smaller."""
-        return len(self.graph.train) // self.hyperparameters.batch_size
-
-    def training_batches(self, first_step: int) -> Iterator[Tensors]:
-        """Returns the endless stream of labelled nodes and classes from ``first_step`` on."""
-        nodes, classes = self._constant(self.graph.train)
-        order = Sampler(len(nodes), self.hyperparameters.batch_size, self.execution.seed)
-        return DataLoader(
-            order,
-            lambda rows, seeds: (tf.gather(nodes, rows), tf.gather(classes, rows)),
-            first_step,
-        )
-
-    def inference_batches(self) -> Iterator[Tensors]:
-        """Returns an endless stream of test nodes, cycling through them."""
-        nodes, _ = self._constant(self.graph.test)
-        size = self.hyperparameters.batch_size
-        order = Sampler(len(nodes), size, self.execution.seed, shuffle=False)
-        return DataLoader(order, lambda rows, seeds: (tf.gather(nodes, rows),))
-
-    def evaluation_batches(self) -> Iterator[Tensors]:
-        """Returns the test nodes and their classes once, in one batch."""
-        return self._batches(self.graph.test)
-
-    def _batches(self, nodes: np.ndarray) -> Iterator[Tensors]:
-        yield self._constant(nodes)
-
-    def _constant(self, nodes: np.ndarray) -> Tensors:
-        """Returns nodes and their classes on the CPU."""
-        with CPU.placement():
-            return tf.constant(nodes), tf.constant(self.graph.classes[nodes])
+    def evaluated(self) -> int:
+        """Test nodes in a batch: all, as each computes the whole graph."""
+        return len(self.graph.test)
 
     def describe_data(self) -> dict[str, Any]:
         """Returns the size of the graph."""

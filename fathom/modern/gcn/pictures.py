@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fathom.modern.gcn.cora import Cora
-from fathom.system.files import atomic_write
+from fathom.shared import pictures
 
 
 def save(directory: Path, hidden: np.ndarray, graph: Cora) -> Path:
@@ -16,12 +16,6 @@ def save(directory: Path, hidden: np.ndarray, graph: Cora) -> Path:
         directory: of the file.
         hidden: [test nodes, units], of which the two principal components are drawn.
         graph: whose classes give the colours.
-
-    Returns:
-        its path.
-
-    Raises:
-        FathomError: it cannot be written.
     """
     centred = hidden - hidden.mean(axis=0)
     components = np.linalg.svd(centred, full_matrices=False)[2]
@@ -35,7 +29,4 @@ def save(directory: Path, hidden: np.ndarray, graph: Cora) -> Path:
     axes.set_xticks([])
     axes.set_yticks([])
     figure.legend(loc="outside right upper", fontsize=7, frameon=False, markerscale=2)
-    path = directory / "gcn-hidden.png"
-    with atomic_write(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=100)
-    return path
+    return pictures.save(figure, directory / "gcn-hidden.png")

@@ -28,8 +28,6 @@ class Embedding(Layer):
         **options: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**options)
-        self._vocabulary, self._context, self._width = vocabulary, context, width
-        self._random = random
         self.table = weight(self, "tokens", (vocabulary, width), random)
         self.positions = weight(self, "positions", (context, width), random)
 
@@ -61,7 +59,6 @@ class LayerNormalization(Layer):
 
     def __init__(self, width: int, **options: Unpack[LayerOptions]) -> None:
         super().__init__(autocast=False, **options)
-        self._width = width
         self.scale, self.offset = (
             self.add_weight((width,), initializer=value, name=name, autocast=False)
             for value, name in (("ones", "scale"), ("zeros", "offset"))
@@ -95,9 +92,7 @@ class Attention(TokenLayer):
         **options: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**options)
-        self._width, self._heads, self._time, self._dropout = width, heads, time, dropout
-        self._output_stddev, self._random = output_stddev, random
-        self._noise = random.new_noise()
+        self._heads, self._dropout, self._noise = heads, dropout, random.new_noise()
         self.kernel = weight(self, "kernel", (width, 3 * width), random)
         self.bias = self.add_weight((3 * width,), initializer="zeros", name="bias")
         self.projection = weight(self, "projection", (width, width), random, output_stddev)
@@ -118,18 +113,7 @@ class Attention(TokenLayer):
         position: tf.Tensor | None = None,
         training: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Lets each token attend to itself and those before it.
-
-        Args:
-            x: [batch, time, width].
-            cache: keys and values of earlier tokens, with room for those of ``x``; None: there are
-                no earlier tokens.
-            position: int32: of the first token of ``x`` in the cache, as ``attention.extend``.
-            training: apply dropout.
-
-        Returns:
-            [batch, time, width], and keys and values: those of ``x``, or the cache with them.
-        """
+        """Lets each token attend to itself and those before it; as ``decoder.Block``."""
         time, width = x.shape[1:]
         parts = tf.reshape(
             linear(x, self.kernel, self.bias), [-1, time, 3, self._heads, width // self._heads]
@@ -165,8 +149,6 @@ class Perceptron(TokenLayer):
         **options: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**options)
-        self._width, self._time = width, time
-        self._output_stddev, self._random = output_stddev, random
         inner = 4 * width
         self.kernel = weight(self, "kernel", (width, inner), random)
         self.bias = self.add_weight((inner,), initializer="zeros", name="bias")

@@ -4,11 +4,17 @@
 predecessor, Radford et al. 2018, and from nanoGPT.
 """
 
+import math
+
+import keras
+
+from fathom.core.layers import Dropout
 from fathom.modern.gpt.descriptor import DESCRIPTOR
 from fathom.modern.gpt.hyperparameters import GPTHyperparameters
-from fathom.modern.gpt.network import Network
+from fathom.modern.gpt.layers import Attention, Embedding, LayerNormalization, Perceptron
+from fathom.modern.gpt.network import Block, Network
+from fathom.shared.language.layers import STDDEV, TiedLogits
 from fathom.shared.language.model import Generator, LanguageModel
-from fathom.shared.language.weights import Published
 
 
 class GPT(LanguageModel):
@@ -30,11 +36,28 @@ class GPT(LanguageModel):
         Args:
             words: number of different tokens.
         """
-        return Network.of(self.hyperparameters, words, self.new_random)
+        hyperparameters, new = self.hyperparameters, self.new_random
+        time, width = hyperparameters.context, hyperparameters.width
+        embedding = Embedding(words, time, width, new(), name="embedding")
+        dropout = Dropout(hyperparameters.dropout, new().new_noise(), name="embedding_dropout")
+        blocks = [self._block(number) for number in range(1, hyperparameters.layers + 1)]
+        norm = LayerNormalization(width, name="norm")
+        return Network(embedding, blocks, norm, TiedLogits(embedding, time, name="logits"), dropout)
 
-    def published(self) -> list[Published]:
-        """Returns what the network's weights are in the files of ``GPT2LMHeadModel``."""
-        return self.decoder.published()
+    def _block(self, number: int) -> Block:
+        hyperparameters, new, name = self.hyperparameters, self.new_random, f"block{number}"
+        width, time, rate = hyperparameters.width, hyperparameters.context, hyperparameters.dropout
+        residual, heads = STDDEV / math.sqrt(2 * hyperparameters.layers), hyperparameters.heads
+        return Block(
+            LayerNormalization(width, name=f"{name}_norm1"),
+            Attention(width, heads, time, rate, residual, new(), name=f"{name}_attention"),
+            Dropout(rate, new().new_noise(), name=f"{name}_dropout1"),
+            keras.layers.Add(name=f"{name}_sum1"),
+            LayerNormalization(width, name=f"{name}_norm2"),
+            Perceptron(width, time, residual, new(), name=f"{name}_mlp"),
+            Dropout(rate, new().new_noise(), name=f"{name}_dropout2"),
+            keras.layers.Add(name=f"{name}_sum2"),
+        )
 
     def published_settings(self) -> dict[str, object]:
         """Returns what ``GPT2Config`` says of a network that is this one."""

@@ -21,13 +21,12 @@ from fathom.errors import FathomError
 from fathom.modern.grpo import objective
 from fathom.modern.grpo.descriptor import DESCRIPTOR
 from fathom.modern.grpo.hyperparameters import GRPOHyperparameters
-from fathom.modern.grpo.objective import Objective
 from fathom.modern.grpo.sums import END, Sums
 from fathom.options import Characterization
-from fathom.shared.language import samples
 from fathom.shared.language.generation import phases
 from fathom.shared.language.model import Generator
 from fathom.shared.language.rotary_decoder import RotaryModel
+from fathom.shared.language.text import save_samples
 from fathom.system.device import CPU
 from fathom.system.precision import computing_in
 
@@ -67,13 +66,9 @@ class GRPO(RotaryModel):
             FathomError: as ``LanguageModel``, or they have other lengths than the hyperparameters.
         """
         super().load_data()
-        hyperparameters, question, length = (
-            self.hyperparameters,
-            self.text.question,
-            self.text.sequence,
-        )
+        question, length = self.text.question, self.text.sequence
         wanted = {"prompt_tokens": question, "new_tokens": length - question, "context": length}
-        if any(getattr(hyperparameters, name) != number for name, number in wanted.items()):
+        if any(getattr(self.hyperparameters, name) != number for name, number in wanted.items()):
             options = " ".join(f"--set {name}={number}" for name, number in wanted.items())
             raise FathomError(f"the sums of {self.source.directory} need {options}")
         with CPU.placement():
@@ -205,11 +200,7 @@ class GRPO(RotaryModel):
     # ---------------------------------------------------------------- before an update
 
     def _roll_out(self, sums: tf.Tensor) -> Tensors:
-        """Returns a batch of sampled answers, a group to each question (algorithm 1).
-
-        Args:
-            sums: int32 [questions, context], with right answers.
-        """
+        """Returns a batch of sampled answers, a group to each question (algorithm 1)."""
         hyperparameters, group = self.hyperparameters, self.hyperparameters.group
         prompt = hyperparameters.prompt_tokens
         questions, right = tf.split(tf.repeat(sums, group, 0), [prompt, -1], 1)
@@ -277,8 +268,9 @@ class GRPO(RotaryModel):
         new = objective.log_probabilities(following, logits)
         chosen = sampled[:, None]
         old, reference = (tf.where(chosen, other, tf.stop_gradient(new)) for other in others)
-        aim = Objective(self.hyperparameters.clip, self.hyperparameters.penalty)
-        gained = tf.where(chosen, aim.of_tokens(new, old, reference, advantages), new)
+        factors = self.hyperparameters.clip, self.hyperparameters.penalty
+        aim = objective.objective(new, old, reference, advantages, *factors)
+        gained = tf.where(chosen, aim, new)
         return -objective.mean_of_answers(gained, following)
 
     def _rate(self, step: int) -> float:
@@ -343,7 +335,7 @@ class GRPO(RotaryModel):
         answers = objective.finished(answers, self._end)[0].numpy()
         rows = zip(questions.numpy(), answers, strict=True)
         path = directory / "grpo-answers.txt"
-        samples.save(path, [(decode(given), decode(row).strip()) for given, row in rows])
+        save_samples(path, [(decode(given), decode(row).strip()) for given, row in rows])
         if "reward" not in self.history:
             return [path]
         seconds = {name: self.sections[name] for name in (*SECTIONS, "supervised", "update")}

@@ -1,7 +1,5 @@
 """Rewards, advantages and the objective (Shao et al. 2024, sections 4.1.1 and 4.1.2)."""
 
-from dataclasses import dataclass
-
 import tensorflow as tf
 
 NONE = -1  # in the place of a token that is not of an answer
@@ -83,31 +81,26 @@ def divergence(new: tf.Tensor, reference: tf.Tensor) -> tf.Tensor:
     return tf.exp(difference) - difference - 1
 
 
-@dataclass(frozen=True)
-class Objective:
-    """What is maximised (equation 3).
+def objective(
+    new: tf.Tensor,
+    old: tf.Tensor,
+    reference: tf.Tensor,
+    advantages: tf.Tensor,
+    clip: float,
+    penalty: float,
+) -> tf.Tensor:
+    """Returns what is maximised, of each token, [batch, time] (equation 3).
 
-    Attributes:
+    Args:
+        new: its log-probability by the policy, [batch, time].
+        old: the same by the policy that has drawn it.
+        reference: the same by the reference policy.
+        advantages: of the answers, [batch].
         clip: most that the ratio of probabilities may differ from 1, epsilon.
         penalty: factor of the divergence, beta.
     """
-
-    clip: float
-    penalty: float
-
-    def of_tokens(
-        self, new: tf.Tensor, old: tf.Tensor, reference: tf.Tensor, advantages: tf.Tensor
-    ) -> tf.Tensor:
-        """Returns the objective of each token, [batch, time].
-
-        Args:
-            new: its log-probability by the policy, [batch, time].
-            old: the same by the policy that has drawn it.
-            reference: the same by the reference policy.
-            advantages: of the answers, [batch].
-        """
-        ratio = tf.exp(new - old)
-        clipped = tf.clip_by_value(ratio, 1 - self.clip, 1 + self.clip)
-        gain = advantages[:, None]
-        bounded = tf.minimum(ratio * gain, clipped * gain)
-        return bounded - self.penalty * divergence(new, reference)
+    ratio = tf.exp(new - old)
+    clipped = tf.clip_by_value(ratio, 1 - clip, 1 + clip)
+    gain = advantages[:, None]
+    bounded = tf.minimum(ratio * gain, clipped * gain)
+    return bounded - penalty * divergence(new, reference)

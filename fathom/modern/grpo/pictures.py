@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from fathom.system.files import atomic_write
+from fathom.shared import pictures
 
 _SMOOTHED = 20  # steps
 _CURVES = {
@@ -27,9 +27,6 @@ def save(
         directory: of the picture.
         history: (step, value) of each curve.
         seconds: of each section.
-
-    Raises:
-        FathomError: it cannot be written.
     """
     figure = Figure(figsize=(11, 2.8), layout="constrained")
     *panels, last = figure.subplots(1, len(_CURVES) + 1)
@@ -47,7 +44,4 @@ def save(
     last.set_title("% of the time", fontsize=9)
     for panel in (*panels, last):
         panel.tick_params(labelsize=7)
-    path = directory / "grpo-training.png"
-    with atomic_write(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=100)
-    return path
+    return pictures.save(figure, directory / "grpo-training.png")

@@ -44,7 +44,6 @@ class Mixer(TokenLayer):
         **options: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**options)
-        self._width, self._time, self._output_limit = width, time, output_limit
         self._chunks, self._random = chunks, random
         inner, rank = EXPANSION * width, rank_of(width)
         self.kernel = self._uniform("kernel", (width, 2 * inner), width**-0.5)

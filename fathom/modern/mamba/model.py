@@ -4,19 +4,21 @@
 inference keeps a state of constant size.
 """
 
+import keras
 import tensorflow as tf
 
 from fathom.core.data.pipeline import Tensors
+from fathom.core.layers import Dropout
 from fathom.core.training.optimizers import Variable, is_weight_matrix
 from fathom.errors import FathomError
 from fathom.model.decoder import TokenDecoder
 from fathom.modern.mamba.descriptor import DESCRIPTOR
 from fathom.modern.mamba.hyperparameters import MambaHyperparameters, MambaOptions
-from fathom.modern.mamba.layers import STATES, TAPS, rank_of
-from fathom.modern.mamba.network import Network
+from fathom.modern.mamba.layers import EXPANSION, STATES, TAPS, Mixer, rank_of
+from fathom.modern.mamba.network import Block, Network
+from fathom.shared.language.layers import TiedLogits
 from fathom.shared.language.model import Generator, LanguageModel
-from fathom.shared.language.rotary import EPSILON
-from fathom.shared.language.weights import Published
+from fathom.shared.language.rotary import EPSILON, Embedding, RMSNorm
 
 _NONE = -1  # in the place of a token that nothing has to predict
 
@@ -63,7 +65,18 @@ class Mamba(LanguageModel):
         Args:
             words: rows of the embedding.
         """
-        return Network.of(self.hyperparameters, words, self.run_options.chunks, self.new_random)
+        hyperparameters, new = self.hyperparameters, self.new_random
+        width, layers, time = hyperparameters.width, hyperparameters.layers, hyperparameters.context
+        embedding = Embedding(words, width, new(), name="embedding")
+        limit, chunks = (EXPANSION * width * layers) ** -0.5, self.run_options.chunks
+        blocks = []
+        for name in (f"block{number}" for number in range(1, layers + 1)):
+            mixer = Mixer(width, time, limit, chunks, new(), name=f"{name}_mixer")
+            dropout = Dropout(hyperparameters.dropout, new().new_noise(), name=f"{name}_dropout")
+            norm = RMSNorm(width, name=f"{name}_norm")
+            blocks.append(Block(norm, mixer, dropout, keras.layers.Add(name=f"{name}_sum")))
+        logits = TiedLogits(embedding, time, name="logits")
+        return Network(embedding, blocks, RMSNorm(width, name="norm"), logits)
 
     def build_loss(self, tokens: tf.Tensor, following: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
         """Returns the mean cross-entropy of a token that counts, in nats."""
@@ -85,10 +98,6 @@ class Mamba(LanguageModel):
         """Returns the loss and the perplexity, and the accuracy where there are answers."""
         right = {"accuracy": sums["right"] / examples} if self._answers else {}
         return super().total_metrics(sums, examples) | right
-
-    def published(self) -> list[Published]:
-        """Returns what the network's weights are in the files of ``MambaForCausalLM``."""
-        return self.decoder.published()
 
     def published_settings(self) -> dict[str, object]:
         """Returns what ``MambaConfig`` says of a network that is this one."""

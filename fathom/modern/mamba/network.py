@@ -1,19 +1,16 @@
 """The network of Mamba: blocks of a normalization and a mixer."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import keras
 import tensorflow as tf
-from typing_extensions import Self
 
-from fathom.core.layers import Dropout, Random
-from fathom.modern.mamba.hyperparameters import MambaHyperparameters
-from fathom.modern.mamba.layers import EXPANSION, Mixer
+from fathom.core.layers import Dropout
+from fathom.modern.mamba.layers import Mixer
 from fathom.shared.attention import Cache
 from fathom.shared.language.decoder import Decoder, Parts
-from fathom.shared.language.layers import TiedLogits
 from fathom.shared.language.rotary import Embedding, RMSNorm
 from fathom.shared.language.weights import Published
 
@@ -52,35 +49,6 @@ class Network(Decoder):
     embedding: Embedding
     blocks: list[Block]
     norm: RMSNorm
-
-    @classmethod
-    def of(
-        cls,
-        hyperparameters: MambaHyperparameters,
-        words: int,
-        chunks: int,
-        new_random: Callable[[], Random],
-    ) -> Self:
-        """Returns a new network.
-
-        Args:
-            hyperparameters: its size.
-            words: rows of the embedding.
-            chunks: of a sequence that are scanned side by side.
-            new_random: returns the random numbers of each layer.
-        """
-        width, layers, time = hyperparameters.width, hyperparameters.layers, hyperparameters.context
-        embedding = Embedding(words, width, new_random(), name="embedding")
-        limit = (EXPANSION * width * layers) ** -0.5
-        blocks = []
-        for name in (f"block{number}" for number in range(1, layers + 1)):
-            mixer = Mixer(width, time, limit, chunks, new_random(), name=f"{name}_mixer")
-            noise = new_random().new_noise()
-            dropout = Dropout(hyperparameters.dropout, noise, name=f"{name}_dropout")
-            norm = RMSNorm(width, name=f"{name}_norm")
-            blocks.append(Block(norm, mixer, dropout, keras.layers.Add(name=f"{name}_sum")))
-        logits = TiedLogits(embedding, time, name="logits")
-        return cls(embedding, blocks, RMSNorm(width, name="norm"), logits)
 
     def with_room(self, caches: Sequence[Cache], tokens: int) -> list[Cache]:
         """Returns the caches: further tokens take no room."""

@@ -56,9 +56,7 @@ def selective_scan(
 class _Chunks:
     """A sequence in chunks: the first axis of its tensors is the position in a chunk.
 
-    Args:
-        tensors: the first arguments of ``selective_scan``, in its order.
-        chunks: of the sequence.
+    The tensors are the first arguments of ``selective_scan``, in its order.
     """
 
     def __init__(self, tensors: tuple[tf.Tensor, ...], chunks: int) -> None:

@@ -11,52 +11,38 @@ from fathom.core.layers import LayerOptions, Random
 from fathom.core.training import replicas
 from fathom.modern.moe import routing
 from fathom.shared.language.decoder import Parts
-from fathom.shared.language.layers import STDDEV, TokenLayer, linear, swiglu, weight
+from fathom.shared.language.layers import TokenLayer, swiglu, weight
+from fathom.shared.language.rotary import Logits, Sizes
 from fathom.shared.language.weights import Published
 
 
-class Router(TokenLayer):
+class Router(Logits):
     """The logits of a token's experts, in float32 (Fedus et al. 2021, section 2.4).
 
     Args:
-        width: of a token's vector.
         experts: to choose from.
-        time: positions of a sequence, for the count of work.
-        random: of the initial weights.
+        width, time, random: as of ``Logits``.
     """
 
     def __init__(
-        self, width: int, experts: int, time: int, random: Random, **options: Unpack[LayerOptions]
+        self, experts: int, width: int, time: int, random: Random, **options: Unpack[LayerOptions]
     ) -> None:
-        super().__init__(autocast=False, **options)
-        self._width, self._experts, self._time, self._random = width, experts, time, random
-        initializer = keras.initializers.RandomNormal(0, STDDEV, random.new_seed())
-        self.kernel = self.add_weight(
-            (width, experts), initializer=initializer, name="kernel", autocast=False
-        )
-        self.macs = self.macs_of(time, time)
-
-    def macs_of(self, tokens: int, keys: int) -> int:
-        """Returns the multiply-accumulates for some tokens."""
-        width, experts = self.kernel.shape
-        return tokens * width * experts
+        options["dtype"] = "float32"
+        super().__init__(experts, width, time, random, **options)
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """Returns float32 [batch, time, experts] of [batch, time, width]."""
-        return linear(tf.cast(x, tf.float32), self.kernel)
+        return super().call(tf.cast(x, tf.float32))
 
 
 class Experts(TokenLayer):
     """SwiGLU networks, each of which computes the tokens that the router sends it, and no others.
 
     Args:
-        width: of a token's vector.
-        hidden_units: of an expert.
+        sizes: of the network; ``hidden_units`` are an expert's.
         experts: number of them.
         count: that compute a token.
         capacity_factor: the most rows of an expert in training, over an equal part; 0: no limit.
-        time: positions of a sequence, for the count of work.
-        output_stddev: of the last matrices' weights.
         compiled: in a form that XLA compiles; see ``ragged.product``.
         divided: each replica computes a part of the experts, for the tokens of all.
         random: of the initial weights.
@@ -64,33 +50,29 @@ class Experts(TokenLayer):
 
     def __init__(
         self,
-        width: int,
-        hidden_units: int,
+        sizes: Sizes,
         experts: int,
         count: int,
         capacity_factor: float,
-        time: int,
-        output_stddev: float,
         compiled: bool,
         divided: bool,
         random: Random,
         **options: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**options)
-        self._divided = divided
-        self._width, self._hidden_units, self._experts = width, hidden_units, experts
-        self._count, self._capacity_factor, self._time = count, capacity_factor, time
-        self._output_stddev, self._compiled, self._random = output_stddev, compiled, random
-        expand, contract = (width, 2 * hidden_units), (hidden_units, width)
+        self._sizes = sizes = Sizes(*sizes)
+        self._experts, self._count, self._capacity_factor = experts, count, capacity_factor
+        self._compiled, self._divided = compiled, divided
+        width, units, stddev = sizes.width, sizes.hidden_units, sizes.output_stddev
         self.kernels, self.projections = [], []
         for i in range(experts):
-            self.kernels.append(weight(self, f"kernel{i}", expand, random))
-            self.projections.append(weight(self, f"projection{i}", contract, random, output_stddev))
-        self.macs = self.macs_of(time, time)
+            self.kernels.append(weight(self, f"kernel{i}", (width, 2 * units), random))
+            self.projections.append(weight(self, f"projection{i}", (units, width), random, stddev))
+        self.macs = self.macs_of(sizes.time, sizes.time)
 
     def macs_of(self, tokens: int, keys: int) -> int:
         """Returns the multiply-accumulates for some tokens, each by its own experts alone."""
-        return 3 * tokens * self._count * self._hidden_units * self._width
+        return 3 * tokens * self._count * self._sizes.hidden_units * self._sizes.width
 
     def call(self, x: tf.Tensor, logits: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Returns the weighted sums of the experts' results.
@@ -100,7 +82,7 @@ class Experts(TokenLayer):
             logits: float32 [batch, time, experts], of the router.
             training: an expert computes as many rows as its capacity.
         """
-        tokens = tf.reshape(x, [-1, self._width])
+        tokens = tf.reshape(x, [-1, self._sizes.width])
         weights, chosen = routing.choose(tf.reshape(logits, [-1, self._experts]), self._count)
         most = None
         if training and self._capacity_factor:

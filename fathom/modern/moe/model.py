@@ -4,7 +4,6 @@
 "Mixtral of Experts". Llama's network, but for the experts in the place of its feed-forward layers.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -12,7 +11,6 @@ import keras
 import tensorflow as tf
 
 from fathom import nn
-from fathom.core.layers import Random
 from fathom.core.training import replicas
 from fathom.errors import FathomError
 from fathom.modern.moe import routing
@@ -20,6 +18,7 @@ from fathom.modern.moe.descriptor import DESCRIPTOR
 from fathom.modern.moe.hyperparameters import MoEHyperparameters, MoEOptions
 from fathom.modern.moe.layers import Experts, Router, SparseFeedForward
 from fathom.shared.language.model import Generator
+from fathom.shared.language.rotary import Sizes
 from fathom.shared.language.rotary_decoder import RotaryModel
 
 _NOTED_EVERY = 50  # steps, of which loads are the means
@@ -37,25 +36,19 @@ class MoE(RotaryModel):
     indivisible = "the balance of experts is that of a whole batch"
     default_xla = "off"  # groups of rows have no static size: docs/workloads/moe.md
 
-    def build_feed_forward(
-        self, name: str, stddev: float, new_random: Callable[[], Random]
-    ) -> SparseFeedForward:
+    def build_feed_forward(self, name: str, sizes: Sizes) -> SparseFeedForward:
         """Returns a router and its experts."""
-        hyperparameters = self.hyperparameters
-        width, time = hyperparameters.width, hyperparameters.context
+        chosen, new = self.hyperparameters, self.new_random
         return SparseFeedForward(
-            Router(width, hyperparameters.experts, time, new_random(), name=f"{name}_router"),
+            Router(chosen.experts, sizes.width, sizes.time, new(), name=f"{name}_router"),
             Experts(
-                width,
-                hyperparameters.hidden_units,
-                hyperparameters.experts,
-                hyperparameters.experts_per_token,
-                hyperparameters.capacity_factor,
-                time,
-                stddev,
+                sizes,
+                chosen.experts,
+                chosen.experts_per_token,
+                chosen.capacity_factor,
                 self.xla == "step",
                 self.run_options.divide_experts,
-                new_random(),
+                new(),
                 name=f"{name}_experts",
             ),
         )

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from fathom.system.files import atomic_write
+from fathom.shared import pictures
 
 
 def save_loads(
@@ -30,7 +30,4 @@ def save_loads(
     panels[0].set_ylim(bottom=0)
     panels[0].set_ylabel("load of an expert, equal part = 1", fontsize=8)
     figure.supxlabel("step", fontsize=8)
-    path = directory / "moe-experts.png"
-    with atomic_write(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=100)
-    return path
+    return pictures.save(figure, directory / "moe-experts.png")

@@ -80,16 +80,8 @@ def gather(x: tf.Tensor, groups: Groups) -> tf.Tensor:
 
 def scatter(rows: tf.Tensor, groups: Groups, tokens: tf.Tensor) -> tf.Tensor:
     """Returns rows [experts of a token, tokens, width] in the tokens' order."""
-
-    @tf.custom_gradient
-    def scattered(rows: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-        def gradient(upstream: tf.Tensor) -> tf.Tensor:
-            return tf.gather(tf.reshape(upstream, [-1, rows.shape[1]]), groups.order)
-
-        found = tf.gather(rows, groups.places)
-        return tf.reshape(found, [-1, tokens, rows.shape[1]]), gradient
-
-    return scattered(rows)
+    found = _permuted(rows, groups.places, groups.order)
+    return tf.reshape(found, [-1, tokens, rows.shape[1]])
 
 
 class Exchange:

@@ -21,12 +21,7 @@ _SIDE = 512  # of the synthetic picture
 
 @dataclass(frozen=True, eq=False)
 class Images(DataSet):
-    """An image in memory.
-
-    Attributes:
-        path: of its file.
-        pixels: uint8 [height, width, 3], RGB.
-    """
+    """An image in memory."""
 
     name = "images"
     title = "an image"
@@ -34,8 +29,8 @@ class Images(DataSet):
     home_page = "none: any image"
     layout = "a PNG or JPEG file; of several the first by name"
 
-    path: Path
-    pixels: np.ndarray
+    path: Path  # of its file
+    pixels: np.ndarray  # uint8 [height, width, 3], RGB
 
     @classmethod
     def load(cls, directory: Path) -> "Images":

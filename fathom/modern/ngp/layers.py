@@ -81,11 +81,7 @@ class HashEncoding(Layer):
         return tf.stack(rows), tf.stack(weights)
 
     def _rows(self, places: list[tf.Tensor]) -> tf.Tensor:
-        """Returns the rows of corners, one for each level and position.
-
-        Args:
-            places: of the corners along each axis, int32 [levels, batch].
-        """
+        """Returns the rows of corners; their places along each axis are int32 [levels, batch]."""
         dense = self.dense_levels
         sides = np.array(self._resolutions[:dense], np.int32)[:, None] + 1
         number = sum(place[:dense] * sides**axis for axis, place in enumerate(places))

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from fathom.system.files import atomic_write
+from fathom.shared import pictures
 
 
 def save(
@@ -19,12 +19,6 @@ def save(
         small: pictures by step, [height, width, 3] in [0, 1].
         now: the network's image, [height, width, 3] in [0, 1].
         image: the true one.
-
-    Returns:
-        its path.
-
-    Raises:
-        FathomError: it cannot be written.
     """
     panels = {f"after {step} step{'s' * (step > 1)}": each for step, each in small.items()}
     panels |= {"now": now, "the image": image}
@@ -42,7 +36,4 @@ def save(
     for each in axes:
         each.set_xticks([])
         each.set_yticks([])
-    path = directory / "ngp-image.png"
-    with atomic_write(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=100)
-    return path
+    return pictures.save(figure, directory / "ngp-image.png")

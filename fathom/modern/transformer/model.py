@@ -20,7 +20,6 @@ from fathom.core.training.optimizers import Optimizer, create
 from fathom.model.workload import Part
 from fathom.modern.transformer import lengths, subwords
 from fathom.modern.transformer.averaging import EpochMean
-from fathom.modern.transformer.cost import cost_of
 from fathom.modern.transformer.descriptor import DESCRIPTOR
 from fathom.modern.transformer.embedding import Embedding, MostProbable
 from fathom.modern.transformer.formulas import smoothed_cross_entropy
@@ -28,7 +27,7 @@ from fathom.modern.transformer.hyperparameters import TransformerHyperparameters
 from fathom.modern.transformer.layers import DecoderLayer, EncoderLayer, Sizes
 from fathom.modern.transformer.parts import parts
 from fathom.modern.transformer.search import Search, longest_translation
-from fathom.results.cost import Cost
+from fathom.results.cost import Cost, count
 from fathom.shared.translation import batches
 from fathom.shared.translation.batches import Shape
 from fathom.shared.translation.model import Translation, mean_of_words, real
@@ -240,8 +239,25 @@ class Transformer(Translation):
         return parts(self.encoder, self.decoder, source.shape[1])
 
     def cost_of(self, shape: Shape, steps: int) -> Cost:
-        """Returns the cost of a pair of a length."""
-        return cost_of(self.network, shape.source, steps)
+        """Returns the cost of a pair of a length.
+
+        Attention's products count in full, hidden or not: their number grows as its square.
+        """
+        length, names = shape.source, {layer.name for layer in self.network.layers}
+        counted, layers = count(self.network, length), []
+        predicts = "words" if "words" in names else "embedding"
+        for row in counted.layers:
+            layer, macs = self.network.get_layer(row.name), 0
+            if isinstance(layer, EncoderLayer):
+                macs = layer.macs_of(length)
+            elif isinstance(layer, DecoderLayer):
+                macs = layer.macs_of(length, length)
+            elif isinstance(layer, Search):
+                macs = layer.macs_of(length, steps)
+            elif row.name == predicts and "search" not in names:
+                macs = length * math.prod(self._embedding.matrix.shape)  # the softmax
+            layers.append(row.model_copy(update={"macs": macs, "reads_input": False}))
+        return Cost(tuple(layers), counted.parameters)
 
 
 class TransformerFwd(Transformer):

@@ -1,18 +1,16 @@
 """The byte-pair vocabulary that both languages share (Sennrich et al. 2016)."""
 
-import hashlib
 import io
-import json
 from collections.abc import Iterable, Iterator
 
 import numpy as np
 import sentencepiece
 
 from fathom.errors import FathomError, cause
-from fathom.shared.translation.parallel import ParallelText
+from fathom.shared.translation.parallel import ParallelText, digest
 from fathom.shared.translation.sentences import EncodedPairs, Sentences
 from fathom.shared.translation.symbols import EOS, GO, PAD, UNK
-from fathom.system.files import cache_directory, cached, sha256
+from fathom.system.files import cache_directory, cached
 
 _VERSION = 1  # of the training; increment it to train anew
 _SAMPLE = 2_000_000  # sentences that a vocabulary is trained on, at most
@@ -80,19 +78,8 @@ def load(texts: tuple[ParallelText, ...], size: int) -> Subwords:
         FathomError: a text is unreadable or malformed, the vocabulary has no room for the text's
             letters, or the cache cannot be written.
     """
-    path = cache_directory() / "wmt" / f"{_key(texts, size)}.model"
+    path = cache_directory() / "wmt" / f"{digest(texts, _VERSION, size)}.model"
     return cached(path, lambda: _train(texts, size), Subwords)
-
-
-def _key(texts: tuple[ParallelText, ...], size: int) -> str:
-    """Returns a digest of the files' bytes and of everything that determines the vocabulary."""
-    files = [path for text in texts for path in (text.source, text.target)]
-    try:
-        digests = [sha256(path) for path in files]
-    except OSError as error:
-        raise FathomError(f"cannot read {error.filename}: {error.strerror}") from error
-    identity = json.dumps([_VERSION, size, digests])
-    return hashlib.sha256(identity.encode()).hexdigest()[:32]
 
 
 def _train(texts: tuple[ParallelText, ...], size: int) -> bytes:

@@ -12,6 +12,7 @@ from typing_extensions import Self
 from fathom.core.layers import Dropout
 from fathom.model.decoder import LayerCache
 from fathom.shared.attention import Cache
+from fathom.shared.language.weights import Published
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,10 @@ class Decoder(Parts):
             x, cache = block(x, caches[i] if caches else None, position if caches else None)
             kept.append(cache)
         return self.norm(x), kept
+
+    def published(self) -> list[Published]:
+        """Returns what its weights are in the files of Hugging Face's model; by default none."""
+        return []
 
     def with_room(self, caches: Sequence[Cache], tokens: int) -> list[Cache]:
         """Returns the caches of a prompt with room for further tokens."""

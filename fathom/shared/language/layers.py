@@ -37,7 +37,6 @@ class TiedLogits(TokenLayer):
 
     def __init__(self, embedding: Table, time: int, **options: Unpack[LayerOptions]) -> None:
         super().__init__(**options)
-        self._time = time
         # Not tracked by Keras: its weights are not this layer's.
         object.__setattr__(self, "_embedding", embedding)
         self.macs = self.macs_of(time, time)

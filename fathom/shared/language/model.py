@@ -23,12 +23,12 @@ from fathom.model.workload import Part
 from fathom.options import Characterization
 from fathom.results.cost import Cost
 from fathom.results.generation import Generation, PhaseTimes
-from fathom.shared.language import samples, vocabulary, weights
+from fathom.shared.language import vocabulary, weights
 from fathom.shared.language.decoder import Decoder
 from fathom.shared.language.generation import parts, phases
 from fathom.shared.language.hyperparameters import LanguageHyperparameters, LanguageOptions
 from fathom.shared.language.layers import TokenLayer
-from fathom.shared.language.text import TinyShakespeare
+from fathom.shared.language.text import TinyShakespeare, save_samples
 from fathom.shared.language.weights import Published
 from fathom.system.device import CPU
 from fathom.system.files import named_path
@@ -73,7 +73,7 @@ class LanguageModel(nn.NeuralNetworkModel):
 
     def published(self) -> list[Published]:
         """Returns what the network's weights are in the files of Hugging Face's model."""
-        raise FathomError(f"{self.name} loads no published weights")
+        return self.decoder.published()
 
     def published_settings(self) -> dict[str, object]:
         """Returns what the configuration beside published weights has to say of the network."""
@@ -196,6 +196,8 @@ class LanguageModel(nn.NeuralNetworkModel):
         """Loads published weights, if the run starts from them."""
         if self.run_options.weights:
             folder = named_path(self.run_options.weights)
+            if not self.published():
+                raise FathomError(f"{self.name} loads no published weights")
             weights.load(folder, self.published(), self.published_settings())
 
     def build_inputs(self) -> nn.Nest:
@@ -271,7 +273,7 @@ class LanguageModel(nn.NeuralNetworkModel):
                 tokens = np.concatenate([tokens, new], 1)
         decoded = self.vocabulary.decode
         path = directory / f"{self.name}-samples.txt"
-        samples.save(path, [(decoded(row[:length]), decoded(row[length:])) for row in tokens])
+        save_samples(path, [(decoded(row[:length]), decoded(row[length:])) for row in tokens])
         return [path]
 
 

@@ -3,6 +3,8 @@
 For whole sequences, and for one token after others in a cache.
 """
 
+from typing import NamedTuple
+
 import tensorflow as tf
 from typing_extensions import Unpack
 
@@ -28,7 +30,6 @@ class Embedding(Layer):
         self, vocabulary: int, width: int, random: Random, **options: Unpack[LayerOptions]
     ) -> None:
         super().__init__(**options)
-        self._vocabulary, self._width, self._random = vocabulary, width, random
         self.table = weight(self, "tokens", (vocabulary, width), random)
 
     def call(self, tokens: tf.Tensor) -> tf.Tensor:
@@ -46,7 +47,6 @@ class RMSNorm(Layer):
 
     def __init__(self, width: int, **options: Unpack[LayerOptions]) -> None:
         super().__init__(autocast=False, **options)
-        self._width = width
         self.scale = self.add_weight((width,), initializer="ones", name="scale", autocast=False)
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
@@ -56,40 +56,32 @@ class RMSNorm(Layer):
         return tf.cast(wide * tf.math.rsqrt(mean_square + EPSILON) * self.scale.value, x.dtype)
 
 
+class Sizes(NamedTuple):
+    """What the layers of a network's blocks have in common."""
+
+    width: int  # of a token's vector
+    heads: int  # of queries, ``width / heads`` each
+    kv_heads: int  # of keys and values, each for ``heads / kv_heads`` of queries
+    hidden_units: int  # of feed-forward layers
+    time: int  # positions of a sequence, for the count of work
+    rope_base: float  # of the rotary positions
+    output_stddev: float  # of the weights of last products
+
+
 class Attention(TokenLayer):
     """Causal self-attention whose queries share keys and values in groups (Ainslie et al. 2023).
 
     The matrices of queries, keys and values are side by side in one.
-
-    Args:
-        width: of a token's vector.
-        heads: of queries, ``width / heads`` each.
-        kv_heads: of keys and values, each for ``heads / kv_heads`` of queries.
-        time: positions of a sequence, for the count of work.
-        rope_base: of the rotary positions.
-        output_stddev: of the last projection's weights.
-        random: of the initial weights.
     """
 
-    def __init__(
-        self,
-        width: int,
-        heads: int,
-        kv_heads: int,
-        time: int,
-        rope_base: float,
-        output_stddev: float,
-        random: Random,
-        **options: Unpack[LayerOptions],
-    ) -> None:
+    def __init__(self, sizes: Sizes, random: Random, **options: Unpack[LayerOptions]) -> None:
         super().__init__(**options)
-        self._width, self._heads, self._kv_heads, self._time = width, heads, kv_heads, time
-        self._rope_base, self._output_stddev, self._random = rope_base, output_stddev, random
-        self._size = width // heads
-        columns = (heads + 2 * kv_heads) * self._size
+        self._sizes = sizes = Sizes(*sizes)
+        self._size, width = sizes.width // sizes.heads, sizes.width
+        columns = (sizes.heads + 2 * sizes.kv_heads) * self._size
         self.kernel = weight(self, "kernel", (width, columns), random)
-        self.projection = weight(self, "projection", (width, width), random, output_stddev)
-        self.macs = self.macs_of(time, time)
+        self.projection = weight(self, "projection", (width, width), random, sizes.output_stddev)
+        self.macs = self.macs_of(sizes.time, sizes.time)
 
     def macs_of(self, tokens: int, keys: int) -> int:
         """Returns the multiply-accumulates for tokens that attend to as many keys each."""
@@ -103,20 +95,20 @@ class Attention(TokenLayer):
         position: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Lets each token attend to itself and those before it; as ``decoder.Block``."""
-        time, groups = x.shape[1], self._kv_heads
-        projected = attention.split_heads(linear(x, self.kernel), self._heads + 2 * groups)
-        queries, keys, values = tf.split(projected, [self._heads, groups, groups], 1)
+        time, heads, groups = x.shape[1], self._sizes.heads, self._sizes.kv_heads
+        projected = attention.split_heads(linear(x, self.kernel), heads + 2 * groups)
+        queries, keys, values = tf.split(projected, [heads, groups, groups], 1)
         places = attention.places(time, 0 if position is None else position)
-        queries, keys = (rotate(part, places, self._rope_base) for part in (queries, keys))
+        queries, keys = (rotate(x, places, self._sizes.rope_base) for x in (queries, keys))
         if cache is None:
             mask = attention.causal_mask(time, time)
         else:
             keys, values, mask = attention.extend(cache, keys, values, position)
-        shared = self._heads // groups  # queries of one group are rows of one product
+        shared = heads // groups  # queries of one group are rows of one product
         rows = tf.reshape(queries, [-1, groups, shared * time, self._size])
         mask = tf.tile(mask, [1] * (mask.shape.rank - 2) + [shared, 1])
         weights = attention.attention_weights(rows, keys, mask)
-        mixed = tf.reshape(tf.matmul(weights, values), [-1, self._heads, time, self._size])
+        mixed = tf.reshape(tf.matmul(weights, values), [-1, heads, time, self._size])
         return linear(attention.merge_heads(mixed), self.projection), keys, values
 
 
@@ -124,30 +116,15 @@ class SwiGLU(TokenLayer):
     """The feed-forward layer W2 (silu(W1 x) * W3 x) (Shazeer 2020).
 
     W1 and W3 are side by side in one matrix.
-
-    Args:
-        width: of a token's vector.
-        hidden_units: in between.
-        time: positions of a sequence, for the count of work.
-        output_stddev: of the last matrix' weights.
-        random: of the initial weights.
     """
 
-    def __init__(
-        self,
-        width: int,
-        hidden_units: int,
-        time: int,
-        output_stddev: float,
-        random: Random,
-        **options: Unpack[LayerOptions],
-    ) -> None:
+    def __init__(self, sizes: Sizes, random: Random, **options: Unpack[LayerOptions]) -> None:
         super().__init__(**options)
-        self._width, self._hidden_units, self._time = width, hidden_units, time
-        self._output_stddev, self._random = output_stddev, random
-        self.kernel = weight(self, "kernel", (width, 2 * hidden_units), random)
-        self.projection = weight(self, "projection", (hidden_units, width), random, output_stddev)
-        self.macs = self.macs_of(time, time)
+        sizes = Sizes(*sizes)
+        width, units, stddev = sizes.width, sizes.hidden_units, sizes.output_stddev
+        self.kernel = weight(self, "kernel", (width, 2 * units), random)
+        self.projection = weight(self, "projection", (units, width), random, stddev)
+        self.macs = self.macs_of(sizes.time, sizes.time)
 
     def macs_of(self, tokens: int, keys: int) -> int:
         """Returns the multiply-accumulates for some tokens."""
@@ -186,7 +163,6 @@ class Logits(TokenLayer):
         **options: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**options)
-        self._vocabulary, self._width, self._time, self._random = vocabulary, width, time, random
         self.kernel = weight(self, "kernel", (width, vocabulary), random)
         self.macs = self.macs_of(time, time)
 

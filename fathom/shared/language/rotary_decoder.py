@@ -1,15 +1,13 @@
 """The decoder that Llama is, and Mixtral but for the feed-forward layers of its blocks."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import keras
 import tensorflow as tf
-from typing_extensions import Self
 
-from fathom.core.layers import Dropout, Random
+from fathom.core.layers import Dropout
 from fathom.shared.language import decoder
 from fathom.shared.language.decoder import Decoder
 from fathom.shared.language.hyperparameters import RotaryHyperparameters
@@ -21,6 +19,7 @@ from fathom.shared.language.rotary import (
     Embedding,
     Logits,
     RMSNorm,
+    Sizes,
     SwiGLU,
 )
 from fathom.shared.language.weights import Published
@@ -36,11 +35,6 @@ class FeedForward(Protocol):
         """Returns what its weights are in Hugging Face's files, in the block of a prefix."""
 
 
-NewFeedForward = Callable[[str, float, Callable[[], Random]], FeedForward]
-"""Returns a feed-forward layer of a block's name, with a standard deviation of the weights of its
-last product, and what returns the random numbers of each layer."""
-
-
 @keras.saving.register_keras_serializable("fathom.shared.language.rotary_decoder")
 @dataclass(frozen=True)
 class Block(decoder.Block):
@@ -50,50 +44,6 @@ class Block(decoder.Block):
     attention: Attention
     norm2: RMSNorm
     feed_forward: FeedForward
-
-    @classmethod
-    def of(
-        cls,
-        number: int,
-        hyperparameters: RotaryHyperparameters,
-        new_random: Callable[[], Random],
-        new_feed_forward: NewFeedForward,
-    ) -> Self:
-        """Returns a new block.
-
-        Args:
-            number: of the block, from 1.
-            hyperparameters: the network's size.
-            new_random: returns the random numbers of each layer.
-            new_feed_forward: returns its feed-forward layer.
-        """
-        name, width = f"block{number}", hyperparameters.width
-        residual = STDDEV / math.sqrt(2 * hyperparameters.layers)
-        attention = Attention(
-            width,
-            hyperparameters.heads,
-            hyperparameters.kv_heads,
-            hyperparameters.context,
-            hyperparameters.rope_base,
-            residual,
-            new_random(),
-            name=f"{name}_attention",
-        )
-        feed_forward = new_feed_forward(name, residual, new_random)
-        dropouts = [
-            Dropout(hyperparameters.dropout, new_random().new_noise(), name=f"{name}_dropout{i}")
-            for i in (1, 2)
-        ]
-        return cls(
-            RMSNorm(width, name=f"{name}_norm1"),
-            attention,
-            dropouts[0],
-            keras.layers.Add(name=f"{name}_sum1"),
-            RMSNorm(width, name=f"{name}_norm2"),
-            feed_forward,
-            dropouts[1],
-            keras.layers.Add(name=f"{name}_sum2"),
-        )
 
     def published(self, prefix: str) -> list[Published]:
         """Returns what its weights are in Hugging Face's files."""
@@ -140,17 +90,36 @@ class RotaryModel(LanguageModel):
     hyperparameters: RotaryHyperparameters
     decoder: RotaryDecoder
 
-    def build_feed_forward(
-        self, name: str, stddev: float, new_random: Callable[[], Random]
-    ) -> FeedForward:
-        """Returns the feed-forward layer of a block, as ``NewFeedForward``: by default SwiGLU."""
-        return SwiGLU(
-            self.hyperparameters.width,
-            self.hyperparameters.hidden_units,
-            self.hyperparameters.context,
-            stddev,
-            new_random(),
-            name=f"{name}_feed_forward",
+    def build_feed_forward(self, name: str, sizes: Sizes) -> FeedForward:
+        """Returns the feed-forward layer of a block of some name: by default SwiGLU."""
+        return SwiGLU(sizes, self.new_random(), name=f"{name}_feed_forward")
+
+    def _block(self, number: int) -> Block:
+        hyperparameters, new, name = self.hyperparameters, self.new_random, f"block{number}"
+        sizes = Sizes(
+            hyperparameters.width,
+            hyperparameters.heads,
+            hyperparameters.kv_heads,
+            hyperparameters.hidden_units,
+            hyperparameters.context,
+            hyperparameters.rope_base,
+            STDDEV / math.sqrt(2 * hyperparameters.layers),
+        )
+        attention = Attention(sizes, new(), name=f"{name}_attention")
+        feed_forward = self.build_feed_forward(name, sizes)
+        dropouts = [
+            Dropout(hyperparameters.dropout, new().new_noise(), name=f"{name}_dropout{i}")
+            for i in (1, 2)
+        ]
+        return Block(
+            RMSNorm(sizes.width, name=f"{name}_norm1"),
+            attention,
+            dropouts[0],
+            keras.layers.Add(name=f"{name}_sum1"),
+            RMSNorm(sizes.width, name=f"{name}_norm2"),
+            feed_forward,
+            dropouts[1],
+            keras.layers.Add(name=f"{name}_sum2"),
         )
 
     def build_decoder(self, words: int) -> RotaryDecoder:
@@ -163,17 +132,10 @@ class RotaryModel(LanguageModel):
         width = hyperparameters.width
         return RotaryDecoder(
             Embedding(words, width, new(), name="embedding"),
-            [
-                Block.of(number, hyperparameters, new, self.build_feed_forward)
-                for number in range(1, hyperparameters.layers + 1)
-            ],
+            [self._block(number) for number in range(1, hyperparameters.layers + 1)],
             RMSNorm(width, name="norm"),
             Logits(words, width, hyperparameters.context, new(), name="logits"),
         )
-
-    def published(self) -> list[Published]:
-        """Returns what the network's weights are in Hugging Face's files."""
-        return self.decoder.published()
 
     def published_settings(self) -> dict[str, object]:
         """Returns what Hugging Face's configuration says of a network that is this one."""

@@ -1,5 +1,6 @@
 """A text in one file, as character and byte models read it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -9,7 +10,7 @@ from fathom.core.data.dataset import RemoteFile
 from fathom.core.data.files import read_known
 from fathom.errors import FathomError
 from fathom.shared.language import grammar
-from fathom.system.files import read_file
+from fathom.system.files import atomic_write, read_file
 
 TRAINING_SHARE = 0.9  # the first part; the rest is for validation, as in nanoGPT
 _FILE = "input.txt"
@@ -79,3 +80,14 @@ class TinyShakespeare(DataSet):
         text, entropy = grammar.write(seed)
         (directory / _FILE).write_text(text)
         (directory / _ENTROPY).write_text(f"{entropy!r}\n")
+
+
+def save_samples(path: Path, samples: Sequence[tuple[str, str]]) -> None:
+    """Writes prompts and what the network wrote after them.
+
+    Raises:
+        FathomError: the file cannot be written.
+    """
+    with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        for prompt, written in samples:
+            file.write(f"--- prompt: {prompt!r}\n{prompt}{written}\n\n")

@@ -52,18 +52,13 @@ class Order:
     the next larger shape. So each epoch has every pair once, except for less than a batch. The
     batches of all shapes are then shuffled.
 
-    Attributes:
-        assigned: int [pairs], as from ``assign``; pairs that are too long are left out.
-        shapes: of the batches.
-        seed: of the order.
-
     Raises:
         FathomError: there are not enough pairs for a batch.
     """
 
-    assigned: np.ndarray
-    shapes: tuple[Shape, ...]
-    seed: int
+    assigned: np.ndarray  # int [pairs], as from ``assign``; pairs that are too long are left out
+    shapes: tuple[Shape, ...]  # of the batches
+    seed: int  # of the order
 
     def __post_init__(self) -> None:
         if self.steps_per_epoch:

@@ -155,17 +155,9 @@ def beam_search(
 def _extend(
     beam: Beam, gained: tf.Tensor, time: tf.Tensor, penalty: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, Beam]:
-    """Extends hypotheses by a word.
+    """Extends hypotheses by a word, of log probabilities ``gained`` [batch * size, vocabulary].
 
-    Args:
-        beam: the hypotheses.
-        gained: log probabilities of the next words, float32 [batch * size, vocabulary].
-        time: words of each hypothesis so far.
-        penalty: of the extended ones' length.
-
-    Returns:
-        of the hypotheses that go on, the last words and the rows that they extend, both int32
-        [batch * size]; and all hypotheses.
+    Returns the last words of those that go on and the rows that they extend, int32 [batch * size].
     """
     size, vocabulary = beam.scores.shape[1], gained.shape[1]
     totals = tf.repeat(beam.scores, vocabulary, 1) + tf.reshape(gained, [-1, size * vocabulary])

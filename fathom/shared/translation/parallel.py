@@ -2,8 +2,10 @@
 
 import fnmatch
 import gzip
+import hashlib
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -15,7 +17,7 @@ from fathom.core.data.dataset import DataSet, Reading
 from fathom.core.data.files import folders_below, open_unpacked
 from fathom.errors import FathomError
 from fathom.shared.translation.synthetic import sentence_pair
-from fathom.system.files import atomic_write, exists, list_folder
+from fathom.system.files import atomic_write, exists, list_folder, sha256
 
 # Names without the language's extension, in order of preference.
 VALIDATION = ("val", "newstest2013", "newstest2012")
@@ -84,6 +86,15 @@ def _lines(path: Path) -> Iterator[str]:
                 yield line.decode(encoding).replace("\0", " ")
         except UnicodeDecodeError as error:
             raise FathomError(f"{path}, line {number} is not UTF-8: {error.reason}") from error
+
+
+def digest(texts: Iterable[ParallelText], *identity: object) -> str:
+    """Returns a digest of the texts' bytes and of all else that determines what is made of them."""
+    try:
+        digests = [sha256(path) for text in texts for path in (text.source, text.target)]
+    except OSError as error:
+        raise FathomError(f"cannot read {error.filename}: {error.strerror}") from error
+    return hashlib.sha256(json.dumps([*identity, digests]).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True)
@@ -226,9 +237,6 @@ def write_lines(path: Path, lines: tuple[str, ...]) -> None:
     Raises:
         FathomError: the file cannot be written.
     """
-    with (
-        atomic_write(path) as temporary,
-        temporary.open("wb") as file,
-        gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as stream,
-    ):
-        stream.write("".join(f"{line}\n" for line in lines).encode())
+    content = "".join(f"{line}\n" for line in lines).encode()
+    with atomic_write(path) as temporary:
+        temporary.write_bytes(gzip.compress(content, mtime=0))

@@ -9,17 +9,11 @@ from fathom.shared.translation.symbols import EOS, PAD
 
 @dataclass(frozen=True)
 class Sentences:
-    """Sentences, concatenated in one array.
+    """Sentences, concatenated in one array."""
 
-    Attributes:
-        ids: int32 [words of all sentences], token ids, without ``<eos>``.
-        lengths: int64 [sentences], in words.
-        ended: in a batch, each has an ``<eos>``.
-    """
-
-    ids: np.ndarray
-    lengths: np.ndarray
-    ended: bool
+    ids: np.ndarray  # int32 [words of all sentences], token ids, without ``<eos>``
+    lengths: np.ndarray  # int64 [sentences], in words
+    ended: bool  # in a batch, each has an ``<eos>``
 
     @property
     def starts(self) -> np.ndarray:

@@ -9,39 +9,19 @@ import numpy as np
 
 # Nouns with their translation and its gender, which determines the article.
 _NOUNS = {
-    "dog": ("hunto", 0),
-    "cat": ("kati", 1),
-    "child": ("kindu", 2),
-    "horse": ("rossio", 0),
-    "bird": ("vogli", 1),
-    "house": ("hausu", 2),
-    "tree": ("baumo", 0),
-    "river": ("flussi", 1),
-    "book": ("buchu", 2),
-    "friend": ("frondo", 0),
-    "teacher": ("lehri", 1),
-    "ship": ("schiffu", 2),
+    **{"dog": ("hunto", 0), "cat": ("kati", 1), "child": ("kindu", 2), "horse": ("rossio", 0)},
+    **{"bird": ("vogli", 1), "house": ("hausu", 2), "tree": ("baumo", 0), "river": ("flussi", 1)},
+    **{"book": ("buchu", 2), "friend": ("frondo", 0), "teacher": ("lehri", 1)},
+    **{"ship": ("schiffu", 2)},
 }
 _ARTICLES = {"the": ("do", "di", "du"), "a": ("uno", "uni", "unu")}
 _ADJECTIVES = {
-    "small": "klen",
-    "big": "gros",
-    "old": "alt",
-    "young": "jun",
-    "red": "rot",
-    "green": "grun",
-    "happy": "fro",
-    "quiet": "stil",
+    **{"small": "klen", "big": "gros", "old": "alt", "young": "jun", "red": "rot", "green": "grun"},
+    **{"happy": "fro", "quiet": "stil"},
 }
 _VERBS = {
-    "sees": "viset",
-    "loves": "amet",
-    "finds": "trovet",
-    "follows": "folget",
-    "hears": "horet",
-    "paints": "malet",
-    "carries": "traget",
-    "remembers": "denket",
+    **{"sees": "viset", "loves": "amet", "finds": "trovet", "follows": "folget", "hears": "horet"},
+    **{"paints": "malet", "carries": "traget", "remembers": "denket"},
 }
 _PREPOSITIONS = {"near": "neb", "behind": "hint", "under": "unt", "with": "mit"}
 _CONJUNCTIONS = {"and": "ond", "but": "aba", "while": "wal"}

@@ -1,17 +1,14 @@
 """The newcomer workload: a network of two hidden layers that classifies points of the plane."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import keras
-import numpy as np
 import tensorflow as tf
 from keras import layers
 
-from fathom import nn
-from fathom.core.data.pipeline import DataLoader, Sampler, Tensors
 from fathom.core.training.optimizers import Adam, Optimizer
 from fathom.options import Hyperparameters, hyperparameter
+from fathom.shared.in_memory import InMemory
 from fathom.system.device import CPU
 from fathom_newcomer.descriptor import DESCRIPTOR
 from fathom_newcomer.points import CLASSES, Points
@@ -26,7 +23,7 @@ class NewcomerHyperparameters(Hyperparameters):
     learning_rate: float = hyperparameter(0.01, "of Adam")
 
 
-class Newcomer(nn.NeuralNetworkModel):
+class Newcomer(InMemory):
     """The classifier: 2 - 32 tanh - 32 tanh - 3."""
 
     descriptor = DESCRIPTOR
@@ -37,7 +34,10 @@ class Newcomer(nn.NeuralNetworkModel):
 
     def load_data(self) -> None:
         """Reads the points."""
-        self.points: Points = self.dataset.load(self.source.directory)
+        points: Points = self.dataset.load(self.source.directory)
+        with CPU.placement():
+            self.training = tf.constant(points.train_points), tf.constant(points.train_classes)
+            self.test = tf.constant(points.test_points), tf.constant(points.test_classes)
 
     def build_inputs(self) -> keras.KerasTensor:
         """Returns the points: float32 [batch, 2]."""
@@ -71,41 +71,6 @@ class Newcomer(nn.NeuralNetworkModel):
             "accuracy": tf.cast(found, tf.float32),
             "cross_entropy": _cross_entropy(classes, logits),
         }
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """Number of whole batches in the training points."""
-        return len(self.points.train_points) // self.hyperparameters.batch_size
-
-    def training_batches(self, first_step: int) -> Iterator[Tensors]:
-        """Returns the endless stream of points and classes from ``first_step`` on."""
-        arrays = (self.points.train_points, self.points.train_classes)
-        return self._stream(arrays, first_step, shuffle=True)
-
-    def inference_batches(self) -> Iterator[Tensors]:
-        """Returns an endless stream of test points, cycling through them."""
-        return self._stream((self.points.test_points,), 0, shuffle=False)
-
-    def evaluation_batches(self) -> Iterator[Tensors]:
-        """Returns the test points and their classes once."""
-        size = self.hyperparameters.batch_size
-        for start in range(0, len(self.points.test_points), size):
-            part = slice(start, start + size)
-            yield (
-                tf.constant(self.points.test_points[part]),
-                tf.constant(self.points.test_classes[part]),
-            )
-
-    def _stream(
-        self, arrays: tuple[np.ndarray, ...], first_step: int, shuffle: bool
-    ) -> Iterator[Tensors]:
-        with CPU.placement():
-            tensors = [tf.constant(array) for array in arrays]
-        size = self.hyperparameters.batch_size
-        order = Sampler(len(arrays[0]), size, self.execution.seed, shuffle=shuffle)
-        return DataLoader(
-            order, lambda rows, seeds: tuple(tf.gather(each, rows) for each in tensors), first_step
-        )
 
     def _dense(self, units: int, name: str, activation: str | None = None) -> layers.Dense:
         weights = keras.initializers.GlorotUniform(seed=self.new_seed())
