@@ -161,9 +161,9 @@ def interleaved(folders: Sequence[Folder]) -> pd.DataFrame:
             ordered = [each if i % 2 == 0 else each[::-1] for i, each in enumerate(times)]
             first, second = zip(*ordered, strict=True)
             found = pairs.ratio(first, [each * (1 + difference) for each in second])
-            right = found.is_different and difference > 0 and found.value > 1
+            right = found.excludes(1) and difference > 0 and found.value > 1
             row = {"runs": pairs.FEWEST_PAIRS, "difference": difference, "table": "interleaved"}
-            counted.append(row | {"right": right, "wrong": found.is_different and not right})
+            counted.append(row | {"right": right, "wrong": found.excludes(1) and not right})
     return summed(counted)
 
 

@@ -18,20 +18,20 @@ from fathom.results.records import RunResult
 from fathom.results.steps import counted_steps
 
 _WHAT_RAN = ("workload", "mode", "device", "threads", "precision")
-_OP_COLUMNS = (
+OP_COLUMNS = (
     *("run", *_WHAT_RAN, "kernel", "type", "class", "layer", "phase", "on", "count"),
     *("tracing", "step", "seconds"),
 )
-_LIFE_COLUMNS = ("run", *_WHAT_RAN, "type", "class", "run_steps", "window", "step", "seconds")
+LIFE_COLUMNS = ("run", *_WHAT_RAN, "type", "class", "run_steps", "window", "step", "seconds")
 _CALL_COLUMNS = ("run", *_WHAT_RAN, "call", "count", "seconds")
-_STEP_COLUMNS = (
+STEP_COLUMNS = (
     *("run", *_WHAT_RAN, "step", "seconds", "input_wait", "loss", "work", "call", "counted"),
 )
 _LAYER_COLUMNS = (
     *("run", *_WHAT_RAN, "layer", "kind", "parameters", "macs", "activations", "reads_input"),
     *("forward_passes", "examples"),
 )
-_WORK_COLUMNS = ("run", *_WHAT_RAN, "type", "layer", "phase", "flops", "bytes")
+WORK_COLUMNS = ("run", *_WHAT_RAN, "type", "layer", "phase", "flops", "bytes")
 _SECTIONS = ("init", "load", "setup", "run", "evaluate")  # of a result
 _PROCESSOR = ("involuntary_switches", "frequency_mhz", "steal_seconds")
 _PROGRAM = ("xla", "microbatches")
@@ -86,19 +86,14 @@ def profile_ops(profile: Profile, run: str = "") -> pd.DataFrame:
     frame = ops.loc[ops.index.repeat(profile.steps)].reset_index(drop=True)
     frame["step"] = np.tile(np.arange(profile.steps), len(ops))
     frame["seconds"] = np.ravel([op.seconds for op in profile.ops])
-    return frame.reindex(columns=list(_OP_COLUMNS))
-
-
-def ops(runs: Iterable[Run]) -> pd.DataFrame:
-    """Returns one row per op type, layer, phase, device and step of the runs' profiles."""
-    return _joined([profile_ops(r.profile, r.id) for r in runs if r.profile], _OP_COLUMNS)
+    return frame.reindex(columns=list(OP_COLUMNS))
 
 
 def life_ops(profile: Profile, run: str = "") -> pd.DataFrame:
     """Returns one row per op type and step of a profile's windows over a whole run."""
     life = profile.life
     if life is None:
-        return pd.DataFrame(columns=list(_LIFE_COLUMNS))
+        return pd.DataFrame(columns=list(LIFE_COLUMNS))
     known = {"run": run, **_what_ran(profile), "run_steps": life.run_steps}
     each = [
         pd.DataFrame(
@@ -113,15 +108,9 @@ def life_ops(profile: Profile, run: str = "") -> pd.DataFrame:
         )
         for op in life.ops
     ]
-    by = [name for name in _LIFE_COLUMNS if name != "seconds"]
-    summed = _joined(each, _LIFE_COLUMNS).groupby(by, sort=False, as_index=False)
-    return summed.agg({"seconds": "sum"})[list(_LIFE_COLUMNS)]
-
-
-def life(runs: Iterable[Run]) -> pd.DataFrame:
-    """Returns one row per op type and step of the windows over whole runs."""
-    there = [run for run in runs if run.profile and run.profile.life]
-    return _joined([life_ops(r.profile, r.id) for r in there if r.profile], _LIFE_COLUMNS)
+    by = [name for name in LIFE_COLUMNS if name != "seconds"]
+    summed = joined(each, LIFE_COLUMNS).groupby(by, sort=False, as_index=False)
+    return summed.agg({"seconds": "sum"})[list(LIFE_COLUMNS)]
 
 
 def api_calls(runs: Iterable[Run]) -> pd.DataFrame:
@@ -148,11 +137,6 @@ def overhead(profile: Profile) -> Interval:
     return Interval(_median(profile.step_seconds) / _median(untraced) - 1)
 
 
-def steps(runs: Iterable[Run]) -> pd.DataFrame:
-    """Returns one row per step of the timing runs."""
-    return _joined([_steps(run.result, run.id) for run in runs if run.result], _STEP_COLUMNS)
-
-
 def layers(runs: Iterable[Run]) -> pd.DataFrame:
     """Returns one row per layer of the profiled networks."""
     rows = [row for run in runs if run.profile for row in _layers(run.profile, run.id)]
@@ -167,12 +151,7 @@ def profile_work(profile: Profile, run: str = "") -> pd.DataFrame:
         | {name: getattr(each, name) * mean_work for name in ("flops", "bytes")}
         for each in profile.op_work
     ]
-    return pd.DataFrame(rows, columns=list(_WORK_COLUMNS))
-
-
-def work(runs: Iterable[Run]) -> pd.DataFrame:
-    """Returns one row per op type, layer and phase of the runs' profiles."""
-    return _joined([profile_work(r.profile, r.id) for r in runs if r.profile], _WORK_COLUMNS)
+    return pd.DataFrame(rows, columns=list(WORK_COLUMNS))
 
 
 def runs(all_runs: Iterable[Run]) -> pd.DataFrame:
@@ -257,7 +236,8 @@ def _profile(profile: Profile) -> dict[str, object]:
     }
 
 
-def _steps(result: RunResult, run: str) -> pd.DataFrame:
+def result_steps(result: RunResult, run: str) -> pd.DataFrame:
+    """Returns one row per step of a timing."""
     steps, environment = result.steps, result.environment
     numbers = np.arange(len(steps.seconds))
     return pd.DataFrame(
@@ -287,7 +267,8 @@ def _what_ran(profile: Profile) -> dict[str, object]:
     return {name: getattr(profile, name) for name in _WHAT_RAN}
 
 
-def _joined(frames: list[pd.DataFrame], columns: Sequence[str]) -> pd.DataFrame:
+def joined(frames: Sequence[pd.DataFrame], columns: Sequence[str]) -> pd.DataFrame:
+    """Returns the rows of frames together; these columns even if there are none."""
     if not frames:
         return pd.DataFrame(columns=list(columns))
     return pd.concat(frames, ignore_index=True)[list(columns)]

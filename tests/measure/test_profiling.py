@@ -42,7 +42,7 @@ def test_every_step_is_timed_with_and_without_the_profiler(profiled):
     assert (profile.workload, profile.mode, profile.batch_size) == ("autoenc", "train", 10)
     assert profile.steps == STEPS
     assert len(profile.traced_step_seconds) == len(profile.unprofiled_step_seconds) == STEPS
-    assert 0 < profile.tracing_seconds_per_op < 1e-3
+    assert 0 <= profile.tracing_seconds_per_op < 1e-3  # a difference, cut off at 0
     assert profile.life is None
     assert profile.op_seconds <= profile.step_seconds.sum() * profile.threads
     assert 0 < profile.outside_share < 1

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from fathom.measure.profile.profiling import add_up
-from fathom.measure.profile.timeline import of_median_step
+from fathom.measure.profile.profiling import add_up, of_median_step
 from fathom.measure.profile.xplane import OpEvent, Trace
 
 

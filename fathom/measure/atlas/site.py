@@ -147,8 +147,7 @@ def _relative(rows: pd.DataFrame, machines: Sequence[str]) -> pd.DataFrame:
 
 
 def _bars(relative: pd.DataFrame) -> style.Plot:
-    with style.applied():
-        figure, panel = style.single(0.6 + 0.12 * relative.size)
+    with style.single(0.6 + 0.12 * relative.size) as (figure, panel):
         colours = itertools.cycle(style.PALETTE[1:])
         series = {name: (relative[name].to_numpy(), next(colours)) for name in map(str, relative)}
         style.bars(panel, [*map(str, relative.index)], series)

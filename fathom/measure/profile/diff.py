@@ -92,11 +92,8 @@ def show(
         lambda name: name if len(name) <= _LONGEST_NAME else f"...{name[3 - _LONGEST_NAME :]}"
     )
     kernels = by_op.type.where(by_op.type == by_op.other_type, _both_types(by_op))
-    screen.print(
-        _table(
-            "ops, by difference", by_op.drop(columns="other_type").assign(op=names, type=kernels)
-        )
-    )
+    shown = by_op.drop(columns="other_type").assign(op=names, type=kernels)
+    screen.print(_table("ops, by difference", shown))
     screen.print(_NO_VERDICT)
 
 
@@ -109,15 +106,12 @@ def write(
         FathomError: a file cannot be written.
     """
     units = {name: f"{name}_a_step" for name in ("seconds", "other_seconds")}
+    parts = [page.paragraph(f"differs: {line}") for line in _differences(profile, other)]
+    parts.append(page.paragraph(_NO_VERDICT))
     for name, table in (("op_types", by_type), ("ops", by_op)):
         with atomic_write(out / f"{name}_against.csv") as temporary:
             table.rename(columns=units).to_csv(temporary, index=False, lineterminator="\n")
-    parts = [page.paragraph(f"differs: {line}") for line in _differences(profile, other)]
-    parts += [page.paragraph(_NO_VERDICT)]
-    parts += [
-        page.table(_in_units(table), f"{name}, by difference")
-        for name, table in (("op types", by_type), ("ops", by_op))
-    ]
+        parts.append(page.table(_in_units(table), f"{name.replace('_', ' ')}, by difference"))
     with atomic_write(out / "against.html") as temporary:
         temporary.write_text(page.page(f"{profile.workload}: two profiles", parts))
 
@@ -161,16 +155,14 @@ def _in_units(table: pd.DataFrame) -> pd.DataFrame:
 
 def _differences(profile: Profile, other: Profile) -> Iterator[str]:
     """Yields the settings and parts of the environment in which two profiles differ."""
-    sides = [
-        {
-            **each.environment.to_plain(),
-            **{name: getattr(each, name) for name in ("mode", "batch_size", "steps")},
-        }
+    settings = ("mode", "batch_size", "steps")
+    first, second = (
+        each.environment.to_plain() | {name: getattr(each, name) for name in settings}
         for each in (profile, other)
-    ]
-    for name in sorted(sides[0].keys() - {"command"}):
-        if sides[0][name] != sides[1][name]:
-            yield f"{name}: {sides[0][name]}, other {sides[1][name]}"
+    )
+    for name in sorted(first.keys() - {"command"}):
+        if first[name] != second[name]:
+            yield f"{name}: {first[name]}, other {second[name]}"
 
 
 def _both_types(ops: pd.DataFrame) -> pd.Series:

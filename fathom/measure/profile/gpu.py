@@ -106,8 +106,6 @@ class Sessions:
             if self.gpu and path:
                 self.gpu.add(read(path)[1])
 
-    @contextlib.contextmanager
-    def on_gpu(self) -> Iterator[None]:
+    def on_gpu(self) -> contextlib.AbstractContextManager[None]:
         """Runs the profiler in the block if the model runs on a GPU."""
-        with self.session() if self.gpu else contextlib.nullcontext():
-            yield
+        return self.session() if self.gpu else contextlib.nullcontext()

@@ -1,7 +1,8 @@
 """Profiles a model in this process."""
 
+import contextlib
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,10 @@ from fathom.core.training.compilation import Batch, Nest, Step, copied
 from fathom.errors import FathomError
 from fathom.hardware.description.attribution import Attribution
 from fathom.measure.profile import files, gpu, xplane
+from fathom.measure.profile.chrome import Place
 from fathom.measure.profile.completeness import Counts, counts_of, require_equal_ops
 from fathom.measure.profile.gpu import Sessions
 from fathom.measure.profile.overhead import NumberedStep, in_turn, seconds_per_op, warm_up
-from fathom.measure.profile.timeline import of_median_step
 from fathom.measure.profile.windows import Windows
 from fathom.measure.profile.work import op_work
 from fathom.measure.profile.xplane import OpEvent
@@ -26,8 +27,9 @@ from fathom.results.profile import (
     OpTime,
     ProcessGpuTime,
     Profile,
+    Timeline,
 )
-from fathom.results.records import Processor
+from fathom.results.records import Processor, RunResult
 from fathom.system import environment
 
 _BATCHES = 4  # held in memory and cycled
@@ -40,7 +42,7 @@ def profile_model(
     *,
     run_steps: int | None = None,
     sessions: Sessions | None = None,
-) -> tuple[Profile, Callable[[str, str], tuple[str, str]]]:
+) -> tuple[Profile, Place]:
     """Profiles a model after its setup.
 
     A few real batches are fetched first, while the first steps warm up; then the input pipeline is
@@ -69,10 +71,10 @@ def profile_model(
         )
     sessions = sessions or Sessions(model.device)
     windows = Windows(model, run_steps, sessions) if run_steps else None
-    held = _HeldBatches(model, windows, run_steps or _BATCHES, sessions)
+    batches, works, result = _warmed_up(model, windows, run_steps or _BATCHES, sessions)
     step = model.compiled.step.single
-    traced, untraced = held.runs(step), held.runs(copied(step))
-    whole = _ops_of_graphs(untraced, held.of_each_shape())
+    traced, untraced = (_on_batches(each, batches, model) for each in (step, copied(step)))
+    whole = _ops_of_graphs(untraced, batches)
     warm_up(traced, untraced, sessions.session)
     processor, stolen = Processor(), environment.steal_seconds()
     with tempfile.TemporaryDirectory() as temporary:
@@ -95,35 +97,35 @@ def profile_model(
         batch_size=model.hyperparameters.batch_size,
         threads=model.threads,
         device=model.device.name,
-        precision=held.environment.precision,
+        precision=result.environment.precision,
         step_seconds=np.array([end - start for start, end in bounds]),
         unprofiled_step_seconds=times[1],
         traced_step_seconds=times[0],
         tracing_seconds_per_op=seconds_per_op(),
         compiled_step_seconds=np.array([]),
         outside_seconds=np.concatenate([trace.outside_seconds() for trace in traces]),
-        work=np.array([held.works[turn] for turn in turns]),
+        work=np.array([works[turn] for turn in turns]),
         ops=ops,
         timeline=of_median_step(bounds, ops_by_step, ops, attribution.place),
-        op_work=op_work(model, held.works[0]),
+        op_work=op_work(model, works[0]),
         life=windows.life() if windows else None,
         gpu=gpu_use,
-        cost=held.cost,
+        cost=LayerCosts(**dict(result.cost), layers=list(model.cost().layers)),
         processor=processor,
-        environment=held.environment,
+        environment=result.environment,
     )
     return profile, attribution.place
 
 
-def _ops_of_graphs(untraced: NumberedStep, of_each_shape: Sequence[int]) -> dict[int, Counts]:
+def _ops_of_graphs(untraced: NumberedStep, batches: Sequence[Batch]) -> dict[int, Counts]:
     """Returns the ops of the step on each batch, from executions of a copy that never ran before.
 
-    Args:
-        untraced: the copy.
-        of_each_shape: the number of a batch of each shape. They run first: when TensorFlow
-            optimises the graph of a shape, it runs ops of its own to fold constants.
+    A batch of each shape runs first: when TensorFlow optimises the graph of a shape, it runs ops of
+    its own to fold constants.
     """
-    turns = iter([of_each_shape, *([number] for number in range(_BATCHES))])
+    shapes = (tuple(tuple(tensor.shape) for tensor in batch) for batch in batches)
+    of_each_shape = {each: number for number, each in enumerate(shapes)}.values()
+    turns = iter([list(of_each_shape), *([number] for number in range(_BATCHES))])
 
     def step() -> None:
         for number in next(turns):
@@ -155,9 +157,7 @@ def _gpu_time(paths: Sequence[Path], sessions: Sessions) -> GpuTime | None:
     )
 
 
-def add_up(
-    steps: Sequence[Sequence[OpEvent]], place: Callable[[str, str], tuple[str, str]]
-) -> tuple[OpTime, ...]:
+def add_up(steps: Sequence[Sequence[OpEvent]], place: Place) -> tuple[OpTime, ...]:
     """Sums op events by type, layer, phase and device, in decreasing order of time.
 
     Args:
@@ -168,8 +168,7 @@ def add_up(
     counts: dict[tuple[str, ...], int] = {}
     for number, events in enumerate(steps):
         for event in events:
-            place_of_op = place(event.name, event.op_type)
-            key = (event.op_type, *place_of_op, "gpu" if event.on_gpu else "cpu")
+            key = _key(event, place)
             seconds.setdefault(key, np.zeros(len(steps)))[number] += event.self_s
             counts[key] = counts.get(key, 0) + 1
     names = ("type", "layer", "phase", "on", "seconds", "count")
@@ -180,63 +179,81 @@ def add_up(
     return tuple(sorted(map(OpTime.model_validate, ops), key=lambda op: -op.seconds.sum()))
 
 
+def _key(event: OpEvent, place: Place) -> tuple[str, str, str, str]:
+    """Returns an event's type, layer, phase and device."""
+    layer, phase = place(event.name, event.op_type)
+    return event.op_type, layer, phase, "gpu" if event.on_gpu else "cpu"
+
+
+def of_median_step(
+    bounds: Sequence[tuple[float, float]],
+    ops_by_step: Sequence[Sequence[OpEvent]],
+    ops: Sequence[OpTime],
+    place: Place,
+) -> Timeline:
+    """Returns the timeline of the step of median time.
+
+    Args:
+        bounds: start and end of each profiled step, in seconds.
+        ops_by_step: the ops that ran in each.
+        ops: the same, from ``add_up``.
+        place: maps an op's name and type to its layer and phase; see ``Attribution.place``.
+    """
+    durations = [end - start for start, end in bounds]
+    step = int(np.argsort(durations)[len(durations) // 2])
+    events = sorted(ops_by_step[step], key=lambda event: (event.start_s, -event.duration_s))
+    threads = sorted({event.line for event in events})
+    order: dict[tuple[str, ...], int] = {
+        (op.type, op.layer, op.phase, op.on): i for i, op in enumerate(ops)
+    }
+    return Timeline(
+        step=step,
+        threads=tuple(threads),
+        thread=tuple(threads.index(event.line) for event in events),
+        op=tuple(order[_key(event, place)] for event in events),
+        start_seconds=np.array([event.start_s - bounds[step][0] for event in events]),
+        seconds=np.array([event.duration_s for event in events]),
+    )
+
+
 def single_steps(model_class: type[NeuralNetworkModel]) -> dict[str, object]:
     """Returns the option that makes each call one step: a trace separates steps by calls."""
     has_option = "steps_per_call" in field_names(model_class.RunOptions)
     return {"steps_per_call": 1} if has_option else {}
 
 
-class _HeldBatches:
-    """A few batches of a model, which its step warms up on.
+def _warmed_up(
+    model: NeuralNetworkModel, windows: Windows | None, run_steps: int, sessions: Sessions
+) -> tuple[list[Batch], list[float], RunResult]:
+    """Warms up a model's step; returns a few batches, their work and the run.
 
-    Args:
-        model: after its setup.
-        windows: trace some steps of the warm-up, if given.
-        run_steps: of the warm-up.
-        sessions: of the profiler.
-
-    Attributes:
-        works: of each batch, relative to a batch of the stated cost.
-        environment, cost: of the run; the cost includes each layer's.
+    Work is relative to that of a batch of the stated cost; windows trace some of the steps.
     """
+    batches: list[Batch] = []
+    works: list[float] = []
+    step = model.compiled.step.single
 
-    def __init__(
-        self, model: NeuralNetworkModel, windows: Windows | None, run_steps: int, sessions: Sessions
-    ) -> None:
-        self._model = model
-        self._batches: list[Batch] = []
-        self.works: list[float] = []
-        step = model.compiled.step.single
+    def keep(_: Step, batch: Batch) -> Nest:
+        """Runs the step in one graph, where a run would compute it in two phases."""
+        value = windows.step(step, batch) if windows else step(*batch)
+        if len(batches) < _BATCHES:
+            batches.append(batch)
+            works.append(model.work(*batch))
+        return value
 
-        def keep(_: Step, batch: Batch) -> Nest:
-            """Runs the step in one graph, where a run would compute it in two phases."""
-            value = windows.step(step, batch) if windows else step(*batch)
-            if len(self._batches) < _BATCHES:
-                self._batches.append(batch)
-                self.works.append(model.work(*batch))
-            return value
+    with contextlib.nullcontext() if windows else sessions.session():
+        result = model.run(runstep=keep, n_steps=run_steps)
+    return batches, works, result
 
-        if windows:
-            result = model.run(runstep=keep, n_steps=run_steps)
-        else:
-            with sessions.session():
-                result = model.run(runstep=keep, n_steps=run_steps)
-        self.environment = result.environment
-        self.cost = LayerCosts(**dict(result.cost), layers=list(model.cost().layers))
 
-    def of_each_shape(self) -> list[int]:
-        """Returns the number of one batch of each shape."""
-        shapes = (tuple(tuple(tensor.shape) for tensor in batch) for batch in self._batches)
-        return list({each: number for number, each in enumerate(shapes)}.values())
+def _on_batches(step: Step, batches: Sequence[Batch], model: NeuralNetworkModel) -> NumberedStep:
+    """Returns a function that runs a step on the batch of a number, in turn, and waits."""
 
-    def runs(self, step: Step) -> NumberedStep:
-        """Returns a function that runs a step on the batch of a number, in turn, and waits."""
+    def run(number: int) -> None:
+        step(*batches[number % _BATCHES])
+        model.device.synchronize()
 
-        def run(number: int) -> None:
-            step(*self._batches[number % _BATCHES])
-            self._model.device.synchronize()
-
-        return run
+    return run
 
 
 def step_seconds(model: NeuralNetworkModel, steps: int) -> np.ndarray:

@@ -68,17 +68,13 @@ def _show_steps(profile: Profile, frame: pd.DataFrame, screen: Console) -> None:
     if profile.life:
         windows, traced = len(set(profile.life.windows)), len(profile.life.numbers)
         screen.print(f"{windows} windows, {traced} steps, over {profile.life.run_steps} steps")
-    if profile.gpu:
-        screen.print(
-            f"GPU, {profile.steps} steps: kernels {_ms(profile.gpu.kernel_seconds)} ms, copies "
-            f"{_ms(profile.gpu.memcpy_seconds)} ms, API calls {_ms(profile.gpu.api_seconds)} ms"
-        )
-    if profile.gpu and profile.gpu.process:
-        whole = profile.gpu.process
-        screen.print(
-            f"GPU, from the set-up on: kernels {_ms(whole.kernel_seconds)} ms, copies "
-            f"{_ms(whole.memcpy_seconds)} ms, API calls {_ms(whole.api_seconds)} ms"
-        )
+    whole = profile.gpu and profile.gpu.process
+    for when, used in ((f"{profile.steps} steps", profile.gpu), ("from the set-up on", whole)):
+        if used:
+            screen.print(
+                f"GPU, {when}: kernels {_ms(used.kernel_seconds)} ms, copies "
+                f"{_ms(used.memcpy_seconds)} ms, API calls {_ms(used.api_seconds)} ms"
+            )
 
 
 def _overhead(profile: Profile) -> str:

@@ -335,10 +335,7 @@ def self_times(events: list[XEvent]) -> list[int]:
 def _compiled_function(plane: XPlane, events: list[XEvent], op: XEvent) -> str | None:
     """Returns the name of the XLA-compiled function that ``op`` called, if any.
 
-    Args:
-        plane: of the op.
-        events: all events of the op's line, sorted by start.
-        op: the op's event.
+    The events are all of the op's line, sorted by start.
     """
     if plane.event_metadata[op.metadata_id].name != _ASYNC_EVENT:
         return None

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from statistics import geometric_mean
 
 import pandas as pd
 import rich.table
@@ -33,7 +34,8 @@ def compare_folders(paths: Sequence[Path], screen: Console) -> None:
     comparison = compare(base, others)
     for label, path in zip(folders, paths, strict=True):
         screen.print(f"{label}: {path}")
-    _show(_environments(folders), "what differs", screen)
+    environments = {label: _environment(folder) for label, folder in folders.items()}
+    _show(_differences(environments), "what differs", screen)
     _show(comparison.ratios, "median step times and the 95 % interval of their ratio", screen)
     if len(comparison.ratios) and comparison.ratios.verdict.notna().any():
         screen.print(
@@ -81,7 +83,10 @@ def interleave(
     if len(commands) != 2:
         raise FathomError("--interleave takes two variants, each a command in quotes")
     out = out or Path("results") / datetime.now().strftime("%Y-%m-%d-%H%M%S")
-    measured = Interleaving(dict(zip(LABELS, commands, strict=False)), _new_folder(out))
+    if exists(out / RUNS):
+        raise FathomError(f"{out} has the runs of another comparison: give another --out")
+    folder = claim_folder(out, "compare")
+    measured = Interleaving(dict(zip(LABELS, commands, strict=False)), folder)
     for label, command in measured.commands.items():
         screen.print(f"{label}: {command}")
     screen.print(
@@ -94,15 +99,12 @@ def interleave(
         if found:
             _show_pairs(measured, found, screen)
             screen.print(verdict(found, width))
-            if not found.is_narrow(width):
-                _show_what_is_needed(measured, found, width, screen)
+            needed = found.pairs_needed(width)
+            if not found.is_narrow(width) and needed > found.pairs:
+                takes = f"an interval {100 * width:g} % wide takes about {needed} pairs"
+                minutes = math.ceil(needed * measured.pair_seconds / 60)
+                screen.print(f"{takes}: --budget {minutes}")
         screen.print(f"results and logs: {out}")
-
-
-def _new_folder(out: Path) -> Path:
-    if exists(out / RUNS):
-        raise FathomError(f"{out} has the runs of another comparison: give another --out")
-    return claim_folder(out, "compare")
 
 
 def _show_pairs(measured: Interleaving, found: Ratio, screen: Console) -> None:
@@ -124,8 +126,7 @@ def _show_pairs(measured: Interleaving, found: Ratio, screen: Console) -> None:
         screen.print("what differs: nothing that the results record")
     columns: dict[str, object] = {}
     for label in measured.commands:
-        seconds = measured.seconds(label)
-        columns[f"{label} (ms)"] = 1e3 * math.exp(sum(map(math.log, seconds)) / len(seconds))
+        columns[f"{label} (ms)"] = 1e3 * geometric_mean(measured.seconds(label))
     columns |= {"B over A": found.value, "from": found.low, "to": found.high, "pairs": found.pairs}
     for label in measured.commands:
         results = [run.result for run in measured.runs if run.variant == label]
@@ -133,21 +134,6 @@ def _show_pairs(measured: Interleaving, found: Ratio, screen: Console) -> None:
         columns[f"{label}'s CPU/wall"] = sum(shares) / len(shares) if shares else math.nan
         columns[f"{label} disturbed"] = sum(result.disturbed for result in results)
     _show(pd.DataFrame([columns]), "median step times, and the 95 % interval of the ratio", screen)
-
-
-def _show_what_is_needed(
-    measured: Interleaving, found: Ratio, width: float, screen: Console
-) -> None:
-    needed = found.pairs_needed(width)
-    if needed > found.pairs:
-        minutes = math.ceil(needed * measured.pair_seconds / 60)
-        screen.print(
-            f"an interval {100 * width:g} % wide takes about {needed} pairs: --budget {minutes}"
-        )
-
-
-def _environments(folders: dict[str, Folder]) -> pd.DataFrame:
-    return _differences({label: _environment(folder) for label, folder in folders.items()})
 
 
 def _differences(sides: Mapping[str, Mapping[str, object]]) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ _SHARE_COLUMNS = [
     "test",
 ]
 _CASE = ["workload", "mode", "on"]
+_Profiles: TypeAlias = Mapping[str, tuple[pd.DataFrame, pd.DataFrame]]  # runs, ops by workload
 _SESSIONS = 1.0  # variance of times between folders of a program over that between runs of a folder
 _TOO_LARGE = 20.0  # percent: where no smaller difference would show, none of interest is excluded
 
@@ -111,20 +113,11 @@ def _with_verdicts(
     p_values = holm(np.array([each.p_value(margin) for each, margin in pairs]))
     tests = int(np.count_nonzero(~np.isnan(p_values)))
     shows = np.array([each.detectable(margin, tests) for each, margin in pairs])
-    verdicts = [
-        _verdict(above if each.value > 0 else below, p_value)
-        for each, p_value in zip(found, p_values, strict=True)
-    ]
+    words = np.where([each.value > 0 for each in found], above, below)
+    words = np.where(p_values < 1 - CONFIDENCE, words, _WITHIN)
     table = table.drop(columns="test").assign(p=p_values)
-    table["verdict"] = pd.Series(verdicts, dtype=object)
+    table["verdict"] = pd.Series(words, dtype=object).where(~np.isnan(p_values), None)
     return table.assign(**{"would show (%)": shows})
-
-
-def _verdict(different: str, p_value: float) -> str | None:
-    """Returns the verdict in words; None if the noise is unknown."""
-    if np.isnan(p_value):
-        return None
-    return different if p_value < 1 - CONFIDENCE else _WITHIN
 
 
 def _counted(folder: Folder) -> dict[tuple[str, ...], pd.DataFrame]:
@@ -144,12 +137,9 @@ def _compare_steps(
     change: float,
 ) -> tuple[list[dict[str, object]], list[str]]:
     ratios, refused = [], []
-    for case in dict.fromkeys([*first, *second]):
-        if case not in first or case not in second:
-            continue
+    for case in [each for each in first if each in second]:
         a, b = first[case], second[case]
-        unlike = _unlike(a.settings.iloc[0], b.settings.iloc[0])
-        if unlike:
+        if unlike := _unlike(a.settings.iloc[0], b.settings.iloc[0]):
             refused.append(f"{' '.join(case)}: {unlike}")
         else:
             ratios.append(_ratio(label, case, a, b, change))
@@ -199,48 +189,35 @@ def _runs(first: pd.DataFrame, second: pd.DataFrame) -> str:
     return f"{selection.count(first)} and {selection.count(second)}"
 
 
-@dataclass(frozen=True)
-class _Profiles:
-    """Equal profiles of each workload of a folder.
-
-    Attributes:
-        runs: those of each workload, by its name.
-        ops: of all profiles of the folder.
-    """
-
-    runs: Mapping[str, pd.DataFrame]
-    ops: pd.DataFrame
-
-    def shares(self, workload: str) -> pd.DataFrame:
-        """Returns each op type's share of the time in ops by process, in decreasing order."""
-        ops = self.ops[self.ops.run.isin(self.runs[workload].run)]
-        shares = tables.shares_by_process(ops)
-        return shares.loc[shares.mean(axis=1).sort_values(ascending=False, kind="stable").index]
-
-
 def _profiles(folder: Folder) -> _Profiles:
-    """Returns the profiles of each workload, also where its ops took no time: it is refused."""
-    runs = folder.runs_frame()
-    chosen, done = selection.training_profiles(folder), selection.is_profile(runs)
-    empty = runs[done & (runs.op_s == 0) & ~runs.workload.isin(chosen.workload)]
-    return _Profiles(
-        dict(list(pd.concat([chosen, empty]).groupby("workload", sort=False))), folder.ops()
-    )
+    """Returns the profiles of each workload, also where their ops took no time: it is refused."""
+    runs, ops = selection.profile_runs(folder), folder.ops()
+    chosen = selection.training_profiles(folder)
+    empty = runs[(runs.op_s == 0) & ~runs.workload.isin(chosen.workload)]
+    groups = pd.concat([chosen, empty]).groupby("workload", sort=False)
+    return {str(name): (each, ops[ops.run.isin(each.run)]) for name, each in groups}
+
+
+def _shares(ops: pd.DataFrame) -> pd.DataFrame:
+    """Returns each op type's share of the time in ops by process, in decreasing order."""
+    shares = tables.shares_by_process(ops)
+    return shares.loc[shares.mean(axis=1).sort_values(ascending=False, kind="stable").index]
 
 
 def _compare_profiles(
     label: str, first: _Profiles, second: _Profiles
 ) -> tuple[list[dict[str, object]], list[str]]:
     changes, refused = [], []
-    for workload in dict.fromkeys([*first.runs, *second.runs]):
-        a, b = (each.runs.get(workload) for each in (first, second))
-        if a is None or b is None:
-            refused.append(f"{workload} profile: only in {label if a is None else 'A'}")
-        elif unlike := _unlike_profiles(label, a, b):
+    for workload in dict.fromkeys([*first, *second]):
+        if workload not in first or workload not in second:
+            refused.append(f"{workload} profile: only in {'A' if workload in first else label}")
+            continue
+        (a, ops_of_a), (b, ops_of_b) = first[workload], second[workload]
+        if unlike := _unlike_profiles(label, a, b):
             refused.append(f"{workload} profile: {unlike}")
         else:
             known = {"workload": workload, "folder": label, "profiles": _runs(a, b)}
-            rows = _share_changes(first.shares(workload), second.shares(workload))
+            rows = _share_changes(_shares(ops_of_a), _shares(ops_of_b))
             changes += [{name: (known | row)[name] for name in _SHARE_COLUMNS} for row in rows]
     return changes, refused
 
@@ -269,13 +246,10 @@ def _share_changes(first: pd.DataFrame, second: pd.DataFrame) -> list[dict[str, 
 
 def _share_change(op_type: str, first: np.ndarray, second: np.ndarray) -> dict[str, object]:
     """Compares one type's share in percent, float64 [processes]."""
-    less = difference([first, second]).interval()
     return {
         "op type": op_type,
         "A (%)": first.mean(),
         "its (%)": second.mean(),
-        "less A": less.value,
-        "from": less.low,
-        "to": less.high,
+        **difference([first, second]).interval().columns("less A"),
         "test": ([first, second], 0.0),
     }

@@ -5,12 +5,14 @@ have an interval or give a verdict. All functions give NaN for a single one, exc
 its interval is of one process alone, for what it would have given with other steps.
 """
 
+import functools
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import scipy.optimize
 import scipy.stats
 
@@ -36,6 +38,10 @@ class Interval:
         low, high = np.clip([self.low, self.high], least, most)
         return Interval(self.value, float(low), float(high))
 
+    def columns(self, name: str, prefix: str = "") -> dict[str, float]:
+        """Returns it as columns of a table: the value, and the limits ``from`` and ``to``."""
+        return {name: self.value, f"{prefix}from": self.low, f"{prefix}to": self.high}
+
     def excludes(self, value: float) -> bool:
         """Returns whether a value is outside; False if the limits are unknown."""
         return self.known and not self.low <= value <= self.high
@@ -48,8 +54,13 @@ class Interval:
 
 def mean(values: np.ndarray) -> Interval:
     """Returns the mean of values, one per process, float64 [processes], with Student's interval."""
-    (interval,) = combine([values[np.newaxis]], lambda means: means[0])
-    return interval
+    return combine([values[np.newaxis]], lambda means: means[0])[0]
+
+
+def listed(rows: pd.DataFrame, form: str) -> str:
+    """Returns rows of a value and its limits as text, each after its name; none without a value."""
+    known = rows[rows.iloc[:, 0].notna()].astype(float)
+    return ", ".join(f"{name} {Interval(*each).text(form)}" for name, *each in known.itertuples())
 
 
 def combine(
@@ -69,18 +80,16 @@ def combine(
     """
     means = [side.mean(axis=1) for side in sides]
     values = np.atleast_1d(statistic(*means)).astype(float)
-    if min(side.shape[1] for side in sides) < 2:
-        return [Interval(float(value), np.nan, np.nan) for value in values]
-    variances, freedoms = [], []
-    for i, side in enumerate(sides):
-        processes = side.shape[1]
-        without = (means[i][:, np.newaxis] * processes - side) / (processes - 1)
+    freedoms = [side.shape[1] - 1 for side in sides]
+    if min(freedoms) < 1:
+        return [Interval(float(value)) for value in values]
+    variances = []
+    for i, (side, freedom) in enumerate(zip(sides, freedoms, strict=True)):
+        without = (means[i][:, np.newaxis] * (freedom + 1) - side) / freedom
         others = np.array(
             [np.atleast_1d(statistic(*means[:i], each, *means[i + 1 :])) for each in without.T]
         )
-        spread = ((others - others.mean(axis=0)) ** 2).sum(axis=0)
-        variances.append(spread * (processes - 1) / processes)
-        freedoms.append(processes - 1)
+        variances.append(others.var(axis=0) * freedom)
     total = np.sum(variances, axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
         parts = [v**2 / n for v, n in zip(variances, freedoms, strict=True)]
@@ -155,14 +164,10 @@ class Difference:
         """
         if np.isnan(self.error) or self.error == 0:
             return np.nan if np.isnan(self.error) else margin
-        student, level = scipy.stats.t(self.freedom), (1 - CONFIDENCE) / tests
-        most = margin + 2 * self.error * student.isf(level / 2)
-        return float(
-            scipy.optimize.brentq(
-                lambda d: student.sf(np.array([d - margin, d + margin]) / self.error).sum() - level,
-                *(0.0, most),
-            )
-        )
+        level = (1 - CONFIDENCE) / tests
+        most = margin + 2 * self.error * scipy.stats.t.isf(level / 2, self.freedom)
+        other = functools.partial(Difference, error=self.error, freedom=self.freedom)
+        return float(scipy.optimize.brentq(lambda d: other(d).p_value(margin) - level, 0.0, most))
 
 
 @dataclass(frozen=True)

@@ -17,34 +17,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fathom.measure.report.intervals import Interval
+
 FEWEST_PAIRS = 6  # for an interval: three times A B B A
 _NOMINAL = 1 - 2 / 2**FEWEST_PAIRS
 
 
 @dataclass(frozen=True)
-class Ratio:
-    """The time of B's steps over that of A's.
+class Ratio(Interval):
+    """The time of B's steps over that of A's, from pairs.
 
-    Attributes:
-        value: the median of the pairs' ratios and of their geometric means, two at a time.
-        low, high: limits of its 95 % interval; NaN from fewer than ``FEWEST_PAIRS``.
-        pairs: number of pairs.
+    Its value is the median of the pairs' ratios and of their geometric means, two at a time; its
+    limits are NaN from fewer than ``FEWEST_PAIRS``.
     """
 
-    value: float
-    low: float
-    high: float
-    pairs: int
+    pairs: int = 0
 
     @property
     def width(self) -> float:
         """Width of the interval relative to the ratio; NaN if it is unknown."""
         return (self.high - self.low) / self.value
-
-    @property
-    def is_different(self) -> bool:
-        """Whether the interval excludes 1."""
-        return self.low > 1 or self.high < 1
 
     def is_narrow(self, width: float) -> bool:
         """Whether measuring may end: the order A B B A is complete and the interval narrow."""
@@ -89,7 +81,7 @@ def verdict(found: Ratio, width: float) -> str:
     if found.pairs < FEWEST_PAIRS:
         return f"no verdict from {pairs}: it takes {FEWEST_PAIRS} or more"
     limits = sorted((_percent(found.low), _percent(found.high)), key=abs)
-    if found.is_different:
+    if found.excludes(1):
         less = found.value < 1
         return (
             f"B is {'faster' if less else 'slower'}: its steps take "

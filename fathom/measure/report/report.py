@@ -59,13 +59,13 @@ def write(folder: Folder, out: Path) -> Found:
         FathomError: a file cannot be written.
     """
     found = {figure: figure.analyse(folder) for figure in figures.find_all()}
-    types = overview.heaviest(folder)
+    types, runs = overview.heaviest(folder), folder.runs_frame()
     _clear(out)
     about = {
         "overview": overview.overview(folder, types),
         "machine": _machine(folder),
         "runs": _runs(folder),
-        "failed": _failed(folder),
+        "failed": runs.loc[runs.status == "failed", ["run", "reason"]],
         "op_types_without_a_class": _without_class(folder),
     }
     for name, table in about.items():
@@ -186,14 +186,10 @@ def _part(figure: Figure, findings: Findings, out: Path) -> str:
 
 
 def _missing(found: Found, failed: pd.DataFrame) -> list[str]:
-    gaps: dict[str, list[str]] = {}
-    for figure, findings in found.items():
-        for gap in findings.gaps:
-            gaps.setdefault(gap, []).append(figure.id)
-    rows = [{"what": gap, "analyses": ", ".join(ids)} for gap, ids in gaps.items()]
-    parts = [
-        page.table(pd.DataFrame(rows), "missing") if rows else page.paragraph("Nothing is missing.")
-    ]
+    gaps = [(gap, figure.id) for figure, findings in found.items() for gap in findings.gaps]
+    table = pd.DataFrame(gaps, columns=["what", "analyses"])
+    table = table.groupby("what", sort=False, as_index=False).analyses.agg(", ".join)
+    parts = [page.table(table, "missing") if len(table) else page.paragraph("Nothing is missing.")]
     return parts + ([page.table(failed, "failed runs")] if len(failed) else [])
 
 
@@ -253,11 +249,6 @@ def _runs(folder: Folder) -> pd.DataFrame:
 def _values(column: pd.Series) -> str:
     """Returns the distinct values of a column as text."""
     return " ".join(map(str, sorted(column.dropna().unique())))
-
-
-def _failed(folder: Folder) -> pd.DataFrame:
-    runs = folder.runs_frame()
-    return runs.loc[runs.status == "failed", ["run", "reason"]]
 
 
 def _without_class(folder: Folder) -> pd.DataFrame:

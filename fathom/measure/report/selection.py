@@ -25,27 +25,29 @@ def in_order(frame: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def is_profile(runs: pd.DataFrame, on: str = "cpu") -> pd.Series:
-    """Returns which runs are profiles of training on a CPU or a GPU."""
-    return (runs.kind == "profile") & (runs["mode"] == "train") & (runs.on == on)
+def profile_runs(folder: Folder, on: str = "cpu") -> pd.DataFrame:
+    """Returns the profiles of training on a CPU or a GPU, failed ones too."""
+    runs = folder.runs_frame()
+    return runs[(runs.kind == "profile") & (runs["mode"] == "train") & (runs.on == on)]
 
 
-def is_timing(runs: pd.DataFrame, purpose: str) -> pd.Series:
-    """Returns which runs are timings of one set in docs/characterization.md."""
-    return (runs.kind == "timing") & runs.purpose.map(lambda purposes: purpose in purposes)
+def timing_runs(folder: Folder, purpose: str) -> pd.DataFrame:
+    """Returns the timings of one set in docs/characterization.md, failed ones too."""
+    runs = folder.runs_frame()
+    return runs[(runs.kind == "timing") & runs.purpose.map(lambda each: purpose in each)]
 
 
 def profiles(folder: Folder, on: str = "cpu") -> pd.DataFrame:
     """Returns the training profiles, those with the fewest threads first."""
-    runs = folder.runs_frame()
-    there = runs[is_profile(runs, on) & (runs.op_s > 0)]  # no shares without op time
+    runs = profile_runs(folder, on)
+    there = runs[runs.op_s > 0]  # no shares without op time
     return in_order(there.sort_values("threads", kind="stable"))
 
 
 def timings(folder: Folder, purpose: str) -> pd.DataFrame:
     """Returns the completed timing runs of one set."""
-    runs = folder.runs_frame()
-    return in_order(runs[is_timing(runs, purpose) & (runs.status == "done")])
+    runs = timing_runs(folder, purpose)
+    return in_order(runs[runs.status == "done"])
 
 
 def ops_of(folder: Folder, runs: pd.DataFrame) -> pd.DataFrame:
@@ -107,9 +109,8 @@ def training_ops(folder: Folder) -> tuple[pd.DataFrame, list[str]]:
         rows of ``Folder.ops``, and sentences about missing data.
     """
     runs = training_profiles(folder)
-    all_runs = folder.runs_frame()
     no_time = "profiled, but its ops took no time"
-    missing = gaps(all_runs[is_profile(all_runs)], runs.workload, no_time)
+    missing = gaps(profile_runs(folder), runs.workload, no_time)
     return ops_of(folder, runs), missing
 
 

@@ -64,26 +64,37 @@ def new_figure(width: float, height: float) -> Plot:
     return Figure(figsize=(width, height), dpi=110, layout="constrained")
 
 
-def single(height: float) -> tuple[Plot, Panel]:
-    """Returns a figure of common width and a height in inches, and its only panel."""
-    figure = new_figure(WIDTH, height)
-    return figure, figure.subplots()
+@contextlib.contextmanager
+def single(height: float) -> Iterator[tuple[Plot, Panel]]:
+    """Gives a figure of common width and style, and its only panel; its height is in inches."""
+    with applied():
+        figure = new_figure(WIDTH, height)
+        yield figure, figure.subplots()
 
 
+@contextlib.contextmanager
 def panels(
     names: Sequence[str], columns: int, width: float, height: float
-) -> tuple[Plot, list[Panel]]:
-    """Returns a figure and one titled panel per name, ``columns`` per row; panel size in inches."""
+) -> Iterator[tuple[Plot, list[Panel]]]:
+    """Gives a figure of the common style and one titled panel per name, to be drawn in the block.
+
+    Args:
+        names: of the panels.
+        columns: panels per row.
+        width: of a panel in inches.
+        height: likewise.
+    """
     columns = min(columns, len(names))
     rows = math.ceil(len(names) / columns)
-    figure = new_figure(columns * width, rows * height)
-    figure.set_label(PANELS)
-    axes = figure.subplots(rows, columns, squeeze=False).ravel()
-    for panel, name in zip(axes, names, strict=False):
-        panel.set_title(name)
-    for unused in axes[len(names) :]:
-        unused.set_visible(False)
-    return figure, list(axes[: len(names)])
+    with applied():
+        figure = new_figure(columns * width, rows * height)
+        figure.set_label(PANELS)
+        axes = figure.subplots(rows, columns, squeeze=False).ravel()
+        for panel, name in zip(axes, names, strict=False):
+            panel.set_title(name)
+        for unused in axes[len(names) :]:
+            unused.set_visible(False)
+        yield figure, list(axes[: len(names)])
 
 
 def name_rows(panel: Panel, names: Sequence[str]) -> None:

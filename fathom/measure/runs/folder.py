@@ -60,7 +60,8 @@ class Folder:
 
     def steps(self) -> pd.DataFrame:
         """Returns one row per step of the timing runs."""
-        return frames.steps(self.runs)
+        timed = [frames.result_steps(run.result, run.id) for run in self.runs if run.result]
+        return frames.joined(timed, frames.STEP_COLUMNS)
 
     def layers(self) -> pd.DataFrame:
         """Returns one row per layer of the profiled networks."""
@@ -68,11 +69,14 @@ class Folder:
 
     def work(self) -> pd.DataFrame:
         """Returns one row per op type, layer and phase of the profiles, with its work."""
-        return frames.work(self.runs)
+        work = [frames.profile_work(run.profile, run.id) for run in self.runs if run.profile]
+        return frames.joined(work, frames.WORK_COLUMNS)
 
     def life(self) -> pd.DataFrame:
         """Returns one row per op type and step of the profiles' windows over whole runs."""
-        return frames.life(self.runs)
+        followed = [run for run in self.runs if run.profile and run.profile.life]
+        life = [frames.life_ops(run.profile, run.id) for run in followed if run.profile]
+        return frames.joined(life, frames.LIFE_COLUMNS)
 
     def api_calls(self) -> pd.DataFrame:
         """Returns one row per function of a GPU's driver or runtime and profile."""
@@ -84,7 +88,8 @@ class Folder:
 
     @functools.cached_property
     def _ops(self) -> pd.DataFrame:
-        return frames.ops(self.runs)
+        ops = [frames.profile_ops(run.profile, run.id) for run in self.runs if run.profile]
+        return frames.joined(ops, frames.OP_COLUMNS)
 
     @functools.cached_property
     def _runs(self) -> pd.DataFrame:

@@ -76,17 +76,15 @@ def test_texts_are_texts_and_take_the_colours_of_the_page(axes):
 
 
 def test_the_text_for_those_who_cannot_see_a_panel_has_its_axes_and_its_series():
-    with applied():
-        figure, (panel,) = panels(["vgg"], columns=1, width=3, height=2)
-    panel.plot([1, 2], [1, 2], label="Add (1 %)")
-    panel.set(xlabel="step", ylabel="time")
+    with panels(["vgg"], columns=1, width=3, height=2) as (figure, (panel,)):
+        panel.plot([1, 2], [1, 2], label="Add (1 %)")
+        panel.set(xlabel="step", ylabel="time")
     (shown,) = ElementTree.fromstring(picture.drawn(figure, "x", "Times. They vary.")[1])
     assert shown.get("aria-label") == "Times: vgg. time, by step. Add (1 %)"
 
 
 def test_panels_become_pictures_below_their_legend_with_unique_references():
-    with applied():
-        figure, axes = panels(["vgg", "residual", "deepq"], columns=2, width=3, height=2)
+    with panels(["vgg", "residual", "deepq"], columns=2, width=3, height=2) as (figure, axes):
         for panel in axes:
             panel.plot([1, 2], [1, 2], "o", label="a")
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center")

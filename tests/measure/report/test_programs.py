@@ -64,9 +64,9 @@ def test_a_note_names_each_program_and_where_it_ran():
 
 
 def test_crosses_are_at_the_points_of_another_program_and_explained():
-    _, panel = single(2)
     others = programs.differ(SWEEP, ["workload"])
-    programs.mark(panel, SWEEP["size"], SWEEP["size"], others)
+    with single(2) as (_, panel):
+        programs.mark(panel, SWEEP["size"], SWEEP["size"], others)
     (cross,) = panel.lines
     assert cross.get_xdata().tolist() == [2]
     assert panel.get_legend_handles_labels()[1] == ["another program"]

@@ -109,7 +109,7 @@ def test_a_new_figure_is_one_new_file(tmp_path, monkeypatch):
         "def analyse(folder):\n"
         "    seconds = folder.ops().groupby('type').seconds.sum()\n"
         "    return Findings('It found this.', object(), seconds.reset_index())\n"
-        "FIGURE = Figure('X-new', 99, 'A new figure', 'How.', 'none.', analyse)\n"
+        "FIGURE = Figure('X-new', 99, 'A new figure', 'How.', analyse, 'none.')\n"
     )
     monkeypatch.setattr(figures, "__path__", [*figures.__path__, str(tmp_path)])
     out = write_report(tmp_path, [run("vgg", profile=profile([op("Add", [1.0, 2.0])], "vgg"))])

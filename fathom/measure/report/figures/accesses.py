@@ -92,8 +92,7 @@ def draw(table: pd.DataFrame, mixes: pd.DataFrame, slots: pd.DataFrame) -> style
     bars = {"instructions": (mixes, _MIX), "issue slots": (slots, _SLOTS)}
     bars = {title: bar for title, bar in bars.items() if len(bar[0])}
     titles = ["misses over the size of a cache", *bars]
-    with style.applied():
-        figure, (first, *others) = style.panels(titles, columns=2, width=4.6, height=3.4)
+    with style.panels(titles, columns=2, width=4.6, height=3.4) as (figure, (first, *others)):
         for number, name in enumerate(largest):
             rows = shown[shown[column] == name]
             first.plot(
@@ -163,6 +162,5 @@ FIGURE = Figure(
     "line of 64 bytes and begins empty; of bare programs also the instructions by kind, and where "
     "perf counted them, the issue slots. The end of a curve is the share of first touches. The "
     "working set of a layer is the memory that it touches in a step.",
-    paper="no such figure; this analysis is our own.",
     analyse=_analyse,
 )

@@ -8,7 +8,7 @@ import pandas as pd
 from fathom.measure.profile import tables
 from fathom.measure.report import programs, selection, style
 from fathom.measure.report.figure import Figure, Findings
-from fathom.measure.report.intervals import Interval, ratio
+from fathom.measure.report.intervals import listed, ratio
 from fathom.measure.runs.folder import Folder
 from fathom.options import precision_traits
 
@@ -98,10 +98,8 @@ def layer_work(layers: pd.DataFrame, ops: pd.DataFrame) -> pd.DataFrame:
 
 def summary(table: pd.DataFrame) -> str:
     """Summarizes the utilization in a sentence."""
-    known = table[(table["mode"] == "train") & table["achieved/peak"].notna()]
-    limits = known[["achieved/peak", "from", "to"]].to_numpy()
-    pairs = zip(known.workload, limits, strict=True)
-    training = ", ".join(f"{workload} {Interval(*each).text('.2f')}" for workload, each in pairs)
+    known = table[table["mode"] == "train"].set_index("workload")[["achieved/peak", "from", "to"]]
+    training = listed(known, ".2f")
     return (
         "Achieved FLOP/s of training over those of a large matrix product on the same threads: "
         f"{training or 'not measured'}."
@@ -111,8 +109,7 @@ def summary(table: pd.DataFrame) -> str:
 def draw(table: pd.DataFrame) -> style.Plot:
     """Draws achieved FLOP/s over those of a large matrix product, training and inference."""
     names = list(table.workload.unique())
-    with style.applied():
-        figure, axes = style.single(1.3 + 0.4 * len(names))
+    with style.single(1.3 + 0.4 * len(names)) as (figure, axes):
         axes.axvline(1, color=style.GREY, linewidth=0.8, linestyle="--")
         for j, (mode, color) in enumerate((("train", style.BLUE), ("infer", style.SKY))):
             mine = table[(table["mode"] == mode) & table["achieved/peak"].notna()]
@@ -134,17 +131,16 @@ def draw(table: pd.DataFrame) -> style.Plot:
 
 
 def _analyse(folder: Folder) -> Findings:
-    machine, runs = folder.machine, folder.runs_frame()
+    machine = folder.machine
     peaks = {int(threads): rate for threads, rate in machine.gemm_flops_per_second.items()}
     timings = selection.processes(folder)
     table = utilization(timings, peaks, machine.environment.precision)
-    gaps = selection.gaps(runs[selection.is_timing(runs, "modes")], table.workload.unique())
+    gaps = selection.gaps(selection.timing_runs(folder, "modes"), table.workload.unique())
     profiles, layers = selection.training_profiles(folder), folder.layers()
     first = profiles.drop_duplicates("workload").run
     layers = selection.in_order(layers[layers.run.isin(first)])
-    others = {}
-    if len(layers):
-        others["layers"] = layer_work(layers, selection.ops_of(folder, profiles))
+    ops = selection.ops_of(folder, profiles)
+    others = {"layers": layer_work(layers, ops)} if len(layers) else {}
     if table.empty:
         return Findings(tables=others, gaps=gaps)
     caveats = selection.caveats(timings[(timings["mode"] == "train") & (timings.on == "cpu")])
@@ -160,6 +156,5 @@ FIGURE = Figure(
     "Achieved FLOP/s at the median step, over those of a 2048 x 2048 x 2048 matrix product on as "
     "many threads. By layer: bytes of parameters, and of the output for a batch, and the rate in "
     "the profile.",
-    paper="no such figure; this analysis is our own.",
     analyse=_analyse,
 )

@@ -59,18 +59,13 @@ def _statistics(followed: pd.DataFrame) -> dict[str, object]:
     """Returns the statistics of one op type."""
     by_run = [each["time (s)"].to_numpy() for _, each in followed.groupby("run")]
     drifts = np.array(list(map(_drift, by_run)))
-    variation = intervals.mean(np.array(list(map(_variation, by_run))))
-    drift = intervals.mean(drifts)
+    variation = intervals.mean(np.array(list(map(_variation, by_run)))).clipped(0, np.inf)
     return {
         "processes": len(by_run),
         "steps": len(by_run[0]),
         "mean (s)": float(np.mean([seconds.mean() for seconds in by_run])),
-        "variation": variation.value,
-        "from": float(np.maximum(0, variation.low)),
-        "to": variation.high,
-        "drift": drift.value,
-        "drift from": drift.low,
-        "drift to": drift.high,
+        **variation.columns("variation"),
+        **intervals.mean(drifts).columns("drift", "drift "),
         "p value": intervals.p_value(drifts),
     }
 
@@ -172,10 +167,8 @@ def draw(followed: pd.DataFrame, run: pd.DataFrame | None = None) -> style.Plot:
         shown.append((f"{workload}, consecutive steps" if several else workload, mine))
         if run is not None and workload in set(run.workload):
             shown.append((f"{workload}, a whole run", run[run.workload == workload]))
-    with style.applied():
-        figure, axes = style.panels(
-            [str(title) for title, _ in shown], columns=2, width=4.6, height=2.3
-        )
+    titles = [str(title) for title, _ in shown]
+    with style.panels(titles, columns=2, width=4.6, height=2.3) as (figure, axes):
         for (_, mine), panel in zip(shown, axes, strict=True):
             _draw_panel(panel, mine)
     return figure

@@ -1,14 +1,11 @@
 """Figure 2 of the Fathom paper: a handful of op types makes up most of the time."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import pandas as pd
 
 from fathom.measure.profile import tables
 from fathom.measure.report import intervals, selection, style
 from fathom.measure.report.figure import Figure, Findings
-from fathom.measure.report.intervals import Interval
 from fathom.measure.runs.folder import Folder
 
 _RANKS = 25  # drawn
@@ -26,7 +23,10 @@ def curves(ops: pd.DataFrame) -> pd.DataFrame:
         processes.
     """
     table = tables.op_types(ops)
-    limits = [_limits(each, types) for each, types in _with_types(ops, table)]
+    limits = [
+        _limits(ops[ops.workload == workload], list(types))
+        for workload, types in table.groupby("workload", sort=False).type
+    ]
     low, high = np.clip(np.concatenate(limits), 0, 1).T
     return pd.DataFrame(
         {
@@ -39,12 +39,6 @@ def curves(ops: pd.DataFrame) -> pd.DataFrame:
             "to": high,
         }
     )
-
-
-def _with_types(ops: pd.DataFrame, table: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, list[str]]]:
-    """Yields the op times of each workload and its types in the table's order."""
-    for workload, types in table.groupby("workload", sort=False).type:
-        yield ops[ops.workload == workload], list(types)
 
 
 def _limits(ops: pd.DataFrame, types: list[str]) -> np.ndarray:
@@ -79,20 +73,15 @@ def _reached(ranks: pd.DataFrame, column: str, percent: int) -> pd.Series:
 
 def summary(table: pd.DataFrame) -> str:
     """Summarizes the counts in a sentence."""
-    found = [
-        Interval(*row).text(".0f")
-        for row in table[["types to 90 %", "90 % from", "90 % to"]].astype(float).to_numpy()
-    ]
-    pairs = zip(table.workload, found, strict=True)
-    counted = ", ".join(f"{workload} {number}" for workload, number in pairs)
+    counts = table.set_index("workload")[["types to 90 %", "90 % from", "90 % to"]]
+    counted = intervals.listed(counts, ".0f")
     return f"The number of op types that make up 90 % of the time in ops: {counted}."
 
 
 def draw(ranks: pd.DataFrame) -> style.Plot:
     """Draws the cumulative share of the op types of ``curves``, one curve per workload."""
     to_90 = counts(ranks).set_index("workload")["types to 90 %"]
-    with style.applied():
-        figure, axes = style.single(4)
+    with style.single(4) as (figure, axes):
         axes.axvspan(5, 15, color="#EEEEEE", label="5 to 15 types (the paper)")
         axes.axhline(90, color=style.GREY, linewidth=0.8, linestyle="--")
         shown = ranks[ranks["rank"] <= _RANKS]

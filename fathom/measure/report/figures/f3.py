@@ -10,7 +10,7 @@ from fathom.measure.profile import tables
 from fathom.measure.report import intervals, published, selection, style
 from fathom.measure.report.clustering import cosine_distance
 from fathom.measure.report.figure import Figure, Findings
-from fathom.measure.report.intervals import Interval, combine
+from fathom.measure.report.intervals import combine
 from fathom.measure.runs.folder import Folder
 
 _VISIBLE = 1.0  # percent from which an op type has a column, as in the paper
@@ -93,8 +93,7 @@ def shares(ops: pd.DataFrame, column: str = "type") -> pd.DataFrame:
         order = percent.mean(axis=1).sort_values(ascending=False, kind="stable").index
         for name, values in percent.loc[order].iterrows():
             found = intervals.mean(values.to_numpy()).clipped(0, 100)
-            row = {"share (%)": found.value, "from": found.low, "to": found.high}
-            rows.append({"workload": workload, column: name, **row})
+            rows.append({"workload": workload, column: name, **found.columns("share (%)")})
     return pd.DataFrame(rows)
 
 
@@ -130,8 +129,7 @@ def differences(ops: pd.DataFrame, heaviest: int = 10) -> pd.DataFrame:
         count=rows["count"].fillna(0.0),
         kernels=rows.kernels.fillna(""),
     )
-    limits = shares(ops).set_index("type")[["from", "to"]].reindex(rows.index)
-    rows = rows.assign(low=limits["from"], high=limits["to"])
+    rows = rows.join(shares(ops).set_index("type")[["from", "to"]])
     scaled = rows[["measured", "paper"]] / np.linalg.norm(rows[["measured", "paper"]], axis=0)
     parts = (scaled.measured - scaled.paper) ** 2
     rows["part"] = parts / parts.sum()
@@ -141,8 +139,8 @@ def differences(ops: pd.DataFrame, heaviest: int = 10) -> pd.DataFrame:
             "op type": rows.index,
             "class": [op_class(op_type) for op_type in rows.index],
             "measured (%)": rows.measured,
-            "from": rows.low,
-            "to": rows.high,
+            "from": rows["from"],
+            "to": rows["to"],
             "paper (%)": rows.paper,
             "part of distance": rows.part,
             "calls/step": rows["count"],
@@ -163,20 +161,17 @@ def _reason(op_type: str, row: pd.Series) -> str:
     if not row["paper"]:
         named = op_type in published.breakdown().columns
         return "under 1 % in the paper" if named else "not in the paper's table"
-    if row["low"] <= row["paper"] <= row["high"]:
+    if row["from"] <= row["paper"] <= row["to"]:
         return "the paper's share is in the interval"
     return f"{row['measured'] / row['paper']:.2g} times the paper's share"
 
 
 def summary(distance: pd.DataFrame) -> str:
     """Summarizes the distances to the paper's rows in a sentence."""
-    known = [
-        f"{workload} {Interval(*limits).text('.3f')}"
-        for workload, *limits in distance.dropna(subset="cosine distance").itertuples()
-    ]
+    known = intervals.listed(distance, ".3f")
     if not known:
         return "The paper's table has none of these workloads."
-    return f"Cosine distance to the paper's rows: {', '.join(known)}."
+    return f"Cosine distance to the paper's rows: {known}."
 
 
 def draw(percent: pd.DataFrame, distance: pd.DataFrame) -> style.Plot:
@@ -252,8 +247,7 @@ def _analyse(folder: Folder) -> Findings:
 
 def _other_batches(folder: Folder) -> str:
     """Returns a note on profiles whose batch size is not the workload's default."""
-    runs = folder.runs_frame()
-    other = runs[selection.is_profile(runs)].dropna(subset="chosen_batch_size")
+    other = selection.profile_runs(folder).dropna(subset="chosen_batch_size")
     sizes = other.drop_duplicates("workload", keep="last").set_index("workload").chosen_batch_size
     listed = ", ".join(f"{workload} {size}" for workload, size in sizes.items())
     return (

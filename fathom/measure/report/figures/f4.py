@@ -108,10 +108,9 @@ def summary(hierarchy: pd.DataFrame, by_process: Mapping[str, np.ndarray]) -> st
 def draw(shares: pd.DataFrame) -> style.Plot:
     """Draws our dendrogram and that of the paper's Figure 3, with distance on the x axis."""
     paper = published.breakdown()
-    with style.applied():
-        height = 1.2 + 0.32 * max(len(shares), len(paper))
-        names = "measured", "from the paper's table"
-        figure, (ours, theirs) = style.panels(names, columns=2, width=4.5, height=height)
+    height = 1.2 + 0.32 * max(len(shares), len(paper))
+    names = "measured", "from the paper's table"
+    with style.panels(names, columns=2, width=4.5, height=height) as (figure, (ours, theirs)):
         dendrogram(ours, shares)
         dendrogram(theirs, paper)
     return figure

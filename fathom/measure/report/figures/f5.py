@@ -5,7 +5,7 @@ import pandas as pd
 
 from fathom.measure.report import programs, selection, style
 from fathom.measure.report.figure import Figure, Findings
-from fathom.measure.report.intervals import Interval, ratio
+from fathom.measure.report.intervals import listed, ratio
 from fathom.measure.runs.folder import Folder
 
 _COLUMNS = [
@@ -54,19 +54,14 @@ def _row(runs: pd.DataFrame | None, on_cpu: pd.DataFrame | None) -> dict[str, ob
         return row
     if on_cpu is runs:
         return row | {"over CPU training": 1.0}
-    over = ratio(seconds, on_cpu.step_s.to_numpy())
-    return row | {"over CPU training": over.value, "from": over.low, "to": over.high}
+    return row | ratio(seconds, on_cpu.step_s.to_numpy()).columns("over CPU training")
 
 
 def summary(times: pd.DataFrame) -> str:
     """Summarizes the step times in a sentence."""
     inference = times[(times["mode"] == "infer") & (times.device == "cpu")]
     ratios = inference.set_index("workload")[["over CPU training", "to", "from"]]
-    ratios = 1 / ratios.dropna(subset="over CPU training")
-    texts = [
-        f"{workload} {Interval(*limits).text('.1f')}" for workload, *limits in ratios.itertuples()
-    ]
-    known = ", ".join(texts)
+    known = listed(1 / ratios, ".1f")
     return (
         "On the CPU a training step takes this many times an inference step: "
         f"{known or 'not measured'}."
@@ -77,8 +72,7 @@ def draw(times: pd.DataFrame) -> style.Plot:
     """Draws the four cases of each workload as points, normalised to training on the CPU."""
     names = _with_batch_sizes(times)
     rows = np.arange(len(names))
-    with style.applied():
-        figure, axes = style.single(1.4 + 0.3 * len(rows))
+    with style.single(1.4 + 0.3 * len(rows)) as (figure, axes):
         for j, (mode, device) in enumerate(_CASES):
             case = times[(times["mode"] == mode) & (times.device == device)]
             if case["median step (s)"].isna().all():
@@ -116,7 +110,7 @@ def _analyse(folder: Folder) -> Findings:
     runs = folder.runs_frame()
     timed = selection.processes(folder)
     times = step_times(timed)
-    gaps = selection.gaps(runs[selection.is_timing(runs, "modes")], times.workload.unique())
+    gaps = selection.gaps(selection.timing_runs(folder, "modes"), times.workload.unique())
     failed = set(runs[runs.status == "failed"].groupby(["workload", "mode"]).groups)
     unmeasured = times[times["median step (s)"].isna()]
     gaps += [

@@ -79,16 +79,14 @@ def _scaling(ops: pd.DataFrame) -> pd.DataFrame:
     for op_type in _order(seconds):
         role = _role(ops[ops.type == op_type])
         for threads, each in seconds.items():
-            time = intervals.mean(each.loc[op_type].to_numpy())
+            time = intervals.mean(each.loc[op_type].to_numpy()).clipped(0, np.inf)
             rows.append(
                 {
                     "workload": ops.workload.iloc[0],
                     "op type": op_type,
                     "role": role,
                     "threads": threads,
-                    "time per step (s)": time.value,
-                    "from": max(0.0, time.low) if time.known else np.nan,
-                    "to": time.high,
+                    **time.columns("time per step (s)"),
                     "share of time in ops": (each / each.sum()).loc[op_type].mean(),
                 }
             )
@@ -111,18 +109,13 @@ def _change(
     few: pd.Series, many: pd.Series, all_few: pd.Series, all_many: pd.Series
 ) -> dict[str, object]:
     """Compares one type's times by process, given those of all ops."""
-    faster = intervals.ratio(few.to_numpy(), many.to_numpy())
     shares = [(part / whole).to_numpy() for part, whole in ((few, all_few), (many, all_many))]
     (change,) = intervals.combine([s[np.newaxis] for s in shares], lambda a, b: b[0] - a[0])
     return {
-        "times as fast": faster.value,
-        "from": faster.low,
-        "to": faster.high,
+        **intervals.ratio(few.to_numpy(), many.to_numpy()).columns("times as fast"),
         "share": shares[0].mean(),
         "then": shares[1].mean(),
-        "change": change.value,
-        "change from": change.low,
-        "change to": change.high,
+        **change.columns("change", "change "),
     }
 
 
@@ -167,8 +160,7 @@ def draw(table: pd.DataFrame) -> style.Plot:
     numbers = sorted(table.threads.unique())
     colours = matplotlib.colormaps["cividis"](np.linspace(0.25, 0.9, len(numbers)))
     names = list(table.workload.unique())
-    with style.applied():
-        figure, axes = style.panels(names, columns=2, width=4.8, height=3)
+    with style.panels(names, columns=2, width=4.8, height=3) as (figure, axes):
         for name, panel in zip(names, axes, strict=True):
             mine = table[table.workload == name]
             roles = mine.drop_duplicates("op type")
@@ -201,9 +193,8 @@ def _analyse(folder: Folder) -> Findings:
     profiles = selection.profiles(folder)
     ops = selection.ops_of(folder, profiles)
     table = scaling(ops)
-    runs = folder.runs_frame()
     one = "profiled with a single number of threads"
-    gaps = selection.gaps(runs[selection.is_profile(runs)], table.workload.unique(), one)
+    gaps = selection.gaps(selection.profile_runs(folder), table.workload.unique(), one)
     if table.empty:
         return Findings(gaps=[*gaps, "profiles with at least two numbers of threads are needed"])
     compared = changes(ops)

@@ -1,7 +1,7 @@
 """Metric against the bits of a number format: the papers' claim, shown on the workloads."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -105,21 +105,18 @@ def draw(table: pd.DataFrame, errors: pd.DataFrame) -> style.Plot:
     """Draws for each workload the metric, what training loses, and the error by layer."""
     colours = dict(zip(errors.format.unique(), itertools.cycle(style.PALETTE)))
     errors = errors.assign(colour=errors.format.map(colours))
-    cases: list[tuple[str, Callable[[style.Panel, pd.DataFrame], None], pd.DataFrame]]
+    kinds = (
+        ("", _draw_metric, table),
+        (", training: became 0", _draw_lost, table.dropna(subset=["updates to 0"])),
+        (": error against float32", _draw_errors, errors),
+    )
     cases = [
-        (str(name), _draw_metric, mine) for name, mine in table.groupby("workload", sort=False)
+        (str(name) + suffix, draw_panel, mine)
+        for suffix, draw_panel, rows in kinds
+        for name, mine in rows.groupby("workload", sort=False)
     ]
-    lossy = table.dropna(subset=["updates to 0"])
-    cases += [
-        (f"{name}, training: became 0", _draw_lost, mine)
-        for name, mine in lossy.groupby("workload", sort=False)
-    ]
-    cases += [
-        (f"{name}: error against float32", _draw_errors, mine)
-        for name, mine in errors.groupby("workload", sort=False)
-    ]
-    with style.applied():
-        figure, axes = style.panels([name for name, *_ in cases], columns=2, width=4.6, height=2.7)
+    titles = [name for name, *_ in cases]
+    with style.panels(titles, columns=2, width=4.6, height=2.7) as (figure, axes):
         for panel, (_, draw_panel, mine) in zip(axes, cases, strict=True):
             draw_panel(panel, mine)
         style.legend_above(figure, columns=4)

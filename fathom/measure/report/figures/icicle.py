@@ -60,10 +60,8 @@ def summary(table: pd.DataFrame) -> str:
 
 def draw(table: pd.DataFrame) -> style.Plot:
     """Draws the parts of each workload, layers at the top and kernels at the bottom."""
-    with style.applied():
-        figure, axes = style.panels(
-            list(table.workload.unique()), columns=1, width=style.WIDTH, height=1.5
-        )
+    names = list(table.workload.unique())
+    with style.panels(names, columns=1, width=style.WIDTH, height=1.5) as (figure, axes):
         for (_, mine), panel in zip(table.groupby("workload", sort=False), axes, strict=True):
             _draw_parts(panel, mine)
         style.legend_of_classes(figure, map(op_class, table["op type"]))

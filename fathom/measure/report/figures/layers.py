@@ -58,8 +58,7 @@ def summary(ops: pd.DataFrame) -> str:
 def draw(times: pd.DataFrame) -> style.Plot:
     """Draws the time of each workload's most expensive layers, stacked by phase."""
     names = list(times.workload.unique())
-    with style.applied():
-        figure, axes = style.panels(names, columns=2, width=4.6, height=2.7)
+    with style.panels(names, columns=2, width=4.6, height=2.7) as (figure, axes):
         for name, panel in zip(names, axes, strict=True):
             _draw_layers(panel, times[times.workload == name])
         style.legend_above(figure, columns=len(PHASES))

@@ -114,8 +114,7 @@ def draw(table: pd.DataFrame) -> style.Plot:
     """Draws rate, step time and memory over batch size, for each workload, with the knees."""
     names = list(table.workload.unique())
     titles = [f"{name}: {quantity}" for name in names for quantity in _QUANTITIES]
-    with style.applied():
-        figure, axes = style.panels(titles, columns=len(_QUANTITIES), width=2.7, height=2.1)
+    with style.panels(titles, columns=len(_QUANTITIES), width=2.7, height=2.1) as (figure, axes):
         for i, panel in enumerate(axes):
             name, quantity = names[i // len(_QUANTITIES)], _QUANTITIES[i % len(_QUANTITIES)]
             _draw_quantity(panel, table[table.workload == name], quantity)
@@ -141,14 +140,7 @@ def _draw_quantity(panel: style.Panel, table: pd.DataFrame, quantity: str) -> No
         )
         knee = int(each["of the best"].ge(KNEE).to_numpy().argmax())
         if knee < len(each) - 1:
-            panel.plot(
-                sizes.iloc[[knee]],
-                values.iloc[[knee]],
-                "o",
-                markersize=10,
-                markerfacecolor="none",
-                color=colour,
-            )
+            panel.plot(sizes.iloc[knee], values.iloc[knee], "o", ms=10, mfc="none", color=colour)
     programs.mark(panel, table["batch size"].astype(float), table[quantity], others)
     style.scale_by_logarithm(panel, "x", base=2)
     style.scale_by_logarithm(panel, "y")
@@ -156,8 +148,7 @@ def _draw_quantity(panel: style.Panel, table: pd.DataFrame, quantity: str) -> No
 
 
 def _analyse(folder: Folder) -> Findings:
-    runs = folder.runs_frame()
-    wanted = runs[selection.is_timing(runs, "batches")]
+    wanted = selection.timing_runs(folder, "batches")
     if wanted.empty:
         return Findings(gaps=["no sweep over batch sizes: fathom characterize --batches makes one"])
     table = sweeps(selection.timings(folder, "batches"))

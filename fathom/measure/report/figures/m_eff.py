@@ -64,8 +64,7 @@ def summary(table: pd.DataFrame) -> str:
 
 def draw(table: pd.DataFrame) -> style.Plot:
     """Draws the speed-up over the cores used, against the cores."""
-    with style.applied():
-        figure, axes = style.single(3.6)
+    with style.single(3.6) as (figure, axes):
         axes.axhline(1, color=style.GREY, linewidth=0.8, linestyle="--")
         for workload, each in table.groupby("workload", sort=False):
             look = style.look_of(str(workload))
@@ -84,8 +83,7 @@ def _analyse(folder: Folder) -> Findings:
     timed = pd.concat(sets).drop_duplicates("run")
     timed = timed[(timed["mode"] == "train") & (timed.on == "cpu")]
     table = efficiency(timed)
-    runs = folder.runs_frame()
-    wanted, one = runs[selection.is_timing(runs, "cores")], "not timed on one core and on more"
+    wanted, one = selection.timing_runs(folder, "cores"), "not timed on one core and on more"
     gaps = selection.gaps(wanted, table.workload.unique(), one)
     if table.empty:
         return Findings(gaps=[*gaps, "runs on one core and on more are needed"])

@@ -6,7 +6,7 @@ import pandas as pd
 from fathom.measure.profile import tables
 from fathom.measure.report import published, selection, style
 from fathom.measure.report.figure import Figure, Findings
-from fathom.measure.report.intervals import Interval, mean
+from fathom.measure.report.intervals import Interval, listed, mean
 from fathom.measure.runs.folder import Folder
 
 _KERNELS, _COPIES = "kernels / API calls", "copies / kernels"
@@ -28,34 +28,27 @@ def gpu_use(profiles: pd.DataFrame, ops: pd.DataFrame) -> pd.DataFrame:
         ran on the CPU; the paper's ratios. Missing if nothing was measured, or no kernel ran.
     """
     times = profiles.dropna(subset="kernel_s")
-    kernels = times.process_kernel_s / times.process_api_s.replace(0, np.nan)
-    copies = times.process_memcpy_s / times.process_kernel_s.replace(0, np.nan)
-    used = {name: mean(each.to_numpy(float)) for name, each in kernels.groupby(times.workload)}
+    ratios = pd.DataFrame(
+        {
+            _KERNELS: times.process_kernel_s / times.process_api_s.replace(0, np.nan),
+            _COPIES: times.process_memcpy_s / times.process_kernel_s.replace(0, np.nan),
+            f"{_KERNELS}, profiled steps": times.kernel_s / times.api_s.replace(0, np.nan),
+            f"{_COPIES}, profiled steps": times.memcpy_s / times.kernel_s.replace(0, np.nan),
+        }
+    ).astype(float)
+    by_workload = ratios.groupby(times.workload)
+    used = {name: mean(each.to_numpy()) for name, each in by_workload[_KERNELS]}
     paper = published.gpu_efficiency()
     there = [name for name in selection.order() if name in {*used, *paper.index}]
     mine = ops[ops.workload.isin(times.workload)]
-    on_cpu = _seconds(mine[mine.on == "cpu"]) / _seconds(mine)
-
-    def mean_of(ratios: pd.Series) -> np.ndarray:
-        return ratios.groupby(times.workload).mean().reindex(there).to_numpy()
-
-    ours, paper = [used.get(name, Interval(np.nan)) for name in there], paper.reindex(there)
-    table = pd.DataFrame(
-        {
-            _KERNELS: [each.value for each in ours],
-            "from": [each.low for each in ours],
-            "to": [each.high for each in ours],
-            _COPIES: mean_of(copies),
-            f"{_KERNELS}, profiled steps": mean_of(times.kernel_s / times.api_s.replace(0, np.nan)),
-            f"{_COPIES}, profiled steps": mean_of(
-                times.memcpy_s / times.kernel_s.replace(0, np.nan)
-            ),
-            "share of op time on the CPU": on_cpu.reindex(there).to_numpy(),
-            f"{_KERNELS}, paper": paper.kernels_over_api,
-            f"{_COPIES}, paper": paper.memcpy_share,
-        },
-        index=there,
-    )
+    table = by_workload.mean().reindex(there)
+    kernels = [used.get(name, Interval(np.nan)) for name in there]
+    table[_KERNELS] = [each.value for each in kernels]
+    table.insert(1, "from", [each.low for each in kernels])
+    table.insert(2, "to", [each.high for each in kernels])
+    table["share of op time on the CPU"] = _seconds(mine[mine.on == "cpu"]) / _seconds(mine)
+    table[f"{_KERNELS}, paper"] = paper.kernels_over_api
+    table[f"{_COPIES}, paper"] = paper.memcpy_share
     return table.rename_axis("workload").reset_index()
 
 
@@ -102,35 +95,24 @@ def summary(table: pd.DataFrame, measured: bool) -> str:
         return "Nothing was measured on a GPU: the figures are the paper's."
     if table[_KERNELS].isna().all():
         return "The GPU ran no kernels."
-    known = table.dropna(subset=_KERNELS)
-    limits = zip(known.workload, known[[_KERNELS, "from", "to"]].to_numpy(), strict=True)
-    listed = ", ".join(f"{workload} {Interval(*each).text('.2f')}" for workload, each in limits)
-    return f"Time in kernels over the time of API calls: {listed}."
+    known = listed(table.set_index("workload")[[_KERNELS, "from", "to"]], ".2f")
+    return f"Time in kernels over the time of API calls: {known}."
 
 
 def draw(table: pd.DataFrame, measured: bool) -> style.Plot:
     """Draws the two ratios of each workload and of the paper, or only the paper's."""
     rows = np.arange(len(table))
     titles = {_KERNELS: "kernel time over API call time", _COPIES: "copy time over kernel time"}
-    with style.applied():
-        height = 1.4 + 0.3 * len(rows)
-        figure, both = style.panels(list(titles.values()), columns=2, width=4, height=height)
+    names, height = list(titles.values()), 1.4 + 0.3 * len(rows)
+    with style.panels(names, columns=2, width=4, height=height) as (figure, both):
         for axes, column in zip(both, titles, strict=True):
             if measured:
                 axes.plot(table[column], rows, "o", color=style.BLUE, label="measured")
-            axes.plot(
-                table[f"{column}, paper"],
-                rows,
-                "D",
-                color=style.BLACK,
-                markerfacecolor="white",
-                label="Minsky, Table 1",
-            )
+            axes.plot(table[f"{column}, paper"], rows, "kD", mfc="white", label="Minsky, Table 1")
             axes.set_xscale("log")
             axes.set_xlabel("ratio")
             axes.grid()
-            axes.set_yticks(rows, table.workload)
-            axes.set_ylim(len(rows) - 0.5, -0.5)
+            style.name_rows(axes, list(table.workload))
         style.legend_above(figure, columns=2)
     return figure
 
@@ -139,10 +121,10 @@ def _analyse(folder: Folder) -> Findings:
     profiles = selection.profiles(folder, "gpu")
     there = profiles.workload[profiles.kernel_s.notna()]
     ops, calls = selection.ops_of(folder, profiles), folder.api_calls()
-    table, runs = gpu_use(profiles, ops), folder.runs_frame()
+    table = gpu_use(profiles, ops)
     gaps, others = ["no profile was taken on a GPU"], {}
     if len(there):
-        gaps = selection.gaps(runs[selection.is_profile(runs, "gpu")], there)
+        gaps = selection.gaps(selection.profile_runs(folder, "gpu"), there)
         others["api_calls"] = api_calls(calls[calls.run.isin(profiles.run)])
         others["ops_on_cpu"] = ops_on_cpu(ops)
     found, plot = summary(table, bool(len(there))), draw(table, bool(len(there)))

@@ -51,8 +51,7 @@ def draw(table: pd.DataFrame) -> style.Plot:
     """Draws examples and seconds until the target by batch size, for each workload."""
     names = list(table.workload.unique())
     titles = [f"{name}: {quantity}" for name in names for quantity in _QUANTITIES]
-    with style.applied():
-        figure, axes = style.panels(titles, columns=len(_QUANTITIES), width=3.2, height=2.2)
+    with style.panels(titles, columns=len(_QUANTITIES), width=3.2, height=2.2) as (figure, axes):
         for number, panel in enumerate(axes):
             mine = table[table.workload == names[number // len(_QUANTITIES)]]
             _draw_quantity(panel, mine, _QUANTITIES[number % len(_QUANTITIES)])

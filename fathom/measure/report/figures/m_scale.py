@@ -109,8 +109,7 @@ def summary(table: pd.DataFrame) -> str:
 def draw(table: pd.DataFrame) -> style.Plot:
     """Draws measured and predicted efficiency by the number of workers, for each workload."""
     names = list(table.workload.unique())
-    with style.applied():
-        figure, axes = style.panels(names, columns=2, width=4, height=2.8)
+    with style.panels(names, columns=2, width=4, height=2.8) as (figure, axes):
         for name, panel in zip(names, axes, strict=True):
             for kind, each in table[table.workload == name].groupby("scaling", sort=False):
                 _draw_kind(panel, each, str(kind))
@@ -134,8 +133,7 @@ def _draw_kind(panel: style.Panel, table: pd.DataFrame, kind: str) -> None:
 
 
 def _analyse(folder: Folder) -> Findings:
-    runs = folder.runs_frame()
-    wanted = runs[selection.is_timing(runs, "scaling")]
+    wanted = selection.timing_runs(folder, "scaling")
     if wanted.empty:
         return Findings(gaps=["no distributed training: fathom characterize --workers makes some"])
     table = scaling(selection.timings(folder, "scaling"))

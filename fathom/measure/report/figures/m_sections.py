@@ -32,17 +32,12 @@ def section_times(runs: pd.DataFrame) -> pd.DataFrame:
     repeated = training.purpose.map(lambda purposes: "repeats" in purposes)
     any_repeated = repeated.groupby([training[name] for name in case]).transform("any")
     training = training[repeated | ~any_repeated]
-    init = training.init_s + training.load_s
-    seconds = pd.DataFrame(
-        {
-            "workload": training.workload,
-            "on": training.on,
-            "init": init,
-            "setup": training.setup_s,
-            "run": training.run_s,
-            "main": init + training.setup_s + training.run_s + training.evaluate_s,
-            "wall": training.wall_s,
-        }
+    seconds = training[case].assign(
+        init=training.init_s + training.load_s,
+        setup=training.setup_s,
+        run=training.run_s,
+        main=lambda times: times.init + times.setup + times.run + training.evaluate_s,
+        wall=training.wall_s,
     )
     means = seconds.groupby(case, sort=False, as_index=False)[_SECTIONS].mean()
     numbers = seconds.groupby(case, sort=False).size()
@@ -82,8 +77,7 @@ def draw(table: pd.DataFrame) -> style.Plot:
         "run": (table.run, style.BLUE),
         "rest of main": (table.main - table.init - table.setup - table.run, style.GREEN),
     }
-    with style.applied():
-        figure, axes = style.single(1.4 + 0.27 * len(table))
+    with style.single(1.4 + 0.27 * len(table)) as (figure, axes):
         series = {name: (np.maximum(part, 0), color) for name, (part, color) in parts.items()}
         style.bars(axes, labels, series, stacked=True)
         axes.set_xlabel("time over the CPU's wall time")
@@ -92,10 +86,8 @@ def draw(table: pd.DataFrame) -> style.Plot:
 
 
 def _analyse(folder: Folder) -> Findings:
-    both = [selection.timings(folder, purpose) for purpose in ("modes", "repeats")]
-    table = section_times(pd.concat(both).drop_duplicates("run"))
-    runs = folder.runs_frame()
-    gaps = selection.gaps(runs[selection.is_timing(runs, "modes")], table.workload.unique())
+    table = section_times(selection.processes(folder))
+    gaps = selection.gaps(selection.timing_runs(folder, "modes"), table.workload.unique())
     if table.empty:
         return Findings(gaps=gaps)
     return Findings(summary(table), draw(table), table, gaps=gaps)

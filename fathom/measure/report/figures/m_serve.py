@@ -81,8 +81,7 @@ def summary(table: pd.DataFrame) -> str:
 def draw(table: pd.DataFrame) -> style.Plot:
     """Draws the 99th percentile by rate of each search, with its bound."""
     names = list(table.workload.unique())
-    with style.applied():
-        figure, axes = style.panels(names, columns=2, width=3.4, height=2.4)
+    with style.panels(names, columns=2, width=3.4, height=2.4) as (figure, axes):
         for name, panel in zip(names, axes, strict=True):
             cases = table[table.workload == name].groupby(["batch limit", "threads"], sort=False)
             for marker, ((limit, threads), each) in zip(style.MARKERS, cases, strict=False):

@@ -71,8 +71,7 @@ def summary(table: pd.DataFrame) -> str:
 def draw(walls: pd.DataFrame) -> style.Plot:
     """Draws each run over the mean on the CPU as a point, and quartiles of enough runs as a box."""
     groups = list(walls.groupby(_CASE, sort=False))
-    with style.applied():
-        figure, axes = style.single(1 + 0.35 * len(groups))
+    with style.single(1 + 0.35 * len(groups)) as (figure, axes):
         axes.axvline(1, color=style.GREY, linewidth=0.8, linestyle="--")
         for row, (_, each) in enumerate(groups):
             times = each["over the CPU's mean"].to_numpy()
@@ -101,8 +100,7 @@ def draw(walls: pd.DataFrame) -> style.Plot:
 
 def _analyse(folder: Folder) -> Findings:
     walls = wall_times(selection.timings(folder, "repeats"))
-    runs = folder.runs_frame()
-    wanted = runs[selection.is_timing(runs, "repeats")]
+    wanted = selection.timing_runs(folder, "repeats")
     gaps = selection.gaps(wanted, walls.workload.unique(), "trained only once")
     if walls.empty:
         return Findings(gaps=[*gaps, "at least two equal runs are needed"])

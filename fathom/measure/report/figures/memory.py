@@ -72,8 +72,8 @@ def summary(peak: pd.DataFrame) -> str:
 def draw(peak: pd.DataFrame, sets: pd.DataFrame) -> style.Plot:
     """Draws the peaks, and the layers with the largest working sets of each workload."""
     names = list(sets.workload.unique())
-    with style.applied():
-        figure, (first, *others) = style.panels([_PEAK, *names], columns=2, width=4.6, height=2.7)
+    titles = [_PEAK, *names]
+    with style.panels(titles, columns=2, width=4.6, height=2.7) as (figure, (first, *others)):
         _draw_peaks(first, peak)
         for name, panel in zip(names, others, strict=True):
             mine = sets[sets.workload == name]
@@ -84,9 +84,8 @@ def draw(peak: pd.DataFrame, sets: pd.DataFrame) -> style.Plot:
 
 def _draw_peaks(panel: style.Panel, peak: pd.DataFrame) -> None:
     cases = (peak.workload + peak.device.map({"gpu": ", GPU"}).fillna("")).rename("case")
-    largest = (
-        peak.groupby([cases, "mode"], sort=False)[_PEAK].max().unstack().reindex(cases.unique())
-    )
+    largest = peak.groupby([cases, "mode"], sort=False)[_PEAK].max().unstack()
+    largest = largest.reindex(cases.unique())
     modes = (("train", "training", style.GREY), ("infer", "inference", style.SKY))
     series = {
         label: (largest[mode].to_numpy(), color) for mode, label, color in modes if mode in largest
@@ -102,9 +101,8 @@ def _draw_layers(panel: style.Panel, sets: pd.DataFrame) -> None:
 
 
 def _analyse(folder: Folder) -> Findings:
-    runs = folder.runs_frame()
     peak = peaks(selection.timings(folder, "modes"))
-    wanted, unknown = runs[selection.is_timing(runs, "modes")], "its peak was not recorded"
+    wanted, unknown = selection.timing_runs(folder, "modes"), "its peak was not recorded"
     gaps = selection.gaps(wanted, peak.workload.unique(), unknown)
     profiles, layers = selection.profiles(folder).drop_duplicates("workload"), folder.layers()
     sets = working_sets(selection.in_order(layers[layers.run.isin(profiles.run)]))
@@ -122,6 +120,5 @@ FIGURE = Figure(
     "batch rather than measured: forward pass, the layer's weights and output; backward pass, both "
     "and their gradients; optimizer, weights and gradients, without its state. Inputs and "
     "temporary buffers are left out, so that these are lower bounds.",
-    paper="no such figure; this analysis is our own.",
     analyse=_analyse,
 )

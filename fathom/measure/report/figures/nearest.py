@@ -51,9 +51,8 @@ def draw(found: Sequence[Nearest]) -> style.Plot:
     """Draws the hierarchy of archetypes and networks, and each network's distances."""
     shares = work(found)
     titles = "centroid linkage", "distance of each archetype"
-    with style.applied():
-        height = 1.2 + 0.32 * len(shares)
-        figure, (tree, line) = style.panels(titles, columns=2, width=4.6, height=height)
+    height = 1.2 + 0.32 * len(shares)
+    with style.panels(titles, columns=2, width=4.6, height=height) as (figure, (tree, line)):
         f4.dendrogram(tree, shares)
         for text in tree.get_yticklabels():
             if text.get_text().endswith("(yours)"):

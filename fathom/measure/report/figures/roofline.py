@@ -32,8 +32,7 @@ def summary(table: pd.DataFrame) -> str:
 
 def draw(table: pd.DataFrame, peak: float, bandwidth: float) -> style.Plot:
     """Draws each op's rate over its intensity under the roofs, area by share of the time."""
-    with style.applied():
-        figure, axes = style.panels(list(table.workload.unique()), 4, 2.4, 2.2)
+    with style.panels(list(table.workload.unique()), 4, 2.4, 2.2) as (figure, axes):
         shown = table[table.flops > 0]
         x = np.geomspace(min(0.05, shown.intensity.min()), max(1e3, shown.intensity.max()), 100)
         for panel, workload in zip(axes, table.workload.unique(), strict=True):
@@ -58,8 +57,7 @@ def draw(table: pd.DataFrame, peak: float, bandwidth: float) -> style.Plot:
 def _analyse(folder: Folder) -> Findings:
     runs = selection.profiles(folder).drop_duplicates("workload")
     ops, work = selection.ops_of(folder, runs), folder.work()
-    everything = folder.runs_frame()
-    gaps = selection.gaps(everything[selection.is_profile(everything)], runs.workload)
+    gaps = selection.gaps(selection.profile_runs(folder), runs.workload)
     mine = work[work.run.isin(runs.run)]
     roofs = _roofs(folder.machine, int(runs.threads.min())) if len(runs) else None
     if roofs is None or mine.empty:

@@ -2,12 +2,11 @@
 
 import numpy as np
 import pandas as pd
-import scipy.stats
 
 from fathom.measure.frames import GENERATION
 from fathom.measure.report import programs, selection, style
 from fathom.measure.report.figure import Figure, Findings
-from fathom.measure.report.intervals import CONFIDENCE, of_median
+from fathom.measure.report.intervals import of_median, ratio
 from fathom.measure.runs.folder import Folder
 
 _CASE = ["workload", "mode", "device", "cores", "threads", "batch size"]
@@ -76,13 +75,8 @@ def cases(table: pd.DataFrame) -> pd.DataFrame:
     groups = table.groupby(case, sort=False, dropna=False)
     measured = [name for name in (*_MEASURED, *_ENERGY) if name in table]
     means, runs = groups[measured].mean(), groups.size()
-    logarithms = np.log(table[_STEP]).groupby(
-        [table[name] for name in case], sort=False, dropna=False
-    )
-    quantile = scipy.stats.t.ppf((1 + CONFIDENCE) / 2, np.maximum(runs - 1, 1))
-    middle, half_width = logarithms.mean(), quantile * logarithms.sem()
-    means[_STEP] = np.exp(middle)
-    means["from"], means["to"] = np.exp(middle - half_width), np.exp(middle + half_width)
+    steps = [ratio(each.to_numpy(), np.ones(len(each))) for _, each in groups[_STEP]]
+    means[[_STEP, "from", "to"]] = [[each.value, each.low, each.high] for each in steps]
     means.insert(0, "runs", runs)
     return means.reset_index()
 
@@ -126,8 +120,7 @@ def draw(table: pd.DataFrame) -> style.Plot:
     """Draws the step time of each run with its interval."""
     rows = table.workload + np.where(table.device == "gpu", ", GPU", "")
     names = list(rows.unique())
-    with style.applied():
-        figure, axes = style.single(1.3 + 0.35 * len(names))
+    with style.single(1.3 + 0.35 * len(names)) as (figure, axes):
         for j, (mode, color) in enumerate((("train", style.BLUE), ("infer", style.ORANGE))):
             mine = table[table["mode"] == mode]
             equal = mine.groupby(["workload", "device"])
@@ -178,6 +171,5 @@ FIGURE = Figure(
     "counted work at the median rate. Energy, where the machine tells it, is that of the whole "
     "machine. Where inference generates token by token, a table has its two phases: prefill, until "
     "the first token, and decode, from one token to the next.",
-    paper="no such figure; this analysis is our own.",
     analyse=_analyse,
 )

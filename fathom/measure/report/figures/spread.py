@@ -1,6 +1,5 @@
 """The distribution of each op's time over the profiled steps: an analysis of our own."""
 
-import numpy as np
 import pandas as pd
 
 from fathom.measure.report import selection, style
@@ -54,8 +53,7 @@ def summary(table: pd.DataFrame) -> str:
 def draw(followed: pd.DataFrame) -> style.Plot:
     """Draws a point for each step of each op from ``by_step``, and their median."""
     names = list(followed.workload.unique())
-    with style.applied():
-        figure, axes = style.panels(names, columns=2, width=4.6, height=2.7)
+    with style.panels(names, columns=2, width=4.6, height=2.7) as (figure, axes):
         for (_, mine), panel in zip(followed.groupby("workload", sort=False), axes, strict=True):
             _draw_ops(panel, mine)
     return figure
@@ -65,14 +63,9 @@ def _draw_ops(panel: style.Panel, followed: pd.DataFrame) -> None:
     labels = []
     for row, (op, each) in enumerate(followed.groupby(_KEYS[1:], sort=False)):
         labels.append(style.shortened(", ".join(dict.fromkeys(map(str, op))), 36))
-        times = each["time (ms)"].to_numpy()
-        rows = np.full(len(times), float(row))
-        panel.plot(
-            times, rows, "o", color=style.BLUE, alpha=0.35, markersize=3.5, markeredgewidth=0
-        )
-        panel.plot(
-            [np.median(times)], [row], "|", color=style.BLACK, markersize=11, label="_median"
-        )
+        times = each["time (ms)"]
+        panel.plot(times, [row] * len(times), "o", color=style.BLUE, alpha=0.35, ms=3.5, mew=0)
+        panel.plot(times.median(), row, "|", color=style.BLACK, markersize=11, label="_median")
     panel.set_yticks(range(len(labels)), labels, fontsize=7.5)
     panel.invert_yaxis()
     panel.set_xscale("log")
@@ -99,6 +92,5 @@ FIGURE = Figure(
     meaning="A point for each profiled step of all processes, and a bar at their median: the time "
     "of each workload's ten heaviest ops, an op type of one layer and phase. Where batches differ "
     "in length, the times do too.",
-    paper="no such figure; this analysis is our own.",
     analyse=_analyse,
 )

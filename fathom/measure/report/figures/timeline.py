@@ -73,8 +73,7 @@ def draw(rows: pd.DataFrame, lengths: dict[str, float]) -> style.Plot:
     """
     steps = rows.drop_duplicates("workload").set_index("workload").step
     titles = [f"{name}, step {step}" for name, step in steps.items()]
-    with style.applied():
-        figure, axes = style.panels(titles, columns=1, width=style.WIDTH, height=1.25)
+    with style.panels(titles, columns=1, width=style.WIDTH, height=1.25) as (figure, axes):
         for (name, mine), panel in zip(rows.groupby("workload", sort=False), axes, strict=True):
             _draw_step(panel, mine, lengths[str(name)])
         style.legend_of_classes(figure, map(op_class, rows["op type"]))
@@ -82,18 +81,15 @@ def draw(rows: pd.DataFrame, lengths: dict[str, float]) -> style.Plot:
 
 
 def _draw_step(panel: style.Panel, rows: pd.DataFrame, step_ms: float) -> None:
+    start = rows[_START].map(", from {:.3g} ms".format)
+    label = rows["op type"] + " of " + rows.layer + ", " + rows.phase + start
     parts = pd.DataFrame(
         {
             "start": rows[_START],
             "length": rows[_TIME],
             "name": rows["op type"],
             "letter": rows["op type"].map(op_class),
-            "label": rows["op type"]
-            + " of "
-            + rows.layer
-            + ", "
-            + rows.phase
-            + rows[_START].map(", from {:.3g} ms".format),
+            "label": label,
         }
     )
     threads = list(rows.thread.unique())
@@ -106,8 +102,7 @@ def _draw_step(panel: style.Panel, rows: pd.DataFrame, step_ms: float) -> None:
 
 def _analyse(folder: Folder) -> Findings:
     runs = selection.training_profiles(folder).drop_duplicates("workload")
-    everything = folder.runs_frame()
-    wanted = everything[selection.is_profile(everything)]
+    wanted = selection.profile_runs(folder)
     by_id = {run.id: run.profile for run in folder.runs}
     profiles = [p for p in map(by_id.get, runs.run) if p and p.timeline]
     there = [profile.workload for profile in profiles]
@@ -128,6 +123,5 @@ FIGURE = Figure(
     meaning="When each op of the profiled step of median time ran, on which thread, in the colours "
     "of the classes of op types; blank is time outside ops. Ops that take less than 0.2 % of the "
     "step and follow each other are one grey slice. profile --out writes all steps for Perfetto.",
-    paper="no such figure; this analysis is our own.",
     analyse=_analyse,
 )

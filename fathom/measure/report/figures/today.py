@@ -1,7 +1,6 @@
 """A figure of our own: the hierarchy of the eight, with further workloads placed in it."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -9,17 +8,14 @@ import pandas as pd
 from fathom import workloads
 from fathom.measure.profile import tables
 from fathom.measure.report import selection, style
-from fathom.measure.report.clustering import Merge, cluster, cosine_distance
+from fathom.measure.report.clustering import Merge, cluster, cosine_distance, linkage
 from fathom.measure.report.figure import Figure, Findings
 from fathom.measure.report.figures import f4
 from fathom.measure.report.intervals import Interval, combine
 from fathom.measure.runs.folder import Folder
 
-if TYPE_CHECKING:
-    import matplotlib.axes
-    import matplotlib.figure
-
 Members = tuple[str, ...]
+_Top = tuple[float, float]  # of a cluster in the drawing: distance and row
 
 
 def clusters(shares: pd.DataFrame) -> tuple[list[Members], list[Merge]]:
@@ -48,8 +44,9 @@ def places(shares: pd.DataFrame, by_process: Mapping[str, np.ndarray]) -> pd.Dat
     """
     eight = shares[shares.index.isin(workloads.EIGHT)]
     found, rows = clusters(eight)[0], []
+    centroids = [shares.loc[list(each)].to_numpy().mean(axis=0) for each in found]
     for name, own in shares.drop(index=eight.index).iterrows():
-        distances = [cosine_distance(own.to_numpy(), _centroid(shares, each)) for each in found]
+        distances = [cosine_distance(own.to_numpy(), each) for each in centroids]
         nearest = int(np.argmin(distances[: len(eight)]))
         joined = found[int(np.argmin(distances))]
         interval = _interval(str(name), joined, by_process)
@@ -67,16 +64,10 @@ def places(shares: pd.DataFrame, by_process: Mapping[str, np.ndarray]) -> pd.Dat
     return pd.DataFrame(rows)
 
 
-def _centroid(shares: pd.DataFrame, members: Members) -> np.ndarray:
-    return shares.loc[list(members)].to_numpy().mean(axis=0)
-
-
 def _interval(name: str, joined: Members, by_process: Mapping[str, np.ndarray]) -> Interval:
     """Returns the distance of a workload to a cluster's centroid, with its interval."""
     rows = [by_process[each] for each in (name, *joined)]
-    (found,) = combine(
-        rows, lambda own, *others: np.array([cosine_distance(own, np.mean(others, axis=0))])
-    )
+    (found,) = combine(rows, lambda own, *others: cosine_distance(own, np.mean(others, axis=0)))
     return found.clipped(0, 1)
 
 
@@ -90,35 +81,23 @@ def summary(placed: pd.DataFrame) -> str:
     return f"{'; '.join(texts)}."
 
 
-def draw(shares: pd.DataFrame, placed: pd.DataFrame) -> "matplotlib.figure.Figure":
+def draw(shares: pd.DataFrame, placed: pd.DataFrame) -> style.Plot:
     """Draws the dendrogram of the eight, and each further workload at the cluster it joins."""
+    from scipy.cluster.hierarchy import leaves_list
+
     eight = shares[shares.index.isin(workloads.EIGHT)]
     found, merges = clusters(eight)
-    rows = _rows(_leaves(found, merges), placed)
-    heights = [0.0] * len(eight) + [merge.distance for merge in merges]
-    places = [float(rows.index(each[0])) for each in found[: len(eight)]]
-    with style.applied():
-        figure = style.new_figure(style.WIDTH, 1.2 + 0.32 * len(rows))
-        axes = figure.subplots()
+    rows = _rows(list(eight.index[leaves_list(linkage(merges))]), placed)
+    tops: list[_Top] = [(0.0, rows.index(name)) for name in eight.index]
+    with style.single(1.2 + 0.32 * len(rows)) as (figure, axes):
         for merge in merges:
-            pair = merge.first, merge.second
-            ends = [places[i] for i in pair]
-            _bracket(
-                axes, [heights[i] for i in pair], ends, merge.distance, style.BLUE, "the eight"
-            )
-            places.append(sum(ends) / 2)
+            a, b = tops[merge.first], tops[merge.second]
+            _bracket(axes, a, b, merge.distance, style.BLUE, "the eight")
+            tops.append((merge.distance, (a[1] + b[1]) / 2))
         for row in placed.to_dict("records"):
-            at = found.index(tuple(row["joins"].split()))
-            ends = [float(rows.index(row["workload"])), places[at]]
-            starts = [0.0, heights[at]]
-            _bracket(
-                axes,
-                starts,
-                ends,
-                row["cosine distance"],
-                style.ORANGE,
-                "placed in their hierarchy",
-            )
+            own, joined = rows.index(row["workload"]), found.index(tuple(row["joins"].split()))
+            label, distance = "placed in their hierarchy", row["cosine distance"]
+            _bracket(axes, (0.0, own), tops[joined], distance, style.ORANGE, label)
         axes.set_yticks(range(len(rows)), rows)
         axes.tick_params(axis="y", length=0)
         axes.spines["left"].set_visible(False)
@@ -129,14 +108,6 @@ def draw(shares: pd.DataFrame, placed: pd.DataFrame) -> "matplotlib.figure.Figur
     return figure
 
 
-def _leaves(found: Sequence[Members], merges: Sequence[Merge]) -> list[str]:
-    """Returns the workloads in an order in which no lines of the dendrogram cross."""
-    order = [list(each) for each in found[: len(found) - len(merges)]]
-    for merge in merges:
-        order.append(order[merge.first] + order[merge.second])
-    return order[-1]
-
-
 def _rows(leaves: list[str], placed: pd.DataFrame) -> list[str]:
     """Returns the leaves with each further workload next to those it joins."""
     rows = list(leaves)
@@ -145,17 +116,9 @@ def _rows(leaves: list[str], placed: pd.DataFrame) -> list[str]:
     return rows
 
 
-def _bracket(
-    axes: "matplotlib.axes.Axes",
-    starts: Sequence[float],
-    rows: Sequence[float],
-    distance: float,
-    colour: str,
-    label: str,
-) -> None:
-    """Draws two branches from their starts to the distance at which they join."""
-    x = [starts[0], distance, distance, starts[1]]
-    y = [rows[0], rows[0], rows[1], rows[1]]
+def _bracket(axes: style.Panel, a: _Top, b: _Top, distance: float, colour: str, label: str) -> None:
+    """Draws two branches from their clusters to the distance at which they join."""
+    x, y = [a[0], distance, distance, b[0]], [a[1], a[1], b[1], b[1]]
     axes.plot(x, y, color=colour, linewidth=1.4, label=label)
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 
 from fathom.measure.report import selection, style
 from fathom.measure.report.figure import Figure, Findings
-from fathom.measure.report.intervals import Interval, mean
+from fathom.measure.report.intervals import Interval, listed, mean
 from fathom.measure.runs.folder import Folder
 
 _PAPER = 2  # percent outside ops, at most, in the paper
@@ -27,14 +27,11 @@ def outside_ops(profiles: pd.DataFrame) -> pd.DataFrame:
 
 
 def _outside(profiles: pd.DataFrame) -> dict[str, object]:
-    share = mean(profiles.outside_share.to_numpy(float)).clipped(0, 1)
     return {
         "threads": profiles.threads.iloc[0],
         "processes": selection.count(profiles),
         "steps": profiles.profiled_steps.iloc[0],
-        "share outside ops": share.value,
-        "from": share.low,
-        "to": share.high,
+        **mean(profiles.outside_share.to_numpy(float)).clipped(0, 1).columns("share outside ops"),
         "profiler's overhead": profiles.overhead.mean(),
         **_overhead_limits(profiles),
     }
@@ -51,21 +48,18 @@ def _overhead_limits(profiles: pd.DataFrame) -> dict[str, float]:
 
 def summary(table: pd.DataFrame) -> str:
     """Summarizes the shares in a sentence."""
-    columns = ["share outside ops", "from", "to"]
-    shares = [Interval(*row) for row in (100 * table[columns]).to_numpy()]
-    pairs = zip(table.workload, shares, strict=True)
-    listed = ", ".join(f"{workload} {share.text('.1f')}" for workload, share in pairs)
+    percent = 100 * table.set_index("workload")[["share outside ops", "from", "to"]]
+    shares = [Interval(*row) for row in percent.to_numpy()]
     under = sum(share.high < _PAPER for share in shares)
     counted = f" Under {_PAPER} % in {under}, over in {sum(s.low > _PAPER for s in shares)}."
     known = any(share.known for share in shares)
-    return f"Percent of a step outside ops: {listed}.{counted if known else ''}"
+    return f"Percent of a step outside ops: {listed(percent, '.1f')}.{counted if known else ''}"
 
 
 def draw(table: pd.DataFrame) -> style.Plot:
     """Draws the share of each workload's step in which no op runs."""
     percent = 100 * table["share outside ops"]
-    with style.applied():
-        figure, axes = style.single(0.9 + 0.3 * len(table))
+    with style.single(0.9 + 0.3 * len(table)) as (figure, axes):
         rows = np.arange(len(table))
         bars = axes.barh(rows, percent, color=style.BLUE, height=0.6)
         axes.bar_label(bars, fmt="%.1f", padding=3)

@@ -4,7 +4,6 @@ import pytest
 from legibility import labels_of
 from synthetic_folder import MACHINE, folder, op, ops_of, profile, run
 
-from fathom.measure import frames
 from fathom.measure.profile import tables
 from fathom.measure.report import picture
 from fathom.measure.report.figures import roofline
@@ -27,7 +26,7 @@ def measured(**changes):
 
 def table_of(*profiles):
     runs = [run(profile=each, id="") for each in profiles]
-    return tables.under_roofs(ops_of(*profiles), frames.work(runs), PEAK, BANDWIDTH)
+    return tables.under_roofs(ops_of(*profiles), folder(runs).work(), PEAK, BANDWIDTH)
 
 
 def test_each_op_has_its_rate_bound_and_attainable_time():
