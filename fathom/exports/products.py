@@ -11,17 +11,12 @@ TAKEN: tuple[Kind, ...] = ("convolution", "matrix product", "recurrent product")
 
 @dataclass(frozen=True)
 class Product:
-    """A product of matrices, [m, k] x [k, n].
+    """A product of matrices, [m, k] x [k, n]."""
 
-    Attributes:
-        m, n, k: sizes.
-        times: how often it is computed in the step; a convolution's groups and a batch included.
-    """
-
-    m: int
-    n: int
-    k: int
-    times: int
+    m: int  # sizes
+    n: int  # sizes
+    k: int  # sizes
+    times: int  # how often it is computed in the step; a convolution's groups and a batch included
 
 
 def taken(description: Description) -> list[Operation]:

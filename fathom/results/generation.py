@@ -11,21 +11,13 @@ from fathom.results.base import Count, NotNegative, PositiveCount, Record, absen
 
 
 class PhaseTimes(NamedTuple):
-    """The times of one step.
+    """The times of one step."""
 
-    Attributes:
-        prefill: seconds of reading what is given; None: this phase did not run.
-        decode: seconds of the loop over new tokens; None: this phase did not run.
-        given: tokens of each sequence that are read at once.
-        decoded: iterations of the loop.
-        sequences: generated at once.
-    """
-
-    prefill: float | None
-    decode: float | None
-    given: int
-    decoded: int
-    sequences: int
+    prefill: float | None  # seconds of reading what is given; None: this phase did not run
+    decode: float | None  # seconds of the loop over new tokens; None: this phase did not run
+    given: int  # tokens of each sequence that are read at once
+    decoded: int  # iterations of the loop
+    sequences: int  # generated at once
 
 
 class Generation(Record):

@@ -11,13 +11,9 @@ from fathom.options import DEVICE_KINDS, DeviceKind
 
 @dataclass(frozen=True)
 class Device:
-    """The CPU, or the one GPU that this process sees.
+    """The CPU, or the one GPU that this process sees."""
 
-    Attributes:
-        kind: ``cpu`` or ``gpu``.
-    """
-
-    kind: DeviceKind
+    kind: DeviceKind  # ``cpu`` or ``gpu``
 
     @property
     def name(self) -> str:

@@ -17,17 +17,11 @@ _ZONES = {"package": "cpu", "dram": "dram"}  # others are parts of a package, or
 
 @dataclass(frozen=True)
 class Counter:
-    """A counter of energy.
+    """A counter of energy."""
 
-    Attributes:
-        name: ``cpu`` (a socket), ``dram`` (its memory) or ``gpu``.
-        read: returns the joules so far; raises OSError.
-        wraps_at: joules at which it starts again from zero, after some minutes.
-    """
-
-    name: str
-    read: Callable[[], float]
-    wraps_at: float = math.inf
+    name: str  # ``cpu`` (a socket), ``dram`` (its memory) or ``gpu``
+    read: Callable[[], float]  # returns the joules so far; raises OSError
+    wraps_at: float = math.inf  # joules at which it starts again from zero, after some minutes
 
 
 class Meter:

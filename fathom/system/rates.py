@@ -19,15 +19,10 @@ _UNDISTURBED = 0.9  # least share of an undisturbed ceiling, as in results/chara
 
 
 class Ceiling(NamedTuple):
-    """The best rate, and how much of the processor its measurement had.
+    """The best rate, and how much of the processor its measurement had."""
 
-    Attributes:
-        rate: in FLOP/s or bytes/s.
-        cpu_share: CPU time over time by the clock and the threads that compute.
-    """
-
-    rate: float
-    cpu_share: float
+    rate: float  # in FLOP/s or bytes/s
+    cpu_share: float  # CPU time over time by the clock and the threads that compute
 
 
 def gemm_ceiling(device: Device, precision: str, threads: int = 0) -> Ceiling:

@@ -30,18 +30,12 @@ _PRODUCT_KINDS = {
 
 @dataclass(frozen=True)
 class Prediction:
-    """The predicted time of a step.
+    """The predicted time of a step."""
 
-    Attributes:
-        seconds: the most likely.
-        low, high: limits of the interval that holds ``COVERED`` of steps.
-        workloads: that the factors are from.
-    """
-
-    seconds: float
-    low: float
-    high: float
-    workloads: int
+    seconds: float  # the most likely
+    low: float  # limits of the interval that holds ``COVERED`` of steps
+    high: float  # limits of the interval that holds ``COVERED`` of steps
+    workloads: int  # that the factors are from
 
 
 class Rates:

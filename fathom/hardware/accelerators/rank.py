@@ -17,17 +17,11 @@ MASTER_BYTES = 4  # of a weight that is trained, and of its gradient
 
 @dataclass(frozen=True)
 class Work:
-    """A step as the nodes of a plan share it.
+    """A step as the nodes of a plan share it."""
 
-    Attributes:
-        description: of the whole step.
-        plan: of parallelism.
-        fusion: of the operations of a layer.
-    """
-
-    description: Description
-    plan: Plan
-    fusion: Fusion | None = None
+    description: Description  # of the whole step
+    plan: Plan  # of parallelism
+    fusion: Fusion | None = None  # of the operations of a layer
 
     @cached_property
     def sharding(self) -> sharding.Sharding:

@@ -26,38 +26,23 @@ _GRADIENTS = "weight gradient"
 
 @dataclass(frozen=True)
 class Exchange:
-    """A collective of the nodes that share an operation.
+    """A collective of the nodes that share an operation."""
 
-    Attributes:
-        kind: of the collective; ``halo``: borders of patches to the neighbours.
-        row: whose results are exchanged.
-        size_bytes: of the whole tensors in a step, in the description's precision.
-        once: once a step, not for each part of the batch.
-        of_input: before the operation, of what it reads.
-    """
-
-    kind: Kind
-    row: Operation
-    size_bytes: float
-    once: bool = False
-    of_input: bool = False
+    kind: Kind  # of the collective; ``halo``: borders of patches to the neighbours
+    row: Operation  # whose results are exchanged
+    size_bytes: float  # of the whole tensors in a step, in the description's precision
+    once: bool = False  # once a step, not for each part of the batch
+    of_input: bool = False  # before the operation, of what it reads
 
 
 @dataclass(frozen=True)
 class Sharding:
-    """The sharing of a step's operations.
+    """The sharing of a step's operations."""
 
-    Attributes:
-        shared: names of the operations of which each node computes a part.
-        exchanges: in the order of the step.
-        experts: exchanges of the nodes that share experts.
-        states: of the results, by the operation's name, before they are summed.
-    """
-
-    shared: frozenset[str]
-    exchanges: tuple[Exchange, ...]
-    experts: tuple[Exchange, ...]
-    states: Mapping[str, State]
+    shared: frozenset[str]  # names of the operations of which each node computes a part
+    exchanges: tuple[Exchange, ...]  # in the order of the step
+    experts: tuple[Exchange, ...]  # exchanges of the nodes that share experts
+    states: Mapping[str, State]  # of the results, by the operation's name, before they are summed
 
 
 def of(description: Description, tensor: int) -> Sharding:

@@ -17,19 +17,12 @@ _SAME_PRECISION = {"float16": "float16", "bfloat16": "bfloat16"}
 
 @dataclass(frozen=True)
 class Value:
-    """A tensor.
+    """A tensor."""
 
-    Attributes:
-        shape: sizes.
-        dtype: type of its elements, by NumPy's name.
-        weight: a constant of the network, or a view of one.
-        producers: names of the operations that computed it.
-    """
-
-    shape: tuple[int, ...]
-    dtype: str
-    weight: bool = False
-    producers: tuple[str, ...] = ()
+    shape: tuple[int, ...]  # sizes
+    dtype: str  # type of its elements, by NumPy's name
+    weight: bool = False  # a constant of the network, or a view of one
+    producers: tuple[str, ...] = ()  # names of the operations that computed it
 
     @property
     def elements(self) -> int:
@@ -44,27 +37,16 @@ class Value:
 
 @dataclass(frozen=True)
 class Work:
-    """What an operation, or a part of one, does each time.
+    """What an operation, or a part of one, does each time."""
 
-    Attributes:
-        kind: of computation.
-        bounds: the loop bounds; see ``Operation.bounds``.
-        flops: other than multiply-accumulates.
-        part: put after the operation's name, if it has several parts.
-        repeats: executions for each of the operation's.
-        reads_part: of its first input it reads as much as it writes.
-        inputs: of a part; None: the operation's.
-        outputs: of a part; None: the operation's.
-    """
-
-    kind: Kind
-    bounds: loops.Bounds
-    flops: int = 0
-    part: str = ""
-    repeats: int = 1
-    reads_part: bool = False
-    inputs: Sequence[Value] | None = None
-    outputs: Sequence[Value] | None = None
+    kind: Kind  # of computation
+    bounds: loops.Bounds  # the loop bounds; see ``Operation.bounds``
+    flops: int = 0  # other than multiply-accumulates
+    part: str = ""  # put after the operation's name, if it has several parts
+    repeats: int = 1  # executions for each of the operation's
+    reads_part: bool = False  # of its first input it reads as much as it writes
+    inputs: Sequence[Value] | None = None  # of a part; None: the operation's
+    outputs: Sequence[Value] | None = None  # of a part; None: the operation's
 
 
 @dataclass(frozen=True)

@@ -36,23 +36,14 @@ _PICOSECOND = 1e-12
 
 @dataclass(frozen=True)
 class OpEvent:
-    """One execution of one op on one thread, or one of its kernels on one GPU stream.
+    """One execution of one op on one thread, or one of its kernels on one GPU stream."""
 
-    Attributes:
-        name: the op's name with its scopes, ``layer/scope/name``.
-        op_type: the type of the kernel that ran, as TensorFlow calls it.
-        start_s: seconds since the first event of the trace.
-        duration_s: seconds from start to end.
-        self_s: ``duration_s`` without ops nested in this one on the same line.
-        line: plane and thread or stream.
-    """
-
-    name: str
-    op_type: str
-    start_s: float
-    duration_s: float
-    self_s: float
-    line: str
+    name: str  # the op's name with its scopes, ``layer/scope/name``
+    op_type: str  # the type of the kernel that ran, as TensorFlow calls it
+    start_s: float  # seconds since the first event of the trace
+    duration_s: float  # seconds from start to end
+    self_s: float  # ``duration_s`` without ops nested in this one on the same line
+    line: str  # plane and thread or stream
 
     @property
     def on_gpu(self) -> bool:

@@ -16,19 +16,12 @@ def cosine_distance(a: np.ndarray, b: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class Merge:
-    """The merge of two clusters.
+    """The merge of two clusters."""
 
-    Attributes:
-        first: number of a cluster: below n a vector, otherwise the merge ``first - n``.
-        second: number of the other, larger than ``first``.
-        distance: distance of their centroids.
-        members: the vectors in the new cluster, ascending.
-    """
-
-    first: int
-    second: int
-    distance: float
-    members: tuple[int, ...]
+    first: int  # number of a cluster: below n a vector, otherwise the merge ``first - n``
+    second: int  # number of the other, larger than ``first``
+    distance: float  # distance of their centroids
+    members: tuple[int, ...]  # the vectors in the new cluster, ascending
 
 
 def cluster(vectors: np.ndarray, distance: Distance = cosine_distance) -> list[Merge]:

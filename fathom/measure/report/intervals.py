@@ -129,17 +129,11 @@ def p_value(values: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class Difference:
-    """The difference of the means of two programs' processes, and its noise.
+    """The difference of the means of two programs' processes, and its noise."""
 
-    Attributes:
-        value: of the second less the first.
-        error: its standard error; NaN for a single process on either side.
-        freedom: degrees of freedom of that error.
-    """
-
-    value: float
-    error: float
-    freedom: float
+    value: float  # of the second less the first
+    error: float  # its standard error; NaN for a single process on either side
+    freedom: float  # degrees of freedom of that error
 
     def interval(self) -> Interval:
         """Returns its 95 % interval by Student's t."""

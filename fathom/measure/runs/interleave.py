@@ -25,34 +25,21 @@ RUNS = "runs.csv"
 
 @dataclass(frozen=True)
 class VariantRun:
-    """One run of a variant.
+    """One run of a variant."""
 
-    Attributes:
-        variant: ``A`` or ``B``.
-        pair: its number, from 1.
-        result: as the run wrote it.
-        wall_s: seconds from the start to the end of the process.
-    """
-
-    variant: str
-    pair: int
-    result: RunResult
-    wall_s: float
+    variant: str  # ``A`` or ``B``
+    pair: int  # its number, from 1
+    result: RunResult  # as the run wrote it
+    wall_s: float  # seconds from the start to the end of the process
 
 
 @dataclass
 class Interleaving:
-    """Two variants measured in turn, A B B A ..., so that neither profits from a slow change.
+    """Two variants measured in turn, A B B A ..., so that neither profits from a slow change."""
 
-    Attributes:
-        commands: of ``A`` and ``B``.
-        out: folder for all results, logs and the table of the runs, written as it goes.
-        runs: those made so far.
-    """
-
-    commands: Mapping[str, str]
-    out: Path
-    runs: list[VariantRun] = field(default_factory=list)
+    commands: Mapping[str, str]  # of ``A`` and ``B``
+    out: Path  # folder for all results, logs and the table of the runs, written as it goes
+    runs: list[VariantRun] = field(default_factory=list)  # those made so far
 
     def measure(self, width: float, budget_s: float, screen: Console) -> None:
         """Measures pairs until the interval of the ratio is narrow or the time is over.

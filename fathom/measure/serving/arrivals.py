@@ -28,13 +28,9 @@ FEWEST_NEW = 2
 
 @dataclass(frozen=True)
 class Gamma:
-    """Independent intervals of a gamma distribution; a burst is many short ones.
+    """Independent intervals of a gamma distribution; a burst is many short ones."""
 
-    Attributes:
-        variation: coefficient of variation of the intervals; 1: a Poisson process.
-    """
-
-    variation: float
+    variation: float  # coefficient of variation of the intervals; 1: a Poisson process
 
     @property
     def name(self) -> str:
@@ -58,19 +54,12 @@ class Gamma:
 
 @dataclass(frozen=True)
 class Trace:
-    """Recorded arrivals.
+    """Recorded arrivals."""
 
-    Attributes:
-        name: of the file.
-        times: seconds from the first arrival, in order.
-        prompt_tokens: of each query.
-        new_tokens: generated for each.
-    """
-
-    name: str
-    times: np.ndarray
-    prompt_tokens: np.ndarray
-    new_tokens: np.ndarray
+    name: str  # of the file
+    times: np.ndarray  # seconds from the first arrival, in order
+    prompt_tokens: np.ndarray  # of each query
+    new_tokens: np.ndarray  # generated for each
 
     @property
     def rate(self) -> float:

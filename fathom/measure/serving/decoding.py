@@ -19,28 +19,18 @@ _FEWEST_BLOCKS = 4
 
 @dataclass(frozen=True)
 class Prompt:
-    """What is to be continued.
+    """What is to be continued."""
 
-    Attributes:
-        tokens: int32 [tokens], at least one.
-        new_tokens: the most to generate.
-    """
-
-    tokens: np.ndarray
-    new_tokens: int
+    tokens: np.ndarray  # int32 [tokens], at least one
+    new_tokens: int  # the most to generate
 
 
 @dataclass(eq=False)
 class Cached:
-    """A sequence in the cache.
+    """A sequence in the cache."""
 
-    Attributes:
-        table: its blocks.
-        length: tokens whose keys and values are in them.
-    """
-
-    table: np.ndarray
-    length: int = 0
+    table: np.ndarray  # its blocks
+    length: int = 0  # tokens whose keys and values are in them
 
 
 class DecodingEngine:

@@ -25,19 +25,12 @@ _REASON = 200  # characters of an error's body
 
 @dataclass(frozen=True)
 class Address:
-    """Where queries go.
+    """Where queries go."""
 
-    Attributes:
-        url: of the inference.
-        model: its name there.
-        decoder: turns prompts into text; None: queries are tensors.
-        inputs: names of the tensors.
-    """
-
-    url: str
-    model: str
-    decoder: TokenDecoder | None
-    inputs: tuple[str, ...] = ()
+    url: str  # of the inference
+    model: str  # its name there
+    decoder: TokenDecoder | None  # turns prompts into text; None: queries are tensors
+    inputs: tuple[str, ...] = ()  # names of the tensors
 
 
 def find(url: str, workload: str, decoder: TokenDecoder | None) -> Address:

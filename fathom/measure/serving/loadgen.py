@@ -42,23 +42,14 @@ _EARLY_STOPPING = ("early_stopping_ttft_result", "early_stopping_tpot_result")
 
 @dataclass(frozen=True)
 class Load:
-    """What LoadGen sends.
+    """What LoadGen sends."""
 
-    Attributes:
-        scenario: one of MLPerf's.
-        duration: the shortest duration, in seconds.
-        rate: queries per second of ``server``; expected samples per second of ``offline``.
-        latency: expected duration of a query of the two streams, in seconds.
-        bounds: of ``server``: of the latency, or of the first and each next token.
-        seed: of the order of samples and the times of queries.
-    """
-
-    scenario: Scenario
-    duration: float
-    rate: float
-    latency: float
-    bounds: Bounds
-    seed: int
+    scenario: Scenario  # one of MLPerf's
+    duration: float  # the shortest duration, in seconds
+    rate: float  # queries per second of ``server``; expected samples per second of ``offline``
+    latency: float  # expected duration of a query of the two streams, in seconds
+    bounds: Bounds  # of ``server``: of the latency, or of the first and each next token
+    seed: int  # of the order of samples and the times of queries
 
 
 def find() -> ModuleType:

@@ -17,29 +17,17 @@ Waiting = TypeVar("Waiting")
 
 @dataclass(eq=False)
 class Query:
-    """One sample to infer, and what became of it; times are of ``time.perf_counter``.
+    """One sample to infer, and what became of it; times are of ``time.perf_counter``."""
 
-    Attributes:
-        sample: what is to be inferred: a tuple of arrays, or a ``Prompt``.
-        id: of the query, as the load generator names it.
-        issued: when it was sent.
-        first: when its first token was there; None: there is none.
-        answered: when it was answered; None: it is not.
-        tokens: that were generated.
-        outputs: arrays, or the tokens; none from an endpoint.
-        error: why it failed.
-        cancelled: set it to leave the query out of the next batch.
-    """
-
-    sample: Any
-    id: int = 0
-    issued: float = field(default_factory=time.perf_counter)
-    first: float | None = None
-    answered: float | None = None
-    tokens: int = 0
-    outputs: list[Any] = field(default_factory=list)
-    error: BaseException | None = None
-    cancelled: bool = False
+    sample: Any  # what is to be inferred: a tuple of arrays, or a ``Prompt``
+    id: int = 0  # of the query, as the load generator names it
+    issued: float = field(default_factory=time.perf_counter)  # when it was sent
+    first: float | None = None  # when its first token was there; None: there is none
+    answered: float | None = None  # when it was answered; None: it is not
+    tokens: int = 0  # that were generated
+    outputs: list[Any] = field(default_factory=list)  # arrays, or the tokens; none from an endpoint
+    error: BaseException | None = None  # why it failed
+    cancelled: bool = False  # set it to leave the query out of the next batch
 
 
 Answer = Callable[[Sequence[Query]], None]
@@ -47,13 +35,9 @@ Answer = Callable[[Sequence[Query]], None]
 
 
 class Target(Protocol):
-    """What answers queries: a server in this process, or an endpoint somewhere.
+    """What answers queries: a server in this process, or an endpoint somewhere."""
 
-    Attributes:
-        batches: number of batches by size, as far as they are known.
-    """
-
-    batches: Counter[int]
+    batches: Counter[int]  # number of batches by size, as far as they are known
 
     def issue(self, queries: Sequence[Query]) -> None:
         """Takes queries; each is answered later, also if it fails."""

@@ -15,12 +15,7 @@ CLASSES = 3
 
 @dataclass(frozen=True, eq=False)
 class Points(DataSet):
-    """The points in memory.
-
-    Attributes:
-        train_points, test_points: float32 [n, 2].
-        train_classes, test_classes: int32 [n], each from 0 to 2.
-    """
+    """The points in memory."""
 
     name = "newcomer_points"
     title = "points on three spirals"
@@ -28,10 +23,10 @@ class Points(DataSet):
     home_page = "none: they are synthetic"
     layout = "points.csv and test.csv, a point a line: x,y,class"
 
-    train_points: np.ndarray
-    train_classes: np.ndarray
-    test_points: np.ndarray
-    test_classes: np.ndarray
+    train_points: np.ndarray  # float32 [n, 2]
+    train_classes: np.ndarray  # int32 [n], each from 0 to 2
+    test_points: np.ndarray  # float32 [n, 2]
+    test_classes: np.ndarray  # int32 [n], each from 0 to 2
 
     @classmethod
     def load(cls, directory: Path) -> "Points":

@@ -22,17 +22,11 @@ Handler = Callable[["web.Request"], Awaitable["web.StreamResponse"]]
 
 @dataclass(frozen=True)
 class Limits:
-    """What the server takes.
+    """What the server takes."""
 
-    Attributes:
-        body: bytes of a request.
-        queue: requests that wait.
-        seconds: of a request, also after a signal to end.
-    """
-
-    body: int
-    queue: int
-    seconds: float
+    body: int  # bytes of a request
+    queue: int  # requests that wait
+    seconds: float  # of a request, also after a signal to end
 
 
 def aiohttp() -> ModuleType:
