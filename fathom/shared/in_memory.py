@@ -40,7 +40,8 @@ class InMemory(nn.NeuralNetworkModel):
 
     def inference_batches(self) -> Iterator[Tensors]:
         """Returns an endless stream of the inputs of test examples, cycling through them."""
-        return self._stream(self.test[: len(keras.tree.flatten(self.inputs))], 0, shuffle=False)
+        inputs = keras.tree.flatten(self.build_inputs())  # labels follow them
+        return self._stream(self.test[: len(inputs)], 0, shuffle=False)
 
     def evaluation_batches(self) -> Iterator[Tensors]:
         """Returns the test examples once, always prepared in the same way."""
