@@ -41,9 +41,12 @@ class Gamma:
         """Returns the times of arrivals in order, in seconds; the first is 0.
 
         Args:
-            rate: queries per second; a trace's may be None: as recorded.
-            duration: in seconds, which has as many as the rate has, at least ``FEWEST``.
+            rate: queries per second; None, as recorded, is for a trace.
+            duration: in seconds; it has ``FEWEST`` arrivals where the rate has fewer.
             seed: of what is drawn.
+
+        Raises:
+            FathomError: there is no rate.
         """
         if rate is None:
             raise FathomError("intervals that are drawn need a rate")
@@ -67,7 +70,11 @@ class Trace:
         return (len(self.times) - 1) / float(self.times[-1])
 
     def schedule(self, rate: float | None, duration: float, seed: int) -> np.ndarray:
-        """Returns the times within the duration, stretched or compressed to the rate."""
+        """Returns the times within the duration, stretched or compressed to the rate.
+
+        Raises:
+            FathomError: there are fewer than two.
+        """
         times = self.times * (self.rate / rate if rate else 1)
         within = times[times <= duration]
         if len(within) < 2:

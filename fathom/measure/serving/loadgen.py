@@ -181,8 +181,8 @@ def _results(log: Path) -> _Values:
 def _scheduled(trace: Path, issued: np.ndarray) -> np.ndarray:
     """Returns when LoadGen meant to send each query, from its trace, which is removed.
 
-    The trace is in a clock of its own; ``issued`` is when the queries came, as the result in that
-    of ``time.perf_counter``.
+    The trace has a clock of its own. ``issued``, when the queries came in their order, and the
+    result are of ``time.perf_counter``.
     """
     starts, delays = np.full(len(issued), np.nan), np.full(len(issued), np.nan)
     with open_file(trace) as lines:

@@ -60,7 +60,7 @@ class Experts(TokenLayer):
         **options: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**options)
-        self._sizes = sizes = Sizes(*sizes)
+        self._sizes = sizes = Sizes(*sizes)  # a list, where the layer is loaded
         self._experts, self._count, self._capacity_factor = experts, count, capacity_factor
         self._compiled, self._divided = compiled, divided
         width, units, stddev = sizes.width, sizes.hidden_units, sizes.output_stddev

@@ -76,7 +76,7 @@ class Attention(TokenLayer):
 
     def __init__(self, sizes: Sizes, random: Random, **options: Unpack[LayerOptions]) -> None:
         super().__init__(**options)
-        self._sizes = sizes = Sizes(*sizes)
+        self._sizes = sizes = Sizes(*sizes)  # a list, where the layer is loaded
         self._size, width = sizes.width // sizes.heads, sizes.width
         columns = (sizes.heads + 2 * sizes.kv_heads) * self._size
         self.kernel = weight(self, "kernel", (width, columns), random)
@@ -120,7 +120,7 @@ class SwiGLU(TokenLayer):
 
     def __init__(self, sizes: Sizes, random: Random, **options: Unpack[LayerOptions]) -> None:
         super().__init__(**options)
-        sizes = Sizes(*sizes)
+        sizes = Sizes(*sizes)  # as above
         width, units, stddev = sizes.width, sizes.hidden_units, sizes.output_stddev
         self.kernel = weight(self, "kernel", (width, 2 * units), random)
         self.projection = weight(self, "projection", (units, width), random, stddev)
