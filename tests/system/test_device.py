@@ -11,6 +11,7 @@ import tensorflow as tf
 from fathom import Autoenc, AutoencFwd, FathomError, MemNet
 from fathom.deepq import DeepQ, DeepQFwd
 from fathom.modern.dlrm import DLRMFwd
+from fathom.modern.llama import LlamaFwd
 from fathom.options import PRECISIONS
 from fathom.system import device, environment
 from fathom.system import threads as threading
@@ -129,6 +130,9 @@ def test_an_operation_may_have_a_share_of_the_threads_of_a_run(pools, threads, s
         (DeepQFwd, {"batch_size": 1}, 1),
         (MemNet, {}, 1),
         (MemNet, {"xla": True}, 2),
+        (LlamaFwd, {"phase": "decode"}, 1),
+        (LlamaFwd, {"phase": "decode", "width": 768}, 2),
+        (LlamaFwd, {"phase": "prefill"}, 2),
     ],
 )
 def test_small_operations_have_their_share_of_two_threads(pools, workload, options, threads):

@@ -35,6 +35,7 @@ from fathom.system.files import named_path
 from fathom.system.precision import computing_in
 
 _SAMPLED = 256  # tokens of a sample
+_LARGE_MATRIX = 2**20  # bytes, which take some 50 us to read: ten times as long as waking a thread
 
 
 class LanguageModel(nn.NeuralNetworkModel):
@@ -291,7 +292,15 @@ class Generator(LanguageModel):
     """Continues prompts: prefill reads them at once, decode adds a token at a time."""
 
     forward_only = True
-    small_operations = True
+
+    @property
+    def small_operations(self) -> bool:
+        """Whether products are too small for two threads: those of decoding with narrow layers.
+
+        A prefill has a row for each token, and matrices in memory are read faster by all threads.
+        """
+        width = self.hyperparameters.width
+        return self.run_options.phase != "prefill" and 4 * width * width < _LARGE_MATRIX
 
     def build_inputs(self) -> keras.KerasTensor:
         """Returns the prompts, int32 [batch, prompt]."""
