@@ -13,26 +13,17 @@ from fathom.results.records import FixedTensor, TensorKind
 
 COUNTED_EVERY = 8  # steps: counting takes several passes over a tensor, rounding one
 _COMPILED = 2**16  # values; of fewer, calling a kernel takes as long as it saves
-Stage = Literal["off", "calibrates", "rounds"]
+Stage = Literal["off", "calibrates", "rounds"]  # values pass, are noted and pass, or are rounded
 _Kernels: TypeAlias = dict[tf.TensorShape, Callable[..., tf.Tensor]]
 
 
 @dataclass
 class Mode:
-    """What rounders do when a step is traced.
+    """What rounders do when a step is traced."""
 
-    Attributes:
-        bits: of all formats.
-        overflow: ``saturate`` or ``wrap``.
-        step: int64 variable that differs from step to step; its multiples of ``COUNTED_EVERY``
-            count.
-        stage: pass values on (``off``), note the largest magnitude and pass them on
-            (``calibrates``), or round them.
-    """
-
-    bits: int
-    overflow: str
-    step: tf.Variable
+    bits: int  # of all formats
+    overflow: str  # ``saturate`` or ``wrap``
+    step: tf.Variable  # int64, differs from step to step; multiples of ``COUNTED_EVERY`` count
     stage: Stage = "off"
     _kernels: _Kernels = field(default_factory=dict)
 
@@ -61,10 +52,6 @@ class Rounder(tf.Module):
         kind: one of ``options.QUANTIZED``.
         mode: of all rounders of a network.
         noise: key of stochastic rounding; None: to nearest.
-
-    Attributes:
-        scale: float32 scalar, 2^f.
-        largest: float32 scalar, the largest magnitude seen in calibration.
     """
 
     def __init__(
@@ -73,8 +60,8 @@ class Rounder(tf.Module):
         super().__init__()
         self.layer, self.tensor, self.kind = layer, tensor, kind
         self._mode, self._noise = mode, noise
-        self.scale = tf.Variable(1.0, trainable=False, name="scale")
-        self.largest = tf.Variable(0.0, trainable=False, name="largest")
+        self.scale = tf.Variable(1.0, trainable=False, name="scale")  # 2^f
+        self.largest = tf.Variable(0.0, trainable=False, name="largest")  # seen in calibration
         self._counts = tf.Variable(tf.zeros(4, tf.int64), trainable=False, name="counts")
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:

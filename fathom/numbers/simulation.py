@@ -51,9 +51,6 @@ class Simulation:
         overflow: one of ``options.OVERFLOWS``.
         step: int64 variable that differs from step to step.
         new_noise: returns a key of random numbers; None: round to nearest.
-
-    Attributes:
-        has_formats: the formats are known, from a checkpoint.
     """
 
     def __init__(
@@ -69,7 +66,7 @@ class Simulation:
         self._format, self._kinds, self._trains = number_format, tuple(kinds), trains
         self._mode = Mode(number_format.bits, overflow, step)
         self._new_noise = new_noise
-        self.has_formats = False
+        self.has_formats = False  # known, from a checkpoint
         self._rounders: list[Rounder] = []
         self._variables = [variable.value for variable in network.trainable_variables]
         self._of_weights: list[dict[str, Rounder]] = [

@@ -29,11 +29,7 @@ class Meter:
 
     Args:
         counters: several of one name are added.
-        unread: the reason for each counter that is missing, by name.
-
-    Attributes:
-        joules: the sums, by name.
-        unread: as above; counters that fail join it.
+        unread: the reason for each counter that is missing, by name; those that fail join them.
     """
 
     def __init__(self, counters: Iterable[Counter] = (), unread: dict[str, str] | None = None):
@@ -43,7 +39,7 @@ class Meter:
         self.reset()
 
     def reset(self) -> None:
-        """Sets the sums to zero."""
+        """Sets the sums, by name, to zero."""
         self.joules = dict.fromkeys((counter.name for counter in self._counters), 0.0)
 
     def start(self) -> None:

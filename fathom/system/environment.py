@@ -92,13 +92,9 @@ def peak_memory(device: Device) -> dict[str, int | None]:
     """Returns the process's peak resident bytes and, on a GPU, the peak of its allocations."""
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     resident = kilobytes if sys.platform == "darwin" else kilobytes * 1024
-    on_gpu = device.on_gpu
-    return {
-        "peak_resident_bytes": resident,
-        "peak_gpu_bytes": tf.config.experimental.get_memory_info(device.name)["peak"]
-        if on_gpu
-        else None,
-    }
+    memory_of = tf.config.experimental.get_memory_info
+    allocated = memory_of(device.name)["peak"] if device.on_gpu else None
+    return {"peak_resident_bytes": resident, "peak_gpu_bytes": allocated}
 
 
 def cpu_use() -> tuple[float, int, int]:

@@ -85,10 +85,8 @@ def list_folder(folder: Path) -> list[Path]:
     Raises:
         FathomError: it cannot be read, or is not a folder.
     """
-    try:
+    with _errors_for_user("read", folder):
         return sorted(folder.iterdir())
-    except OSError as error:
-        raise FathomError(f"cannot read {folder}: {error.strerror}") from error
 
 
 def make_folder(folder: Path) -> Path:
@@ -97,10 +95,8 @@ def make_folder(folder: Path) -> Path:
     Raises:
         FathomError: it cannot be created.
     """
-    try:
+    with _errors_for_user("make", folder):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FathomError(f"cannot make {folder}: {error.strerror}") from error
     return folder
 
 
@@ -125,6 +121,15 @@ def make_cache_folder(folder: Path, otherwise: str = "") -> None:
 
 
 @contextlib.contextmanager
+def _errors_for_user(action: str, path: Path) -> Iterator[None]:
+    """Raises the operating system's errors in the block as FathomError."""
+    try:
+        yield
+    except OSError as error:
+        raise FathomError(f"cannot {action} {path}: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
     """Yields a temporary path next to ``path`` that is renamed to it when the block succeeds.
 
@@ -134,19 +139,16 @@ def atomic_write(path: Path) -> Iterator[Path]:
     Raises:
         FathomError: the file cannot be written (no such folder, no permission, disk full).
     """
-    temporary = None
-    try:
+    with _errors_for_user("write", path):
         if path.exists() and not path.is_file():
             yield path
             return
         target = Path(os.path.realpath(path))
         temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        yield temporary
-        temporary.replace(target)
-    except OSError as error:
-        raise FathomError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        if temporary:
+        try:
+            yield temporary
+            temporary.replace(target)
+        finally:
             with contextlib.suppress(OSError):  # ignore cleanup errors
                 temporary.unlink()
 
@@ -164,7 +166,7 @@ def atomic_directory(path: Path, replace: bool = False) -> Iterator[Path]:
         FathomError: the folder cannot be written (no permission, disk full).
     """
     target = Path(os.path.realpath(path))
-    try:
+    with _errors_for_user("write", path):
         target.parent.mkdir(parents=True, exist_ok=True)
         remove_leftovers(target.parent)
         with _temporary_directory(target) as temporary:
@@ -178,8 +180,6 @@ def atomic_directory(path: Path, replace: bool = False) -> Iterator[Path]:
             except OSError:
                 if old.exists() or not target.is_dir():
                     raise
-    except OSError as error:
-        raise FathomError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 @contextlib.contextmanager
@@ -223,11 +223,9 @@ def require_regular(path: Path) -> None:
     Raises:
         FathomError: it is something else or inaccessible.
     """
-    try:
+    with _errors_for_user("read", path):
         if not stat.S_ISREG(path.stat().st_mode):
             raise FathomError(f"{path} is not a regular file: replace or remove it")
-    except OSError as error:
-        raise FathomError(f"cannot read {path}: {error.strerror}") from error
 
 
 def open_file(path: Path) -> io.BufferedReader:
@@ -237,10 +235,8 @@ def open_file(path: Path) -> io.BufferedReader:
         FathomError: it cannot be opened, or is not a regular file.
     """
     require_regular(path)
-    try:
+    with _errors_for_user("read", path):
         return path.open("rb")
-    except OSError as error:
-        raise FathomError(f"cannot read {path}: {error.strerror}") from error
 
 
 def read_file(path: Path, most: int = _LARGEST) -> bytes:
@@ -256,10 +252,8 @@ def read_file(path: Path, most: int = _LARGEST) -> bytes:
     with open_file(path) as file:
         if os.fstat(file.fileno()).st_size > most:
             raise FathomError(f"{path} has more than {most:,} bytes: replace or remove it")
-        try:
+        with _errors_for_user("read", path):
             return file.read()
-        except OSError as error:
-            raise FathomError(f"cannot read {path}: {error.strerror}") from error
 
 
 def sha256(path: Path) -> str:
@@ -269,7 +263,7 @@ def sha256(path: Path) -> str:
         FathomError: it cannot be read, or is not a regular file.
     """
     digest = hashlib.sha256()
-    with open_file(path) as file:
+    with open_file(path) as file, _errors_for_user("read", path):
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()

@@ -63,13 +63,11 @@ def _instruction_sets() -> Line:
 
 
 def _cores() -> Line:
-    usable, all_cores = available_cores(), os.cpu_count() or 1
-    found = f"{usable} of {all_cores}"
-    quota = _quota()
+    usable, all_cores, quota = available_cores(), os.cpu_count() or 1, _quota()
+    hint = None
     if quota is not None and quota < usable:
         hint = f"the control group may use {quota:g} of them: --threads {max(1, int(quota))}"
-        return Line("cores", found, hint)
-    return Line("cores", found)
+    return Line("cores", f"{usable} of {all_cores}", hint)
 
 
 def _quota() -> float | None:

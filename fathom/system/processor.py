@@ -33,20 +33,12 @@ _any: ContextVar[bool] = ContextVar("any_processor", default=False)
 
 @dataclass(frozen=True)
 class Processor:
-    """A processor.
+    """A processor."""
 
-    Attributes:
-        name: as it calls itself, without a manufacturer's generation: see ``generation``.
-        architecture: ``x86_64``, ``aarch64``, ``arm64``, ...
-        generation: family and model of an x86 processor, which tell generations of one name apart;
-            empty if not known.
-        flags: its instruction sets that affect speed, as Linux names them.
-    """
-
-    name: str
-    architecture: str
-    generation: str = ""
-    flags: tuple[str, ...] = ()
+    name: str  # as it calls itself; generations may share it
+    architecture: str  # ``x86_64``, ``aarch64``, ``arm64``, ...
+    generation: str = ""  # family and model of an x86 processor, if known
+    flags: tuple[str, ...] = ()  # instruction sets that affect speed, as Linux names them
 
     def __str__(self) -> str:
         return f"{self.name} ({self.generation})" if self.generation else self.name
@@ -92,17 +84,11 @@ def available_cores() -> int:
 
 @dataclass(frozen=True)
 class Choice:
-    """Whether TensorFlow uses oneDNN's kernels in this process, and who chose.
+    """Whether TensorFlow uses oneDNN's kernels in this process, and who chose."""
 
-    Attributes:
-        onednn: None where TensorFlow may have none: on Arm, and on other systems than Linux.
-        chosen_by: ``user`` (the environment), ``fathom`` or ``tensorflow`` (its default).
-        too_late: TensorFlow was imported before Fathom, with the worse choice.
-    """
-
-    onednn: bool | None
-    chosen_by: str
-    too_late: bool = False
+    onednn: bool | None  # None where it may have none: on Arm, and on other systems than Linux
+    chosen_by: str  # ``user`` (the environment), ``fathom`` or ``tensorflow`` (its default)
+    too_late: bool = False  # TensorFlow was imported before Fathom, with the worse choice
 
 
 @functools.cache

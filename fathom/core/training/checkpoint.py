@@ -160,7 +160,10 @@ class Checkpoints:
         if self._latest is None:
             raise FathomError(f"nothing to restore: {self._directory} holds no checkpoint")
         restored = Restored(self._changes())
-        changed = _described(restored.changes)
+        changed = [
+            f"{name} {'unknown' if before is None else before} -> {now}"
+            for name, (before, now) in restored.changes.items()
+        ]
         kept = self._formats if "precision" in restored.changes else ()
         variables = {name: v for name, v in self._variables.items() if name not in kept}
         damaged: dict[str, str] = {}
@@ -285,14 +288,6 @@ class Checkpoints:
                     f"checkpoint {self._prefix(step)} has {name} of shape {shape}, the network "
                     f"{list(variable.shape)}: use the settings that it was trained with{why}"
                 )
-
-
-def _described(changes: dict[str, Change]) -> list[str]:
-    """Returns a description of each changed setting."""
-    return [
-        f"{name} {'unknown' if before is None else before} -> {now}"
-        for name, (before, now) in changes.items()
-    ]
 
 
 def _key(name: str) -> str:

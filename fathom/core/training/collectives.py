@@ -64,10 +64,8 @@ class Collectives:
         """Starts a run, whose first steps do not count."""
         self._seconds = [[], []]
         self._left_out.assign(warmup + 1)  # a step knows the times of the one before it
-        self._counted.assign(0)
-        self._sums.assign(tf.zeros_like(self._sums))
-        self._asked.assign(0)
-        self._stops.assign(0)
+        for variable in (self._counted, self._sums, self._asked, self._stops):
+            variable.assign(tf.zeros_like(variable))
 
     def stop(self, asked: bool) -> bool:
         """Returns whether all replicas stop here; tells the others, with the next step.
@@ -113,7 +111,7 @@ class Collectives:
     def total(self, loss: tf.Tensor, gradients: Sequence[Gradient]) -> list[Gradient]:
         """Returns the sums of the loss and the gradients over all replicas."""
         dtypes = [each.dtype for each in gradients]
-        gradients = [_cast(each, self._dtype) for each in gradients]
+        gradients = [tf.cast(each, self._dtype) for each in gradients]
         self._note_bytes(gradients)
         own = tf.one_hot(replicas.number(), self._replicas) * self._last.read_value()
         with tf.control_dependencies([loss, *gradients]):
@@ -125,7 +123,7 @@ class Collectives:
         replicas.put(self._stops, summed[1])
         self._count_times(tf.cast(summed[2:], tf.float64))
         replicas.put(self._last, ended - begun)
-        return [summed[0], *map(_cast, gradients, dtypes)]
+        return [summed[0], *map(tf.cast, gradients, dtypes)]
 
     def _count_times(self, seconds: tf.Tensor) -> None:
         """Adds the times of all replicas' last step, unless they are left out."""
@@ -139,13 +137,6 @@ class Collectives:
         self._row_bytes = sum(_size(each.values) + _size(each.indices) for each in rows)
         dense = sum(_size(each) for each in gradients if not isinstance(each, tf.IndexedSlices))
         self._gradient_bytes = dense + self._row_bytes
-
-
-def _cast(gradient: Gradient, dtype: tf.DType) -> Gradient:
-    if isinstance(gradient, tf.IndexedSlices):
-        values = tf.cast(gradient.values, dtype)
-        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-    return tf.cast(gradient, dtype)
 
 
 def _size(tensor: tf.Tensor) -> int:

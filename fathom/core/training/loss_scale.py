@@ -1,11 +1,10 @@
 """Dynamic loss scaling for training in float16."""
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
 
 import tensorflow as tf
 
-Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
+from fathom.core.training.replicas import Gradient
 
 
 class LossScale(tf.Module):
@@ -35,7 +34,7 @@ class LossScale(tf.Module):
             gradients: of the scaled loss.
             update: receives the unscaled gradients.
         """
-        unscaled = [_times(gradient, 1 / self.value) for gradient in gradients]
+        unscaled = [tf.math.scalar_mul(tf.cast(1 / self.value, g.dtype), g) for g in gradients]
         finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(_values(g))) for g in unscaled])
 
         def good_step() -> tf.Tensor:
@@ -50,10 +49,3 @@ class LossScale(tf.Module):
 
 def _values(gradient: Gradient) -> tf.Tensor:
     return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
-
-
-def _times(gradient: Gradient, factor: tf.Tensor) -> Gradient:
-    product = _values(gradient) * tf.cast(factor, gradient.dtype)
-    if isinstance(gradient, tf.IndexedSlices):
-        return tf.IndexedSlices(product, gradient.indices, gradient.dense_shape)
-    return product

@@ -19,7 +19,8 @@ import tensorflow as tf
 from typing_extensions import TypedDict, Unpack
 
 from fathom.core.training import replicas
-from fathom.core.training.loss_scale import Gradient, LossScale
+from fathom.core.training.loss_scale import LossScale
+from fathom.core.training.replicas import Gradient
 from fathom.errors import FathomError
 from fathom.options import Hyperparameters, hyperparameter
 

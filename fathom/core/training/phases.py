@@ -19,22 +19,10 @@ class TwoPhases:
     prefill: Step  # reads a batch's inputs; returns a sequence of tensors or nests
     decode: Step  # takes them; returns the tokens
     decoded: Callable[[], int]  # returns the iterations of the loop, when it is done
-    first_by_prefill: bool = True  # the first of what the prefill returns are the first tokens
 
 
 class Phases:
-    """Runs an inference phase after phase, each compiled, and records their times.
-
-    Args:
-        steps: the phases.
-        device: computes both.
-        xla: XLA compiles both.
-
-    Attributes:
-        prefill, decode: compiled.
-        first_by_prefill: as in ``TwoPhases``.
-        runs: the times of each run so far.
-    """
+    """Runs an inference phase after phase on a device, each compiled, and records their times."""
 
     def __init__(self, steps: TwoPhases, device: Device, xla: bool) -> None:
         self.prefill, self.decode = (
@@ -42,8 +30,7 @@ class Phases:
             for phase in (steps.prefill, steps.decode)
         )
         self._decoded, self._device = steps.decoded, device
-        self.first_by_prefill = steps.first_by_prefill
-        self.runs: list[PhaseTimes] = []
+        self.runs: list[PhaseTimes] = []  # so far
 
     def run(self, *inputs: tf.Tensor) -> Nest:
         """Runs both phases and records their times; the first input is [sequences, tokens]."""

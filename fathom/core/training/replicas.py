@@ -20,17 +20,11 @@ Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 
 @dataclass(frozen=True)
 class Microbatch:
-    """A part of a step's batch, whose operations wait for none of the other parts'.
+    """A part of a step's batch, whose operations wait for none of the other parts'."""
 
-    Attributes:
-        number: from 0.
-        count: number of microbatches.
-        denominator: what the loss of the whole batch is divided by, as of ``weighted``.
-    """
-
-    number: int
-    count: int
-    denominator: tf.Tensor | float | None
+    number: int  # from 0
+    count: int  # of microbatches
+    denominator: tf.Tensor | float | None  # of the whole batch's loss, as of ``weighted``
 
 
 class Workers(Protocol):

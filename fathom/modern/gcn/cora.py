@@ -21,15 +21,7 @@ SPLITS = ("train", "validation", "test")
 
 @dataclass(frozen=True, eq=False)
 class Cora(DataSet):
-    """A graph in memory.
-
-    Attributes:
-        features: float32 sparse matrix [nodes, words].
-        classes: int32 [nodes], each the place of its name in ``class_names``.
-        class_names: in alphabetical order.
-        edges: int64 [edges, 2], undirected: each pair of nodes once, the smaller first, in order.
-        train, validation, test: int32, the nodes of each part of the split.
-    """
+    """A graph in memory."""
 
     name = "cora"
     title = "Cora citation graph"
@@ -40,11 +32,11 @@ class Cora(DataSet):
         "train.index, validation.index, test.index (a node a line)"
     )
 
-    features: "scipy.sparse.csr_array"
-    classes: np.ndarray
-    class_names: tuple[str, ...]
-    edges: np.ndarray
-    train: np.ndarray
+    features: "scipy.sparse.csr_array"  # float32 [nodes, words]
+    classes: np.ndarray  # int32 [nodes], each the place of its name in ``class_names``
+    class_names: tuple[str, ...]  # in alphabetical order
+    edges: np.ndarray  # int64 [edges, 2], undirected: each once, the smaller node first, in order
+    train: np.ndarray  # int32, as ``validation`` and ``test``: the nodes of a part of the split
     validation: np.ndarray
     test: np.ndarray
 
@@ -189,7 +181,6 @@ def _read_split(path: Path, numbers: dict[bytes, int]) -> np.ndarray:
 
 
 def _numbers(nodes: Iterable[bytes], numbers: dict[bytes, int], place: str) -> list[int]:
-    """Returns the numbers of nodes."""
     try:
         return [numbers[node] for node in nodes]
     except KeyError as error:

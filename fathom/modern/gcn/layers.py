@@ -9,8 +9,7 @@ import scipy.sparse
 import tensorflow as tf
 from typing_extensions import Self
 
-from fathom.core.layers import Layer, PRNGKey
-from fathom.core.training.randomness import uniform
+from fathom.core.layers import Layer, PRNGKey, drop
 from fathom.system.processor import traces_for_any_processor
 
 _LONGEST = 16  # values of a piece: best on three instruction sets (docs/performance.md)
@@ -144,9 +143,8 @@ class FeatureProduct(Layer):
         kernel = tf.convert_to_tensor(self.kernel)
         if not (training and self._rate):
             return self._features.product(kernel)
-        values = self._features.values
-        kept = uniform(tf.shape(values), self._noise.tensor()) >= self._rate
-        return self._features.product(kernel, tf.where(kept, values / (1 - self._rate), 0))
+        values = drop(self._features.values, self._rate, self._noise)
+        return self._features.product(kernel, values)
 
 
 class Propagation(Layer):

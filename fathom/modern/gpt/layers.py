@@ -52,9 +52,6 @@ class LayerNormalization(Layer):
     """Normalises each vector to mean 0 and variance 1, then scales and shifts it (Ba et al. 2016).
 
     Computed in float32.
-
-    Args:
-        width: of the vectors.
     """
 
     def __init__(self, width: int, **options: Unpack[LayerOptions]) -> None:

@@ -10,12 +10,7 @@ from fathom.core.training.values import restored
 
 
 class EpochMean:
-    """Keeps the weights of the last epochs.
-
-    Args:
-        weights: of the network.
-        epochs: number of epochs.
-    """
+    """Keeps a network's weights of the last ``epochs`` epochs."""
 
     def __init__(self, weights: Sequence[keras.Variable], epochs: int) -> None:
         self._weights, self._epochs = weights, epochs

@@ -275,11 +275,8 @@ class DecoderLayer(Composed):
         mask: tf.Tensor,
     ) -> tuple[tf.Tensor, attention.Cache]:
         """Returns what ``call`` gives for one more word of each hypothesis, and the next cache."""
-        queries, *new = self.attention.projected(x)
-        keys, values = (
-            attention.write(old, one, position) for old, one in zip(cache, new, strict=True)
-        )
-        seen = tf.range(keys.shape[2]) <= position
+        queries, keys, values = self.attention.projected(x)
+        keys, values, seen = attention.extend(cache, keys, values, position)
         x = self.attended(x, self.attention.attend(queries, keys, values, seen))
         batch, width = tf.shape(source[0])[0], x.shape[2]
         # To the source, the hypotheses of a sentence are as many queries.

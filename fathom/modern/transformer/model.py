@@ -37,11 +37,7 @@ from fathom.system.device import CPU
 
 
 class Transformer(Translation):
-    """Translation by attention alone, with an encoder and a decoder.
-
-    Attributes:
-        subwords: of both languages, after ``load_data``.
-    """
+    """Translation by attention alone, with an encoder and a decoder."""
 
     descriptor = DESCRIPTOR
     divides_batches = True
@@ -71,14 +67,12 @@ class Transformer(Translation):
     def _unfit(self) -> dict[str, int]:
         """Returns the number of pairs that are not used as they are, by reason."""
         longest = len(self.shapes)
+        left_out = np.sum(self.assigned == longest)
+        cut = np.sum(batches.assign(self.test, self.shapes) == longest)
         counts = {
             "left out: pairs with a blank side": sum(text.blank for text in self.texts.training),
-            "left out: training pairs longer than the largest length": np.sum(
-                self.assigned == longest
-            ),
-            "cut: test pairs longer than the largest length": np.sum(
-                batches.assign(self.test, self.shapes) == longest
-            ),
+            "left out: training pairs longer than the largest length": left_out,
+            "cut: test pairs longer than the largest length": cut,
         }
         return {reason: int(number) for reason, number in counts.items() if number}
 
@@ -132,16 +126,8 @@ class Transformer(Translation):
         ]
         for layer in decoder:
             layer.build()
-        self.decoder = Search(
-            *(
-                self._embedding,
-                decoder,
-                sizes,
-                hyperparameters.beam_size,
-                hyperparameters.length_penalty,
-            ),
-            name="search",
-        )
+        beam = hyperparameters.beam_size, hyperparameters.length_penalty
+        self.decoder = Search(self._embedding, decoder, sizes, *beam, name="search")
         self.encoder = keras.Model(source, [x, mask], name="encoder")
         if self.decodes_freely:
             return self.decoder(x, mask)

@@ -21,9 +21,6 @@ class Subwords:
 
     Args:
         model: of SentencePiece, as a file's bytes.
-
-    Attributes:
-        model: the same.
     """
 
     def __init__(self, model: bytes) -> None:

@@ -130,13 +130,8 @@ def phases(
         prompts: int32 [batch, prompt].
         noise: PRNG key of the choice of tokens.
     """
-    choice = Choice(
-        hyperparameters.temperature,
-        hyperparameters.top_k,
-        hyperparameters.top_p,
-        noise,
-        name="choice",
-    )
+    among = hyperparameters.top_k, hyperparameters.top_p
+    choice = Choice(hyperparameters.temperature, *among, noise, name="choice")
     prompt, new = hyperparameters.prompt_tokens, hyperparameters.new_tokens
     decoding: Decoding | Speculation = Decoding(network, choice, prompt, new, name="decode")
     room = new - 1

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from fathom.core.data import DataSet
-from fathom.core.data.dataset import RemoteFile
+from fathom.core.data import DataSet, RemoteFile
 from fathom.core.data.files import read_known
 from fathom.errors import FathomError
 from fathom.shared.language import grammar
@@ -19,14 +18,7 @@ _ENTROPY = "entropy.txt"  # beside a synthetic text, in nats per character
 
 @dataclass(frozen=True)
 class TinyShakespeare(DataSet):
-    """A text in memory; any other text can be put in its place.
-
-    Attributes:
-        training: the first nine tenths of the characters.
-        validation: the rest.
-        entropy: of a synthetic text, in nats per character; None: not known.
-        sequence: characters of one sequence, at whose first one an example begins; 1: anywhere.
-    """
+    """A text in memory; any other text can be put in its place."""
 
     name = "tinyshakespeare"
     title = "Tiny Shakespeare"
@@ -44,10 +36,10 @@ class TinyShakespeare(DataSet):
         ),
     )
 
-    training: str
-    validation: str
-    entropy: float | None
-    sequence: int = 1
+    training: str  # the first nine tenths of the characters
+    validation: str  # the rest
+    entropy: float | None  # of a synthetic text, in nats per character; None: not known
+    sequence: int = 1  # characters, at whose first one an example begins; 1: anywhere
 
     @classmethod
     def load(cls, directory: Path) -> "TinyShakespeare":

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import sentencepiece
 
-from fathom.errors import FathomError, cause
+from fathom.errors import FathomError, cause, require
 from fathom.system.files import cache_directory, cached, read_file
 
 KINDS = ("characters", "bytes", "bpe", "published")
@@ -16,13 +16,9 @@ BYTES = 256
 
 
 class Vocabulary(abc.ABC):
-    """Translates text into tokens and back.
+    """Translates text into tokens and back."""
 
-    Attributes:
-        identity: names what each token stands for; the same for equal vocabularies.
-    """
-
-    identity: str
+    identity: str  # names what each token stands for; the same for equal vocabularies
 
     @abc.abstractmethod
     def __len__(self) -> int:
@@ -128,12 +124,9 @@ class Published(Vocabulary):
     """
 
     def __init__(self, path: Path) -> None:
-        try:
-            import tokenizers
-        except ImportError as error:
-            raise FathomError(
-                "tokens=published needs tokenizers: pip install 'fathom-workloads[weights]'"
-            ) from error
+        require("tokens=published", "weights", "tokenizers")
+        import tokenizers
+
         content = read_file(path)
         try:
             self._tokenizer = tokenizers.Tokenizer.from_buffer(content)

@@ -23,9 +23,6 @@ class FreeDecoder(Layer):
     Args:
         beam_size: hypotheses per sentence; 1: greedy.
         length_penalty: exponent of the length penalty, as in ``beam_search``; 0: none.
-
-    Attributes:
-        steps_taken: int32 scalar: steps of the last free decoding.
     """
 
     def __init__(
@@ -33,7 +30,7 @@ class FreeDecoder(Layer):
     ) -> None:
         super().__init__(**options)
         self._beam_size, self._length_penalty = beam_size, length_penalty
-        self.steps_taken = tf.Variable(0, trainable=False, name="steps_taken")
+        self.steps_taken = tf.Variable(0, trainable=False, name="steps_taken")  # in the last call
 
     @abc.abstractmethod
     def cache_values(self, source: int) -> int:

@@ -8,8 +8,6 @@ import numpy as np
 
 from fathom.system.files import atomic_write
 
-PICTURED = 4  # sentences whose attention is drawn
-
 
 class Alignment(NamedTuple):
     """A translated sentence and its attention."""
@@ -45,22 +43,22 @@ def save_translations(
 
 
 def save_attention(path: Path, alignments: Iterable[Alignment]) -> None:
-    """Draws at most ``PICTURED`` alignments, as a PNG file.
+    """Draws the first four alignments, as a PNG file.
 
     Raises:
         FathomError: the file cannot be written.
     """
     from matplotlib.figure import Figure  # slow to import
 
+    from fathom.shared import pictures
+
     figure = Figure(figsize=(12, 12), layout="constrained")
-    for (source, translation, attention), axes in zip(
-        alignments, figure.subplots(2, 2).flat, strict=False
-    ):
+    for axes, alignment in zip(figure.subplots(2, 2).flat, alignments, strict=False):
+        source, translation, attention = alignment
         if not translation:  # Matplotlib warns about an image without rows
             continue
         axes.imshow(attention, cmap="gray", vmin=0, vmax=1)
         axes.set_xticks(range(len(source)), source, rotation=90)
         axes.set_yticks(range(len(translation)), translation)
         axes.xaxis.tick_top()
-    with atomic_write(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=80)
+    pictures.save(figure, path, dpi=80)

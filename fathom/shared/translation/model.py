@@ -2,7 +2,6 @@
 
 import abc
 import functools
-import itertools
 import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -43,31 +42,24 @@ class Translation(nn.NeuralNetworkModel):
 
     A subclass's ``load_vocabulary`` sets ``vocabularies``, and its ``build_inference`` ``encoder``
     and ``decoder``.
-
-    Attributes:
-        texts: the parallel texts, after ``load_data``.
-        vocabularies: of the source and of the target language.
-        pairs, test: the encoded training and test pairs.
-        test_pairs: the test text's sentences.
-        assigned: the number of each training pair's shape, as from ``batches.assign``.
-        encoder: returns the arguments of ``decoder`` for source words int32 [batch, source].
-        decoder: translates.
-        translations: of the last evaluation, int32 [pairs, words].
-        attends: the decoder attends to the source, which can be pictured.
-        lowercase: BLEU is that of the lowercased text.
     """
 
     hyperparameters: TranslationHyperparameters
     RunOptions = TranslationOptions
     run_options: TranslationOptions
-    texts: ParallelTexts
-    vocabularies: tuple[Vocabulary, Vocabulary]
-    encoder: keras.Model
+    texts: ParallelTexts  # after ``load_data``
+    vocabularies: tuple[Vocabulary, Vocabulary]  # of the source and of the target language
+    pairs: EncodedPairs  # training pairs
+    assigned: np.ndarray  # the number of each training pair's shape, as from ``batches.assign``
+    test: EncodedPairs
+    test_pairs: list[tuple[str, str]]  # the same as text
+    translations: np.ndarray  # of the last evaluation, int32 [pairs, words]
+    encoder: keras.Model  # for words int32 [batch, source], returns the arguments of ``decoder``
     decoder: FreeDecoder
     example = "sentences"
     characterization = Characterization(inference_setting="decoding=teacher-forced")
-    attends = True
-    lowercase = False
+    attends = True  # the decoder, to the source, which can be pictured
+    lowercase = False  # BLEU is that of the lowercased text
 
     # ---------------------------------------------------------------- must be defined
 
@@ -223,7 +215,6 @@ class Translation(nn.NeuralNetworkModel):
             lambda source: self.encoder(source, training=False),
             self.decoder,
             decoded=lambda: int(self.decoder.steps_taken),
-            first_by_prefill=False,
         )
 
     # ---------------------------------------------------------------- evaluation
@@ -287,9 +278,7 @@ class Translation(nn.NeuralNetworkModel):
         if not self.attends:
             return [text]
         picture = directory / f"{self.name}-attention.png"
-        evaluation.save_attention(
-            picture, itertools.islice(self._alignments(), evaluation.PICTURED)
-        )
+        evaluation.save_attention(picture, self._alignments())
         return [text, picture]
 
     def _alignments(self) -> Iterator[Alignment]:

@@ -19,7 +19,7 @@ from fathom.errors import FathomError
 from fathom.shared.translation.synthetic import sentence_pair
 from fathom.system.files import atomic_write, exists, list_folder, sha256
 
-# Names without the language's extension, in order of preference.
+# Names of texts without the language's extension, in order of preference.
 VALIDATION = ("val", "newstest2013", "newstest2012")
 TEST = ("test_2016_flickr", "newstest2015", "newstest2014", "newsdiscusstest2015")
 
@@ -34,19 +34,14 @@ class ParallelText:
 
     Iterating reads them and yields (source sentence, target sentence).
 
-    Attributes:
-        source: the file of the source language, plain or gzip-compressed.
-        target: the file of the target language.
-        blank: number of pairs left out in the last pass because one side is blank.
-
     Raises:
         FathomError: while iterating: a file cannot be read, is not UTF-8, has no sentences, or the
             files differ in length; the message names the file and the line.
     """
 
-    source: Path
+    source: Path  # plain or gzip-compressed
     target: Path
-    blank: int = field(default=0, init=False)
+    blank: int = field(default=0, init=False)  # pairs left out in the last pass: a side is blank
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         self.blank = pairs = 0
@@ -90,10 +85,7 @@ def _lines(path: Path) -> Iterator[str]:
 
 def digest(texts: Iterable[ParallelText], *identity: object) -> str:
     """Returns a digest of the texts' bytes and of all else that determines what is made of them."""
-    try:
-        digests = [sha256(path) for text in texts for path in (text.source, text.target)]
-    except OSError as error:
-        raise FathomError(f"cannot read {error.filename}: {error.strerror}") from error
+    digests = [sha256(path) for text in texts for path in (text.source, text.target)]
     return hashlib.sha256(json.dumps([*identity, digests]).encode()).hexdigest()[:32]
 
 
@@ -107,24 +99,15 @@ class Languages(Reading):
 
 @dataclass(frozen=True)
 class ParallelTexts(DataSet):
-    """The parallel texts of one pair of languages: the base of the translation data sets.
+    """The parallel texts of one pair of languages: the base of the translation data sets."""
 
-    Attributes:
-        TRAINING: names of the training texts without the language's extension; "{pair}" is both
-            languages. The names of the other texts are ``VALIDATION`` and ``TEST``.
-        SYNTHETIC: names of the synthesized training, validation and test texts.
-        training: one or more corpora.
-        validation: the text for the learning-rate schedule; None if there is none.
-        test: the text to translate in the evaluation; None if there is none.
-    """
-
-    TRAINING: ClassVar[tuple[str, ...]]
-    SYNTHETIC: ClassVar[tuple[str, str, str]]
+    TRAINING: ClassVar[tuple[str, ...]]  # as in ``VALIDATION``; "{pair}" is both languages
+    SYNTHETIC: ClassVar[tuple[str, str, str]]  # training, validation and test texts
     Options = Languages
 
-    training: tuple[ParallelText, ...]
-    validation: ParallelText | None
-    test: ParallelText | None
+    training: tuple[ParallelText, ...]  # one or more
+    validation: ParallelText | None  # for the learning-rate schedule
+    test: ParallelText | None  # to translate in the evaluation
 
     @classmethod
     def recognizes(cls, directory: Path) -> bool:
@@ -219,7 +202,6 @@ def _existing_form(folder: Path, stem: str, source: str, target: str) -> str:
 
 
 def _languages(folder: Path, stem: str) -> set[str]:
-    """Returns the languages of a text."""
     names = (name.removesuffix(".gz") for name in _named(folder, f"{stem}.*"))
     endings = (name.removeprefix(f"{stem}.") for name in names)
     return {ending for ending in endings if "." not in ending}
