@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from fathom.core.training.optimizers import Optimizer, Update
     from fathom.core.training.replicas import Gradient
+    from fathom.hardware.accelerators.plan import Plan
     from fathom.nn import NeuralNetworkModel
     from fathom.results.description import Description, Operation
 
@@ -83,8 +84,8 @@ def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> 
     """Writes the trace, for each worker the same."""
     from google.protobuf import proto
 
-    if options.parallelism:
-        return _save_ranks(model.describe(options.length), folder, options)
+    if plan := options.parallelism:
+        return _save_ranks(model.describe(options.length), folder, plan, options.rank)
     times = _times(options.profile) if options.profile else Counter()
     kinds = messages()
     work = model.describe(options.length).operations
@@ -103,17 +104,15 @@ def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> 
 
 
 def _save_ranks(
-    description: "Description", folder: Path, options: ExportOptions
+    description: "Description", folder: Path, plan: "Plan", wanted: int | None
 ) -> tuple[str, ...]:
     """Writes the traces of the nodes of a plan, and their groups, from the description alone."""
     from google.protobuf import proto
 
-    plan = options.parallelism
-    assert plan is not None
     kinds = messages()
     step = ranks.Ranks(description, plan)
     groups: dict[str, list[int]] = {}
-    for rank in range(plan.nodes) if options.rank is None else (options.rank,):
+    for rank in range(plan.nodes) if wanted is None else (wanted,):
         groups |= step.groups(rank)
         with (folder / f"trace.{rank}.et").open("wb") as file:
             proto.serialize_length_prefixed(kinds["GlobalMetadata"](version=VERSION), file)
@@ -144,8 +143,8 @@ def _nodes(
     with model.device.placement(), scoped_gradients(), marked:
         graph = tf.function(step, autograph=False).get_concrete_function(*signature).graph
     before = {
-        name: [other.name for other in (*_sources(op), *op.control_inputs)]
-        for name, op in ((op.name, op) for op in graph.get_operations())
+        op.name: [other.name for other in (*_sources(op), *op.control_inputs)]
+        for op in graph.get_operations()
     }
     needed = needed_operations(graph)
     ordered = [name for name in graphlib.TopologicalSorter(before).static_order() if name in needed]

@@ -1,6 +1,7 @@
 """What every format is: words about it, and a function that writes it."""
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,83 +26,49 @@ class Exported:
 
 @dataclass(frozen=True)
 class Format:
-    """A format of another tool for the work of a step.
+    """A format of another tool for the work of a step."""
 
-    Attributes:
-        about: what it is, in a line.
-        export: makes the files of a description; raises FathomError if it can express nothing.
-        has_densities: it can hold the shares of zeros.
-    """
-
-    about: str
+    about: str  # what it is, in a line
+    # Makes the files of a description; raises FathomError if it can express nothing.
     export: Callable[[Description], Exported]
-    has_densities: bool = False
+    has_densities: bool = False  # it can hold the shares of zeros
 
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """What the user chose about the export of a network.
+    """What the user chose about the export of a network."""
 
-    Attributes:
-        batch: examples; None: any number, where the format and the network take any.
-        length: of each example, as in ``NeuralNetworkModel.describe``; None as before.
-        profile: folder of ``fathom profile --out``, for formats with times.
-        workers: that train together, for formats with collectives; the model has the part of the
-            batch that one of them computes.
-        stepwise: the parts of the network that an application calls for each word, not the loop
-            over the words.
-        parallelism: how nodes share the step, for formats with collectives; None: as
-            ``workers``.
-        rank: the one node of these to write; None: all.
-        target: the machine of a program; None: the format's first.
-    """
-
-    batch: int | None = None
-    length: int | None = None
-    profile: Path | None = None
+    batch: int | None = None  # examples; None: any number, where format and network take any
+    length: int | None = None  # of each example, as ``describe`` of the model has it; None: any
+    profile: Path | None = None  # folder of ``fathom profile --out``, for formats with times
+    # Train together, for formats with collectives; the model has one worker's part of the batch.
     workers: int = 1
-    stepwise: bool = False
-    parallelism: Plan | None = None
-    rank: int | None = None
-    target: str | None = None
+    stepwise: bool = False  # the parts that an application calls for each word, without the loop
+    parallelism: Plan | None = None  # how nodes share the step, likewise; None: as ``workers``
+    rank: int | None = None  # the one node of these to write; None: all
+    target: str | None = None  # the machine of a program; None: the format's first
 
 
 @dataclass(frozen=True)
 class NetworkFormat:
-    """A format of another tool for the network itself.
+    """A format of another tool for the network itself."""
 
-    Attributes:
-        about: what it is, in a line.
-        save_network: writes a model that is built into a folder; returns what the format cannot
-            express.
-        trains: it can hold a training step; otherwise the model is a forward-only one.
-        has_collectives: it can hold a step of several workers.
-        has_steps: it can hold the parts that infer word by word.
-        has_times: it can hold measured times.
-        targets: the machines that it can be for; the first is the default.
-        xla: the option ``xla`` with which the model must have been built; None: any.
-        has_weights: the files hold the weights.
-        packages: modules of the extra ``exports`` that it needs.
-    """
-
-    about: str
+    about: str  # what it is, in a line
+    # Writes a model that is built into a folder; returns what the format cannot express.
     save_network: "Callable[[NeuralNetworkModel, Path, ExportOptions], tuple[str, ...]]"
-    trains: bool = False
-    has_collectives: bool = False
-    has_steps: bool = False
-    has_times: bool = False
-    targets: tuple[str, ...] = ()
-    xla: bool | None = None
-    has_weights: bool = True
-    packages: tuple[str, ...] = ()
+    trains: bool = False  # it can hold a training step; otherwise the model is a forward-only one
+    has_collectives: bool = False  # it can hold a step of several workers
+    has_steps: bool = False  # it can hold the parts that infer word by word
+    has_times: bool = False  # it can hold measured times
+    targets: tuple[str, ...] = ()  # the machines that it can be for; the first is the default
+    xla: bool | None = None  # the option with which the model must have been built; None: any
+    has_weights: bool = True  # the files hold the weights
+    packages: tuple[str, ...] = ()  # modules of the extra ``exports`` that it needs
 
     def save(
         self, model: "NeuralNetworkModel", folder: Path, options: ExportOptions
     ) -> tuple[str, ...]:
-        """Writes a model that is built into a folder, for any processor.
-
-        Returns:
-            what the format cannot express.
+        """Writes a built model into a folder, for any processor; returns what is left out.
 
         Raises:
             FathomError: the format cannot express the network, or a file cannot be written.
@@ -123,8 +90,7 @@ def writing(folder: Path) -> Iterator[None]:
 
 def sorted_out(description: Description, *kinds: str) -> tuple[str, ...]:
     """Returns a line for each kind of operation that is not among these, with their number."""
-    rows = [row for row in description.operations if row.kind not in kinds]
-    counts = {row.kind: sum(other.kind == row.kind for other in rows) for row in rows}
+    counts = Counter(row.kind for row in description.operations if row.kind not in kinds)
     return tuple(f"operations of kind {kind}: {count:,}" for kind, count in counts.items())
 
 

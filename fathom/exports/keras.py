@@ -24,12 +24,9 @@ _DATE = (1980, 1, 1, 0, 0, 0)  # the earliest of a ZIP archive
 
 
 def load(path: Path) -> "keras.Model":
-    """Returns a network that was exported; it may be trained further with Keras.
+    """Returns the network of a ``network.keras``; it may be trained further with Keras.
 
     Keras loads only layers whose modules were imported. This imports Fathom's, no others.
-
-    Args:
-        path: of ``network.keras``.
 
     Raises:
         ValueError: Keras cannot read the file.

@@ -40,24 +40,21 @@ SpatialMap(1,1) K;
 def network(
     description: Description, convolution: str = CONVOLUTION, product: str = PRODUCT
 ) -> Exported:
-    """Returns the network file.
-
-    Args:
-        description: of a step.
-        convolution: the dataflow of convolutions, in MAESTRO's language.
-        product: the dataflow of products.
+    """Returns the network file of a step; the dataflows are in MAESTRO's language.
 
     Raises:
         FathomError: the step has no convolution and no product.
     """
-    layers, times = [], ["layer,operation,phase,times"]
+    layers: list[str] = []
+    times = ["layer,operation,phase,times"]
     for number, op in enumerate(taken(description)):
         name = f"L{number:04d}"
         lines, count = _convolution(op) if _expressible(op) else _product(op)
         dataflow = convolution if _expressible(op) else product
-        layers.append(_layer(f"{name} {{ // {op.name}", [*lines, *_block("Dataflow", dataflow)]))
+        lines += _block("Dataflow {", dataflow.strip().splitlines())
+        layers += _block(f"Layer {name} {{ // {op.name}", lines)
         times.append(f"{name},{op.name},{op.phase},{count}")
-    text = "\n".join([f"Network {description.workload} {{", *layers, "}", ""])
+    text = "\n".join([*_block(f"Network {description.workload} {{", layers), ""])
     files = {"network.m": text, "repetitions.csv": "\n".join([*times, ""])}
     return Exported(files, sorted_out(description, *TAKEN))
 
@@ -84,12 +81,8 @@ def _sizes(sizes: dict[str, int]) -> str:
     return f"Dimensions {{ {', '.join(f'{name}: {size}' for name, size in sizes.items())} }}"
 
 
-def _layer(head: str, lines: list[str]) -> str:
-    return "\n".join([f"  Layer {head}", *(f"    {line}" for line in lines), "  }"])
-
-
-def _block(name: str, text: str) -> list[str]:
-    return [f"{name} {{", *(f"  {line}" for line in text.strip().splitlines()), "}"]
+def _block(head: str, lines: list[str]) -> list[str]:
+    return [head, *(f"  {line}" for line in lines), "}"]
 
 
 FORMAT = Format(

@@ -54,7 +54,6 @@ def _write(model: "NeuralNetworkModel", part: "Part", path: Path) -> bool:
     from fathom.exports.traced import draws_random_numbers, with_batch
 
     function = _with_weights_as_inputs(model, part)
-    specs = function.input_signature
     traced = function.get_concrete_function()
     random = draws_random_numbers(traced)
     if random and any(spec.shape[0] is None for spec in part.inputs):  # they become constants
@@ -69,7 +68,7 @@ def _write(model: "NeuralNetworkModel", part: "Part", path: Path) -> bool:
     ):
         proto, _ = tf2onnx.convert.from_function(
             function,
-            input_signature=specs,
+            input_signature=function.input_signature,
             opset=_WITH_BITWISE if bitwise else _OPSET,
             custom_op_handlers={"SparseTensorDenseMatMul": (_sparse_product, [])},
         )

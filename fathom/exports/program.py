@@ -132,10 +132,9 @@ def _first_batch(model: "NeuralNetworkModel") -> "dict[str, tf.Tensor]":
     import keras
     import tensorflow as tf
 
-    from fathom.model.calibration import single
+    from fathom.model import calibration
 
-    batches = model.inference_batches() if model.forward_only else model.training_batches(0)
-    tensors = keras.tree.flatten(next(iter(single(batches, model.steps_per_call))))
+    tensors = keras.tree.flatten(next(iter(calibration.batches(model))))
     names = [spec.name for spec in model.signatures()[-1]]
     if model.forward_only:
         names = names[: len(keras.tree.flatten(model.inputs))]

@@ -8,7 +8,6 @@ fewest that hold the density, as zeros are not in such an order by themselves.
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fathom.exports.format import Exported, Format, sorted_out
@@ -33,15 +32,14 @@ class _Row:
     @property
     def ratio(self) -> str:
         """Values that are not zero of those in a block."""
-        return (
-            "1:1" if self.density == 1 else f"{max(1, math.ceil(self.density * _BLOCK))}:{_BLOCK}"
-        )
+        kept = max(1, math.ceil(self.density * _BLOCK))
+        return "1:1" if self.density == 1 else f"{kept}:{_BLOCK}"
 
 
 def _export(description: Description) -> Exported:
     operations = taken(description)
-    convolutions = [row for op in operations for row in _as_convolutions(op)]
-    products = [row for op in operations for row in _as_products(op)]
+    convolutions = [row for op in operations if _is_convolution(op) for row in _rows(op)]
+    products = [row for op in operations if not _is_convolution(op) for row in _rows(op)]
     sparse = any(row.densities for row in description.operations)
     files = {}
     for name, header, rows in (
@@ -57,38 +55,25 @@ def _export(description: Description) -> Exported:
     return Exported(files, sorted_out(description, *TAKEN))
 
 
-def _as_convolutions(op: Operation) -> Iterator[_Row]:
-    """Yields a row for each group of a forward convolution."""
+def _rows(op: Operation) -> list[_Row]:
+    """Returns a row for each group of a convolution or of its gradient; one for a product."""
+    size, groups = op.bounds, op.bounds.get("groups", 1)
+    sizes: tuple[int, ...]
+    if _is_convolution(op):
+        window, maps = (size["R"], size["S"]), (size["C"] // groups, size["M"] // groups)
+        sizes, times = (*padded(op), *window, *maps, size["stride_h"]), size["N"] * op.repeats
+    else:
+        product = as_product(op)
+        sizes, times = (product.m, product.n, product.k), product.times // groups
+    density = op.densities.get("weights", 1.0)
+    return [_Row(_name(op, group), sizes, times, density) for group in range(groups)]
+
+
+def _is_convolution(op: Operation) -> bool:
+    """Says whether it is a forward one with one stride and no dilation; others are products."""
     size = op.bounds
-    if not is_layer(op) or not _expressible(op):
-        return
-    height, width = padded(op)
-    for group in range(size["groups"]):
-        stride = size["stride_h"]
-        channels, filters = size["C"] // size["groups"], size["M"] // size["groups"]
-        sizes = (height, width, size["R"], size["S"], channels, filters, stride)
-        yield _Row(_name(op, group), sizes, size["N"] * op.repeats, _density(op))
-
-
-def _as_products(op: Operation) -> Iterator[_Row]:
-    """Yields a row for a product, and for each group of a gradient of a convolution."""
-    if is_layer(op) and _expressible(op):
-        return
-    product = as_product(op)
-    groups = op.bounds.get("groups", 1)
-    for group in range(groups):
-        sizes = (product.m, product.n, product.k)
-        yield _Row(_name(op, group), sizes, product.times // groups, _density(op))
-
-
-def _density(op: Operation) -> float:
-    return op.densities.get("weights", 1.0)
-
-
-def _expressible(op: Operation) -> bool:
-    """Says whether a convolution has one stride and no dilation; others are products."""
-    size = op.bounds
-    return size["stride_h"] == size["stride_w"] and size["dilation_h"] == size["dilation_w"] == 1
+    even = is_layer(op) and size["stride_h"] == size["stride_w"]
+    return even and size["dilation_h"] == size["dilation_w"] == 1
 
 
 def _name(op: Operation, group: int) -> str:

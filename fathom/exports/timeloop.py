@@ -54,10 +54,9 @@ def _instance(row: Operation) -> tuple[dict[str, int], int]:
         ones = dict.fromkeys(("R", "S", "P", "Q"), 1)
         return {"N": size["M"], "M": size["N"], "C": size["K"], **ones}, size["batch"] * row.repeats
     groups = size["groups"]
-    sizes = {name: size[name] for name in ("N", "P", "Q", "R", "S")}
-    sizes |= {"C": size["C"] // groups, "M": size["M"] // groups}
     # Timeloop's R and P run along the width, as its strides' names say.
-    sizes |= {"R": size["S"], "S": size["R"], "P": size["Q"], "Q": size["P"]}
+    sizes = {"N": size["N"], "P": size["Q"], "Q": size["P"], "R": size["S"], "S": size["R"]}
+    sizes |= {"C": size["C"] // groups, "M": size["M"] // groups}
     sizes |= {"Wstride": size["stride_w"], "Hstride": size["stride_h"]}
     sizes |= {"Wdilation": size["dilation_w"], "Hdilation": size["dilation_h"]}
     return sizes, groups * row.repeats

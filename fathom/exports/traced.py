@@ -50,16 +50,7 @@ def with_batch(spec: tf.TensorSpec, batch: int | None) -> tf.TensorSpec:
 
 
 def forward(model: NeuralNetworkModel, inputs: Signature, compiled: bool = False) -> Any:
-    """Returns the forward pass of inference as a ``tf.function``.
-
-    Args:
-        model: built.
-        inputs: the network's.
-        compiled: XLA compiles it.
-
-    Returns:
-        of the inputs' tensors, to a dictionary of outputs by name.
-    """
+    """Returns the forward pass of a built model as a ``tf.function`` that gives outputs by name."""
     return tf.function(
         _inference(model), input_signature=inputs, autograph=False, jit_compile=compiled
     )

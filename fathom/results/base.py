@@ -52,10 +52,6 @@ def _as_list(value: object) -> object:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
-def _as_array(values: list[float]) -> np.ndarray:
-    return np.array(values, np.float64)
-
-
 def _rounded(numbers: np.ndarray) -> list[float]:
     return [round(float(number), _NANOSECOND_DIGITS) for number in numbers]
 
@@ -63,7 +59,8 @@ def _rounded(numbers: np.ndarray) -> list[float]:
 def _array(items: Any) -> GetPydanticSchema:
     """Declares a float64 array that is a list of this type in the file."""
     rounded = PlainSerializer(_rounded, return_type=items)
-    listed: Any = Annotated[items, BeforeValidator(_as_list), AfterValidator(_as_array), rounded]
+    as_array = AfterValidator(lambda values: np.array(values, np.float64))
+    listed: Any = Annotated[items, BeforeValidator(_as_list), as_array, rounded]
     return GetPydanticSchema(lambda _, handler: handler.generate_schema(listed))
 
 

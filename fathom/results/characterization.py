@@ -119,20 +119,17 @@ class Planned(Record, frozen=True):
         if self.repeat < 0:
             repeat = ", warm-up run"
         cores = f", {self.cores} core{'s' if self.cores > 1 else ''}"
-        batch = f", batch size {self.batch_size}" if "batches" in self.purpose else ""
         what = f"{self.kind} {self.workload} {self.mode} on {self.device}"
         if self.workers:
             what += f", {self.workers} worker{'s' if self.workers > 1 else ''}"
-            batch = f", batch size {self.batch_size}"
+        chosen = self.workers or "batches" in self.purpose
+        batch = f", batch size {self.batch_size}" if chosen else ""
         return f"{what}{batch}{threads}{cores}{repeat}"
 
     def same_sweep(self, other: "Planned") -> bool:
         """Returns whether both belong to one sweep over batch sizes."""
-        case, other_case = (
-            (each.workload, each.mode, each.device, "batches" in each.purpose)
-            for each in (self, other)
-        )
-        return "batches" in self.purpose and case == other_case
+        ours, theirs = ((each.workload, each.mode, each.device) for each in (self, other))
+        return ours == theirs and "batches" in self.purpose and "batches" in other.purpose
 
 
 class Run(Document, Planned, frozen=True):
@@ -178,16 +175,13 @@ class Run(Document, Planned, frozen=True):
             if self.reason is None or self.result or self.profile:
                 raise ValueError("a failed run has a reason, no result and no profile")
             return self
-        record = self.result or self.profile
-        both = self.result is not None and self.profile is not None
-        if record is None or both or isinstance(record, Profile) != (self.kind == "profile"):
+        record = {"timing": self.result, "profile": self.profile}[self.kind]
+        if record is None or (self.result and self.profile):
             raise ValueError(
                 f"a {self.kind} that is done has no result or profile, or that of the other kind"
             )
         for name in ("workload", "mode"):
-            if getattr(record, name) != getattr(self, name):
-                raise ValueError(
-                    f"{name} is {getattr(self, name)!r}, but what it holds is of "
-                    f"{getattr(record, name)!r}"
-                )
+            mine, held = getattr(self, name), getattr(record, name)
+            if mine != held:
+                raise ValueError(f"{name} is {mine!r}, but what it holds is of {held!r}")
         return self

@@ -43,9 +43,7 @@ class Cost:
 def count(network: keras.Model, length: int = 1) -> Cost:
     """Counts a functional network's parameters and work for one example.
 
-    Args:
-        network: the network.
-        length: replaces each dimension of unknown length.
+    ``length`` replaces each dimension of unknown length.
     """
     reading_input = _reading_input(network)
     layers = []

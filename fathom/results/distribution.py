@@ -42,9 +42,8 @@ class Distribution(Record):
         "batch statistics, which are small, are not counted"
     )
     sent_bytes: NotNegative | None = absent(
-        "what each worker sends of them in a step, in bytes: 2 (n - 1) / n of the "
-        "gradients in a ring of n workers, n - 1 times the rows of embeddings; `null` in one "
-        "process"
+        "what each worker sends of them in a step, in bytes: 2 (n - 1) / n of the gradients in a "
+        "ring of n workers, n - 1 times the rows of embeddings; `null` in one process"
     )
     link: Link | None = absent("the connection of the workers; `null` in one process")
     collective_seconds: list[NotNegative] = Field(

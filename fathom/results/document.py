@@ -17,23 +17,21 @@ _TABLE = re.compile(r"(?<=<!-- fields of )(\w+)( -->\n).*?(?=<!-- end -->)", re.
 
 def pages(docs: Path) -> dict[Path, str]:
     """Returns the contents of each page with tables of fields."""
-    return {path: _with_tables(path.read_text()) for path in sorted(docs.glob("*.md"))}
+    return {path: _TABLE.sub(_table, path.read_text()) for path in sorted(docs.glob("*.md"))}
 
 
-def _with_tables(page: str) -> str:
-    """Returns a page with its tables of fields regenerated."""
-    return _TABLE.sub(lambda match: f"{match[1]}{match[2]}{_table(match[1])}", page)
-
-
-def _table(name: str) -> str:
+def _table(found: re.Match[str]) -> str:
+    """Returns a table of fields, between its marks, as its record has them."""
     kinds = {
         kind.__name__: kind
         for module in _MODULES
         for kind in vars(module).values()
         if isinstance(kind, type) and issubclass(kind, Record)
     }
-    rows = "".join(f"| `{field}` | {words} |\n" for field, words in _fields(kinds[name]).items())
-    return f"\n| key | description |\n|---|---|\n{rows}\n"  # Markdown needs the empty lines
+    fields = _fields(kinds[found[1]])
+    rows = "".join(f"| `{field}` | {words} |\n" for field, words in fields.items())
+    # Markdown needs the empty lines.
+    return f"{found[1]}{found[2]}\n| key | description |\n|---|---|\n{rows}\n"
 
 
 def _fields(kind: type[Record]) -> dict[str, str]:

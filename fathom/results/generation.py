@@ -59,13 +59,10 @@ class Generation(Record):
     def of(
         cls, runs: Sequence[PhaseTimes], cache_bytes: int, first_by_prefill: bool = True
     ) -> Self:
-        """Returns the speed of some steps.
+        """Returns the speed of some steps, at least one; ``cache_bytes`` are of all sequences.
 
-        Args:
-            runs: at least one.
-            cache_bytes: of all sequences.
-            first_by_prefill: the prefill gives the first of the new tokens; otherwise the loop
-                does, as in an encoder and a decoder.
+        The prefill gives the first of the new tokens, unless ``first_by_prefill`` is false: then
+        the loop does, as in an encoder and a decoder.
         """
         prefills = [run.sequences * run.given / run.prefill for run in runs if run.prefill]
         decodes = [

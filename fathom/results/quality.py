@@ -61,12 +61,8 @@ class Training(Record):
             return Crossing(last.epoch, last.steps, last.seconds)
         before = self.curve[-2]
         share = (target - before.value) / (last.value - before.value)
-        return Crossing(
-            *(
-                getattr(before, name) + share * (getattr(last, name) - getattr(before, name))
-                for name in ("epoch", "steps", "seconds")
-            )
-        )
+        ends = ((point.epoch, point.steps, point.seconds) for point in (before, last))
+        return Crossing(*(start + share * (end - start) for start, end in zip(*ends, strict=True)))
 
 
 class Quality(Document):

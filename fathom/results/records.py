@@ -278,12 +278,8 @@ class Energy(Record):
     ) -> "Energy":
         """Returns the energy of a number of steps that took these FLOPs together.
 
-        Args:
-            joules: by counter.
-            unread: reasons for missing counters, by name.
-            device: ``cpu`` or ``gpu``: the counter without which there is no mean.
-            steps: their number.
-            flops: of all of them.
+        ``device``, ``cpu`` or ``gpu``, is the counter without which there is no mean; ``unread``
+        has the reasons for missing counters by name.
         """
         total = sum(joules.values())
         if not steps or device not in joules or not total:

@@ -46,9 +46,8 @@ class Steps(Record):
     )
     first_of_shape: list[bool] = Field(
         default_factory=list,
-        description="whether the step was the first with one of several batch shapes "
-        "(seq2seq's buckets), in which TensorFlow optimises its graph; the statistics leave "
-        "it out too",
+        description="whether the step was the first with one of several batch shapes (seq2seq's "
+        "buckets), in which TensorFlow optimises its graph; the statistics leave it out too",
     )
     call: list[Count] = Field(
         default_factory=list,
@@ -84,14 +83,10 @@ class Steps(Record):
         work: float,
         first_of_shape: bool,
     ) -> None:
-        """Records the steps of one call, which share its time equally.
+        """Records the steps of one call, one per loss, which share its time equally.
 
-        Args:
-            losses: one per step.
-            seconds: of the whole call, input excluded.
-            input_wait: seconds spent waiting for batches.
-            work: of each step.
-            first_of_shape: see above.
+        ``seconds`` are of the whole call, input excluded, ``input_wait`` those spent waiting for
+        its batches; ``work`` is that of each step.
         """
         call, count = len(self.call), len(losses)
         self.seconds.extend([seconds / count] * count)

@@ -50,11 +50,8 @@ def draw_designs(designs: pd.DataFrame, layer: str, machine: Machine, path: Path
 def draw_sweep(steps: pd.DataFrame, names: Sequence[str], machine: Machine, path: Path) -> None:
     """Writes how much of each step the memory bounds, as SVG: a line for each further setting.
 
-    Args:
-        steps: rows of ``fathom roofline --sweep``, with ``bound by memory`` and ``ms``.
-        names: of the swept values; the first one is the axis.
-        machine: of all steps.
-        path: of the file.
+    ``steps`` are rows of ``fathom roofline --sweep``, with ``bound by memory`` and ``ms``; of the
+    ``names`` of swept values the first one is the axis.
 
     Raises:
         FathomError: the file cannot be written.
@@ -79,11 +76,8 @@ def draw_sweep(steps: pd.DataFrame, names: Sequence[str], machine: Machine, path
 def _under_roofs(peak: float, bandwidth: float, intensity: pd.Series) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.add_subplot()
-    positive = intensity[intensity > 0]
-    ridge = peak / bandwidth
-    low = min(positive.min() if len(positive) else ridge, ridge) / 2
-    high = max(positive.max() if len(positive) else ridge, ridge) * 2
-    x = np.geomspace(low, high, 200)
+    shown = [peak / bandwidth, *intensity[intensity > 0]]
+    x = np.geomspace(min(shown) / 2, 2 * max(shown), 200)
     axes.loglog(x, np.minimum(peak, x * bandwidth), "k-", linewidth=1, label="roof")
     axes.set(xlabel="FLOPs per byte of memory traffic")
     return figure, axes

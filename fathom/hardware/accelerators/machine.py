@@ -10,7 +10,7 @@ from typing_extensions import Self
 
 from fathom.errors import FathomError
 from fathom.options import unknown_option
-from fathom.results.base import SCHEMA, Document, NotNegative, Positive, Record
+from fathom.results.base import SCHEMA, Document, NotNegative, Positive, Record, absent
 from fathom.results.calibration import Calibration
 
 _FOLDER = resources.files(__package__) / "machines"
@@ -45,8 +45,8 @@ class Level(Record, frozen=True):
 
     name: str = Field(description="such as `L2`")
     size_bytes: Positive = Field(description="of all units")
-    bandwidth: Positive | None = Field(
-        default=None, description="at which it is read, in bytes per second; `null`: not stated"
+    bandwidth: Positive | None = absent(
+        "at which it is read, in bytes per second; `null`: not stated"
     )
 
 
@@ -66,13 +66,13 @@ class Machine(Document, frozen=True, extra="forbid"):
         min_length=1, description="peak FLOP/s by type of number, such as `float32`"
     )
     bandwidth: Positive = Field(description="of the memory, in bytes per second")
-    memory_bytes: Positive | None = Field(default=None, description="size of that memory")
-    on_chip_bytes: Positive | None = Field(default=None, description="memory on the chip")
+    memory_bytes: Positive | None = absent("size of that memory")
+    on_chip_bytes: Positive | None = absent("memory on the chip")
     levels: tuple[Level, ...] = Field(
         default=(), description="of that memory, from the innermost, the slowest last"
     )
-    area_mm2: Positive | None = Field(default=None, description="area of the die, in mm^2")
-    power_w: Positive | None = Field(default=None, description="power under load, in watts")
+    area_mm2: Positive | None = absent("area of the die, in mm^2")
+    power_w: Positive | None = absent("power under load, in watts")
     idle_share: NotNegative = Field(
         default=1.0, le=1, description="share of the power that is drawn while waiting"
     )
@@ -85,32 +85,23 @@ class Machine(Document, frozen=True, extra="forbid"):
     utilization: Positive = Field(
         default=1.0, le=1, description="share of the peak that convolutions and products reach"
     )
-    array: Array | None = Field(default=None, description="of accelerators whose tiles are chosen")
-    calibration: Calibration | None = Field(
-        default=None, description="measured rates by kind and shape, for `fathom predict`"
+    array: Array | None = absent("of accelerators whose tiles are chosen")
+    calibration: Calibration | None = absent(
+        "measured rates by kind and shape, for `fathom predict`"
     )
     sources: dict[str, str] = Field(description="where each of the other fields is from")
 
     @model_validator(mode="after")
-    def _check_links(self) -> Self:
+    def _check(self) -> Self:
         sizes = [link.devices or math.inf for link in self.links]
         if sizes != sorted(set(sizes)):
             raise ValueError("each of the links must join more devices than the one before")
-        return self
-
-    @model_validator(mode="after")
-    def _check_levels(self) -> Self:
         rates = [level.bandwidth for level in self.levels if level.bandwidth]
         if sorted(rates, reverse=True) != rates:
             raise ValueError("each of the levels must be slower than the one before")
-        if len({level.name for level in self.levels} | {"memory", "compute"}) < 2 + len(
-            self.levels
-        ):
+        bounds = ["memory", "compute", *(level.name for level in self.levels)]
+        if len(set(bounds)) < len(bounds):
             raise ValueError("each of the levels must have a name of its own")
-        return self
-
-    @model_validator(mode="after")
-    def _check_sources(self) -> Self:
         fields = type(self).model_fields
         given = {name for name in fields if getattr(self, name) != fields[name].default}
         given -= {"schema_version", "title", "sources"}

@@ -72,13 +72,9 @@ def _bytes(rows: Sequence[Operation], scales: np.ndarray, kept: float) -> np.nda
     in_loops: Counter[str] = Counter()  # bytes of weights, once, by the loop's name
     for row, scale in zip(rows, scales, strict=True):
         in_loops[_loop(row)] += scale * row.weight_bytes // row.repeats
-    return np.array(
-        [
-            row.working_set_bytes if in_loops[_loop(row)] <= kept else row.traffic_bytes
-            for row in rows
-        ],
-        dtype=float,
-    )
+    stays = [in_loops[_loop(row)] <= kept for row in rows]
+    once = np.array([row.working_set_bytes for row in rows], float)
+    return np.where(stays, once, np.array([row.traffic_bytes for row in rows], float))
 
 
 def _loop(row: Operation) -> str:

@@ -165,13 +165,10 @@ def _grown(row: Operation, times: int) -> Operation:
 def table(results: Sequence[Scaled]) -> pd.DataFrame:
     """Returns a row for each step, with its efficiency: a node's rate over the first's."""
     names = ["nodes", "seconds", "compute_seconds", "communication_seconds", "bubble_seconds"]
-    names += ["rate"]
-    frame = pd.DataFrame({name: [getattr(each, name) for each in results] for name in names})
-    frame["memory_bytes"] = pd.Series([each.memory_bytes for each in results], dtype="Int64")
-    frame["rate_per_mm2"] = pd.Series([each.rate_per_mm2 for each in results], dtype=float)
-    frame["operations_per_watt"] = pd.Series(
-        [each.operations_per_watt for each in results], dtype=float
-    )
+    unknown = {"memory_bytes": "Int64", "rate_per_mm2": float, "operations_per_watt": float}
+    columns = [*names, "rate", *unknown]
+    frame = pd.DataFrame({name: [getattr(each, name) for each in results] for name in columns})
+    frame = frame.astype(unknown)  # where they may be None
     node_seconds = frame.nodes * frame.seconds / [each.examples for each in results]
     frame["efficiency"] = node_seconds.iloc[0] / node_seconds
     return frame

@@ -184,8 +184,7 @@ class Attribution:
     def _commonest(self, ops: Iterable[tf.Operation]) -> str | None:
         """Returns the most frequent layer of these ops, ignoring roles."""
         placed = Counter(self._places[op.name][0] for op in ops)
-        layers = [layer for layer, _ in placed.most_common() if layer in self._layers]
-        return layers[0] if layers else None
+        return next((layer for layer, _ in placed.most_common() if layer in self._layers), None)
 
 
 def _layers_of_captures(

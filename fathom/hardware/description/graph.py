@@ -138,12 +138,8 @@ class Scope:
     def _scope_of(self, op: tf.Operation) -> "Scope | None":
         if op.type in _LOOPS:
             body = private.called_graph(op, "body")
-            arguments = [
-                value if _unchanged(argument, result) else None
-                for value, argument, result in zip(
-                    op.inputs, body.inputs, body.outputs, strict=True
-                )
-            ]
+            states = zip(op.inputs, body.inputs, body.outputs, strict=True)
+            arguments = [given if _unchanged(into, out) else None for given, into, out in states]
             repeats = self.repeats * self.iterations(op)
             return Scope(body, arguments, self, f"{self.prefix}{op.name}/body/", repeats)
         if op.type in _CALLS and not _is_kernel(op):
@@ -171,9 +167,7 @@ class Node:
 
         That of a product of ragged groups has its name, too.
         """
-        if _is_kernel(self.op):
-            return _called_name(self.op)
-        return cast(str, self.op.type)
+        return _called_name(self.op) if _is_kernel(self.op) else cast(str, self.op.type)
 
     @property
     def in_loop(self) -> bool:
@@ -197,17 +191,12 @@ def walk(scope: Scope) -> Iterator[Node]:
 def needed_operations(graph: tf.Graph, wanted: Sequence[tf.Operation] | None = None) -> set[str]:
     """Returns the names of the operations that lead to a result or change a variable.
 
-    Args:
-        graph: of a step.
-        wanted: those that lead to these alone; None: as above.
+    If ``wanted`` are given, of those that lead to these alone.
     """
     left = list(wanted or [tensor.op for tensor in graph.outputs])
     if wanted is None:
-        left += [
-            op
-            for op in graph.get_operations()
-            if op.op_def.is_stateful and op.type != "Placeholder"
-        ]
+        stateful = [op for op in graph.get_operations() if op.op_def.is_stateful]
+        left += [op for op in stateful if op.type != "Placeholder"]
     needed: set[str] = set()
     while left:
         op = left.pop()

@@ -70,10 +70,8 @@ def bounds_of(node: Node, kind: Kind) -> Bounds:
         return _sparse_product(node.op)
     if kind == "look-up":
         return _lookup(node.op)
-    shapes = [tensor.shape for tensor in (*node.op.outputs, *node.op.inputs)]
-    if kind == "reduction":
-        shapes = [tensor.shape for tensor in node.op.inputs]
-    return {"elements": max((elements(shape) for shape in shapes), default=0)}
+    tensors = [*node.op.inputs, *(() if kind == "reduction" else node.op.outputs)]
+    return {"elements": max((elements(tensor.shape) for tensor in tensors), default=0)}
 
 
 def flops_of_element(node: Node) -> int:

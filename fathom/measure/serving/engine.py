@@ -26,22 +26,16 @@ class Engine:
         samples: number of different samples to draw from the model's inference data.
         limit: largest number of samples of a batch.
 
-    Attributes:
-        samples: the samples, each a tuple of the inputs' arrays.
-        limit: as above.
-        shapes: those of the samples, with one of each.
-
     Raises:
         FathomError: the model's data ends before there is a sample.
     """
 
     def __init__(self, model: "NeuralNetworkModel", samples: int, limit: int) -> None:
         self.limit = limit
-        self.samples = draw(model, samples)
-        self._sizes = [2**power for power in range(limit.bit_length()) if 2**power < limit]
-        self._sizes.append(limit)
+        self.samples = draw(model, samples)  # each a tuple of the inputs' arrays
+        self._sizes = [*(2**power for power in range((limit - 1).bit_length())), limit]
         function = tf.function(model.infer_step, autograph=False, jit_compile=model.xla == "step")
-        self.shapes = {shapes_of(sample): sample for sample in self.samples}
+        self.shapes = {shapes_of(sample): sample for sample in self.samples}  # with one of each
         self._steps: dict[tuple[int, Shapes], Step] = {}
         with model.device.placement():
             for (shapes, sample), size in itertools.product(self.shapes.items(), self._sizes):
@@ -51,22 +45,19 @@ class Engine:
 
     def warm_up(self) -> None:
         """Runs each batch size twice: TensorFlow optimizes a graph when it first runs."""
-        for sample, size in itertools.product(self.shapes.values(), self._sizes):
-            for _ in range(2):
-                self.run([sample] * size)
+        for sample, size, _ in itertools.product(self.shapes.values(), self._sizes, range(2)):
+            self.run([sample] * size)
 
     def run(self, samples: Sequence[Sample]) -> list[np.ndarray]:
-        """Runs samples of equal shapes in one batch, and waits for the results.
-
-        Args:
-            samples: at most ``limit``.
+        """Runs samples of equal shapes, at most ``limit``, in one batch, and waits for the results.
 
         Returns:
             the outputs on the host, as a service's answer would be; the first rows are of the
             samples, the others of padding.
         """
         size = self._sizes[bisect.bisect_left(self._sizes, len(samples))]
-        batch = _batch([*samples, *samples[-1:] * (size - len(samples))])
+        padded = [*samples, *samples[-1:] * (size - len(samples))]
+        batch = [tf.constant(np.stack(arrays)) for arrays in zip(*padded, strict=True)]
         outputs = self._steps[size, shapes_of(samples[0])](*batch)
         return [tensor.numpy() for tensor in tf.nest.flatten(outputs)]
 
@@ -96,7 +87,3 @@ def draw(model: "NeuralNetworkModel", count: int) -> list[Sample]:
     if not found:
         raise FathomError(f"{model.source.directory} has no example to infer")
     return found[:count]
-
-
-def _batch(samples: Sequence[Sample]) -> "Batch":
-    return tuple(tf.constant(np.stack(arrays)) for arrays in zip(*samples, strict=True))

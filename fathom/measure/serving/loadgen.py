@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
-from fathom.errors import FathomError
+from fathom.errors import FathomError, require
 from fathom.measure.serving import queries, replay
 from fathom.measure.serving.replay import GRACE, SLOWEST_FACTOR, Service
 from fathom.measure.serving.server import Query
@@ -58,12 +58,9 @@ def find() -> ModuleType:
     Raises:
         FathomError: it is not installed.
     """
-    try:
-        import mlperf_loadgen
-    except ImportError as error:
-        raise FathomError(
-            "MLPerf's LoadGen is not installed: pip install 'fathom-workloads[loadgen]'"
-        ) from error
+    require("MLPerf's LoadGen", "loadgen", "mlperf_loadgen")
+    import mlperf_loadgen
+
     return mlperf_loadgen
 
 

@@ -54,13 +54,10 @@ class Worker(Generic[Waiting]):
     """A thread that answers what waits: what servers have in common.
 
     A subclass calls ``__init__`` last, which starts the thread.
-
-    Attributes:
-        failure: the first exception of the network.
     """
 
     def __init__(self) -> None:
-        self.failure: BaseException | None = None
+        self.failure: BaseException | None = None  # the first exception of the network
         self._waiting: deque[Waiting] = deque()
         self._changed = threading.Condition()
         self._stopped = False
@@ -106,13 +103,10 @@ class Server(Worker[Query]):
     Args:
         engine: runs the batches.
         answer: called with each batch's queries.
-
-    Attributes:
-        batches: number of batches by size.
     """
 
     def __init__(self, engine: Engine, answer: Answer) -> None:
-        self.batches: Counter[int] = Counter()
+        self.batches: Counter[int] = Counter()  # number of batches by size
         self._engine, self._answer = engine, answer
         super().__init__()
 
