@@ -46,23 +46,21 @@ def _plane_events(
     lines = [line for line in plane.lines if line.events and xplane.is_timed(plane, line)]
     if lines:
         yield _name("process_name", plane.name, process)
-    thread = 0
-    for line in lines:
+    tracks = ((line, events) for line in lines for events in _nested(line.events))
+    for thread, (line, events) in enumerate(tracks, 1):
         before = origin - 1000 * line.timestamp_ns
-        for events in _nested(line.events):
-            thread += 1
-            yield _name("thread_name", line.display_name or line.name, process, thread)
-            for event in events:
-                # In whole nanoseconds, as Perfetto counts: slices that nest still do.
-                start, end = ((ps - before) // 1000 for ps in _span(event))
-                yield {
-                    "ph": "X",
-                    "pid": process,
-                    "tid": thread,
-                    "ts": start / 1000,
-                    "dur": (end - start) / 1000,
-                    **_label(plane, event, place),
-                }
+        yield _name("thread_name", line.display_name or line.name, process, thread)
+        for event in events:
+            # In whole nanoseconds, as Perfetto counts: slices that nest still do.
+            start, end = ((ps - before) // 1000 for ps in _span(event))
+            yield {
+                "ph": "X",
+                "pid": process,
+                "tid": thread,
+                "ts": start / 1000,
+                "dur": (end - start) / 1000,
+                **_label(plane, event, place),
+            }
 
 
 def _nested(events: Iterable[XEvent]) -> list[list[XEvent]]:

@@ -19,15 +19,12 @@ _PICOSECOND = 1e-12
 class GpuUse:
     """The time of a GPU, and of the host's calls of its driver and runtime.
 
-    Attributes:
-        kernel_seconds: time of kernels.
-        memcpy_seconds: time of copies.
-        calls: number and seconds of the calls by name; a call within a call counts for itself.
+    A call within a call counts for itself.
     """
 
     kernel_seconds: float = 0.0
-    memcpy_seconds: float = 0.0
-    calls: dict[str, tuple[int, float]] = field(default_factory=dict)
+    memcpy_seconds: float = 0.0  # of copies
+    calls: dict[str, tuple[int, float]] = field(default_factory=dict)  # number, seconds by name
 
     @property
     def api_seconds(self) -> float:
@@ -84,17 +81,10 @@ def _add_events(use: GpuUse, plane: XPlane, events: Iterable[XEvent]) -> None:
 
 
 class Sessions:
-    """The profiler's sessions in this process; on a GPU, their use of it is added up.
-
-    Args:
-        device: of the model.
-
-    Attributes:
-        gpu: the use of the GPU in all sessions so far; None on a CPU.
-    """
+    """The profiler's sessions in this process; on a GPU, their use of it is added up."""
 
     def __init__(self, device: Device) -> None:
-        self.gpu = GpuUse() if device.on_gpu else None
+        self.gpu = GpuUse() if device.on_gpu else None  # in all sessions so far
 
     @contextlib.contextmanager
     def session(self, save_to: Path | None = None) -> Iterator[None]:

@@ -1,4 +1,7 @@
-"""Op times by the paper's op types and by layer, and beside the least that a machine allows."""
+"""Op times by the paper's op types and by layer, and beside the least that a machine allows.
+
+``ops`` are one or several equal profiles per workload, from ``frames.profile_ops``.
+"""
 
 import numpy as np
 import pandas as pd
@@ -11,9 +14,6 @@ _LEAST_SHARE = 0.01  # of a workload's time in ops
 
 def op_types(ops: pd.DataFrame) -> pd.DataFrame:
     """Returns the op types of each workload, in decreasing order of time.
-
-    Args:
-        ops: one or several equal profiles per workload, from ``frames.profile_ops``.
 
     Returns:
         ``workload``; ``type`` and ``class``, the paper's; ``kernels``, the types named by
@@ -116,9 +116,6 @@ def shares(ops: pd.DataFrame) -> pd.DataFrame:
 
 def layers(ops: pd.DataFrame) -> pd.DataFrame:
     """Returns the layers and roles of each workload, in decreasing order of time.
-
-    Args:
-        ops: one or several equal profiles per workload, from ``frames.profile_ops``.
 
     Returns:
         ``workload``, ``layer``; mean self time per step in each of ``PHASES``, in seconds;

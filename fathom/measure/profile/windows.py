@@ -53,10 +53,7 @@ class Windows:
     is a session of its own, so that a long run needs no more memory than a short one. The input
     pipeline prepares the next batches meanwhile, as in any run.
 
-    Args:
-        model: after its setup.
-        run_steps: number of steps of the run, at least 2.
-        sessions: of the profiler.
+    The model is set up already, and the run has at least 2 steps.
     """
 
     def __init__(self, model: NeuralNetworkModel, run_steps: int, sessions: Sessions) -> None:

@@ -58,15 +58,10 @@ class OpEvent:
 
 @dataclass(frozen=True)
 class Trace:
-    """The contents of a trace.
+    """The contents of a trace."""
 
-    Attributes:
-        ops: on the host's threads and the GPUs' streams.
-        steps: (start, end) of each marked step, in seconds since the first event of the trace.
-    """
-
-    ops: tuple[OpEvent, ...]
-    steps: tuple[tuple[float, float], ...]
+    ops: tuple[OpEvent, ...]  # on the host's threads and the GPUs' streams
+    steps: tuple[tuple[float, float], ...]  # start and end of each marked one, as ``start_s``
 
     def ops_by_step(self) -> list[list[OpEvent]]:
         """Returns the ops that started within each step, each once, with its own time.
@@ -127,12 +122,8 @@ def marked(number: int) -> contextlib.AbstractContextManager[None]:
 def record(step: Callable[[], object], n_steps: int, path: Path) -> None:
     """Traces some steps and marks each of them.
 
-    They follow one unmarked step, in which the profiler starts up.
-
-    Args:
-        step: runs one step and waits for it; so far executed only inside ``profiling``.
-        n_steps: number of marked steps.
-        path: of the trace.
+    They follow one unmarked step, in which the profiler starts up. ``step`` waits for its end, and
+    was executed only inside ``profiling`` so far.
 
     Raises:
         FathomError: the profiler is already in use, or the trace cannot be written.

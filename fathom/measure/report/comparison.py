@@ -137,25 +137,20 @@ def _compare_steps(
     change: float,
 ) -> tuple[list[dict[str, object]], list[str]]:
     ratios, refused = [], []
-    for case in [each for each in first if each in second]:
-        a, b = first[case], second[case]
-        if unlike := _unlike(a.settings.iloc[0], b.settings.iloc[0]):
+    for case in dict.fromkeys([*first, *second]):
+        if case not in first or case not in second:
+            refused.append(f"{' '.join(case)}: only in {'A' if case in first else label}")
+        elif unlike := _unlike(*(side[case].settings.iloc[0] for side in (first, second))):
             refused.append(f"{' '.join(case)}: {unlike}")
         else:
-            ratios.append(_ratio(label, case, a, b, change))
-    for case in [*first, *second]:
-        if (case in first) != (case in second):
-            refused.append(f"{' '.join(case)}: only in {'A' if case in first else label}")
+            ratios.append(_ratio(label, case, first[case], second[case], change))
     return ratios, refused
 
 
 def _unlike(first: Mapping[str, object], second: Mapping[str, object]) -> str:
     """Returns the differences in settings that make step times incomparable."""
-    return ", ".join(
-        f"{name} {first.get(name)} against {second.get(name)}"
-        for name in dict.fromkeys([*first, *second])
-        if first.get(name) != second.get(name)
-    )
+    sides = {name: (first.get(name), second.get(name)) for name in [*first, *second]}
+    return ", ".join(f"{name} {a} against {b}" for name, (a, b) in sides.items() if a != b)
 
 
 def _ratio(

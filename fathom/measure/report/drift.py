@@ -37,10 +37,6 @@ def _spread(machines: Sequence[Machine]) -> float:
 
 
 def lost(runs: pd.DataFrame) -> float:
-    """Returns the logarithm of time over CPU time of the most disturbed run; 0 if none was.
-
-    Args:
-        runs: with columns ``disturbed`` and ``cpu_share``.
-    """
+    """Returns the logarithm of time over CPU time of the most disturbed run; 0 if none was."""
     shares = runs.cpu_share[runs.disturbed.eq(True)].astype(float)
     return float(-math.log(shares.min())) if len(shares) else 0.0

@@ -64,9 +64,9 @@ def table(content: pd.DataFrame, caption: str) -> str:
     """Returns a table that can be sorted and folded; a large one is folded, and not printed."""
     content = readable(content)
     kinds = [_kind(content[name]) for name in content]
-    names = zip(content, kinds, strict=True)
     head = "".join(
-        f'<th scope="col"{kind}><button>{escape(str(name))}</button></th>' for name, kind in names
+        f'<th scope="col"{kind}><button>{escape(str(name))}</button></th>'
+        for name, kind in zip(content, kinds, strict=True)
     )
     rows = "\n".join(_row(map(shown, row), kinds) for row in content.itertuples(index=False))
     is_small = len(content) <= _MOST_ROWS and len(content.columns) <= _MOST_COLUMNS
@@ -88,10 +88,8 @@ def _kind(column: pd.Series) -> str:
 
 def _row(cells: Iterable[str], kinds: Sequence[str]) -> str:
     """Returns a row, whose first cell is its heading."""
-    tags = ["th", *["td"] * (len(kinds) - 1)]
-    each = zip(tags, kinds, cells, strict=True)
-    row = "".join(f"<{tag}{kind}>{escape(cell)}</{tag}>" for tag, kind, cell in each)
-    return f"<tr>{row}</tr>".replace("<th", '<th scope="row"', 1)
+    first, *others = (f"{kind}>{escape(cell)}" for kind, cell in zip(kinds, cells, strict=True))
+    return f'<tr><th scope="row"{first}</th>{"".join(f"<td{each}</td>" for each in others)}</tr>'
 
 
 def readable(content: pd.DataFrame) -> pd.DataFrame:

@@ -43,11 +43,7 @@ class Ratio(Interval):
         return self.pairs % 2 == 0 and self.width <= width
 
     def pairs_needed(self, width: float) -> int:
-        """Estimates the pairs in total for an interval of this width; at least the fewest.
-
-        Args:
-            width: of the interval, relative to the ratio.
-        """
+        """Estimates the pairs in total for an interval of this ``width``; at least the fewest."""
         if self.pairs < FEWEST_PAIRS:
             return FEWEST_PAIRS
         pairs = self.pairs * (self.width / width) ** 2
@@ -55,12 +51,7 @@ class Ratio(Interval):
 
 
 def ratio(first: Sequence[float], second: Sequence[float]) -> Ratio:
-    """Compares two variants.
-
-    Args:
-        first: A's step time in each pair, in seconds.
-        second: B's, likewise; at least one pair.
-    """
+    """Compares the step times of A and B in each pair, in seconds; there is at least one pair."""
     logs = np.log(np.array(second) / np.array(first))
     rows, columns = np.triu_indices(len(logs))
     means = np.sort((logs[rows] + logs[columns]) / 2)
@@ -73,9 +64,7 @@ def ratio(first: Sequence[float], second: Sequence[float]) -> Ratio:
 def verdict(found: Ratio, width: float) -> str:
     """Returns in words what the pairs show: which variant is faster, none, or no verdict.
 
-    Args:
-        found: at least one pair.
-        width: the relative width of the interval that was asked for.
+    The width is that of the interval that was asked for, relative to the ratio.
     """
     pairs = f"{found.pairs} pair{'s' if found.pairs > 1 else ''}"
     if found.pairs < FEWEST_PAIRS:

@@ -49,10 +49,7 @@ def rendered(figure: "Figure", form: str) -> bytes:
 def drawn(figure: "Figure", name: str, description: str) -> tuple[bytes, str]:
     """Returns a figure as the contents of an SVG file, and as HTML.
 
-    Args:
-        figure: matplotlib's.
-        name: of the figure, unique on the page.
-        description: for those who cannot see it.
+    Its name is unique on the page; its description is for those who cannot see it.
     """
     tooltips = list(_tooltips(figure))
     for number, (artist, _) in enumerate(tooltips):

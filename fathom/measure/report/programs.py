@@ -52,25 +52,18 @@ def drop_if_uniform(table: pd.DataFrame, case: Sequence[str]) -> pd.DataFrame:
 
 
 def mark(panel: Panel, x: pd.Series, y: pd.Series, others: pd.Series) -> None:
-    """Draws a cross at points of another program, which the legend explains.
+    """Draws a cross, which the legend explains, at the points that are ``others`` by ``differ``.
 
-    Args:
-        panel: after its lines.
-        x: of all points.
-        y: of all points.
-        others: which of them have another program, as of ``differ``.
+    The panel has its lines already.
     """
     if others.any():
         panel.plot(x[others], y[others], "x", markersize=8, color=BLACK, label=_MARK)
 
 
 def note(table: pd.DataFrame, case: Sequence[str], along: str) -> str:
-    """Returns a sentence on the cases whose rows are of several programs; "" if there are none.
+    """Returns a sentence on the cases of ``differ`` with several programs; "" if there are none.
 
-    Args:
-        table: as for ``differ``.
-        case: as for ``differ``.
-        along: the column by which the rows of a case differ.
+    The rows of a case differ by the column ``along``.
     """
     several = table[differ(table, case)]
     cases = table.merge(several[list(case)].drop_duplicates())

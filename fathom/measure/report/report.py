@@ -223,27 +223,19 @@ def _words(value: object) -> str:
 def _runs(folder: Folder) -> pd.DataFrame:
     """Returns one row per workload, mode and device."""
     runs = selection.in_order(folder.runs_frame())
-    done = runs.status == "done"
-    runs = runs.assign(
-        timing=runs.kind == "timing",
-        profile=runs.kind == "profile",
-        failed=runs.status == "failed",
-        disturbed=runs.disturbed.eq(True),
-        again=runs.first_cpu_share.notna(),
-        batch_size=runs.batch_size.where(done),
-        program=programs.of(runs).where(runs.kind == "timing"),
-    )
-    groups = runs.groupby(["workload", "mode", "device"], sort=False)
-    counts = groups[["timing", "profile", "failed", "disturbed", "again"]].sum()
-    values = groups[["precision", "batch_size", "data"]].agg(_values)
-    values = values.join(groups[programs.PROGRAM].agg(programs.joined))
-    names = {
-        "timing": "timing runs",
-        "profile": "profiles",
-        "batch_size": "batch size",
-        "again": "measured again",
+    counted = {
+        "timing runs": runs.kind == "timing",
+        "profiles": runs.kind == "profile",
+        "failed": runs.status == "failed",
+        "disturbed": runs.disturbed.eq(True),
+        "measured again": runs.first_cpu_share.notna(),
     }
-    return counts.join(values).reset_index().rename(columns=names)
+    runs["batch size"] = runs.batch_size.where(runs.status == "done")
+    runs[programs.PROGRAM] = programs.of(runs).where(runs.kind == "timing")
+    groups = runs.assign(**counted).groupby(["workload", "mode", "device"], sort=False)
+    values = groups[["precision", "batch size", "data"]].agg(_values)
+    values = values.join(groups[programs.PROGRAM].agg(programs.joined))
+    return groups[list(counted)].sum().join(values).reset_index()
 
 
 def _values(column: pd.Series) -> str:
@@ -256,10 +248,9 @@ def _without_class(folder: Folder) -> pd.DataFrame:
     ops = folder.ops()
     seconds = ops[ops["class"] == ""].groupby(["type", "run"]).seconds.sum()
     shares = seconds.div(ops.groupby("run").seconds.sum(), level="run").dropna()
-    table = shares.rename("largest share").reset_index()
-    table = table.sort_values("largest share", ascending=False).drop_duplicates("type")
-    table = table[["type", "largest share", "run"]]
-    return table.rename(columns={"type": "op type", "run": "in"})
+    shares = shares.sort_values(ascending=False).rename_axis(["op type", "in"])
+    table = shares.reset_index(name="largest share").drop_duplicates("op type")
+    return table[["op type", "largest share", "in"]]
 
 
 def _write_csv(path: Path, table: pd.DataFrame) -> None:

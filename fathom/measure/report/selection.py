@@ -88,9 +88,7 @@ def count(runs: pd.DataFrame) -> str:
 def caveats(runs: pd.DataFrame, *case: str) -> str:
     """Returns sentences on the workloads with a single run and on those with disturbed runs.
 
-    Args:
-        runs: of an analysis.
-        case: columns whose values separate equal runs of a workload.
+    The columns of ``case`` separate equal runs of a workload.
     """
     numbers = runs.groupby(["workload", *case], sort=False, dropna=False).size()
     single = numbers[numbers == 1].index.get_level_values("workload").unique()
@@ -103,11 +101,7 @@ def caveats(runs: pd.DataFrame, *case: str) -> str:
 
 
 def training_ops(folder: Folder) -> tuple[pd.DataFrame, list[str]]:
-    """Returns the op times of ``training_profiles``.
-
-    Returns:
-        rows of ``Folder.ops``, and sentences about missing data.
-    """
+    """Returns the op times of ``training_profiles``, and sentences on missing data."""
     runs = training_profiles(folder)
     no_time = "profiled, but its ops took no time"
     missing = gaps(profile_runs(folder), runs.workload, no_time)

@@ -78,11 +78,7 @@ def panels(
 ) -> Iterator[tuple[Plot, list[Panel]]]:
     """Gives a figure of the common style and one titled panel per name, to be drawn in the block.
 
-    Args:
-        names: of the panels.
-        columns: panels per row.
-        width: of a panel in inches.
-        height: likewise.
+    A row has ``columns`` of them; width and height are those of a panel, in inches.
     """
     columns = min(columns, len(names))
     rows = math.ceil(len(names) / columns)

@@ -15,38 +15,26 @@ _FOLLOWED = ("profile", "train", CPU.name, 1, 0)  # over a whole run: kind, mode
 
 @dataclass(frozen=True)
 class Request:
-    """The requested measurements.
+    """The requested measurements, of all combinations of workloads, modes and devices.
 
-    Attributes:
-        workloads, modes, devices: all their combinations; the workloads by name with their classes'
-            measurement settings, the devices as TensorFlow names them.
-        cores: number of available cores.
-        threads: intra-op thread counts for training profiles.
-        steps: per run; None: determined by ``quick``.
-        repeats: whole training runs per workload, to measure their spread.
-        warmup_runs: whole runs before them, not counted.
-        profile_repeats: processes per profile, and per timing that ``repeats`` does not repeat.
-        precision, batch_size: of all runs; None: each workload's default, or that of ``quick``.
-        batches: batch sizes of a sweep, which is then the only set.
-        workers: numbers of workers of distributed trainings, which are then the only set; they
-            need a batch size.
-        quick: fewer steps, smaller batches for the largest networks, core counts in powers of two.
+    ``quick`` means fewer steps, smaller batches for the largest networks, and core counts in powers
+    of two. Batches or workers, if there are any, are the only set.
     """
 
-    workloads: Mapping[str, Characterization]
+    workloads: Mapping[str, Characterization]  # by name, their classes' measurement settings
     modes: Sequence[Mode]
-    devices: Sequence[str]
-    cores: int
-    threads: Sequence[int]
-    steps: int | None
-    repeats: int
-    warmup_runs: int
-    profile_repeats: int
-    precision: str
-    batch_size: int | None
+    devices: Sequence[str]  # as TensorFlow names them
+    cores: int  # that are available
+    threads: Sequence[int]  # intra-op thread counts for training profiles
+    steps: int | None  # per run; None: determined by ``quick``
+    repeats: int  # whole training runs per workload, to measure their spread
+    warmup_runs: int  # whole runs before them, not counted
+    profile_repeats: int  # processes per profile, and per timing that ``repeats`` does not repeat
+    precision: str  # of all runs
+    batch_size: int | None  # of all runs; None: each workload's default, or that of ``quick``
     quick: bool
-    batches: Sequence[int] = ()
-    workers: Sequence[int] = ()
+    batches: Sequence[int] = ()  # batch sizes of a sweep
+    workers: Sequence[int] = ()  # of distributed trainings, which need a batch size
 
 
 def powers_of_two(most: int) -> list[int]:

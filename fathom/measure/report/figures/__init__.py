@@ -1,4 +1,9 @@
-"""The figures of the report: one per module, found automatically."""
+"""The figures of the report: one per module, found automatically.
+
+What their functions take, unless they say otherwise: ``ops`` are one or several equal profiles per
+workload, from ``frames.profile_ops``; ``profiles`` are such profiles' runs and ``runs`` completed
+timings, from ``Folder.runs_frame``; ``shares`` have one row per workload, one column per op type.
+"""
 
 import importlib
 import pkgutil

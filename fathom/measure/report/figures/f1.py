@@ -16,11 +16,7 @@ _MOST = 75  # percent of the steps
 
 
 def follow(ops: pd.DataFrame, heaviest: int = 5) -> pd.DataFrame:
-    """Follows the most expensive op types of each workload over the profiled steps.
-
-    Args:
-        ops: one or several equal profiles per workload, from ``frames.profile_ops``.
-        heaviest: number of types per workload.
+    """Follows the ``heaviest`` op types of each workload over the profiled steps.
 
     Returns:
         ``workload``, ``op type``, ``run``, ``step``, ``time (s)``.
@@ -58,7 +54,7 @@ def statistics(followed: pd.DataFrame) -> pd.DataFrame:
 def _statistics(followed: pd.DataFrame) -> dict[str, object]:
     """Returns the statistics of one op type."""
     by_run = [each["time (s)"].to_numpy() for _, each in followed.groupby("run")]
-    drifts = np.array(list(map(_drift, by_run)))
+    drifts = np.array([_drift(seconds, np.arange(len(seconds))) for seconds in by_run])
     variation = intervals.mean(np.array(list(map(_variation, by_run)))).clipped(0, np.inf)
     return {
         "processes": len(by_run),
@@ -74,11 +70,11 @@ def _variation(seconds: np.ndarray) -> float:
     return float(seconds.std(ddof=1) / seconds.mean()) if len(seconds) > 1 else np.nan
 
 
-def _drift(seconds: np.ndarray) -> float:
+def _drift(seconds: np.ndarray, steps: np.ndarray) -> float:
     if len(seconds) < 2:
         return np.nan
-    slope = scipy.stats.theilslopes(seconds).slope
-    return float(slope * (len(seconds) - 1) / np.median(seconds))
+    slope = scipy.stats.theilslopes(seconds, steps).slope
+    return float(slope * (steps[-1] - steps[0]) / np.median(seconds))
 
 
 def follow_run(life: pd.DataFrame, followed: pd.DataFrame) -> pd.DataFrame:
@@ -114,18 +110,14 @@ def run_statistics(run: pd.DataFrame) -> pd.DataFrame:
 def _over_run(run: pd.DataFrame) -> dict[str, object]:
     windows = run.groupby("window")[["step", "time (s)"]].median()
     steps, medians = windows.step.to_numpy(), windows["time (s)"].to_numpy()
-    drift = p_value = np.nan
-    if len(windows) > 1:
-        slope = scipy.stats.theilslopes(medians, steps).slope
-        drift = float(slope * (steps[-1] - steps[0]) / np.median(medians))
-        p_value = float(scipy.stats.kendalltau(steps, medians).pvalue)
+    several = len(windows) > 1
     return {
         "steps": len(run),
         "windows": len(windows),
         "mean (s)": float(run["time (s)"].mean()),
         "variation": _variation(run["time (s)"].to_numpy()),
-        "drift": drift,
-        "p value": p_value,
+        "drift": _drift(medians, steps),
+        "p value": float(scipy.stats.kendalltau(steps, medians).pvalue) if several else np.nan,
     }
 
 

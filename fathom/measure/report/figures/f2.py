@@ -14,9 +14,6 @@ _RANKS = 25  # drawn
 def curves(ops: pd.DataFrame) -> pd.DataFrame:
     """Returns the op types of each workload by decreasing share.
 
-    Args:
-        ops: one or several equal profiles per workload, from ``frames.profile_ops``.
-
     Returns:
         ``workload``, ``rank`` from 1, ``op type``, ``share`` and ``cumulative share`` of the time
         in ops, from 0 to 1; ``from`` and ``to``, the limits of the latter's 95 % interval between

@@ -10,7 +10,6 @@ from fathom.measure.profile import tables
 from fathom.measure.report import intervals, published, selection, style
 from fathom.measure.report.clustering import cosine_distance
 from fathom.measure.report.figure import Figure, Findings
-from fathom.measure.report.intervals import combine
 from fathom.measure.runs.folder import Folder
 
 _VISIBLE = 1.0  # percent from which an op type has a column, as in the paper
@@ -22,9 +21,6 @@ _WHITE_TEXT = 45  # percent from which a cell's number is white
 
 def heat_map(ops: pd.DataFrame) -> pd.DataFrame:
     """Puts the op types' shares into the paper's columns, in percent of the time in ops.
-
-    Args:
-        ops: one or several equal profiles per workload, from ``frames.profile_ops``.
 
     Returns:
         one row per workload; the columns are the paper's in its order, then our others above 1 %,
@@ -46,7 +42,7 @@ def distances(ops: pd.DataFrame) -> pd.DataFrame:
     """
     paper = published.breakdown()
     rows = {
-        workload: _distance(each, paper.loc[workload])
+        workload: _distance(each, paper.loc[workload]).columns("cosine distance")
         for workload, each in ops.groupby("workload", sort=False)
         if workload in paper.index
     }
@@ -54,13 +50,13 @@ def distances(ops: pd.DataFrame) -> pd.DataFrame:
     return table.reindex(ops.workload.unique())
 
 
-def _distance(ops: pd.DataFrame, paper: pd.Series) -> list[float]:
+def _distance(ops: pd.DataFrame, paper: pd.Series) -> intervals.Interval:
     ours = tables.shares_by_process(ops)
     ours = ours.reindex(ours.index.union(paper.index), fill_value=0.0)
     theirs = paper.reindex(ours.index, fill_value=0.0).to_numpy()
-    (found,) = combine([ours.to_numpy()], lambda shares: cosine_distance(shares, theirs))
-    found = found.clipped(0, 1)
-    return [found.value, found.low, found.high]
+    sides = [ours.to_numpy()]
+    (found,) = intervals.combine(sides, lambda means: cosine_distance(means, theirs))
+    return found.clipped(0, 1)
 
 
 def table(percent: pd.DataFrame, distance: pd.DataFrame) -> pd.DataFrame:
@@ -76,11 +72,7 @@ def table(percent: pd.DataFrame, distance: pd.DataFrame) -> pd.DataFrame:
 
 
 def shares(ops: pd.DataFrame, column: str = "type") -> pd.DataFrame:
-    """Returns the share of each op type or class of each workload.
-
-    Args:
-        ops: one or several equal profiles per workload.
-        column: ``type`` or ``class``.
+    """Returns the share of each op ``type`` or ``class``, as the column says, of each workload.
 
     Returns:
         one row per workload and op type above 1 %, or class, in decreasing order: ``share (%)``,

@@ -15,11 +15,7 @@ from fathom.measure.runs.folder import Folder
 
 
 def distances(shares: pd.DataFrame) -> pd.DataFrame:
-    """Returns the cosine distance of each pair of workloads.
-
-    Args:
-        shares: one row per workload, one column per op type.
-    """
+    """Returns the cosine distance of each pair of workloads."""
     rows = shares.to_numpy()
     pairs = [[cosine_distance(a, b) for b in rows] for a in rows]
     return pd.DataFrame(pairs, shares.index, shares.index.tolist()).reset_index()
@@ -40,14 +36,10 @@ def merges(
 ) -> pd.DataFrame:
     """Returns the hierarchy of the workloads, one row per merge, in order.
 
-    Args:
-        shares: one row per workload, one column per op type.
-        by_process: the shares of each workload's processes, float64 [op types, processes].
-
     Returns:
         ``merge``, its number; ``cosine distance`` of the two centroids, and ``from`` and ``to``,
-        the limits of its 95 % interval between processes for the same clusters; ``workloads
-        together``. Without processes there are no limits.
+        the limits of its 95 % interval between processes, from ``processes``, for the same
+        clusters; ``workloads together``. Without processes there are no limits.
     """
     names = shares.index
     found = cluster(shares.to_numpy())

@@ -18,9 +18,6 @@ _CASES = (("train", "cpu"), ("infer", "cpu"), ("train", "gpu"), ("infer", "gpu")
 def step_times(runs: pd.DataFrame) -> pd.DataFrame:
     """Groups the step times of timing runs into the four cases.
 
-    Args:
-        runs: completed timings, from ``Folder.runs_frame``.
-
     Returns:
         four rows per workload: ``workload``, ``mode``, ``device`` (``cpu`` or ``gpu``), ``batch
         size``; ``runs``, their number; ``median step (s)``, of a batch of the stated cost if

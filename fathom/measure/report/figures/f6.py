@@ -43,8 +43,7 @@ def changes(ops: pd.DataFrame) -> pd.DataFrame:
         interval between processes; ``share`` and ``then``, of the time in ops, and ``change``,
         their difference, with the limits ``change from`` and ``change to``.
     """
-    rows = [row for each in _several(ops) for row in _changes(each)]
-    return pd.DataFrame(rows)
+    return pd.DataFrame([row for each in _several(ops) for row in _changes(each)])
 
 
 def _several(ops: pd.DataFrame) -> list[pd.DataFrame]:

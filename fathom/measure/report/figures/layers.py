@@ -19,15 +19,11 @@ _COLUMNS = [f"{phase} (s)" for phase in PHASES]
 def layer_times(ops: pd.DataFrame) -> pd.DataFrame:
     """Returns the time of each workload's layers and roles, in decreasing order.
 
-    Args:
-        ops: one or several equal profiles per workload, from ``frames.profile_ops``.
-
     Returns:
         ``workload``, ``layer or role``, mean time per step in each of ``PHASES``, ``share`` of the
         time in ops, from 0 to 1.
     """
-    names = {"layer": _LAYER}
-    names |= zip(PHASES, _COLUMNS, strict=True)
+    names = dict(zip(("layer", *PHASES), (_LAYER, *_COLUMNS), strict=True))
     return tables.layers(ops).rename(columns=names)
 
 

@@ -1,5 +1,7 @@
 """Sweeps over batch sizes: where a larger batch gains no more, and where a GPU pays off."""
 
+import itertools
+
 import pandas as pd
 
 from fathom.measure.report import programs, selection, style
@@ -13,9 +15,6 @@ _QUANTITIES = ("examples/s", "step (ms)", "peak memory (GiB)")
 
 def sweeps(runs: pd.DataFrame) -> pd.DataFrame:
     """Returns rate, step time and memory by batch size.
-
-    Args:
-        runs: completed timings, from ``Folder.runs_frame``.
 
     Returns:
         ``workload``, ``mode``, ``device`` (``cpu`` or ``gpu``), ``batch size``, sorted; ``runs``,
@@ -60,20 +59,12 @@ def knees(table: pd.DataFrame) -> pd.DataFrame:
         and ``peak memory (GiB)`` at the knee; ``best examples/s``, ``largest batch size``.
     """
     near = table[table["of the best"] >= KNEE].drop_duplicates(_CASE)
-    sizes = table.groupby(_CASE, sort=False)
-    ends = sizes.agg(**{"best": ("examples/s", "max"), "largest": ("batch size", "max")})
-    near = near.merge(ends.reset_index(), on=_CASE)
-    return pd.DataFrame(
-        {
-            **{name: near[name] for name in _CASE},
-            "knee (batch size)": near["batch size"],
-            "found": near["batch size"] < near.largest,
-            "examples/s": near["examples/s"],
-            "peak memory (GiB)": near["peak memory (GiB)"],
-            "best examples/s": near.best,
-            "largest batch size": near.largest,
-        }
-    )
+    ends = table.groupby(_CASE)[["examples/s", "batch size"]].max()
+    ends.columns = ["best examples/s", "largest batch size"]
+    near = near.rename(columns={"batch size": "knee (batch size)"}).join(ends, on=_CASE)
+    near["found"] = near["knee (batch size)"] < near["largest batch size"]
+    columns = ["knee (batch size)", "found", "examples/s", "peak memory (GiB)", *ends.columns]
+    return near[[*_CASE, *columns]].reset_index(drop=True)
 
 
 def gpu_over_cpu(table: pd.DataFrame) -> pd.DataFrame:
@@ -90,11 +81,11 @@ def gpu_over_cpu(table: pd.DataFrame) -> pd.DataFrame:
 
 def summary(knees: pd.DataFrame, ratios: pd.DataFrame) -> str:
     """Summarizes knees, and where the GPU is ahead, in sentences."""
-    found = knees[knees.found]
-    names = [f"{_case(row)} {row[3]}" for row in found.itertuples(index=False)]
-    rising = [f"{_case(row)} {row[3]}" for row in knees[~knees.found].itertuples(index=False)]
-    text = f"Batch size that reaches {KNEE:.0%} of the best rate: {', '.join(names) or 'none'}."
-    if rising:
+    at = knees["knee (batch size)"].astype(str)
+    cases = knees.workload + " " + knees["mode"] + " (" + knees.device.str.upper() + ") " + at
+    found, rising = cases[knees.found], cases[~knees.found]
+    text = f"Batch size that reaches {KNEE:.0%} of the best rate: {', '.join(found) or 'none'}."
+    if len(rising):
         text += f" Not reached before the largest one measured: {', '.join(rising)}."
     for (workload, mode), each in ratios.groupby(["workload", "mode"], sort=False):
         behind = each["batch size"][each["GPU over CPU"] <= 1].max()
@@ -106,17 +97,12 @@ def summary(knees: pd.DataFrame, ratios: pd.DataFrame) -> str:
     return text
 
 
-def _case(row: tuple) -> str:
-    return f"{row[0]} {row[1]} ({row[2].upper()})"
-
-
 def draw(table: pd.DataFrame) -> style.Plot:
     """Draws rate, step time and memory over batch size, for each workload, with the knees."""
-    names = list(table.workload.unique())
-    titles = [f"{name}: {quantity}" for name in names for quantity in _QUANTITIES]
+    cases = list(itertools.product(table.workload.unique(), _QUANTITIES))
+    titles = [f"{name}: {quantity}" for name, quantity in cases]
     with style.panels(titles, columns=len(_QUANTITIES), width=2.7, height=2.1) as (figure, axes):
-        for i, panel in enumerate(axes):
-            name, quantity = names[i // len(_QUANTITIES)], _QUANTITIES[i % len(_QUANTITIES)]
+        for panel, (name, quantity) in zip(axes, cases, strict=True):
             _draw_quantity(panel, table[table.workload == name], quantity)
         figure.supxlabel("batch size", fontsize=9)
         style.legend_above(figure, columns=5)

@@ -17,9 +17,7 @@ _COLUMNS = [
 def efficiency(runs: pd.DataFrame) -> pd.DataFrame:
     """Compares the step times of runs with different numbers of cores.
 
-    Args:
-        runs: completed timings, from ``Folder.runs_frame``; workloads without runs on one core and
-            on more are left out.
+    Workloads without runs on one core and on more are left out.
 
     Returns:
         ``workload``; ``cores``; ``runs``, their number; ``median step (s)``, the geometric mean of

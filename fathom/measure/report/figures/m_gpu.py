@@ -6,7 +6,7 @@ import pandas as pd
 from fathom.measure.profile import tables
 from fathom.measure.report import published, selection, style
 from fathom.measure.report.figure import Figure, Findings
-from fathom.measure.report.intervals import Interval, listed, mean
+from fathom.measure.report.intervals import listed, mean
 from fathom.measure.runs.folder import Folder
 
 _KERNELS, _COPIES = "kernels / API calls", "copies / kernels"
@@ -15,10 +15,7 @@ _KERNELS, _COPIES = "kernels / API calls", "copies / kernels"
 def gpu_use(profiles: pd.DataFrame, ops: pd.DataFrame) -> pd.DataFrame:
     """Compares kernels, API calls and copies of training profiles on a GPU with the paper's.
 
-    Args:
-        profiles: profile runs, one or several equal ones per workload, from ``Folder.runs_frame``;
-            those without a GPU are left out.
-        ops: op times of these profiles, from ``Folder.ops``.
+    The op times are of the same profiles, of which those without a GPU are left out.
 
     Returns:
         one row per workload measured here or in the paper: ``workload``; time in kernels over time
@@ -36,16 +33,12 @@ def gpu_use(profiles: pd.DataFrame, ops: pd.DataFrame) -> pd.DataFrame:
             f"{_COPIES}, profiled steps": times.memcpy_s / times.kernel_s.replace(0, np.nan),
         }
     ).astype(float)
-    by_workload = ratios.groupby(times.workload)
-    used = {name: mean(each.to_numpy()) for name, each in by_workload[_KERNELS]}
-    paper = published.gpu_efficiency()
+    by_workload, paper = ratios.groupby(times.workload), published.gpu_efficiency()
+    used = {name: mean(each.to_numpy()).columns(_KERNELS) for name, each in by_workload[_KERNELS]}
+    kernels = pd.DataFrame.from_dict(used, "index", float, [_KERNELS, "from", "to"])
     there = [name for name in selection.order() if name in {*used, *paper.index}]
+    table = kernels.join(by_workload.mean().drop(columns=_KERNELS)).reindex(there)
     mine = ops[ops.workload.isin(times.workload)]
-    table = by_workload.mean().reindex(there)
-    kernels = [used.get(name, Interval(np.nan)) for name in there]
-    table[_KERNELS] = [each.value for each in kernels]
-    table.insert(1, "from", [each.low for each in kernels])
-    table.insert(2, "to", [each.high for each in kernels])
     table["share of op time on the CPU"] = _seconds(mine[mine.on == "cpu"]) / _seconds(mine)
     table[f"{_KERNELS}, paper"] = paper.kernels_over_api
     table[f"{_COPIES}, paper"] = paper.memcpy_share
@@ -59,9 +52,6 @@ def _seconds(ops: pd.DataFrame) -> pd.Series:
 def api_calls(calls: pd.DataFrame) -> pd.DataFrame:
     """Returns the calls of the driver and the runtime, in decreasing order of time.
 
-    Args:
-        calls: of one or several equal profiles per workload, from ``Folder.api_calls``.
-
     Returns:
         ``workload``, ``call``, mean ``count`` and ``seconds`` of a process, and their ``share`` of
         the time of all calls, from 0 to 1.
@@ -74,9 +64,6 @@ def api_calls(calls: pd.DataFrame) -> pd.DataFrame:
 
 def ops_on_cpu(ops: pd.DataFrame) -> pd.DataFrame:
     """Returns the op types that ran on the CPU in profiles on a GPU, in decreasing order of time.
-
-    Args:
-        ops: op times of one or several equal profiles per workload, from ``Folder.ops``.
 
     Returns:
         ``workload``, ``type``, ``seconds`` a step and ``share`` of the time of all ops, on the CPU

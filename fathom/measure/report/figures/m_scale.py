@@ -52,16 +52,13 @@ def scaling(runs: pd.DataFrame) -> pd.DataFrame:
 def _compared(base: pd.Series, each: pd.Series) -> dict[str, object] | None:
     """Returns the row of a case beside that of one worker; None if they are not comparable."""
     workers, units = int(each.workers), int(each.workers * each.threads)
-    if units == 1:
+    if units == 1 or (workers > 1 and each.threads > 1):
         return None
-    if workers == 1:
-        kind, size = "threads", base.batch_size
+    if each.batch_size == base.batch_size:
+        kind = "threads" if workers == 1 else "strong"
+    elif each.batch_size == base.batch_size * workers:
+        kind = "weak"
     else:
-        kind = "strong" if each.batch_size == base.batch_size else "weak"
-        size = base.batch_size * (1 if kind == "strong" else workers)
-        if each.threads != 1:
-            return None
-    if each.batch_size != size:
         return None
     return {
         "workload": base.workload,

@@ -39,15 +39,14 @@ def section_times(runs: pd.DataFrame) -> pd.DataFrame:
         main=lambda times: times.init + times.setup + times.run + training.evaluate_s,
         wall=training.wall_s,
     )
-    means = seconds.groupby(case, sort=False, as_index=False)[_SECTIONS].mean()
-    numbers = seconds.groupby(case, sort=False).size()
+    groups = seconds.groupby(case, sort=False)
+    means = groups[_SECTIONS].mean().assign(runs=groups.size()).reset_index()
     on_cpu = means[means.on == "cpu"].set_index("workload").wall
     means = means[means.workload.isin(on_cpu.index)].sort_values("on", kind="stable")
     means = selection.in_order(means).rename(columns={"on": "device"})
     shares = means[_SECTIONS].div(means.workload.map(on_cpu), axis=0)
     ours = means[["workload", "device"]].assign(**{"": "measured"}).join(shares)
-    ours["wall (s)"] = means.wall
-    ours["runs"] = [numbers[key] for key in zip(means.workload, means.device, strict=True)]
+    ours["wall (s)"], ours["runs"] = means.wall, means.runs
     paper = published.sections().reset_index()
     theirs = ours[["workload", "device"]].merge(paper.assign(**{"": "paper"}))
     both = pd.concat([ours, theirs], ignore_index=True)

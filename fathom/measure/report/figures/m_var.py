@@ -14,10 +14,7 @@ _CASE = ["workload", "mode", "device"]
 
 
 def wall_times(runs: pd.DataFrame) -> pd.DataFrame:
-    """Returns the wall times of equal runs, if there are at least two.
-
-    Args:
-        runs: completed timings, from ``Folder.runs_frame``, without warm-up runs.
+    """Returns the wall times of equal runs other than warm-up, if there are at least two.
 
     Returns:
         ``workload``, ``mode``, ``device`` (``cpu`` or ``gpu``), ``run`` from 1, ``wall (s)`` from

@@ -45,9 +45,6 @@ def peaks(runs: pd.DataFrame) -> pd.DataFrame:
     """Returns the peak memory of each workload, mode and device; of equal runs the largest.
 
     The program is given where batches are divided or programs differ between a workload's rows.
-
-    Args:
-        runs: completed timings, from ``Folder.runs_frame``.
     """
     measured = runs.dropna(subset="peak_resident_bytes")
     groups = measured.assign(program=programs.of(measured)).groupby(

@@ -16,11 +16,7 @@ _ENERGY = ["J/step", "GFLOP/J"]
 
 
 def every_run(runs: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
-    """Returns one row per run.
-
-    Args:
-        runs: completed timings, from ``Folder.runs_frame``.
-        steps: of the same runs, from ``Folder.steps``.
+    """Returns one row per run; the steps are of the same runs, from ``Folder.steps``.
 
     Returns:
         workload, mode, device, cores, threads, repeat, batch size; the median step time without
@@ -83,9 +79,6 @@ def cases(table: pd.DataFrame) -> pd.DataFrame:
 
 def generations(runs: pd.DataFrame) -> pd.DataFrame:
     """Returns the phases of inference that generates token by token.
-
-    Args:
-        runs: completed timings, from ``Folder.runs_frame``.
 
     Returns:
         one row per workload, device, threads and batch size with such runs, means of equal ones:

@@ -19,11 +19,7 @@ _Top = tuple[float, float]  # of a cluster in the drawing: distance and row
 
 
 def clusters(shares: pd.DataFrame) -> tuple[list[Members], list[Merge]]:
-    """Returns the clusters of a hierarchy, workloads first, then its merges; and the merges.
-
-    Args:
-        shares: one row per workload, one column per op type.
-    """
+    """Returns the clusters of a hierarchy, workloads first, then its merges; and the merges."""
     merges = cluster(shares.to_numpy())
     names = tuple(shares.index)
     together = [tuple(names[i] for i in merge.members) for merge in merges]
@@ -33,14 +29,11 @@ def clusters(shares: pd.DataFrame) -> tuple[list[Members], list[Merge]]:
 def places(shares: pd.DataFrame, by_process: Mapping[str, np.ndarray]) -> pd.DataFrame:
     """Places each further workload at the cluster of the eight that is nearest to it.
 
-    Args:
-        shares: one row per workload, one column per op type.
-        by_process: the shares of each workload's processes, as from ``f4.processes``.
-
     Returns:
         one row per further workload: ``workload``; ``joins``, the workloads of the cluster;
         ``cosine distance`` to its centroid, and ``from`` and ``to``, the limits of its 95 %
-        interval between processes for the same cluster; ``nearest``, of the eight, and ``at``.
+        interval between processes, from ``f4.processes``, for the same cluster; ``nearest``, of the
+        eight, and ``at``.
     """
     eight = shares[shares.index.isin(workloads.EIGHT)]
     found, rows = clusters(eight)[0], []

@@ -14,9 +14,6 @@ _PAPER = 2  # percent outside ops, at most, in the paper
 def outside_ops(profiles: pd.DataFrame) -> pd.DataFrame:
     """Returns the share of each workload's steps outside ops, and the profiler's overhead.
 
-    Args:
-        profiles: profile runs, one or several equal ones per workload, from ``Folder.runs_frame``.
-
     Returns:
         one row per workload; shares and overheads are means over the processes, ``from`` and
         ``to`` the limits of the share's 95 % interval between processes.
