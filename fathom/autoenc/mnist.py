@@ -5,20 +5,19 @@ import hashlib
 import io
 import itertools
 import math
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from fathom.core.data.dataset import DataSet, Reading, RemoteFile
+from fathom.core.data.files import open_unpacked
 from fathom.errors import FathomError
-from fathom.system.files import atomic_write, exists, list_folder, open_file
+from fathom.system.files import atomic_write, exists, list_folder
 from fathom.system.memory import require_free_memory
 
 SIDE = 28
 CLASSES = 10
-_PIECE_BYTES = 1 << 16
 _LARGEST_RATIO = 1032  # maximum compression ratio of deflate
 
 _MIRRORS = (
@@ -160,28 +159,19 @@ def read_idx(path: Path) -> np.ndarray:
         FathomError: the file is missing, unreadable, damaged, empty, not IDX, not of unsigned
             bytes, of more than three dimensions, or its header does not match its length.
     """
-    with open_file(path) as file:
-        compressed = file.peek(2)[:2] == b"\x1f\x8b"
-        largest = path.stat().st_size * (_LARGEST_RATIO if compressed else 1)
-        try:
-            stream = gzip.GzipFile(fileobj=file) if compressed else file
-            shape = _read_header(stream, path)
-            expected = math.prod(shape)
-            require_free_memory(min(expected, largest), f"{path}", "is it MNIST?")
-            content = _read_up_to(expected + 1, stream)
-        except EOFError as error:
-            raise FathomError(f"{path} is truncated: its gzip stream has no end") from error
-        except (gzip.BadGzipFile, zlib.error) as error:
-            raise FathomError(f"{path} is damaged: {error}") from error
-        except OSError as error:
-            raise FathomError(f"cannot read {path}: {error.strerror}") from error
+    with open_unpacked(path) as stream:
+        shape = _read_header(stream, path)
+        expected = math.prod(shape)
+        most = min(expected, path.stat().st_size * _LARGEST_RATIO)  # no file unpacks to more
+        require_free_memory(most, f"{path}", "is it MNIST?")
+        content = stream.read(most + 1)
     if len(content) != expected:
         size = f"{len(content)}" if len(content) < expected else f"more than {expected}"
         raise FathomError(f"{path} has {size} bytes of data, but its header says {_product(shape)}")
     return np.frombuffer(content, np.uint8).reshape(shape)
 
 
-def _read_header(stream: gzip.GzipFile | io.BufferedReader, path: Path) -> tuple[int, ...]:
+def _read_header(stream: io.BufferedReader, path: Path) -> tuple[int, ...]:
     """Reads the header; returns the shape of the elements."""
     magic = stream.read(4)
     if len(magic) < 4 or magic[:2] != b"\0\0":
@@ -210,21 +200,10 @@ def _product(shape: tuple[int, ...]) -> str:
     return f"{' x '.join(map(str, shape))} = {math.prod(shape)}"
 
 
-def _read_up_to(limit: int, stream: gzip.GzipFile | io.BufferedReader) -> bytes:
-    """Returns at most ``limit`` bytes, without allocating more memory than needed."""
-    pieces = []
-    while limit and (piece := stream.read(min(limit, _PIECE_BYTES))):
-        pieces.append(piece)
-        limit -= len(piece)
-    return b"".join(pieces)
-
-
 def write_idx(path: Path, array: np.ndarray) -> None:
-    """Writes an IDX file; the same array gives the same bytes.
+    """Writes uint8 of one to three dimensions as an IDX file, compressed if it is named ``.gz``.
 
-    Args:
-        path: the file; compressed if its name ends in ``.gz``.
-        array: uint8, of one to three dimensions.
+    The same array gives the same bytes.
 
     Raises:
         FathomError: the file cannot be written.

@@ -25,15 +25,7 @@ class Outcome(NamedTuple):
 class Player:
     """Acts in one or more games and observes states: the last four frames of an episode.
 
-    Args:
-        environment: the games.
-        q_function: returns the values of actions.
-        life_is_episode: a lost life ends the episode.
-
-    Attributes:
-        state: uint8 [games, 84, 84, 4], the newest frame last; black before the episode's start.
-        points: float64 [games], the current score of each game.
-        seconds: time spent in the emulator and in acting.
+    With ``life_is_episode`` a lost life ends the episode.
     """
 
     def __init__(
@@ -41,9 +33,10 @@ class Player:
     ) -> None:
         self.environment = environment
         self._q_function, self._life_is_episode = q_function, life_is_episode
+        # The newest frame is the last; frames before the episode's start are black.
         self.state = np.zeros((environment.games, SIDE, SIDE, HISTORY), np.uint8)
-        self.points = np.zeros(environment.games)
-        self.seconds = {"emulator": 0.0, "acting": 0.0}
+        self.points = np.zeros(environment.games)  # the current score of each game
+        self.seconds = {"emulator": 0.0, "acting": 0.0}  # spent in each
 
     def begin(self) -> None:
         """Starts new games."""
@@ -96,9 +89,6 @@ class Agent:
         memory: stores the transitions.
         epsilon: the probability of a random action, a function of the actions taken.
         note_score: receives the score of each game that ends.
-
-    Attributes:
-        actions_taken: in all games together since the start of training.
     """
 
     def __init__(
@@ -110,7 +100,7 @@ class Agent:
     ) -> None:
         self.player, self.memory = player, memory
         self._epsilon, self._note_score = epsilon, note_score
-        self.actions_taken = 0
+        self.actions_taken = 0  # in all games together since the start of training
 
     def play(
         self,
@@ -118,12 +108,9 @@ class Agent:
         rng: np.random.Generator,
         report: Callable[[int], None] = lambda done: None,
     ) -> None:
-        """Takes ``actions`` actions, rounded up to the same number in all games.
+        """Takes a number of actions in all games together, rounded up to the same in each.
 
-        Args:
-            actions: how many, in all games together.
-            rng: random numbers of the policy.
-            report: called with how many are taken.
+        Before each of them ``report`` is called with how many are taken.
         """
         for done in range(0, actions, self.player.environment.games):
             report(done)

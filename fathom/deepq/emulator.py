@@ -63,9 +63,6 @@ class Emulator:
         sticky_actions: probability that a frame repeats the previous frame's action.
         noop_starts: see ``NOOP_STARTS``; 0: none.
 
-    Attributes:
-        actions: the emulator's minimal set: those with an effect in this game.
-
     Raises:
         FathomError: ale-py is missing, or cannot play the ROM.
     """
@@ -83,7 +80,7 @@ class Emulator:
         self._ale.setInt("max_num_frames_per_episode", LONGEST_GAME)
         self._ale.setFloat("repeat_action_probability", sticky_actions)
         self._ale.loadROM(rom)
-        self.actions = self._ale.getMinimalActionSet()
+        self.actions = self._ale.getMinimalActionSet()  # those with an effect in this game
         if len(self.actions) < 2:
             raise FathomError(f"{rom.stem} cannot be played: its only actions are {self.actions}")
         self._begun, self._lives = 0, 0
@@ -149,12 +146,9 @@ class VectorEmulator:
     """Several games at once, in ``ale_py.vector_env.AtariVectorEnv``.
 
     Args:
-        rom: the game's file.
-        seed: of no-op starts and sticky actions.
-        sticky_actions: see ``Emulator``.
+        rom, seed, sticky_actions, noop_starts: as in ``Emulator``.
         games: number of games.
         threads: shared by the games.
-        noop_starts: see ``NOOP_STARTS``; 0: none.
 
     Raises:
         FathomError: ale-py is missing, or cannot play the ROM.

@@ -44,9 +44,6 @@ class DeepQ(nn.NeuralNetworkModel):
     Acting steps go through the run's hook like learning steps; their batch is one tensor, the
     state. In a forward-only run a step computes the Q-values by which ``batch_size`` games are
     played.
-
-    Attributes:
-        scores: of the last evaluation's games.
     """
 
     descriptor = DESCRIPTOR
@@ -60,7 +57,7 @@ class DeepQ(nn.NeuralNetworkModel):
         quick_steps=20,
         quick_setting="learning_starts=1000",  # it begins to learn when it has played a little
     )
-    scores: tuple[float, ...] = ()
+    scores: tuple[float, ...] = ()  # of the last evaluation's games
 
     @property
     def small_operations(self) -> bool:
@@ -216,9 +213,8 @@ class DeepQ(nn.NeuralNetworkModel):
         It is summed over the minibatch, not averaged, as in the released code.
         """
         action, reward, next_state, terminal = labels
-        best = tf.reduce_max(
-            tf.cast(self._target_network(next_state, training=False), tf.float32), 1
-        )
+        next_q_values = self._target_network(next_state, training=False)
+        best = tf.reduce_max(tf.cast(next_q_values, tf.float32), 1)
         y = reward + self.hyperparameters.discount * tf.where(terminal, 0.0, best)
         error = tf.stop_gradient(y) - tf.gather(q_values, action, axis=1, batch_dims=1)
         size = tf.abs(error)
@@ -241,13 +237,9 @@ class DeepQ(nn.NeuralNetworkModel):
     def end_step(self, number: int) -> None:
         """Copies the network to the target network every ``target_update`` updates."""
         if (number + 1) % self.hyperparameters.target_update == 0:
-            self._update_target_network()
-
-    def _update_target_network(self) -> None:
-        for target, variable in zip(
-            self._target_network.variables, self.network.variables, strict=True
-        ):
-            target.assign(variable)
+            pairs = zip(self._target_network.variables, self.network.variables, strict=True)
+            for target, variable in pairs:
+                target.assign(variable)
 
     @property
     def steps_per_epoch(self) -> int:

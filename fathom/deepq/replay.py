@@ -35,9 +35,6 @@ class ReplayMemory:
         frame_shape: height and width of a frame.
         copies: number of copies of the memory, including this one.
 
-    Attributes:
-        added: total number of transitions added by each game.
-
     Raises:
         FathomError: the machine's free memory is too small.
     """
@@ -57,7 +54,7 @@ class ReplayMemory:
         self.rewards = np.zeros((games, self.length), np.int8)
         self.terminals = np.zeros((games, self.length), bool)
         self.cut_off = np.zeros((games, self.length), bool)
-        self.added = 0
+        self.added = 0  # total number of transitions of each game
 
     @staticmethod
     def bytes_needed(size: int, frame_shape: tuple[int, int] = (SIDE, SIDE)) -> int:

@@ -15,17 +15,12 @@ class SavedAgent:
     Args:
         agent: its games and counters are saved.
         with_memory: save the replay memory too, with a second copy in memory.
-
-    Attributes:
-        variables: by name.
     """
 
     def __init__(self, agent: Agent, with_memory: bool) -> None:
-        self._agent = agent
-        self._arrays: dict[str, np.ndarray] = {
-            "state": agent.player.state,
-            "points": agent.player.points,
-        }
+        self._agent, self._with_memory = agent, with_memory
+        player = agent.player
+        self._arrays: dict[str, np.ndarray] = {"state": player.state, "points": player.points}
         if with_memory:
             self._arrays |= agent.memory.arrays()
         with CPU.placement():
@@ -35,7 +30,6 @@ class SavedAgent:
                 "game": tf.Variable(tf.zeros(_GAME_BYTES, tf.uint8)),
                 "game_bytes": tf.Variable(0, dtype=tf.int64),
             } | {name: tf.Variable(tf.zeros(a.shape, a.dtype)) for name, a in self._arrays.items()}
-        self._with_memory = with_memory
 
     def save(self) -> None:
         """Copies the agent to the variables."""

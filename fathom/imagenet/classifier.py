@@ -54,17 +54,14 @@ class ClassifierHyperparameters(Hyperparameters):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._require_at_least("image_size", "smallest_side")
-        self._require_at_least("image_size", "evaluation_side")
-        self._require_at_least("smallest_side", "largest_side")
-
-    def _require_at_least(self, smaller: str, larger: str) -> None:
-        """Raises FathomError if the second field is less than the first."""
-        if getattr(self, larger) < getattr(self, smaller):
-            raise FathomError(
-                f"{larger} must be at least {getattr(self, smaller)}, the {smaller}, not "
-                f"{getattr(self, larger)}"
-            )
+        for smaller, larger in (
+            ("image_size", "smallest_side"),
+            ("image_size", "evaluation_side"),
+            ("smallest_side", "largest_side"),
+        ):
+            least, given = getattr(self, smaller), getattr(self, larger)
+            if given < least:
+                raise FathomError(f"{larger} must be at least {least}, the {smaller}, not {given}")
 
 
 @dataclass(frozen=True)
@@ -81,17 +78,13 @@ class ClassifierOptions(RunOptions):
 
 
 class Classifier(nn.NeuralNetworkModel):
-    """A network that classifies images.
-
-    Attributes:
-        centre_square: take training crops only from the scaled image's central square.
-    """
+    """A network that classifies images."""
 
     hyperparameters: ClassifierHyperparameters
     RunOptions = ClassifierOptions
     run_options: ClassifierOptions
     example = "images"
-    centre_square = False
+    centre_square = False  # take training crops only from the scaled image's central square
 
     def load_data(self) -> None:
         """Finds the images and their labels, which are read during the run.
@@ -302,7 +295,6 @@ class Classifier(nn.NeuralNetworkModel):
         return Sampler(images.size, self.hyperparameters.batch_size, self.execution.seed, shuffle)
 
     def _images(self, split: str) -> Images:
-        """Returns one split of the data."""
         images = getattr(self.images, split)
         if images is None:
             problem = f"{self.source.directory} has no {split} images"

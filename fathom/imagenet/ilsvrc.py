@@ -59,16 +59,7 @@ class Numbering(Reading):
 
 @dataclass(eq=False)
 class ImageNet(DataSet):
-    """ILSVRC-2012: 1,281,167 training and 50,000 validation photographs of 1000 classes.
-
-    Attributes:
-        train: the training images, or None if there are none.
-        validation: the validation images, or None if there are none.
-        class_names: the classes' WordNet ids in label order; empty where unknown.
-        strict: whether damaged images are errors; otherwise they are skipped.
-        skipped: the damaged images found so far, with reasons.
-        missing_truth: what is missing if there are validation images without classes.
-    """
+    """ILSVRC-2012: 1,281,167 training and 50,000 validation photographs of 1000 classes."""
 
     name = "imagenet"
     title = "ImageNet ILSVRC-2012"
@@ -81,12 +72,12 @@ class ImageNet(DataSet):
     )
     Options = Numbering
 
-    train: Images | None
+    train: Images | None  # None: there are none
     validation: Images | None
-    class_names: tuple[str, ...] = ()
-    strict: bool = False
-    missing_truth: str = ""
-    skipped: dict[str, str] = field(default_factory=dict)
+    class_names: tuple[str, ...] = ()  # WordNet ids in label order; empty where unknown
+    strict: bool = False  # damaged images are errors; otherwise they are skipped
+    missing_truth: str = ""  # what is missing if there are validation images without classes
+    skipped: dict[str, str] = field(default_factory=dict)  # reasons by damaged image, so far
 
     @property
     def classes(self) -> int:
@@ -119,10 +110,8 @@ class ImageNet(DataSet):
             root = _root(directory)
             class_names = _class_names(root)
             if shards := _find_shards(root):
-                first_label = 1 if background_class else 0
-                splits = {
-                    split: RecordImages(paths, first_label) for split, paths in shards.items()
-                }
+                first = 1 if background_class else 0
+                splits = {split: RecordImages(paths, first) for split, paths in shards.items()}
                 return cls(splits.get("train"), splits.get("validation"), class_names, strict)
             return _load_tree(root, class_names, strict)
         except OSError as error:
@@ -158,11 +147,7 @@ def convert(
 ) -> None:
     """Writes a JPEG tree as TFRecord shards, which ``ImageNet.load`` reads identically.
 
-    Args:
-        source: the tree, laid out as ``ImageNet.layout`` says.
-        target: the new folder.
-        shards: number of training shards.
-        report: called with the images written so far and their number in all.
+    The arguments after the tree's folder are those of ``write_shards``.
 
     Raises:
         FathomError: no tree in ``source``, or as ``write_shards``.
@@ -275,9 +260,6 @@ def _load_tree(directory: Path, class_names: tuple[str, ...], strict: bool) -> I
     class_names = class_names or tuple(next(iter(splits.values())))
     if len(class_names) > CLASSES:
         raise FathomError(f"{directory} has {len(class_names)} classes; ILSVRC-2012 has {CLASSES}")
-    images = {
-        split: tree.labelled_images(directory, found, class_names)
-        for split, found in splits.items()
-    }
-    found = (images.get("train"), images.get("validation"))
-    return ImageNet(*found, class_names, strict, missing_truth)
+    images = {name: tree.labelled_images(directory, splits[name], class_names) for name in splits}
+    train, validation = images.get("train"), images.get("validation")
+    return ImageNet(train, validation, class_names, strict, missing_truth)

@@ -26,23 +26,15 @@ _EIGENVECTORS = (
 class Augmentation:
     """Cropping and augmentation of training images.
 
-    Attributes:
-        crop: side of the result in pixels.
-        shorter_side: minimum and maximum length S to which an image's shorter side is scaled, drawn
-            uniformly (VGG, section 3.1; ResNet, section 3.4). At least ``crop``.
-        centre_square: crop from the central S x S square (AlexNet, section 2) instead of the whole
-            image.
-        colour_shift: standard deviation of the shifts along the principal components of RGB
-            (AlexNet, section 4.1, where it is 0.1); 0 for none.
-        augment: draw scale, position, mirroring and colour at random; otherwise use the unchanged
-            centre of the image at the minimum scale.
+    An image's shorter side is scaled to a length S of at least ``crop``, drawn uniformly (VGG,
+    section 3.1; ResNet, section 3.4).
     """
 
-    crop: int
-    shorter_side: tuple[int, int]
-    centre_square: bool = False
-    colour_shift: float = 0.0
-    augment: bool = True
+    crop: int  # side of the result in pixels
+    shorter_side: tuple[int, int]  # minimum and maximum of S, in pixels
+    centre_square: bool = False  # crop from the central S x S (AlexNet, section 2), not the whole
+    colour_shift: float = 0.0  # standard deviation along RGB's principal components; 0: none
+    augment: bool = True  # at random; otherwise the unchanged centre at the minimum scale
 
 
 def image_sides(encoded: tf.Tensor) -> tf.Tensor:

@@ -17,8 +17,6 @@ from fathom.imagenet.ilsvrc import CLASSES, ImageNet, Images
 from fathom.imagenet.images import Augmentation, evaluation_image, training_image
 from fathom.system.device import CPU
 
-__all__ = ["Augmentation", "evaluation_batches", "training_batches"]
-
 _TRIES = 20
 
 
@@ -134,31 +132,26 @@ class _Loader:
 
     def load_replacing(self, indices: tf.Tensor, seeds: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Loads a batch that failed, replacing its damaged images."""
-        return self._stack(
-            self._load_one_of(self._candidates(index, seed), seed)
-            for index, seed in zip(indices, seeds, strict=True)
-        )
+        examples = zip(indices, seeds, strict=True)
+        return self._stack(self._load_or_replace(*example) for example in examples)
 
     def load_leaving_out(self, indices: tf.Tensor, seeds: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Loads a batch that failed, without its damaged images."""
         examples = (self._try(*example) for example in zip(indices, seeds, strict=True))
         return self._stack(example for example in examples if example)
 
-    def _candidates(self, index: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Returns an example and its replacements in order, int64 [tries]."""
+    def _load_or_replace(self, index: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Loads an example, or else the first of its replacements that is not damaged."""
         others = tf.random.stateless_uniform(
             [_TRIES - 1],
             tf.random.experimental.stateless_fold_in(seed, 2),
             maxval=self.split.size,
             dtype=tf.int64,
         )
-        return tf.concat([[index], others], 0)
-
-    def _load_one_of(self, candidates: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        for index in candidates:
-            if example := self._try(index, seed):
+        for candidate in (index, *others):
+            if example := self._try(candidate, seed):
                 return example
-        name = self.split.describe(int(candidates[0]))
+        name = self.split.describe(int(index))
         raise FathomError(
             f"{name} cannot be read, nor can {_TRIES - 1} others drawn in its place: the data is "
             "damaged or in another format"

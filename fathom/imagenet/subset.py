@@ -17,9 +17,6 @@ class SomeImages:
         images: the split.
         indices: of the images in the split, int64 [size].
         labels: the label of each, int32 [size].
-
-    Attributes:
-        size: number of images.
     """
 
     def __init__(self, images: Images, indices: np.ndarray, labels: np.ndarray) -> None:
@@ -44,13 +41,9 @@ class SomeImages:
 
 
 def keep_classes(data: ImageNet, kept: Sequence[str]) -> ImageNet:
-    """Returns the images of some classes, labelled by the classes' indices in ``kept``.
+    """Returns the images of some classes, labelled by their WordNet ids' indices in ``kept``.
 
     TFRecord shards are read once completely for their labels.
-
-    Args:
-        data: the whole set, with known class names.
-        kept: WordNet ids of the classes.
 
     Raises:
         FathomError: a class is given twice, is unknown or has no images, the class names are

@@ -38,11 +38,7 @@ def write_tree(directory: Path, seed: int) -> None:
 
 
 def draw(label: int, rng: np.random.Generator) -> np.ndarray:
-    """Draws one image of a class.
-
-    Args:
-        label: 0 to 9.
-        rng: source of all variation.
+    """Draws one image of a class, 0 to 9, as ``rng`` varies it.
 
     Returns:
         uint8 [height, width, 3], RGB, the longer side about 350 and the shorter about 300 pixels.

@@ -123,9 +123,6 @@ class RecordImages:
         shards: the shards' paths, in order.
         first_label: what the shards call class 0: 1 where their label 0 is a background class.
 
-    Attributes:
-        size: number of images.
-
     Raises:
         FathomError: a shard is damaged or empty.
     """

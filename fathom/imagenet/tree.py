@@ -24,10 +24,6 @@ class FileImages:
         directory: the data set's folder.
         names: the files' paths below it.
         labels: the label of each.
-
-    Attributes:
-        size: number of images.
-        directory: the data set's folder.
     """
 
     def __init__(self, directory: Path, names: Sequence[str], labels: Sequence[int]) -> None:
@@ -60,16 +56,14 @@ class FileImages:
 def find_images(folder: Path) -> dict[str, list[str]]:
     """Lists the images of a split that is laid out as one folder a class.
 
-    Args:
-        folder: holds a folder for each class.
-
     Returns:
         For each class, in sorted order: the images' paths below ``folder``'s parent, sorted.
 
     Raises:
         FathomError: a class folder is not named by a WordNet id, or there are no images.
     """
-    wnids = sorted(entry.name for entry in os.scandir(folder) if _is_visible_folder(entry))
+    folders = (entry.name for entry in os.scandir(folder) if entry.is_dir())
+    wnids = sorted(name for name in folders if not name.startswith("."))
     for wnid in wnids:
         if not _WNID.fullmatch(wnid):
             raise FathomError(
@@ -86,10 +80,6 @@ def find_images(folder: Path) -> dict[str, list[str]]:
             f"{folder.parent}"
         )
     return images
-
-
-def _is_visible_folder(entry: os.DirEntry) -> bool:
-    return entry.is_dir() and not entry.name.startswith(".")
 
 
 def _image_names(folder: Path) -> list[str]:

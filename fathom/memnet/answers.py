@@ -2,15 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from fathom.memnet.babi import Babi
+from fathom.shared import pictures
 from fathom.system.files import atomic_write
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _SHOWN = 4  # questions
 _SENTENCES = 15  # of a story, the newest
@@ -35,20 +33,15 @@ class Answer:
 
 
 def save(answers: list[Answer], directory: Path) -> list[Path]:
-    """Writes answers as text and as a picture.
-
-    Returns:
-        the paths of the two files.
+    """Writes answers as text and as a picture; returns the paths of the two files.
 
     Raises:
         FathomError: they cannot be written.
     """
-    paths = [directory / f"memnet-answers.{ending}" for ending in ("txt", "png")]
-    with atomic_write(paths[0]) as temporary:
+    text = directory / "memnet-answers.txt"
+    with atomic_write(text) as temporary:
         temporary.write_text("\n\n".join(map(str, answers)) + "\n", encoding="utf-8")
-    with atomic_write(paths[1]) as temporary:
-        _draw(answers).savefig(temporary, format="png", dpi=100)
-    return paths
+    return [text, pictures.save(_draw(answers), text.with_suffix(".png"))]
 
 
 def choose(babi: Babi, given: np.ndarray, attention: np.ndarray, seed: int) -> list[Answer]:
@@ -86,10 +79,8 @@ def _text(words: np.ndarray, vocabulary: tuple[str, ...]) -> str:
     return " ".join(vocabulary[word] for word in words if word)
 
 
-def _draw(answers: list[Answer]) -> "Figure":
+def _draw(answers: list[Answer]) -> Figure:
     """Returns a figure with the attention to each sentence, one panel per question."""
-    from matplotlib.figure import Figure  # slow to import
-
     heights = [len(answer.sentences) + 3 for answer in answers]
     figure = Figure(figsize=(7, 0.22 * sum(heights) + 0.3), layout="constrained")
     panels = figure.subplots(len(answers), 1, squeeze=False, height_ratios=heights)[:, 0]

@@ -42,6 +42,9 @@ class Question(NamedTuple):
     supporting: tuple[int, ...]  # indices in ``story`` of the supporting statements
 
 
+Splits = tuple[list[Question], list[Question], list[Question]]  # training, validation and test
+
+
 @dataclass(frozen=True, eq=False)
 class Questions:
     """Questions as word indices in the vocabulary; 0 is the null word."""
@@ -58,16 +61,7 @@ class Questions:
 
 @dataclass(frozen=True, eq=False)
 class Babi(DataSet):
-    """One task, or all of them together, in memory.
-
-    Attributes:
-        train: the training questions without those held out.
-        validation: those of the validation file if there is one, otherwise the last tenth of each
-            task's training questions.
-        test: the test questions.
-        vocabulary: the null word, "", and the words in alphabetical order.
-        tasks: the tasks read.
-    """
+    """One task, or all of them together, in memory."""
 
     name = "babi"
     title = "bAbI tasks v1.2"
@@ -75,11 +69,11 @@ class Babi(DataSet):
     home_page = "https://research.facebook.com/downloads/babi/"
     layout = "tasks_1-20_v1-2/<language>/qa{1-20}_*{train,test}.txt"
 
-    train: Questions
-    validation: Questions
+    train: Questions  # without those held out
+    validation: Questions  # of its file, or else the last tenth of each task's training questions
     test: Questions
-    vocabulary: tuple[str, ...]
-    tasks: tuple[int, ...]
+    vocabulary: tuple[str, ...]  # the null word, "", and the words in alphabetical order
+    tasks: tuple[int, ...]  # that were read
 
     @classmethod
     def load(
@@ -113,17 +107,16 @@ class Babi(DataSet):
         if not present:
             raise FathomError(f"{folder} has no task: bAbI is expected as {cls.layout}")
         tasks = present if task == JOINT else [task]
-        splits = {number: _read_task(folder, number) for number in tasks}
-        named = splits
-        if joint_vocabulary and task != JOINT:
-            named = {number: _read_task(folder, number) for number in present}
-        vocabulary = ("", *_words(q for task in named.values() for split in task for q in split))
+        named = present if joint_vocabulary else tasks
+        read = {number: _read_task(folder, number) for number in named}
+        vocabulary = ("", *_words(_questions(read.values())))
         numbers = {word: number for number, word in enumerate(vocabulary)}
-        width = max(_longest(split) for task in splits.values() for split in task)
+        splits = {number: read[number] for number in tasks}
+        questions = _questions(splits.values())
+        width = max(len(words) for q in questions for words in (q.question, *q.story))
         kept = _longest_story(splits.values()) if memory == "longest" else memory
-        count = sum(len(split) for task in splits.values() for split in task)
-        needed = count * kept * width * np.dtype(np.int32).itemsize
-        require_free_memory(needed, f"{count} stories", "set a smaller memory")
+        needed = len(questions) * kept * width * np.dtype(np.int32).itemsize
+        require_free_memory(needed, f"{len(questions)} stories", "set a smaller memory")
         encoded = [
             _concatenate([_encode(splits[n][split], n, numbers, kept, width) for n in tasks])
             for split in range(3)
@@ -136,8 +129,8 @@ class Babi(DataSet):
         """Reads the files of all available tasks."""
         folder = _language_folder(directory)
         present = [task for task in TASKS if _file(folder, task, "train")]
-        questions = sum(len(split) for task in present for split in _read_task(folder, task))
-        return f"{len(present)} tasks in {folder.name}, {questions:,} questions, can be read"
+        count = len(_questions(_read_task(folder, task) for task in present))
+        return f"{len(present)} tasks in {folder.name}, {count:,} questions, can be read"
 
     @classmethod
     def synthesize(
@@ -179,7 +172,7 @@ def _file(folder: Path, task: int, split: str) -> Path | None:
     return next((p for p in list_folder(folder) if p.match(f"qa{task}_*{split}.txt")), None)
 
 
-def _read_task(folder: Path, task: int) -> tuple[list[Question], list[Question], list[Question]]:
+def _read_task(folder: Path, task: int) -> Splits:
     """Returns a task's questions for training, validation and test."""
     path, test = _file(folder, task, "train"), _file(folder, task, "test")
     if path is None or test is None:
@@ -288,6 +281,11 @@ def _split(sentence: str) -> Words:
     return words
 
 
+def _questions(tasks: Iterable[Splits]) -> list[Question]:
+    """Returns the questions of all splits of tasks."""
+    return [question for splits in tasks for split in splits for question in split]
+
+
 def _words(questions: Iterable[Question]) -> list[str]:
     """Returns all words in alphabetical order."""
     words: set[str] = set()
@@ -296,12 +294,7 @@ def _words(questions: Iterable[Question]) -> list[str]:
     return sorted(words)
 
 
-def _longest(questions: Iterable[Question]) -> int:
-    """Returns the number of words of the longest statement or question."""
-    return max((len(s) for q in questions for s in (q.question, *q.story)), default=0)
-
-
-def _longest_story(tasks: Iterable[tuple[list[Question], ...]]) -> int:
+def _longest_story(tasks: Iterable[Splits]) -> int:
     """Returns the number of statements of the longest story not for test, at most 50."""
     trained = (question for train, valid, _ in tasks for question in (*train, *valid))
     return min(MOST_MEMORIES, max(len(question.story) for question in trained))

@@ -55,11 +55,7 @@ class SentenceEmbedding(Layer):
 
 
 class StoryEmbedding(Layer):
-    """Embeds a story with several matrices at once, which is faster than one after another.
-
-    Args:
-        embeddings: the matrices.
-    """
+    """Embeds a story with several matrices at once, which is faster than one after another."""
 
     def __init__(
         self, embeddings: Sequence[SentenceEmbedding], **options: Unpack[LayerOptions]
@@ -187,11 +183,7 @@ class Response(Layer):
 
 
 class TiedAnswer(Layer):
-    """W u with W^T = C^K, an embedding matrix (section 2.2, adjacent tying).
-
-    Args:
-        embedding: C^K.
-    """
+    """W u with W^T = C^K, the matrix of an embedding (section 2.2, adjacent tying)."""
 
     def __init__(self, embedding: SentenceEmbedding, **options: Unpack[LayerOptions]) -> None:
         super().__init__(**options)

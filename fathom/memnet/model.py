@@ -15,7 +15,7 @@ from keras import layers
 from fathom import nn, options
 from fathom.core.data.pipeline import Sampler, Tensors
 from fathom.core.training.optimizers import Optimizer, create
-from fathom.memnet import answers, batches
+from fathom.memnet import batches
 from fathom.memnet.babi import Questions
 from fathom.memnet.descriptor import DESCRIPTOR
 from fathom.memnet.hyperparameters import (
@@ -283,6 +283,8 @@ class MemNet(nn.NeuralNetworkModel):
 
     def save_pictures(self, directory: Path) -> list[Path]:
         """Writes some test questions with their answers and the attention to their stories."""
+        from fathom.memnet import answers  # Matplotlib is slow to import
+
         with self._trainings.best_weights():
             given, attention = self.answer(self.babi.test)
         chosen = answers.choose(self.babi, given, attention, self.execution.seed)

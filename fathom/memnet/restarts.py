@@ -22,21 +22,17 @@ class RestartSchedule:
     Args:
         hyperparameters: of the model.
         seed: of the initial weights of each training except the first.
-
-    Attributes:
-        linear: bool variable, whether the softmax is currently left out.
-        epochs_each: epochs of a training, including the linear start; if that ends early, the rest
-            is trained with softmax.
     """
 
     def __init__(self, hyperparameters: MemNetHyperparameters, seed: int) -> None:
         self._hyperparameters = hyperparameters
         self._seed = seed
+        # The linear start is part of a training; if it ends early, the rest has the softmax.
         self.epochs_each = (
             hyperparameters.epochs
             + hyperparameters.linear_start * hyperparameters.linear_start_epochs
         )
-        self.linear = tf.Variable(hyperparameters.linear_start, name="linear")
+        self.linear = tf.Variable(hyperparameters.linear_start, name="linear")  # without softmax
         self._linear_epochs = tf.Variable(0, dtype=tf.int64)
         self._lowest_validation_loss = tf.Variable(tf.float64.max, dtype=tf.float64)
         self._lowest_at = tf.Variable(0, dtype=tf.int64)  # in epochs since the training's start

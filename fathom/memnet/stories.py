@@ -22,17 +22,12 @@ MOTIVES = {  # a state of mind, the place that it leads to, and the object taken
 
 
 class Story:
-    """A story in progress.
-
-    Attributes:
-        lines: in bAbI's format.
-        questions: number of questions among the lines.
-    """
+    """A story in progress."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self._rng = rng
-        self.lines: list[str] = []
-        self.questions = 0
+        self.lines: list[str] = []  # in bAbI's format
+        self.questions = 0  # among the lines
 
     def pick(self, *choices: str) -> str:
         """Returns one of the choices."""

@@ -175,11 +175,7 @@ class NormalizedConvolution2D(Layer):
 class IdentityShortcut(Layer):
     """The shortcut of option A: every ``strides``-th pixel of the input.
 
-    Additional channels of the output are zero (He et al. 2015, section 3.3).
-
-    Args:
-        filters: channels of the output.
-        strides: in pixels.
+    The output has ``filters`` channels; additional ones are zero (He et al. 2015, section 3.3).
     """
 
     def __init__(self, filters: int, strides: int, **options: Unpack[LayerOptions]) -> None:

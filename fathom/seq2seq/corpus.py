@@ -53,11 +53,10 @@ def load(texts: tuple[ParallelText, ...], settings: Settings) -> Corpus:
     """
     key = digest(texts, _VERSION, SPECIAL_SYMBOLS, vars(settings))
     path = cache_directory() / "wmt" / f"{key}.h5"
-    kept = _read(path, settings)
-    if kept is not None:
-        return kept
-    corpus = _build(texts, settings)
-    _write(path, corpus)
+    corpus = _read(path, settings)
+    if corpus is None:
+        corpus = _build(texts, settings)
+        _write(path, corpus)
     return corpus
 
 
@@ -109,13 +108,8 @@ def _read(path: Path, settings: Settings) -> Corpus | None:
 def _write(path: Path, corpus: Corpus) -> None:
     make_cache_folder(path.parent)
     with atomic_write(path) as temporary, h5py.File(temporary, "w") as file:
-        for side, vocabulary, sentences in (
-            ("source", corpus.source, corpus.pairs.source),
-            ("target", corpus.target, corpus.pairs.target),
-        ):
-            file.create_dataset(
-                f"{side}/words", data=list(vocabulary.words), dtype=h5py.string_dtype()
-            )
-            file.create_dataset(f"{side}/ids", data=sentences.ids)
-            file.create_dataset(f"{side}/lengths", data=sentences.lengths)
+        for side in _SIDES:
+            words, sentences = getattr(corpus, side).words, getattr(corpus.pairs, side)
+            file.create_dataset(f"{side}/words", data=list(words), dtype=h5py.string_dtype())
+            file[f"{side}/ids"], file[f"{side}/lengths"] = sentences.ids, sentences.lengths
         file.attrs["blank"] = corpus.blank

@@ -43,13 +43,7 @@ def uniform(largest: float, random: Random) -> Initializer:
 
 
 class Embedding(Layer):
-    """Word vectors with a sparse gradient.
-
-    Args:
-        vocabulary: number of words.
-        units: length of a vector.
-        initializer: of the vectors.
-    """
+    """Word vectors of length ``units``, with a sparse gradient."""
 
     def __init__(
         self, vocabulary: int, units: int, initializer: Initializer, **options: Unpack[LayerOptions]

@@ -33,11 +33,7 @@ from fathom.shared.translation.sentences import EncodedPairs
 
 
 class Seq2Seq(Translation):
-    """Translation by an LSTM encoder and an LSTM decoder that attends to it.
-
-    Attributes:
-        corpus: the vocabularies and the encoded training pairs, after ``load_data``.
-    """
+    """Translation by an LSTM encoder and an LSTM decoder that attends to it."""
 
     descriptor = DESCRIPTOR
     divides_batches = True

@@ -1,6 +1,6 @@
 """The loop over a sequence, in which every step multiplies by the same matrices."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import keras
 import tensorflow as tf
@@ -83,9 +83,10 @@ def _loop(
     # oneDNN takes 1.5 times as long if it has to transpose a matrix in every step.
     transposes = {name: tf.linalg.matrix_transpose(kernel) for name, kernel in kernels.items()}
     reads = {
-        name: no_steps_yet(steps, first.dtype, (first.shape[0], kernel.shape[-2]))
+        name: tf.TensorArray(first.dtype, steps, element_shape=(first.shape[0], kernel.shape[-2]))
         for name, kernel in kernels.items()
     }
+    outputs = tf.TensorArray(first.dtype, steps, element_shape=first.shape)
 
     def body(time: tf.Tensor, state: Nest, outputs: tf.TensorArray, reads: dict) -> tuple:
         now = {}
@@ -101,21 +102,16 @@ def _loop(
     _, state, outputs, reads = tf.while_loop(
         lambda time, *_: time < steps,
         body,
-        (0, state, no_steps_yet(steps, first.dtype, first.shape), reads),
+        (0, state, outputs, reads),
         maximum_iterations=steps,
     )
     return [outputs.stack(), *tf.nest.flatten(state)], {n: a.stack() for n, a in reads.items()}
 
 
 def product(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
-    """Returns the products of rows and a matrix.
+    """Returns the products [batch, outputs] of rows [batch, inputs] and a matrix.
 
-    Args:
-        x: the rows, [batch, inputs].
-        kernel: the matrix [inputs, outputs], or one for each row, [batch, inputs, outputs].
-
-    Returns:
-        [batch, outputs].
+    The matrix is [inputs, outputs]; or there is one for each row, [batch, inputs, outputs].
     """
     return x @ kernel if kernel.shape.rank == 2 else (x[:, None] @ kernel)[:, 0]
 
@@ -143,10 +139,3 @@ def steps_of(sequence: tf.Tensor) -> tf.TensorArray:
     steps = sequence.shape[0] or tf.shape(sequence)[0]
     array = tf.TensorArray(sequence.dtype, steps, element_shape=sequence.shape[1:])
     return array.unstack(sequence)
-
-
-def no_steps_yet(
-    steps: int | tf.Tensor, dtype: tf.DType, shape: Sequence[int | None] | tf.TensorShape
-) -> tf.TensorArray:
-    """Returns an empty array of tensors of a shape for a loop to write to."""
-    return tf.TensorArray(dtype, steps, element_shape=shape)

@@ -47,9 +47,6 @@ class Vocabulary:
 
     The special symbols come first, then the words by decreasing frequency, as the log-uniform
     sampling of ``sampled_softmax`` expects.
-
-    Args:
-        words: the words in order, the special symbols first.
     """
 
     def __init__(self, words: Sequence[str]) -> None:

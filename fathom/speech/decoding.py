@@ -35,9 +35,7 @@ def decode(logits: tf.Tensor, lengths: tf.Tensor, beam_width: int) -> tf.SparseT
 def errors(recognised: tf.SparseTensor, reference: tf.SparseTensor) -> dict[str, tf.Tensor]:
     """Counts errors: the minimum number of insertions, deletions and substitutions.
 
-    Args:
-        recognised: int32 [batch, most phones].
-        reference: int32 [batch, most phones].
+    Both arguments are phones, int32 [batch, most phones].
 
     Returns:
         ``errors`` and the number of reference ``phones`` of 61 kinds, and ``folded_errors`` and

@@ -108,14 +108,13 @@ def _derivatives(values: tf.Tensor, reach: int) -> tf.Tensor:
     At the ends the first and the last frame are repeated.
     """
     count = tf.shape(values)[0]
-    padded = tf.concat(
-        [tf.repeat(values[:1], reach, 0), values, tf.repeat(values[-1:], reach, 0)], axis=0
-    )
-    slopes = [
-        step * (padded[reach + step :][:count] - padded[reach - step :][:count])
-        for step in range(1, reach + 1)
-    ]
-    return tf.add_n(slopes) / (2 * sum(step**2 for step in range(1, reach + 1)))
+
+    def neighbours(distance: int) -> tf.Tensor:
+        return tf.gather(values, tf.clip_by_value(tf.range(count) + distance, 0, count - 1))
+
+    steps = range(1, reach + 1)
+    slopes = [step * (neighbours(step) - neighbours(-step)) for step in steps]
+    return tf.add_n(slopes) / (2 * sum(step**2 for step in steps))
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,25 +168,23 @@ def _compute_all(paths: Sequence[Path], settings: Settings) -> Recordings:
         input_signature=[tf.TensorSpec([None], tf.float32)],
         autograph=False,
     )
-    values, frames, samples, reasons = [np.empty((0, settings.size), np.float32)], [], [], []
-    for path in paths:
+    nothing = np.empty((0, settings.size), np.float32)
+
+    def of_file(path: Path) -> tuple[np.ndarray, int, str]:
+        """Returns a file's features, its samples, and why it is unusable."""
         try:
             audio = decode(read_file(path), path)
             wave = audio.resampled(settings.rate)
             if not settings.frames(len(wave)):
                 raise FathomError(f"{path} is shorter than one window: {len(wave)} samples")
         except FathomError as error:
-            frames.append(0)
-            samples.append(0)
-            reasons.append(str(error))
-            continue
-        values.append(function(wave).numpy())
-        frames.append(len(values[-1]))
-        samples.append(len(audio.samples))
-        reasons.append("")
+            return nothing, 0, str(error)
+        return function(wave).numpy(), len(audio.samples), ""
+
+    found = [of_file(path) for path in paths]
     return Recordings(
-        np.concatenate(values),
-        np.array(frames, np.int32),
-        np.array(samples, np.int64),
-        tuple(reasons),
+        np.concatenate([nothing, *(values for values, _, _ in found)]),
+        np.array([len(values) for values, _, _ in found], np.int32),
+        np.array([samples for _, samples, _ in found], np.int64),
+        tuple(reason for _, _, reason in found),
     )

@@ -41,11 +41,6 @@ class Feed:
 
     A batch is (features float32 [batch, frames, size], frames int32 [batch], phones int32 [batch,
     most phones], their numbers int32 [batch]), zero-padded after an utterance's end.
-
-    Args:
-        part: the utterances.
-        batch_size: utterances per batch.
-        seed: of the order.
     """
 
     def __init__(self, part: Utterances, batch_size: int, seed: int) -> None:

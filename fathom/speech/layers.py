@@ -145,9 +145,7 @@ class BidirectionalRecurrent(Layer):
     def call(self, inputs: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
         """Returns h_f + h_b, [frames, batch, units].
 
-        Args:
-            inputs: [frames, batch, size].
-            lengths: int32 [batch].
+        The inputs are [frames, batch, size], and their lengths int32 [batch].
         """
         z = all_frames(inputs, self.kernel, self.bias)
         kernels = map(tf.convert_to_tensor, (self.forward_kernel, self.backward_kernel))

@@ -113,11 +113,9 @@ class Speech(nn.NeuralNetworkModel):
 
     def build_inference(self, inputs: nn.Nest) -> keras.KerasTensor:
         """The network of section 2: logits of 61 phones and the blank, [batch, steps, 62]."""
-        x, lengths = inputs
         hyperparameters = self.hyperparameters
-        h, steps = ContextWindow(hyperparameters.context, hyperparameters.stride, name="context")(
-            x, lengths
-        )
+        window = ContextWindow(hyperparameters.context, hyperparameters.stride, name="context")
+        h, steps = window(*inputs)  # features and lengths
         for number in (1, 2, 3):
             h = self._feed_forward(h, number)
         h = BidirectionalRecurrent(
@@ -266,10 +264,8 @@ class Speech(nn.NeuralNetworkModel):
 
     def _recognise(self, logits: tf.Tensor, lengths: tf.Tensor) -> tf.SparseTensor:
         """Returns the phones of utterances with ``lengths`` [batch] frames."""
-        hyperparameters = self.hyperparameters
-        return decoding.decode(
-            logits, steps_of(lengths, hyperparameters.stride), hyperparameters.beam_width
-        )
+        steps = steps_of(lengths, self.hyperparameters.stride)
+        return decoding.decode(logits, steps, self.hyperparameters.beam_width)
 
     def save_pictures(self, directory: Path) -> list[Path]:
         """Writes a picture of a test utterance: its features and the recognised phones."""

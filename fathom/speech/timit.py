@@ -27,21 +27,13 @@ _NLTK_SPEAKER = re.compile(r"dr([1-8])-[fm][a-z]{3}\d")
 
 @dataclass(frozen=True, eq=False)
 class Utterances:
-    """Utterances in memory, concatenated.
+    """Utterances in memory, concatenated."""
 
-    Attributes:
-        names: path of each below the data set's folder, without its suffix.
-        features: float32 [sum of frames, size], with mean 0 and variance 1 in the training split.
-        frames: int32 [n], of each utterance.
-        labels: int32 [sum of label_lengths], each from 0 to 60, an index of ``phones.PHONES``.
-        label_lengths: int32 [n].
-    """
-
-    names: tuple[str, ...]
-    features: np.ndarray
-    frames: np.ndarray
-    labels: np.ndarray
-    label_lengths: np.ndarray
+    names: tuple[str, ...]  # path of each below the data set's folder, without its suffix
+    features: np.ndarray  # float32 [sum of frames, size], mean 0 and variance 1 in training
+    frames: np.ndarray  # int32 [n], of each utterance
+    labels: np.ndarray  # int32 [sum of label_lengths], from 0 to 60, indices of ``phones.PHONES``
+    label_lengths: np.ndarray  # int32 [n]
 
     def __len__(self) -> int:
         return len(self.names)
@@ -208,11 +200,9 @@ def _load_part(
 
 
 def read_transcription(audio: Path, samples: int) -> list[int]:
-    """Reads the transcription of an audio file: lines of first sample, end and phone.
+    """Reads the transcription of an audio file of some samples.
 
-    Args:
-        audio: the audio file.
-        samples: its length.
+    It has lines of first sample, end and phone.
 
     Returns:
         indices of ``phones.PHONES``.

@@ -88,7 +88,7 @@ def test_a_file_that_may_not_be_read_is_an_error(small, monkeypatch):
         (gzip.compress(b"something else", mtime=0), "is not an IDX file: magic number 0x736f6d65"),
         (
             gzip.compress(header(1, 28, 28) + bytes(784), mtime=0)[:-9],
-            "is truncated: its gzip stream",
+            "is damaged: Compressed file ended before the end-of-stream marker",
         ),
         (gzip.compress(header(1, 28, 28), mtime=0)[:8] + b"\xff" * 20, "is damaged"),
         (b"\0\0\x0d\x03" + bytes(12), "has elements of IDX type 0x0d, only unsigned bytes"),

@@ -8,7 +8,8 @@ from PIL import Image
 from fathom.core.data.pipeline import PREFETCHED, Sampler
 from fathom.errors import FathomError
 from fathom.imagenet.ilsvrc import ImageNet
-from fathom.imagenet.input import Augmentation, evaluation_batches, training_batches
+from fathom.imagenet.images import Augmentation
+from fathom.imagenet.input import evaluation_batches, training_batches
 from fathom.imagenet.synthetic import WNIDS
 from fathom.imagenet.tree import FileImages
 
