@@ -9,7 +9,7 @@ from typing import NoReturn
 from fathom import workloads
 from fathom.cli import atlas, characterize, formats, launch, machine, new, quality, serving, work
 from fathom.cli.command import add_command
-from fathom.cli.parser import USER_ERROR, Parser, add_options, add_workload, checked, number
+from fathom.cli.parser import USER_ERROR, Parser, add_options, checked, number
 from fathom.cli.terminal import console, run_command
 from fathom.system.files import user_path
 from fathom.system.folders import own_folder
@@ -44,7 +44,7 @@ def _parser() -> Parser:
     run = commands.add_parser(
         "run", help="run a workload: fathom run NAME is python -m fathom.NAME"
     )
-    add_workload(run)
+    run.add_workload()
     data = commands.add_parser("data", help="list, fetch, synthesize, verify or convert data sets")
     actions = data.add_subparsers(required=True, metavar="action")
     _add_action(actions, "list", "list the data sets and the current source of each", None)
@@ -52,14 +52,8 @@ def _parser() -> Parser:
     _add_action(actions, "synthesize", "write the synthetic data set", "target folder", own_folder)
     _add_action(actions, "verify", "check a data set's files", "the data set's folder")
     _add_action(actions, "convert", "convert a data set to another format", "the data set's folder")
-    machine.add_commands(commands)
-    characterize.add_commands(commands)
-    atlas.add_commands(commands)
-    work.add_commands(commands)
-    serving.add_commands(commands)
-    quality.add_commands(commands)
-    formats.add_commands(commands)
-    launch.add_commands(commands)
+    for module in (machine, characterize, atlas, work, serving, quality, formats, launch):
+        module.add_commands(commands)
     writing = add_command(commands, "new", "cli.new", "write the package of a new workload")
     text = "name of the workload: a-z, 0-9 and _"
     writing.add_argument("name", type=checked(new.new_name), help=text)

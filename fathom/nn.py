@@ -97,7 +97,6 @@ class NeuralNetworkModel(Workload):
         self.is_chief = strategies.is_chief(self.execution.strategy)
         select_precision(self.execution.precision, self.device)
         self.custom_gradients = CustomGradients(self)
-        self._source: DataSource | None = None
         self._has_data = False
         self._built: Built | None = None
         self._prepared: Prepared | None = None
@@ -127,12 +126,10 @@ class NeuralNetworkModel(Workload):
         """The model's data set, one of ``datasets``."""
         return choose(self.datasets, self.execution.dataset, self.execution.data_dir)
 
-    @property
+    @functools.cached_property
     def source(self) -> DataSource:
         """The source of the data; the synthetic set is created on first use."""
-        if self._source is None:
-            self._source = locate(self.dataset, self.execution.data_dir, self.execution.seed)
-        return self._source
+        return locate(self.dataset, self.execution.data_dir, self.execution.seed)
 
     @property
     def microbatches(self) -> int:

@@ -12,7 +12,7 @@ from rich.console import Console
 from fathom.cli.command import Commands, add_command
 from fathom.cli.parser import (
     MODEL_OPTIONS,
-    add_mode,
+    Parser,
     add_options,
     batch_sizes,
     checked,
@@ -78,10 +78,10 @@ def compare(args: argparse.Namespace, screen: Console) -> None:
     compare_folders([named_path(side) for side in sides], screen)
 
 
-def _add_profile(parser: argparse.ArgumentParser) -> None:
+def _add_profile(parser: Parser) -> None:
     text = "its name (fathom list shows all); or the folder of an earlier profile, to show it again"
     parser.add_argument("workload", help=text)
-    add_mode(parser)
+    parser.add_mode()
     add_options(parser, "steps", default=20, help="steps to profile; default: %(default)s")
     text = "also trace short windows over a run of N steps on fresh batches"
     parser.add_argument("--life", type=number(int, minimum=_SHORTEST_LIFE), metavar="N", help=text)
@@ -96,7 +96,7 @@ def _add_profile(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--raw", action="store_true", help=argparse.SUPPRESS)
 
 
-def _add_characterize(parser: argparse.ArgumentParser) -> None:
+def _add_characterize(parser: Parser) -> None:
     add = parser.add_argument
     add_options(parser, "workloads", "modes")
     text = "cpu, gpu or both; default: the CPU, and a GPU if any"
@@ -138,7 +138,7 @@ def _add_characterize(parser: argparse.ArgumentParser) -> None:
     add_options(parser, "out", default=Path("characterization"), help=text)
 
 
-def _add_compare(parser: argparse.ArgumentParser) -> None:
+def _add_compare(parser: Parser) -> None:
     add = parser.add_argument
     add("base", metavar="A", help="results directory that the others are compared with")
     add("others", nargs="+", metavar="B", help="results directories")

@@ -1,7 +1,6 @@
 """``fathom describe``: lists the work of one step of a workload, without running it."""
 
 import argparse
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import cast
@@ -10,14 +9,13 @@ import pandas as pd
 from rich.console import Console
 
 from fathom.cli import sweep
-from fathom.cli.command import build_model, refuse, write_csv
-from fathom.cli.terminal import console, import_tensorflow, new_table
+from fathom.cli.command import build_model, refuse, write_csv, write_json
+from fathom.cli.terminal import import_tensorflow, new_table
 from fathom.hardware import networks
 from fathom.hardware.description import sparsity
 from fathom.hardware.description.memory import peak_bytes
 from fathom.results.description import Description
 
-_STANDARD_OUTPUT = Path("-")
 OF_A_STEP = ("train", "infer", "batch_size", "dataset", "set", "length")
 """The options that choose a workload's step."""
 
@@ -31,14 +29,8 @@ def run(args: argparse.Namespace, screen: Console) -> None:
         write_csv(sweep.table(args, screen, describe, sweep.work), args.csv, screen)
         return
     description = with_zeros(describe(args), args)
-    if args.json == _STANDARD_OUTPUT:
-        sys.stdout.write(description.to_json())
-        screen = console(stderr=True)
-    elif args.json:
-        description.write(args.json)
+    write_json(description, args.json, screen)
     _show(description, screen)
-    if args.json and args.json != _STANDARD_OUTPUT:
-        screen.print(f"written: {args.json}")
     write_csv(description.frame(), args.csv, screen)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from rich.console import Console
 
 from fathom import exports, workloads
+from fathom.cli.command import refuse
 from fathom.cli.describe import describe, step_of, with_zeros
 from fathom.cli.parser import init_options
 from fathom.cli.terminal import import_tensorflow
@@ -18,6 +19,14 @@ from fathom.options import precision_traits
 from fathom.system.folders import require_replaceable, whole_folder
 
 _ANNOUNCED = 1e9  # bytes
+_TAKEN_BY = {  # what a format must have for an option, and what the others hold
+    "workers": ("has_collectives", "no collectives"),
+    "parallelism": ("has_collectives", "no collectives"),
+    "sparsity": ("has_densities", "no zeros"),
+    "stepwise": ("has_steps", "whole networks"),
+    "profile": ("has_times", "no times"),
+    "checkpoint_dir": ("has_weights", "no weights"),
+}
 
 
 def run(args: argparse.Namespace, screen: Console) -> None:
@@ -27,18 +36,13 @@ def run(args: argparse.Namespace, screen: Console) -> None:
             screen.print(f"{name}: {exports.find(name).about}")
         return
     to = exports.find(args.to)
-    if args.workers > 1 and not getattr(to, "has_collectives", False):
-        raise FathomError(f"{args.to} holds no collectives: omit --workers")
-    if args.sparsity and not getattr(to, "has_densities", False):
-        raise FathomError(f"{args.to} holds no zeros: omit --sparsity")
-    _check_ranks(to, args)
-    if args.stepwise and not getattr(to, "has_steps", False):
-        raise FathomError(f"{args.to} holds whole networks: omit --stepwise")
+    for option, (needed, held) in _TAKEN_BY.items():
+        if option in args.given and not getattr(to, needed, False):
+            raise FathomError(f"{args.to} holds {held}: omit --{option.replace('_', '-')}")
+    _check_ranks(args)
     if args.target and args.target not in (targets := getattr(to, "targets", ())):
         remedy = f"choose of {', '.join(targets)}" if targets else "omit --target"
         raise FathomError(f"{args.to} cannot be for {args.target}: {remedy}")
-    if args.profile and not getattr(to, "has_times", False):
-        raise FathomError(f"{args.to} holds no times: omit --profile")
     if args.workload is None:
         raise FathomError("name the workload to export")
     out = args.out or Path(f"{Path(args.workload).stem}-{args.to}")
@@ -46,52 +50,52 @@ def run(args: argparse.Namespace, screen: Console) -> None:
         raise FathomError(f"{args.to} is of a workload's network: of a file, export its work")
     require_replaceable(out, "export", args.force)
     if isinstance(to, Format):
-        _export_work(to, args, out, screen)
+        left_out = _export_work(to, args, out, screen)
     else:
-        _export_network(to, args, out, screen)
+        left_out = _export_network(to, args, out, screen)
+    for line in left_out:
+        screen.print(f"not expressed: {line}")
     screen.print(f"written: {out}")
 
 
-def _export_work(to: Format, args: argparse.Namespace, out: Path, screen: Console) -> None:
-    """Exports the description of the step."""
-    if args.checkpoint_dir:
-        raise FathomError(f"{args.to} holds no weights: omit --checkpoint-dir")
+def _export_work(
+    to: Format, args: argparse.Namespace, out: Path, screen: Console
+) -> tuple[str, ...]:
+    """Exports the description of the step; returns what the format cannot express."""
     description = with_zeros(describe(args), args)
     exported = to.export(description)
     with whole_folder(out, "export", args.force) as folder:
         write(exported, folder)
     size = sum(len(text) for text in exported.files.values())
     screen.print(f"{step_of(description)}: {len(exported.files)} files, {size / 1e3:,.0f} kB")
-    _show_left_out(exported.left_out, screen)
+    return exported.left_out
 
 
 def _export_network(
     to: NetworkFormat, args: argparse.Namespace, out: Path, screen: Console
-) -> None:
-    """Exports the network, or its step."""
+) -> tuple[str, ...]:
+    """Exports the network, or its step; returns what the format cannot express."""
     require(args.to, "exports", *to.packages)
     if args.train and not to.trains:
         raise FathomError(f"{args.to} holds no training step: omit --train")
     import_tensorflow()
-    forward_only = args.infer or not to.trains
-    model_class = workloads.load(args.workload, forward_only)
-    options = init_options(args, model_class)
-    options["xla"] = to.xla
+    model_class = workloads.load(args.workload, forward_only=args.infer or not to.trains)
+    options = init_options(args, model_class) | {"xla": to.xla}
     model = model_class("cpu", options)
     precision = model.execution.precision
     if precision_traits(precision).fixed:
         raise FathomError(f"{args.to} holds no fixed point: omit --precision {precision}")
     if args.workers > 1:
-        options["batch_size"] = _part(model.hyperparameters.batch_size, args.workers)
-        model = model_class("cpu", options)
+        size = model.hyperparameters.batch_size
+        if size % args.workers:
+            raise FathomError(f"a batch of {size} cannot be divided among {args.workers} workers")
+        model = model_class("cpu", options | {"batch_size": size // args.workers})
     if args.checkpoint_dir is None:
         model.build()
-    elif to.has_weights:
+    else:
         model.setup({"checkpoint_dir": args.checkpoint_dir})
         for note in model.notes:
             screen.print(note)
-    else:
-        raise FathomError(f"{args.to} holds no weights: omit --checkpoint-dir")
     size = 4 * model.network.count_params()
     if to.has_weights and size > _ANNOUNCED:
         screen.print(f"the weights take {size / 1e9:,.1f} GB")
@@ -103,33 +107,15 @@ def _export_network(
         )
         left_out = to.save(model, folder, given)
         sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
-    mode = "infer" if forward_only else "train"
-    screen.print(f"{args.workload}, {mode}: {len(sizes)} files, {sum(sizes) / 1e3:,.0f} kB")
-    _show_left_out(left_out, screen)
+    screen.print(f"{args.workload}, {model.mode}: {len(sizes)} files, {sum(sizes) / 1e3:,.0f} kB")
+    return left_out
 
 
-def _check_ranks(to: Format | NetworkFormat, args: argparse.Namespace) -> None:
+def _check_ranks(args: argparse.Namespace) -> None:
     if not args.parallelism:
-        if args.rank is not None:
-            raise FathomError("--rank is a node of a plan: give --parallelism")
+        refuse(args, ["rank"], "is a node of a plan: give --parallelism")
         return
-    if not getattr(to, "has_collectives", False):
-        raise FathomError(f"{args.to} holds no collectives: omit --parallelism")
     plan = checked(parse(args.parallelism)[0])
-    for name in ("workers", "profile"):
-        if getattr(args, name) not in (1, None):
-            raise FathomError(f"--{name} has no effect with --parallelism: omit it")
+    refuse(args, ["workers", "profile"], "has no effect with --parallelism: omit it")
     if args.rank is not None and args.rank >= plan.nodes:
         raise FathomError(f"there are {plan.nodes:,} nodes, from 0: --rank {args.rank} is none")
-
-
-def _part(batch_size: int, workers: int) -> int:
-    """Returns the examples of one worker, of a batch that all share."""
-    if batch_size % workers:
-        raise FathomError(f"a batch of {batch_size} cannot be divided among {workers} workers")
-    return batch_size // workers
-
-
-def _show_left_out(lines: tuple[str, ...], screen: Console) -> None:
-    for line in lines:
-        screen.print(f"not expressed: {line}")

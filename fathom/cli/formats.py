@@ -12,18 +12,10 @@ from rich.console import Console
 
 from fathom import workloads
 from fathom.cli.command import Commands, add_command, refuse
-from fathom.cli.parser import (
-    MODEL_OPTIONS,
-    add_mode,
-    add_options,
-    add_workload,
-    checked,
-    init_options,
-    result_file,
-)
+from fathom.cli.parser import MODEL_OPTIONS, add_options, checked, init_options, result_file
 from fathom.cli.terminal import import_tensorflow, new_table
 from fathom.errors import FathomError
-from fathom.options import FIXED_POINT_OPTIONS, QUANTIZED, Execution, Mode, precision_traits
+from fathom.options import FIXED_POINT_OPTIONS, QUANTIZED, Execution, precision_traits
 from fathom.results.formats import FormatRun, Formats
 from fathom.results.records import UsedHyperparameters, UsedOptions
 from fathom.system.files import exists
@@ -39,8 +31,8 @@ def add_commands(commands: Commands) -> None:
     """Adds the command to the subparsers of ``python -m fathom``."""
     text = "train or evaluate a workload in several number formats"
     parser = add_command(commands, "formats", "cli.formats", text)
-    add_workload(parser)
-    add_mode(parser)
+    parser.add_workload()
+    parser.add_mode()
     text = f"precisions; default: {_DEFAULT}"
     kind = checked(_precisions)
     parser.add_argument(
@@ -57,7 +49,8 @@ def add_commands(commands: Commands) -> None:
 def run(args: argparse.Namespace, screen: Console) -> None:
     """Runs the command with its parsed arguments."""
     _check(args)
-    path = result_file(args.json or Path(f"{args.workload}-{_mode(args)}-formats.json"))
+    mode = "infer" if args.infer else "train"
+    path = result_file(args.json or Path(f"{args.workload}-{mode}-formats.json"))
     import_tensorflow()
     logging.getLogger("tensorflow").setLevel(logging.ERROR)  # it warns of a step for each model
     model_class = workloads.load(args.workload, forward_only=args.infer)
@@ -66,7 +59,8 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     result = _begun(path, args, model_class("cpu", in_float32))
     plain = None
     if args.infer:
-        plain = _set_up(model_class("cpu", in_float32), args)
+        plain = model_class("cpu", in_float32)
+        plain.setup({"checkpoint_dir": args.checkpoint_dir})
         plain.run(n_steps=1, warmup=0)  # as the others do, so that all draw the same noise
     for precision in args.formats:
         model = model_class("cpu", _in(precision, options))
@@ -104,15 +98,11 @@ def _precisions(text: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _mode(args: argparse.Namespace) -> Mode:
-    return "infer" if args.infer else "train"
-
-
 def _begun(path: Path, args: argparse.Namespace, model: "NeuralNetworkModel") -> Formats:
     """Returns the result so far; a file that exists must be of the same question."""
     begun = Formats(
         workload=model.name,
-        mode=_mode(args),
+        mode=model.mode,
         steps=0 if args.infer else args.steps,
         hyperparameters=UsedHyperparameters(**dataclasses.asdict(model.hyperparameters)),
         options=UsedOptions(**dataclasses.asdict(model.run_options)),
@@ -141,11 +131,6 @@ def _same(run: FormatRun, execution: Execution) -> bool:
     }
 
 
-def _set_up(model: "NeuralNetworkModel", args: argparse.Namespace) -> "NeuralNetworkModel":
-    model.setup({"checkpoint_dir": args.checkpoint_dir} if args.infer else None)
-    return model
-
-
 def _measured(
     model: "NeuralNetworkModel", plain: "NeuralNetworkModel | None", args: argparse.Namespace
 ) -> FormatRun:
@@ -153,7 +138,7 @@ def _measured(
     from fathom.model import calibration
     from fathom.numbers import errors
 
-    _set_up(model, args)
+    model.setup({"checkpoint_dir": args.checkpoint_dir})
     ended, metrics = "complete", {}
     try:
         model.run(n_steps=1 if args.infer else args.steps, warmup=0)
@@ -164,7 +149,7 @@ def _measured(
     losses = [loss for loss in result.steps.loss[-_LAST:] if loss is not None]
     by_layer = {}
     if plain is not None and result.fixed_point is not None:
-        batch = next(iter(calibration.single(model.inference_batches(), model.steps_per_call)))
+        batch = next(iter(calibration.batches(model)))
         by_layer = errors.by_layer(plain.network, model.network, batch)
     model.teardown()
     return FormatRun(

@@ -65,10 +65,9 @@ def _set_up(args: argparse.Namespace, file: Path | None = None) -> NeuralNetwork
 
 def _calibration(model: NeuralNetworkModel) -> Iterator[list[np.ndarray]]:
     """Yields the inputs of some batches of inference."""
-    from fathom.model.calibration import single
+    from fathom.model import calibration
 
-    batches = single(model.inference_batches(), model.steps_per_call)
-    for batch in itertools.islice(batches, _CALIBRATION):
+    for batch in itertools.islice(calibration.batches(model), _CALIBRATION):
         yield [tensor.numpy() for tensor in batch]
 
 

@@ -8,7 +8,6 @@ import os
 import pkgutil
 import tempfile
 from collections.abc import Sequence
-from typing import cast
 
 from rich.console import Console
 
@@ -49,7 +48,7 @@ def _dataset(name: str, reference: str) -> type[DataSet]:
     """
     try:
         with absent(("tensorflow",)):
-            return cast(type[DataSet], pkgutil.resolve_name(reference))
+            return pkgutil.resolve_name(reference)
     except ImportError:
         return type(name, (DataSet,), {"name": name})
 

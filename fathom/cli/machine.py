@@ -1,13 +1,11 @@
 """``fathom machine``: what was found on this machine and chosen for it, and what costs speed."""
 
 import argparse
-import sys
-from pathlib import Path
 
 from rich.console import Console
 
-from fathom.cli.command import Commands, add_command
-from fathom.cli.parser import add_options
+from fathom.cli.command import Commands, add_command, write_json
+from fathom.cli.parser import STANDARD_OUTPUT, add_options
 from fathom.cli.terminal import import_tensorflow
 
 
@@ -32,14 +30,10 @@ def run(args: argparse.Namespace, screen: Console) -> None:
         environment=Environment.model_validate(described),
         findings=[Finding(**line._asdict()) for line in lines],
     )
-    if args.json == Path("-"):
-        sys.stdout.write(inspection.to_json())
-        return
+    screen.quiet = args.json == STANDARD_OUTPUT  # which has all of it
     width = max(len(line.name) for line in lines) + 2
     for line in lines:
         screen.print(f"{line.name:{width}}{line.found}")
         if line.hint:
             screen.print(f"{'':{width}}! {line.hint}")
-    if args.json:
-        inspection.write(args.json)
-        screen.print(f"written: {args.json}")
+    write_json(inspection, args.json, screen)

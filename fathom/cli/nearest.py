@@ -1,15 +1,14 @@
 """``fathom nearest``: the workloads whose work is most like that of a network."""
 
 import argparse
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from fathom import workloads
+from fathom.cli.command import write_json
 from fathom.cli.describe import describe, step_of
-from fathom.cli.terminal import console, import_tensorflow, new_table
+from fathom.cli.terminal import import_tensorflow, new_table
 from fathom.errors import FathomError, cause
 from fathom.options import Mode
 from fathom.system.files import atomic_write
@@ -22,8 +21,6 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     """Runs the command with its parsed arguments."""
     from fathom.measure import nearest
 
-    to_output = args.json == Path("-")
-    screen = console(stderr=True) if to_output else screen
     description = describe(args)
     found = nearest.find(description, archetypes(description.mode, screen))
     screen.print(f"{step_of(description)}, beside each workload at its default size:")
@@ -34,11 +31,7 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     screen.print(table)
     for sentence in nearest.sentences(found):
         screen.print(sentence)
-    if to_output:
-        sys.stdout.write(found.to_json())
-    elif args.json:
-        found.write(args.json)
-        screen.print(f"written: {args.json}")
+    write_json(found, args.json, screen)
     if args.svg:
         from fathom.measure.report import picture
         from fathom.measure.report.figures.nearest import draw

@@ -11,28 +11,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from fathom import workloads
+from fathom import options, workloads
 from fathom.errors import FathomError
-from fathom.options import (
-    CHECKPOINT_EVERY,
-    COLLECTIVES,
-    MAX_THREADS,
-    MODES,
-    OVERFLOWS,
-    PRECISIONS,
-    QUANTIZED,
-    REDUCE_DTYPES,
-    ROUNDINGS,
-    STRATEGIES,
-    Allowed,
-    Execution,
-    Microbatches,
-    convert,
-    field_names,
-    precision_traits,
-    sort,
-    unknown_option,
-)
+from fathom.options import MAX_THREADS, Execution
 from fathom.system import device
 from fathom.system.files import exists, named_path
 from fathom.system.folders import own_folder
@@ -41,6 +22,7 @@ if TYPE_CHECKING:
     from fathom.nn import NeuralNetworkModel
 
 USER_ERROR = 2  # exit code
+STANDARD_OUTPUT = Path("-")  # where a file to write is named
 
 Converted = TypeVar("Converted")
 
@@ -48,8 +30,20 @@ Converted = TypeVar("Converted")
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line and whose options are never abbreviated."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(allow_abbrev=False, **options)
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(allow_abbrev=False, **settings)
+
+    def add_workload(self, **changes: Any) -> None:
+        """Adds the name of one workload."""
+        name = checked(workloads.checked_name)
+        text = "its name; fathom list shows all"
+        self.add_argument("workload", **{"type": name, "help": text, **changes})
+
+    def add_mode(self) -> None:
+        """Adds the choice between training and inference."""
+        mode = self.add_mutually_exclusive_group()
+        mode.add_argument("--train", action="store_true", help="train the network, the default")
+        mode.add_argument("--infer", action="store_true", help="run the network forward only")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Refuses empty arguments, and two dashes as a value, of which argparse makes a list."""
@@ -88,10 +82,10 @@ def number(
     kind: object, minimum: float = 0, above: float | None = None, maximum: float | None = None
 ) -> Callable[[str], Any]:
     """Returns the argparse type of a number, as in ``convert``, with limits as in ``Allowed``."""
-    allowed = Allowed(minimum, above, maximum)
+    allowed = options.Allowed(minimum, above, maximum)
 
     def convert_number(text: str) -> Any:
-        value = convert(text, kind)
+        value = options.convert(text, kind)
         allowed.check(value)
         return value
 
@@ -123,7 +117,7 @@ def names(kind: str, known: Iterable[str]) -> Callable[[str], list[str]]:
     def convert_names(text: str) -> list[str]:
         for name in text.split(","):
             if name not in known:
-                raise unknown_option(kind, name, known)
+                raise options.unknown_option(kind, name, known)
         return list(dict.fromkeys(text.split(",")))
 
     return checked(convert_names)
@@ -156,7 +150,7 @@ def result_file(path: Path) -> Path:
     Raises:
         FathomError: it is standard output, or as ``require_writable``.
     """
-    if str(path) == "-":
+    if path == STANDARD_OUTPUT:
         raise FathomError("--json takes a file")
     require_writable(path)
     return path
@@ -186,7 +180,7 @@ def _device(text: str) -> str:
 
 
 def _precision(text: str) -> str:
-    precision_traits(text)
+    options.precision_traits(text)
     return text
 
 
@@ -209,7 +203,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "workloads": _value(
         "A,B", "names, eight, modern or all; default: eight", checked(workloads.select)
     ),
-    "modes": _value("A,B", "train, infer or both; default: both", names("mode", MODES)),
+    "modes": _value("A,B", "train, infer or both; default: both", names("mode", options.MODES)),
     "steps": _value("N", kind=_COUNT),
     "batch-size": _value("B", "examples per step; default: the paper's", _COUNT),
     "device": _value(
@@ -227,33 +221,34 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "N",
         "parts of a training batch that a CPU computes at once, or auto; 1: whole batches; "
         "default: auto, as many as operations run at once where the workload is faster so",
-        number(Microbatches, minimum=1),
+        number(options.Microbatches, minimum=1),
     ),
     "precision": _value(
         "P",
-        f"{', '.join(PRECISIONS)} (on GPUs), fixed16, fixed:BITS.FRACTION; default: %(default)s",
+        f"{', '.join(options.PRECISIONS)} (on GPUs), fixed16, fixed:BITS.FRACTION; "
+        "default: %(default)s",
         checked(_precision),
         Execution.precision,
     ),
     "quantize": _value(
-        "A,B", f"what a fixed-point precision rounds; default: {','.join(QUANTIZED)}"
+        "A,B", f"what a fixed-point precision rounds; default: {','.join(options.QUANTIZED)}"
     ),
-    "rounding": {"choices": ROUNDINGS, "help": "of fixed-point numbers; default: nearest"},
-    "overflow": {"choices": OVERFLOWS, "help": "of fixed-point numbers; default: saturate"},
+    "rounding": {"choices": options.ROUNDINGS, "help": "of fixed-point numbers; default: nearest"},
+    "overflow": {"choices": options.OVERFLOWS, "help": "of fixed-point numbers; default: saturate"},
     "strategy": {
-        "choices": list(STRATEGIES),
+        "choices": list(options.STRATEGIES),
         "default": Execution.strategy,
         "help": "of distributed training: one process with several devices (mirrored), or one of "
         "several workers; default: %(default)s",
     },
     "replicas": _value("N", "devices of --strategy mirrored; default: all GPUs", _THREADS),
     "collectives": {
-        "choices": list(COLLECTIVES),
+        "choices": list(options.COLLECTIVES),
         "default": Execution.collectives,
         "help": "what sums the gradients of --strategy multi-worker; default: %(default)s",
     },
     "reduce-dtype": {
-        "choices": list(REDUCE_DTYPES),
+        "choices": list(options.REDUCE_DTYPES),
         "default": Execution.reduce_dtype,
         "help": "type in which --collectives gloo sends and sums gradients; default: %(default)s",
     },
@@ -270,7 +265,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     },
     "checkpoint-dir": _value("DIR", "folder of the checkpoints"),
     "checkpoint-every": _value(
-        "N", f"steps between checkpoints; default: {CHECKPOINT_EVERY}", _COUNT
+        "N", f"steps between checkpoints; default: {options.CHECKPOINT_EVERY}", _COUNT
     ),
     "json": _value("FILE", "write the result as JSON; - prints it", output_file),
     "out": _value("DIR", kind=checked(own_folder)),
@@ -286,30 +281,13 @@ MODEL_OPTIONS = (
 """The options of all commands that build a model in their own process."""
 
 
-def add_options(parser: argparse._ActionsContainer, *options: str, **changes: Any) -> None:
-    """Adds shared options to a command.
+def add_options(parser: argparse._ActionsContainer, *shared: str, **changes: Any) -> None:
+    """Adds shared options, named without dashes, to a command or to a group of its options.
 
-    Args:
-        parser: of the command, or a group of its options.
-        options: their names without the dashes.
-        changes: overrides for this command, such as ``default`` or ``help``.
+    ``changes``, such as ``default`` or ``help``, replace what is declared of them.
     """
-    for name in options:
+    for name in shared:
         parser.add_argument(f"--{name}", **{**_OPTIONS[name], **changes})
-
-
-def add_workload(parser: argparse.ArgumentParser, **changes: Any) -> None:
-    """Adds the name of one workload."""
-    name = checked(workloads.checked_name)
-    text = "its name; fathom list shows all"
-    parser.add_argument("workload", **{"type": name, "help": text, **changes})
-
-
-def add_mode(parser: argparse.ArgumentParser) -> None:
-    """Adds the choice between training and inference."""
-    mode = parser.add_mutually_exclusive_group()
-    mode.add_argument("--train", action="store_true", help="train the network, the default")
-    mode.add_argument("--infer", action="store_true", help="run the network forward only")
 
 
 def init_options(
@@ -321,7 +299,7 @@ def init_options(
         FathomError: a ``--set`` is not an assignment, or not of such an option; or the batch size
             is given twice.
     """
-    execution = field_names(Execution)
+    execution = options.field_names(Execution)
     values: dict[str, object] = {}
     for assignment in args.set:
         name, equals, value = assignment.partition("=")
@@ -333,7 +311,7 @@ def init_options(
         if name in execution:
             raise FathomError(f"{name} is not for --set: use --{name.replace('_', '-')}")
         values[name] = value
-    sort(values, model_class.Hyperparameters, model_class.RunOptions)  # refuses an unknown name
+    options.sort(values, model_class.Hyperparameters, model_class.RunOptions)  # refuses others
     if "batch_size" in values and getattr(args, "batch_size", None) is not None:
         raise FathomError("--batch-size and --set batch_size exclude each other: give one of them")
     given = {name: getattr(args, name, None) for name in ("batch_size", *execution)}

@@ -42,9 +42,7 @@ def _measure(args: argparse.Namespace) -> None:
     for name in filter(None, args.workloads.split(",")):
         with contextlib.suppress(FathomError):  # each run of the workload will report the error
             classes[name] = workloads.load(name)
-    for workload in classes.values():
-        with contextlib.suppress(FathomError):  # each run of the workload will report the error
-            locate(choose(workload.datasets, None, None), None, 0)
+            locate(choose(classes[name].datasets, None, None), None, 0)
     computing = min(args.threads, processor.available_cores())
     gemm, triad = rates.gemm_ceiling(CPU, args.precision, computing), rates.triad_ceiling()
     Probe(

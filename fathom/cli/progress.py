@@ -4,16 +4,8 @@ import contextlib
 import time
 from collections.abc import Iterator
 
+from rich import progress
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.progress import Progress as RichProgress
 
 from fathom.core.training.runner import Progress
 
@@ -21,23 +13,18 @@ _SECONDS_BETWEEN_LINES = 5.0
 
 
 class Bar(Progress):
-    """A progress bar with loss, examples per second and remaining time.
-
-    Args:
-        console: to draw on.
-        example: name of the examples, in the plural.
-    """
+    """A progress bar with loss, ``example`` (in the plural) per second and remaining time."""
 
     def __init__(self, console: Console, example: str) -> None:
         self._example = example
-        self._bar = RichProgress(
-            TextColumn("{task.description}"),
-            MofNCompleteColumn(),
-            BarColumn(),
-            TextColumn("{task.fields[state]}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
+        self._bar = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.MofNCompleteColumn(),
+            progress.BarColumn(),
+            progress.TextColumn("{task.fields[state]}"),
+            progress.TimeElapsedColumn(),
+            progress.TextColumn("left"),
+            progress.TimeRemainingColumn(),
             console=console,
             transient=True,
         )
@@ -47,7 +34,7 @@ class Bar(Progress):
         """Draws the bar while the steps run."""
         self._batch_size = batch_size
         self._task = self._bar.add_task("step", total=first + n_steps, completed=first, state="")
-        self._preparation: TaskID | None = None
+        self._preparation: progress.TaskID | None = None
         with self._bar:
             yield
 
@@ -67,12 +54,7 @@ class Bar(Progress):
 
 
 class Lines(Progress):
-    """A plain line every few seconds and at the last step, for logs, pipes and dumb terminals.
-
-    Args:
-        console: to print on.
-        example: name of the examples, in the plural.
-    """
+    """A plain line every few seconds and at the last step, for logs, pipes and dumb terminals."""
 
     def __init__(self, console: Console, example: str) -> None:
         self._console = console

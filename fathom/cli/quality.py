@@ -4,17 +4,17 @@ import argparse
 import dataclasses
 import itertools
 import statistics
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from fathom import workloads
+from fathom import options, workloads
 from fathom.cli.command import Commands, add_command
 from fathom.cli.parser import (
     MODEL_OPTIONS,
     add_options,
-    add_workload,
     batch_sizes,
     checked,
     init_options,
@@ -23,15 +23,6 @@ from fathom.cli.parser import (
 )
 from fathom.cli.terminal import import_tensorflow, new_table
 from fathom.errors import FathomError
-from fathom.options import (
-    FIXED_POINT_OPTIONS,
-    Allowed,
-    Execution,
-    build,
-    convert,
-    field_names,
-    sort,
-)
 from fathom.results.quality import Crossing, Quality, Training
 from fathom.system.files import exists
 
@@ -45,7 +36,7 @@ def add_commands(commands: Commands) -> None:
         commands, "quality", "cli.quality", "measure the time until a metric reaches a target"
     )
     add = parser.add_argument
-    add_workload(parser)
+    parser.add_workload()
     text = "metric of --evaluate and its value to reach, as accuracy=0.8"
     add("--target", required=True, type=checked(_target), metavar="METRIC=VALUE", help=text)
     text = "batch sizes to train with"
@@ -57,8 +48,8 @@ def add_commands(commands: Commands) -> None:
     add("--epochs", type=number(int, minimum=1), default=20, metavar="N", help=text)
     text = "trainings of each batch size, with as many seeds from --seed on; default: 1"
     add("--seeds", type=number(int, minimum=1), default=1, metavar="N", help=text)
-    options = [name for name in MODEL_OPTIONS if name != "batch-size"]
-    add_options(parser, *options, "xla", "strategy", "replicas", "collectives", "reduce-dtype")
+    shared = [name for name in MODEL_OPTIONS if name != "batch-size"]
+    add_options(parser, *shared, "xla", "strategy", "replicas", "collectives", "reduce-dtype")
     text = "parts of a batch that a CPU computes at once, or auto; default: 1, for all batch sizes"
     add_options(parser, "microbatches", default=1, help=text)
     text = "file of the result; trainings that it has are not repeated; default: WORKLOAD-quality"
@@ -104,17 +95,14 @@ def _settings(args: argparse.Namespace) -> dict[str, str]:
     from fathom.core.data.dataset import choose, find
 
     model_class = workloads.load(args.workload)
-    kinds: tuple[type[Any], ...] = (
-        model_class.Hyperparameters,
-        model_class.RunOptions,
-        Execution,
-    )
-    given = sort(init_options(args, model_class), *kinds)
-    others = {"batch_size", *field_names(Execution)} - {"precision", *FIXED_POINT_OPTIONS}
+    kinds: list[type] = [model_class.Hyperparameters, model_class.RunOptions, options.Execution]
+    given = options.sort(init_options(args, model_class), *kinds)
+    others = {"batch_size", *options.field_names(options.Execution)}
+    others -= {"precision", *options.FIXED_POINT_OPTIONS}
     values = {
         name: value
         for kind, chosen in zip(kinds, given, strict=True)
-        for name, value in vars(build(kind, chosen)).items()
+        for name, value in vars(options.build(kind, chosen)).items()
         if name not in others
     }
     dataset = choose(model_class.datasets, args.dataset, args.data_dir)
@@ -173,7 +161,7 @@ def _scaled_rate(model_class: "type[NeuralNetworkModel]", values: dict[str, obje
     defaults = {field.name: field.default for field in fields}
     if "learning_rate" not in defaults:
         raise FathomError(f"{model_class.name} has no learning_rate to scale")
-    rate = convert(str(values.get("learning_rate", defaults["learning_rate"])), float)
+    rate = options.convert(str(values.get("learning_rate", defaults["learning_rate"])), float)
     return rate * values["batch_size"] / defaults["batch_size"]
 
 
@@ -199,8 +187,8 @@ def _target(text: str) -> tuple[str, float]:
     name, equals, value = text.partition("=")
     if not (name and equals):
         raise ValueError(f"must be METRIC=VALUE, not {text}")
-    target = convert(value, float)
-    Allowed(above=-1e100, below=1e100).check(target)  # as a result can hold it
+    target = options.convert(value, float)
+    options.Allowed(above=-1e100, below=1e100).check(target)  # as a result can hold it
     return name, target
 
 
@@ -208,12 +196,8 @@ def _seed(training: Training, first: int) -> int:
     return first if training.seed is None else training.seed
 
 
-def _batch_and_replicas(training: Training) -> tuple[int, int]:
-    return training.batch_size, training.replicas
-
-
 def _order(training: Training) -> tuple[int, int, int]:
-    return *_batch_and_replicas(training), training.seed or 0
+    return training.batch_size, training.replicas, training.seed or 0
 
 
 def _show(result: Quality, sizes: list[int], screen: Console) -> None:
@@ -226,7 +210,7 @@ def _show(result: Quality, sizes: list[int], screen: Console) -> None:
         table.add_row(*_row(training, result))
     screen.print(table)
     screen.print("epochs, steps and seconds: interpolated to where the metric meets the target")
-    for (size, replicas), equal in itertools.groupby(shown, _batch_and_replicas):
+    for (size, replicas), equal in itertools.groupby(shown, attrgetter("batch_size", "replicas")):
         seeds = list(equal)
         if len(seeds) > 1:
             reached = [each.crossing(result.target) for each in seeds if each.reached]

@@ -14,8 +14,8 @@ from fathom import options, workloads
 from fathom.cli import hyperparameters
 from fathom.cli.parser import (
     MODEL_OPTIONS,
+    STANDARD_OUTPUT,
     Parser,
-    add_mode,
     add_options,
     init_options,
     number,
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from fathom.nn import NeuralNetworkModel
     from fathom.results.records import RunResult
 
-
-_STANDARD_OUTPUT = Path("-")
 _MIN_FLOPS_TO_ESTIMATE = 1e12  # per step: smaller steps get no time estimate
 _MIN_SECONDS_TO_ANNOUNCE = 10.0
 
@@ -46,7 +44,7 @@ def workload_parser(name: str, program: str) -> Parser:
     """Returns the parser of a workload's command line."""
     parser = Parser(prog=program, description=f"Runs Fathom's {name} workload.")
     count = number(int)
-    add_mode(parser)
+    parser.add_mode()
     text = "end after training step N, or after N inference steps"
     add_options(parser, "steps", type=number(int), help=text)
     parser.add_argument("--epochs", type=count, metavar="N", help="end after training epoch N")
@@ -67,7 +65,7 @@ def workload_parser(name: str, program: str) -> Parser:
 
 def _run(name: str, args: argparse.Namespace) -> None:
     _check(args)
-    screen = console(stderr=args.json == _STANDARD_OUTPUT)
+    screen = console(stderr=args.json == STANDARD_OUTPUT)
     screen.quiet = args.quiet
     screen.ends_with_reader = not (args.json or args.checkpoint_dir)
     import_seconds = import_tensorflow()
@@ -130,7 +128,7 @@ def _run_steps(model: "NeuralNetworkModel", args: argparse.Namespace, screen: Co
             _write(result, args.json)
         raise
     _write(result, args.json)
-    if args.json and args.json != _STANDARD_OUTPUT:
+    if args.json and args.json != STANDARD_OUTPUT:
         screen.print(f"result: {args.json}")
 
 
@@ -187,7 +185,7 @@ def _check(args: argparse.Namespace) -> None:
     options.build(options.Setup, _setup_options(args))
     if args.checkpoint_dir:
         user_path(args.checkpoint_dir)
-    if args.evaluate and args.json in (None, _STANDARD_OUTPUT):
+    if args.evaluate and args.json in (None, STANDARD_OUTPUT):
         require_writable(Path("pictures"))  # of the evaluation, in the working folder
 
 
@@ -307,7 +305,7 @@ def _write(result: "RunResult", path: Path | None) -> None:
     from fathom.system.environment import process_age
 
     result.sections.wall = process_age()
-    if path == _STANDARD_OUTPUT:
+    if path == STANDARD_OUTPUT:
         try:
             sys.stdout.write(result.to_json())
             sys.stdout.flush()
@@ -321,7 +319,7 @@ def _evaluate(
     model: "NeuralNetworkModel", result: "RunResult", args: argparse.Namespace, screen: Console
 ) -> None:
     """Evaluates, records and prints the metrics, and writes the workload's pictures."""
-    if args.json != _STANDARD_OUTPUT:
+    if args.json != STANDARD_OUTPUT:
         with contextlib.suppress(FathomError):  # the same error is reported at the end
             _write(result, args.json)  # in case the evaluation is killed
     started = time.perf_counter()

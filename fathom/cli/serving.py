@@ -6,14 +6,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
+import numpy as np
 from rich.console import Console
-from rich.table import Table
 
 from fathom.cli.command import Commands, add_command, build_model, refuse
-from fathom.cli.parser import MODEL_OPTIONS, add_options, add_workload, input_path, number
-from fathom.cli.terminal import end_at_once
+from fathom.cli.parser import MODEL_OPTIONS, Parser, add_options, input_path, number
+from fathom.cli.terminal import end_at_once, new_table
 from fathom.errors import FathomError
-from fathom.results.serving import Batching, Bounds, Scenario, ServingResult, Trial
+from fathom.results.serving import Batching, Bounds, Scenario, ServingResult
 from fathom.system.folders import new_folder
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def add_commands(commands: Commands) -> None:
         commands, "serve-test", "cli.serving", "measure the latency of inference under load"
     )
     add = parser.add_argument
-    add_workload(parser)
+    parser.add_workload()
     text = "of MLPerf; default: server"
     add("--scenario", choices=get_args(Scenario), default="server", help=text)
     positive = number(float, above=0)
@@ -67,9 +67,9 @@ def add_commands(commands: Commands) -> None:
     add_options(parser, "out", help="folder of result and logs; default: results/<date and time>")
 
 
-def _add_serve(parser: argparse.ArgumentParser) -> None:
+def _add_serve(parser: Parser) -> None:
     add = parser.add_argument
-    add_workload(parser)
+    parser.add_workload()
     text = "address to listen on; default: 127.0.0.1, this machine alone"
     add("--host", default="127.0.0.1", help=text)
     port = number(int, minimum=0, maximum=65535)
@@ -85,7 +85,7 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
     add_options(parser, *MODEL_OPTIONS, "xla", "checkpoint-dir")
 
 
-def _add_cache(parser: argparse.ArgumentParser) -> None:
+def _add_cache(parser: Parser) -> None:
     text = "bound of language models' cached keys and values; default: room for full batches"
     parser.add_argument("--cache", type=number(float, above=0), metavar="MIB", help=text)
 
@@ -235,9 +235,8 @@ def _judge(result: ServingResult) -> str:
 def _show(result: ServingResult, screen: Console) -> None:
     """Prints the percentiles of the trial that counts, and what the server did."""
     trial = result.result
-    table = Table(box=None, header_style="bold")
-    for title in ("ms", *trial.latency):
-        table.add_column(title, justify="right")
+    titles = ("ms", *trial.latency)
+    table = new_table(titles, titles)
     for name, seconds in (
         ("latency", trial.latency),
         ("first token", trial.first_token),
@@ -250,12 +249,12 @@ def _show(result: ServingResult, screen: Console) -> None:
     if trial.tokens_per_second:
         rates.append(f"{trial.tokens_per_second:,.4g} tokens/s")
     if trial.batches:
-        rates.append(f"batches of {_mean_batch(trial):.3g} in the mean")
+        mean = np.average(list(map(int, trial.batches)), weights=list(trial.batches.values()))
+        rates.append(f"batches of {mean:.3g} in the mean")
     if trial.goodput is not None:
         rates.append(f"goodput {trial.goodput:,.4g} queries/s")
     verdict = "VALID" if trial.valid else "INVALID"
-    judge = "LoadGen" if result.arrivals == "LoadGen" else result.arrivals
-    screen.print(f"{trial.queries:,} queries, {', '.join(rates)}; {judge}: {verdict}")
+    screen.print(f"{trial.queries:,} queries, {', '.join(rates)}; {result.arrivals}: {verdict}")
     if result.trials:
         screen.print(f"highest rate within {_bounds(result)}: {trial.rate:,.4g} queries/s")
 
@@ -274,8 +273,3 @@ def _compare(results: list[ServingResult], screen: Console) -> None:
     texts = [f"{result.batching} {rate:,.4g}" for result, rate in zip(results, rates, strict=True)]
     ratio = f", {rates[0] / rates[1]:.3g} times as much" if rates[0] and rates[1] else ""
     screen.print(f"goodput within {_bounds(results[0])}, queries/s: {', '.join(texts)}{ratio}")
-
-
-def _mean_batch(trial: Trial) -> float:
-    number = sum(trial.batches.values())
-    return sum(int(size) * count for size, count in trial.batches.items()) / max(1, number)

@@ -19,7 +19,7 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     if not args.infer:
         refuse(args, ["checkpoint_dir"], "is for --infer: a training starts from scratch")
     model = build_model(args, args.infer)
-    take = observed(model, args.checkpoint_dir if args.infer else None)
+    take = observed(model, args.checkpoint_dir)
     if args.density:
         model.require_test_data()
     table = _run(model, take, args.steps)

@@ -34,15 +34,10 @@ stop_signals: list[int] = []  # received by the command: SIGINT, or a cluster's 
 
 
 class Screen(Console):
-    """A console whose output errors do not stop a training run.
+    """A console whose output errors do not stop a training run."""
 
-    Attributes:
-        failure: the first error of printing in this process; ``run_command`` reports it.
-        ends_with_reader: the command has no other output and ends when the reader does.
-    """
-
-    failure: ClassVar[OSError | None] = None
-    ends_with_reader = True
+    failure: ClassVar[OSError | None] = None  # the first of this process; ``run_command`` tells it
+    ends_with_reader = True  # the command has no other output and ends when the reader does
 
     def print(self, *objects: object, **options: Any) -> None:
         """Prints; after an error such as a full disk, further output is dropped.
@@ -109,9 +104,7 @@ def _lines_of(table: Table) -> Iterator[str]:
 def run_command(name: str, command: Callable[[], None]) -> NoReturn:
     """Runs a command and exits with 0, or prints a one-line error and exits with another code.
 
-    Args:
-        name: of the command, at the start of the line.
-        command: the function. The arguments of a ``KeyboardInterrupt`` that it raises are printed.
+    The line begins with its name, and has the arguments of a ``KeyboardInterrupt`` that it raises.
     """
     _open_streams()
     # Pydantic asks every package for plug-ins, which we do not use: damaged metadata would stop it.

@@ -124,11 +124,10 @@ def _batch(model: "NeuralNetworkModel") -> "list[tf.Tensor]":
     import keras
     import tensorflow as tf
 
-    from fathom.model.calibration import single
+    from fathom.model import calibration
 
     model.load_data()
-    batches = model.inference_batches() if model.forward_only else model.training_batches(0)
-    first = next(iter(single(batches, model.steps_per_call)))
+    first = next(iter(calibration.batches(model)))
     tensors = list(map(tf.convert_to_tensor, keras.tree.flatten(first)))
     return tensors[: len(model.signatures()[-1])]
 

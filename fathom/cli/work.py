@@ -3,22 +3,12 @@
 Commands import their code when they run, so that ``--help`` is fast.
 """
 
-import argparse
 from typing import Any
 
 from fathom import workloads
 from fathom.cli import sweep
 from fathom.cli.command import Commands, add_command
-from fathom.cli.parser import (
-    add_mode,
-    add_options,
-    add_workload,
-    checked,
-    input_path,
-    number,
-    numbers,
-    output_file,
-)
+from fathom.cli.parser import Parser, add_options, checked, input_path, number, numbers, output_file
 from fathom.hardware import networks
 from fathom.system.files import named_path
 
@@ -108,33 +98,33 @@ def _size(text: str) -> tuple[str, int]:
     return name, int(value)
 
 
-def _add_work(parser: argparse.ArgumentParser, **changes: Any) -> None:
+def _add_work(parser: Parser, **changes: Any) -> None:
     """Adds the options that choose the step to describe."""
     text = "a workload's name, as fathom list shows, or a network's file; see docs/networks.md"
-    add_workload(parser, **{"type": _work, "help": text, **changes})
+    parser.add_workload(type=_work, help=text, **changes)
     text = "a size that the file leaves open, as batch=8"
     add = parser.add_argument
     add("--dim", type=_size, action="append", default=[], metavar="NAME=N", help=text)
-    add_mode(parser)
+    parser.add_mode()
     add_options(parser, "batch-size", "dataset", "set")
     text = "length of the examples, for workloads where it varies: frames, or words of the source"
     parser.add_argument("--length", type=number(int, minimum=1), metavar="N", help=text)
 
 
-def _add_sweep(parser: argparse.ArgumentParser) -> None:
+def _add_sweep(parser: Parser) -> None:
     text = "one row for each value of a hyperparameter or the length; NAME=A:B:xF multiplies by F"
     add, of = parser.add_argument, checked(sweep.values)
     add("--sweep", type=of, action="append", default=[], metavar="NAME=A,B,...", help=text)
 
 
-def _add_zeros(parser: argparse.ArgumentParser) -> None:
+def _add_zeros(parser: Parser) -> None:
     text = "zeros of the step's tensors, as fathom sparsity --csv writes them"
     parser.add_argument("--sparsity", type=input_path, metavar="FILE", help=text)
 
 
-def _add_traces(parser: argparse.ArgumentParser) -> None:
-    add_workload(parser)
-    add_mode(parser)
+def _add_traces(parser: Parser) -> None:
+    parser.add_workload()
+    parser.add_mode()
     add_options(parser, "batch-size", "dataset", "data-dir", "set")
     text = "length of the examples, as of describe"
     add = parser.add_argument
@@ -152,9 +142,9 @@ def _add_traces(parser: argparse.ArgumentParser) -> None:
     add("--force", action="store_true", help="replace the folder")
 
 
-def _add_sparsity(parser: argparse.ArgumentParser) -> None:
-    add_workload(parser)
-    add_mode(parser)
+def _add_sparsity(parser: Parser) -> None:
+    parser.add_workload()
+    parser.add_mode()
     add_options(parser, "steps", default=20, help="steps of the run; default: %(default)s")
     add_options(parser, "batch-size", "threads", "dataset", "data-dir", "seed", "set")
     add_options(parser, "checkpoint-dir", help="with --infer: the checkpoints to load")
@@ -166,8 +156,8 @@ def _add_sparsity(parser: argparse.ArgumentParser) -> None:
     add("--csv", type=output_file, metavar="FILE", help="write the table")
 
 
-def _add_int8(parser: argparse.ArgumentParser) -> None:
-    add_workload(parser)
+def _add_int8(parser: Parser) -> None:
+    parser.add_workload()
     text = "the network in ONNX, as fathom export --to onnx writes it"
     parser.add_argument("--network", type=input_path, required=True, metavar="FILE", help=text)
     add_options(parser, "steps", default=5, help="steps of each turn; default: %(default)s")
@@ -177,7 +167,7 @@ def _add_int8(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--evaluate", action="store_true", help=text)
 
 
-def _add_machine(parser: argparse.ArgumentParser, command: str) -> None:
+def _add_machine(parser: Parser, command: str) -> None:
     _add_work(parser, **({"nargs": "?"} if command == "explore" else {}))
     add = parser.add_argument
     text = "a machine's name, as in docs/accelerators.md, or a JSON file that describes one"

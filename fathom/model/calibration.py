@@ -13,12 +13,9 @@ STEPS = 20
 
 
 def run(workload: Workload, step: Step, kept: Sequence[tf.Variable]) -> None:
-    """Runs the calibration's steps on a workload's data, and undoes what they changed.
+    """Runs the calibration's steps on a built workload's data, and undoes what they changed.
 
-    Args:
-        workload: built, and not yet run.
-        step: its step, traced while rounders calibrate.
-        kept: the variables that get their values back.
+    The step was traced while rounders calibrate; the variables ``kept`` get their values back.
 
     Raises:
         FathomError: there are no batches.
@@ -27,12 +24,8 @@ def run(workload: Workload, step: Step, kept: Sequence[tf.Variable]) -> None:
     if not workload.forward_only:
         workload.save_state()
     before = [variable.read_value() for variable in kept]
-    if workload.forward_only:
-        batches = workload.inference_batches()
-    else:
-        batches = workload.training_batches(0)
     steps = 0
-    for batch in itertools.islice(single(batches, workload.steps_per_call), STEPS):
+    for batch in itertools.islice(batches(workload), STEPS):
         step(*batch)
         steps += 1
     if not steps:
@@ -44,10 +37,10 @@ def run(workload: Workload, step: Step, kept: Sequence[tf.Variable]) -> None:
     workload.history = history
 
 
-def single(batches: Iterable[Batch], steps_per_call: int) -> Iterable[Batch]:
-    """Returns the batches one by one, also of blocks of batches for calls of several steps."""
-    if steps_per_call == 1:
-        return batches
-    return (
-        tuple(tensor[i] for tensor in block) for block in batches for i in range(steps_per_call)
-    )
+def batches(workload: Workload) -> Iterable[Batch]:
+    """Returns a run's batches one by one, also of blocks of batches for calls of several steps."""
+    forward, count = workload.forward_only, workload.steps_per_call
+    blocks = workload.inference_batches() if forward else workload.training_batches(0)
+    if count == 1:
+        return blocks
+    return (tuple(tensor[i] for tensor in block) for block in blocks for i in range(count))

@@ -8,7 +8,7 @@ conformance suite holds the model to it.
 import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, cast, get_args
+from typing import Literal, TypeAlias, get_args
 
 from fathom.core.data.dataset import DataSet
 
@@ -48,46 +48,28 @@ class Criteria:
 
 @dataclass(frozen=True, eq=False)
 class Descriptor:
-    """What a workload is, and what is expected of its model.
+    """What a workload is, and what is expected of its model."""
 
-    Attributes:
-        name: of the workload: a-z, 0-9 and _.
-        title: human-readable name of the network and its paper.
-        datasets: class of each data set, as ``module:Class``, by name; the first is the default.
-        criteria: its row of ``fathom list --criteria``; None: it has none.
-        weights: where those are that others have trained, which ``--set weights=DIR`` takes.
-        parameters: trainable values at the paper's size.
-        macs: multiply-accumulates of one example's forward pass in training, at the paper's size.
-        inputs: name of each input to (shape without batch, dtype), at the paper's size.
-        labels: the same of the labels.
-        outputs: shapes without batch of the outputs.
-        small: options that make a step quick.
-        size: one of them whose change makes a checkpoint unfit.
-        soon: options that change no size but let the first step come soon.
-        overfit: further options with which 30 steps overfit one batch.
-        work: of a quick step, in units of the batch size times the cost of an example.
-        macs_tolerance: how far those of a described step may be from the counted, relatively.
-        products_of_loss: the loss of a training step has matrix products.
-        few_layers: constants of the model's module that make a deep network a shallow one.
-    """
-
-    name: str
-    title: str
-    datasets: Mapping[str, str]
-    parameters: int
-    macs: int
-    inputs: Mapping[str, tuple[tuple, str]]
-    labels: Mapping[str, tuple[tuple, str]]
-    outputs: tuple[tuple, ...]
-    small: Mapping[str, object]
-    size: str
-    criteria: Criteria | None = None
-    weights: str = ""
+    name: str  # of the workload: a-z, 0-9 and _
+    title: str  # human-readable name of the network and its paper
+    datasets: Mapping[str, str]  # class of each, as ``module:Class``, by name; the default first
+    parameters: int  # trainable values at the paper's size
+    macs: int  # multiply-accumulates of one example's forward pass in training, at that size
+    inputs: Mapping[str, tuple[tuple, str]]  # shape without batch and dtype by name, at that size
+    labels: Mapping[str, tuple[tuple, str]]  # the same of the labels
+    outputs: tuple[tuple, ...]  # shapes without batch of the outputs
+    small: Mapping[str, object]  # options that make a step quick
+    size: str  # one of them whose change makes a checkpoint unfit
+    criteria: Criteria | None = None  # its row of ``fathom list --criteria``; None: it has none
+    weights: str = ""  # where those are that others have trained, which --set weights=DIR takes
+    # options that change no size but let the first step come soon
     soon: Mapping[str, object] = field(default_factory=dict)
+    # further options with which 30 steps overfit one batch
     overfit: Mapping[str, object] = field(default_factory=dict)
-    work: float = 1
-    macs_tolerance: float = 0
-    products_of_loss: bool = False
+    work: float = 1  # of a quick step, in units of the batch size times the cost of an example
+    macs_tolerance: float = 0  # relative, of those of a described step against the counted
+    products_of_loss: bool = False  # the loss of a training step has matrix products
+    # constants of the model's module that make a deep network a shallow one
     few_layers: Mapping[str, object] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -95,6 +77,4 @@ class Descriptor:
 
     def dataset_classes(self) -> tuple[type[DataSet], ...]:
         """Imports and returns the classes of the data sets."""
-        return tuple(
-            cast(type[DataSet], pkgutil.resolve_name(each)) for each in self.datasets.values()
-        )
+        return tuple(map(pkgutil.resolve_name, self.datasets.values()))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from fathom.cli.parser import Parser, add_workload
+from fathom.cli.parser import Parser
 from fathom.cli.terminal import import_tensorflow, run_command
 from fathom.errors import FathomError
 
@@ -25,7 +25,7 @@ WORKLOADS = ({name!r},)
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs the suite and exits: 0 if all tests passed, 1 if any failed, 2 for usage errors."""
     parser = Parser(prog="fathom.testing", description="Runs the conformance suite on a workload.")
-    add_workload(parser)
+    parser.add_workload()
     text = "pytest's options, such as -x or -k resume"
     parser.add_argument("pytest", nargs=argparse.REMAINDER, help=text)
     run_command("fathom.testing", lambda: _run(parser.parse_args(arguments)))

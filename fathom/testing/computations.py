@@ -28,12 +28,8 @@ def compute(
 ) -> Values:
     """Returns the outputs and gradients of one training step, by name.
 
-    Seed and options fix the weights and what is drawn at random; the batch is always the same.
-
-    Args:
-        workload: it is built with few layers.
-        plant: changes the network before it computes.
-        options: further options of the model.
+    Seed and options fix the weights and what is drawn at random; the batch is always the same. The
+    network has few layers, and ``plant`` changes it before it computes.
     """
     with few_layers(workload):
         model = workload.model(**options)
@@ -117,9 +113,7 @@ def gradients_of(model: NeuralNetworkModel, batch: tuple[tf.Tensor, ...]) -> lis
 
 @functools.cache
 def _batch_of(workload: Tested) -> tuple[tf.Tensor, ...]:
-    model = workload.model()
-    model.setup()
-    return next(model.training_batches(0))
+    return next(workload.ready().training_batches(0))
 
 
 @contextlib.contextmanager

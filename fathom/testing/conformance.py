@@ -35,23 +35,14 @@ from fathom.model import calibration
 from fathom.nn import NeuralNetworkModel
 from fathom.options import QUANTIZED
 from fathom.results.records import RunResult
-from fathom.testing.computations import (
-    compare,
-    compute,
-    default_values,
-    few_layers,
-    gradients_of,
-    plant_fault,
-)
+from fathom.testing import computations
 from fathom.testing.descriptors import descriptor
 
 STEPS = """
 import sys
 from fathom.testing.descriptors import descriptor
 for forward_only in (False, True):
-    model = descriptor(sys.argv[1]).model(forward_only)
-    model.setup()
-    model.run(n_steps=1)
+    descriptor(sys.argv[1]).ready(forward_only).run(n_steps=1)
 """
 RESULT_KEYS = [field.alias or name for name, field in RunResult.model_fields.items()]
 
@@ -98,12 +89,6 @@ def declared(tensors):
     return {t.name: (tuple(t.shape[1:]), t.dtype) for t in keras.tree.flatten(tensors)}
 
 
-def run_one_step(workload, options):
-    model = workload.model(**options)
-    model.setup()
-    model.run(n_steps=1)
-
-
 def losses(model, n_steps):
     return model.run(n_steps=n_steps).steps.loss
 
@@ -118,8 +103,7 @@ class Trained(NamedTuple):
 @pytest.fixture(scope="module")
 def plain(workload):
     """Gives a model after six steps, which tests may train further but not change otherwise."""
-    model = workload.model()
-    model.setup()
+    model = workload.ready()
     yield Trained(model, losses(model, 6))
     model.teardown()
 
@@ -128,8 +112,7 @@ def plain(workload):
 def kept(workload, tmp_path_factory):
     """Gives a model as its checkpoint has it, after three steps, and the checkpoint's folder."""
     folder = tmp_path_factory.mktemp("kept")
-    model = workload.model()
-    model.setup({"checkpoint_dir": str(folder)})
+    model = workload.ready(setup={"checkpoint_dir": str(folder)})
     yield Trained(model, losses(model, 3)), folder
     model.teardown()
 
@@ -276,12 +259,12 @@ def test_each_optimizer_makes_two_steps(workload, monkeypatch):
         pytest.skip("its optimizer cannot be chosen")
     model = workload.model()
     model.load_data()
-    with few_layers(workload):
+    with computations.few_layers(workload):
         model.build()
     variables = model.network.trainable_variables
     initial = [variable.numpy() for variable in variables]
-    gradients = tf.function(lambda *batch: gradients_of(model, batch), autograph=False)
-    batch = next(iter(calibration.single(model.training_batches(0), model.steps_per_call)))
+    gradients = tf.function(lambda *batch: computations.gradients_of(model, batch), autograph=False)
+    batch = next(iter(calibration.batches(model)))
     for name in optimizers.BY_NAME:
         hyperparameters = dataclasses.replace(model.hyperparameters, optimizer=name)
         monkeypatch.setattr(model, "hyperparameters", hyperparameters)
@@ -300,8 +283,7 @@ def test_each_optimizer_makes_two_steps(workload, monkeypatch):
 
 
 def check_overfitting(workload, **computation):
-    model = workload.model(**workload.overfit, **computation)
-    model.setup()
+    model = workload.ready(**workload.overfit, **computation)
     batch = next(model.training_batches(0))
     result = model.run(runstep=lambda step, _: step(*batch), n_steps=30)
     assert result.steps.loss[-1] < 0.5 * result.steps.loss[0]
@@ -323,8 +305,7 @@ def test_the_same_seed_gives_the_same_losses(plain, kept):
 def test_training_resumed_from_a_checkpoint_repeats_the_uninterrupted_losses(
     workload, plain, kept, checkpoints
 ):
-    resumed = workload.model()
-    resumed.setup({"checkpoint_dir": checkpoints, "resume": True})
+    resumed = workload.ready(setup={"checkpoint_dir": checkpoints, "resume": True})
     assert resumed.steps_done == 3
     assert kept[0].losses + losses(resumed, 3) == plain.losses
 
@@ -333,8 +314,8 @@ def test_a_resumed_training_takes_up_another_learning_rate(workload, kept, check
     model = kept[0].model
     rate = float(model.optimizer.learning_rate)
     before = model.hyperparameters.learning_rate
-    resumed = workload.model(learning_rate=before / 4, seed=model.execution.seed + 1)
-    resumed.setup({"checkpoint_dir": checkpoints, "resume": True})
+    changed = {"learning_rate": before / 4, "seed": model.execution.seed + 1}
+    resumed = workload.ready(setup={"checkpoint_dir": checkpoints, "resume": True}, **changed)
     assert float(resumed.optimizer.learning_rate) == pytest.approx(rate / 4)
     assert f"changed since then: learning_rate {before} -> {before / 4}" in resumed.notes
     assert any(note.startswith("changed since then: seed") for note in resumed.notes)
@@ -424,8 +405,7 @@ def test_microbatches_that_are_computed_at_once_learn_the_same_to_rounding(workl
         return
     if plain.model.hyperparameters.batch_size % 2:
         pytest.skip("its quick batch has no halves")
-    model = workload.model(microbatches=2)
-    model.setup()
+    model = workload.ready(microbatches=2)
     np.testing.assert_allclose(losses(model, 3), plain.losses[:3], rtol=1e-4)
     assert products(model) >= 1.5 * products(plain.model)
 
@@ -441,8 +421,7 @@ def products(model):
 
 
 def test_the_forward_only_twin_returns_outputs_and_has_no_optimizer(workload):
-    model = workload.model(forward_only=True)
-    model.setup()
+    model = workload.ready(forward_only=True)
     outputs = []
     model.run(runstep=lambda step, batch: outputs.append(step(*batch)), n_steps=2)
     shapes = [tuple(t.shape) for t in keras.tree.flatten(outputs[-1])]
@@ -458,8 +437,7 @@ def test_the_forward_only_twin_returns_outputs_and_has_no_optimizer(workload):
 
 
 def test_the_forward_only_twin_takes_the_trained_weights(workload, kept, checkpoints):
-    model = workload.model(forward_only=True)
-    model.setup({"checkpoint_dir": checkpoints})
+    model = workload.ready(forward_only=True, setup={"checkpoint_dir": checkpoints})
     trained = kept[0].model.network.variables
     for ours, theirs in zip(model.network.variables, trained, strict=True):
         np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
@@ -471,14 +449,15 @@ def test_the_forward_only_twin_takes_the_trained_weights(workload, kept, checkpo
 def test_another_computation_has_the_outputs_and_gradients_of_float32_without_xla(
     workload, options
 ):
-    values = compute(workload, **options)
-    compare(values, default_values(workload), options.get("precision", "float32"))
+    values = computations.compute(workload, **options)
+    expected = computations.default_values(workload)
+    computations.compare(values, expected, options.get("precision", "float32"))
 
 
 @pytest.mark.parametrize("forward_only", [False, True], ids=["train", "infer"])
 def test_fixed_point_rounds_what_is_computed_in_the_network_as_it_is(workload, forward_only):
     model, plain = workload.model(forward_only, **FIXED_POINT), workload.model(forward_only)
-    with few_layers(workload):
+    with computations.few_layers(workload):
         model.setup()
         plain.build()
     returned = []
@@ -511,23 +490,23 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_comparison_sees_a_planted_fault(workload, fault):
-    plant = functools.partial(plant_fault, fault=FAULTS[fault])
-    values = compute(workload, plant, xla=False, **BFLOAT16)  # XLA would compile the same fault
+    plant = functools.partial(computations.plant_fault, fault=FAULTS[fault])
+    options = BFLOAT16 | {"xla": False}  # XLA would compile the same fault
+    values = computations.compute(workload, plant, **options)
+    expected = computations.default_values(workload)
     with pytest.raises(AssertionError, match=r"output|gradient"):
-        compare(values, default_values(workload), "bfloat16")  # the widest of the tolerances
+        computations.compare(values, expected, "bfloat16")  # the widest of the tolerances
 
 
 def test_evaluation_disturbs_no_training_step(workload, plain):
-    evaluated = workload.model()
-    evaluated.setup()
+    evaluated = workload.ready()
     begun = losses(evaluated, 2)
     evaluated.evaluate()
     assert begun + losses(evaluated, 2) == plain.losses[:4]
 
 
 def test_models_of_several_seeds_live_in_one_process_and_can_be_torn_down(workload, plain):
-    model = workload.model(seed=3)
-    model.setup()
+    model = workload.ready(seed=3)
     assert losses(model, 3) != plain.losses[:3]
     network, graph = weakref.ref(model.network), weakref.ref(model.model())
     model.teardown()
@@ -560,8 +539,7 @@ def test_a_new_training_never_overwrites_an_older_ones_checkpoints(workload, che
 def test_a_loss_that_is_not_a_number_stops_the_run_and_keeps_the_last_checkpoint(
     workload, tmp_path
 ):
-    model = workload.model()
-    model.setup({"checkpoint_dir": str(tmp_path), "checkpoint_every": 1})
+    model = workload.ready(setup={"checkpoint_dir": str(tmp_path), "checkpoint_every": 1})
     model.run(n_steps=2)
     model.network.trainable_variables[0].assign(model.network.trainable_variables[0] * float("nan"))
     with pytest.raises(FathomError, match=r"diverged.*ckpt-2"):
@@ -586,7 +564,7 @@ def test_a_loss_that_is_not_a_number_stops_the_run_and_keeps_the_last_checkpoint
 )
 def test_an_unusable_option_is_named_in_one_line(workload, option, message):
     with pytest.raises(FathomError, match=message) as error:
-        run_one_step(workload, option)
+        workload.ready(**option).run(n_steps=1)
     assert "\n" not in str(error.value)
 
 

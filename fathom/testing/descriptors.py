@@ -18,6 +18,17 @@ class Tested(Descriptor):
         """Returns the quick variant of the model, not yet set up."""
         return self.model_class(forward_only)("cpu", {**self.small, **options})
 
+    def ready(
+        self,
+        forward_only: bool = False,
+        setup: Mapping[str, object] | None = None,
+        **options: object,
+    ) -> "NeuralNetworkModel":
+        """Returns the quick variant of the model, set up."""
+        model = self.model(forward_only, **options)
+        model.setup(setup)
+        return model
+
     def model_class(self, forward_only: bool = False) -> "type[NeuralNetworkModel]":
         """Returns the workload's class or its forward-only twin."""
         return workloads.load(self.name, forward_only)
