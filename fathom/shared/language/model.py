@@ -35,7 +35,7 @@ from fathom.system.files import named_path
 from fathom.system.precision import computing_in
 
 _SAMPLED = 256  # tokens of a sample
-_LARGE_MATRIX = 2**20  # bytes, which take some 50 us to read: ten times as long as waking a thread
+_LARGE_MATRIX = 2**20  # bytes; smaller ones gain nothing by a thread (docs/performance.md)
 
 
 class LanguageModel(nn.NeuralNetworkModel):
