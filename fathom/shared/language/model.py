@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import functools
 import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -380,13 +381,19 @@ class Generator(LanguageModel):
     def _prefill(self, prompts: tf.Tensor) -> nn.Nest:
         return self._prefilling(prompts, training=False)
 
+    def compile_functions(self) -> None:
+        """Compiles what fills the caches where a step only decodes."""
+        super().compile_functions()
+        # Of its own: TensorFlow counts the tracings of a method over all models, and warns.
+        prefill = functools.partial(self._prefill)
+        self._filling = tf.function(prefill, autograph=False, jit_compile=self.xla == "step")
+
     def inference_batches(self) -> Iterator[Tensors]:
         """Returns an endless stream of prompts, or of filled caches where a step only decodes."""
         prompts = super().inference_batches()
         if self.run_options.phase != "decode":
             return prompts
-        prefill = tf.function(self._prefill, autograph=False, jit_compile=self.xla == "step")
-        return (tuple(prefill(*batch)) for batch in prompts)
+        return (tuple(self._filling(*batch)) for batch in prompts)
 
     def evaluation_outputs(self, tokens: tf.Tensor) -> tf.Tensor:
         """Returns the logits [batch, context, vocabulary] of whole sequences."""

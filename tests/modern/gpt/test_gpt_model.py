@@ -171,6 +171,16 @@ def test_the_phases_can_run_alone():
     np.testing.assert_array_equal(outputs["decode"], generated)
 
 
+def test_runs_of_decode_alone_trace_its_prefill_once(monkeypatch):
+    traced = []
+    prefill = GPTFwd._prefill
+    monkeypatch.setattr(GPTFwd, "_prefill", lambda *each: traced.append(1) or prefill(*each))
+    model = make(GPTFwd, phase="decode")
+    for _ in range(2):
+        model.run(n_steps=1)
+    assert len(traced) == 1
+
+
 def test_a_result_reports_the_phases_apart():
     model = make(GPTFwd)
     result = model.run(n_steps=3)
