@@ -65,6 +65,9 @@ class Mamba(Decoder):
         self.tokens = nn.Embedding(args.vocabulary, args.width)
         self.blocks = nn.ModuleList(Block(args.width) for _ in range(args.layers))
         self.norm, self.head = nn.RMSNorm(args.width, 1e-5), self.tokens.weight
+        if args.compile:  # one block for all: all loops together took over 20 minutes
+            for block in self.blocks:
+                block.compile()
 
     def start(self, batch: int) -> list[Cache]:
         """Returns the caches before the first token."""
@@ -96,12 +99,11 @@ def make_generation(args: argparse.Namespace, model: Mamba) -> Step:
     """Returns a function that runs the chosen phases."""
     prompts = torch.randint(args.vocabulary, [args.batch_size, args.prompt])
     start = model.start(args.batch_size)
-    first = pytorch_program.compiled(args, model.following)
     step = torch.compile(model.following) if args.compile else model.following
     state: list[Any] = []
 
     def prefill() -> None:
-        state[:] = first(prompts, start)
+        state[:] = model.following(prompts, start)
 
     def decode() -> None:
         tokens, caches = state
@@ -114,7 +116,10 @@ def make_generation(args: argparse.Namespace, model: Mamba) -> Step:
 def make_step(args: argparse.Namespace) -> Step:
     """Returns a function that runs one step."""
     model = Mamba(args)
-    return make_training(args, model) if args.mode == "train" else make_generation(args, model)
+    if args.mode == "infer":
+        return make_generation(args, model)
+    args.compile = False  # blocks are compiled already
+    return make_training(args, model)
 
 
 if __name__ == "__main__":

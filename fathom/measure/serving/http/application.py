@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from fathom.errors import FathomError
+from fathom.errors import FathomError, require
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -35,13 +35,10 @@ def aiohttp() -> ModuleType:
     Raises:
         FathomError: it is not installed.
     """
-    try:
-        import aiohttp
-        import aiohttp.web
-    except ImportError as error:
-        raise FathomError(
-            "aiohttp is not installed: pip install 'fathom-workloads[serve]'"
-        ) from error
+    require("serving over HTTP", "serve", "aiohttp")
+    import aiohttp
+    import aiohttp.web
+
     return aiohttp
 
 
