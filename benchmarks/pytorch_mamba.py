@@ -118,8 +118,8 @@ def make_step(args: argparse.Namespace) -> Step:
     model = Mamba(args)
     if args.mode == "infer":
         return make_generation(args, model)
-    args.compile = False  # blocks are compiled already
-    return make_training(args, model)
+    uncompiled = argparse.Namespace(**vars(args) | {"compile": False})  # but for the blocks
+    return make_training(uncompiled, model)
 
 
 if __name__ == "__main__":

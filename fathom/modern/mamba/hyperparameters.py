@@ -25,8 +25,9 @@ SIZES: dict[str, dict[str, object]] = {
         "context": 256,
         "batch_size": 8,
         "learning_rate": 1e-3,
+        "beta_2": 0.999,
         "weight_decay": 0.0,
-        "decay_steps": 20_000,
+        "decay_steps": 200_000,
     },
     # Table 12, with five times the rates of GPT-3; two blocks in the place of one of a transformer
     "130m": {**_PILE, "layers": 24, "width": 768, "learning_rate": 3e-3},

@@ -2,7 +2,6 @@
 
 import abc
 import dataclasses
-import functools
 import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -384,9 +383,9 @@ class Generator(LanguageModel):
     def compile_functions(self) -> None:
         """Compiles what fills the caches where a step only decodes."""
         super().compile_functions()
+        compiled = {"autograph": False, "jit_compile": self.xla == "step"}
         # Of its own: TensorFlow counts the tracings of a method over all models, and warns.
-        prefill = functools.partial(self._prefill)
-        self._filling = tf.function(prefill, autograph=False, jit_compile=self.xla == "step")
+        self._filling = tf.function(lambda prompts: self._prefill(prompts), **compiled)
 
     def inference_batches(self) -> Iterator[Tensors]:
         """Returns an endless stream of prompts, or of filled caches where a step only decodes."""
