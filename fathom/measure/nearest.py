@@ -38,7 +38,7 @@ def find(description: Description, archetypes: Mapping[str, Description]) -> Nea
 
 def table(works: Mapping[str, Mapping[str, float]]) -> pd.DataFrame:
     """Returns shares of work, one row per network and one column per class."""
-    return pd.DataFrame.from_dict(dict(works), orient="index").fillna(0.0)
+    return pd.DataFrame(list(works.values()), index=list(works)).fillna(0.0)
 
 
 def spacing(archetypes: Mapping[str, Mapping[str, float]]) -> pd.Series:
