@@ -193,8 +193,8 @@ def read_questions(path: Path) -> list[Question]:
     """Reads a file of stories.
 
     Raises:
-        FathomError: the file cannot be read, holds no question, or a line is malformed; the
-            message names the file and the line.
+        FathomError: the file cannot be read, holds no question, ends within a line, or a line is
+            malformed; the message names the file and the line.
     """
     content = read_file(path).removeprefix(codecs.BOM_UTF8)
     questions: list[Question] = []
@@ -210,6 +210,8 @@ def read_questions(path: Path) -> list[Question]:
             raise FathomError(f"{path}, line {number}: {what}") from error
     if not questions:
         raise FathomError(f"{path} holds no question")
+    if not content.endswith(b"\n"):
+        raise FathomError(f"{path} ends within a line: is it cut off?")
     return questions
 
 

@@ -106,6 +106,7 @@ def test_a_question_may_name_no_support(tmp_path):
         ("2 A b.\n", "line 1: number 2 after 0"),
         ("1 A b.\n2 Who is it?\n", "line 2: a question without a tab and its answer"),
         ("1 A b.\n2 Who?\tb\t1\n3 Whe", "line 3: a statement without its full stop"),
+        ("1 A b.\n2 Who?\tbo", "ends within a line: is it cut off?"),
         ("1 A b.\n2 Who?\t \t1\n", "line 2: a question without an answer"),
         ("1 A b.\n2 Who?\tb\t1\t1\n", "line 2: 3 tabs, expected"),
         ("1 A b.\n2 Who? b\t1\n", "line 2: words without a tab between"),
@@ -250,7 +251,7 @@ def test_what_is_written_is_read_back(tmp_path, asked):
     for told, question, answer in asked:
         lines += [f"{i + 1} {' '.join(words)}." for i, words in enumerate(told)]
         lines.append(f"{len(told) + 1} {' '.join(question)}?\t{answer}\t{len(told)}")
-    read = read_questions(write(tmp_path / "file.txt", "\n".join(lines)))
+    read = read_questions(write(tmp_path / "file.txt", "\n".join([*lines, ""])))
     assert read == [Question(s, q, a, (len(s) - 1,)) for s, q, a in asked]
 
 

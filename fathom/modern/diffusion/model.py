@@ -272,13 +272,9 @@ class Diffusion(InMemory):
 
 
 class DiffusionFwd(Diffusion):
-    """Samples images of given classes from noise."""
+    """Samples images of given classes from noise, which its inputs have in the images' place."""
 
     forward_only = True
-
-    def build_inputs(self) -> list[keras.KerasTensor]:
-        """Returns noise float32 [batch, side, side, channels], and classes int32 [batch]."""
-        return super().build_inputs()
 
     def build_inference(self, inputs: nn.Nest) -> keras.KerasTensor:
         """Returns images, float32 [batch, side, side, channels], about from -1 to 1."""

@@ -36,7 +36,6 @@ def aiohttp() -> ModuleType:
         FathomError: it is not installed.
     """
     require("serving over HTTP", "serve", "aiohttp")
-    import aiohttp
     import aiohttp.web
 
     return aiohttp
