@@ -272,7 +272,10 @@ class Diffusion(InMemory):
 
 
 class DiffusionFwd(Diffusion):
-    """Samples images of given classes from noise, which its inputs have in the images' place."""
+    """Samples images of given classes from noise.
+
+    The inputs are noise, float32 [batch, side, side, channels], and classes, int32 [batch].
+    """
 
     forward_only = True
 
