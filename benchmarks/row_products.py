@@ -15,15 +15,35 @@ import tensorflow as tf
 
 from fathom.system.rates import triad_ceiling
 
-FORMS: dict[str, tuple[Callable[[tf.Tensor, tf.Tensor], tf.Tensor], bool, bool]] = {
-    # name: product of [1, inputs] and a matrix; the matrix is transposed; XLA compiles it
-    "XLA, product": (tf.matmul, False, True),
-    "XLA, product, transposed": (lambda x, w: tf.matmul(x, w, transpose_b=True), True, True),
-    "XLA, sum of rows": (lambda x, w: tf.reduce_sum(tf.transpose(x) * w, 0, True), False, True),
-    "XLA, sums in rows": (lambda x, w: tf.reduce_sum(x * w, 1)[None], True, True),
-    "XLA, two equal rows": (lambda x, w: tf.matmul(tf.tile(x, [2, 1]), w)[:1], False, True),
-    "TensorFlow, product": (tf.matmul, False, False),
-    "TensorFlow, transposed": (lambda x, w: tf.matmul(x, w, transpose_b=True), True, False),
+BLOCK = 32  # columns of a block: eight rows of it, which XLA reads side by side, are 1 KiB
+
+
+def blocks(matrix: np.ndarray) -> np.ndarray:
+    """Returns a matrix cut into blocks of columns, each stored as one piece."""
+    return matrix.reshape(len(matrix), -1, BLOCK).transpose(1, 0, 2)
+
+
+def of_blocks(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    """Returns the product of [1, inputs] and blocks of columns."""
+    return tf.reshape(tf.matmul(tf.tile(x[None], [w.shape[0], 1, 1]), w), [1, -1])
+
+
+def of_rows(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    """Returns the product of [1, inputs] and a transposed matrix."""
+    return tf.matmul(x, w, transpose_b=True)
+
+
+Layout = Callable[[np.ndarray], np.ndarray]
+FORMS: dict[str, tuple[Callable[[tf.Tensor, tf.Tensor], tf.Tensor], Layout, bool]] = {
+    # name: product of [1, inputs] and a matrix, how the matrix is stored, XLA compiles it
+    "XLA, product": (tf.matmul, np.asarray, True),
+    "XLA, transposed": (of_rows, np.transpose, True),
+    "XLA, blocks of 32 columns": (of_blocks, blocks, True),
+    "XLA, sum of rows": (lambda x, w: tf.reduce_sum(x[0][:, None] * w, 0, True), np.asarray, True),
+    "XLA, sums in rows": (lambda x, w: tf.reduce_sum(x * w, 1)[None], np.transpose, True),
+    "XLA, two equal rows": (lambda x, w: tf.matmul(tf.tile(x, [2, 1]), w)[:1], np.asarray, True),
+    "TensorFlow, product": (tf.matmul, np.asarray, False),
+    "TensorFlow, transposed": (of_rows, np.transpose, False),
 }
 
 
@@ -41,10 +61,11 @@ def main() -> None:
     rng = np.random.default_rng(0)
     x = tf.constant(rng.standard_normal((1, args.inputs), np.float32))
     shape = args.matrices, args.inputs, args.outputs
-    matrices = [tf.Variable(each) for each in rng.standard_normal(shape, np.float32)]
-    turned = [tf.Variable(tf.transpose(each)) for each in matrices]
+    matrices = rng.standard_normal(shape, np.float32)
 
-    def chain(product: Callable, weights: list[tf.Variable], compiled: bool) -> Callable:
+    def chain(product: Callable, layout: Layout, compiled: bool) -> Callable:
+        weights = [tf.Variable(layout(matrix)) for matrix in matrices]
+
         def run(x: tf.Tensor) -> tf.Tensor:
             for matrix in weights:  # each product waits for the one before it, as in a network
                 x += 1e-6 * tf.reduce_mean(product(x, matrix.read_value()))
@@ -52,11 +73,9 @@ def main() -> None:
 
         return tf.function(run, autograph=False, jit_compile=compiled)
 
-    forms = {
-        name: chain(product, turned if transposed else matrices, compiled)
-        for name, (product, transposed, compiled) in FORMS.items()
-    }
-    read, rates, seconds = 4 * np.prod(shape), [], {name: [] for name in forms}
+    forms = {name: chain(*form) for name, form in FORMS.items()}
+    read, rates = 4 * np.prod(shape), []
+    seconds: dict[str, list[float]] = {name: [] for name in forms}
     for _ in range(args.rounds):
         rates.append(triad_ceiling().rate)
         for name, form in forms.items():
