@@ -34,7 +34,7 @@ from fathom.modern.diffusion.layers import (
     Sizes,
     Time,
 )
-from fathom.modern.diffusion.process import Noising, Sampling, Start, steps_back
+from fathom.modern.diffusion.process import Noising, Sampling, steps_back
 from fathom.options import Characterization
 from fathom.results.cost import Cost
 from fathom.results.records import RunResult
@@ -118,10 +118,8 @@ class Diffusion(InMemory):
 
     def build_inference(self, inputs: nn.Nest) -> nn.Nest:
         """Returns the noise that the network finds in noised images, and what was added."""
-        images, classes = inputs
         self._build_network()
-        noisy, times, noise = self.noising(images)
-        return self.dit(noisy, times, classes), noise
+        return self.evaluation_outputs(inputs)
 
     def _build_network(self) -> None:
         """Creates the layers, which training and sampling have in common."""
@@ -173,7 +171,7 @@ class Diffusion(InMemory):
         """Returns the noise that is found in noised images, and what was added."""
         images, classes = inputs
         noisy, times, noise = self.noising(images)
-        return tf.cast(self.dit(noisy, times, classes), tf.float32), noise
+        return self.dit(noisy, times, classes), noise
 
     def build_evaluation(
         self, inputs: nn.Nest, labels: tuple[()], outputs: nn.Nest
@@ -227,11 +225,18 @@ class Diffusion(InMemory):
             name="sampling",
         )
 
-    def build_start(self) -> Start:
-        """Returns what prepares the first pass."""
+    def first_pass(self, x: nn.Nest, classes: nn.Nest) -> tuple[nn.Nest, nn.Nest, nn.Nest]:
+        """Returns what the network reads at first: images, times and classes.
+
+        With guidance there is a second half of the batch, which has no class.
+        """
         chosen = self.run_options
+        if chosen.guidance != 1:
+            x = keras.ops.concatenate([x, x], 0)
+            unknown = keras.ops.full_like(classes, self.hyperparameters.classes)
+            classes = keras.ops.concatenate([classes, unknown], 0)
         first = int(steps_back(chosen.sampler, chosen.steps)[0][0])
-        return Start(first, self.hyperparameters.classes, chosen.guidance != 1, name="start")
+        return x, keras.ops.full_like(classes, first), classes
 
     def sample(self, noise: np.ndarray, classes: np.ndarray) -> np.ndarray:
         """Returns the images of all steps from noise to images, by the averaged weights.
@@ -244,10 +249,10 @@ class Diffusion(InMemory):
             float32 [steps, n, side, side, channels].
         """
         if self._trajectory is None:  # several calls have one trace
-            start, sampling = self.build_start(), self.build_sampling()
+            sampling = self.build_sampling()
 
             def trajectory(noise: tf.Tensor, classes: tf.Tensor) -> tf.Tensor:
-                x, times, both = start(noise, classes)
+                x, times, both = self.first_pass(noise, classes)
                 return sampling(x, both, self.dit(x, times, both), trajectory=True)
 
             self._trajectory = tf.function(trajectory, autograph=False)
@@ -282,7 +287,7 @@ class DiffusionFwd(Diffusion):
     def build_inference(self, inputs: nn.Nest) -> keras.KerasTensor:
         """Returns images, float32 [batch, side, side, channels], about from -1 to 1."""
         self._build_network()
-        x, times, classes = self.build_start()(*inputs)
+        x, times, classes = self.first_pass(*inputs)
         return self.build_sampling()(x, classes, self.dit(x, times, classes))
 
     def run(self, *arguments: Any, **options: Any) -> RunResult:

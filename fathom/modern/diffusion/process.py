@@ -80,29 +80,6 @@ def steps_back(sampler: str, count: int) -> tuple[np.ndarray, np.ndarray]:
     return times.astype(np.int32), np.stack(factors, 1).astype(np.float32)
 
 
-class Start(Layer):
-    """What the first pass of sampling reads.
-
-    Args:
-        time: of the first step.
-        unknown: the number that stands for no class.
-        guided: a second half of the batch has no class.
-    """
-
-    def __init__(
-        self, time: int, unknown: int, guided: bool, **options: Unpack[LayerOptions]
-    ) -> None:
-        super().__init__(autocast=False, **options)
-        self._time, self._unknown, self._guided = time, unknown, guided
-
-    def call(self, x: tf.Tensor, classes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns x, times and classes of both halves."""
-        if self._guided:
-            x = tf.concat([x, x], 0)
-            classes = tf.concat([classes, tf.fill(tf.shape(classes), self._unknown)], 0)
-        return x, tf.fill(tf.shape(classes), self._time), classes
-
-
 class Sampling(Layer):
     """Goes from noise to images, step by step.
 
