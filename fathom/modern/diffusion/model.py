@@ -184,7 +184,7 @@ class Diffusion(InMemory):
     def build_state(self) -> None:
         """Forgets the average and the loop of another network; a description needs none."""
         self._averaged: MovingAverage | None = None
-        self._trajectory: Any = None
+        self._pass: Any = None
 
     @property
     def average(self) -> MovingAverage:
@@ -248,16 +248,14 @@ class Diffusion(InMemory):
         Returns:
             float32 [steps, n, side, side, channels].
         """
-        if self._trajectory is None:  # several calls have one trace
-            sampling = self.build_sampling()
-
-            def trajectory(noise: tf.Tensor, classes: tf.Tensor) -> tf.Tensor:
-                x, times, both = self.first_pass(noise, classes)
-                return sampling(x, both, self.dit(x, times, both), trajectory=True)
-
-            self._trajectory = tf.function(trajectory, autograph=False)
+        if self._pass is None:  # several calls have one trace
+            self._pass = tf.function(self.build_sampling().next, autograph=False)
+        images = [noise]
         with self.average.applied(), self.device.placement():
-            return self._trajectory(noise, classes).numpy()
+            _, _, both = self.first_pass(noise, classes)
+            for i in range(self.run_options.steps):
+                images.append(self._pass(tf.constant(i), images[-1], both))
+        return np.stack(images[1:])
 
     def save_pictures(self, directory: Path) -> list[Path]:
         """Writes ten samples of each of ten classes, and the way of one of each."""

@@ -103,63 +103,55 @@ class Sampling(Layer):
         **options: Unpack[LayerOptions],
     ) -> None:
         super().__init__(autocast=False, **options)
-        self._network, self._sampler, self._count = network, sampler, count
-        self._guidance, self._noise, self._compiled = guidance, noise, compiled
+        self._network, self._count, self._guidance = network, count, guidance
+        self._times, self._factors = steps_back(sampler, count)
+        self._noise, self._compiled = noise, compiled
 
-    def call(
-        self, x: tf.Tensor, classes: tf.Tensor, first: tf.Tensor, trajectory: bool = False
-    ) -> tf.Tensor:
+    def call(self, x: tf.Tensor, classes: tf.Tensor, first: tf.Tensor) -> tf.Tensor:
         """Returns images like x, without the second half of a guided batch.
 
         Args:
             x: float32 [batch, side, side, channels], noise.
             classes: int32 [batch].
             first: what the network returns for them at the first time.
-            trajectory: return the images of all steps, [steps, batch, ...].
         """
-        times, factors = map(tf.constant, steps_back(self._sampler, self._count))
-        key = self._noise.tensor()
         images = tf.split(x, 2)[0] if self._guided else x
-        kept = tf.TensorArray(tf.float32, self._count) if trajectory else None
-        x = self._step(0, images, first, times, factors, key)
-        if kept is not None:
-            kept = kept.write(0, x)
+        _, images = tf.while_loop(
+            lambda i, _: i < self._count,
+            lambda i, x: (i + 1, self.next(i, x, classes)),
+            (tf.constant(1), self._step(0, images, first)),
+        )
+        return images
 
-        def step(i: tf.Tensor, x: tf.Tensor, kept: tf.TensorArray) -> tuple:
-            both = tf.concat([x, x], 0) if self._guided else x
-            prediction = self._network(both, tf.fill(tf.shape(classes), times[i]), classes)
-            x = self._step(i, x, prediction, times, factors, key)
-            return i + 1, x, kept.write(i, x) if trajectory else kept
+    def next(self, i: tf.Tensor, x: tf.Tensor, classes: tf.Tensor) -> tf.Tensor:
+        """Returns the images after one step more.
 
-        start = (tf.constant(1), x, kept if trajectory else tf.constant(0))
-        _, x, kept = tf.while_loop(lambda i, *_: i < self._count, step, start)
-        return kept.stack() if trajectory else x
+        Args:
+            i: the step, from 0.
+            x: images, without a second half.
+            classes: of both halves.
+        """
+        both = tf.concat([x, x], 0) if self._guided else x
+        times = tf.fill(tf.shape(classes), tf.constant(self._times)[i])
+        return self._step(i, x, self._network(both, times, classes))
 
     @property
     def _guided(self) -> bool:
         return self._guidance != 1
 
-    def _step(
-        self,
-        i: tf.Tensor | int,
-        x: tf.Tensor,
-        prediction: tf.Tensor,
-        times: tf.Tensor,
-        factors: tf.Tensor,
-        key: tf.Tensor,
-    ) -> tf.Tensor:
-        """Returns the images after a step."""
+    def _step(self, i: tf.Tensor | int, x: tf.Tensor, prediction: tf.Tensor) -> tf.Tensor:
+        """Returns the images after a step, for what the network returns."""
         noise = tf.cast(prediction[..., : x.shape[-1]], tf.float32)
         if self._guided:
             given, unknown = tf.split(noise, 2)
             noise = unknown + self._guidance * (given - unknown)
-        share = tf.gather(tf.constant(signal(), tf.float32), times[i])
+        share = tf.constant(signal()[self._times], tf.float32)[i]
         image = (x - tf.sqrt(1 - share) * noise) / tf.sqrt(share)
         image = tf.clip_by_value(image, -1.0, 1.0)
         noise = (x - tf.sqrt(share) * image) / tf.sqrt(1 - share)  # what is left without the image
-        a, b, c, s = tf.unstack(factors[i])
+        a, b, c, s = tf.unstack(tf.constant(self._factors)[i])
         x = a * image + b * x + c * noise
-        if self._sampler == "ddpm":
-            own = key + tf.stack([tf.cast(i, tf.int64), 0])
-            x += s * randomness.normal(tf.shape(x), own, self._compiled)
+        if self._factors[:, 3].any():
+            key = self._noise.tensor() + tf.stack([tf.cast(i, tf.int64), 0])
+            x += s * randomness.normal(tf.shape(x), key, self._compiled)
         return x
