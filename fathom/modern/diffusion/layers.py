@@ -35,12 +35,6 @@ def _matrix(
     return kernel, layer.add_weight(shape[1:], initializer="zeros", name=f"{name}bias")
 
 
-def _affine(x: tf.Tensor, kernel: keras.Variable, bias: keras.Variable) -> tf.Tensor:
-    """Returns x W + b for [batch, inputs]."""
-    product = tf.matmul(x, tf.convert_to_tensor(kernel))
-    return tf.nn.bias_add(product, tf.convert_to_tensor(bias))
-
-
 def modulate(x: tf.Tensor, shift: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
     """Normalises tokens [batch, tokens, width], then scales and shifts each image's.
 
@@ -122,7 +116,7 @@ class Time(Sized):
         rates = tf.constant(1e4 ** (-np.arange(half) / half), tf.float32)
         angles = tf.cast(times, tf.float32)[:, None] * rates
         waves = tf.concat([tf.cos(angles), tf.sin(angles)], 1)
-        x = _affine(tf.cast(waves, self.compute_dtype), self.kernel, self.bias)
+        x = linear(tf.cast(waves, self.compute_dtype), self.kernel, self.bias)
         return tf.nn.silu(x)
 
 
@@ -146,7 +140,7 @@ class Condition(Sized):
             classes: int32 [batch].
             training: some images lose their class.
         """
-        x = _affine(time, self.kernel, self.bias)
+        x = linear(time, self.kernel, self.bias)
         if training and self._sizes.dropout:
             lost = self._noise.uniform(tf.shape(classes)) < self._sizes.dropout
             classes = tf.where(lost, self._sizes.classes, classes)
@@ -167,7 +161,7 @@ class Modulation(Sized):
 
     def call(self, condition: tf.Tensor) -> list[tf.Tensor]:
         """Returns the vectors, each [batch, 1, width]."""
-        return tf.split(_affine(condition, self.kernel, self.bias)[:, None], self._count, -1)
+        return tf.split(linear(condition, self.kernel, self.bias)[:, None], self._count, -1)
 
 
 class Attention(Sized):

@@ -67,12 +67,12 @@ def weight(
 
 
 def linear(x: tf.Tensor, kernel: tf.Tensor, bias: keras.Variable | None = None) -> tf.Tensor:
-    """Returns x W + b [batch, time, outputs] for [batch, time, inputs]."""
-    time, width = x.shape[1:]
+    """Returns x W + b, [batch, ..., outputs] for [batch, ..., inputs]."""
+    *places, width = x.shape[1:]
     product = tf.matmul(tf.reshape(x, [-1, width]), tf.convert_to_tensor(kernel))
     if bias is not None:
         product = tf.nn.bias_add(product, tf.convert_to_tensor(bias))
-    return tf.reshape(product, [-1, time, product.shape[1]])
+    return tf.reshape(product, [-1, *places, product.shape[1]])
 
 
 def swiglu(x: tf.Tensor) -> tf.Tensor:
