@@ -227,6 +227,15 @@ def _compiled_normalization(x: tf.Tensor, n: int, k: float, alpha: float) -> tf.
     return normalize(x)
 
 
+def add_bias(x: tf.Tensor, bias: tf.Tensor | keras.Variable) -> tf.Tensor:
+    """Returns x + b for x [..., units] and b [units].
+
+    The CPU kernel for the gradient of ``bias_add`` sums in bfloat16, where 256 + 1 is 256.
+    """
+    bias = tf.convert_to_tensor(bias)
+    return x + bias if x.dtype == tf.bfloat16 else tf.nn.bias_add(x, bias)
+
+
 class Dropout(Layer):
     """Dropout (Hinton et al. 2012), scaled in training so that inference needs no change.
 

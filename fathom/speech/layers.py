@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 from typing_extensions import Unpack
 
-from fathom.core.layers import Layer, LayerOptions
+from fathom.core.layers import Layer, LayerOptions, add_bias
 
 
 def steps_of(lengths: tf.Tensor, stride: int) -> tf.Tensor:
@@ -84,12 +84,9 @@ class FrameLayer(Layer):
 
 def all_frames(inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
     """Returns W x + b, [frames, batch, units], of inputs [frames, batch, size]."""
-    kernel, bias = tf.convert_to_tensor(kernel), tf.convert_to_tensor(bias)
+    kernel = tf.convert_to_tensor(kernel)
     rows = tf.reshape(inputs, [-1, inputs.shape[-1]])
-    products = tf.matmul(rows, kernel)
-    # The CPU kernel for the gradient of bias_add sums in bfloat16, where 256 + 1 is 256.
-    in_bfloat16 = products.dtype == tf.bfloat16
-    outputs = products + bias if in_bfloat16 else tf.nn.bias_add(products, bias)
+    outputs = add_bias(tf.matmul(rows, kernel), bias)
     return tf.reshape(outputs, (*keras.ops.shape(inputs)[:2], kernel.shape[1]))
 
 

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from fathom.core.layers import Convolution2D, Dropout, LocalResponseNormalization, PRNGKey, Random
+from fathom.core.layers import (
+    Convolution2D,
+    Dropout,
+    LocalResponseNormalization,
+    PRNGKey,
+    Random,
+    add_bias,
+)
 
 
 @pytest.fixture
@@ -55,6 +62,20 @@ def test_a_grouped_convolution_is_one_convolution_a_group(images, dtype):
     tolerance = 1e-5 if dtype == "float32" else 0.02
     expected = tf.cast(tf.concat(towers, 3), tf.float32)
     np.testing.assert_allclose(grouped, expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_gradient_of_a_bias_counts_every_row(dtype, compiled):
+    @tf.function(autograph=False, jit_compile=compiled)
+    def gradient(bias):
+        with tf.GradientTape() as tape:
+            tape.watch(bias)
+            y = add_bias(tf.zeros([4096, 3], dtype), tf.cast(bias, dtype))
+            total = tf.reduce_sum(tf.cast(y, tf.float32))
+        return tape.gradient(total, bias)
+
+    np.testing.assert_array_equal(gradient(tf.zeros(3)), 4096)
 
 
 def test_dropout_keeps_the_expected_value_and_leaves_inference_alone():

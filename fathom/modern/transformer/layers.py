@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 from typing_extensions import Unpack
 
-from fathom.core.layers import Layer, LayerOptions, PRNGKey, Random, normalize
+from fathom.core.layers import Layer, LayerOptions, PRNGKey, Random, add_bias, normalize
 from fathom.modern.transformer.formulas import dropped
 from fathom.shared import attention
 
@@ -64,7 +64,7 @@ class Linear(Layer):
         batch, time = (x.shape[i] or tf.shape(x)[i] for i in (0, 1))
         product = tf.matmul(tf.reshape(x, [-1, kernel.shape[0]]), kernel)
         if self._bias:
-            product = tf.nn.bias_add(product, tf.cast(self.bias.value, x.dtype))
+            product = add_bias(product, tf.cast(self.bias.value, x.dtype))
         return tf.reshape(product, [batch, time, kernel.shape[1]])
 
 

@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 from typing_extensions import Unpack
 
-from fathom.core.layers import Layer, LayerOptions, Random
+from fathom.core.layers import Layer, LayerOptions, Random, add_bias
 
 STDDEV = 0.02  # of all weights (Radford et al. 2018, section 4.1)
 
@@ -71,7 +71,7 @@ def linear(x: tf.Tensor, kernel: tf.Tensor, bias: keras.Variable | None = None) 
     *places, width = x.shape[1:]
     product = tf.matmul(tf.reshape(x, [-1, width]), tf.convert_to_tensor(kernel))
     if bias is not None:
-        product = tf.nn.bias_add(product, tf.convert_to_tensor(bias))
+        product = add_bias(product, bias)
     return tf.reshape(product, [-1, *places, product.shape[1]])
 
 
