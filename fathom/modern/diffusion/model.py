@@ -226,9 +226,13 @@ class Diffusion(InMemory):
         )
 
     def first_pass(self, x: nn.Nest, classes: nn.Nest) -> tuple[nn.Nest, nn.Nest, nn.Nest]:
-        """Returns what the network reads at first: images, times and classes.
+        """Returns what the network reads at first: images, times int32 [batch], and classes.
 
-        With guidance there is a second half of the batch, which has no class.
+        With guidance the batch is twice as large, and its second half has no class.
+
+        Args:
+            x: float32 [batch, side, side, channels], noise.
+            classes: int32 [batch].
         """
         chosen = self.run_options
         if chosen.guidance != 1:

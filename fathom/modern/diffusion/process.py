@@ -124,12 +124,12 @@ class Sampling(Layer):
         return images
 
     def next(self, i: tf.Tensor, x: tf.Tensor, classes: tf.Tensor) -> tf.Tensor:
-        """Returns the images after one step more.
+        """Returns the images after one step more, like x.
 
         Args:
-            i: the step, from 0.
-            x: images, without a second half.
-            classes: of both halves.
+            i: int32 scalar, the step, from 0.
+            x: float32 [batch, side, side, channels], without a second half.
+            classes: int32 [batch], with guidance [2 batch].
         """
         both = tf.concat([x, x], 0) if self._guided else x
         times = tf.fill(tf.shape(classes), tf.constant(self._times)[i])
