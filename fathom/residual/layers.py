@@ -9,6 +9,10 @@ from typing_extensions import Unpack
 from fathom.core.layers import Layer, LayerOptions
 from fathom.core.training import replicas
 
+# Floats of an AVX-512 register. From four threads on, oneDNN's gradient of the filters of a
+# convolution of 1 x 1 with strides writes past its memory where there are fewer input channels.
+_VECTOR = 16
+
 
 class BatchNormalization(Layer):
     """Batch normalisation (Ioffe and Szegedy 2015) by TensorFlow's fused kernel.
@@ -164,6 +168,8 @@ class NormalizedConvolution2D(Layer):
 
     def _convolve(self, inputs: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
         edge = self._size // 2
+        if edge == 0 and self._strides > 1 and inputs.shape[-1] < _VECTOR:
+            return tf.nn.conv2d(inputs[:, :: self._strides, :: self._strides], kernel, 1, "SAME")
         if edge == 0 or self._strides == 1:
             return tf.nn.conv2d(inputs, kernel, self._strides, "SAME")
         # conv2d can pad by itself, but its gradients then do not use oneDNN: 70 times slower in

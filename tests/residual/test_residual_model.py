@@ -1,3 +1,7 @@
+import os
+import subprocess
+import sys
+
 import keras
 import numpy as np
 import pytest
@@ -52,6 +56,27 @@ def assert_near(actual, expected, tolerance, what=""):
     """Compares whole tensors: largest difference over largest value."""
     difference = np.abs(np.asarray(actual) - expected).max() / np.abs(expected).max()
     assert difference < tolerance, (what, difference)
+
+
+NARROW_SHORTCUT = """
+import fathom
+import tensorflow as tf
+from fathom.residual.layers import NormalizedConvolution2D
+x = tf.random.normal([4, 16, 16, 4])
+layer = NormalizedConvolution2D(8, 1, 2, "ones", 0.9, 1e-5)
+for _ in range(30):
+    with tf.GradientTape() as tape:
+        y = tf.reduce_sum(layer(x, training=True) ** 2)
+    tape.gradient(y, layer.kernel.value)
+"""
+
+
+def test_a_shortcut_of_few_channels_trains_on_many_threads():
+    """oneDNN's gradient of its filters, with strides, damages the heap where there is AVX-512."""
+    command = [sys.executable, "-c", NARROW_SHORTCUT]
+    environment = os.environ | {"TF_NUM_INTRAOP_THREADS": "8"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    assert done.returncode == 0, done.stderr[-500:]
 
 
 # ------------------------------------------------------------------ the paper's table
