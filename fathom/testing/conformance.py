@@ -398,6 +398,13 @@ def test_the_traced_graph_can_be_inspected(plain):
     assert any(operation.type.startswith("ResourceApply") for operation in graph.get_operations())
 
 
+def test_no_variable_is_int32(plain):
+    """TensorFlow keeps those of a GPU's model on the CPU, out of reach of XLA's programs."""
+    variables = [each for each in gc.get_objects() if isinstance(each, tf.Variable)]
+    assert variables
+    assert not [each.name for each in variables if each.dtype == tf.int32]
+
+
 def test_microbatches_that_are_computed_at_once_learn_the_same_to_rounding(workload, plain):
     if plain.model.indivisible or plain.model.batch_statistics:
         with pytest.raises(FathomError, match="cannot compute 2 microbatches"):

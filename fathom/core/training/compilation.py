@@ -102,7 +102,7 @@ class Span:
 
     def __init__(self) -> None:
         self._current = (0, 0)
-        self._variable = tf.Variable([0, 0], dtype=tf.int32, name="span")
+        self._variable = tf.Variable([0, 0], dtype=tf.int64, name="span")
 
     def set(self, begin: int, end: int) -> None:
         """Selects the steps of the next calls."""
@@ -121,7 +121,7 @@ class Span:
         Returns:
             the steps' results, stacked: [steps, ...]; 0 for steps outside the span.
         """
-        begin, end = tf.unstack(self._variable.read_value())
+        begin, end = tf.unstack(tf.cast(self._variable.read_value(), tf.int32))
 
         def one_step(i: tf.Tensor, stacks: Nest) -> tuple[tf.Tensor, Nest]:
             values = step(*(tensor[i] for tensor in block))

@@ -12,7 +12,7 @@ class LossScale(tf.Module):
 
     Attributes:
         value: float32 scalar: the factor of the loss.
-        good_steps: int32 scalar: steps with finite gradients since the scale last changed.
+        good_steps: int64 scalar: steps with finite gradients since the scale last changed.
     """
 
     growth_interval = 2000
@@ -20,7 +20,7 @@ class LossScale(tf.Module):
     def __init__(self) -> None:
         super().__init__()
         self.value = tf.Variable(2.0**15, trainable=False, name="loss_scale")
-        self.good_steps = tf.Variable(0, trainable=False, name="good_steps")
+        self.good_steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="good_steps")
 
     def guard(
         self, gradients: Sequence[Gradient], update: Callable[[list[Gradient]], None]
@@ -44,7 +44,7 @@ class LossScale(tf.Module):
 
         factor = tf.cond(finite, good_step, lambda: tf.constant(0.5))
         self.value.assign(tf.maximum(factor * self.value, 1.0))
-        self.good_steps.assign(tf.where(factor == 1, self.good_steps, 0))
+        self.good_steps.assign(tf.where(factor == 1, self.good_steps, tf.constant(0, tf.int64)))
 
 
 def _values(gradient: Gradient) -> tf.Tensor:

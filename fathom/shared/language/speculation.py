@@ -29,7 +29,7 @@ class Speculation(Layer):
         drafted: tokens before each check.
 
     Attributes:
-        passes: int32 scalar: passes of the whole network in the last call.
+        passes: int64 scalar: passes of the whole network in the last call.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Speculation(Layer):
         self._network, self._prompt, self._new = network, prompt, new
         self._blocks, self._drafted = blocks, drafted
         self._first = dataclasses.replace(network, blocks=network.blocks[:blocks])
-        self.passes = tf.Variable(0, trainable=False, name="passes")
+        self.passes = tf.Variable(0, dtype=tf.int64, trainable=False, name="passes")
 
     @property
     def tokens_per_pass(self) -> float | None:
@@ -83,7 +83,7 @@ class Speculation(Layer):
             (1, first, pairs, tokens, 0),
             maximum_iterations=self._new - 1,
         )
-        self.passes.assign(passes)
+        self.passes.assign(tf.cast(passes, tf.int64))
         return tokens[:, : self._new]
 
     def _draft(

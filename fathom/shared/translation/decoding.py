@@ -30,7 +30,9 @@ class FreeDecoder(Layer):
     ) -> None:
         super().__init__(**options)
         self._beam_size, self._length_penalty = beam_size, length_penalty
-        self.steps_taken = tf.Variable(0, trainable=False, name="steps_taken")  # in the last call
+        self.steps_taken = tf.Variable(  # in the last call
+            0, trainable=False, name="steps_taken", dtype=tf.int64
+        )
 
     @abc.abstractmethod
     def cache_values(self, source: int) -> int:
@@ -60,7 +62,7 @@ class FreeDecoder(Layer):
             words, steps = greedy(step, state, longest)
         else:
             words, steps = beam_search(step, state, longest, self._beam_size, self._length_penalty)
-        self.steps_taken.assign(steps)
+        self.steps_taken.assign(tf.cast(steps, tf.int64))
         return words
 
 

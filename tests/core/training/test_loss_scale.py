@@ -56,3 +56,7 @@ def test_a_sparse_gradient_is_divided_by_the_loss_scale_too():
     gradient = tf.IndexedSlices(optimizer.scale(tf.constant([[1.0]])), tf.constant([1]), [3, 1])
     optimizer.apply([gradient], [variable])
     np.testing.assert_allclose(variable, [[1.0], [1.9], [3.0]], rtol=1e-6)
+
+
+def test_xla_on_a_gpu_reaches_the_variables():
+    assert {each.dtype for each in LossScale().variables} == {tf.float32, tf.int64}

@@ -100,6 +100,12 @@ def test_blocks_give_the_losses_of_single_steps(first):
     ]
 
 
+def test_xla_on_a_gpu_reaches_the_variable_of_a_block():
+    step = compiled(steps_per_call=5)
+    (span,) = step.call.graph.variables
+    assert span.dtype == tf.int64
+
+
 def test_a_call_never_crosses_the_warm_up_an_epoch_or_a_checkpoint():
     steps = Steps(first=0, warmup=2)
     runner(Hooks(), Checkpoints(), steps_per_call=5).run(
