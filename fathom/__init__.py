@@ -6,9 +6,10 @@ The classes are imported when they are first named: ``from fathom import AlexNet
 import importlib
 
 from fathom import workloads
-from fathom.system import processor
+from fathom.system import cuda, processor
 
 processor.choice()  # before TensorFlow is imported
+cuda.load_solver()  # before TensorFlow looks for GPUs
 
 # So that python -m fathom.gpt runs as python -m fathom.alexnet does; imports say fathom.modern.
 __path__.append(f"{__path__[0]}/modern")
