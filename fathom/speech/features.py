@@ -23,6 +23,7 @@ import tensorflow as tf
 
 from fathom.errors import FathomError
 from fathom.speech.audio import decode
+from fathom.system.device import CPU
 from fathom.system.files import atomic_write, cache_directory, make_cache_folder, read_file, sha256
 
 
@@ -181,7 +182,8 @@ def _compute_all(paths: Sequence[Path], settings: Settings) -> Recordings:
             return nothing, 0, str(error)
         return function(wave).numpy(), len(audio.samples), ""
 
-    found = [of_file(path) for path in paths]
+    with CPU.placement():  # what the cache keeps does not depend on the device
+        found = [of_file(path) for path in paths]
     return Recordings(
         np.concatenate([nothing, *(values for values, _, _ in found)]),
         np.array([len(values) for values, _, _ in found], np.int32),

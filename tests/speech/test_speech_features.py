@@ -1,3 +1,6 @@
+import contextlib
+from types import SimpleNamespace
+
 import h5py
 import numpy as np
 import pytest
@@ -89,6 +92,23 @@ def test_files_are_computed_once_and_then_read_from_the_cache(tmp_path, cache, m
     np.testing.assert_array_equal(again.values, first.values)
     np.testing.assert_array_equal(again.frames, first.frames)
     assert again.reasons == first.reasons == ("", "", "")
+
+
+def test_features_of_files_are_computed_on_the_cpu(tmp_path, cache, monkeypatch):
+    told = []
+
+    @contextlib.contextmanager
+    def placement():
+        told.append("placed")
+        yield
+        told.append("left")
+
+    monkeypatch.setattr(features, "CPU", SimpleNamespace(placement=placement))
+    monkeypatch.setattr(
+        features, "compute", lambda *_: told.append("computed") or tf.zeros([9, 26])
+    )
+    features.of_files([write(tmp_path / "a.wav", noise(800, 1))])
+    assert told == ["placed", "computed", "left"]
 
 
 def test_a_changed_file_and_changed_settings_are_recomputed(tmp_path, cache):
