@@ -109,8 +109,10 @@ class ProcessGpuTime(Record, frozen=True):
     )
 
     @property
-    def api_seconds(self) -> float:
-        """Time of all calls."""
+    def api_seconds(self) -> float | None:
+        """Time of all calls; None if kernels ran, but the profiler recorded no launches."""
+        if self.kernel_seconds and not any("Launch" in call.name for call in self.calls):
+            return None
         return sum(call.seconds for call in self.calls)
 
 
@@ -118,8 +120,9 @@ class GpuTime(Record, frozen=True):
     """The time of a GPU and its driver, in all profiled steps together."""
 
     kernel_seconds: NotNegative = Field(description="time of kernels on the GPU, in seconds")
-    api_seconds: NotNegative = Field(
-        description="time of calls to the driver and the runtime on the host, in seconds"
+    api_seconds: NotNegative | None = Field(
+        description="time of calls to the driver and the runtime on the host, in seconds; `null` "
+        "if the profiler did not record the launches of kernels"
     )
     memcpy_seconds: NotNegative = Field(
         description="time of copies to, from and within the GPU, in seconds"

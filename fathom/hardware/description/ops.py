@@ -65,8 +65,8 @@ _TYPES_OF_CLASS = {
         AssignAddVariable AssignSubVariable AssignVariable Bitcast Cast
         CollectiveGather CollectiveReduce Concat ConcatOffset Const
         EmptyTensorList EnsureShape ExpandDims Fill Gather GatherNd Identity IdentityN
-        InvertPermutation OneHot OnesLike Pack Range Rank ReadVariable Reverse ReverseSequence
-        ScatterNd Size Slice Split Squeeze StopGradient StridedSlice StridedSliceGrad
+        InvertPermutation OneHot OnesLike Pack Range Rank ReadVariable Recv Reverse ReverseSequence
+        ScatterNd Send Size Slice Split Squeeze StopGradient StridedSlice StridedSliceGrad
         TensorListElementShape TensorListFromTensor TensorListGetItem TensorListLength
         TensorListPopBack TensorListPushBack TensorListReserve TensorListSetItem TensorListStack
         TensorScatterUpdate Unpack Where ZerosLike
@@ -111,6 +111,8 @@ _RENAMED_TO = {
     "ApplyAdagrad": "SparseApplyAdagrad",
     "Tile": "BroadcastTo",  # the only way to repeat a tensor in the paper's TensorFlow
     "Pad": "MirrorPad",
+    "Recv": "HostRecv",
+    "Send": "HostSend",
     "Shape": "ShapeN VariableShape",
     "Split": "SplitV",
     "Identity": "SnapshotOp",

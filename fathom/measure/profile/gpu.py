@@ -27,8 +27,10 @@ class GpuUse:
     calls: dict[str, tuple[int, float]] = field(default_factory=dict)  # number, seconds by name
 
     @property
-    def api_seconds(self) -> float:
-        """Time of all calls."""
+    def api_seconds(self) -> float | None:
+        """Time of all calls; None if kernels ran, but the profiler recorded no launches."""
+        if self.kernel_seconds and not any("Launch" in name for name in self.calls):
+            return None
         return sum(seconds for _, seconds in self.calls.values())
 
     def add(self, other: "GpuUse") -> None:

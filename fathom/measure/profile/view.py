@@ -73,8 +73,12 @@ def _show_steps(profile: Profile, frame: pd.DataFrame, screen: Console) -> None:
         if used:
             screen.print(
                 f"GPU, {when}: kernels {_ms(used.kernel_seconds)} ms, copies "
-                f"{_ms(used.memcpy_seconds)} ms, API calls {_ms(used.api_seconds)} ms"
+                f"{_ms(used.memcpy_seconds)} ms, API calls {_api(used.api_seconds)}"
             )
+
+
+def _api(seconds: float | None) -> str:
+    return "not recorded" if seconds is None else f"{_ms(seconds)} ms"
 
 
 def _overhead(profile: Profile) -> str:

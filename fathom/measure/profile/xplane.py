@@ -317,13 +317,17 @@ def self_times(events: list[XEvent]) -> list[int]:
 def _compiled_function(plane: XPlane, events: list[XEvent], op: XEvent) -> str | None:
     """Returns the name of the XLA-compiled function that ``op`` called, if any.
 
-    The events are all of the op's line, sorted by start.
+    The events are all of the op's line, sorted by start. A GPU's kernel names its function itself.
     """
-    if plane.event_metadata[op.metadata_id].name != _ASYNC_EVENT:
+    if plane.name.startswith("/device:GPU"):
+        within = [op]
+    elif plane.event_metadata[op.metadata_id].name == _ASYNC_EVENT:
+        first = bisect_left(events, op.offset_ps, key=lambda event: event.offset_ps)
+        last = bisect_left(events, _end(op), key=lambda event: event.offset_ps)
+        within = events[first:last]
+    else:
         return None
-    first = bisect_left(events, op.offset_ps, key=lambda event: event.offset_ps)
-    last = bisect_left(events, _end(op), key=lambda event: event.offset_ps)
-    for event in events[first:last]:
+    for event in within:
         match = _COMPILED.fullmatch(_statistic(plane, event, "hlo_module"))
         if match:
             return match["function"]
