@@ -96,6 +96,7 @@ class NeuralNetworkModel(Workload):
         )  # in all workers
         self.is_chief = strategies.is_chief(self.execution.strategy)
         select_precision(self.execution.precision, self.device)
+        self.device.start()
         self.custom_gradients = CustomGradients(self)
         self._has_data = False
         self._built: Built | None = None

@@ -13,6 +13,7 @@ import pytest
 from registration import entries_of, write_metadata
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # the tests are the same on a machine with a GPU
 
 REAL_DATA = os.environ.get("FATHOM_DATA_DIR")
 

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import queue
@@ -165,12 +166,13 @@ def _environment(
 def _gpus(workers: int) -> list[str | None]:
     """Returns the GPU of each worker of this machine, by its number among them.
 
-    CUDA ignores numbers of GPUs that are not there.
+    CUDA ignores numbers of GPUs that are not there, and all that follows a -1.
     """
     visible = os.environ.get(_GPUS)
     if visible is None:
         return [str(number) for number in range(workers)]
-    found = [name for name in visible.split(",") if name.strip()]
+    names = itertools.takewhile(lambda name: name.strip() != "-1", visible.split(","))
+    found = [name for name in names if name.strip()]
     if found and len(found) < workers:
         raise FathomError(
             f"{_GPUS} has {len(found)} GPUs for {workers} workers: start fewer, or set it to '' to "

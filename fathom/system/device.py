@@ -31,6 +31,24 @@ class Device:
 
         return tf.device(self.name)
 
+    def start(self) -> None:
+        """Makes TensorFlow take a GPU's memory, as its first operation would.
+
+        Raises:
+            FathomError: it cannot, such as where other processes have most of it.
+        """
+        if not self.on_gpu:
+            return
+        import tensorflow as tf
+
+        try:
+            tf.config.list_logical_devices("GPU")
+        except tf.errors.InternalError as error:
+            reason = " ".join(error.message.split())
+            raise FathomError(
+                f"the GPU cannot be used: {reason}; nvidia-smi lists what else uses it"
+            ) from error
+
     def synchronize(self) -> None:
         """Waits until the device has done all that was asked of it; a CPU always has."""
         if self.on_gpu:

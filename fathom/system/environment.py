@@ -25,6 +25,7 @@ _THAT_COMPUTE = ("keras", "numpy", "scipy", "sentencepiece", "soundfile")
 _SWITCHES = (
     *("TF_ENABLE_ONEDNN_OPTS", "OMP_NUM_THREADS", "XLA_FLAGS", "TF_XLA_FLAGS"),
     *("TF_SET_ONEDNN_FPMATH_MODE", "ONEDNN_MAX_CPU_ISA", "NVIDIA_TF32_OVERRIDE"),
+    "TF_DETERMINISTIC_OPS",
 )
 
 

@@ -237,3 +237,17 @@ def test_the_environment_tells_the_number_of_the_gpu(two_gpus, monkeypatch):
     described = environment.describe(device.GPU, 1, "float32", "off")
     assert (described["gpu"], described["gpu_number"], described["gpus_visible"]) == ("GPU 1", 1, 1)
     assert environment.describe(CPU, 1, "float32", "off")["gpu_number"] is None
+
+
+def test_a_gpu_that_cannot_be_used_is_named_in_one_line(monkeypatch):
+    def fail(kind):
+        raise tf.errors.InternalError(None, None, "cudaSetDevice() on GPU:0 failed.\nout of memory")
+
+    monkeypatch.setattr(tf.config, "list_logical_devices", fail)
+    CPU.start()
+    with pytest.raises(FathomError) as error:
+        device.GPU.start()
+    assert str(error.value) == (
+        "the GPU cannot be used: cudaSetDevice() on GPU:0 failed. out of memory; nvidia-smi lists "
+        "what else uses it"
+    )

@@ -282,8 +282,9 @@ def test_each_worker_of_a_machine_has_its_own_gpu(monkeypatch):
     assert launch._gpus(2) == ["2", "GPU-a"]
     with pytest.raises(FathomError, match="has 3 GPUs for 4 workers"):
         launch._gpus(4)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert launch._gpus(2) == ["", ""]
+    for none in ("", "-1"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", none)
+        assert launch._gpus(2) == [none, none]
 
 
 def test_a_failed_training_starts_again_from_its_checkpoint(tmp_path, capsys, monkeypatch):
