@@ -1,4 +1,4 @@
-"""The use of a GPU, from traces: Minsky's Table 1. Never run on a GPU: see the documentation."""
+"""The use of a GPU, from traces: Minsky's Table 1."""
 
 import contextlib
 import re

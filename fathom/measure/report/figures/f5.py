@@ -56,13 +56,18 @@ def _row(runs: pd.DataFrame | None, on_cpu: pd.DataFrame | None) -> dict[str, ob
 
 def summary(times: pd.DataFrame) -> str:
     """Summarizes the step times in a sentence."""
-    inference = times[(times["mode"] == "infer") & (times.device == "cpu")]
-    ratios = inference.set_index("workload")[["over CPU training", "to", "from"]]
-    known = listed(1 / ratios, ".1f")
-    return (
-        "On the CPU a training step takes this many times an inference step: "
-        f"{known or 'not measured'}."
-    )
+    known = _shorter(times, "infer", "cpu") or "not measured"
+    found = f"On the CPU a training step takes this many times an inference step: {known}."
+    if on_gpu := _shorter(times, "train", "gpu"):
+        found += f" On the CPU a training step takes this many times one on the GPU: {on_gpu}."
+    return found
+
+
+def _shorter(times: pd.DataFrame, mode: str, device: str) -> str:
+    """Lists how many times a step of a case a training step on the CPU takes."""
+    case = times[(times["mode"] == mode) & (times.device == device)]
+    ratios = case.set_index("workload")[["over CPU training", "to", "from"]]
+    return listed(1 / ratios, ".1f")
 
 
 def draw(times: pd.DataFrame) -> style.Plot:

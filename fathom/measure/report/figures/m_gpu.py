@@ -80,8 +80,11 @@ def summary(table: pd.DataFrame, measured: bool) -> str:
     """Summarizes the ratios in a sentence."""
     if not measured:
         return "Nothing was measured on a GPU: the figures are the paper's."
-    if table[_KERNELS].isna().all():
+    if table[_COPIES].isna().all():
         return "The GPU ran no kernels."
+    if table[_KERNELS].isna().all():
+        known = listed(table.set_index("workload")[[_COPIES]], ".2f")
+        return f"The profiler recorded no launches. Time in copies over time in kernels: {known}."
     known = listed(table.set_index("workload")[[_KERNELS, "from", "to"]], ".2f")
     return f"Time in kernels over the time of API calls: {known}."
 
@@ -112,7 +115,8 @@ def _analyse(folder: Folder) -> Findings:
     gaps, others = ["no profile was taken on a GPU"], {}
     if len(there):
         gaps = selection.gaps(selection.profile_runs(folder, "gpu"), there)
-        others["api_calls"] = api_calls(calls[calls.run.isin(profiles.run)])
+        recorded = profiles.run[profiles.process_api_s.notna()]
+        others["api_calls"] = api_calls(calls[calls.run.isin(recorded)])
         others["ops_on_cpu"] = ops_on_cpu(ops)
     found, plot = summary(table, bool(len(there))), draw(table, bool(len(there)))
     caveats = selection.caveats(profiles) if len(there) else ""

@@ -16,8 +16,9 @@ def test_the_four_cases_are_normalised_to_training_on_the_cpu():
     np.testing.assert_allclose(times["over CPU training"], [1, 0.25, 0.5, np.nan])
     assert times["batch size"].tolist()[:3] == [8, 1, 8]
     assert times.iloc[3].isna().sum() == 6
-    assert f5.summary(times).endswith(
-        "a training step takes this many times an inference step: autoenc 4.0."
+    assert f5.summary(times) == (
+        "On the CPU a training step takes this many times an inference step: autoenc 4.0. "
+        "On the CPU a training step takes this many times one on the GPU: autoenc 2.0."
     )
 
 

@@ -71,6 +71,21 @@ def test_the_api_calls_are_those_of_the_whole_process():
     assert table.share.tolist() == [0.9, 0.1]
 
 
+def test_without_launches_the_time_of_api_calls_is_missing():
+    """As from TensorFlow 2.21's profiler, which records allocations alone."""
+    calls = (ApiCall(name="cuMemAlloc_v2", count=9, seconds=1.0),)
+    process = ProcessGpuTime(kernel_seconds=4.0, memcpy_seconds=1.0, calls=calls)
+    times = GpuTime(kernel_seconds=2.0, api_seconds=None, memcpy_seconds=0.5, process=process)
+    analysis = found(times)
+    seq2seq = analysis.data.set_index("workload").loc["seq2seq"]
+    assert seq2seq[[RATIOS[0], f"{RATIOS[0]}, profiled steps"]].isna().all()
+    assert seq2seq[RATIOS[1]] == 0.25
+    assert analysis.tables["api_calls"].empty
+    assert m_gpu.summary(analysis.data, measured=True) == (
+        "The profiler recorded no launches. Time in copies over time in kernels: seq2seq 0.25."
+    )
+
+
 def test_ops_that_ran_on_the_cpu_are_told_with_their_share():
     analysis = found(gpu(2.0, 4.0, 0.5), None)
     share = analysis.data.set_index("workload")["share of op time on the CPU"]
