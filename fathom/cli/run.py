@@ -290,9 +290,10 @@ def _print_summary(result: "RunResult", screen: Console) -> None:
         screen.print(f"loss: {losses[0]:.5g} at the first step, {losses[-1]:.5g} at the last")
     for name, reason in (result.data.skipped or {}).items():
         screen.print(f"skipped: {name}: {reason}")
-    peak = result.memory.peak_resident_bytes
+    peak, on_gpu = result.memory.peak_resident_bytes, result.memory.peak_gpu_bytes
     if peak is not None:
-        screen.print(f"memory: peak {peak / 2**30:.2f} GiB")
+        of_gpu = "" if on_gpu is None else f", of the GPU {on_gpu / 2**30:.2f} GiB"
+        screen.print(f"memory: peak {peak / 2**30:.2f} GiB{of_gpu}")
     if result.disturbed:
         screen.print(
             f"other processes took the processor: the steps had it {result.cpu_share:.0%} of their "

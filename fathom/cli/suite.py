@@ -114,7 +114,8 @@ def _print_table(rows: list[tuple[str, str, "RunResult | str"]], screen: Console
         if isinstance(result, str):
             failures.append(f"{name} --{mode} failed: {result}")
             continue
-        steps, speed = result.steps, result.throughput
+        steps, speed, memory = result.steps, result.throughput, result.memory
+        peak = memory.peak_gpu_bytes or memory.peak_resident_bytes or 0  # of the device
         table.add_row(
             name,
             mode,
@@ -125,7 +126,7 @@ def _print_table(rows: list[tuple[str, str, "RunResult | str"]], screen: Console
             "" if steps.spread is None else f"{steps.spread:.1%}",
             f"{speed.examples_per_second:,.1f}",
             f"{(speed.flops_per_second or 0) / 1e9:,.1f}",
-            f"{(result.memory.peak_resident_bytes or 0) / 2**30:.2f}",
+            f"{peak / 2**30:.2f}",
         )
     screen.print(table)
     for line in failures:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 from commands import run
+from rich.console import Console
 
 from fathom.cli import suite
-from fathom.cli.run import run_workload
+from fathom.cli.run import _print_summary, run_workload
 from fathom.results.records import RunResult
 from fathom.system import processes
 
@@ -94,6 +95,23 @@ def test_a_run_is_a_process_of_its_own_whose_result_is_kept_and_shown(
     assert json.loads((tmp_path / "autoenc-infer.json").read_text())["mode"] == "infer"
     (row,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("autoenc"))
     assert "%" not in row  # of one measurement there is no spread
+
+
+def test_on_a_gpu_its_memory_is_shown(capsys, tmp_path, monkeypatch):
+    document = tmp_path / "cpu.json"
+    arguments = ["--steps=1", "--batch-size=2", "--device=cpu"]
+    assert run(run_workload, "autoenc", [*arguments, f"--json={document}"]) == 0
+    on_cpu = RunResult.read(document)
+    memory = on_cpu.memory.model_copy(update={"peak_gpu_bytes": 3 * 2**30})
+    on_gpu = on_cpu.model_copy(update={"memory": memory})
+    monkeypatch.setattr(suite, "_run_one", lambda *_: on_gpu)
+    assert run(suite.main, ["--workloads=autoenc", f"--out={tmp_path / 'out'}"]) == 0
+    (row, _) = (
+        line for line in capsys.readouterr().out.splitlines() if line.startswith("autoenc  ")
+    )
+    assert row.split()[-1] == "3.00"
+    _print_summary(on_gpu, Console())
+    assert "GiB, of the GPU 3.00 GiB" in capsys.readouterr().out
 
 
 def test_runtest_runs_in_the_active_environment():
