@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,10 @@ import fathom
 print("libcusolver.so.11" in open("/proc/self/maps").read(), "tensorflow" in sys.modules)
 """
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it reads Linux's /proc")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="it reads Linux's /proc"),
+    pytest.mark.skipif(find_spec("nvidia") is not None, reason="NVIDIA's packages are installed"),
+]
 
 
 def loaded(folder):
