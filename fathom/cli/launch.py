@@ -149,8 +149,9 @@ def _stop(processes: Sequence[subprocess.Popen], show: Callable[[], None]) -> No
         process.terminate()
     deadline = time.monotonic() + _LONGEST_STOP
     while any(process.poll() is None for process in processes) and time.monotonic() < deadline:
-        time.sleep(_POLL_S)
         show()
+        time.sleep(_POLL_S)
+    show()
 
 
 def _environment(

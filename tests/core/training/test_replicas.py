@@ -287,6 +287,28 @@ def test_each_worker_of_a_machine_has_its_own_gpu(monkeypatch):
         assert launch._gpus(2) == [none, none]
 
 
+def test_the_last_words_of_a_worker_that_was_stopped_are_shown():
+    said, shown = [], []
+
+    class Worker:
+        """Says where it can be resumed and ends, just before it is asked whether it has."""
+
+        asked = 0
+
+        def terminate(self):
+            pass
+
+        def poll(self):
+            self.asked += 1
+            if self.asked == 1:
+                return None
+            said.append("--resume continues from step 3")
+            return 0
+
+    launch._stop([Worker()], lambda: shown.extend(said))
+    assert shown == ["--resume continues from step 3"]
+
+
 def test_a_failed_training_starts_again_from_its_checkpoint(tmp_path, capsys, monkeypatch):
     started = []
 
