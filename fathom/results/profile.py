@@ -1,5 +1,6 @@
 """The op profile of one workload."""
 
+from collections.abc import Mapping
 from typing import Annotated, Literal, get_args
 
 import numpy as np
@@ -97,6 +98,13 @@ class ApiCall(Record, frozen=True):
     )
 
 
+def time_of_calls(kernel_seconds: float, calls: Mapping[str, float]) -> float | None:
+    """Adds up seconds by call; None if kernels ran, but the profiler recorded no launches."""
+    if kernel_seconds and not any("Launch" in name for name in calls):
+        return None
+    return sum(calls.values())
+
+
 class ProcessGpuTime(Record, frozen=True):
     """The time of a GPU and its driver in the whole process, as nvprof gives it."""
 
@@ -110,10 +118,8 @@ class ProcessGpuTime(Record, frozen=True):
 
     @property
     def api_seconds(self) -> float | None:
-        """Time of all calls; None if kernels ran, but the profiler recorded no launches."""
-        if self.kernel_seconds and not any("Launch" in call.name for call in self.calls):
-            return None
-        return sum(call.seconds for call in self.calls)
+        """Time of all calls; see ``time_of_calls``."""
+        return time_of_calls(self.kernel_seconds, {each.name: each.seconds for each in self.calls})
 
 
 class GpuTime(Record, frozen=True):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fathom.measure.profile import xplane
+from fathom.results.profile import time_of_calls
 from fathom.system.device import Device
 from fathom.system.private import XEvent, XPlane
 
@@ -28,10 +29,9 @@ class GpuUse:
 
     @property
     def api_seconds(self) -> float | None:
-        """Time of all calls; None if kernels ran, but the profiler recorded no launches."""
-        if self.kernel_seconds and not any("Launch" in name for name in self.calls):
-            return None
-        return sum(seconds for _, seconds in self.calls.values())
+        """Time of all calls; see ``time_of_calls``."""
+        seconds = {name: seconds for name, (_, seconds) in self.calls.items()}
+        return time_of_calls(self.kernel_seconds, seconds)
 
     def add(self, other: "GpuUse") -> None:
         """Adds the use of another trace."""
