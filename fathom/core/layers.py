@@ -159,8 +159,7 @@ class Convolution2D(keras.layers.Conv2D):
         )
         if self.groups == 1:
             return convolve(inputs, kernel)
-        # On a CPU the filter's gradient has no kernel with groups in float16, nor without oneDNN.
-        if inputs.dtype == tf.float16 or not trains_groups():
+        if not trains_groups(inputs.dtype.name):
             parts = (tf.split(tensor, self.groups, 3) for tensor in (inputs, kernel))
             return tf.concat([convolve(x, w) for x, w in zip(*parts, strict=True)], 3)
         convolved = convolve(inputs, kernel)

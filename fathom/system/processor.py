@@ -135,12 +135,13 @@ def traces_for_any_processor() -> bool:
     return _any.get()
 
 
-def trains_groups() -> bool:
-    """Says whether what is being traced may have convolutions with groups.
+def trains_groups(dtype: str) -> bool:
+    """Says whether what is being traced may have convolutions with groups, of a dtype.
 
-    On a CPU, of TensorFlow's kernels for their gradients only oneDNN's know groups.
+    On a CPU only oneDNN's gradients know groups, in float32 and, with AVX-512, in bfloat16.
     """
-    return traces_for_any_processor() or choice().onednn is True
+    known = choice().onednn is True and (dtype == "float32" or "avx512f" in processor().flags)
+    return dtype != "float16" and (traces_for_any_processor() or known)
 
 
 def keeps_freed_memory() -> bool:
@@ -172,8 +173,7 @@ def share_freed_memory() -> None:
     A message between workers is allocated and freed by different threads. With an arena for each
     thread, glibc's default, sums of gradients are slower (measured in docs/distribution.md).
     """
-    arena_max = -8  # M_ARENA_MAX of malloc.h
-    _set_malloc(arena_max, 1)
+    _set_malloc(-8, 1)  # M_ARENA_MAX of malloc.h
 
 
 def _set_malloc(parameter: int, value: int) -> None:

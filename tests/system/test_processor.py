@@ -68,6 +68,25 @@ def test_onednn_is_chosen_on_every_x86_processor(machine, flags):
     assert os.environ[ONEDNN] == "1"
 
 
+@pytest.mark.parametrize(
+    ("flags", "onednn", "expected"),
+    [
+        (("avx2",), True, {"float32"}),
+        (("avx2", "avx512f"), True, {"float32", "bfloat16"}),
+        (("avx2", "avx512f"), False, set()),
+    ],
+)
+def test_groups_are_trained_where_a_kernel_has_their_gradient(monkeypatch, flags, onednn, expected):
+    monkeypatch.setattr(
+        processor, "processor", lambda: Processor("a processor", "x86_64", "", flags)
+    )
+    monkeypatch.setattr(processor, "choice", lambda: Choice(onednn, "user"))
+    dtypes = {"float32", "bfloat16", "float16"}
+    assert {dtype for dtype in dtypes if processor.trains_groups(dtype)} == expected
+    with processor.any_processor():  # as the paper has it
+        assert processor.trains_groups("bfloat16")
+
+
 def test_what_the_user_has_set_is_left_alone(machine):
     assert machine(("avx2",), given="0") == Choice(False, "user")
     assert machine(("avx2",), given="1") == Choice(True, "user")
