@@ -11,9 +11,11 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-import tensorflow as tf
 
+from fathom.system.processor import keep_freed_memory  # before TensorFlow, whose kernels it chooses
 from fathom.system.rates import triad_ceiling
+
+import tensorflow as tf  # isort: skip
 
 BLOCK = 32  # columns of a block: eight rows of it, which XLA reads side by side, are 1 KiB
 
@@ -58,6 +60,7 @@ def main() -> None:
     args = parser.parse_args()
     tf.config.threading.set_intra_op_parallelism_threads(args.threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)
+    keep_freed_memory()
     rng = np.random.default_rng(0)
     x = tf.constant(rng.standard_normal((1, args.inputs), np.float32))
     shape = args.matrices, args.inputs, args.outputs

@@ -28,11 +28,12 @@ def calibrate(args: argparse.Namespace, screen: Console) -> None:
     from fathom.measure.runs import calibration
     from fathom.measure.runs.folder import Folder
     from fathom.results import records
-    from fathom.system import environment, rates, threads
+    from fathom.system import environment, processor, rates, threads
     from fathom.system.device import CPU
 
     threads.set_inter_op_threads(1)
     used = threads.set_threads(args.threads)
+    processor.keep_freed_memory()  # as a run does
     ours = records.Environment.model_validate(environment.describe(CPU, used, _PRECISION, "off"))
     folder = Folder.read(args.folder) if args.folder else None
     if folder and _processor(folder.machine.environment) != _processor(ours):

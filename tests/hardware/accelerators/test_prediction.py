@@ -132,6 +132,23 @@ def test_intervals_hold_the_stated_share_of_unseen_workloads():
     assert 0.82 <= np.mean(inside) <= 0.96
 
 
+def test_operations_are_measured_with_the_memory_of_a_run(monkeypatch, capsys):
+    done = []
+
+    def measure(*_):
+        done.append("measured")
+        raise FathomError("that is enough")
+
+    monkeypatch.setattr("fathom.measure.runs.calibration.measure", measure)
+    monkeypatch.setattr(
+        "fathom.system.processor.keep_freed_memory", lambda: done.append("freed memory is kept")
+    )
+    in_use = threads.set_threads(None)  # a process has one number
+    assert run(__main__.main, ["calibrate", f"--threads={in_use}", "--out=here.json"]) == 2
+    assert done == ["freed memory is kept", "measured"]
+    assert "that is enough" in capsys.readouterr().err
+
+
 def test_a_machine_without_enough_measurements_is_refused():
     ideal = next(steps_of(["a"])).ideal
     with pytest.raises(FathomError, match="3 other workloads, and 4 are needed"):
