@@ -1,4 +1,4 @@
-"""Products of ragged groups of rows, each group with a matrix of its own.
+"""Products of ragged groups of rows, each with a matrix of its own, and the way to other replicas.
 
 The sizes of the groups are data: as in a mixture of experts, whose router decides. Of R rows with K
 values and matrices [K, N], a product has R K N multiply-accumulates, however the rows are grouped.
@@ -7,6 +7,8 @@ values and matrices [K, N], a product has R K N multiply-accumulates, however th
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
+
+from fathom.core.training import replicas
 
 _BLOCK = 64  # most rows of a product under XLA
 
@@ -147,3 +149,49 @@ def _interval(numbers: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
     """Returns which of consecutive intervals each number is in; the last, if it is in none."""
     before = tf.cast(numbers[:, None] >= ends, tf.int32)
     return tf.minimum(tf.reduce_sum(before, 1), ends.shape[0] - 1)
+
+
+def permuted(x: tf.Tensor, order: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
+    """Returns rows in another order; the gradient gathers, too, by the inverse."""
+
+    @tf.custom_gradient
+    def permuted(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+        return tf.gather(x, order), lambda upstream: tf.gather(upstream, places)
+
+    return permuted(x)
+
+
+class Exchange:
+    """The way of groups of rows to the replicas that compute them, and back.
+
+    Each replica computes as many groups, in their order.
+
+    Args:
+        rows: [rows, width], as of ``product``; those after the last group stay here.
+        sizes: int32 [groups].
+
+    Attributes:
+        rows: [rows of all replicas for the groups of this one, width], in the groups' order.
+        sizes: int32 [groups]: rows of each, none but of this replica's.
+    """
+
+    def __init__(self, rows: tf.Tensor, sizes: tf.Tensor) -> None:
+        groups, self._count, self._kept = sizes.shape[0], tf.reduce_sum(sizes), tf.shape(rows)[0]
+        counts = tf.reshape(sizes, [replicas.count(), -1])
+        found, self._counts = replicas.exchange(rows[: self._count], counts)
+        own = tf.reduce_sum(self._counts, 0)
+        before = replicas.number() * own.shape[0]
+        self.sizes = tf.pad(own, [[before, groups - before - own.shape[0]]])
+        # They come by their replica, and of each by their group.
+        of_rows = tf.repeat(
+            tf.tile(tf.range(own.shape[0]), [replicas.count()]), tf.reshape(self._counts, [-1])
+        )
+        order = tf.argsort(of_rows, stable=True)
+        self._order = order, tf.math.invert_permutation(order)
+        self.rows = permuted(found, *self._order)
+
+    def back(self, rows: tf.Tensor) -> tf.Tensor:
+        """Returns rows where those that were sent came from, [rows, N]; the others are zero."""
+        order, places = self._order
+        found, _ = replicas.exchange(permuted(rows, places, order), self._counts)
+        return tf.pad(found, [[0, self._kept - self._count], [0, 0]])

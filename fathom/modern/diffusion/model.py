@@ -16,10 +16,10 @@ import tensorflow as tf
 from fathom import nn
 from fathom.core.data.pipeline import DataLoader, Sampler, Tensors
 from fathom.core.training import optimizers, randomness
+from fathom.core.training.moving_average import MovingAverage
 from fathom.core.training.optimizers import Optimizer
 from fathom.core.training.schedules import warmed_cosine
 from fathom.errors import FathomError
-from fathom.modern.diffusion.averaging import MovingAverage
 from fathom.modern.diffusion.descriptor import DESCRIPTOR
 from fathom.modern.diffusion.hyperparameters import DiffusionHyperparameters, DiffusionOptions
 from fathom.modern.diffusion.layers import (
@@ -198,7 +198,7 @@ class Diffusion(InMemory):
 
     def state(self) -> dict[str, tf.Variable]:
         """Returns the moving average."""
-        return self.average.state()
+        return self.average.state
 
     def end_step(self, number: int) -> None:
         """Moves the average, and sets the learning rate of the next step."""

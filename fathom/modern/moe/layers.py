@@ -90,7 +90,7 @@ class Experts(TokenLayer):
         groups = routing.group(chosen, self._experts, most)
         rows = routing.gather(tokens, groups)
         if self._divided and replicas.count() > 1:
-            exchange = routing.Exchange(rows, groups.sizes)
+            exchange = ragged.Exchange(rows, groups.sizes)
             rows = exchange.back(self._compute(exchange.rows, exchange.sizes))
         else:
             rows = self._compute(rows, groups.sizes)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from fathom.core import ragged
 from fathom.core.training import replicas
 
 
@@ -80,54 +81,8 @@ def gather(x: tf.Tensor, groups: Groups) -> tf.Tensor:
 
 def scatter(rows: tf.Tensor, groups: Groups, tokens: tf.Tensor) -> tf.Tensor:
     """Returns rows [experts of a token, tokens, width] in the tokens' order."""
-    found = _permuted(rows, groups.places, groups.order)
+    found = ragged.permuted(rows, groups.places, groups.order)
     return tf.reshape(found, [-1, tokens, rows.shape[1]])
-
-
-class Exchange:
-    """The way of rows to the replicas that compute their experts, and back.
-
-    Each replica computes as many experts, in their order.
-
-    Args:
-        rows: [rows, width], in the order of ``Groups``; those after the last group stay here.
-        sizes: int32 [experts]: rows of each.
-
-    Attributes:
-        rows: [rows of all replicas for the experts of this one, width], in the experts' order.
-        sizes: int32 [experts]: rows of each, none but of this replica's.
-    """
-
-    def __init__(self, rows: tf.Tensor, sizes: tf.Tensor) -> None:
-        experts, self._count, self._kept = sizes.shape[0], tf.reduce_sum(sizes), tf.shape(rows)[0]
-        counts = tf.reshape(sizes, [replicas.count(), -1])
-        found, self._counts = replicas.exchange(rows[: self._count], counts)
-        own = tf.reduce_sum(self._counts, 0)
-        before = replicas.number() * own.shape[0]
-        self.sizes = tf.pad(own, [[before, experts - before - own.shape[0]]])
-        # They come by their replica, and of each by their expert.
-        of_rows = tf.repeat(
-            tf.tile(tf.range(own.shape[0]), [replicas.count()]), tf.reshape(self._counts, [-1])
-        )
-        order = tf.argsort(of_rows, stable=True)
-        self._order = order, tf.math.invert_permutation(order)
-        self.rows = _permuted(found, *self._order)
-
-    def back(self, rows: tf.Tensor) -> tf.Tensor:
-        """Returns rows where those that were sent came from, [rows, N]; the others are zero."""
-        order, places = self._order
-        found, _ = replicas.exchange(_permuted(rows, places, order), self._counts)
-        return tf.pad(found, [[0, self._kept - self._count], [0, 0]])
-
-
-def _permuted(x: tf.Tensor, order: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
-    """Returns rows in another order; the gradient gathers, too, by the inverse."""
-
-    @tf.custom_gradient
-    def permuted(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-        return tf.gather(x, order), lambda upstream: tf.gather(upstream, places)
-
-    return permuted(x)
 
 
 def loads(logits: tf.Tensor, count: int) -> tf.Tensor:

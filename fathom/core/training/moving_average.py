@@ -1,4 +1,4 @@
-"""The moving average of the weights, which evaluation and sampling use."""
+"""The moving average of the weights, for use in their place."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ class MovingAverage:
 
     def __init__(self, weights: Sequence[keras.Variable], decay: float) -> None:
         self._weights, self._decay = [weight.value for weight in weights], decay
-        self._average = {
+        self.state = {  # what a checkpoint holds
             "average-" + weight.path.replace("/", "-"): tf.Variable(weight.value, trainable=False)
             for weight in weights
         }
@@ -30,17 +30,13 @@ class MovingAverage:
         self._update(tf.constant(min(self._decay, (1 + step) / (10 + step)), tf.float32))
 
     def _move(self, decay: tf.Tensor) -> None:
-        for average, weight in zip(self._average.values(), self._weights, strict=True):
+        for average, weight in zip(self.state.values(), self._weights, strict=True):
             average.assign_add((1 - decay) * (weight - average))
-
-    def state(self) -> dict[str, tf.Variable]:
-        """Returns what a checkpoint holds."""
-        return self._average
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
         """Gives the network the average for a while."""
         with restored(self._weights):
-            for average, weight in zip(self._average.values(), self._weights, strict=True):
+            for average, weight in zip(self.state.values(), self._weights, strict=True):
                 weight.assign(average)
             yield
