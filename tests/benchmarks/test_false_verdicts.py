@@ -44,6 +44,7 @@ def table(benchmark):
     return benchmark.evaluate([measured(generator, 0.02) for _ in range(3)], [1, 3])
 
 
+@pytest.mark.slow
 def test_all_pairs_are_counted_both_ways_where_they_differ(table):
     assert step_times(table, 3, 0.0).rows == 3 * 2
     assert step_times(table, 3, 0.3).rows == 6 * 2

@@ -43,6 +43,7 @@ def shell(command, **options):
     )
 
 
+@pytest.mark.slow
 def test_standard_output_can_be_closed(tmp_path):
     done = shell(f"$AUTOENC --json {tmp_path}/result.json >&- 2>&- <&-")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -74,6 +75,7 @@ def test_a_reader_that_stops_reading_does_not_lose_the_result(tmp_path):
     assert json.loads((tmp_path / "result.json").read_text())["ended"] == "complete"
 
 
+@pytest.mark.slow
 def test_a_run_without_other_output_ends_when_nobody_reads_it(tmp_path):
     done = shell("set -o pipefail; $AUTOENC --steps=100000000 | head -1")
     assert (done.returncode, done.stderr) == (1, "")
@@ -102,7 +104,10 @@ def test_a_result_that_cannot_be_written_does_not_lose_the_summary(capsys, tmp_p
     )
 
 
-@pytest.mark.parametrize(("locale", "name"), [("C", "é.json"), ("C.UTF-8", "\udcff.json")])
+@pytest.mark.parametrize(
+    ("locale", "name"),
+    [pytest.param("C", "é.json", marks=pytest.mark.slow), ("C.UTF-8", "\udcff.json")],
+)
 def test_a_result_can_have_any_name(locale, name, tmp_path):
     environment = {**os.environ, "LC_ALL": locale, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     result = tmp_path / name
@@ -184,6 +189,7 @@ def test_a_checkpoint_folder_must_have_a_name_in_utf_8(capsys, tmp_path):
     assert error.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_dumb_terminal_shows_plain_lines():
     shown, terminal = pty.openpty()
     environment = {**os.environ, "TERM": "dumb"}
@@ -220,6 +226,7 @@ def test_steps_that_do_not_fit_into_memory_are_refused_with_the_remedy(capsys, m
     )
 
 
+@pytest.mark.slow
 def test_damaged_metadata_of_another_package_stop_no_run(tmp_path):
     write_metadata(tmp_path, "damaged", {})
     (tmp_path / "damaged-0.1.dist-info" / "entry_points.txt").write_text("[scripts]\nnothing\n")

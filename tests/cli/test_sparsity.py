@@ -8,7 +8,7 @@ from fathom.testing.descriptors import descriptor
 
 
 @pytest.mark.parametrize("mode", ["--train", "--infer"])
-@pytest.mark.parametrize("name", ["seq2seq", "transformer"])
+@pytest.mark.parametrize("name", [pytest.param("seq2seq", marks=pytest.mark.slow), "transformer"])
 def test_zeros_of_the_networks_own_layers_are_counted(name, mode, tmp_path):
     path, workload = tmp_path / "zeros.csv", descriptor(name)
     arguments = [*workload.arguments(), "--steps=1", f"--csv={path}"]

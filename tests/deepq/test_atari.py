@@ -33,6 +33,7 @@ def test_a_pipe_in_the_place_of_a_game_is_refused(tmp_path):
         Atari.load(tmp_path).rom("pong")
 
 
+@pytest.mark.slow
 def test_an_error_after_the_games_were_built_is_one_line(tmp_path):
     command = [sys.executable, "-m", "fathom.deepq", "--infer", "--checkpoint-dir", tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)

@@ -228,6 +228,7 @@ def test_without_a_saved_replay_a_resumed_run_plays_on_until_learning_may_start(
     assert (agent.actions_taken, len(agent.memory)) == (212, 102)
 
 
+@pytest.mark.slow
 def test_several_games_are_played_at_once_and_repeat_with_the_seed():
     def run(**options):
         model = pong(environments=3, **options)

@@ -78,7 +78,15 @@ def test_constants_folded_for_a_further_shape_are_no_ops_of_its_graph(tmp_path):
     assert len(set(profile.work)) > 1  # of batches of several shapes
 
 
-@pytest.mark.parametrize("workload", workloads.EIGHT)
+@pytest.mark.parametrize(
+    "workload",
+    [
+        pytest.param(
+            name, marks=pytest.mark.slow if name in ("residual", "seq2seq", "speech") else ()
+        )
+        for name in workloads.EIGHT
+    ],
+)
 def test_a_trace_has_every_op_of_the_graph_that_was_executed(workload, tmp_path):
     model = workloads.load(workload)("/cpu:0", small_options(workload) | {"xla": False})
     model.setup()

@@ -14,6 +14,7 @@ def counted(name, **options):
     return model, {row.layer: row.values for row in rows if row.kind == "activations"}
 
 
+@pytest.mark.slow
 def test_gpt_rounds_at_every_token_that_it_decodes():
     model, values = counted("gpt", new_tokens=3, xla=False)
     hyperparameters = model.hyperparameters

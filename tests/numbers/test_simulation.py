@@ -195,6 +195,7 @@ def test_a_training_goes_on_in_another_precision_in_formats_chosen_then(trained,
         assert wide.fraction > narrow.fraction
 
 
+@pytest.mark.slow
 def test_values_in_training_may_grow_more_the_more_bits_there_are():
     assert [training_headroom(bits) for bits in (8, 16, 24, 32)] == [2, 2, 6, 10]
     tensors = {}

@@ -71,6 +71,7 @@ for _ in range(30):
 """
 
 
+@pytest.mark.slow
 def test_a_shortcut_of_few_channels_trains_on_many_threads():
     """oneDNN's gradient of its filters, with strides, damages the heap where there is AVX-512."""
     command = [sys.executable, "-c", NARROW_SHORTCUT]

@@ -79,7 +79,13 @@ def test_a_layer_that_a_training_step_runs_forward_twice_counts_once_more():
     assert twice.training_macs == counted.training_macs + counted.macs
 
 
-@pytest.mark.parametrize("name", workloads.EIGHT)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in ("residual", "seq2seq") else ())
+        for name in workloads.EIGHT
+    ],
+)
 def test_the_counted_activations_are_those_of_a_real_batch(name):
     model = descriptor(name).model()
     model.setup()

@@ -195,6 +195,7 @@ def test_each_epoch_notes_the_validation_perplexity_and_lowers_the_rate_where_it
     assert perplexity == same
 
 
+@pytest.mark.slow
 def test_a_few_steps_lower_the_loss_on_the_synthetic_text():
     model = model_of(optimizer="adam", learning_rate=0.01, units=32, samples=0, batch_size=32)
     model.setup()
@@ -250,6 +251,7 @@ def test_the_result_has_the_speed_of_encoder_and_decoder_unless_it_reads_the_tar
     assert forced.run(n_steps=1).generation is None
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error")
 def test_an_empty_translation_is_pictured_without_a_warning(tmp_path):
     model = model_of()

@@ -1,6 +1,7 @@
 """What is private in TensorFlow, Keras and tf2onnx is still there, and only one module uses it."""
 
 import ast
+import functools
 import importlib
 import importlib.metadata
 import inspect
@@ -220,7 +221,12 @@ PRIVATE = re.compile(
 )
 KNOWN = {part for used in USED for part in used.name.split(".") if part.startswith("_")}
 OF_PYTHON = {"_ActionsContainer", "_asdict", "_exit", "_fields", "_replace"}
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in ROOT.rglob("*.py")}
+
+
+@functools.cache
+def trees():
+    """Returns the files of the package, parsed."""
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in ROOT.rglob("*.py")}
 
 
 def is_underscored(name):
@@ -239,7 +245,10 @@ def defined(tree):
             yield node.attr
 
 
-OURS = {name for tree in TREES.values() for name in defined(tree)} - KNOWN
+@functools.cache
+def ours():
+    """Returns the names that the package defines."""
+    return {name for tree in trees().values() for name in defined(tree)} - KNOWN
 
 
 def imported(node):
@@ -257,7 +266,7 @@ def private_in(tree):
         names = imported(node)
         if isinstance(node, ast.Attribute):
             names = [ast.unparse(node)]
-            if is_underscored(node.attr) and node.attr not in OURS | OF_PYTHON:
+            if is_underscored(node.attr) and node.attr not in ours() | OF_PYTHON:
                 yield node.lineno, node.attr
         elif isinstance(node, ast.Constant) and node.value in KNOWN:
             yield node.lineno, node.value
@@ -267,7 +276,7 @@ def private_in(tree):
 def test_no_other_module_uses_what_is_private():
     uses = [
         f"{path.relative_to(ROOT.parent)}:{line} uses {name}: put it in fathom/system/private.py"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         if path != MODULE
         for line, name in private_in(tree)
     ]
@@ -278,7 +287,7 @@ def test_everything_private_is_checked_here():
     checked = [f"{used.name}." for used in USED]
     forgotten = [
         name
-        for _, name in private_in(TREES[MODULE])
+        for _, name in private_in(trees()[MODULE])
         if not any(f"{name}." in each for each in checked)
     ]
     assert not forgotten, f"add to USED: {', '.join(forgotten)}"

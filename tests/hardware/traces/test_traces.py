@@ -33,7 +33,15 @@ def whole(trace):
     return Block(*(np.concatenate([block[n] for block in blocks]) for n in range(4)))
 
 
-@pytest.mark.parametrize("name", ["autoenc", "memnet", "residual", "dlrm", "gcn"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "autoenc",
+        "memnet",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("residual", "dlrm")),
+        "gcn",
+    ],
+)
 def test_the_first_touch_of_each_line_is_of_the_bytes_of_the_tensors(name):
     trace, _, table = of_model(model(name), None, "plain", pytest.fail)
     found = np.unique(whole(trace).address).astype(int)

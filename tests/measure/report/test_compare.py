@@ -91,9 +91,8 @@ def test_with_several_runs_a_side_few_verdicts_are_false(processes):
     assert (~verdicts.isin(comparison.UNDECIDED)).mean() <= 0.05
 
 
-@pytest.mark.parametrize(
-    "processes", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 5))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [2, 3, 5])
 def test_folders_that_differ_as_much_as_their_runs_are_seldom_called_different(processes):
     generator = np.random.default_rng(processes)
 

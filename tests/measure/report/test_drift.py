@@ -63,7 +63,8 @@ def verdicts(slower, processes=3):
     return np.array(found)
 
 
-@pytest.mark.parametrize("processes", [2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.slow
 def test_few_verdicts_are_false_where_the_machine_drifts(processes):
     assert (~np.isin(verdicts(1.0, processes), comparison.UNDECIDED)).mean() <= 0.05
 

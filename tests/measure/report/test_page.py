@@ -82,6 +82,7 @@ def look(report, tmp_path, width, *flags):
 needs_browser = pytest.mark.skipif(not shutil.which("chromium"), reason="needs chromium")
 
 
+@pytest.mark.slow
 @needs_browser
 @pytest.mark.parametrize("width", [400, 1400])
 def test_a_browser_shows_the_page_within_its_window_with_legible_texts(
@@ -105,6 +106,7 @@ def test_a_browser_shows_the_page_within_its_window_with_legible_texts(
     ]
 
 
+@pytest.mark.slow
 @needs_browser
 def test_in_dark_mode_a_browser_shows_light_texts_on_dark(small_report, tmp_path):
     shown = look(small_report, tmp_path, 1400, "--blink-settings=preferredColorScheme=0")

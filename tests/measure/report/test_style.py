@@ -9,8 +9,16 @@ from fathom import workloads
 from fathom.measure.report import figures, selection, style
 from fathom.measure.report.figures import f5
 
+QUICK = ("F3", "roofline")  # all figures are drawn by the same means
 
-@pytest.mark.parametrize("figure", figures.find_all(), ids=lambda figure: figure.id)
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        pytest.param(each, id=each.id, marks=() if each.id in QUICK else pytest.mark.slow)
+        for each in figures.find_all()
+    ],
+)
 def test_every_figure_of_eight_workloads_is_legible(figure, all_workloads):
     assert_legible(figure.analyse(all_workloads).plot)
 

@@ -23,7 +23,7 @@ NETWORKS = {
 PROMPT, NEW = 40, 40
 
 
-@pytest.fixture(scope="module", params=NETWORKS)
+@pytest.fixture(scope="module", params=["gpt", pytest.param("llama", marks=pytest.mark.slow)])
 def model(request):
     network, sizes = NETWORKS[request.param]
     model = network("/cpu:0", {**SIZES, **sizes, "prompt_tokens": PROMPT, "new_tokens": NEW})

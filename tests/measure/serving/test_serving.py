@@ -208,6 +208,7 @@ def test_figures_that_do_not_count_end_with_an_error(tmp_path, capsys):
     assert not ServingResult.read(out / "serving.json").result.valid
 
 
+@pytest.mark.slow
 def test_an_interrupted_test_ends_in_one_line_and_leaves_nothing(tmp_path):
     pytest.importorskip("mlperf_loadgen", reason="LoadGen is not installed")
     out = tmp_path / "out"

@@ -64,9 +64,8 @@ def test_a_trace_is_replayed_with_its_lengths(tmp_path, capsys):
     assert log.tokens.tolist() == [max(2, int(np.ceil(8 * (i + 1) / 20))) for i in range(20)]
 
 
-@pytest.mark.parametrize(
-    "scenario", [pytest.param("single-stream", marks=pytest.mark.slow), "offline"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", ["single-stream", "offline"])
 def test_text_is_measured_in_loadgens_other_scenarios(scenario, tmp_path, capsys):
     pytest.importorskip("mlperf_loadgen", reason="LoadGen is not installed")
     out = tmp_path / "out"

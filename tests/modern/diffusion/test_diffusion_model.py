@@ -178,6 +178,7 @@ def test_evaluation_and_sampling_use_the_average_and_give_the_weights_back(tmp_p
     np.testing.assert_allclose(trajectory[-1], returned[0], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_average_is_bit_equal_after_resuming(tmp_path):
     whole, part = (Diffusion("/cpu:0", SMALL) for _ in range(2))
     whole.setup()

@@ -80,6 +80,7 @@ def test_the_network_is_that_of_the_paper(model):
         np.testing.assert_allclose(logits[i], expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_gpt_2_small_has_its_parameters():
     model = GPT("/cpu:0", {"size": "gpt2", "batch_size": 1})
     model.build()
@@ -126,7 +127,17 @@ def greedy_without_cache(network, prompt, new):
     return tokens[len(prompt) :], np.array(logits)
 
 
-@pytest.mark.parametrize("options", [{}, {"prompt_tokens": 1}, {"new_tokens": 2}, {"xla": True}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"prompt_tokens": 1},
+        *(
+            pytest.param(each, marks=pytest.mark.slow)
+            for each in ({"new_tokens": 2}, {"xla": True})
+        ),
+    ],
+)
 def test_decoding_with_the_cache_equals_decoding_without(options):
     model = make(GPTFwd, **options)
     prompts = next(model.inference_batches())[0]

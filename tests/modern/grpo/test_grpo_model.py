@@ -204,6 +204,7 @@ def test_sums_of_other_lengths_say_what_they_need(tmp_path):
     assert len(losses(model, 3)) == 3
 
 
+@pytest.mark.slow
 def test_the_papers_size_has_the_papers_parameters():
     description = GRPO("/cpu:0", {"size": "7b"}).describe()
     assert description.parameters == 6_910_365_696  # of DeepSeek LLM 7B

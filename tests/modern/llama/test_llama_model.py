@@ -106,10 +106,10 @@ def test_the_cache_holds_the_keys_and_values_of_groups_alone():
 @pytest.mark.parametrize(
     ("size", "parameters"),
     [
-        pytest.param("7b", 6_738_415_616, marks=pytest.mark.slow),
+        ("7b", 6_738_415_616),
         pytest.param("8b", 8_030_261_248, marks=pytest.mark.slow),
         pytest.param("70b", 70_553_706_496, marks=pytest.mark.slow),
-        ("405b", 405_853_388_800),
+        pytest.param("405b", 405_853_388_800, marks=pytest.mark.slow),
     ],
 )
 def test_the_papers_sizes_are_described_with_the_published_models_parameters(size, parameters):

@@ -117,7 +117,17 @@ def test_the_gradients_of_the_scan_are_those_of_the_recurrence(time, chunks):
         np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("options", [{}, {"prompt_tokens": 1}, {"new_tokens": 2}, {"xla": True}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"prompt_tokens": 1},
+        *(
+            pytest.param(each, marks=pytest.mark.slow)
+            for each in ({"new_tokens": 2}, {"xla": True})
+        ),
+    ],
+)
 def test_decoding_with_the_state_equals_decoding_without(options):
     model = make(MambaFwd, **options)
     prompts = next(model.inference_batches())[0]

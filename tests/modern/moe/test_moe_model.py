@@ -185,7 +185,14 @@ def test_the_balance_is_that_of_the_papers_equation():
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"experts_per_token": 1}, pytest.param({"xla": True}, marks=pytest.mark.slow)]
+    "options",
+    [
+        {},
+        *(
+            pytest.param(each, marks=pytest.mark.slow)
+            for each in ({"experts_per_token": 1}, {"xla": True})
+        ),
+    ],
 )
 def test_decoding_with_the_cache_equals_decoding_without(options):
     model = make(MoEFwd, compiled=True, **options)

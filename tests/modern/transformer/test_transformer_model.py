@@ -429,6 +429,7 @@ def test_a_checkpoint_brings_its_vocabulary(tmp_path):
     assert any("the vocabulary is the checkpoint's" in note for note in other.notes)
 
 
+@pytest.mark.slow
 def test_a_vocabulary_of_another_size_than_the_checkpoints_is_refused(tmp_path):
     model = model_of()
     model.setup({"checkpoint_dir": str(tmp_path)})

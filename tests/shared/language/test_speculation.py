@@ -11,31 +11,47 @@ from fathom.testing.descriptors import descriptor
 SIZE = {"layers": 3, "context": 24, "batch_size": 3}
 
 
-def generated(name, weights=None, **options):
-    """Returns the weights, the new tokens, and the result of a run."""
-    model = descriptor(name).model(True, **SIZE | options)
-    model.setup()
-    if weights is not None:
-        model.network.set_weights(weights)
+def generated(model):
+    """Returns the new tokens, and what a run says of the generation."""
     prompts = next(iter(model.inference_batches()))
     result = model.run(n_steps=2, warmup=1)
-    return model.network.get_weights(), model.infer(*prompts).numpy(), result
+    return model.infer(*prompts).numpy(), result.generation
 
 
-@pytest.mark.parametrize("name", ["llama", "moe"])
-@pytest.mark.parametrize("draft", [{"draft_layers": 1}, {"draft_layers": 2, "draft_tokens": 1}])
-def test_the_text_is_that_of_plain_decoding(name, draft):
-    weights, *_ = generated(name)
+@pytest.fixture(scope="module", params=["llama", pytest.param("moe", marks=pytest.mark.slow)])
+def plain(request):
+    """Gives a workload, weights, and what it generates with them one token at a time."""
+    workload = descriptor(request.param)
+    model = workload.model(True, **SIZE)
+    model.setup()
     rng = np.random.default_rng(0)
     # Larger weights than the initial ones: blocks that agree in part.
-    weights = [each + rng.normal(0, 0.5, each.shape).astype(np.float32) for each in weights]
-    _, expected, plain = generated(name, weights)
-    _, found, drafted = generated(name, weights, **draft)
+    weights = [
+        each + rng.normal(0, 0.5, each.shape).astype(np.float32)
+        for each in model.network.get_weights()
+    ]
+    model.network.set_weights(weights)
+    return workload, weights, *generated(model)
+
+
+@pytest.mark.parametrize(
+    "draft",
+    [
+        {"draft_layers": 1},
+        pytest.param({"draft_layers": 2, "draft_tokens": 1}, marks=pytest.mark.slow),
+    ],
+)
+def test_the_text_is_that_of_plain_decoding(plain, draft):
+    workload, weights, expected, of_plain = plain
+    model = workload.model(True, **SIZE, **draft)
+    model.setup()
+    model.network.set_weights(weights)
+    found, of_draft = generated(model)
     assert (found == expected).all()
     assert len({*expected.ravel().tolist()}) > 3
-    assert plain.generation.tokens_per_pass is None
-    assert 1 <= drafted.generation.tokens_per_pass < 1 + draft.get("draft_tokens", 4)
-    assert drafted.generation.new_tokens == plain.generation.new_tokens
+    assert of_plain.tokens_per_pass is None
+    assert 1 <= of_draft.tokens_per_pass < 1 + draft.get("draft_tokens", 4)
+    assert of_draft.new_tokens == of_plain.new_tokens
 
 
 def test_a_draft_that_is_right_saves_passes():
