@@ -113,6 +113,7 @@ def test_biases_do_not_decay():
     assert len(decayed) == 8
 
 
+@pytest.mark.slow
 def test_the_description_is_the_same_where_training_computes_the_groups_apart(monkeypatch):
     def described():
         model = AlexNet("/cpu:0", SMALL)

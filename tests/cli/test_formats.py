@@ -16,6 +16,7 @@ def rows(path):
     return [(each["precision"], each["seed"]) for each in json.loads(path.read_text())["runs"]]
 
 
+@pytest.mark.slow
 def test_a_training_in_several_formats_is_added_to_its_file(tmp_path, capsys):
     path = tmp_path / "train.json"
     assert formats(path, "--steps=20", "--formats=float32,fixed:16.4") == 0

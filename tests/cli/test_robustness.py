@@ -68,6 +68,7 @@ def test_help_that_cannot_be_printed_is_an_error():
     assert (done.returncode, done.stderr) == (1, line)
 
 
+@pytest.mark.slow
 def test_a_reader_that_stops_reading_does_not_lose_the_result(tmp_path):
     done = shell(f"set -o pipefail; $AUTOENC --json {tmp_path}/result.json | head -1")
     assert (done.returncode, done.stderr) == (1, "")
@@ -81,6 +82,7 @@ def test_a_run_without_other_output_ends_when_nobody_reads_it(tmp_path):
     assert (done.returncode, done.stderr) == (1, "")
 
 
+@pytest.mark.slow
 def test_the_result_can_go_to_standard_output_alone(tmp_path):
     done = shell("$AUTOENC --json -", cwd=tmp_path)
     assert done.returncode == 0
@@ -242,6 +244,7 @@ def test_a_limit_of_the_address_space_that_tensorflow_crashes_under_is_refused()
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "workload",
     ["alexnet", *(pytest.param(name, marks=pytest.mark.slow) for name in ("vgg", "residual"))],

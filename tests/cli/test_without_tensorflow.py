@@ -60,6 +60,7 @@ def folder(tmp_path):
     return synthetic_folder.write(tmp_path / "folder", runs)
 
 
+@pytest.mark.slow
 def test_help_list_compare_and_report_do_without_tensorflow(folder, tmp_path):
     command = [sys.executable, "-c", PROGRAM, str(folder), str(tmp_path / "report")]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120)

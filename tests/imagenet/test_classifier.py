@@ -107,6 +107,7 @@ def test_the_schedule_looks_at_one_view_of_the_validation_images_whatever_is_eva
     assert plain.history["validation_top1_error"][0][1] == plain.evaluate()["top1_error"]
 
 
+@pytest.mark.slow
 def test_the_noted_validation_errors_are_part_of_the_result(monkeypatch):
     monkeypatch.setattr("fathom.imagenet.classifier._STEPS_BETWEEN_CHECKS", 1)
     model = ready(batch_size=300)
@@ -149,6 +150,7 @@ def test_data_without_validation_images_says_how_to_evaluate(model, tmp_path):
     assert on_train.evaluate()["examples"] == 600
 
 
+@pytest.mark.slow
 def test_a_damaged_image_is_skipped_and_named_in_the_result(model, tmp_path, capfd):
     import shutil
 

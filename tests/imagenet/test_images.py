@@ -152,6 +152,7 @@ def test_the_scale_varies_over_the_whole_range():
     assert 0.93 < share.max() < 1.01
 
 
+@pytest.mark.slow
 def test_the_colour_shift_is_the_same_for_all_pixels_and_follows_the_principal_components():
     picture = np.full((80, 80, 3), 128, np.uint8)
     taken = crops(Augmentation(64, (64, 64), colour_shift=0.1), picture, 400)

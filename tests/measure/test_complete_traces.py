@@ -57,6 +57,7 @@ def test_ops_that_ran_untraced_before_vanish_and_are_missed():
     assert [sum(op.op_type == "Tanh" for op in each) for each in ops] != complete
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workload", ["autoenc", pytest.param("memnet", marks=pytest.mark.slow)])
 def test_every_step_of_a_long_profile_has_the_same_ops(workload, tmp_path):
     options = small_options(workload) | {"xla": False}
@@ -169,11 +170,12 @@ def test_a_single_step_that_lacks_ops_is_refused(tmp_path):
         profile_model(model, 1, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("workload", "size"),
     [
         ("transformer", {"batch_size": 4, "vocabulary": 300, "lengths": "24", "beam_size": 1}),
-        pytest.param("seq2seq", {}, marks=pytest.mark.slow),
+        ("seq2seq", {}),
     ],
 )
 def test_inference_that_a_run_computes_in_two_phases_is_profiled_as_one_step(

@@ -239,6 +239,7 @@ def test_a_wrong_option_is_one_line(capsys, options, reason):
     assert error.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_step_that_xla_compiles_is_profiled_op_by_op_with_its_time_beside(capsys, monkeypatch):
     monkeypatch.setattr(Autoenc, "default_xla", "step")
     with pytest.raises(SystemExit) as end:

@@ -265,6 +265,7 @@ def test_batches_are_the_same_one_by_one_and_an_epoch_at_a_time(stories):
             np.testing.assert_array_equal(ours, theirs[i])
 
 
+@pytest.mark.slow
 def test_an_epoch_in_one_call_gives_the_losses_of_single_steps(stories):
     def losses(**options):
         model = small_model(stories, **options)

@@ -23,6 +23,7 @@ def test_a_result_says_in_how_many_parts_its_batches_were_computed():
     assert model.run(n_steps=1).environment.microbatches == 2
 
 
+@pytest.mark.slow
 def test_batches_of_some_shapes_are_divided_and_those_of_others_are_not():
     model = descriptor("transformer").model(lengths="16 24", batch_size=2)
     model.operations_at_once = 2

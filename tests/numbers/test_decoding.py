@@ -35,6 +35,7 @@ def test_transformer_rounds_what_its_decoder_layers_return_at_every_word():
     assert values["embedding"] == (source + words) * hyperparameters.width
 
 
+@pytest.mark.slow
 def test_seq2seq_rounds_what_its_decoder_reads_of_the_encoder():
     model, values = counted("seq2seq", buckets="8-9")
     hyperparameters = model.hyperparameters

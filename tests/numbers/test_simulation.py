@@ -164,6 +164,7 @@ def test_calibrated_inference_nears_float32_with_the_bits(trained):
     assert errors[2] < 1e-3 * expected
 
 
+@pytest.mark.slow
 def test_training_calibrates_on_steps_that_it_undoes_and_resumes_bit_identically(tmp_path):
     def losses(folder, n_steps, resume=False):
         model = Autoenc("/cpu:0", SMALL | {"precision": "fixed16", "steps_per_call": 2})

@@ -246,6 +246,7 @@ def test_statistics_stay_float32_where_the_network_computes_with_less(dtype):
     np.testing.assert_allclose(layer.variance.numpy(), exact.variance.numpy(), rtol=0.01)
 
 
+@pytest.mark.slow
 def test_training_normalises_by_fused_kernels_forward_and_backward():
     model = Residual("/cpu:0", SMALL)
     model.setup()

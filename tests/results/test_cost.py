@@ -82,7 +82,9 @@ def test_a_layer_that_a_training_step_runs_forward_twice_counts_once_more():
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.slow if name in ("residual", "seq2seq") else ())
+        pytest.param(
+            name, marks=pytest.mark.slow if name in ("residual", "seq2seq", "speech") else ()
+        )
         for name in workloads.EIGHT
     ],
 )

@@ -38,6 +38,7 @@ def test_what_older_files_lack_has_its_default():
     assert profile.op_work == ()
 
 
+@pytest.mark.slow
 def test_an_older_folder_is_reported(tmp_path):
     report.write(Folder.read(OLDER), tmp_path)
     written = json.loads((tmp_path / "report.json").read_text())

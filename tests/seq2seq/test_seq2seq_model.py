@@ -214,6 +214,7 @@ def test_a_network_overfitted_to_a_pair_translates_it():
     np.testing.assert_array_equal(said, batch.words.numpy())
 
 
+@pytest.mark.slow
 def test_the_forward_only_twin_translates_as_the_trained_network_and_writes_its_translations(
     tmp_path,
 ):
@@ -324,6 +325,7 @@ def test_the_step_is_compiled_once_for_each_bucket():
     assert shapes == [[(8, s), (8, t), (8, t)] for s, t in (Bucket(8, 9), Bucket(16, 18))]
 
 
+@pytest.mark.slow
 def test_the_first_step_of_each_bucket_is_marked():
     model = model_of(buckets="4-5 8-9 16-18")
     model.setup()

@@ -245,6 +245,7 @@ def test_the_chief_may_take_long_after_the_others(monkeypatch):
     hanging[1].kill()
 
 
+@pytest.mark.slow
 def test_the_first_failure_ends_all_workers(tmp_path, capsys):
     command = ("autoenc", "--train", "--batch-size=7", *SMALL)
     error = refusal(capsys, "launch", "-n", "2", "--out", str(tmp_path), "--", *command)

@@ -177,7 +177,7 @@ def test_an_update_reads_and_writes_the_variable_and_its_slot():
     assert row.input_bytes == 40 + 8  # the gradient, rate and momentum
 
 
-@pytest.mark.parametrize("workload", ["speech", "seq2seq"])
+@pytest.mark.parametrize("workload", ["speech", pytest.param("seq2seq", marks=pytest.mark.slow)])
 def test_a_longer_example_takes_more_steps_of_the_recurrence(workload):
     model = workloads.load(workload)("/cpu:0", small_options(workload))
     model.build()

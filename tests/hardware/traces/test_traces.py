@@ -78,6 +78,7 @@ def test_an_arena_is_smaller_and_nothing_overlaps():
         assert inside.sum() == 1
 
 
+@pytest.mark.slow
 def test_rows_are_those_of_the_batch():
     small = model("dlrm", infer=True)
     traced = steps.trace(small, None)

@@ -69,6 +69,7 @@ def test_few_verdicts_are_false_where_the_machine_drifts(processes):
     assert (~np.isin(verdicts(1.0, processes), comparison.UNDECIDED)).mean() <= 0.05
 
 
+@pytest.mark.slow
 def test_a_difference_larger_than_the_drift_is_found():
     found = verdicts(1.4)
     assert (found == "slower").mean() > 0.9

@@ -188,6 +188,7 @@ def test_the_machine_is_described(small_report):
     assert "memory,8.0 GiB" in machine
 
 
+@pytest.mark.slow
 def test_written_twice_a_report_is_the_same(small_report, tmp_path, monkeypatch):
     render = picture.rendered
     monkeypatch.setattr(

@@ -197,6 +197,7 @@ def test_the_command_writes_the_result_beside_the_logs(tmp_path, capsys):
     assert (code, errors.count("\n")) == ((0, 0) if result.result.valid else (2, 1))
 
 
+@pytest.mark.slow
 def test_figures_that_do_not_count_end_with_an_error(tmp_path, capsys):
     pytest.importorskip("mlperf_loadgen", reason="LoadGen is not installed")
     out = tmp_path / "out"

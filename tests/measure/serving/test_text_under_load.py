@@ -19,7 +19,8 @@ def small(workload):
     ]
 
 
-@pytest.mark.parametrize("workload", ["gpt", pytest.param("llama", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("workload", ["gpt", "llama"])
 def test_loadgen_measures_tokens_from_the_scheduled_arrival(workload, tmp_path, capsys):
     pytest.importorskip("mlperf_loadgen", reason="LoadGen is not installed")
     out = tmp_path / "out"

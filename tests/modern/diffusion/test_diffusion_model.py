@@ -129,7 +129,9 @@ def test_a_step_of_sampling_keeps_images_of_known_noise(sampler):
     assert times.tolist() == list(range(999, -1, -1))
 
 
-@pytest.mark.parametrize("options", [{}, {"guidance": 1.0}, {"xla": True}])
+@pytest.mark.parametrize(
+    "options", [{}, {"guidance": 1.0}, pytest.param({"xla": True}, marks=pytest.mark.slow)]
+)
 def test_sampling_follows_equation_12_of_ddim(options):
     model = make(DiffusionFwd, **options)
     guidance = options.get("guidance", 2.0)
@@ -192,6 +194,7 @@ def test_the_average_is_bit_equal_after_resuming(tmp_path):
         np.testing.assert_array_equal(resumed.state()[name].numpy(), variable.numpy())
 
 
+@pytest.mark.slow
 def test_the_rate_stays_or_falls_to_a_tenth(tmp_path):
     model = Diffusion("/cpu:0", SMALL | {"learning_rate": 0.01})
     model.setup()

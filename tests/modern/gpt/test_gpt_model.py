@@ -93,7 +93,7 @@ def test_gpt_2_small_has_its_parameters():
 @pytest.mark.parametrize(
     ("size", "parameters"),
     [
-        ("gpt2-xl", 1_557_611_200),
+        pytest.param("gpt2-xl", 1_557_611_200, marks=pytest.mark.slow),
         pytest.param("gpt3-175b", 174_604_259_328, marks=pytest.mark.slow),
     ],
 )
@@ -163,6 +163,7 @@ def test_logits_from_the_cache_equal_those_of_the_whole_sequence():
         tokens = tf.argmax(logits, 1, tf.int32)
 
 
+@pytest.mark.slow
 def test_the_phases_can_run_alone():
     both = make(GPTFwd)
     generated = both.compiled.step.call(*next(both.inference_batches()))
@@ -260,6 +261,7 @@ def test_an_unusable_size_is_named_in_one_line(options, message):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_another_vocabulary_is_refused(tmp_path):
     texts = {}
     for name, letters in (("a", "abcdef"), ("b", "uvwxyz")):

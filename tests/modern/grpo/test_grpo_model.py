@@ -181,6 +181,7 @@ def test_the_twin_gives_the_answers_that_the_evaluation_counts(tmp_path):
     assert twin.evaluate() == model.evaluate()
 
 
+@pytest.mark.slow
 def test_pictures_have_answers_and_curves(tmp_path):
     model = make()
     model.run(n_steps=4)
@@ -194,6 +195,7 @@ def test_a_batch_of_broken_groups_is_refused():
         make(batch_size=6)
 
 
+@pytest.mark.slow
 def test_sums_of_other_lengths_say_what_they_need(tmp_path):
     (tmp_path / "training.txt").write_text("1+1=2\n" * 9)
     (tmp_path / "held-out.txt").write_text("1+2=3\n" * 9)

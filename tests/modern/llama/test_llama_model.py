@@ -106,7 +106,7 @@ def test_the_cache_holds_the_keys_and_values_of_groups_alone():
 @pytest.mark.parametrize(
     ("size", "parameters"),
     [
-        ("7b", 6_738_415_616),
+        pytest.param("7b", 6_738_415_616, marks=pytest.mark.slow),
         pytest.param("8b", 8_030_261_248, marks=pytest.mark.slow),
         pytest.param("70b", 70_553_706_496, marks=pytest.mark.slow),
         pytest.param("405b", 405_853_388_800, marks=pytest.mark.slow),

@@ -368,6 +368,7 @@ def test_the_forward_only_twin_translates_as_the_trained_network(tmp_path):
     assert picture.stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_the_result_has_the_speed_of_encoder_and_decoder_unless_it_reads_the_target():
     model = model_of(forward_only=True, beam_size=2, lengths="16 24")
     model.setup()
@@ -414,6 +415,7 @@ def test_translations_are_by_the_mean_of_the_last_epochs_weights():
     assert np.unique(variable.numpy()).tolist() == [9.0]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_brings_its_vocabulary(tmp_path):
     model = model_of()
     model.setup({"checkpoint_dir": str(tmp_path)})

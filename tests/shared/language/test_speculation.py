@@ -22,7 +22,7 @@ def generated(model):
 def plain(request):
     """Gives a workload, weights, and what it generates with them one token at a time."""
     workload = descriptor(request.param)
-    model = workload.model(True, **SIZE)
+    model = workload.model(True, **SIZE, xla=False)  # it compiles for longer than it runs
     model.setup()
     rng = np.random.default_rng(0)
     # Larger weights than the initial ones: blocks that agree in part.
@@ -43,7 +43,7 @@ def plain(request):
 )
 def test_the_text_is_that_of_plain_decoding(plain, draft):
     workload, weights, expected, of_plain = plain
-    model = workload.model(True, **SIZE, **draft)
+    model = workload.model(True, **SIZE, **draft, xla=False)
     model.setup()
     model.network.set_weights(weights)
     found, of_draft = generated(model)
