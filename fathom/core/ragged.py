@@ -152,7 +152,7 @@ def _interval(numbers: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
 
 
 def permuted(x: tf.Tensor, order: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
-    """Returns rows in another order; the gradient gathers, too, by the inverse."""
+    """Returns rows [rows, N] in an order, int32 [rows]; the gradient gathers by its inverse."""
 
     @tf.custom_gradient
     def permuted(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
