@@ -66,10 +66,13 @@ def weight(
     return layer.add_weight(shape, initializer=initializer, name=name)
 
 
-def linear(x: tf.Tensor, kernel: tf.Tensor, bias: keras.Variable | None = None) -> tf.Tensor:
-    """Returns x W + b, [batch, ..., outputs] for [batch, ..., inputs]."""
+def linear(
+    x: tf.Tensor, kernel: tf.Tensor, bias: keras.Variable | None = None, transposed: bool = False
+) -> tf.Tensor:
+    """Returns x W + b, [batch, ..., outputs] of [batch, ..., inputs]; W may be transposed."""
     *places, width = x.shape[1:]
-    product = tf.matmul(tf.reshape(x, [-1, width]), tf.convert_to_tensor(kernel))
+    rows = tf.reshape(x, [-1, width])
+    product = tf.matmul(rows, tf.convert_to_tensor(kernel), transpose_b=transposed)
     if bias is not None:
         product = add_bias(product, bias)
     return tf.reshape(product, [-1, *places, product.shape[1]])

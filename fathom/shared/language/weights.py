@@ -92,10 +92,8 @@ def _check_configuration(path: Path, settings: Mapping[str, object]) -> None:
 
 def _assign(weight: Published, parts: list[tf.Tensor], folder: Path) -> None:
     variable = weight.variable
-    columns = sum(part.shape[-1] for part in parts)
-    if {part.shape[:-1] for part in parts} != {variable.shape[:-1]} or columns != variable.shape[
-        -1
-    ]:
+    rows, columns = {part.shape[:-1] for part in parts}, sum(part.shape[-1] for part in parts)
+    if rows != {variable.shape[:-1]} or columns != variable.shape[-1]:
         found = ", ".join(str(tuple(part.shape)) for part in parts)
         raise FathomError(
             f"{folder}: {', '.join(weight.names)} with shape {found} cannot be {variable.path} "

@@ -51,7 +51,7 @@ def attended(x, w, heads, groups, base):
 
 def fed(x, w):
     gates, values = np.split(x @ w["kernel"], 2, 1)
-    return (gates / (1 + np.exp(-gates)) * values) @ w["projection"]
+    return (gates / (1 + np.exp(-gates)) * values) @ w["projection"].T
 
 
 def logits_of(model, tokens):
