@@ -53,6 +53,7 @@ def test_all_pairs_are_counted_both_ways_where_they_differ(table):
     assert shares.rows[0.3] == 6 * 2  # only the op type that was made slower
 
 
+@pytest.mark.slow
 def test_one_run_a_side_has_no_verdict(table):
     alone = table[table.runs == 1]
     assert alone[["right", "wrong"]].sum().sum() == 0

@@ -103,7 +103,8 @@ def test_autoenc(program):
     close(module.negative_elbo(module.network(chosen, pixels, key), pixels), loss)
 
 
-@pytest.mark.parametrize("together", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("together", [False, True])
 def test_memnet(program, together):
     module, model = program("jax_memnet"), model_of("memnet", random_noise=0, linear_start=False)
 

@@ -7,7 +7,7 @@ from fathom.results.description import Description
 from fathom.testing.descriptors import descriptor
 
 
-@pytest.mark.parametrize("mode", ["--train", "--infer"])
+@pytest.mark.parametrize("mode", ["--train", pytest.param("--infer", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", [pytest.param("seq2seq", marks=pytest.mark.slow), "transformer"])
 def test_zeros_of_the_networks_own_layers_are_counted(name, mode, tmp_path):
     path, workload = tmp_path / "zeros.csv", descriptor(name)

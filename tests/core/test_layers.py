@@ -106,6 +106,7 @@ tf.function(layer)(tf.ones((1, 5, 5, 4)))
 """
 
 
+@pytest.mark.slow
 def test_a_grouped_convolution_with_bias_and_activation_runs_without_onednn():
     command = [sys.executable, "-c", WITHOUT_ONEDNN]
     environment = os.environ | {"TF_ENABLE_ONEDNN_OPTS": "0"}

@@ -26,7 +26,10 @@ from fathom.testing.descriptors import descriptor
 
 WORKLOADS = workloads.names()
 # These have much of the others' operations and compile long: their tests are slow ones.
-SLOW = ("diffusion", "grpo", "llama", "mamba", "moe", "residual", "speech", "transformer")
+SLOW = (
+    *("diffusion", "gpt", "grpo", "llama", "mamba", "moe", "residual", "seq2seq", "speech"),
+    "transformer",
+)
 QUICK = ("autoenc", "dlrm", "memnet")  # of trainings by JAX
 ALL = [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in WORKLOADS]
 TRAINED = [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in WORKLOADS]
@@ -128,9 +131,8 @@ def test_tensorflow_loads_the_network_of_any_batch_size(network, tmp_path):
     network.check({k: v.numpy() for k, v in run(**network.inputs).items()})
 
 
-@pytest.mark.parametrize(
-    ("name", "onednn"), [("autoenc", "1"), pytest.param("alexnet", "0", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "onednn"), [("autoenc", "1"), ("alexnet", "0")])
 def test_a_saved_model_needs_neither_fathom_nor_onednn(name, onednn, tmp_path):
     network = Network(name)
     network.save("saved-model", tmp_path / "out")
@@ -172,7 +174,10 @@ def test_an_onnx_export_leaves_the_loops_that_it_converted_to_their_owners(tmp_p
     assert [str(each.exc_value) for each in failed] == []
 
 
-@pytest.mark.parametrize("name", [n for n in WORKLOADS if n in STEPWISE])
+@pytest.mark.parametrize(
+    "name",
+    ["seq2seq", *(pytest.param(n, marks=pytest.mark.slow) for n in STEPWISE if n != "seq2seq")],
+)
 def test_decoding_by_onnx_runtime_says_the_words_of_our_search(name, tmp_path):
     pytest.importorskip("tf2onnx", reason="tf2onnx is not installed")
     runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")

@@ -116,12 +116,12 @@ def damaged_copies(whole, wrong):
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
-        ("profile", "gone"),
+        ("machine.json", "gone"),
         *(
             pytest.param(name, wrong, marks=pytest.mark.slow)
             for name in DAMAGED
             for wrong in ("gone", *WRONG, *WRONG_NUMBERS)
-            if (name, wrong) != ("profile", "gone")
+            if (name, wrong) != ("machine.json", "gone")
         ),
     ],
 )

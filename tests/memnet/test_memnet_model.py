@@ -300,6 +300,7 @@ def test_inference_runs_no_more_steps_than_asked_for(stories, xla):
     assert ran.tolist() == [True, True, False, False, False]
 
 
+@pytest.mark.slow
 def test_twenty_epochs_learn_the_synthetic_task():
     model = MemNet("/cpu:0", {"linear_start": False, "embedding": 12})
     model.setup()

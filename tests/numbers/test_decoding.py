@@ -47,7 +47,8 @@ def test_seq2seq_rounds_what_its_decoder_reads_of_the_encoder():
     )
 
 
-@pytest.mark.parametrize("name", ["seq2seq", pytest.param("transformer", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["seq2seq", "transformer"])
 def test_formats_are_calibrated_on_decoded_words(name):
     model = descriptor(name).model(True, precision="fixed16")
     model.setup()

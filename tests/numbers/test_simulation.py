@@ -157,6 +157,7 @@ def bound(folder, **options):
     return model.evaluate()["negative_elbo"]
 
 
+@pytest.mark.slow
 def test_calibrated_inference_nears_float32_with_the_bits(trained):
     folder, expected = trained
     errors = [abs(bound(folder, precision=f"fixed{b}") - expected) for b in (4, 8, 16)]

@@ -255,6 +255,7 @@ def test_training_normalises_by_fused_kernels_forward_and_backward():
     assert types.count("FusedBatchNormGradV3") == 36
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_inference_normalises_by_a_factor_and_an_offset(precision):
     model = ResidualFwd("/cpu:0", SMALL | {"image_size": 32, "precision": precision})

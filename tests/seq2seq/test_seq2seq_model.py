@@ -203,6 +203,7 @@ def test_a_few_steps_lower_the_loss_on_the_synthetic_text():
     assert np.mean(losses[-5:]) < 0.6 * np.mean(losses[:5])
 
 
+@pytest.mark.slow
 def test_a_network_overfitted_to_a_pair_translates_it():
     model = model_of(
         optimizer="adam", learning_rate=0.02, units=24, samples=0, batch_size=4, buckets="8-9"

@@ -65,7 +65,11 @@ def become_its_user(folder):
         os.seteuid(_OTHER)
 
 
-@pytest.mark.parametrize("dataset", _SETS, ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "dataset",
+    [pytest.param(each, marks=[pytest.mark.slow] * (each is ImageNet)) for each in _SETS],
+    ids=lambda each: each.name,
+)
 def test_a_folder_without_permission_is_named_and_nothing_is_left_out(dataset, folder):
     _SETS[dataset](folder)
     sound = _read(dataset, folder)

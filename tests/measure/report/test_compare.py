@@ -246,6 +246,7 @@ def profiles_of_a_program(generator, processes, workloads=4, noise=0.03):
     ]
 
 
+@pytest.mark.slow
 def test_with_several_profiles_a_side_few_verdicts_on_shares_are_false():
     generator = np.random.default_rng(1)
     verdicts = pd.concat(

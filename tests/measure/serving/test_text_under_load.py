@@ -49,6 +49,7 @@ def test_loadgen_measures_tokens_from_the_scheduled_arrival(workload, tmp_path, 
         assert not (folder / "trial-00" / "mlperf_log_trace.json").exists()
 
 
+@pytest.mark.slow
 def test_a_trace_is_replayed_with_its_lengths(tmp_path, capsys):
     trace = tmp_path / "azure.csv"
     rows = [

@@ -208,13 +208,14 @@ def test_the_rate_stays_or_falls_to_a_tenth(tmp_path):
         assert model.learning_rate.numpy() == pytest.approx(rate)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "gmacs", "parameters"),
     [
         ("s", 6.06, 32_865_056),
-        pytest.param("b", 23.01, 130_315_808, marks=pytest.mark.slow),
-        pytest.param("l", 80.71, 457_840_672, marks=pytest.mark.slow),
-        pytest.param("xl", 118.64, 674_834_720, marks=pytest.mark.slow),
+        ("b", 23.01, 130_315_808),
+        ("l", 80.71, 457_840_672),
+        ("xl", 118.64, 674_834_720),
     ],
 )
 def test_the_papers_sizes_are_described_with_the_published_work(size, gmacs, parameters):

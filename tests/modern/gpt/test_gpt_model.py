@@ -107,6 +107,7 @@ def test_large_networks_are_described_with_their_parameters(size, parameters):
     assert described.macs == 3 * forward
 
 
+@pytest.mark.slow
 def test_initial_weights_are_normal_and_smaller_where_residuals_add_up():
     model = GPT("/cpu:0", {"width": 64, "layers": 8, "xla": False})
     model.setup()

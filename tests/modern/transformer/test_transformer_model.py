@@ -338,6 +338,7 @@ def beam_without_cache(model, source, size, steps):
     return best + [PAD] * (steps - len(best))
 
 
+@pytest.mark.slow
 def test_a_network_overfitted_to_a_batch_translates_it():
     options = {"width": 32, "hidden_units": 64, "learning_rate": 0.01, "warmup_steps": 20}
     model = model_of(**options, label_smoothing=0.0, batch_size=4)

@@ -54,6 +54,7 @@ def test_the_text_is_that_of_plain_decoding(plain, draft):
     assert of_draft.new_tokens == of_plain.new_tokens
 
 
+@pytest.mark.slow
 def test_a_draft_that_is_right_saves_passes():
     """Blocks whose last projections are zero add nothing: the first block is the network."""
     model = descriptor("llama").model(True, **SIZE, draft_layers=1, draft_tokens=3)

@@ -195,6 +195,7 @@ def test_a_client_that_goes_away_frees_its_blocks(model, engine, monkeypatch):
     ask(model, engine, scenario)  # which looks at the blocks
 
 
+@pytest.mark.slow
 def test_a_load_test_drives_the_endpoint(model, engine, tmp_path):
     """The same command tests any such endpoint."""
     plan = scenarios.Plan("server", 0.2, 50.0, Bounds(first_token=5.0, output_token=5.0), BURSTS)
