@@ -53,7 +53,6 @@ def test_all_pairs_are_counted_both_ways_where_they_differ(table):
     assert shares.rows[0.3] == 6 * 2  # only the op type that was made slower
 
 
-@pytest.mark.slow
 def test_one_run_a_side_has_no_verdict(table):
     alone = table[table.runs == 1]
     assert alone[["right", "wrong"]].sum().sum() == 0
@@ -92,6 +91,7 @@ def test_a_side_has_the_first_runs_made_slower(benchmark):
             assert times == pytest.approx([1.2 * old[0], old[1]])
 
 
+@pytest.mark.slow
 def test_a_folder_is_measured_once_and_rates_are_shown(benchmark, monkeypatch, tmp_path, capsys):
     generator, measurements = np.random.default_rng(0), []
 

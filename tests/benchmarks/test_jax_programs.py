@@ -214,7 +214,10 @@ def test_transformer(program):
     assert (said == logits(chosen, given).argmax(-1)).all()
 
 
-@pytest.mark.parametrize("form", ["BCSR", "BCOO", "segment sum"])
+@pytest.mark.parametrize(
+    "form",
+    [*(pytest.param(each, marks=pytest.mark.slow) for each in ("BCSR", "BCOO")), "segment sum"],
+)
 def test_gcn(program, form):
     module, model = program("jax_gcn"), model_of("gcn")
     graph = model.graph

@@ -71,7 +71,11 @@ def text(folder, dataset):
 
 @pytest.mark.parametrize(
     ("dataset", "arguments", "name"),
-    [(Wmt, [], "wmt"), (Multi30k, [], "multi30k"), (Multi30k, ["--dataset=multi30k"], "multi30k")],
+    [
+        pytest.param(Wmt, [], "wmt", marks=pytest.mark.slow),
+        pytest.param(Multi30k, [], "multi30k", marks=pytest.mark.slow),
+        (Multi30k, ["--dataset=multi30k"], "multi30k"),
+    ],
 )
 def test_a_workload_with_several_data_sets_says_which_it_read(
     dataset, arguments, name, tmp_path, capsys

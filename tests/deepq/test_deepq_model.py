@@ -241,7 +241,7 @@ def test_several_games_are_played_at_once_and_repeat_with_the_seed():
     assert run() != run(seed=1)
 
 
-@pytest.mark.parametrize("save_replay", [True, False])
+@pytest.mark.parametrize("save_replay", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_restarted_games_are_new_episodes_in_the_memory(save_replay, tmp_path):
     options = {"environments": 2, "save_replay": save_replay}
     first = pong(**options)
@@ -366,6 +366,7 @@ def test_an_option_that_cannot_work_is_refused_in_one_line(option, message):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_fixed_point_needs_no_folder_for_checkpoints(monkeypatch):
     monkeypatch.setattr(calibration, "STEPS", 1)
     model = corridor(precision="fixed16")

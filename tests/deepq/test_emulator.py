@@ -62,7 +62,7 @@ def test_a_game_is_that_of_gymnasiums_preprocessing_frame_by_frame(game):
         np.testing.assert_array_equal(turn.frames[0], frame)
 
 
-@pytest.mark.parametrize("game", ["pong", "breakout"])
+@pytest.mark.parametrize("game", [pytest.param("pong", marks=pytest.mark.slow), "breakout"])
 def test_games_at_once_are_the_same_as_one_by_one(game):
     together = VectorEmulator(rom(game), 0, 0.0, games=2, threads=1, noop_starts=0)
     alone = [Emulator(rom(game), 0, noop_starts=0) for _ in range(2)]
@@ -101,6 +101,7 @@ def test_a_game_over_at_the_longest_is_cut_off_and_a_lost_one_is_not(kind, monke
     assert not turn.cut_off[0]
 
 
+@pytest.mark.slow
 def test_games_at_once_begin_apart_and_repeat_with_the_seed():
     def frames(seed):
         games = VectorEmulator(rom("pong"), seed, 0.25, games=3, threads=2)

@@ -30,7 +30,7 @@ SLOW = (
     *("diffusion", "gpt", "grpo", "llama", "mamba", "moe", "residual", "seq2seq", "speech"),
     "transformer",
 )
-QUICK = ("autoenc", "dlrm", "memnet")  # of trainings by JAX
+QUICK = ("autoenc", "dlrm")  # of trainings by JAX
 ALL = [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in WORKLOADS]
 TRAINED = [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in WORKLOADS]
 FRAMES = 10  # where any length is taken

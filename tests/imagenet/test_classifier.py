@@ -115,6 +115,7 @@ def test_the_noted_validation_errors_are_part_of_the_result(monkeypatch):
     assert [step for step, _ in document["metrics"]["history"]["validation_top1_error"]] == [2]
 
 
+@pytest.mark.slow
 def test_the_schedule_is_part_of_a_checkpoint(tmp_path):
     model = ready()
     model.setup({"checkpoint_dir": str(tmp_path)})

@@ -144,6 +144,7 @@ def test_with_a_centre_square_crops_stay_inside_it():
     assert taken[..., 1].max() > 245
 
 
+@pytest.mark.slow
 def test_the_scale_varies_over_the_whole_range():
     taken = crops(Augmentation(64, (64, 128)), smooth_image(128, 128), 200)
     # The share of the image's height that is seen is 64 / S.

@@ -250,7 +250,9 @@ def test_a_step_that_xla_compiles_is_profiled_op_by_op_with_its_time_beside(caps
     assert "compiled by XLA: mean" in output
 
 
-@pytest.mark.parametrize(("microbatches", "products"), [(1, 11), (2, 22)])
+@pytest.mark.parametrize(
+    ("microbatches", "products"), [pytest.param(1, 11, marks=pytest.mark.slow), (2, 22)]
+)
 def test_a_profile_says_how_its_batches_are_divided_and_has_the_ops_of_all_parts(
     capsys, tmp_path, microbatches, products
 ):

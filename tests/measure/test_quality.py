@@ -101,6 +101,7 @@ def fathom(*arguments):
     return run(__main__.main, list(arguments))
 
 
+@pytest.mark.slow
 def test_trainings_in_the_file_are_not_repeated(tmp_path, capsys):
     file = tmp_path / "q.json"
     command = ("quality", "autoenc", f"--json={file}", "--target=negative_elbo=5", *SMALL)

@@ -135,7 +135,9 @@ def test_the_kept_network_has_the_lowest_training_loss(uninterrupted):
     assert model.mean_loss(model.babi.train) == pytest.approx(lowest, rel=1e-6)
 
 
-@pytest.mark.parametrize("stop", [8, 20, 33])
+@pytest.mark.parametrize(
+    "stop", [*(pytest.param(each, marks=pytest.mark.slow) for each in (8, 20)), 33]
+)
 def test_a_run_resumed_among_the_trainings_repeats_the_rest(stories, uninterrupted, tmp_path, stop):
     reference, losses = uninterrupted
     options = {**MODEL, "data_dir": stories}

@@ -108,6 +108,7 @@ def test_inference_has_no_microbatches():
         on_two_threads(AutoencFwd, microbatches=2)
 
 
+@pytest.mark.slow
 def test_batches_of_every_shape_must_be_divided_as_asked():
     model = descriptor("transformer").model(lengths="16 24", batch_size=2, microbatches=2)
     with pytest.raises(FathomError, match="transformer's batch of 3 cannot be divided into 2"):

@@ -25,6 +25,7 @@ def test_gpt_rounds_at_every_token_that_it_decodes():
     assert values["logits"] == 3 * hyperparameters.batch_size * words
 
 
+@pytest.mark.slow
 def test_transformer_rounds_what_its_decoder_layers_return_at_every_word():
     model, values = counted("transformer", xla=False)
     hyperparameters = model.hyperparameters

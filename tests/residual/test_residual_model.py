@@ -281,6 +281,7 @@ def test_a_layer_of_lower_precision_infers_what_the_float32_one_does(precision):
     assert np.abs(exact(x) - expected).max() > 0.1
 
 
+@pytest.mark.slow
 def test_training_changes_what_inference_normalises_with_and_checkpoints_keep_it(tmp_path):
     model = Residual("/cpu:0", SMALL)
     model.setup({"checkpoint_dir": str(tmp_path)})

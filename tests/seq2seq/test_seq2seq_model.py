@@ -98,7 +98,7 @@ def test_a_batch_of_the_larger_bucket_is_more_work():
     assert 1.9 < model.work(large) < 2.2
 
 
-@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("beam", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_decoding_counts_the_steps_and_the_hypotheses_that_ran(beam):
     model = Seq2SeqFwd("/cpu:0", {**SMALL, "beam_size": beam})
     model.setup()
@@ -183,6 +183,7 @@ def test_the_evaluated_cross_entropy_is_that_of_the_whole_softmax():
     assert total["perplexity"] == pytest.approx(np.exp(2))
 
 
+@pytest.mark.slow
 def test_each_epoch_notes_the_validation_perplexity_and_lowers_the_rate_where_it_stalls():
     model = model_of(learning_rate_decay=0.5)
     model.setup()

@@ -143,6 +143,7 @@ def test_a_step_has_one_ctc_kernel_and_a_fixed_number_of_products_over_all_frame
     assert types["While"] + types["StatelessWhile"] == 4  # both directions, forward and back
 
 
+@pytest.mark.slow
 def test_the_rate_is_annealed_after_each_epoch():
     model = Speech("/cpu:0", {**SMALL, "batch_size": 32, "learning_rate": 1e-4, "annealing": 0.5})
     model.setup()
@@ -204,6 +205,7 @@ def test_what_was_left_out_is_part_of_the_result(tmp_path):
     assert list(described.skipped) == ["train/dr1/fabc0/sx0"]
 
 
+@pytest.mark.slow
 def test_a_set_without_test_utterances_cannot_be_evaluated(tmp_path):
     path = tmp_path / "train" / "dr1" / "fabc0" / "sx0.wav"
     path.parent.mkdir(parents=True)

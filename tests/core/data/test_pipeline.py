@@ -102,6 +102,7 @@ def test_a_thousand_epochs_have_a_thousand_orders():
     assert len({order.tobytes() for order in orders}) == 1000
 
 
+@pytest.mark.slow
 def test_over_many_epochs_each_example_is_as_often_at_each_place():
     n, epochs = 64, 1500
     orders = permutations_of(n, seed=1, n_epochs=epochs)

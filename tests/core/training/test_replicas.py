@@ -236,6 +236,7 @@ def test_of_several_failures_the_first_is_named():
     assert launch._wait(ends, lambda: None) == 1
 
 
+@pytest.mark.slow
 def test_the_chief_may_take_long_after_the_others(monkeypatch):
     monkeypatch.setattr(launch, "_LONGEST_END", 0.5)
     chief_ends_last = [program("time.sleep(2)"), program("")]

@@ -104,6 +104,7 @@ def test_holms_correction_is_the_textbooks():
     np.testing.assert_allclose(holm(np.array([0.9, 0.8])), [1, 1])
 
 
+@pytest.mark.slow
 def test_the_interval_of_a_median_covers_it_as_often_as_it_says():
     rng = np.random.default_rng(0)
     limits = np.array([of_median(rng.lognormal(0, 0.3, 20)) for _ in range(1000)])

@@ -45,6 +45,7 @@ def test_disturbed_runs_are_counted_in_the_table_of_runs(tmp_path, quick):
     assert (row["timing runs"], row["disturbed"], row["measured again"]) == (2, 1, 1)
 
 
+@pytest.mark.slow
 def test_the_table_of_runs_has_the_programs_of_the_timings(tmp_path, quick):
     profiled = synthetic_folder.paper_profile("autoenc")
     timed = [run(repeat=n, result=synthetic_folder.result(microbatches=n)) for n in (1, 2)]
@@ -256,6 +257,7 @@ def test_a_failed_run_is_named_also_where_others_of_its_workload_are_done(tmp_pa
 
 
 @pytest.mark.usefixtures("quick")
+@pytest.mark.slow
 def test_what_was_measured_too_little_is_not_called_unmeasured(tmp_path):
     runs = [run("vgg", ("modes", "cores"), cores=1), run("vgg", profile=paper_profile("vgg"))]
     text = page(write_report(tmp_path, runs)).text

@@ -130,7 +130,14 @@ def test_a_step_of_sampling_keeps_images_of_known_noise(sampler):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"guidance": 1.0}, pytest.param({"xla": True}, marks=pytest.mark.slow)]
+    "options",
+    [
+        {},
+        *(
+            pytest.param(each, marks=pytest.mark.slow)
+            for each in ({"guidance": 1.0}, {"xla": True})
+        ),
+    ],
 )
 def test_sampling_follows_equation_12_of_ddim(options):
     model = make(DiffusionFwd, **options)

@@ -97,6 +97,7 @@ def test_the_share_of_the_hottest_rows_is_counted():
     assert hottest_share(rows, size=100) == pytest.approx((3 + 2) / 8)
 
 
+@pytest.mark.slow
 def test_the_area_comes_near_the_best_possible():
     model = DLRM("/cpu:0", {"rows": 1_000})
     model.setup()

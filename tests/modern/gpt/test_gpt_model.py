@@ -299,6 +299,7 @@ def test_evaluation_covers_the_validation_text(model):
     assert dataclasses.asdict(model.hyperparameters)["prompt_tokens"] == 6
 
 
+@pytest.mark.slow
 def test_dropout_changes_training_alone():
     model = make(dropout=0.5)
     tokens = next(model.training_batches(0))[0]

@@ -138,6 +138,7 @@ def test_a_training_resumed_between_updates_repeats_the_losses(updates, small_di
     assert len(set(whole)) == 9
 
 
+@pytest.mark.slow
 def test_answers_are_used_for_as_many_updates(small_digits_pay):
     model = make(updates=3)
     model.run(n_steps=2)
@@ -155,6 +156,7 @@ def test_the_result_has_the_sections(small_digits_pay):
         assert sections[name] > 0
 
 
+@pytest.mark.slow
 def test_an_evaluation_counts_the_exact_answers():
     model = make()
     metrics = model.evaluate()

@@ -70,7 +70,7 @@ def arguments(time, batch=2, width=5, states=4):
     return [tf.constant(x, tf.float32) for x in (np.abs(steps), u, b, c, a, begin)]
 
 
-@pytest.mark.parametrize("options", [{}, {"chunks": 5}])
+@pytest.mark.parametrize("options", [pytest.param({}, marks=pytest.mark.slow), {"chunks": 5}])
 def test_the_network_is_that_of_the_paper(options):
     model = make(**options)
     tokens = next(model.training_batches(0))[0]
@@ -153,7 +153,7 @@ def test_a_sequence_in_two_parts_is_the_sequence_at_once(cut):
             np.testing.assert_allclose(part, of_whole, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("context", [12, 24])
+@pytest.mark.parametrize("context", [12, pytest.param(24, marks=pytest.mark.slow)])
 def test_the_state_has_the_same_size_at_any_context(context):
     result = make(MambaFwd, context=context).run(n_steps=2)
     # Of 3 sequences and 2 blocks, 32 channels: 16 states and 3 inputs, float32.
@@ -192,6 +192,7 @@ def test_initial_weights_are_the_published_ones():
     assert np.abs(layer.projection.numpy()).max() == pytest.approx(limit, rel=0.01)
 
 
+@pytest.mark.slow
 def test_matrices_decay_but_not_the_rates():
     model = make()
     kept = {v.path.split("/")[-1] for v in model.network.variables if not model.decays(v)}

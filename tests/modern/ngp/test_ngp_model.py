@@ -132,6 +132,7 @@ def test_evaluation_reads_every_pixel_once_and_gives_the_signal_to_noise_ratio(m
     assert model.total_metrics({"squared_error": 0.5}, 50)["psnr"] == pytest.approx(20)
 
 
+@pytest.mark.slow
 def test_pictures_have_the_first_and_the_tenth_step(tmp_path):
     model = NGP("/cpu:0", {"log2_table": 8, "batch_size": 50, "xla": False})
     model.setup()

@@ -278,6 +278,7 @@ def test_parameters_are_those_of_the_formula(size, parameters):
         assert model.cost().parameters == parameters
 
 
+@pytest.mark.slow
 def test_the_cost_of_attention_grows_as_the_square_of_the_length():
     costs = []
     for length in (16, 32, 64):

@@ -143,6 +143,7 @@ def gpt():
     return made
 
 
+@pytest.mark.slow
 def test_batch_sizes_at_which_another_program_ran_are_marked():
     findings = m_batch.FIGURE.analyse(folder([*gpt(), *swept({1: 1.0, 2: 2.0}, "vgg")]))
     assert findings.data.program.tolist() == [
