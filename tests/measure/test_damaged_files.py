@@ -116,12 +116,12 @@ def damaged_copies(whole, wrong):
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
-        ("machine.json", "gone"),
+        ("profile", "gone"),
         *(
             pytest.param(name, wrong, marks=pytest.mark.slow)
             for name in DAMAGED
             for wrong in ("gone", *WRONG, *WRONG_NUMBERS)
-            if (name, wrong) != ("machine.json", "gone")
+            if (name, wrong) != ("profile", "gone")
         ),
     ],
 )
