@@ -9,12 +9,11 @@ written. What that computes a second time for the gradients is not counted.
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Literal, get_args
+from typing import Literal
 
 from fathom.results.description import PRODUCTS, Description, Operation
 
 Fusion = Literal["elementwise", "attention"]
-FUSIONS: tuple[Fusion, ...] = get_args(Fusion)
 _Key = tuple[str, str, int]  # layer, phase, products before
 _FUSED = ("elementwise", "reduction", "data movement")
 
