@@ -9,6 +9,7 @@ from fathom.__main__ import main
 from fathom.testing.descriptors import descriptor
 
 SIZE = {"layers": 2, "batch_size": 3}
+SLOW = [pytest.param(each, marks=pytest.mark.slow) for each in (("llama", 3), ("moe", 3))]
 
 
 def generated(model):
@@ -18,12 +19,18 @@ def generated(model):
     return model.infer(*prompts).numpy(), result.generation
 
 
-@pytest.fixture(scope="module", params=["llama", pytest.param("moe", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=[("llama", 2), *SLOW])
 def plain(request):
-    """Gives a workload, weights, and what it generates with them one token at a time."""
-    workload = descriptor(request.param)
-    model = workload.model(True, **SIZE, xla=False)  # it compiles for longer than it runs
-    model.setup()
+    """Gives a way to make a model, weights, and what they generate one token at a time."""
+    name, layers = request.param
+
+    def made(**draft):
+        options = SIZE | {"layers": layers} | draft
+        model = descriptor(name).model(True, **options, xla=False)  # it compiles for longer
+        model.setup()
+        return model
+
+    model = made()
     rng = np.random.default_rng(0)
     # Larger weights than the initial ones: blocks that agree in part.
     weights = [
@@ -31,26 +38,19 @@ def plain(request):
         for each in model.network.get_weights()
     ]
     model.network.set_weights(weights)
-    return workload, weights, *generated(model)
+    return made, weights, layers, *generated(model)
 
 
-@pytest.mark.parametrize(
-    "draft",
-    [
-        {"draft_layers": 1},
-        pytest.param({"draft_layers": 1, "draft_tokens": 1}, marks=pytest.mark.slow),
-    ],
-)
-def test_the_text_is_that_of_plain_decoding(plain, draft):
-    workload, weights, expected, of_plain = plain
-    model = workload.model(True, **SIZE, **draft, xla=False)
-    model.setup()
+@pytest.mark.parametrize("tokens", [4, pytest.param(1, marks=pytest.mark.slow)])
+def test_the_text_is_that_of_plain_decoding(plain, tokens):
+    made, weights, layers, expected, of_plain = plain
+    model = made(draft_layers=layers - 1, draft_tokens=tokens)
     model.network.set_weights(weights)
     found, of_draft = generated(model)
     assert (found == expected).all()
     assert len({*expected.ravel().tolist()}) > 3
     assert of_plain.tokens_per_pass is None
-    assert 1 <= of_draft.tokens_per_pass < 1 + draft.get("draft_tokens", 4)
+    assert 1 <= of_draft.tokens_per_pass < 1 + tokens
     assert of_draft.new_tokens == of_plain.new_tokens
 
 
