@@ -69,7 +69,7 @@ def weight(
 def linear(
     x: tf.Tensor, kernel: tf.Tensor, bias: keras.Variable | None = None, transposed: bool = False
 ) -> tf.Tensor:
-    """Returns x W + b, [batch, ..., outputs] of [batch, ..., inputs]; W may be transposed."""
+    """Returns x W + b, [batch, ..., outputs]; W is [inputs, outputs], or that transposed."""
     *places, width = x.shape[1:]
     rows = tf.reshape(x, [-1, width])
     product = tf.matmul(rows, tf.convert_to_tensor(kernel), transpose_b=transposed)

@@ -24,13 +24,13 @@ def plain(request):
     """Gives a way to make a model, weights, and what they generate one token at a time."""
     name, layers = request.param
 
-    def made(**draft):
+    def make(**draft):
         options = SIZE | {"layers": layers} | draft
         model = descriptor(name).model(True, **options, xla=False)  # it compiles for longer
         model.setup()
         return model
 
-    model = made()
+    model = make()
     rng = np.random.default_rng(0)
     # Larger weights than the initial ones: blocks that agree in part.
     weights = [
@@ -38,13 +38,13 @@ def plain(request):
         for each in model.network.get_weights()
     ]
     model.network.set_weights(weights)
-    return made, weights, layers, *generated(model)
+    return make, weights, layers, *generated(model)
 
 
 @pytest.mark.parametrize("tokens", [4, pytest.param(1, marks=pytest.mark.slow)])
 def test_the_text_is_that_of_plain_decoding(plain, tokens):
-    made, weights, layers, expected, of_plain = plain
-    model = made(draft_layers=layers - 1, draft_tokens=tokens)
+    make, weights, layers, expected, of_plain = plain
+    model = make(draft_layers=layers - 1, draft_tokens=tokens)
     model.network.set_weights(weights)
     found, of_draft = generated(model)
     assert (found == expected).all()
