@@ -3,15 +3,14 @@
 Peebles and Xie 2022, "Scalable Diffusion Models with Transformers", section 3.2 and figure 3.
 """
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import keras
 import numpy as np
 import tensorflow as tf
-from typing_extensions import Unpack
+from typing_extensions import Self, Unpack
 
 from fathom.core.layers import Layer, LayerOptions, Random
 from fathom.shared.attention import attention_weights, merge_heads, split_heads
@@ -20,19 +19,6 @@ from fathom.shared.language.layers import STDDEV, linear, look_up
 
 FREQUENCIES = 256  # values that stand for a time before the first matrix
 _EPSILON = 1e-6  # of normalisation
-
-
-def _matrix(
-    layer: Layer, name: str, shape: tuple[int, int], random: Random, stddev: float | None = None
-) -> tuple[keras.Variable, keras.Variable]:
-    """Adds a matrix and its bias: Glorot's uniform weights, normal ones, or zeros, and zeros."""
-    seed = random.new_seed()
-    if stddev is None:
-        initializer = keras.initializers.GlorotUniform(seed)
-    else:
-        initializer = keras.initializers.RandomNormal(0, stddev, seed) if stddev else "zeros"
-    kernel = layer.add_weight(shape, initializer=initializer, name=f"{name}kernel")
-    return kernel, layer.add_weight(shape[1:], initializer="zeros", name=f"{name}bias")
 
 
 def modulate(x: tf.Tensor, shift: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
@@ -57,16 +43,16 @@ def positions(side: int, width: int) -> np.ndarray:
 
 
 class Sizes(NamedTuple):
-    """What the layers of a network have in common."""
+    """What the layers of a network have in common, by the hyperparameters' names."""
 
     side: int  # of an image
     channels: int  # of an image
-    returned: int  # channels that the network returns
     patch: int  # side of what is one token
     width: int  # of a token
     heads: int  # of attention
     classes: int  # the number after the last stands for none
-    dropout: float  # share of images that lose their class in training
+    class_dropout: float  # share of images that lose their class in training
+    learned_variance: bool  # the network returns twice the channels
     zero: float  # standard deviation of the weights of gates and output: blocks begin as identity
 
     @property
@@ -74,13 +60,35 @@ class Sizes(NamedTuple):
         """Along each side of an image."""
         return self.side // self.patch
 
+    @property
+    def returned(self) -> int:
+        """Channels that the network returns."""
+        return self.channels * (1 + self.learned_variance)
+
 
 class Sized(Layer):
-    """A layer of a network's sizes, with the random numbers of its initial weights."""
+    """A layer of a network's sizes, which counts its multiply-accumulates of an image."""
 
     def __init__(self, sizes: Sizes, random: Random, **options: Unpack[LayerOptions]) -> None:
         super().__init__(**options)
-        self._sizes, self._tokens = Sizes(*sizes), Sizes(*sizes).patches ** 2
+        self._sizes, self._random, self.macs = Sizes(*sizes), random, 0
+        self._tokens = self._sizes.patches**2
+
+    def _matrix(
+        self, inputs: int, outputs: int, rows: int, stddev: float | None = None, name: str = ""
+    ) -> tuple[keras.Variable, keras.Variable]:
+        """Adds a matrix for so many rows of an image, and its bias of zeros.
+
+        Weights are normal with ``stddev``, zeros if that is 0, and Glorot's uniform ones if None.
+        """
+        seed = self._random.new_seed()
+        if stddev is None:
+            initializer = keras.initializers.GlorotUniform(seed)
+        else:
+            initializer = keras.initializers.RandomNormal(0, stddev, seed) if stddev else "zeros"
+        self.macs += rows * inputs * outputs
+        kernel = self.add_weight((inputs, outputs), initializer=initializer, name=f"{name}kernel")
+        return kernel, self.add_weight((outputs,), initializer="zeros", name=f"{name}bias")
 
 
 class Patches(Sized):
@@ -88,9 +96,8 @@ class Patches(Sized):
 
     def __init__(self, sizes: Sizes, random: Random, **options: Unpack[LayerOptions]) -> None:
         super().__init__(sizes, random, **options)
-        shape = self._sizes.patch**2 * self._sizes.channels, self._sizes.width
-        self.kernel, self.bias = _matrix(self, "", shape, random)
-        self.macs = self._tokens * math.prod(shape)
+        values = self._sizes.patch**2 * self._sizes.channels
+        self.kernel, self.bias = self._matrix(values, self._sizes.width, self._tokens)
 
     def call(self, images: tf.Tensor) -> tf.Tensor:
         """Returns [batch, tokens, width] for [batch, side, side, channels]."""
@@ -106,9 +113,7 @@ class Time(Sized):
 
     def __init__(self, sizes: Sizes, random: Random, **options: Unpack[LayerOptions]) -> None:
         super().__init__(sizes, random, **options)
-        shape = FREQUENCIES, self._sizes.width
-        self.kernel, self.bias = _matrix(self, "", shape, random, STDDEV)
-        self.macs = math.prod(shape)
+        self.kernel, self.bias = self._matrix(FREQUENCIES, self._sizes.width, 1, STDDEV)
 
     def call(self, times: tf.Tensor) -> tf.Tensor:
         """Returns [batch, width] for int32 [batch]."""
@@ -116,8 +121,7 @@ class Time(Sized):
         rates = tf.constant(1e4 ** (-np.arange(half) / half), tf.float32)
         angles = tf.cast(times, tf.float32)[:, None] * rates
         waves = tf.concat([tf.cos(angles), tf.sin(angles)], 1)
-        x = linear(tf.cast(waves, self.compute_dtype), self.kernel, self.bias)
-        return tf.nn.silu(x)
+        return tf.nn.silu(linear(tf.cast(waves, self.compute_dtype), self.kernel, self.bias))
 
 
 class Condition(Sized):
@@ -127,10 +131,9 @@ class Condition(Sized):
         super().__init__(sizes, random, **options)
         classes, width = self._sizes.classes, self._sizes.width
         self._noise = random.new_noise()  # of the lost classes
-        self.kernel, self.bias = _matrix(self, "", (width, width), random, STDDEV)
+        self.kernel, self.bias = self._matrix(width, width, 1, STDDEV)
         normal = keras.initializers.RandomNormal(0, STDDEV, random.new_seed())
         self.table = self.add_weight((classes + 1, width), initializer=normal, name="classes")
-        self.macs = width**2
 
     def call(self, time: tf.Tensor, classes: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Returns SiLU of the sum of both vectors, [batch, width].
@@ -141,8 +144,8 @@ class Condition(Sized):
             training: some images lose their class.
         """
         x = linear(time, self.kernel, self.bias)
-        if training and self._sizes.dropout:
-            lost = self._noise.uniform(tf.shape(classes)) < self._sizes.dropout
+        if training and self._sizes.class_dropout:
+            lost = self._noise.uniform(tf.shape(classes)) < self._sizes.class_dropout
             classes = tf.where(lost, self._sizes.classes, classes)
         return tf.nn.silu(x + look_up(tf.convert_to_tensor(self.table), classes))
 
@@ -155,48 +158,58 @@ class Modulation(Sized):
     ) -> None:
         super().__init__(sizes, random, **options)
         self._count, width = count, self._sizes.width
-        shape = width, count * width
-        self.kernel, self.bias = _matrix(self, "", shape, random, self._sizes.zero)
-        self.macs = math.prod(shape)
+        self.kernel, self.bias = self._matrix(width, count * width, 1, self._sizes.zero)
 
     def call(self, condition: tf.Tensor) -> list[tf.Tensor]:
         """Returns the vectors, each [batch, 1, width]."""
         return tf.split(linear(condition, self.kernel, self.bias)[:, None], self._count, -1)
 
 
-class Attention(Sized):
-    """x + gate * attention(modulated x), of all tokens of an image to all."""
+class Residual(Sized):
+    """x + gate * f(modulated x), where f has a matrix first and another one last."""
+
+    widths: ClassVar[tuple[int, int]]  # after the first matrix and before the last, of the tokens'
 
     def __init__(self, sizes: Sizes, random: Random, **options: Unpack[LayerOptions]) -> None:
         super().__init__(sizes, random, **options)
-        width = self._sizes.width
-        self.kernel, self.bias = _matrix(self, "", (width, 3 * width), random)
-        self.projection, self.bias2 = _matrix(self, "projection_", (width, width), random)
-        self.macs = self._tokens * width * (4 * width + 2 * self._tokens)
+        width, (first, last) = self._sizes.width, self.widths
+        self.kernel, self.bias = self._matrix(width, first * width, self._tokens)
+        sizes_of_last = last * width, width, self._tokens
+        self.projection, self.bias2 = self._matrix(*sizes_of_last, name="projection_")
 
     def call(self, x: tf.Tensor, shift: tf.Tensor, scale: tf.Tensor, gate: tf.Tensor) -> tf.Tensor:
         """Returns [batch, tokens, width] of the same."""
-        joined = linear(modulate(x, shift, scale), self.kernel, self.bias)
-        q, k, v = (split_heads(each, self._sizes.heads) for each in tf.split(joined, 3, -1))
-        y = merge_heads(tf.matmul(attention_weights(q, k), v))
-        return x + gate * linear(y, self.projection, self.bias2)
-
-
-class FeedForward(Sized):
-    """x + gate * MLP(modulated x), with GELU (tanh form) and four times the width in between."""
-
-    def __init__(self, sizes: Sizes, random: Random, **options: Unpack[LayerOptions]) -> None:
-        super().__init__(sizes, random, **options)
-        width = self._sizes.width
-        self.kernel, self.bias = _matrix(self, "", (width, 4 * width), random)
-        self.projection, self.bias2 = _matrix(self, "projection_", (4 * width, width), random)
-        self.macs = 8 * self._tokens * width**2
-
-    def call(self, x: tf.Tensor, shift: tf.Tensor, scale: tf.Tensor, gate: tf.Tensor) -> tf.Tensor:
-        """Returns [batch, tokens, width] of the same."""
-        hidden = linear(modulate(x, shift, scale), self.kernel, self.bias)
-        hidden = tf.nn.gelu(hidden, approximate=True)
+        hidden = self.between(linear(modulate(x, shift, scale), self.kernel, self.bias))
         return x + gate * linear(hidden, self.projection, self.bias2)
+
+    def between(self, x: tf.Tensor) -> tf.Tensor:
+        """Returns what the last matrix is multiplied with, of the first one's product."""
+        raise NotImplementedError
+
+
+class Attention(Residual):
+    """Attention of all tokens of an image to all."""
+
+    widths = 3, 1
+
+    def __init__(self, sizes: Sizes, random: Random, **options: Unpack[LayerOptions]) -> None:
+        super().__init__(sizes, random, **options)
+        self.macs += 2 * self._tokens**2 * self._sizes.width
+
+    def between(self, x: tf.Tensor) -> tf.Tensor:
+        """Returns [batch, tokens, width] of queries, keys and values, side by side."""
+        q, k, v = (split_heads(each, self._sizes.heads) for each in tf.split(x, 3, -1))
+        return merge_heads(tf.matmul(attention_weights(q, k), v))
+
+
+class FeedForward(Residual):
+    """An MLP with GELU (tanh form), and four times the width in between."""
+
+    widths = 4, 4
+
+    def between(self, x: tf.Tensor) -> tf.Tensor:
+        """Returns GELU of each value."""
+        return tf.nn.gelu(x, approximate=True)
 
 
 class Pixels(Sized):
@@ -204,9 +217,8 @@ class Pixels(Sized):
 
     def __init__(self, sizes: Sizes, random: Random, **options: Unpack[LayerOptions]) -> None:
         super().__init__(sizes, random, **options)
-        shape = self._sizes.width, self._sizes.patch**2 * self._sizes.returned
-        self.kernel, self.bias = _matrix(self, "", shape, random, self._sizes.zero)
-        self.macs = self._tokens * math.prod(shape)
+        width, values = self._sizes.width, self._sizes.patch**2 * self._sizes.returned
+        self.kernel, self.bias = self._matrix(width, values, self._tokens, self._sizes.zero)
 
     def call(self, x: tf.Tensor, shift: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
         """Returns [batch, side, side, channels]."""
@@ -225,6 +237,15 @@ class Block(Parts):
     attention: Attention
     feed_forward: FeedForward
 
+    @classmethod
+    def create(cls, sizes: Sizes, random: Callable[[], Random], name: str) -> Self:
+        """Returns a block with new weights."""
+        return cls(
+            Modulation(sizes, random(), 6, name=f"{name}_modulation"),
+            Attention(sizes, random(), name=f"{name}_attention"),
+            FeedForward(sizes, random(), name=f"{name}_feed_forward"),
+        )
+
     def __call__(self, x: tf.Tensor, condition: tf.Tensor) -> tf.Tensor:
         """Returns the next tokens, [batch, tokens, width]."""
         vectors = self.modulation(condition)
@@ -242,6 +263,19 @@ class DiT(Parts):
     blocks: Sequence[Block]
     modulation: Modulation
     pixels: Pixels
+
+    @classmethod
+    def create(cls, sizes: Sizes, blocks: int, random: Callable[[], Random]) -> Self:
+        """Returns a network with new weights."""
+        of_blocks = [Block.create(sizes, random, f"block{i}") for i in range(1, blocks + 1)]
+        return cls(
+            Patches(sizes, random(), name="patches"),
+            Time(sizes, random(), name="time"),
+            Condition(sizes, random(), name="condition"),
+            of_blocks,
+            Modulation(sizes, random(), 2, name="modulation"),
+            Pixels(sizes, random(), name="pixels"),
+        )
 
     def __call__(self, x: tf.Tensor, times: tf.Tensor, classes: tf.Tensor) -> tf.Tensor:
         """Returns [batch, side, side, channels], symbolic or not.

@@ -22,18 +22,7 @@ from fathom.core.training.schedules import warmed_cosine
 from fathom.errors import FathomError
 from fathom.modern.diffusion.descriptor import DESCRIPTOR
 from fathom.modern.diffusion.hyperparameters import DiffusionHyperparameters, DiffusionOptions
-from fathom.modern.diffusion.layers import (
-    Attention,
-    Block,
-    Condition,
-    DiT,
-    FeedForward,
-    Modulation,
-    Patches,
-    Pixels,
-    Sizes,
-    Time,
-)
+from fathom.modern.diffusion.layers import DiT, Sizes
 from fathom.modern.diffusion.process import Noising, Sampling, steps_back
 from fathom.options import Characterization
 from fathom.results.cost import Cost
@@ -74,13 +63,11 @@ class Diffusion(InMemory):
                 "28 x 28 x 1 of 10 classes: such a size can only be described"
             )
         mnist: Any = self.dataset.load(self.source.directory)
+        parts = (mnist.train_images, mnist.train_labels), (mnist.test_images, mnist.test_labels)
         with CPU.placement():
             self.training, self.test = (
                 (tf.constant(images[..., None]), tf.constant(labels.astype(np.int32)))
-                for images, labels in (
-                    (mnist.train_images, mnist.train_labels),
-                    (mnist.test_images, mnist.test_labels),
-                )
+                for images, labels in parts
             )
 
     def prepare(self, batch: Tensors, seed: tf.Tensor) -> Tensors:
@@ -123,36 +110,12 @@ class Diffusion(InMemory):
 
     def _build_network(self) -> None:
         """Creates the layers, which training and sampling have in common."""
-        chosen, random = self.hyperparameters, self.new_random
-        sizes = Sizes(
-            chosen.side,
-            chosen.channels,
-            chosen.channels * (1 + chosen.learned_variance),
-            chosen.patch,
-            chosen.width,
-            chosen.heads,
-            chosen.classes,
-            chosen.class_dropout,
-            ZERO,
-        )
+        hyperparameters = self.hyperparameters
+        named = {name: getattr(hyperparameters, name) for name in Sizes._fields if name != "zero"}
         compiled = self.xla == "step"
         self.noising = Noising(self.new_noise(), self.new_noise(), compiled, name="noising")
-        blocks = [
-            Block(
-                Modulation(sizes, random(), 6, name=f"block{i}_modulation"),
-                Attention(sizes, random(), name=f"block{i}_attention"),
-                FeedForward(sizes, random(), name=f"block{i}_feed_forward"),
-            )
-            for i in range(1, chosen.layers + 1)
-        ]
-        self.dit = DiT(
-            Patches(sizes, random(), name="patches"),
-            Time(sizes, random(), name="time"),
-            Condition(sizes, random(), name="condition"),
-            blocks,
-            Modulation(sizes, random(), 2, name="modulation"),
-            Pixels(sizes, random(), name="pixels"),
-        )
+        sizes = Sizes(**named, zero=ZERO)
+        self.dit = DiT.create(sizes, hyperparameters.layers, self.new_random)
 
     def build_loss(self, inputs: nn.Nest, labels: tuple[()], outputs: nn.Nest) -> tf.Tensor:
         """Returns the mean squared error of the noise (equation 14)."""
@@ -214,16 +177,9 @@ class Diffusion(InMemory):
 
     def build_sampling(self) -> Sampling:
         """Returns the loop from noise to images."""
-        chosen = self.run_options
-        return Sampling(
-            self.dit,
-            chosen.sampler,
-            chosen.steps,
-            chosen.guidance,
-            self.new_noise(),
-            self.xla == "step",
-            name="sampling",
-        )
+        chosen, compiled = self.run_options, self.xla == "step"
+        way = chosen.sampler, chosen.steps, chosen.guidance
+        return Sampling(self.dit, *way, self.new_noise(), compiled, name="sampling")
 
     def first_pass(self, x: nn.Nest, classes: nn.Nest) -> tuple[nn.Nest, nn.Nest, nn.Nest]:
         """Returns what the network reads at first: images, times int32 [batch], and classes.
