@@ -8,7 +8,7 @@ if [ -n "${VIRTUAL_ENV:-}${CONDA_PREFIX:-}" ]; then
     python=python
 else
     python=$root/.venv/bin/python
-    [ -x "$python" ] || python3 -m venv "$root/.venv"
+    "$python" -m pip --version >/dev/null 2>&1 || python3 -m venv --clear "$root/.venv"
 fi
 if ! "$python" -I -c 'import importlib.metadata; importlib.metadata.version("fathom-workloads")' 2>/dev/null; then
     echo "installing Fathom; this takes a few minutes the first time"

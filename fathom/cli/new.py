@@ -2,6 +2,7 @@
 
 import argparse
 import keyword
+import re
 from pathlib import Path
 
 from rich.console import Console
@@ -25,6 +26,9 @@ def new_name(name: str) -> str:
         raise FathomError(f"a workload's name is of a-z, 0-9 and _, not {name!r}")
     if name in workloads.names() or name in workloads.refused():
         raise FathomError(f"there is already a workload {name}: choose another name")
+    code = "".join(path.read_text() for path in _TEMPLATE.rglob("*.py"))
+    if name == "workloads" or re.search(rf"import .*\b{_class_name(name)}\b", code):
+        raise FathomError(f"the package would hide what it needs itself: choose no {name}")
     return name
 
 
@@ -48,5 +52,8 @@ def run(args: argparse.Namespace, screen: Console) -> None:
 
 def _renamed(text: str, name: str) -> str:
     """Replaces the template's name: in the workload's, and in that of its class."""
-    class_name = "".join(part.capitalize() for part in name.split("_"))
-    return text.replace(_NAME, name).replace(_NAME.capitalize(), class_name)
+    return text.replace(_NAME, name).replace(_NAME.capitalize(), _class_name(name))
+
+
+def _class_name(name: str) -> str:
+    return "".join(part.capitalize() for part in name.split("_"))

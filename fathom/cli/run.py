@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -19,11 +20,10 @@ from fathom.cli.parser import (
     add_options,
     init_options,
     number,
-    require_writable,
 )
 from fathom.cli.terminal import console, import_tensorflow, run_command, stop_signals
 from fathom.errors import FathomError, cause
-from fathom.system.files import user_path
+from fathom.system.files import exists, user_path
 
 if TYPE_CHECKING:
     from fathom.core.training.runner import Progress
@@ -110,10 +110,13 @@ def _run_steps(model: "NeuralNetworkModel", args: argparse.Namespace, screen: Co
     if not args.quiet:
         _print_start(model, n_steps, screen)
     progress = _progress(args, model, screen)
+    warmup = args.warmup
+    if warmup and args.resume:
+        warmup = min(warmup, n_steps)  # few steps may be left
     result = None
     try:
         with _errors_explained():
-            result = model.run(n_steps=n_steps, warmup=args.warmup, progress=progress)
+            result = model.run(n_steps=n_steps, warmup=warmup, progress=progress)
             _print_summary(result, screen)
             if args.evaluate and model.is_chief:
                 _evaluate(model, result, args, screen)
@@ -185,8 +188,8 @@ def _check(args: argparse.Namespace) -> None:
     options.build(options.Setup, _setup_options(args))
     if args.checkpoint_dir:
         user_path(args.checkpoint_dir)
-    if args.evaluate and args.json in (None, STANDARD_OUTPUT):
-        require_writable(Path("pictures"))  # of the evaluation, in the working folder
+    if args.evaluate and not os.access(_folder_of_pictures(args.json), os.W_OK | os.X_OK):
+        raise FathomError("--evaluate puts pictures in the working folder, which cannot be written")
 
 
 def _refuse_options_of_training(args: argparse.Namespace) -> None:
@@ -301,6 +304,16 @@ def _print_summary(result: "RunResult", screen: Console) -> None:
         )
 
 
+def _is_file(result: Path) -> bool:
+    """Returns whether the result is a file, which may be written twice: no pipe and no device."""
+    return result != STANDARD_OUTPUT and (not exists(result) or result.is_file())
+
+
+def _folder_of_pictures(result: Path | None) -> Path:
+    """Returns the folder of the result's file, or the working folder."""
+    return result.parent if result and _is_file(result) else Path.cwd()
+
+
 def _write(result: "RunResult", path: Path | None) -> None:
     """Writes the result to a file, or to standard output."""
     from fathom.system.environment import process_age
@@ -320,7 +333,7 @@ def _evaluate(
     model: "NeuralNetworkModel", result: "RunResult", args: argparse.Namespace, screen: Console
 ) -> None:
     """Evaluates, records and prints the metrics, and writes the workload's pictures."""
-    if args.json != STANDARD_OUTPUT:
+    if args.json and _is_file(args.json):
         with contextlib.suppress(FathomError):  # the same error is reported at the end
             _write(result, args.json)  # in case the evaluation is killed
     started = time.perf_counter()
@@ -332,5 +345,5 @@ def _evaluate(
         screen.print("the network is untrained: --checkpoint-dir loads a checkpoint")
     for name, value in metrics.items():
         screen.print(f"{name}: {value:,.5g}" if isinstance(value, float) else f"{name}: {value:,}")
-    for path in model.save_pictures(args.json.parent if args.json else Path.cwd()):
+    for path in model.save_pictures(_folder_of_pictures(args.json)):
         screen.print(f"written: {path}")

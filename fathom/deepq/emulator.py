@@ -6,6 +6,7 @@ The preprocessing is that of Mnih et al. 2015, methods, "Preprocessing" and "Tra
 import functools
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
+from unittest import mock
 
 import numpy as np
 
@@ -165,24 +166,26 @@ class VectorEmulator:
     ) -> None:
         import_ale()
         check_playable(rom)
+        from ale_py import roms
         from ale_py.vector_env import AtariVectorEnv
         from gymnasium.spaces import Discrete
         from gymnasium.vector import AutoresetMode
 
         self.games = games
         self._seeds = np.random.default_rng(seed).integers(2**31, size=games)
-        self._games = AtariVectorEnv(
-            rom.stem,
-            games,
-            num_threads=min(games, threads),
-            max_num_frames_per_episode=LONGEST_GAME,
-            repeat_action_probability=sticky_actions,
-            autoreset_mode=AutoresetMode.SAME_STEP,
-            stack_num=1,
-            noop_max=noop_starts,
-            reward_clipping=False,
-            use_fire_reset=False,
-        )
+        with mock.patch.object(roms, "get_rom_path", return_value=rom):  # not a packaged one
+            self._games = AtariVectorEnv(
+                rom.stem,
+                games,
+                num_threads=min(games, threads),
+                max_num_frames_per_episode=LONGEST_GAME,
+                repeat_action_probability=sticky_actions,
+                autoreset_mode=AutoresetMode.SAME_STEP,
+                stack_num=1,
+                noop_max=noop_starts,
+                reward_clipping=False,
+                use_fire_reset=False,
+            )
         self.actions = range(cast(Discrete, self._games.single_action_space).n)
 
     def reset(self) -> np.ndarray:

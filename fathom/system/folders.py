@@ -28,7 +28,8 @@ def own_folder(text: str | Path) -> Path:
     """
     path = user_path(text)
     place = Path(os.path.realpath(path))
-    if any(each.is_relative_to(place) for each in (Path.cwd(), Path.home().resolve())):
+    home = Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 - a user may have none
+    if any(each.is_relative_to(place) for each in (Path.cwd(), home)):
         raise FathomError(
             f"must be a folder of its own, not {text}: the working folder or home is there"
         )

@@ -80,3 +80,11 @@ def test_a_mistake_is_answered_by_one_line(arguments, message, capsys, tmp_path,
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["workloads", "points", "adam", "hyperparameters"])
+def test_a_name_that_the_package_needs_itself_is_refused(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run(main, ["new", name]) == 2
+    assert f"choose no {name}" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

@@ -3,7 +3,10 @@
 import contextlib
 import io
 import json
+import os
+import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -91,6 +94,33 @@ def test_a_finished_training_has_nothing_left_to_resume(finished, capsys):
     printed = capsys.readouterr().out
     assert "after step 60" in printed
     assert "no steps were left to run" in printed
+
+
+def test_fewer_steps_than_the_warm_up_may_be_left_to_resume(finished, capsys, tmp_path):
+    folder = shutil.copytree(finished[0], tmp_path / "copy")
+    arguments = [*SMALL, SINGLY, f"--checkpoint-dir={folder}", "--resume", "--warmup=5"]
+    for steps, printed in ((60, "no steps were left to run"), (62, "2 steps in")):
+        assert run(run_workload, "autoenc", [*arguments, f"--steps={steps}"]) == 0
+        assert printed in capsys.readouterr().out
+
+
+def test_a_folder_called_pictures_is_in_nobodys_way(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pictures").mkdir()
+    assert run(run_workload, "autoenc", [*SMALL, "--steps=1", "--evaluate"]) == 0
+    assert list(tmp_path.glob("autoenc-*.png"))
+
+
+def test_a_result_that_goes_into_a_pipe_is_written_once(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pipe = tmp_path / "other" / "pipe"
+    pipe.parent.mkdir()
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE) as reader:
+        arguments = [*SMALL, "--steps=1", "--evaluate", f"--json={pipe}"]
+        assert run(run_workload, "autoenc", arguments) == 0
+        assert json.loads(reader.communicate(timeout=60)[0])["metrics"]["examples"] == 500
+    assert list(tmp_path.glob("autoenc-*.png"))
 
 
 def test_a_run_of_long_steps_says_before_the_first_how_long_they_are(capsys, tmp_path, monkeypatch):

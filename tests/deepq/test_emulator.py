@@ -37,6 +37,13 @@ def test_a_frame_is_the_mean_of_the_screen_over_areas(shape):
     assert np.abs(resize(screen) - rows @ screen @ columns.T).max() < 0.5001
 
 
+def test_several_games_are_those_of_the_given_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("ALE_ROMS_DIR", str(tmp_path / "nowhere"))
+    given = tmp_path / "my_pong.bin"
+    given.write_bytes((Path(roms.__file__).parent / "pong.bin").read_bytes())
+    assert VectorEmulator(given, 0, 0.0, games=2, threads=1).reset().shape == (2, 84, 84)
+
+
 def test_a_frame_is_that_of_opencv():
     cv2 = pytest.importorskip("cv2")
     rng = np.random.default_rng(0)

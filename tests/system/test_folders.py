@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -48,6 +49,12 @@ def test_the_working_folder_home_and_all_above_are_refused(name, place, tmp_path
     with pytest.raises(FathomError, match="must be a folder of its own"):
         own_folder("link")
     assert own_folder("~/results") == tmp_path / "home" / "me" / "results"
+
+
+def test_a_user_without_a_home_may_name_a_folder(place, monkeypatch):
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", lambda number: {}[number])
+    assert own_folder("results") == Path("results")
 
 
 @pytest.mark.parametrize("name", ["here", "file", "link", "file/below", "x" * 250])

@@ -166,15 +166,20 @@ class DataSource:
             return self.kind
         digest = hashlib.sha256()
         for path in itertools.islice(_files(self.directory), _FINGERPRINTED):
-            digest.update(f"{path.relative_to(self.directory)} {path.stat().st_size} ".encode())
+            digest.update(os.fsencode(path.relative_to(self.directory)))
+            digest.update(f" {path.stat().st_size} ".encode())
             with open_file(path) as file:
                 digest.update(file.read(_BEGINNING))
         return digest.hexdigest()[:12]
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Yields the regular files below a folder, in the order of their names."""
-    for path in sorted(folder.iterdir()):
+    """Yields the regular files below a folder by their names, unless it must not be read."""
+    try:
+        paths = sorted(folder.iterdir())
+    except PermissionError:
+        return
+    for path in paths:
         if path.is_dir():
             yield from _files(path)
         elif path.is_file():

@@ -6,6 +6,7 @@ by the secret of their launch; whatever else is sent there is ignored.
 """
 
 import contextlib
+import hashlib
 import hmac
 import json
 import os
@@ -24,6 +25,7 @@ _LONGEST_ANSWER = 10.0  # seconds for a worker to say who it is, and for the fir
 _LONGEST_END = 2.0  # seconds in which the connections of a worker that has ended break
 _RETRY_S = 0.2
 _LONGEST_LINE = 2**16
+_LONGEST_FACT = 1000  # characters
 _PROBES = 4  # of a silent connection
 
 Facts = Mapping[str, object]
@@ -53,7 +55,7 @@ class Meeting:
         Raises:
             FathomError: another worker differs, or was lost.
         """
-        ours = json.loads(json.dumps(dict(facts), default=str))
+        ours = {name: _short(json.dumps(fact, default=str)) for name, fact in facts.items()}
         if self._index:
             self._send(0, {"facts": ours})
             refusal = self._hear(0).get("refusal")
@@ -229,6 +231,13 @@ def _visit(address: str, index: int, deadline: float) -> socket.socket:
                 raise FathomError(str(said["refusal"]))
         time.sleep(_RETRY_S)
     raise FathomError(f"the first worker, {address}, {reason}")
+
+
+def _short(fact: str) -> object:
+    """Returns a fact of its JSON, or a digest of it: a message has a limit."""
+    if len(fact) <= _LONGEST_FACT:
+        return json.loads(fact)
+    return hashlib.sha256(fact.encode()).hexdigest()
 
 
 def _difference(number: int, theirs: object, ours: Facts) -> str:

@@ -270,3 +270,5 @@ def test_a_fingerprint_tells_data_apart(tmp_path):
     others = [fingerprint(a="one", b="too"), fingerprint(a="one", c="two"), fingerprint(a="one")]
     assert len({usual, *others}) == 4
     assert DataSource(tmp_path, "synthetic").fingerprint() == "synthetic"
+    (tmp_path / os.fsdecode(b"caf\xe9")).touch()
+    assert len(DataSource(tmp_path, "given").fingerprint()) == 12

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from fathom.autoenc.mnist import Mnist
+from fathom.core.data.dataset import DataSource
 from fathom.core.data.files import folders_below
 from fathom.errors import FathomError
 from fathom.imagenet.ilsvrc import ImageNet
@@ -106,3 +107,4 @@ def test_what_is_sought_is_found_beside_a_folder_without_permission(folder):
     assert "5 tasks" in Babi.verify(folder, Babi.Options(), everything=True)
     with pytest.raises(FathomError, match=r"cannot read .*lost\+found: Permission denied"):
         list(folders_below(folder, 1))
+    assert len(DataSource(folder, "given").fingerprint()) == 12
