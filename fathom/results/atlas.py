@@ -40,7 +40,8 @@ class Measured(Record):
     )
     low: Positive | None = Field(
         description="lower limit of the 95 % interval of the median step: between processes, or of "
-        "the steps of a single one; `null` if these are fewer than six"
+        "the calls of a single one, whose steps are timed together; `null` if these are fewer than "
+        "six"
     )
     high: Positive | None = Field(description="upper limit of the same")
     example: str = Field(description="name of an example")
@@ -55,8 +56,8 @@ class Measured(Record):
         "inference"
     )
     op_shares: dict[str, Share] = Field(
-        description="share of each op type above 1 % in the profiles' time in ops; empty for "
-        "inference, which is not profiled"
+        description="share of each op type above 1 % in the time in ops of the profiles on the "
+        "CPU; empty for inference and on a GPU"
     )
 
 

@@ -63,7 +63,7 @@ class Trial(Record):
     )
     output_token: dict[str, NotNegative] | None = absent(
         "time from one token of a query to the next, in seconds: from its first to "
-        "its last by the number of tokens between; `null` as before"
+        "its last by the number of tokens between; `null` as before, or if no query has two"
     )
 
 

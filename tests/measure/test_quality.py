@@ -1,5 +1,8 @@
 """Time to quality: the first epoch that meets the target, and what it took."""
 
+import math
+import re
+
 import pytest
 from commands import run
 
@@ -95,6 +98,16 @@ def test_the_limit_and_a_divergence_end_a_training():
         "the loss is NaN",
         2,
     )
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e100])
+@pytest.mark.parametrize("target", [0.1, 2.0])
+def test_a_metric_that_no_file_holds_is_a_divergence(value, target):
+    training, _ = train(0.9, 0.8, value, target=target)
+    assert (training.reached, training.failure) == (False, f"error is {value}")
+    assert [point.value for point in training.curve] == [0.9, 0.8]
+    with pytest.raises(FathomError, match=re.escape(f"network's error is {value}")):
+        train(value, 0.8, target=target)
 
 
 def fathom(*arguments):

@@ -10,6 +10,7 @@ import numpy as np
 
 from fathom import workloads
 from fathom.errors import FathomError
+from fathom.measure.frames import device_kind
 from fathom.measure.report import overview
 from fathom.measure.report.intervals import of_median, ratio
 from fathom.measure.runs.folder import Folder
@@ -17,6 +18,7 @@ from fathom.options import MODES
 from fathom.results.atlas import Bundle, Measured
 from fathom.results.characterization import Run
 from fathom.results.records import RunResult
+from fathom.results.steps import Steps, counted_steps
 from fathom.system.environment import source
 
 _SAME_LOSS = 1e-3  # relative: first losses of one seed differ by rounding between machines
@@ -128,7 +130,8 @@ def _row(case: Sequence[Run], shares: Mapping[str, float]) -> Measured:
     first, environment = results[0], results[0].environment
     medians = np.array([result.steps.median for result in results])
     found = ratio(medians, np.ones(len(medians)))
-    low, high = (found.low, found.high) if found.known else of_median(first.steps.counted)
+    low, high = (found.low, found.high) if found.known else of_median(_by_call(first.steps))
+    profiled = first.mode == "train" and device_kind(environment.device) == "cpu"
     return Measured(
         workload=first.workload,
         mode=first.mode,
@@ -150,8 +153,14 @@ def _row(case: Sequence[Run], shares: Mapping[str, float]) -> Measured:
         parameters=first.cost.parameters,
         forward_macs_per_example=first.cost.forward_macs_per_example,
         first_loss=_first_loss(first),
-        op_shares=dict(shares) if first.mode == "train" else {},
+        op_shares=dict(shares) if profiled else {},
     )
+
+
+def _by_call(steps: Steps) -> np.ndarray:
+    """Returns the time of a counted step in each call, whose steps were timed together."""
+    numbers = counted_steps(steps.warmup, steps.first_of_shape)
+    return np.array([*{steps.call[i]: steps.seconds[i] for i in numbers}.values()])
 
 
 def _result(run: Run) -> RunResult:

@@ -9,6 +9,7 @@ from statistics import geometric_mean, median
 import pandas as pd
 
 from fathom.hardware.description.ops import op_class
+from fathom.measure.frames import device_kind
 from fathom.measure.report import page, picture, selection, style
 from fathom.options import MODES
 from fathom.results.atlas import Bundle, Measured
@@ -73,7 +74,7 @@ def _machine(bundle: Bundle, name: str) -> dict[str, object]:
 
 
 def _frame(bundles: Sequence[Bundle], names: Sequence[str]) -> pd.DataFrame:
-    """Returns one row per workload, mode and machine."""
+    """Returns one row per workload, mode, device and machine."""
     rows = [
         _row(row, bundle, name)
         for bundle, name in zip(bundles, names, strict=True)
@@ -91,6 +92,7 @@ def _row(row: Measured, bundle: Bundle, name: str) -> dict[str, object]:
         "machine": name,
         "workload": row.workload,
         "mode": row.mode,
+        "device": device_kind(row.device),
         "precision": row.precision,
         "batch": row.batch_size,
         "threads": row.threads,
@@ -124,8 +126,8 @@ def _of_mode(frame: pd.DataFrame, mode: str) -> Iterator[str]:
     machines = list(dict.fromkeys(rows.machine))
     if len(machines) > 1:
         yield page.paragraph(
-            f"Examples a second over those of {machines[0]}, the first machine, at the same batch "
-            "and precision."
+            f"Examples a second over those of {machines[0]}, the first machine, on the same kind "
+            "of device, at the same batch and precision."
         )
         relative = _relative(rows, machines)
         yield picture.drawn(_bars(relative), f"relative-{mode}", "Relative rates by workload.")[1]
@@ -135,13 +137,17 @@ def _of_mode(frame: pd.DataFrame, mode: str) -> Iterator[str]:
     yield page.table(rows.drop(columns=hidden), f"{_MODES[mode].lower()} by machine")
     if mode == "train":
         yield page.paragraph("Op types above 1 % of the time in ops, by machine:")
-        yield from (_profiles(name, each) for name, each in rows.groupby("workload", sort=False))
+        profiled = rows[rows.shares.map(bool)]
+        groups = profiled.groupby("workload", sort=False)
+        yield from (_profiles(name, each) for name, each in groups)
 
 
 def _relative(rows: pd.DataFrame, machines: Sequence[str]) -> pd.DataFrame:
-    """Returns rates over the first machine's, [workloads, machines]."""
+    """Returns rates over the first machine's, [workloads by kind of device, machines]."""
     cases = ["workload", "precision", "batch"]
-    rates = rows.pivot_table("examples/s", cases, "machine", sort=False)[machines]
+    on_cpu = rows.device == "cpu"
+    named = rows.assign(workload=rows.workload.where(on_cpu, rows.workload + ", GPU"))
+    rates = named.pivot_table("examples/s", cases, "machine", sort=False)[machines]
     relative = rates.div(rates[machines[0]], axis=0).dropna(subset=[machines[0]])
     return relative.reset_index(["precision", "batch"], drop=True)
 
@@ -183,7 +189,7 @@ def _losses(frame: pd.DataFrame) -> str:
     others = []
     compared = 0
     for case, rows in cases:
-        if len(rows) < 2:
+        if rows.machine.nunique() < 2:
             continue
         compared += 1
         middle = median(rows["first loss"])

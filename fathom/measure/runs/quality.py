@@ -4,7 +4,6 @@ The question of Fathom's section on data sets (Adolf et al. 2016): a larger batc
 examples per second, but may need more of them.
 """
 
-import math
 import statistics
 import time
 from collections.abc import Callable
@@ -38,19 +37,21 @@ def train_until(
         the target.
 
     Raises:
-        FathomError: there is no such metric or test data, or the untrained network has reached the
-            target.
+        FathomError: there is no such metric or test data, or the untrained network's is no finite
+            number or the target.
     """
     started = time.perf_counter()
     values = [_value(model, metric)]
     evaluating = time.perf_counter() - started
     report(0, values[0])
+    if not _can_be_kept(values[0]):
+        raise FathomError(f"the untrained network's {metric} is {values[0]}")
     if values[0] == target:
         raise FathomError(f"the untrained network's {metric} is {target:.5g} already")
     higher = values[0] < target
     reached, failure = False, ""
     epochs: list[list[float]] = []  # seconds of each step
-    while not reached and not failure and len(epochs) < most_epochs:
+    while not reached and len(epochs) < most_epochs:
         try:
             model.run(n_steps=model.steps_per_epoch, warmup=0)
         except FathomError as error:  # it diverged
@@ -61,11 +62,14 @@ def train_until(
         if len(epochs) == 1:
             in_first_call = steps.call.count(0)
         started = time.perf_counter()
-        values.append(_value(model, metric))
+        value = _value(model, metric)
         evaluating += time.perf_counter() - started
-        report(len(epochs), values[-1])
-        reached = values[-1] >= target if higher else values[-1] <= target
-        failure = "" if math.isfinite(values[-1]) else f"{metric} is {values[-1]}"
+        report(len(epochs), value)
+        if not _can_be_kept(value):
+            failure = f"{metric} is {value}"
+            break
+        values.append(value)
+        reached = value >= target if higher else value <= target
     if epochs:
         _leave_out_compilation(epochs, in_first_call)
     training = Training(
@@ -97,6 +101,11 @@ def _curve(values: list[float], epochs: list[list[float]]) -> list[Point]:
             seconds += sum(epochs[epoch - 1])
         points.append(Point(epoch=epoch, steps=steps, seconds=seconds, value=value))
     return points
+
+
+def _can_be_kept(value: float) -> bool:
+    """Returns whether a file holds it: ``Number`` of fathom/results/base.py."""
+    return abs(value) < 1e100  # False for NaN
 
 
 def _value(model: "NeuralNetworkModel", metric: str) -> float:

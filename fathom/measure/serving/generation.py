@@ -169,7 +169,9 @@ def _choose(logits: np.ndarray, request: Request, rng: np.random.Generator) -> i
     """Returns the most probable token, or one at random by its probability."""
     if not request.temperature:
         return int(logits.argmax())
-    scores = logits.astype(np.float64) / request.temperature
+    scores = logits.astype(np.float64)
+    with np.errstate(over="ignore"):  # to a probability of 0
+        scores = (scores - scores.max()) / request.temperature  # the largest is always 0
     if 0 < request.top_k < len(scores):
         scores[scores < np.partition(scores, -request.top_k)[-request.top_k]] = -np.inf
     if request.top_p < 1:

@@ -79,7 +79,7 @@ _KINDS = {"latency": latency, "first_token": first_token, "output_token": output
 
 
 def summary(seconds: pd.Series) -> dict[str, float]:
-    """Returns the mean and the percentiles."""
+    """Returns the mean and the percentiles of at least one value."""
     percentiles = {f"p{p:g}": float(np.percentile(seconds, p)) for p in PERCENTILES}
     return {"mean": float(seconds.mean()), **percentiles}
 
@@ -100,12 +100,12 @@ def goodput(queries: pd.DataFrame, bounds: Bounds) -> float | None:
 
 
 def missed(queries: pd.DataFrame, bounds: Bounds) -> list[str]:
-    """Returns a text for each bound that the 99th percentile misses."""
-    found = {
-        name: float(np.nanpercentile(_KINDS[name](queries), TARGET)) for name in bounds.given()
-    }
-    return [
-        f"the {TARGET}th percentile of {name} is {1e3 * seconds:.4g} ms"
-        for name, seconds in found.items()
-        if seconds > bounds.given()[name]
-    ]
+    """Returns a text for each bound that the 99th percentile misses, or whose is not known."""
+    texts = []
+    for name, limit in bounds.given().items():
+        seconds = _KINDS[name](queries).dropna()
+        found = float(np.percentile(seconds, TARGET)) if len(seconds) else np.inf
+        if found > limit:
+            text = f"{1e3 * found:.4g} ms" if len(seconds) else "not known"
+            texts.append(f"the {TARGET}th percentile of {name} is {text}")
+    return texts

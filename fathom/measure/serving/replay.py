@@ -127,9 +127,10 @@ def failures(sent: Sequence[Query]) -> list[str]:
 
 def tokens(log: pd.DataFrame) -> dict[str, Any]:
     """Returns the fields of a trial that are about tokens."""
+    between = queries.output_token(log).dropna()  # none if each text came in one piece
     return {
         "first_token": queries.summary(queries.first_token(log).dropna()),
-        "output_token": queries.summary(queries.output_token(log).dropna()),
+        "output_token": queries.summary(between) if len(between) else None,
         "tokens_per_second": float(log.tokens.sum() / log.answered.max()),
     }
 

@@ -8,7 +8,7 @@ from synthetic_folder import paper_profile, result, run
 from fathom import workloads
 from fathom.errors import FathomError
 from fathom.measure.atlas.bundle import submit
-from fathom.measure.atlas.site import site
+from fathom.measure.atlas.site import _frame, _relative, site
 from fathom.results.atlas import Bundle
 from fathom.system.environment import source
 
@@ -155,6 +155,62 @@ def test_the_page_names_a_loss_that_its_seed_does_not_give(tmp_path):
     assert "more than 1 %: vgg on Test CPU, 4 cores" in site(
         [one, one, one.model_copy(update={"rows": rows})]
     )
+
+
+def on_gpu(bundle, rates):
+    """The bundle with GPU rows of the training of some workloads, at these rates."""
+    rows = [row for row in bundle.rows if row.mode == "train" and row.workload in rates]
+    gpu = [
+        row.model_copy(
+            update={
+                "device": "/gpu:0",
+                "op_shares": {},
+                "examples_per_second": rates[row.workload] * row.examples_per_second,
+            }
+        )
+        for row in rows
+    ]
+    return bundle.model_copy(update={"rows": (*bundle.rows, *gpu)})
+
+
+def test_rates_are_compared_on_the_same_device(tmp_path):
+    one = submit(written(tmp_path, suite()))
+    both = [on_gpu(one, {"vgg": 10}), on_gpu(one, {"vgg": 40})]
+    frame = _frame(both, ["a", "b"])
+    relative = _relative(frame[frame["mode"] == "train"], ["a", "b"])
+    assert relative.b["vgg"] == pytest.approx(1)
+    assert relative.b["vgg, GPU"] == pytest.approx(4)
+    assert len(relative) == len(workloads.EIGHT) + 1
+
+
+def test_two_devices_of_a_machine_are_not_two_machines(tmp_path):
+    one = on_gpu(submit(written(tmp_path, suite())), {"vgg": 10})
+    assert "No two machines trained the same workload" in site([one])
+
+
+def test_a_gpu_row_has_no_op_shares_of_the_cpu(tmp_path):
+    runs = suite()
+    fast = timing("vgg", "train").result.to_plain()
+    fast["environment"]["device"] = "/gpu:0"
+    runs["vgg", "gpu", 0] = run("vgg", device="/gpu:0", result=fast)
+    rows = submit(written(tmp_path, runs)).rows
+    shares = {
+        row.device: row.op_shares for row in rows if (row.workload, row.mode) == ("vgg", "train")
+    }
+    assert shares["/cpu:0"]
+    assert shares["/gpu:0"] == {}
+
+
+def test_the_interval_of_a_single_process_is_of_its_calls(tmp_path):
+    runs = suite()
+    few = runs["vgg", "infer", 0].result.to_plain()
+    call = [0] + [1] * 3 + [4] * 3 + [7] * 3
+    few["steps"] = synthetic_folder.steps([0.1] * 4 + [0.2] * 3 + [0.3] * 3, call=call)
+    few["steps"]["loss"] = [None] * 10
+    changed = run("vgg", mode="infer", result=few)
+    bundle = submit(written(tmp_path, runs | {("vgg", "infer", 0): changed}))
+    (row,) = [row for row in bundle.rows if (row.workload, row.mode) == ("vgg", "infer")]
+    assert (row.low, row.high) == (None, None)
 
 
 def test_a_damaged_bundle_is_refused_in_a_line(tmp_path):

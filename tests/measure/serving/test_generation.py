@@ -10,7 +10,7 @@ import tensorflow as tf
 from fathom import FathomError
 from fathom.autoenc import AutoencFwd
 from fathom.measure.serving.decoding import DecodingEngine, Prompt
-from fathom.measure.serving.generation import GenerationServer, Request
+from fathom.measure.serving.generation import GenerationServer, Request, _choose
 from fathom.measure.serving.paged import BLOCK
 from fathom.modern.gpt.model import GPTFwd
 from fathom.modern.llama.model import LlamaFwd
@@ -133,6 +133,14 @@ def test_a_choice_at_random_depends_on_its_own_seed_alone(engine, expected):
     assert other != alone
     best, _ = collect(engine, [(prompts[0], 20, options | {"top_k": 1})])
     assert best[0] == beside[2]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("options", [{}, {"top_p": 0.9}, {"top_k": 3}])
+def test_the_least_temperature_chooses_the_most_probable_token(options):
+    request = Request(Prompt(np.zeros(1, np.int32), 1), print, temperature=1e-308, **options)
+    logits = np.array([-30.0, 3.0, 7.0, 6.9], np.float32)
+    assert _choose(logits, request, np.random.default_rng(0)) == 2
 
 
 def test_a_cancelled_request_ends_and_frees_its_blocks(engine, expected):

@@ -1,5 +1,7 @@
 """Time to quality by batch size, of the results that lie in the folder."""
 
+import itertools
+
 import pandas as pd
 
 from fathom.measure.report import selection, style
@@ -38,23 +40,27 @@ def trainings(found: list[Quality]) -> pd.DataFrame:
 def summary(table: pd.DataFrame) -> str:
     """States the batch sizes that need the fewest examples and the least time."""
     texts = []
-    for workload, each in table[table.reached].groupby("workload", sort=False):
-        least, fastest = (each.loc[each[name].idxmin()] for name in _QUANTITIES)
-        texts.append(
-            f"{workload} ({least.target}): fewest examples with batches of {least['batch size']}, "
-            f"least time with {fastest['batch size']}"
-        )
+    for case, each in _cases(table[table.reached]).items():
+        seeds = each.groupby(["batch size", "replicas"])[[*_QUANTITIES]].median().reset_index()
+        least, fastest = (seeds["batch size"][seeds[name].idxmin()] for name in _QUANTITIES)
+        texts.append(f"{case}: fewest examples with batches of {least}, least time with {fastest}")
     return f"{'; '.join(texts)}." if texts else "No training reached its target."
 
 
+def _cases(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Returns the trainings by workload and target, in words."""
+    groups = table.groupby(["workload", "target"], sort=False)
+    return {f"{workload} ({target})": each for (workload, target), each in groups}
+
+
 def draw(table: pd.DataFrame) -> style.Plot:
-    """Draws examples and seconds until the target by batch size, for each workload."""
-    names = list(table.workload.unique())
-    titles = [f"{name}: {quantity}" for name in names for quantity in _QUANTITIES]
+    """Draws examples and seconds until the target by batch size, for each workload and target."""
+    cases = _cases(table)
+    titles = [f"{case}: {quantity}" for case in cases for quantity in _QUANTITIES]
     with style.panels(titles, columns=len(_QUANTITIES), width=3.2, height=2.2) as (figure, axes):
-        for number, panel in enumerate(axes):
-            mine = table[table.workload == names[number // len(_QUANTITIES)]]
-            _draw_quantity(panel, mine, _QUANTITIES[number % len(_QUANTITIES)])
+        pairs = itertools.product(cases.values(), _QUANTITIES)
+        for panel, (mine, quantity) in zip(axes, pairs, strict=True):
+            _draw_quantity(panel, mine, quantity)
         figure.supxlabel("batch size", fontsize=9)
         style.legend_above(figure, columns=3)
     return figure

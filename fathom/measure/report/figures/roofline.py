@@ -56,8 +56,10 @@ def draw(table: pd.DataFrame, peak: float, bandwidth: float) -> style.Plot:
 
 def _analyse(folder: Folder) -> Findings:
     runs = selection.profiles(folder).drop_duplicates("workload")
+    runs = runs[runs.threads == runs.threads.min()]  # as the roofs
     ops, work = selection.ops_of(folder, runs), folder.work()
-    gaps = selection.gaps(selection.profile_runs(folder), runs.workload)
+    fewer = "no op times on as few threads as the others"
+    gaps = selection.gaps(selection.profile_runs(folder), runs.workload, fewer)
     mine = work[work.run.isin(runs.run)]
     roofs = _roofs(folder.machine, int(runs.threads.min())) if len(runs) else None
     if roofs is None or mine.empty:

@@ -103,8 +103,9 @@ class Application:
 
         Raises:
             RefusedError: it is no JSON, or not of this form.
+            TimeoutError: it does not come in time.
         """
-        text = await request.read()
+        text = await asyncio.wait_for(request.read(), self.limits.seconds)
         try:
             return kind.model_validate_json(text)
         except ValidationError as error:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
 _UNFINISHED = "\ufffd"  # bytes that are no whole character yet
+_LAST = 1.0  # seconds in which a stream that is late ends with a message
 _Zero = Annotated[float, Field(ge=0, le=0)]
 
 
@@ -89,6 +90,7 @@ class Completions:
 
     async def _complete(self, request: "web.Request") -> "web.StreamResponse":
         """Answers with the continuation of a prompt."""
+        end = time.monotonic() + self._limits.seconds
         asked = await self.application.read(request, Completion)
         if asked.model not in (None, self._name):
             raise RefusedError(404, f"there is no model {asked.model!r}, but {self._name!r}")
@@ -106,7 +108,6 @@ class Completions:
         )
         self._server.submit(job)
         writer = _Writer(self._name, self._decoder, len(prompt.tokens))
-        end = time.monotonic() + self._limits.seconds
         try:
             if asked.stream:
                 usage = asked.stream_options is not None and asked.stream_options.include_usage
@@ -140,19 +141,27 @@ class Completions:
             headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
         )
         await response.prepare(request)
+
+        async def write() -> None:
+            try:
+                piece = writer.add(first, found.ended)
+                while True:
+                    await _send(response, writer.event(piece, found.ended))
+                    if found.ended:
+                        break
+                    piece = writer.add(await found.get(end), found.ended)
+                if usage:
+                    await _send(response, writer.event() | {"usage": writer.usage()})
+            except (RefusedError, asyncio.TimeoutError) as failure:  # too late for a status
+                message = str(failure) or f"not answered within {self._limits.seconds:g} s"
+                await _send(response, error(message, 504))
+            await response.write_eof(b"data: [DONE]\n\n")
+
         try:
-            piece = writer.add(first, found.ended)
-            while True:
-                await _send(response, writer.event(piece, found.ended))
-                if found.ended:
-                    break
-                piece = writer.add(await found.get(end), found.ended)
-            if usage:
-                await _send(response, writer.event() | {"usage": writer.usage()})
-        except (RefusedError, asyncio.TimeoutError) as failure:  # too late for a status
-            message = str(failure) or f"not answered within {self._limits.seconds:g} s"
-            await _send(response, error(message, 504))
-        await response.write(b"data: [DONE]\n\n")
+            await asyncio.wait_for(write(), end + _LAST - time.monotonic())
+        except asyncio.TimeoutError:  # the client does not read
+            if request.transport is not None:
+                request.transport.abort()  # close() would wait for it
         return response
 
 

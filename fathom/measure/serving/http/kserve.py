@@ -1,6 +1,7 @@
 """KServe's v2 inference protocol (Open Inference Protocol), in JSON."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -77,6 +78,7 @@ class KServe:
 
     async def _infer(self, request: "web.Request") -> "web.StreamResponse":
         """Answers with the outputs of the examples."""
+        end = time.monotonic() + self._limits.seconds
         asked = await self.application.read(request, Inference)
         samples = self._samples(asked)
         if self.server.waiting + len(samples) > self._limits.queue:
@@ -86,7 +88,7 @@ class KServe:
         futures = [self._futures.setdefault(q, self._loop.create_future()) for q in queries]
         self.server.issue(queries)
         try:
-            await asyncio.wait_for(asyncio.gather(*futures), self._limits.seconds)
+            await asyncio.wait_for(asyncio.gather(*futures), end - time.monotonic())
         finally:
             for query in queries:
                 query.cancelled = True  # no effect if it is answered

@@ -8,29 +8,38 @@ from fathom.measure.report.figures import m_quality
 from fathom.results.quality import Point, Quality, Training
 
 
-def training(size, steps, seconds, reached=True):
+def training(size, steps, seconds, reached=True, seed=0):
     start = Point(epoch=0, steps=0, seconds=0, value=0.1)
     end = Point(epoch=2, steps=steps, seconds=seconds, value=0.9)
     return Training(
-        batch_size=size, learning_rate=0.01, reached=reached, failure="", curve=[start, end]
+        seed=seed,
+        batch_size=size,
+        learning_rate=0.01,
+        reached=reached,
+        failure="",
+        curve=[start, end],
+    )
+
+
+def quality(target, *trainings):
+    return Quality(
+        workload="autoenc",
+        metric="accuracy",
+        target=target,
+        higher_is_better=True,
+        most_epochs=20,
+        seed=0,
+        environment=ENVIRONMENT,
+        trainings=list(trainings),
     )
 
 
 @pytest.fixture
 def trained(tmp_path):
     """Gives a folder with the trainings of one workload."""
-    found = Quality(
-        workload="autoenc",
-        metric="accuracy",
-        target=0.8,
-        higher_is_better=True,
-        most_epochs=20,
-        seed=0,
-        environment=ENVIRONMENT,
-        trainings=[training(8, 100, 9), training(64, 20, 4), training(512, 9, 2, reached=False)],
-    )
+    each = training(8, 100, 9), training(64, 20, 4), training(512, 9, 2, reached=False)
     (tmp_path / "quality").mkdir()
-    found.write(tmp_path / "quality" / "autoenc.json")
+    quality(0.8, *each).write(tmp_path / "quality" / "autoenc.json")
     return dataclasses.replace(folder([run()]), path=tmp_path)
 
 
@@ -40,6 +49,24 @@ def test_examples_and_time_have_their_own_best_batch_sizes(trained):
         "autoenc (accuracy 0.8): fewest examples with batches of 8, least time with 64."
     )
     assert findings.tables["trainings"].examples.tolist() == pytest.approx([700, 1120, 4608])
+
+
+def test_each_target_has_its_own_best_batch_size_by_the_median_seed(trained):
+    hard = [training(8, 400, 36, seed=seed) for seed in range(3)]
+    lucky = [training(64, steps, 90, seed=seed) for seed, steps in enumerate((10, 90, 90))]
+    quality(0.85, *hard, *lucky).write(trained.path / "quality" / "hard.json")
+    findings = m_quality.FIGURE.analyse(trained)
+    assert findings.summary == (
+        "autoenc (accuracy 0.8): fewest examples with batches of 8, least time with 64; "
+        "autoenc (accuracy 0.85): fewest examples with batches of 8, least time with 8."
+    )
+    assert [axes.get_title() for axes in findings.plot.axes] == [
+        f"autoenc (accuracy {target}): {quantity}"
+        for target in (0.8, 0.85)
+        for quantity in ("examples", "seconds")
+    ]
+    assert [len(axes.lines[0].get_xdata()) for axes in findings.plot.axes] == [2] * 4
+    assert_legible(findings.plot)
 
 
 def test_what_reached_the_target_is_drawn(trained):

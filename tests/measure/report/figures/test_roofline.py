@@ -90,3 +90,10 @@ def test_roofs_that_were_measured_beside_other_processes_are_marked():
     assert gap_of(disturbed) == (
         "roofs that are limits: other processes left 40% of the processor to their probes"
     )
+
+
+def test_profiles_on_more_threads_than_the_roofs_are_a_gap():
+    runs = [run(profile=measured()), run("vgg", profile=measured(workload="vgg", threads=4))]
+    findings = roofline.FIGURE.analyse(folder(runs))
+    assert findings.data.workload.unique().tolist() == ["autoenc"]
+    assert "vgg: no op times on as few threads as the others" in findings.gaps

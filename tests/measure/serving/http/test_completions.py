@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ pytest.importorskip("aiohttp", reason="aiohttp is not installed")
 
 from aiohttp.test_utils import TestClient, TestServer
 
-from fathom.measure.serving.http.completions import Completions
+from fathom.measure.serving.http.completions import Completions, _Writer
 
 SIZES = {"layers": 1, "heads": 2, "width": 8, "context": 24, "batch_size": 2, "xla": False}
 LIMITS = Limits(body=2000, queue=2, seconds=30.0)
@@ -193,6 +194,60 @@ def test_a_client_that_goes_away_frees_its_blocks(model, engine, monkeypatch):
             await asyncio.sleep(0.01)
 
     ask(model, engine, scenario)  # which looks at the blocks
+
+
+async def ended(application, seconds=5.0):
+    """Waits until no handler runs; returns whether none does."""
+    end = time.monotonic() + seconds
+    while application._running and time.monotonic() < end:
+        await asyncio.sleep(0.05)
+    return not application._running
+
+
+SHORT = Limits(body=2000, queue=2, seconds=1.0)
+
+
+def test_a_body_that_does_not_come_is_refused(model, engine):
+    async def scenario(client, application):
+        reader, writer = await asyncio.open_connection(client.host, client.port)
+        writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n")
+        line = await asyncio.wait_for(reader.readline(), 5)
+        writer.close()
+        return line
+
+    assert ask(model, engine, scenario, SHORT).split()[1] == b"504"
+
+
+def test_a_client_that_reads_no_more_is_cut_off(model, engine, monkeypatch):
+    # More than the buffers of a connection hold.
+    monkeypatch.setattr(_Writer, "event", lambda *_: {"text": "a" * 10_000_000})
+
+    async def scenario(client, application):
+        reader, writer = await asyncio.open_connection(client.host, client.port)
+        body = json.dumps(BODY | {"max_tokens": 12, "stream": True}).encode()
+        head = f"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n\r\n"
+        writer.write(head.encode() + body)
+        await reader.readline()
+        free = await ended(application)
+        writer.close()
+        return free
+
+    assert ask(model, engine, scenario, SHORT)
+
+
+def test_a_stream_that_is_late_ends_with_a_message(model, engine, monkeypatch):
+    event = held(engine, monkeypatch)
+
+    async def scenario(client, application):
+        reply = await client.post("/v1/completions", json=BODY | {"stream": True})
+        text = await reply.text()
+        event.set()
+        return reply.status, text.split("\n\n")
+
+    status, lines = ask(model, engine, scenario, SHORT)
+    assert status == 200
+    assert "not answered within 1 s" in lines[-3]
+    assert lines[-2:] == ["data: [DONE]", ""]
 
 
 @pytest.mark.slow
