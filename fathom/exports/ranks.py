@@ -12,6 +12,7 @@ from fathom.errors import FathomError
 from fathom.exports.products import TAKEN, as_product
 from fathom.hardware.accelerators.plan import Plan
 from fathom.hardware.accelerators.rank import MASTER_BYTES, Work
+from fathom.hardware.accelerators.roofline import bits
 from fathom.hardware.accelerators.sharding import Exchange
 from fathom.results.description import Description, Operation
 
@@ -221,15 +222,19 @@ class _Trace:
         update = self._add("update", _COMPUTE, 0, done, [], num_ops=flops, tensor_size=moved)
         own = round(MASTER_BYTES * work.own_parameters(self._stage))
         self._add("store/weights", _STORE, 0, [update], [], tensor_size=own)
-        if plan.sharded and "data" in self._groups:
-            self._collective("all-gather/weights", "all-gather", "data", own, [update], 0)
+        width = bits(work.description.precision) / 8
+        for experts in (False, True) if plan.sharded else ():
+            group = "expert data" if experts and plan.expert > 1 else "data"
+            size = round(width * work.own_parameters(self._stage, experts))
+            self._collective(f"all-gather/{group}", "all-gather", group, size, [update], 0)
 
     def _collective(
         self, name: str, kind: str, group: str, size: int, needed: list[int], part: int
     ) -> int:
         if group not in self._groups or not size:
             return needed[-1]
-        number, _ = self._groups[group]
+        number, members = self._groups[group]
+        size = -(-size // len(members)) if kind == "all-gather" else size  # what one gives
         return self._add(
             *(name, _COLLECTIVE, part, needed, []),
             comm_type=_COLLECTIVES[kind],

@@ -11,10 +11,20 @@ from fathom.exports import ExportOptions, chakra
 from fathom.exports.ranks import Ranks
 from fathom.hardware.accelerators.plan import Plan
 from fathom.testing.descriptors import descriptor
-from tests.hardware.accelerators.steps import HIDDEN, ROWS, UNIT, WIDTH, blocks, experts
+from tests.hardware.accelerators.steps import (
+    HIDDEN,
+    ROWS,
+    UNIT,
+    WIDTH,
+    blocks,
+    description,
+    experts,
+    operation,
+    product,
+)
 
 PLAN = Plan(data=2, tensor=2, pipeline=2, microbatches=2)
-COMPUTE, SEND, RECEIVE, COLLECTIVE = 4, 5, 6, 7
+LOAD, COMPUTE, SEND, RECEIVE, COLLECTIVE = 2, 4, 5, 6, 7
 
 
 def attributes(node):
@@ -103,6 +113,41 @@ def test_tokens_go_to_the_experts_and_back():
     (product, _) = [each for each in of_type(nodes, COMPUTE) if "gemm_m" in each]
     assert product["gemm_k"] == WIDTH
     assert product["num_ops"] == 2 * ROWS * HIDDEN * WIDTH
+
+
+def test_a_rank_loads_the_rows_that_it_looks_up():
+    rows = {"kind": "look-up", "type": "GatherV2", "bounds": {}, "macs": 0}
+    step = description(operation(**rows), mode="infer")
+    loads = of_type(list(Ranks(step, Plan(data=2, microbatches=2)).nodes(0)), LOAD)
+    assert [each["tensor_size"] for each in loads] == [10**6 // 4] * 2
+
+
+def test_an_all_gather_has_the_size_that_a_rank_gives():
+    step = blocks(1).model_copy(update={"precision": "bfloat16"})
+    (gathered,) = (
+        each
+        for each in of_type(list(Ranks(step, Plan(data=4, sharded=1)).nodes(0)), COLLECTIVE)
+        if each["id"].startswith("all-gather")
+    )
+    assert gathered["comm_size"] == 2 * step.parameters // 4
+    alone = description(product("a", "a", (ROWS, HIDDEN, WIDTH), [], weights=False), mode="infer")
+    (gathered,) = of_type(list(Ranks(alone, Plan(tensor=4)).nodes(0)), COLLECTIVE)
+    assert gathered["comm_size"] == 4 * ROWS * HIDDEN // 4
+
+
+@pytest.mark.parametrize(("expert", "sizes"), [(4, []), (2, [2])])
+def test_the_weights_of_experts_are_gathered_by_those_who_have_them(expert, sizes):
+    step = experts(4).model_copy(update={"mode": "train"})
+    ranks = Ranks(step, Plan(data=4, expert=expert, sharded=1))
+    gathered = [
+        each
+        for each in of_type(list(ranks.nodes(1)), COLLECTIVE)
+        if each["id"].startswith("all-gather")
+    ]
+    assert [each["comm_size"] for each in gathered] == [
+        4 * step.parameters // 2 // n for n in sizes
+    ]
+    assert [ranks.groups(1)[each["pg_name"]] for each in gathered] == [[1, 3]] * len(sizes)
 
 
 def test_a_trace_is_written_for_one_rank_or_all(tmp_path):

@@ -67,6 +67,8 @@ class Work:
             elif row.phase == "forward" and row.kind == "look-up" and row.weight_bytes:
                 tables.append(row.layer)
         rest = self.description.parameters - sum(found.values())
+        if not self.description.parameters:  # of a format that does not tell them
+            return dict(found)
         if rest >= 0:
             found[(tables or [*found, ""])[0]] += rest
             return dict(found)
@@ -128,7 +130,8 @@ class Work:
         parts, index = (plan.data, data) if whole else (plan.nodes // plan.pipeline, 0)
         if not whole:
             index = data * plan.tensor + tensor
-        divided = ["macs", "flops", "input_bytes"]
+        rows = row.kind == "look-up"  # whose weights are those that the examples ask for
+        divided = ["macs", "flops", "input_bytes"] + ["weight_bytes"] * rows
         if row.phase != "weight gradient":
             divided += ["output_bytes", "result_bytes"]
         found = {
@@ -137,7 +140,8 @@ class Work:
         }
         split = plan.tensor if shared and row.kind != "convolution" else 1
         split *= plan.expert if sharding.is_of_experts(row) else 1
-        found["weight_bytes"] = -(-row.weight_bytes // split) * plan.microbatches
+        if not rows:
+            found["weight_bytes"] = -(-row.weight_bytes // split) * plan.microbatches
         if row.phase == "weight gradient":
             found["output_bytes"] = -(-row.output_bytes // split) * plan.microbatches
             over = plan.data if plan.sharded >= 2 else 1
@@ -177,9 +181,9 @@ class Work:
         plan, step = self.plan, self.description
         training = step.mode == "train"
         scale = bits(precision) / bits(step.precision) if precision else 1.0
-        whole = max(1, step.parameters)
-        share = self.own_parameters(stage) / whole
-        weights = float(MASTER_BYTES * whole if training else step.held_bytes or 0)
+        whole = sum(self.parameters.values())
+        share = self.own_parameters(stage) / whole if whole else 1 / (plan.tensor * plan.pipeline)
+        weights = float(MASTER_BYTES * step.parameters if training else step.held_bytes or 0)
         state = max(0.0, (step.held_bytes or 0) - weights)
         weights /= plan.data if plan.sharded == 3 else 1
         state /= plan.data if plan.sharded else 1

@@ -19,19 +19,22 @@ import pandas as pd
 from fathom.errors import FathomError
 from fathom.hardware.accelerators.machine import Machine
 from fathom.hardware.description.memory import peak_bytes
-from fathom.results.description import Description, Operation
+from fathom.results.description import PRODUCTS, Description, Operation
 
 COMPUTE, MEMORY = "compute", "memory"
 
 
-def table(description: Description, machine: Machine, precision: str | None = None) -> pd.DataFrame:
+def table(
+    description: Description, machine: Machine, precision: str | None = None, parts: int = 1
+) -> pd.DataFrame:
     """Returns the bound of each operation of a step.
 
     Args:
         description: of the step; where it has densities, the machine skips zeros.
         machine: that would run it.
         precision: type of number, such as ``fixed16``, instead of the description's; the bytes are
-            scaled by its bits, but for the updates of the float32 weights.
+            scaled by its bits, but for the updates of the float32 weights and what is quantised.
+        parts: of the batch, each of which reads the weights.
 
     Returns:
         one row per operation: name, type, layer, phase, kind, FLOPs (two per multiply-accumulate),
@@ -48,13 +51,13 @@ def table(description: Description, machine: Machine, precision: str | None = No
     named = ("name", "type", "layer", "phase", "kind")
     frame = pd.DataFrame({name: [getattr(row, name) for row in rows] for name in named})
     frame["flops"] = [row.total_flops for row in rows]
-    scales = np.array([1.0 if row.phase == "update" else scale for row in rows])
-    frame["bytes"] = scales * _bytes(rows, scales, machine.on_chip_bytes or 0.0)
+    scales = np.array([1.0 if _keeps_bytes(row) else scale for row in rows])
+    frame["bytes"] = scales * _bytes(rows, scales, machine.on_chip_bytes or 0.0, parts)
     seconds = {COMPUTE: frame.flops / peak, MEMORY: frame["bytes"] / machine.bandwidth}
     inside = (0.0, *(level.size_bytes for level in machine.levels))  # of the level further in
     for level, kept in reversed([*zip(machine.levels, inside, strict=False)]):
         if level.bandwidth:
-            frame[f"{level.name} bytes"] = moved = scales * _bytes(rows, scales, kept)
+            frame[f"{level.name} bytes"] = moved = scales * _bytes(rows, scales, kept, parts)
             seconds[level.name] = moved / level.bandwidth
     times = pd.DataFrame(seconds)
     frame["intensity"] = frame.flops / frame["bytes"].clip(lower=1)
@@ -64,17 +67,23 @@ def table(description: Description, machine: Machine, precision: str | None = No
     return frame
 
 
-def _bytes(rows: Sequence[Operation], scales: np.ndarray, kept: float) -> np.ndarray:
+def _bytes(rows: Sequence[Operation], scales: np.ndarray, kept: float, parts: int) -> np.ndarray:
     """Returns the bytes that operations move, [operations], in the description's precision.
 
     A loop's weights stay in the memory behind this one if they fit into its ``kept`` bytes.
     """
     in_loops: Counter[str] = Counter()  # bytes of weights, once, by the loop's name
     for row, scale in zip(rows, scales, strict=True):
-        in_loops[_loop(row)] += scale * row.weight_bytes // row.repeats
+        in_loops[_loop(row)] += scale * row.weight_bytes // (row.repeats * parts)
     stays = [in_loops[_loop(row)] <= kept for row in rows]
     once = np.array([row.working_set_bytes for row in rows], float)
     return np.where(stays, once, np.array([row.traffic_bytes for row in rows], float))
+
+
+def _keeps_bytes(row: Operation) -> bool:
+    """Says whether another precision changes nothing: an update, or whole numbers of a network."""
+    sums = row.kind in PRODUCTS and "int" in row.dtype
+    return row.phase == "update" or sums or bool(re.fullmatch("u?int[248]", row.dtype))
 
 
 def _loop(row: Operation) -> str:

@@ -157,7 +157,7 @@ def grown(description: Description, times: int) -> Description:
 def _grown(row: Operation, times: int) -> Operation:
     if row.phase == "update":
         return row
-    names = ["macs", "flops", "input_bytes"]
+    names = ["macs", "flops", "input_bytes"] + ["weight_bytes"] * (row.kind == "look-up")
     names += [] if row.phase == "weight gradient" else ["output_bytes", "result_bytes"]
     return row.model_copy(update={name: times * getattr(row, name) for name in names})
 

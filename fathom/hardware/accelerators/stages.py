@@ -34,7 +34,7 @@ class Step:
         """Returns the seconds of a stage's computation, and what stops it, in all parts."""
         plan = self.work.plan
         share = self.work.kernels(stage)
-        compute = self._compute(share, again=plan.recompute)
+        compute = self._compute(share, again=plan.recompute, parts=plan.microbatches)
         waits = {
             "tensor": self._exchanged(self.work.sharding.exchanges, stage, self._tensor),
             "expert": self._exchanged(self.work.sharding.experts, stage, self._experts),
@@ -44,11 +44,11 @@ class Step:
             waits["weights"] = self._gathered(stage)
         return compute, waits, stage
 
-    def _compute(self, share: Description, again: bool) -> float:
+    def _compute(self, share: Description, again: bool, parts: int = 1) -> float:
         """Returns the time of a node's operations; products reach only a share of the peak."""
         if not share.operations:
             return 0.0
-        operations = roofline.table(share, self._machine, self._precision)
+        operations = roofline.table(share, self._machine, self._precision, parts)
         products = operations.kind.isin(PRODUCTS)
         seconds = (operations.seconds / self._machine.utilization).where(
             products, operations.seconds

@@ -30,8 +30,10 @@ class Convolution:
         inputs, outputs: maps N and M, of one group.
         rows, columns: R and C of an output map.
         kernel_rows, kernel_columns: K.
-        stride: S.
+        stride: S, of rows.
         times: how often it is computed: examples, groups and iterations.
+        stride_columns: S of columns; None: that of rows.
+        dilation_rows, dilation_columns: distance of a kernel's values.
     """
 
     name: str
@@ -43,6 +45,9 @@ class Convolution:
     kernel_columns: int = 1
     stride: int = 1
     times: int = 1
+    stride_columns: int | None = None
+    dilation_rows: int = 1
+    dilation_columns: int = 1
 
     @property
     def shape(self) -> "Convolution":
@@ -80,6 +85,9 @@ def _of_convolution(row: Operation) -> Convolution:
         size["M"] // groups,
         *(size["P"], size["Q"], size["R"], size["S"], size["stride_h"]),
         times=size["N"] * groups * row.repeats,
+        stride_columns=size["stride_w"],
+        dilation_rows=size["dilation_h"],
+        dilation_columns=size["dilation_w"],
     )
 
 
@@ -246,8 +254,9 @@ def _words(
 
     Outputs stay on the chip until all inputs were added to them.
     """
-    height = layer.stride * tr + layer.kernel_rows - layer.stride
-    width = layer.stride * tc + layer.kernel_columns - layer.stride
+    across = layer.stride_columns or layer.stride
+    height = layer.stride * (tr - 1) + (layer.kernel_rows - 1) * layer.dilation_rows + 1
+    width = across * (tc - 1) + (layer.kernel_columns - 1) * layer.dilation_columns + 1
     inputs = tn * height * width
     weights = tm * tn * layer.kernel_rows * layer.kernel_columns
     outputs = tm * tr * tc

@@ -21,6 +21,8 @@ class Dimensions:
         self._given = dict(given)
         self._open: list[str] = []
         self._missing: list[str] = []
+        self._symbols: set[str] = set()
+        self._filled: list[str] = []  # the file's names of axes that have the batch's size
 
     def shape(
         self, name: str, sizes: Sequence[int | None], symbols: Sequence[str] = ()
@@ -41,8 +43,10 @@ class Dimensions:
     def _size(self, symbol: str, plain: str, axis: int) -> int:
         names = [symbol or plain, plain] + [_BATCH] * (axis == 0)
         self._open += names
+        self._symbols.add(symbol)
         for name in names:
             if name in self._given:
+                self._filled += [symbol] * (name == _BATCH)
                 return self._given[name]
         wanted = symbol or (_BATCH if axis == 0 else plain)
         if wanted not in self._missing:
@@ -51,6 +55,8 @@ class Dimensions:
 
     def check(self) -> None:
         """Raises FathomError if a size is missing, or one was given that nothing leaves open."""
+        if _BATCH in self._symbols:  # an axis of another name is not the batch
+            self._missing += sorted({*self._filled} - {"", _BATCH, *self._missing})
         if self._missing:
             options = " ".join(f"--dim {name}=N" for name in self._missing)
             raise FathomError(f"the network leaves sizes open: give {options}")

@@ -21,7 +21,7 @@ from fathom.errors import FathomError, cause
 from fathom.hardware.networks import onnx_rules, rows
 from fathom.hardware.networks.dimensions import Dimensions
 from fathom.hardware.networks.rows import Place, Rows, Value
-from fathom.results.description import Description
+from fathom.results.description import PRODUCTS, Description
 from fathom.system.files import read_file
 
 _LARGEST = 2**31  # bytes, the limit of Protocol Buffers
@@ -73,6 +73,7 @@ class _Known:
     value: Value
     type: onnx.TypeProto
     constant: np.ndarray | None = None
+    origins: frozenset[tuple[str, Value]] = frozenset()  # operations `Constant` that it is made of
 
 
 _Scope = MutableMapping[str, _Known]
@@ -101,6 +102,7 @@ class _Reader:
         self._functions = {(each.domain, each.name): each for each in model.functions}
         self._nodes = 0
         self._names: set[str] = set()
+        self._read: set[tuple[str, Value]] = set()  # operations `Constant` that products read
         self._statistics: set[str] = set()  # of normalizations, which are not trained
 
     def description(self, name: str) -> Description:
@@ -109,19 +111,21 @@ class _Reader:
         if not graph.node:
             raise FathomError(f"{name} is no ONNX network: it has no operations")
         scope: _Scope = {}
-        weights = self._add_initializers(graph, scope)
+        self._add_initializers(graph, scope)
+        weights = {title: known.value for title, known in scope.items()}
         inputs = {each.name: each.type for each in graph.input if each.name not in scope}
         for title, kind in inputs.items():
             scope[title] = self._input(title, kind)
         self._dimensions.check()
         self._walk(graph, scope, _Around(opsets=self._model.opset_import))
+        weights |= dict(self._read)
         parameters = {
-            title: known.value.elements
-            for title, known in weights.items()
-            if "float" in known.value.dtype and title not in self._statistics
+            title: value.elements
+            for title, value in weights.items()
+            if "float" in value.dtype and title not in self._statistics
         }
         given = {title: scope[title].value for title in inputs}
-        held = sum(known.value.bytes for known in weights.values())
+        held = sum(value.bytes for value in weights.values())
         return rows.finished(name, self._rows, given, sum(parameters.values()), held)
 
     def _input(self, name: str, kind: onnx.TypeProto) -> _Known:
@@ -134,10 +138,8 @@ class _Reader:
         )  # fmt: skip
         return _known(shape, kind.tensor_type.elem_type)
 
-    def _add_initializers(self, graph: onnx.GraphProto, scope: _Scope) -> dict[str, _Known]:
-        found = {each.name: _constant(each) for each in graph.initializer}
-        scope.update(found)
-        return found
+    def _add_initializers(self, graph: onnx.GraphProto, scope: _Scope) -> None:
+        scope.update((each.name, _constant(each)) for each in graph.initializer)
 
     def _walk(self, graph: onnx.GraphProto, scope: _Scope, around: _Around) -> None:
         hints = {each.name: each.type for each in graph.value_info}
@@ -165,9 +167,11 @@ class _Reader:
             results = run(given, inputs, scope, place, around)
         else:
             results = self._operation(node, attributes, given, inputs, place, around, hints)
+        origins = frozenset[tuple[str, Value]]().union(*(each.origins for each in inputs if each))
         for name, known in zip(node.output, results, strict=False):
             if name:
-                scope[name] = known
+                made_of = known.origins | origins if known.value.weight else known.origins
+                scope[name] = replace(known, origins=made_of)
 
     def _place(self, node: onnx.NodeProto, around: _Around) -> Place:
         name = f"{around.prefix}{node.name or node.op_type}"
@@ -194,7 +198,9 @@ class _Reader:
         if standard and node.op_type == "BatchNormalization":
             self._statistics.update(node.input[3:5])
         if standard and node.op_type == "Constant":
-            return [_constant_node(given)]
+            known = _constant_node(given)
+            own = () if around.prefix else [(node.output[0], known.value)]
+            return [replace(known, origins=frozenset(own))]
         types = _types(plain, inputs, around.opsets, hints, place)
         outputs = [_known(_shape(kind, place), kind.tensor_type.elem_type) for kind in types]
         there = [known for known in inputs if known is not None]
@@ -219,6 +225,8 @@ class _Reader:
             self._rows.without_rule[title] = None
             place = Place(place.name, title, place.layer, place.repeats)
             works = [rows.movement(call.given, results)]
+        if any(work.kind in PRODUCTS for work in works):
+            self._read.update(*(known.origins for known in there))
         made = self._rows.add(place, works, call.given, results)
         return [_known(value.shape, _elem(each), producers=made)
                 for each, value in zip(outputs, results, strict=True)]  # fmt: skip
@@ -264,7 +272,7 @@ class _Reader:
         inside = replace(around, prefix=f"{place.name}/body/", repeats=around.repeats * times)
         results = self._inside(body, [number, condition, *carried], scope, inside)[1:]
         left, scanned = results[: len(carried)], results[len(carried) :]
-        return left + [_stacked(known, times, 0) for known in scanned]
+        return (left if times else carried) + [_stacked(known, times, 0) for known in scanned]
 
     def _scan(
         self, given: _Given, inputs: _Inputs, scope: _Scope, place: Place, around: _Around
@@ -283,21 +291,27 @@ class _Reader:
         results = self._inside(given["body"], [*map(_varying, state), *slices], scope, inside)
         left, made = results[: len(state)], results[len(state) :]
         out_axes = given.get("scan_output_axes") or [0] * len(made)
-        return left + [
+        return (left if times else state) + [
             _stacked(known, times, axis) for known, axis in zip(made, out_axes, strict=True)
         ]
 
     def _inside(
         self, graph: onnx.GraphProto, arguments: Sequence[_Known], scope: _Scope, around: _Around
     ) -> list[_Known]:
-        """Goes through a graph within an operation; returns its results."""
+        """Goes through a graph within an operation; returns its results.
+
+        One that never runs adds no rows, but its results have types.
+        """
         inner: _Scope = ChainMap({}, scope)
         self._add_initializers(graph, inner)
         for each, known in zip(graph.input, arguments, strict=True):
             inner[each.name] = known
-        if around.repeats:
-            self._walk(graph, inner, around)
-        return [inner[each.name] for each in graph.output]
+        before = self._rows
+        self._rows = before if around.repeats else Rows()
+        self._walk(graph, inner, replace(around, repeats=around.repeats or 1))
+        self._rows = before
+        found = [inner[each.name] for each in graph.output]
+        return found if around.repeats else [_known(k.value.shape, _elem(k)) for k in found]
 
 
 def _types(

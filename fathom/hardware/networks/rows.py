@@ -72,6 +72,9 @@ class Rows:
         """Adds an operation, a row for each part; returns the names that made its results."""
         last: tuple[str, ...] = ()
         for work in works:
+            empty = work.kind in PRODUCTS and not loops.macs(work.bounds, work.kind)
+            if empty or not work.repeats:
+                continue
             read = inputs if work.inputs is None else work.inputs
             row = _row(place, work, read, outputs if work.outputs is None else work.outputs, last)
             self.rows.append(row)

@@ -139,13 +139,17 @@ class _Reader:
         if kind == "while":
             return self._while(op, scope, around)
         if kind in ("case", "if") and op.regions:
-            return self._call(op.regions[0], [], around, scope)
+            number, last = scope[op.operands[0]].number, len(op.regions) - 1
+            number = 0 if number is None else 1 - number if kind == "if" else number
+            number = number if 0 <= number < last else last  # as the specification says
+            return self._call(op.regions[number], [], around, scope)
         return self._operation(op, kind, _given(op, scope), around)
 
     def _constant(self, op: Op) -> _Known:
         value = replace(_results(op)[0], weight=True)
         self._constants += value.bytes
-        number = re.search(r"dense<(-?\d+)>", op.text)
+        text = op.text.replace("dense<true>", "dense<1>").replace("dense<false>", "dense<0>")
+        number = re.search(r"dense<(-?\d+)>", text)
         return _Known(value, int(number[1]) if number else None)
 
     def _operation(self, op: Op, kind: str, given: list[_Known], around: _Around) -> list[_Known]:

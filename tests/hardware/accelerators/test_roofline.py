@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fathom import FathomError
-from fathom.hardware.accelerators import roofline
+from fathom.hardware.accelerators import machine, roofline
 from fathom.hardware.accelerators.machine import Level
 from fathom.results.description import Description
 from tests.hardware.accelerators.steps import CONVOLUTION, MOVING, P100, description, operation
@@ -53,6 +53,15 @@ def test_another_type_of_number_changes_rate_and_bytes():
         roofline.table(description(operation()), P100, "bfloat16")
     with pytest.raises(FathomError, match="no type of number"):
         roofline.bits("half")
+
+
+def test_numbers_that_are_whole_already_keep_their_bytes():
+    product = operation(dtype="int32")
+    added = MOVING.model_copy(update={"dtype": "uint8"})
+    found = MOVING.model_copy(update={"dtype": "int64"})  # the places of the largest numbers
+    h100 = machine.load("h100")
+    table = roofline.table(description(product, added, found), h100, "int8")
+    assert table["bytes"].tolist() == [3e6, 3e6, 0.75e6]
 
 
 @pytest.mark.parametrize(

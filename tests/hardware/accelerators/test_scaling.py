@@ -147,6 +147,41 @@ def test_weights_are_read_for_each_part_of_the_batch():
     assert twice - once == pytest.approx(4 * WIDTH * HIDDEN)
 
 
+def test_nodes_and_parts_of_the_batch_read_the_rows_that_they_look_up():
+    rows = {"kind": "look-up", "type": "GatherV2", "bounds": {}, "macs": 0}
+    step = description(operation(**rows, result_bytes=0), mode="infer")
+    for plan, share in (
+        (Plan(), 1),
+        (Plan(4), 4),
+        (Plan(2, tensor=2), 4),
+        (Plan(microbatches=4), 1),
+    ):
+        found = scaling.scale(step, P100, plan)
+        assert found.compute_seconds == pytest.approx(3e6 / share / P100.bandwidth)
+    weak = scaling.scale(scaling.grown(step, 4), P100, Plan(4))
+    assert weak.compute_seconds == pytest.approx(3e6 / P100.bandwidth)
+
+
+def test_parts_of_the_batch_leave_the_weights_of_a_loop_on_the_chip():
+    h100 = machine.load("h100")
+    loop = {"name": "loop/body/a", "repeats": 100, "weight_bytes": 100 * 2**22}
+    step = description(MOVING.model_copy(update=loop), mode="infer", batch_size=64)
+    moved = [
+        scaling.scale(step, h100, Plan(microbatches=parts)).compute_seconds * h100.bandwidth
+        for parts in (1, 64)
+    ]
+    assert moved == pytest.approx([2e6 + 2**22, 2e6 + 64 * 2**22])
+
+
+@pytest.mark.parametrize("weight_bytes", [400, 0])  # known of products, or not at all
+def test_a_network_without_counted_parameters_holds_its_weights(weight_bytes):
+    row = operation(result_bytes=4000, weight_bytes=weight_bytes)
+    step = description(row, mode="infer", parameters=0, held_bytes=1000)
+    assert [scaling.scale(step, P100, Plan(n)).memory_bytes for n in (1, 4)] == [5000, 2000]
+    halved = scaling.scale(step, P100, Plan(tensor=2)).memory_bytes
+    assert halved == 500 + 2000
+
+
 def test_a_grown_step_has_more_examples_and_the_same_weights():
     step = blocks(2)
     grown = scaling.grown(step, 3)

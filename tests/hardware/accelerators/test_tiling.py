@@ -12,6 +12,7 @@ from fathom.__main__ import main
 from fathom.hardware.accelerators import machine, tiling, topology
 from fathom.hardware.accelerators.tiling import Convolution
 from fathom.results.description import Description, Operation
+from tests.hardware.accelerators.steps import CONVOLUTION, description, operation
 
 FPGA = machine.load("virtex7-485t")
 ALEXNET = [  # one tower
@@ -64,6 +65,15 @@ def test_a_design_is_counted_as_by_walking_through_its_tiles():
     assert words[0] == 2 * (tn * height * width + tm * tn * 9 + tm * tr * tc)
     cycles = tiling.cycles(layer, np.array([tm]), np.array([tn]), FPGA.array)
     assert cycles[0] == rounds * (6 * 9 * 9 + FPGA.array.pipeline_depth)
+
+
+def test_a_tile_reads_the_window_of_both_strides_and_dilations():
+    bounds = CONVOLUTION | {"stride_h": 2, "stride_w": 3, "dilation_h": 4, "dilation_w": 5}
+    (layer,), _ = tiling.convolutions(description(operation(kind="convolution", bounds=bounds)))
+    assert (layer.stride, layer.stride_columns) == (2, 3)
+    words, _ = tiling._words(layer, *(np.array([each]) for each in (1, 1, 6, 7)))
+    height, width = 2 * 5 + 2 * 4 + 1, 3 * 6 + 2 * 5 + 1
+    assert words[0] == 2 * (height * width + 9 + 6 * 7)
 
 
 def test_all_designs_are_legal_and_the_best_has_the_highest_attainable_rate():

@@ -170,6 +170,16 @@ def test_open_sizes_are_asked_for_by_name(described):
         described(relu, {"x": ("n", 3)}, n=2, m=3)
 
 
+def test_a_batch_fills_no_other_axis_where_one_is_named_so(described):
+    relu, sizes = [node("Relu", "x")], ("sequence", "batch", 3)
+    with pytest.raises(FathomError, match=r"give --dim sequence=N$"):
+        described(relu, {"x": sizes}, batch=8)
+    found = described(relu, {"x": sizes}, batch=8, sequence=5)
+    assert found.inputs == {"x": (5, 8, 3)}
+    unnamed = {"x": (None, 3), "y": ("batch", 3)}
+    assert described(relu, unnamed, batch=8).inputs == {"x": (8, 3), "y": (8, 3)}
+
+
 def test_a_shape_that_depends_on_the_data_is_refused_by_name(described):
     with pytest.raises(FathomError, match="part/NonZero's result, of NonZero, depends on the data"):
         described([node("NonZero", "x", "i"), node("Abs", "i")], {"x": (3, 3)})
@@ -216,6 +226,55 @@ def test_the_body_of_a_loop_counts_as_often_as_it_runs(described):
     weights[0] = integers("other", 7)
     with pytest.raises(FathomError, match="iterations of part/Loop is not known"):
         described([node("Cast", "n", "times", to=INT64), loop], {"x": (3, 5), "n": ()}, weights)
+
+
+def test_a_loop_or_scan_that_never_runs_hands_on_what_it_was_given(described):
+    ends = [onnx.ValueInfoProto(name=name) for name in ("on", "t", "each")]
+    work = [node("MatMul", "s,w", "t"), node("Relu", "t", "each")]
+    given = [helper.make_tensor_value_info("s", FLOAT, (3, 5))]
+    body = [helper.make_tensor_value_info(n, k, ()) for n, k in (("i", INT64), ("go", 9))]
+    body = helper.make_graph([node("Identity", "go", "on"), *work], "body", body + given, ends)
+    loop = node("Loop", "times,,x", body=body)
+    loop.output.append("stack")
+    weights = [integers("times", 0), weight("w", 5, 5)]
+    nodes = [loop, node("Concat", "stack,z", "all", axis=0), node("Add", "y,all", "sum")]
+    inputs = {"x": (3, 5), "z": (1, 3, 5)}
+    assert [row.type for row in described(nodes, inputs, weights).operations] == ["Concat", "Add"]
+    row = helper.make_tensor_value_info("row", FLOAT, (5,))
+    body = helper.make_graph([*work, node("Neg", "row", "made")], "body", [*given, row], ends[1:])
+    scan = node("Scan", "x,none", body=body, num_scan_inputs=1)
+    scan.output.append("stack")
+    nodes = [scan, node("Concat", "stack,z", "all", axis=0), node("Add", "y,all", "sum")]
+    weights = [weight("none", 0, 5), weight("w", 5, 5)]
+    assert [row.type for row in described(nodes, inputs, weights).operations] == ["Concat", "Add"]
+
+
+@pytest.mark.parametrize(
+    ("product", "kernel"),
+    [
+        (node("MatMul", "x,w", "p"), (4, 0)),
+        (node("Gemm", "n,w", "p"), (0, 4)),
+        (node("Conv", "image,w", "p"), (0, 2, 3, 3)),
+        (node("LSTM", "steps,w,r", "p", hidden_size=2), (1, 8, 3)),
+    ],
+)
+def test_a_product_without_elements_is_left_out(described, product, kernel):
+    part = integers("none", 0)
+    nodes = [node("Slice", "x,none,none,one", "n"), node("Slice", "s,none,none,none", "steps")]
+    weights = [part, integers("one", 1), weight("w", *kernel), weight("r", 1, 8, 2)]
+    inputs = {"x": (3, 4), "image": (1, 2, 5, 5), "s": (1, 2, 3)}
+    found = described([*nodes, product, node("Relu", "x")], inputs, weights)
+    assert [row.type for row in found.operations if row.type != "Slice"] == ["Relu"]
+
+
+def test_weights_in_constant_nodes_are_parameters_once(described):
+    constant = node("Constant", "", "w", value=weight("", 5, 5))
+    other = node("Constant", "", "shift", value=weight("", 5))
+    del constant.input[:], other.input[:]
+    products = [node("Transpose", "w", "t"), node("MatMul", "x,t", "a"), node("MatMul", "a,w", "b")]
+    found = described([constant, other, *products, node("Add", "b,shift")], {"x": (3, 5)})
+    assert found.parameters == 25
+    assert found.held_bytes == 4 * (25 + 15)
 
 
 def test_weights_in_another_file_are_not_read(described):

@@ -68,6 +68,22 @@ module {{
 }}
 """
 
+BRANCHES = """
+module {{
+  func.func @main(%arg0: tensor<4xf32>) -> tensor<4xf32> {{
+    %c = stablehlo.constant {condition}
+    %0 = "stablehlo.{kind}"(%c) ({{
+      %1 = stablehlo.abs %arg0 : tensor<4xf32>
+      stablehlo.return %1 : tensor<4xf32>
+    }}, {{
+      %1 = stablehlo.exponential %arg0 : tensor<4xf32>
+      stablehlo.return %1 : tensor<4xf32>
+    }}) : (tensor<i32>) -> tensor<4xf32>
+    return %0 : tensor<4xf32>
+  }}
+}}
+"""
+
 
 @pytest.fixture
 def described(tmp_path):
@@ -138,6 +154,32 @@ def test_a_loop_counts_as_often_as_it_runs(described):
 )
 def test_multiply_accumulates_are_counted_by_hand(described, op, result, types, macs):
     assert described(one(op, result, *types)).macs == macs
+
+
+@pytest.mark.parametrize(
+    ("kind", "condition", "taken"),
+    [
+        ("case", "dense<0> : tensor<i32>", "abs"),
+        ("case", "dense<1> : tensor<i32>", "exponential"),
+        ("case", "dense<7> : tensor<i32>", "exponential"),
+        ("case", "dense<-1> : tensor<i32>", "exponential"),
+        ("case", 'dense<"0x01000000"> : tensor<i32>', "abs"),  # which is not read
+        ("if", 'dense<"0x00"> : tensor<i1>', "abs"),
+        ("if", "dense<true> : tensor<i1>", "abs"),
+        ("if", "dense<false> : tensor<i1>", "exponential"),
+    ],
+)
+def test_a_constant_condition_chooses_the_branch(described, kind, condition, taken):
+    (row,) = described(BRANCHES.format(kind=kind, condition=condition)).operations
+    assert row.type == f"stablehlo.{taken}"
+
+
+def test_a_product_without_elements_is_left_out(described):
+    product = "stablehlo.dot_general %arg0, %arg1, contracting_dims = [1] x [0]"
+    text = one(product, "tensor<0x5xf32>", "tensor<0x7xf32>", "tensor<7x5xf32>")
+    line = "%unread = stablehlo.abs %arg1 : tensor<7x5xf32>"
+    text = text.replace("return %0", f"{line}\n    return %0, %unread")
+    assert [row.type for row in described(text).operations] == ["stablehlo.abs"]
 
 
 def test_a_gather_of_a_constant_is_a_look_up_and_a_slice_reads_a_part(described):
