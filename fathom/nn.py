@@ -192,6 +192,8 @@ class NeuralNetworkModel(Workload):
             self.noise_step = tf.Variable(0, False, dtype=tf.int64, name="noise_step")
             self._random = Random(iter(lambda: int(seeds.integers(2**31)), None), self.noise_step)
             self._built = building.build(self, self.noise_step)
+        if weights:
+            self.load_weights()
         self.build_state()
 
     def placement(self) -> contextlib.AbstractContextManager:
@@ -437,7 +439,8 @@ class NeuralNetworkModel(Workload):
         Raises:
             FathomError: there is no test data, or it cannot be read.
         """
-        return self.metrics_of(self.evaluation_batches())
+        with self.evaluated_weights():
+            return self.metrics_of(self.evaluation_batches())
 
     @notes_gradients
     def metrics_of(self, batches: Iterable[Batch]) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """``fathom export``: writes a workload in the format of another tool."""
 
 import argparse
+import contextlib
 from pathlib import Path
 
 from rich.console import Console
@@ -105,7 +106,8 @@ def _export_network(
             *(parse(args.parallelism)[0] if args.parallelism else None, args.rank),
             args.target,
         )
-        left_out = to.save(model, folder, given)
+        with model.evaluated_weights() if args.infer else contextlib.nullcontext():
+            left_out = to.save(model, folder, given)
         sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
     screen.print(f"{args.workload}, {model.mode}: {len(sizes)} files, {sum(sizes) / 1e3:,.0f} kB")
     return left_out

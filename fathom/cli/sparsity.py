@@ -69,10 +69,11 @@ def pruned(model: NeuralNetworkModel, densities: list[float]) -> pd.DataFrame:
 
     variables = model.network.trainable_variables
     rows = []
-    for density in [1.0, *densities]:
-        with restored([variable.value for variable in variables]):
-            prune(variables, density)
-            rows.append({"density": density, **model.evaluate()})
+    with model.evaluated_weights():
+        for density in [1.0, *densities]:
+            with restored([variable.value for variable in variables]):
+                prune(variables, density)
+                rows.append({"density": density, **model.evaluate()})
     return pd.DataFrame(rows)
 
 

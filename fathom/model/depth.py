@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from fathom.errors import FathomError
 from fathom.results.description import Description
 
 _TRACED = (3, 4, 5)  # blocks: the first ones may differ
@@ -35,11 +36,11 @@ def describe(at: Callable[[int], Description], depth: int) -> Description:
     if depth <= sum(_TRACED):  # is as quickly traced
         return at(depth)
     computed = set(Description.model_computed_fields)
-    short, middle, long = (at(blocks).model_dump(exclude=computed) for blocks in _TRACED)
     try:
+        short, middle, long = (at(blocks).model_dump(exclude=computed) for blocks in _TRACED)
         if _deeper(short, middle, 2) == long:
             return Description.model_validate(_deeper(middle, long, 1 + depth - _TRACED[-1]))
-    except IrregularError:
+    except (IrregularError, FathomError):  # few blocks may be too few for another hyperparameter
         pass
     return at(depth)
 

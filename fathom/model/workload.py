@@ -90,6 +90,7 @@ class Workload(abc.ABC):
     indivisible: ClassVar[str] = ""
     blocks: ClassVar[str] = ""
     forward_only: ClassVar[bool] = False
+    _is_averaged = False  # whether averages have taken the place of the weights
 
     hyperparameters: options.Hyperparameters
     run_options: options.RunOptions
@@ -364,6 +365,9 @@ class Workload(abc.ABC):
         """Returns the metrics of the test data from sums over examples; by default means."""
         return {name: total / examples for name, total in sums.items()}
 
+    def load_weights(self) -> None:
+        """Called after a network is built that is not only described: loads what others trained."""
+
     def build_state(self) -> None:
         """Called after the network is built: creates the workload's other variables."""
 
@@ -410,6 +414,25 @@ class Workload(abc.ABC):
     def describe_data(self) -> dict[str, object]:
         """Returns what a result reports about the data, besides its directory and kind."""
         return {}
+
+    def averaged(self) -> contextlib.AbstractContextManager[None]:
+        """Returns the context in which averages take the place of the weights, if there are any."""
+        return contextlib.nullcontext()
+
+    @contextlib.contextmanager
+    def evaluated_weights(self) -> Iterator[None]:
+        """Gives the network the weights by which it is evaluated and exported, for a while."""
+        if self._is_averaged:
+            yield
+            return
+        self._is_averaged = True
+        try:
+            with self.averaged():
+                if self.built.simulation:
+                    self.built.simulation.round_weights()
+                yield
+        finally:
+            self._is_averaged = False
 
     def save_pictures(self, directory: Path) -> list[Path]:
         """Writes pictures of the network's results; returns their paths."""

@@ -114,6 +114,12 @@ class Simulation:
         for variable, rounders in zip(self._variables, self._of_weights, strict=True):
             if "weights" in rounders:
                 rounders["weights"].count(variable)
+        self.round_weights()
+
+    def round_weights(self) -> None:
+        """Rounds the weights, such as averages that have taken their place."""
+        for variable, rounders in zip(self._variables, self._of_weights, strict=True):
+            if "weights" in rounders:
                 variable.assign(rounders["weights"](variable.read_value()))
 
     def wrap(self, gradients: Sequence[Gradient], update: Update) -> None:

@@ -3,6 +3,7 @@ import pytest
 from commands import run
 
 from fathom.__main__ import main
+from fathom.cli.sparsity import pruned
 from fathom.results.description import Description
 from fathom.testing.descriptors import descriptor
 
@@ -34,3 +35,12 @@ def test_the_zeros_of_a_run_reach_the_description_of_its_step(tmp_path):
     export = ["export", *small, "--to=scale-sim", f"--sparsity={zeros}", f"--out={out}"]
     assert run(main, export) == 0
     assert "Sparsity" in (out / "products.csv").read_text()
+
+
+def test_averaged_weights_are_pruned_where_they_are_evaluated(tmp_path):
+    model = descriptor("diffusion").model(False)
+    model.setup()
+    model.run(n_steps=2)
+    table = pruned(model, [0.01])
+    assert table.loss[0] == pytest.approx(model.evaluate()["loss"])
+    assert table.loss[1] != table.loss[0]

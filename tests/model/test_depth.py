@@ -1,5 +1,6 @@
 import pytest
 
+from fathom.errors import FathomError
 from fathom.model import depth
 from fathom.results.description import Description, Operation
 
@@ -83,3 +84,13 @@ def test_a_network_without_regularity_is_traced(traced):
 def test_a_shallow_network_is_traced(traced):
     assert depth.describe(noting(traced, network), 2) == network(2)
     assert traced == [2]
+
+
+def test_a_network_that_cannot_be_shallow_is_traced(traced):
+    def describe_deep(blocks):
+        if blocks < 8:
+            raise FathomError("draft_layers 7 is not below layers")
+        return network(blocks)
+
+    assert depth.describe(noting(traced, describe_deep), 20) == network(20)
+    assert traced == [3, 20]

@@ -4,6 +4,7 @@
 "Scalable Diffusion Models with Transformers" (arXiv:2212.09748).
 """
 
+import contextlib
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
@@ -168,10 +169,9 @@ class Diffusion(InMemory):
         self.average.update(number + 1)
         self.learning_rate.assign(self._rate(number + 1))
 
-    def evaluate(self) -> dict[str, float]:
-        """Returns the metrics of the averaged weights."""
-        with self.average.applied():
-            return super().evaluate()
+    def averaged(self) -> contextlib.AbstractContextManager[None]:
+        """Returns the context in which the network has the averaged weights."""
+        return self.average.applied()
 
     # ---------------------------------------------------------------- sampling
 
@@ -211,7 +211,7 @@ class Diffusion(InMemory):
         if self._pass is None:  # several calls have one trace
             self._pass = tf.function(self.build_sampling().next, autograph=False)
         images = [noise]
-        with self.average.applied(), self.device.placement():
+        with self.evaluated_weights(), self.device.placement():
             _, _, both = self.first_pass(noise, classes)
             for i in range(self.run_options.steps):
                 images.append(self._pass(tf.constant(i), images[-1], both))
@@ -250,7 +250,7 @@ class DiffusionFwd(Diffusion):
 
     def run(self, *arguments: Any, **options: Any) -> RunResult:
         """Samples by the averaged weights."""
-        with self.average.applied():
+        with self.evaluated_weights():
             return super().run(*arguments, **options)
 
     def cost(self) -> Cost:

@@ -62,7 +62,7 @@ def steps_back(sampler: str, count: int) -> tuple[np.ndarray, np.ndarray]:
     Returns:
         int32 [count], falling to 0; float32 [count, 4], a, b, c and s.
     """
-    times = (np.arange(count) * (TIMES // count))[::-1]
+    times = (np.arange(count) * TIMES // count)[::-1]
     now = signal()[times]
     then = np.append(now[1:], 1.0)
     if sampler == "ddim":

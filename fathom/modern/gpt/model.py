@@ -63,6 +63,7 @@ class GPT(LanguageModel):
         """Returns what ``GPT2Config`` says of a network that is this one."""
         return {
             "model_type": "gpt2",
+            "n_layer": self.hyperparameters.layers,
             "n_head": self.hyperparameters.heads,
             "layer_norm_epsilon": 1e-5,
             "activation_function": "gelu_new",

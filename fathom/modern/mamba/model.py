@@ -103,6 +103,7 @@ class Mamba(LanguageModel):
         """Returns what ``MambaConfig`` says of a network that is this one."""
         return {
             "model_type": "mamba",
+            "num_hidden_layers": self.hyperparameters.layers,
             "state_size": STATES,
             "conv_kernel": TAPS,
             "time_step_rank": rank_of(self.hyperparameters.width),

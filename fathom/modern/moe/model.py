@@ -86,6 +86,7 @@ class MoE(RotaryModel):
         with self.placement():
             self._loads = tf.Variable(tf.zeros(shape), trainable=False, name="loads")
             self._dropped = tf.Variable(0.0, trainable=False, name="dropped")
+            self._counted = tf.Variable(0.0, trainable=False, name="counted")
 
     def build_inference(self, tokens: keras.KerasTensor) -> nn.Nest:
         """Returns the logits of the tokens that follow, and those of the routers.
@@ -113,6 +114,7 @@ class MoE(RotaryModel):
         """Adds the loads of a step, and the share of its rows that were dropped, to their sums."""
         hyperparameters = self.hyperparameters
         replicas.add(self._loads, shares)
+        replicas.add(self._counted, 1)
         if hyperparameters.capacity_factor:
             count, experts = hyperparameters.experts_per_token, hyperparameters.experts
             most = routing.capacity(tokens * count, experts, hyperparameters.capacity_factor)
@@ -128,14 +130,15 @@ class MoE(RotaryModel):
         if (number + 1) % _NOTED_EVERY:
             return
         hyperparameters = self.hyperparameters
-        equal = _NOTED_EVERY * hyperparameters.experts_per_token / hyperparameters.experts
+        count = float(self._counted.numpy())  # fewer steps after resuming
+        equal = count * hyperparameters.experts_per_token / hyperparameters.experts
         loads = self._loads.numpy() / equal
         for block, row in enumerate(loads, 1):
             for expert, load in enumerate(row):
                 self.note(f"block{block}_expert{expert}_load", float(load))
         if hyperparameters.capacity_factor:
-            self.note("dropped_rows", float(self._dropped.numpy()) / _NOTED_EVERY)
-        for sums in (self._loads, self._dropped):
+            self.note("dropped_rows", float(self._dropped.numpy()) / count)
+        for sums in (self._loads, self._dropped, self._counted):
             sums.assign(tf.zeros_like(sums))
 
     def save_pictures(self, directory: Path) -> list[Path]:

@@ -4,6 +4,7 @@ Sizes and the training's constants for Multi30k are those of Wu et al. 2021, "Go
 Misconceived Reasons", for its text-only transformer. Section numbers are Vaswani et al.'s.
 """
 
+import contextlib
 import functools
 import math
 from collections.abc import Iterable
@@ -205,14 +206,18 @@ class Transformer(Translation):
 
     # ---------------------------------------------------------------- translation and its cost
 
+    def averaged(self) -> contextlib.AbstractContextManager[None]:
+        """Returns the context of the mean of the weights that the last epochs ended with (6.1)."""
+        return self._mean.applied()
+
     def evaluate(self) -> dict[str, float]:
-        """Returns the metrics of the mean of the weights that the last epochs ended with (6.1)."""
-        with self._mean.applied():
+        """Returns the metrics of that mean."""
+        with self.evaluated_weights():
             return super().evaluate()
 
     def save_pictures(self, directory: Path) -> list[Path]:
         """Writes translations and a picture of the attention, by the same mean."""
-        with self._mean.applied():
+        with self.evaluated_weights():
             return super().save_pictures(directory)
 
     def longest_translation(self, shape: Shape) -> int:

@@ -193,7 +193,7 @@ class LanguageModel(nn.NeuralNetworkModel):
         """Whether the network's size depends on the text: unless ``vocabulary`` is given."""
         return not self.hyperparameters.vocabulary
 
-    def build_state(self) -> None:
+    def load_weights(self) -> None:
         """Loads published weights, if the run starts from them."""
         if self.run_options.weights:
             folder = named_path(self.run_options.weights)
@@ -268,7 +268,7 @@ class LanguageModel(nn.NeuralNetworkModel):
             prompts = keras.Input((length,), dtype="int32")
             prefill, decode = phases(self.decoder, hyperparameters, prompts, self.new_noise())
             generate = tf.function(lambda prompts: decode(*prefill(prompts)), autograph=False)
-            tokens = self._validation[: count * length].numpy().reshape(count, -1)
+            tokens = np.resize(self._validation[: count * length].numpy(), (count, length))
             while tokens.shape[1] < length + _SAMPLED:
                 new = generate(tf.constant(tokens[:, -length:]))
                 tokens = np.concatenate([tokens, new], 1)

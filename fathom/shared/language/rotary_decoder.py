@@ -141,9 +141,12 @@ class RotaryModel(LanguageModel):
         """Returns what Hugging Face's configuration says of a network that is this one."""
         return {
             "model_type": self.model_type,
+            "num_hidden_layers": self.hyperparameters.layers,
             "num_attention_heads": self.hyperparameters.heads,
             "num_key_value_heads": self.hyperparameters.kv_heads,
             "hidden_act": "silu",
+            "attention_bias": False,
+            "mlp_bias": False,
             "rms_norm_eps": EPSILON,
             "rope_theta": self.hyperparameters.rope_base,
             "rope_type": "default",  # Llama 3.1 lengthens the waves

@@ -187,6 +187,22 @@ def test_evaluation_and_sampling_use_the_average_and_give_the_weights_back(tmp_p
     np.testing.assert_allclose(trajectory[-1], returned[0], rtol=1e-4, atol=1e-4)
 
 
+def test_averages_are_rounded_in_fixed_point():
+    model = DiffusionFwd("/cpu:0", SMALL | {"precision": "fixed8", "quantize": "weights"})
+    model.setup()
+    kernel = max(model.network.trainable_variables, key=lambda each: np.prod(each.shape))
+    with model.evaluated_weights():
+        assert 2 < len(np.unique(kernel.numpy())) <= 256
+
+
+@pytest.mark.parametrize("count", [1, 3, 50, 350, 501, 1000])
+def test_sampling_begins_with_noise_at_any_number_of_steps(count):
+    times, _ = steps_back("ddim", count)
+    assert times[-1] == 0
+    assert (np.diff(times) < 0).all()
+    assert times[0] >= 1000 - -(-1000 // count)
+
+
 @pytest.mark.slow
 def test_the_average_is_bit_equal_after_resuming(tmp_path):
     whole, part = (Diffusion("/cpu:0", SMALL) for _ in range(2))

@@ -241,6 +241,16 @@ def test_loads_are_noted_during_training(monkeypatch):
     assert 0 < model.history["dropped_rows"][0][1] < 1
 
 
+def test_loads_after_resuming_are_means_of_the_steps_since(tmp_path, monkeypatch):
+    monkeypatch.setattr("fathom.modern.moe.model._NOTED_EVERY", 4)
+    for steps in (3, 1):
+        model = MoE("cpu", SMALL)
+        model.setup({"checkpoint_dir": str(tmp_path), "resume": True})
+        model.run(n_steps=steps)
+    loads = [points[0][1] for name, points in model.history.items() if name.startswith("block1_")]
+    assert np.mean(loads) == pytest.approx(1, rel=1e-5)
+
+
 def test_a_network_starts_from_weights_by_mixtrals_names(tmp_path):
     model, tensors = make(layers=1), {}
     for each in model.published():

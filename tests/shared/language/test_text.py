@@ -6,6 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from fathom import workloads
 from fathom.errors import FathomError
 from fathom.shared.language import grammar, vocabulary
 from fathom.shared.language.text import TinyShakespeare
@@ -136,3 +137,12 @@ def test_published_tokens_are_those_of_the_file(tmp_path):
         vocabulary.build("published", TEXT, 0, tmp_path)
     with pytest.raises(FathomError, match="add --set weights=DIR"):
         vocabulary.build("published", TEXT, 0)
+
+
+def test_a_short_validation_text_is_continued(tmp_path):
+    (tmp_path / "input.txt").write_text(700 * "ab")
+    sizes = {"layers": 1, "heads": 2, "width": 8, "batch_size": 2, "xla": False}
+    model = workloads.load("gpt")("cpu", sizes | {"data_dir": str(tmp_path), "prompt_tokens": 60})
+    model.setup()
+    written = model.save_pictures(tmp_path)[0].read_text()
+    assert written.count("ab") > 90

@@ -64,7 +64,7 @@ def test_weights_of_another_network_are_refused(tmp_path):
     refused(tmp_path / "nowhere", r"nowhere has no weights: expected files \*\.safetensors")
     saved(make("llama"), tmp_path)
     refused(tmp_path, r"cannot be block1_feed_forward/kernel .*choose", hidden_units=13)
-    refused(tmp_path, r"has no tensor model\.layers\.1\.input_layernorm\.weight", layers=2)
+    refused(tmp_path, "has num_hidden_layers 1 where this network has 2", layers=2)
     refused(tmp_path, r"has model_type 'llama' where this network has 'gpt2'", "gpt")
     refused(tmp_path, "has num_attention_heads 2 where this network has 4", heads=4)
     refused(tmp_path, "has rope_theta 500000.0 where this network has 10000.0", rope_base=1e4)
@@ -97,3 +97,14 @@ def test_a_damaged_folder_is_named(tmp_path):
         refused(tmp_path, r"config\.json is no network's configuration")
     configuration.unlink()
     refused(tmp_path, r"cannot read .*config\.json")
+
+
+@pytest.mark.parametrize("workload", OWN)
+def test_weights_of_a_deeper_network_are_refused(workload, tmp_path):
+    saved(make(workload, layers=2), tmp_path)
+    refused(tmp_path, "layers? 2 where this network has 1", workload, layers=1)
+
+
+def test_a_description_needs_no_weights(tmp_path):
+    model = workloads.load("llama")("cpu", SMALL | {"weights": str(tmp_path / "nowhere")})
+    assert model.describe().parameters
