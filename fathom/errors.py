@@ -1,4 +1,4 @@
-"""The exception type for errors that a user can fix."""
+"""The exception types for errors that a user can fix."""
 
 import importlib.util
 import re
@@ -20,6 +20,10 @@ class FathomError(Exception):
 
     The command line prints the message without a traceback and exits with code 2.
     """
+
+
+class DivergedError(FathomError):
+    """A training's loss is not finite: the same training again would end the same way."""
 
 
 def cause(error: BaseException) -> str:

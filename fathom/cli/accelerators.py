@@ -231,14 +231,18 @@ def _machine_and_step(args: argparse.Namespace) -> tuple[Machine, Description]:
     refuse(args, OF_A_STEP, "has no effect with --description, which is of one step: omit it")
     description = Description.read(args.description)
     if description.workload != args.workload:
-        raise FathomError(f"{args.description} describes {description.workload}")
+        raise FathomError(
+            f"{args.description} describes {description.workload}, not {args.workload}"
+        )
     return machine, description
 
 
 def _layers(args: argparse.Namespace) -> tuple[Machine, str, list[Convolution], list[Operation]]:
     """Returns the machine, what has the layers, they themselves, and the operations left out."""
     if args.layers and (args.layers.endswith(".csv") or "/" in args.layers):
-        refuse(args, ("workload", "description", *OF_A_STEP), "has no effect with layers of a file")
+        if args.workload:
+            raise FathomError(f"{args.layers} is a file of layers: omit {args.workload}")
+        refuse(args, ("description", *OF_A_STEP), "has no effect with layers of a file")
         return machines.load(args.machine), args.layers, topology.read(Path(args.layers)), []
     if args.workload is None:
         raise FathomError("name a workload, or give --layers a CSV file")

@@ -11,6 +11,7 @@ from rich.console import Console
 from fathom.cli import sweep
 from fathom.cli.command import build_model, refuse, write_csv, write_json
 from fathom.cli.terminal import import_tensorflow, new_table
+from fathom.errors import FathomError
 from fathom.hardware import networks
 from fathom.hardware.description import sparsity
 from fathom.hardware.description.memory import peak_bytes
@@ -42,6 +43,8 @@ def describe(args: argparse.Namespace) -> Description:
     """
     if networks.is_file(args.workload):
         refuse(args, OF_A_STEP, "is of a workload: omit it")
+        if "precision" in args.given and args.precision:  # None where a machine takes it
+            raise FathomError("--precision is of a workload: a file has its own numbers")
         path = Path(args.workload)
         if networks.needs_tensorflow(path):
             import_tensorflow()
@@ -62,6 +65,11 @@ def step_of(description: Description) -> str:
     return f"{description.workload}, {description.mode}, batch size {description.batch_size}"
 
 
+def _giga(number: float) -> str:
+    """Returns billions in words, small numbers with three digits."""
+    return f"{number / 1e9:,.3f}" if number >= 1e8 or not number else f"{number / 1e9:.3g}"
+
+
 def _show(description: Description, screen: Console) -> None:
     """Prints the totals, and the sums by phase and kind."""
     shapes = ", ".join(f"{name} {list(shape)}" for name, shape in description.inputs.items())
@@ -71,16 +79,16 @@ def _show(description: Description, screen: Console) -> None:
     groups = description.frame().groupby(["phase", "kind"], sort=False)
     for (phase, kind), rows in cast("Iterable[tuple[tuple[str, str], pd.DataFrame]]", groups):
         macs, flops, *read = rows[_SUMS].sum()
-        work = (f"{macs / 1e9:,.3f}", f"{flops / 1e9:,.3f}")
-        table.add_row(phase, kind, f"{len(rows):,}", *work, *(f"{n / 1e6:,.2f}" for n in read))
+        work = _giga(macs), _giga(flops)
+        table.add_row(phase, kind, f"{len(rows):,}", *work, *(_giga(1e3 * n) for n in read))
     screen.print(table)
     products = description.frame().groupby("dtype").macs.sum()
-    by_type = ", ".join(f"{macs / 1e9:,.3f} {name}" for name, macs in products.items() if macs)
+    by_type = ", ".join(f"{_giga(macs)} {name}" for name, macs in products.items() if macs)
     screen.print(f"GMACs by number format: {by_type or 'none'}")
     intensity = description.total_flops / max(1, description.traffic_bytes)
     screen.print(
-        f"{len(description.operations):,} operations, {description.macs / 1e9:,.3f} GMACs, "
-        f"{description.total_flops / 1e9:,.3f} GFLOPs, {description.traffic_bytes / 1e9:,.3f} GB "
+        f"{len(description.operations):,} operations, {_giga(description.macs)} GMACs, "
+        f"{_giga(description.total_flops)} GFLOPs, {_giga(description.traffic_bytes)} GB "
         f"if none reuses another's data: {intensity:.2f} FLOPs per byte"
     )
     for name in description.without_rule:
@@ -89,7 +97,7 @@ def _show(description: Description, screen: Console) -> None:
     most, held = peak_bytes(description), description.held_bytes
     if most is not None and held is not None:
         screen.print(
-            f"at most {most / 1e6:,.1f} MB held at once, without scratch memory within operations: "
-            f"{held / 1e6:,.1f} for the whole step (variables, constants, the batch), the rest for "
-            "results until they have been read"
+            f"at most {_giga(1e3 * most)} MB held at once, without scratch memory within "
+            f"operations: {_giga(1e3 * held)} for the whole step (variables, constants, the "
+            "batch), the rest for results until they have been read"
         )

@@ -14,7 +14,7 @@ from fathom import workloads
 from fathom.cli.command import Commands, add_command, refuse
 from fathom.cli.parser import MODEL_OPTIONS, add_options, checked, init_options, result_file
 from fathom.cli.terminal import import_tensorflow, new_table
-from fathom.errors import FathomError
+from fathom.errors import DivergedError, FathomError
 from fathom.options import FIXED_POINT_OPTIONS, QUANTIZED, Execution, precision_traits
 from fathom.results.formats import FormatRun, Formats
 from fathom.results.records import UsedHyperparameters, UsedOptions
@@ -143,7 +143,7 @@ def _measured(
     try:
         model.run(n_steps=1 if args.infer else args.steps, warmup=0)
         metrics = model.evaluate()
-    except FathomError as error:  # it diverged
+    except DivergedError as error:
         ended = str(error)
     result = model.record()
     losses = [loss for loss in result.steps.loss[-_LAST:] if loss is not None]

@@ -89,6 +89,8 @@ def run(args: argparse.Namespace, screen: Console) -> None:
 def _train(command: Sequence[str], logs: Sequence[Path], screen: Console) -> tuple[int, int] | None:
     """Starts the workers and waits for all; returns the first that failed, and its exit code.
 
+    A failure after the first worker's end without one is only printed.
+
     Ctrl-C and SIGTERM let the workers end their step and write a checkpoint, as after fathom run; a
     second one ends all at once.
     """
@@ -112,7 +114,15 @@ def _train(command: Sequence[str], logs: Sequence[Path], screen: Console) -> tup
         except KeyboardInterrupt:
             _stop(processes, show)
             raise
-    return None if failed is None else (failed, processes[failed].returncode)
+    if failed is None:
+        return None
+    code = processes[failed].returncode
+    if processes[0].returncode:
+        return failed, code
+    # The first worker has written the result, which a training from the last step would replace.
+    late = f"worker {failed} failed: {failure(code, logs[failed])}; see {logs[failed]}"
+    screen.print(f"warning: the training is complete, but {late}")
+    return None
 
 
 def _wait(processes: Sequence[subprocess.Popen], show: Callable[[], None]) -> int | None:

@@ -108,6 +108,8 @@ def _settings(args: argparse.Namespace) -> dict[str, str]:
     dataset = choose(model_class.datasets, args.dataset, args.data_dir)
     origin = find(dataset, args.data_dir, args.seed).kind
     values |= {"data": f"{dataset.name}, {origin}", "scale_rate": args.scale_rate}
+    if args.reduce_dtype != options.REDUCE_DTYPES[0]:  # which older files do not name
+        values["reduce_dtype"] = args.reduce_dtype
     return {name: str(value) for name, value in values.items()}
 
 

@@ -65,6 +65,8 @@ def table(
     refuse(args, [name for name in names if name in _OWN], "is swept: omit it")
     if twice := sorted(set(names) & {each.partition("=")[0] for each in args.set}):
         raise FathomError(f"--set {twice[0]} has no effect: --sweep names its values")
+    if twice := sorted(set(names) & set(dict(args.dim))):
+        raise FathomError(f"--dim {twice[0]} has no effect: --sweep names its values")
     steps = math.prod(len(each) for _, each in args.sweep)
     if len(set(names)) < len(names):
         raise FathomError("--sweep names one hyperparameter twice")

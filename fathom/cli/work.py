@@ -175,7 +175,7 @@ def _add_machine(parser: Parser, command: str) -> None:
     text = "of fathom describe, instead of tracing"
     add("--description", type=input_path, metavar="FILE", help=text)
     if command != "explore":
-        text = "type of number, one of the machine's; default: float32"
+        text = "type of number, one of the machine's; default: that of the step"
         add("--precision", metavar="TYPE", help=text)
         text = (
             "count the operations of a layer between its products as one (elementwise), or with "

@@ -101,4 +101,5 @@ class DeepQHyperparameters(Hyperparameters):
 
     def frames_after(self, updates: np.ndarray) -> np.ndarray:
         """Returns the number of frames played before each number of updates."""
-        return (self.learning_starts + updates * self.update_frequency) * ACTION_REPEAT
+        rounds = -(-self.update_frequency // self.environments)  # all games take as many actions
+        return (self.learning_starts + updates * rounds * self.environments) * ACTION_REPEAT

@@ -52,8 +52,7 @@ class SavedAgent:
         """
         agent, variables = self._agent, self.variables
         agent.actions_taken = int(variables["actions_taken"])
-        if self._with_memory:
-            agent.memory.added = int(variables["memory_added"])
+        agent.memory.added = int(variables["memory_added"]) if self._with_memory else 0
         for name, array in self._arrays.items():
             array[...] = variables[name].numpy()
         game = variables["game"].numpy()[: int(variables["game_bytes"])].tobytes()

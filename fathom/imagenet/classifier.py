@@ -244,7 +244,8 @@ class Classifier(nn.NeuralNetworkModel):
     def inference_batches(self) -> Iterator[Tensors]:
         """Returns an endless stream of centre crops, cycling through the images."""
         split = "train" if self.images.validation is None else "validation"
-        return ((images,) for images, _ in self._stream(split, 0, augment=False, shuffle=False))
+        batches = self._stream(split, 0, augment=False, shuffle=False, as_evaluated=True)
+        return ((images,) for images, _ in batches)
 
     def evaluation_batches(self) -> Iterator[Tensors]:
         """Returns one pass over the images to evaluate on: [batch, views, size, size, 3]."""
@@ -272,12 +273,21 @@ class Classifier(nn.NeuralNetworkModel):
         )
 
     def _stream(
-        self, split: str, first_step: int, *, augment: bool, shuffle: bool = True
+        self,
+        split: str,
+        first_step: int,
+        *,
+        augment: bool,
+        shuffle: bool = True,
+        as_evaluated: bool = False,
     ) -> Iterator[Tensors]:
         hyperparameters, images = self.hyperparameters, self._images(split)
+        sides = hyperparameters.smallest_side, hyperparameters.largest_side
+        if as_evaluated:
+            sides = 2 * (hyperparameters.evaluation_side,)
         augmentation = Augmentation(
             crop=hyperparameters.image_size,
-            shorter_side=(hyperparameters.smallest_side, hyperparameters.largest_side),
+            shorter_side=sides,
             centre_square=self.centre_square,
             colour_shift=hyperparameters.colour_shift,
             augment=augment,

@@ -7,6 +7,7 @@ skipped, so that rerunning an interrupted command continues it.
 """
 
 import argparse
+import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,10 +21,12 @@ from fathom.cli.terminal import console, run_command
 from fathom.errors import FathomError
 from fathom.memnet.babi import TASKS
 from fathom.results.records import RunResult
+from fathom.system.files import atomic_write, exists, read_file
 from fathom.system.folders import claim_folder
 from fathom.system.processes import kill_children, run_python
 
 PROGRAM = "fathom.memnet.tasks"
+_ASKED = "asked.json"  # options of the results in a folder
 
 # Test errors in percent with 1,000 questions per task, tasks 1 to 20: the authors' published code,
 # rerun; one network per task, 3 hops, position encoding, linear start, noise.
@@ -60,6 +63,7 @@ def run(args: argparse.Namespace, screen: Console) -> None:
         FathomError: a task failed; the other tasks were run.
     """
     claim_folder(args.out, "memnet.tasks")
+    _check_asked(args)
     missing = [task for task in args.tasks if _read(args.out, task) is None]
     with ThreadPoolExecutor(args.workers) as pool:
         ended = pool.map(lambda task: _run_task(task, args, screen), missing)
@@ -73,6 +77,21 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     screen.print(table({task: result for task, result in done.items() if result}))
     if failures:
         raise FathomError("; ".join(failures))
+
+
+def _check_asked(args: argparse.Namespace) -> None:
+    """Notes the options of the results in the folder; refuses others."""
+    asked = {"seed": args.seed, "set": sorted(args.set), "data_dir": str(args.data_dir)}
+    path = args.out / _ASKED
+    if exists(path):
+        before = json.loads(read_file(path))
+        if differing := [name for name in asked if before.get(name) != asked[name]]:
+            options = ", ".join(f"--{name.replace('_', '-')}" for name in differing)
+            raise FathomError(
+                f"the results in {args.out} are of another {options}: name another --out"
+            )
+    with atomic_write(path) as temporary:
+        temporary.write_text(json.dumps(asked) + "\n")
 
 
 def _document(folder: Path, task: int) -> Path:

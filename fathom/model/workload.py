@@ -334,6 +334,10 @@ class Workload(abc.ABC):
         """Returns the work of a completed batch, in units of ``batch_size`` times ``cost()``."""
         return 1.0
 
+    def examples(self, *batch: tf.Tensor) -> float:
+        """Returns the examples of a batch, in units of ``batch_size``."""
+        return 1.0
+
     def infer(self, *inputs: tf.Tensor) -> Nest:
         """Returns the outputs of an inference step, within the graph being traced.
 

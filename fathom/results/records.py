@@ -143,9 +143,11 @@ class Throughput(Record):
     """The speed of the steps."""
 
     example: str = Field(default="example", description="name of an example")
-    examples_per_second: NotNegative | None = absent("examples per second at the median step time")
+    examples_per_second: NotNegative | None = absent(
+        "examples per second at the median time of one"
+    )
     examples_per_second_with_input: NotNegative | None = absent(
-        "examples per second at the mean step time plus the wait for its batch"
+        "examples per second of the steps and the wait for their batches"
     )
     flops_per_second: NotNegative | None = Field(
         description="floating-point operations per second, median rate"
@@ -158,8 +160,8 @@ class Throughput(Record):
             return cls(example=example, flops_per_second=None)
         return cls(
             example=example,
-            examples_per_second=batch_size / steps.median,
-            examples_per_second_with_input=batch_size / steps.mean_with_input,
+            examples_per_second=steps.examples_per_second(batch_size),
+            examples_per_second_with_input=steps.examples_per_second_with_input(batch_size),
             flops_per_second=flops * batch_size * steps.work_per_second,
         )
 

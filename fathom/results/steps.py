@@ -11,7 +11,7 @@ from typing_extensions import Self
 from fathom.results.base import Count, NotNegative, Number, Record, shown
 
 _QUANTILES = {"5%": 0.05, "25%": 0.25, "50%": 0.5, "75%": 0.75, "95%": 0.95}
-_LISTS = ("seconds", "input_wait", "loss", "work", "first_of_shape", "call")
+_LISTS = ("seconds", "input_wait", "loss", "work", "first_of_shape", "call", "examples")
 
 
 class Steps(Record):
@@ -55,6 +55,12 @@ class Steps(Record):
         "that ran this step: steps of one call were timed together and share its time equally",
     )
 
+    examples: list[NotNegative] = Field(
+        default_factory=list,
+        description="examples of each step's batch relative to `batch_size`: 1 unless batches of "
+        "short examples have more of them (transformer)",
+    )
+
     @model_validator(mode="wrap")
     @classmethod
     def _check(cls, data: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
@@ -66,6 +72,7 @@ class Steps(Record):
         steps.work = steps.work or [1.0] * n
         steps.first_of_shape = steps.first_of_shape or [False] * n
         steps.call = steps.call or list(range(n))
+        steps.examples = steps.examples or [1.0] * n
         if {len(getattr(steps, name)) for name in _LISTS} != {n}:
             raise ValueError("its lists differ in length")
         if steps.measurements and not (steps.median > 0 and 0 < steps.work_per_second < math.inf):
@@ -82,11 +89,12 @@ class Steps(Record):
         input_wait: float,
         work: float,
         first_of_shape: bool,
+        examples: float = 1.0,
     ) -> None:
         """Records the steps of one call, one per loss, which share its time equally.
 
         ``seconds`` are of the whole call, input excluded, ``input_wait`` those spent waiting for
-        its batches; ``work`` is that of each step.
+        its batches; ``work`` and ``examples`` are those of each step.
         """
         call, count = len(self.call), len(losses)
         self.seconds.extend([seconds / count] * count)
@@ -94,12 +102,18 @@ class Steps(Record):
         self.loss.extend(losses)
         self.work.extend([work] * count)
         self.first_of_shape.extend([first_of_shape] * count)
+        self.examples.extend([examples] * count)
         self.call.extend([call] * count)
 
     def drop_unfinished(self) -> None:
         """Drops a call that was only partly recorded because of an interruption."""
-        for values in (self.seconds, self.input_wait, self.loss, self.work, self.first_of_shape):
+        for values in (getattr(self, name) for name in _LISTS):
             del values[len(self.call) :]  # ``add_call`` extends this one last
+
+    @property
+    def last_seconds(self) -> float:
+        """Seconds that ``batch_size`` examples took of the last step."""
+        return self.seconds[-1] / self.examples[-1]
 
     @property
     def counted(self) -> np.ndarray:
@@ -162,11 +176,16 @@ class Steps(Record):
         """Whether the counted steps differ in their work."""
         return len(np.unique(np.array(self.work)[self._numbers])) > 1
 
-    @property
-    def mean_with_input(self) -> float:
-        """Mean time of a counted step and the wait for its batch, in seconds; NaN if none."""
-        waits = np.array(self.input_wait)[self._numbers]
-        return float((self.counted + waits).mean()) if len(waits) else float("nan")
+    def examples_per_second(self, batch_size: int) -> float:
+        """Returns the examples per second at the median time of an example; NaN if none."""
+        examples = batch_size * np.array(self.examples)[self._numbers]
+        return 1 / float(np.median(self.counted / examples)) if len(examples) else float("nan")
+
+    def examples_per_second_with_input(self, batch_size: int) -> float:
+        """Returns the examples of the counted steps over their time and the wait; NaN if none."""
+        waits, examples = (np.array(v)[self._numbers] for v in (self.input_wait, self.examples))
+        seconds = (self.counted + waits).sum()
+        return batch_size * float(examples.sum() / seconds) if len(waits) else float("nan")
 
 
 def counted_steps(warmup: int, first_of_shape: Sequence[bool]) -> np.ndarray:

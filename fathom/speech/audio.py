@@ -14,6 +14,7 @@ from fathom.errors import FathomError
 from fathom.system.files import atomic_write
 
 _SPHERE_MAGIC = b"NIST_1A\n"
+_UNKNOWN = 0x7FFFF000  # a size from here on is that of a WAVE file that was written to a pipe
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +67,8 @@ def _is_cut_off(content: bytes, samples: int) -> bool:
     if content.startswith(_SPHERE_MAGIC):
         count = re.search(rb"\nsample_count -i (\d{1,15})\s", content[:65536])
         return count is not None and int(count[1]) > samples
-    return int.from_bytes(content[4:8], "little") + 8 > len(content)
+    size = int.from_bytes(content[4:8], "little")
+    return len(content) < size + 8 < _UNKNOWN
 
 
 def write_riff(path: Path, samples: np.ndarray, rate: int) -> None:

@@ -1,9 +1,10 @@
 import json
 
 import pytest
-from commands import SMALL, run
+from commands import SMALL, fail, run
 
 from fathom.__main__ import main
+from fathom.nn import NeuralNetworkModel
 
 _SMALL = [each for each in SMALL if not each.startswith("--device")]
 
@@ -43,6 +44,13 @@ def test_inference_gives_the_error_of_each_layer(tmp_path):
 def test_without_the_checkpoint_no_file_is_left(tmp_path, capsys):
     assert formats(tmp_path / "infer.json", "--infer", f"--checkpoint-dir={tmp_path}/none") == 2
     assert "no checkpoint" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_failure_than_a_divergence_is_no_result(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(NeuralNetworkModel, "evaluate", fail)
+    assert formats(tmp_path / "train.json", "--steps=1", "--formats=float32") == 2
+    assert "it cannot be done" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 

@@ -66,6 +66,8 @@ def test_a_sweep_is_over_open_sizes(network, tmp_path):
         (("--dim", "batch=2", "--batch-size", "2"), "--batch-size is of a workload: omit it"),
         (("--dim", "batch=2", "--dim", "time=3"), "--dim time has no effect"),
         (("--dim", "batch"), "must be NAME=N"),
+        (("--dim", "batch=2", "--precision", "bfloat16"), "--precision is of a workload"),
+        (("--dim", "batch=2", "--sweep", "batch=1,2"), "--dim batch has no effect: --sweep"),
     ],
 )
 def test_mistakes_are_named_in_one_line(network, options, message, capsys):
@@ -83,6 +85,14 @@ def test_workloads_take_no_sizes_and_files_no_formats_of_networks(network, tmp_p
     assert "keras is of a workload's network" in capsys.readouterr().err
     assert fathom("describe", tmp_path / "none.onnx") == 2
     assert "none.onnx does not exist" in capsys.readouterr().err
+
+
+def test_small_numbers_are_shown_and_a_file_of_layers_needs_no_workload(network, capsys):
+    assert fathom("describe", network, "--dim", "batch=2") == 0
+    assert "7.78e-06 GMACs" in capsys.readouterr().out
+    layers = ("--layers", "net.csv", "--machine", "virtex7-485t")
+    assert fathom("explore", "alexnet", *layers) == 2
+    assert "net.csv is a file of layers: omit alexnet" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("end", ["", "/"])

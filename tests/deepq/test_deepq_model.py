@@ -373,3 +373,13 @@ def test_fixed_point_needs_no_folder_for_checkpoints(monkeypatch):
     model.setup()
     fractions = {tensor.fraction for tensor in model.built.simulation.record().tensors}
     assert len(fractions) > 1  # each tensor's own
+    assert not model.agent.memory.added  # what is played to choose formats is forgotten
+    model.run(n_steps=1)
+    chosen = model.hyperparameters
+    assert model.agent.actions_taken == chosen.learning_starts + chosen.update_frequency
+
+
+@pytest.mark.parametrize(("environments", "actions"), [(1, 4), (3, 6), (8, 8)])
+def test_frames_are_those_of_all_games(environments, actions):
+    chosen = DeepQ.Hyperparameters(environments=environments, learning_starts=1000)
+    assert chosen.frames_after(np.array([5])) == (1000 + 5 * actions) * 4

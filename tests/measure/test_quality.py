@@ -7,6 +7,8 @@ import pytest
 from commands import run
 
 from fathom import FathomError, __main__
+from fathom.cli import quality
+from fathom.errors import DivergedError
 from fathom.measure.runs.quality import train_until
 from fathom.options import Execution
 from fathom.results.quality import Quality
@@ -24,6 +26,7 @@ class Learner:
 
     name, hyperparameters, steps_per_epoch, strategy = "learner", Sizes, 4, None
     execution = Execution(seed=7)
+    failure = DivergedError
 
     def __init__(self, *values):
         self.values, self.epochs = values, 0
@@ -33,7 +36,7 @@ class Learner:
 
     def run(self, n_steps, warmup):
         if self.values[self.epochs + 1] is None:
-            raise FathomError("the loss is NaN")
+            raise self.failure("the loss is NaN")
         seconds = [1.0 if self.epochs else 10.0] * 2 + [1.0] * 2
         self.steps = Steps(
             first=0,
@@ -100,6 +103,12 @@ def test_the_limit_and_a_divergence_end_a_training():
     )
 
 
+def test_another_failure_than_a_divergence_is_no_result(monkeypatch):
+    monkeypatch.setattr(Learner, "failure", FathomError)
+    with pytest.raises(FathomError, match="the loss is NaN"):
+        train(0.9, 0.8, None, target=0.1)
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e100])
 @pytest.mark.parametrize("target", [0.1, 2.0])
 def test_a_metric_that_no_file_holds_is_a_divergence(value, target):
@@ -114,6 +123,17 @@ def fathom(*arguments):
     return run(__main__.main, list(arguments))
 
 
+def test_the_type_of_the_sums_tells_experiments_apart():
+    command = ["quality", "autoenc", "--target=negative_elbo=5", "--batches=8", *SMALL]
+    gloo = ["--strategy=multi-worker", "--collectives=gloo"]
+    plain, single, half = (
+        quality._settings(__main__._parser().parse_args([*command, *more]))
+        for more in ([], gloo, [*gloo, "--reduce-dtype=bfloat16"])
+    )
+    assert single == plain
+    assert half == plain | {"reduce_dtype": "bfloat16"}
+
+
 @pytest.mark.slow
 def test_trainings_in_the_file_are_not_repeated(tmp_path, capsys):
     file = tmp_path / "q.json"
@@ -123,8 +143,8 @@ def test_trainings_in_the_file_are_not_repeated(tmp_path, capsys):
     assert [each.batch_size for each in first.trainings] == [1000, 2000]
     assert [each.learning_rate for each in first.trainings] == pytest.approx([0.01, 0.02])
     assert "not reached" in capsys.readouterr().out
-    assert fathom(*command, "--batches=2000,3000", "--scale-rate") == 0
-    assert [each.batch_size for each in Quality.read(file).trainings] == [1000, 2000, 3000]
+    assert fathom(*command, "--batches=500,2000", "--scale-rate") == 0
+    assert [each.batch_size for each in Quality.read(file).trainings] == [500, 1000, 2000]
     assert "batch size 2000, seed" not in capsys.readouterr().out
     for other, named in (
         (("--seed=4", "--scale-rate"), "seed"),

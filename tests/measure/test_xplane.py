@@ -106,6 +106,12 @@ def test_time_outside_ops_counts_overlapping_threads_once(built, tmp_path):
     assert seen.outside_share == pytest.approx(11 / 20)
 
 
+def test_ops_that_end_after_the_step_cover_all_of_it(built, tmp_path):
+    built.line("python").step(0, 10)
+    built.line("one").event("a:Add", 0, 11).line("two").event("b:Mul", 5, 7)
+    assert read(built.write(tmp_path)).outside_seconds() == pytest.approx([0])
+
+
 def test_ops_of_the_input_pipeline_are_in_no_step(built, tmp_path):
     built.line("python").step(0, 10)
     built.line("tf_Compute/1").event("a:Add", 1, 2)

@@ -53,6 +53,14 @@ def test_a_task_that_fails_is_named_and_those_that_are_done_are_not_run_again(
     assert "task 1:" not in shown  # it was not run again
 
 
+def test_results_of_other_options_are_refused(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(tasks, "_run_task", lambda *_: "stopped")
+    asked = ["--out", tmp_path / "out", "--tasks", 1]
+    for options, message in ((), "stopped"), (("--seed=1",), "are of another --seed"):
+        assert run(*asked, *options) == 2
+        assert message in capfd.readouterr().err
+
+
 def test_the_published_mean_is_13_8():
     assert sum(tasks.PUBLISHED) / 20 == pytest.approx(13.8, abs=0.05)
 

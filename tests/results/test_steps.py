@@ -22,7 +22,18 @@ def test_the_statistics_leave_the_warm_up_steps_out():
 
 
 def test_the_rate_with_input_counts_the_wait_for_each_batch():
-    assert steps_of([9.0, 1.0, 2.0], warmup=1).mean_with_input == 2.0
+    steps = steps_of([9.0, 1.0, 2.0], warmup=1)
+    assert steps.examples_per_second_with_input(10) == pytest.approx(10 / 2)
+
+
+def test_batches_of_more_examples_count_with_all_of_them():
+    steps = steps_of([9.0, 1.0], warmup=1)
+    steps.add_call([1.0], 3.0, 0.5, 1.0, False, examples=4.0)
+    steps.add_call([1.0], 1.0, 0.5, 1.0, False, examples=2.0)
+    assert steps.examples_per_second(10) == pytest.approx(10 * 4 / 3)
+    assert steps.examples_per_second_with_input(10) == pytest.approx(10 * 7 / 6.5)
+    older = {k: v for k, v in steps.to_plain().items() if k != "examples"}
+    assert Steps.model_validate(older).examples == [1.0] * 4
 
 
 def test_steps_that_were_timed_in_one_call_are_one_measurement_without_a_spread():
@@ -60,7 +71,7 @@ def test_the_first_step_of_each_shape_of_batch_does_not_count():
         steps.add_call([None], float(seconds), 0.5, 2.0, first_of_shape)
     assert steps.counted.tolist() == [1.0, 3.0]
     assert steps.work_per_second == np.median([2 / 1, 2 / 3])
-    assert steps.mean_with_input == 2.5
+    assert steps.examples_per_second_with_input(5) == pytest.approx(2)
     assert steps.to_plain()["median"] == 2.0
     assert steps.to_plain()["work_per_second"] == steps.work_per_second
 

@@ -167,3 +167,10 @@ def test_a_tone_keeps_its_frequency_and_strength_when_it_is_resampled():
 
 def test_audio_at_the_right_rate_is_only_scaled():
     np.testing.assert_array_equal(Audio(SAMPLES, 16_000).resampled(16_000), SAMPLES / 32_768)
+
+
+@pytest.mark.parametrize("size", [0xFFFFFFFF, 0x7FFFFFFF])
+def test_a_wave_file_that_was_written_to_a_pipe_is_read(size):
+    content = riff()
+    content = content[:4] + struct.pack("<I", size) + content[8:]
+    np.testing.assert_array_equal(decode(content, PATH).samples, SAMPLES)

@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 
 from fathom import VGG, FathomError, VGGFwd
+from fathom.imagenet import input as pipeline
 
 SMALL = {"base_filters": 2, "hidden_units": 8, "classes": 5, "image_size": 32}
 
@@ -72,3 +73,13 @@ def test_dropout_follows_both_hidden_layers_in_training_alone():
 def test_an_image_too_small_for_five_poolings_is_refused():
     with pytest.raises(FathomError, match="image_size must be at least 32"):
         VGG("/cpu:0", SMALL | {"image_size": 31})
+
+
+def test_inference_scales_images_as_the_evaluation_does(monkeypatch):
+    model = VGGFwd("/cpu:0", SMALL | {"evaluation_side": 48, "smallest_side": 32, "classes": 10})
+    seen = []
+    with monkeypatch.context() as patched:
+        patched.setattr(pipeline, "training_batches", lambda *given, **_: seen.append(given) or [])
+        model.load_data()
+        list(model.inference_batches())
+    assert seen[0][3].shorter_side == (48, 48)

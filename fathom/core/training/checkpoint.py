@@ -16,6 +16,7 @@ from fathom.system.files import atomic_write, exists, read_file, require_regular
 from fathom.system.lock import lock_folder
 
 Change: TypeAlias = tuple[Any, Any]  # of a setting: old and new value
+Settings: TypeAlias = dict[str, object]
 
 _KEPT = 3
 _DESCRIPTION = "fathom.json"
@@ -29,7 +30,8 @@ class Restored:
     """The outcome of restoring a checkpoint.
 
     Attributes:
-        changes: settings changed since it was written, by name: old and new value.
+        changes: settings changed since it was written, by name: old and new value; an old one that
+            is not known is None.
         notes: messages for the user: the checkpoint, damaged newer ones, changed settings.
     """
 
@@ -45,7 +47,7 @@ class Checkpoints:
     Args:
         directory: of the checkpoints.
         workload: name of the workload; checkpoints of another workload are refused.
-        settings: the options of the run, stored with the checkpoints to report changes on resuming.
+        settings: the options of the run, stored with each checkpoint to report changes on resuming.
         variables: to save, by name.
         formats: names of those that belong to the precision, which keep their values where a
             checkpoint of another one is restored.
@@ -55,7 +57,7 @@ class Checkpoints:
         self,
         directory: Path,
         workload: str,
-        settings: dict[str, object],
+        settings: Settings,
         variables: dict[str, tf.Variable],
         formats: Collection[str] = (),
     ) -> None:
@@ -64,6 +66,7 @@ class Checkpoints:
         self._variables, self._formats = variables, formats
         self._checkpoint = tf.train.Checkpoint(variables=variables)
         self._latest = max(self._steps(), default=None)
+        self._described: dict[int, Settings] = {}  # settings of the checkpoints, by step
 
     @property
     def latest(self) -> Path | None:
@@ -138,13 +141,12 @@ class Checkpoints:
                     f"{name} is no longer finite after step {step}: the training has diverged; "
                     f"lower the learning rate{kept}"
                 )
-        description = {"workload": self._workload, "settings": self._settings}
         try:
-            with atomic_write(self._directory / _DESCRIPTION) as temporary:
-                temporary.write_text(json.dumps(description, indent=1) + "\n")
+            self._describe({**self._described, step: self._settings}, [*self._steps(), step])
             self._write(step)
             self._latest = step
             self._remove_older(step)
+            self._describe(self._described, self._steps())
         except (tf.errors.OpError, OSError) as error:
             shutil.rmtree(self._directory / f"ckpt-{step}_temp", ignore_errors=True)
             raise FathomError(
@@ -159,15 +161,17 @@ class Checkpoints:
         """
         if self._latest is None:
             raise FathomError(f"nothing to restore: {self._directory} holds no checkpoint")
-        restored = Restored(self._changes())
-        changed = [
-            f"{name} {'unknown' if before is None else before} -> {now}"
-            for name, (before, now) in restored.changes.items()
-        ]
-        kept = self._formats if "precision" in restored.changes else ()
-        variables = {name: v for name, v in self._variables.items() if name not in kept}
+        steps = self._steps()  # before the description, which a training may be writing
+        self._described = self._read_description(steps)
         damaged: dict[str, str] = {}
-        for step in sorted(self._steps(), reverse=True):
+        for step in reversed(steps):
+            restored = Restored(_changes(self._described[step], self._settings))
+            changed = [
+                f"{name} {'unknown' if old is None else old} -> {new}"
+                for name, (old, new) in restored.changes.items()
+            ]
+            kept = self._formats if "precision" in restored.changes else ()
+            variables = {name: v for name, v in self._variables.items() if name not in kept}
             try:
                 self._read(step, variables, ", ".join(changed))
             except tf.errors.ResourceExhaustedError:  # not the checkpoint's fault
@@ -230,16 +234,27 @@ class Checkpoints:
             for path in self._directory.glob(f"ckpt-{step}.data-*"):
                 path.unlink()
 
-    def _changes(self) -> dict[str, Change]:
-        """Returns the settings changed since the checkpoints were written: old and new values.
+    def _describe(self, described: Mapping[int, Settings], steps: Collection[int]) -> None:
+        """Writes the description, with the settings of the checkpoints after ``steps``."""
+        self._described = {step: described[step] for step in sorted(described) if step in steps}
+        description = {"workload": self._workload, "steps": self._described}
+        with atomic_write(self._directory / _DESCRIPTION) as temporary:
+            temporary.write_text(json.dumps(description, indent=1) + "\n")
 
-        The old value of a setting that did not exist then is None.
+    def _read_description(self, steps: Collection[int]) -> dict[int, Settings]:
+        """Returns the settings with which checkpoints were written, by step.
+
+        Earlier versions wrote only those of the newest, which then are taken for all.
+
+        Raises:
+            FathomError: it cannot be read, or is of another workload.
         """
-        path, now = self._directory / _DESCRIPTION, self._settings
+        path = self._directory / _DESCRIPTION
         try:
             saved = json.loads(read_file(path))
-            before = saved.get("settings", {})
-            if not isinstance(before, dict):
+            by_step, otherwise = saved.get("steps", {}), saved.get("settings", {})
+            described = {step: by_step.get(str(step), otherwise) for step in steps}
+            if not all(isinstance(settings, dict) for settings in described.values()):
                 raise ValueError("it has no settings")
         except (FathomError, ValueError, AttributeError, RecursionError) as error:
             raise FathomError(
@@ -250,7 +265,7 @@ class Checkpoints:
                 f"{self._directory} holds checkpoints of {saved.get('workload')}, not of "
                 f"{self._workload}; use another --checkpoint-dir"
             )
-        return {k: (before.get(k), now[k]) for k in now if before.get(k) != now[k]}
+        return described
 
     def _read(self, step: int, variables: Mapping[str, tf.Variable], changed: str) -> None:
         """Loads the values of a checkpoint into variables.
@@ -288,6 +303,10 @@ class Checkpoints:
                     f"checkpoint {self._prefix(step)} has {name} of shape {shape}, the network "
                     f"{list(variable.shape)}: use the settings that it was trained with{why}"
                 )
+
+
+def _changes(before: Settings, now: Settings) -> dict[str, Change]:
+    return {k: (before.get(k), now[k]) for k in now if before.get(k) != now[k]}
 
 
 def _key(name: str) -> str:

@@ -67,6 +67,18 @@ class Meeting:
         if refusal:
             raise FathomError(str(refusal))
 
+    def of_first(self, value: float) -> float:
+        """Returns the first worker's value, in all workers.
+
+        Raises:
+            FathomError: the first worker was lost.
+        """
+        if self._index:
+            return float(str(self._hear(0)["value"]))
+        for number in self._connections:
+            self._send(number, {"value": value})
+        return value
+
     def lost(self) -> list[int]:
         """Returns the workers whose connections have broken, or break very soon.
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from fathom.core.training.checkpoint import Checkpoints
 from fathom.core.training.compilation import Batch, CompiledStep, Nest, Step
-from fathom.errors import FathomError
+from fathom.errors import DivergedError, FathomError
 from fathom.results.records import Processor
 from fathom.results.steps import Steps
 from fathom.system.device import Device
@@ -41,7 +41,13 @@ class Progress:
         """Called between steps during long work, such as filling a replay memory."""
 
     def step(self, number: int, loss: float | None, seconds: float) -> None:
-        """Called after each call of the step with its last step's number, loss and time."""
+        """Called after each call of the step.
+
+        Args:
+            number: of its last step.
+            loss: of that step.
+            seconds: that ``batch_size`` examples take of it.
+        """
 
 
 class Hooks(Protocol):
@@ -53,6 +59,9 @@ class Hooks(Protocol):
 
     def work(self, *batch: tf.Tensor) -> float:
         """Returns a batch's work over that of a batch of the stated cost."""
+
+    def examples(self, *batch: tf.Tensor) -> float:
+        """Returns a batch's number of examples over the batch size."""
 
     def end_step(self, number: int) -> None:
         """Called after each training step."""
@@ -142,8 +151,8 @@ class Runner:
             meter: sums the energy of the steps after the warm-up.
 
         Raises:
-            FathomError: a loss is not finite, ``runstep`` did not return losses, or a checkpoint
-                cannot be written.
+            DivergedError: a loss is not finite.
+            FathomError: ``runstep`` did not return losses, or a checkpoint cannot be written.
         """
         number, batch, meter = steps.first, None, meter or Meter()
         end, stopped = number + n_steps, False
@@ -160,7 +169,7 @@ class Runner:
                     number += count
                     if self._loop.trains:
                         self._follow_up(number - count, count)
-                    progress.step(number - 1, steps.loss[-1], steps.seconds[-1])
+                    progress.step(number - 1, steps.loss[-1], steps.last_seconds)
             self._save()
         if stopped and not stops:  # another worker was asked to
             raise KeyboardInterrupt
@@ -206,7 +215,8 @@ class Runner:
         seconds, wait = time.perf_counter() - before_step, before_step - before_input
         processor.add(used_before, cpu_use(), seconds)
         meter.stop()
-        steps.add_call(losses, seconds, wait, self._hooks.work(*batch), first_of_shape)
+        work, examples = self._hooks.work(*batch), self._hooks.examples(*batch)
+        steps.add_call(losses, seconds, wait, work, first_of_shape, examples)
         for i, loss in enumerate(losses):
             if loss is not None and not math.isfinite(loss):
                 self._stop_diverged(number + i, loss)
@@ -246,7 +256,7 @@ class Runner:
     def _stop_diverged(self, number: int, loss: float) -> None:
         good = self._checkpoints.latest if self._checkpoints else None
         kept = f"the last good checkpoint is {good}" if good else "no checkpoint was written"
-        raise FathomError(
+        raise DivergedError(
             f"the loss of step {number} is {loss}: the training has diverged; {kept}; "
             f"{self._loop.remedy}"
         )

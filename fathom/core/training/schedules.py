@@ -4,6 +4,8 @@ import math
 
 import tensorflow as tf
 
+from fathom.core.training import strategies
+
 
 def warmed_cosine(step: int, highest: float, warmup: int, end: int, lowest: float = 0.1) -> float:
     """Returns the rate of a step: rising linearly, then falling along half a cosine.
@@ -47,7 +49,14 @@ class Plateau(tf.Module):
         self.stalled = tf.Variable(0, dtype=tf.int64, trainable=False, name="stalled")
 
     def update(self, value: float) -> bool:
-        """Records a new value; returns whether it lowered the rate. NaN is not an improvement."""
+        """Records a new value; returns whether it lowered the rate. NaN is not an improvement.
+
+        Workers record the first one's value: their own may differ, as batch statistics do.
+
+        Raises:
+            FathomError: the first worker was lost.
+        """
+        value = strategies.of_first(value)
         if value < self.best.numpy():
             self.best.assign(value)
             self.stalled.assign(0)

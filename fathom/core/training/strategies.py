@@ -107,6 +107,17 @@ def agree(facts: Callable[[], Mapping[str, object]]) -> None:
         meeting.agree(facts())
 
 
+def of_first(value: float) -> float:
+    """Returns the first worker's value, where all are to decide alike; that of a single process.
+
+    Raises:
+        FathomError: the first worker was lost.
+    """
+    for meeting in _meetings:
+        value = meeting.of_first(value)
+    return value
+
+
 def lost() -> str:
     """Returns the workers that this process has lost, in words; empty if it knows of none."""
     return " and ".join(named(numbers) for each in _meetings if (numbers := each.lost()))

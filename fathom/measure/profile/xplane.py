@@ -364,5 +364,5 @@ def _covered(ops: Iterable[OpEvent], start: float, end: float) -> float:
     for op in ops:
         if op.end_s > reached and op.start_s < end:
             covered += min(op.end_s, end) - max(reached, op.start_s)
-            reached = op.end_s
+            reached = min(op.end_s, end)
     return covered

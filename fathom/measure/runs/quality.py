@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from fathom.errors import FathomError
+from fathom.errors import DivergedError, FathomError
 from fathom.results.quality import Point, Training
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def train_until(
     while not reached and len(epochs) < most_epochs:
         try:
             model.run(n_steps=model.steps_per_epoch, warmup=0)
-        except FathomError as error:  # it diverged
+        except DivergedError as error:
             failure = str(error)
             break
         steps = model.steps
@@ -109,8 +109,10 @@ def _can_be_kept(value: float) -> bool:
 
 
 def _value(model: "NeuralNetworkModel", metric: str) -> float:
+    from fathom.core.training import strategies  # after TensorFlow
+
     metrics = model.evaluate()
     if metric not in metrics:
         names = ", ".join(name for name in metrics if name != "examples")
         raise FathomError(f"{model.name} has no metric {metric}: it has {names}")
-    return float(metrics[metric])
+    return strategies.of_first(float(metrics[metric]))  # all workers stop alike

@@ -303,13 +303,17 @@ class Translation(nn.NeuralNetworkModel):
 
         Free decoding lasts until every sentence has ended, so its steps are counted.
         """
-        pairs, source = batch[0].shape
-        shape = next(shape for shape in self.shapes if shape.source >= source)
-        if not self.forward_only:
-            pairs = shape.pairs  # of all workers
         steps = int(self.decoder.steps_taken) if self.decodes_freely else 0
-        done = pairs * self.cost_of(shape, steps).forward_macs
-        return done / (self.hyperparameters.batch_size * self.cost().forward_macs)
+        macs = self.cost_of(self._shape_of(*batch), steps).forward_macs
+        return self.examples(*batch) * macs / self.cost().forward_macs
+
+    def examples(self, *batch: tf.Tensor) -> float:
+        """Returns the pairs of a batch, of all workers, in units of ``batch_size``."""
+        pairs = batch[0].shape[0] if self.forward_only else self._shape_of(*batch).pairs
+        return pairs / self.hyperparameters.batch_size
+
+    def _shape_of(self, source: tf.Tensor, *_: tf.Tensor) -> Shape:
+        return next(shape for shape in self.shapes if shape.source >= source.shape[1])
 
     def generation(self) -> Generation | None:
         """Returns the speed of encoder and decoder; the cache is what the decoder reads."""

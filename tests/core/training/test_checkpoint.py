@@ -1,3 +1,4 @@
+import json
 import os
 import shutil
 import subprocess
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from fathom import FathomError
+from fathom import Autoenc, FathomError
 from fathom.core.training.checkpoint import Checkpoints
 
 
@@ -35,6 +36,29 @@ def restored(directory, variables, **settings):
     variables["weights"].assign([0.0, 0.0])
     notes = open_in(directory, variables, **settings).restore().notes
     return variables["weights"].numpy().tolist(), notes
+
+
+def resumed_in(directory, variables, *steps, **settings):
+    """Resumes a training as ``training_in`` begins one; returns what was restored."""
+    checkpoints = open_in(directory, variables, **settings)
+    outcome = checkpoints.begin(resume=True, writes=True)
+    for step in steps:
+        variables["weights"].assign([step, step])
+        checkpoints.save(step)
+    return outcome
+
+
+def described(directory):
+    """Returns the settings in the description, by step."""
+    return json.loads((Path(directory) / "fathom.json").read_text())["steps"]
+
+
+def full(*_, **__):
+    raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+
+def killed(*_, **__):
+    raise KeyboardInterrupt
 
 
 def cut(path):
@@ -153,10 +177,6 @@ def test_values_that_are_not_finite_are_not_saved_over_good_ones(tmp_path, weigh
 
 def test_a_full_disk_is_named_and_the_last_checkpoint_kept(tmp_path, weights, monkeypatch):
     checkpoints = training_in(tmp_path, weights, 1)
-
-    def full(*_, **__):
-        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
-
     monkeypatch.setattr(tf.train.Checkpoint, "write", full)
     with pytest.raises(FathomError, match=r"No space left on device; the last good .*ckpt-1"):
         checkpoints.save(2)
@@ -220,7 +240,13 @@ def test_the_file_in_which_tensorflow_names_the_newest_is_not_needed(folder, wei
     assert tf.train.latest_checkpoint(folder).endswith("ckpt-3")
 
 
-@pytest.mark.parametrize("content", ["[1]", "{", '{"workload": "net", "settings": 3}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("[1]", "{", '{"workload": "net", "settings": 3}'),
+        *('{"workload": "net", "steps": 3}', '{"workload": "net", "steps": {"1": 3}}'),
+    ],
+)
 def test_a_damaged_description_is_named(tmp_path, weights, content):
     training_in(tmp_path, weights, 1)
     (tmp_path / "fathom.json").write_text(content)
@@ -266,6 +292,112 @@ def test_what_killed_runs_left_is_removed_by_the_next_training(tmp_path, weights
     assert len(list(tmp_path.iterdir())) == len(good) + 6  # reading changes nothing
     training_in(tmp_path, weights)
     assert {path.name for path in tmp_path.iterdir()} == good | {"notes.txt"}
+
+
+# ---------------------------------------------------------------- settings of each checkpoint
+
+
+@pytest.mark.parametrize(("fails", "error"), [(full, FathomError), (killed, KeyboardInterrupt)])
+@pytest.mark.parametrize("method", ["write", "replace"])
+def test_a_checkpoint_keeps_its_settings_where_the_next_one_is_not_written(
+    tmp_path, weights, monkeypatch, fails, error, method
+):
+    training_in(tmp_path, weights, 100, rate=0.1)
+    if method == "write":
+        monkeypatch.setattr(tf.train.Checkpoint, "write", fails)
+    else:  # the data is in its place, the index is not
+        replace = Path.replace
+        monkeypatch.setattr(
+            Path, "replace", lambda p, to: fails() if p.suffix == ".index" else replace(p, to)
+        )
+    with pytest.raises(error):
+        resumed_in(tmp_path, weights, 200, rate=0.01)
+    monkeypatch.undo()
+    assert resumed_in(tmp_path, weights, rate=0.01).changes == {"rate": (0.1, 0.01)}
+    assert resumed_in(tmp_path, weights, rate=0.1).changes == {}
+
+
+def test_changes_are_those_since_the_checkpoint_before_a_damaged_one(tmp_path, weights):
+    training_in(tmp_path, weights, 200, rate=0.1)
+    resumed_in(tmp_path, weights, 300, rate=0.01)
+    DAMAGES["data cut"](tmp_path, "ckpt-300")
+    result = resumed_in(tmp_path, weights, rate=0.01)
+    assert result.changes == {"rate": (0.1, 0.01)}
+    assert result.notes[-1] == "changed since then: rate 0.1 -> 0.01"
+    result = resumed_in(tmp_path, weights, rate=0.1)
+    assert result.changes == {}
+    assert result.notes[-1].endswith("ckpt-200, after step 200")
+
+
+@pytest.mark.parametrize("ends", ["damaged", "not written"])
+def test_formats_are_not_asked_of_a_checkpoint_of_another_precision(
+    tmp_path, weights, monkeypatch, ends
+):
+    training_in(tmp_path, weights, 200, precision="float32")
+    scale = tf.Variable(3.0)
+    settings, variables = {"precision": "fixed16"}, {**weights, "scale": scale}
+
+    def resume():
+        checkpoints = Checkpoints(tmp_path, "net", settings, variables, formats=["scale"])
+        return checkpoints, checkpoints.begin(resume=True, writes=True)
+
+    with monkeypatch.context() as patch:
+        if ends == "not written":
+            patch.setattr(tf.train.Checkpoint, "write", full)
+            with pytest.raises(FathomError, match="No space"):
+                resume()[0].save(300)
+        else:
+            resume()[0].save(300)
+            DAMAGES["data cut"](tmp_path, "ckpt-300")
+    scale.assign(5.0)
+    assert resume()[1].changes == {"precision": ("float32", "fixed16")}
+    assert float(scale) == 5.0
+
+
+def test_settings_are_kept_as_long_as_their_checkpoints(tmp_path, weights):
+    training_in(tmp_path, weights, 1, 2, rate=0.1)
+    resumed_in(tmp_path, weights, 3, rate=0.2)
+    assert described(tmp_path) == {"1": {"rate": 0.1}, "2": {"rate": 0.1}, "3": {"rate": 0.2}}
+    resumed_in(tmp_path, weights, 4, rate=0.3)
+    assert described(tmp_path) == {"2": {"rate": 0.1}, "3": {"rate": 0.2}, "4": {"rate": 0.3}}
+    DAMAGES["index empty"](tmp_path, "ckpt-4")
+    resumed_in(tmp_path, weights, 5, rate=0.4)
+    assert list(described(tmp_path)) == ["3", "4", "5"]
+
+
+def test_a_description_with_the_settings_of_the_newest_alone_is_read(tmp_path, weights):
+    training_in(tmp_path, weights, 1, 2, rate=0.1)
+    old = {"workload": "net", "settings": {"rate": 0.1}}  # as Fathom wrote it before
+    (tmp_path / "fathom.json").write_text(json.dumps(old))
+    assert resumed_in(tmp_path, weights, rate=0.1).changes == {}
+    assert resumed_in(tmp_path, weights, 3, rate=0.2).changes == {"rate": (0.1, 0.2)}
+    assert described(tmp_path) == {"1": {"rate": 0.1}, "2": {"rate": 0.1}, "3": {"rate": 0.2}}
+    DAMAGES["data cut"](tmp_path, "ckpt-3")
+    assert resumed_in(tmp_path, weights, rate=0.2).changes == {"rate": (0.1, 0.2)}
+
+
+@pytest.mark.parametrize("ends", ["damaged", "not written"])
+def test_a_workload_trains_on_at_the_rate_asked_for(tmp_path, monkeypatch, ends):
+    def resume(rate):
+        model = Autoenc(
+            "/cpu:0", {"batch_size": 20, "hidden_units": 4, "latents": 2, "learning_rate": rate}
+        )
+        model.setup({"checkpoint_dir": str(tmp_path), "resume": True})
+        return model
+
+    resume(0.1).run(n_steps=2)
+    with monkeypatch.context() as patch:
+        if ends == "not written":
+            patch.setattr(tf.train.Checkpoint, "write", full)
+            with pytest.raises(FathomError, match="No space"):
+                resume(0.01).run(n_steps=1)
+        else:
+            resume(0.01).run(n_steps=1)
+            DAMAGES["data cut"](tmp_path, "ckpt-3")
+    for rate in (0.01, 0.1):
+        model = resume(rate)
+        assert model.steps_done == 2
+        assert float(model.optimizer.learning_rate) == pytest.approx(rate)
 
 
 # ---------------------------------------------------------------- refusals

@@ -326,6 +326,24 @@ def test_a_failed_training_starts_again_from_its_checkpoint(tmp_path, capsys, mo
     assert "give --checkpoint-dir" in refusal(capsys, *command, "vgg")
 
 
+@pytest.mark.parametrize("end", ["os._exit(1)", "time.sleep(20)"])
+def test_a_training_that_the_chief_has_completed_is_not_repeated(
+    end, tmp_path, capsys, monkeypatch
+):
+    started = []
+
+    def start(command, variables, log):
+        started.append(command)
+        return program("" if len(started) == 1 else f"time.sleep(1); {end}")
+
+    monkeypatch.setattr(launch, "_start", start)
+    monkeypatch.setattr(launch, "_LONGEST_END", 2.0)
+    command = ("launch", "-n", "2", "--out", str(tmp_path / "logs"), "--max-restarts=2", "--")
+    assert fathom(*command, "vgg", "--train", f"--checkpoint-dir={tmp_path}") == 0
+    assert len(started) == 2
+    assert "the training is complete, but worker 1 failed" in capsys.readouterr().out
+
+
 def test_workers_can_train_until_a_target(capsys):
     asked = ("quality", "autoenc", "--target", "negative_elbo=110", "--batches", "100,400")
     assert fathom("launch", "-n", "2", "--hosts", "a,b", "--", *asked) == 0

@@ -9,6 +9,7 @@ from fathom import FathomError
 from fathom.core.training import runner as runner_module
 from fathom.core.training.compilation import CompiledStep
 from fathom.core.training.runner import Loop, Progress, Runner, default_runstep
+from fathom.errors import DivergedError
 from fathom.results.records import Processor
 from fathom.results.steps import Steps
 from fathom.system.device import CPU
@@ -27,6 +28,9 @@ class Hooks:
 
     def work(self, batch):
         return 2.0
+
+    def examples(self, batch):
+        return 1.0
 
     def end_step(self, number):
         self.told.append(("step", number))
@@ -142,7 +146,7 @@ def test_one_loss_for_a_block_is_refused():
 
 def test_a_loss_that_is_not_finite_ends_the_run_and_names_the_last_checkpoint():
     values = iter([(tf.constant([1.0, 1.0]),), (tf.constant([float("inf"), 0.0]),)])
-    with pytest.raises(FathomError, match=r"loss of step 1 is inf.*somewhere/ckpt-2"):
+    with pytest.raises(DivergedError, match=r"loss of step 1 is inf.*somewhere/ckpt-2"):
         runner(Hooks(), Checkpoints()).run(
             values, 3, Steps(first=0, warmup=0), Processor(), default_runstep, Progress()
         )

@@ -1,5 +1,7 @@
 """The transformer against its definition, PyTorch's layers, and decoding without a cache."""
 
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -463,3 +465,15 @@ def test_the_length_of_a_description_can_be_chosen():
     assert model.signature_of_length(9)[0].shape == (20, 12)
     with pytest.raises(FathomError, match="of 25 words: the largest has 24"):
         model.signature_of_length(25)
+
+
+@pytest.mark.parametrize("forward_only", [False, True])
+def test_all_sentences_of_a_batch_are_counted(forward_only):
+    model = model_of(forward_only=forward_only, lengths="16 24")
+    model.setup()
+    batches = model.inference_batches() if forward_only else model.training_batches(0)
+    sizes = set()
+    for batch in itertools.islice(batches, 30):
+        sizes.add(len(batch[0]))
+        assert model.examples(*batch) * model.hyperparameters.batch_size == len(batch[0])
+    assert len(sizes) > 1

@@ -76,7 +76,8 @@ def draw(found: Sequence[Nearest]) -> style.Plot:
 def _analyse(folder: Folder) -> Findings:
     found = [Nearest.read(path) for path in sorted(folder.path.glob(_FILES))]
     if not found:
-        return Findings(gaps=["no network of yours: fathom nearest FILE --json DIR/nearest/x.json"])
+        remedy = "mkdir DIR/nearest; fathom nearest FILE --json DIR/nearest/x.json"
+        return Findings(gaps=[f"no network of yours: {remedy}"])
     summary = " ".join(next(nearest.sentences(each)) for each in found)
     shares = work(found)
     others = {"work": shares.rename_axis("network").reset_index(), "merges": f4.merges(shares)}
