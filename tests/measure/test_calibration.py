@@ -6,6 +6,12 @@ from fathom.hardware.accelerators.prediction import Rates
 from fathom.measure.runs import calibration
 from tests.measure.synthetic_folder import folder, result, run
 
+_TWO_WORKERS = {
+    **{"strategy": "multi-worker", "workers": 2, "replicas": 2, "gradient_bytes": 10**6},
+    **{"sent_bytes": 1e6, "link": {"bytes_per_second": 1e6, "latency_seconds": 1e-4}},
+    **{"collective_seconds": [0.1], "waiting_seconds": [0.0, 0.1], "collective_share": 0.5},
+}
+
 
 @pytest.fixture(scope="module")
 def measured():
@@ -38,6 +44,7 @@ def test_steps_are_the_median_of_undisturbed_runs(measured):
     runs += [run(repeat=3, result=result(9.0, cpu_seconds=1.0, **one) | own)]  # disturbed
     runs += [run(repeat=4, result=result(9.0, threads=2) | own)]
     runs += [run(repeat=5, status="failed", reason="it did")]
+    runs += [run(repeat=6, result=result(9.0, **one) | own | {"distribution": _TWO_WORKERS})]
     [step] = calibration.steps(folder(runs), Rates(measured), 1, "float32")
     assert (step.workload, step.mode, step.batch_size) == ("autoenc", "train", 5)
     assert step.seconds == pytest.approx(1.1, rel=0.02)

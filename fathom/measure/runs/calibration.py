@@ -163,8 +163,9 @@ def _seconds(operation: Callable[..., object], *arguments: object) -> float:
 
 def _counts(result: RunResult, threads: int, precision: str) -> bool:
     environment = result.environment
-    has_steps = result.steps.measurements > 0 and not environment.gpu
-    return has_steps and (environment.threads, environment.precision) == (threads, precision)
+    asked = (environment.threads, environment.precision) == (threads, precision)
+    alone = not environment.gpu and result.distribution is None
+    return result.steps.measurements > 0 and alone and asked
 
 
 def _setting(result: RunResult) -> str:

@@ -26,7 +26,14 @@ SIZES: dict[str, dict[str, object]] = {
     "gpt2-large": {**_GPT2, "layers": 36, "heads": 20, "width": 1280},
     "gpt2-xl": {**_GPT2, "layers": 48, "heads": 25, "width": 1600},
     # Brown et al. 2020, table 2.1, but with dense attention in every block
-    "gpt3-175b": {**_GPT2, "layers": 96, "heads": 96, "width": 12_288, "context": 2048},
+    "gpt3-175b": {
+        **_GPT2,
+        "layers": 96,
+        "heads": 96,
+        "width": 12_288,
+        "context": 2048,
+        "learning_rate": 6e-5,
+    },
 }
 
 

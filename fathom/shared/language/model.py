@@ -17,6 +17,7 @@ from fathom.core.data.pipeline import DataLoader, Sampler, Tensors
 from fathom.core.training.optimizers import Optimizer, Variable, create, is_weight_matrix
 from fathom.core.training.phases import TwoPhases
 from fathom.core.training.schedules import warmed_cosine
+from fathom.core.training.values import restored
 from fathom.errors import FathomError
 from fathom.model.decoder import LayerCache, TokenDecoder
 from fathom.model.workload import Part
@@ -264,13 +265,15 @@ class LanguageModel(nn.NeuralNetworkModel):
         """Writes text that the network continues, from the beginning of the validation text."""
         hyperparameters, count = self.hyperparameters, 3
         length = hyperparameters.prompt_tokens
-        with self.device.placement(), computing_in(self.execution.precision):
+        computing = computing_in(self.execution.precision)
+        with self.device.placement(), computing, restored([self.noise_step]):
             prompts = keras.Input((length,), dtype="int32")
             prefill, decode = phases(self.decoder, hyperparameters, prompts, self.new_noise())
             generate = tf.function(lambda prompts: decode(*prefill(prompts)), autograph=False)
             tokens = np.resize(self._validation[: count * length].numpy(), (count, length))
             while tokens.shape[1] < length + _SAMPLED:
                 new = generate(tf.constant(tokens[:, -length:]))
+                self.noise_step.assign_add(1)  # other random numbers for the next tokens
                 tokens = np.concatenate([tokens, new], 1)
         decoded = self.vocabulary.decode
         path = directory / f"{self.name}-samples.txt"

@@ -93,7 +93,7 @@ class BytePairs(Vocabulary):
     """
 
     def __init__(self, text: str, size: int) -> None:
-        key = hashlib.sha256(f"2 {size} {text}".encode()).hexdigest()[:32]
+        key = hashlib.sha256(f"3 {size} {text}".encode()).hexdigest()[:32]
         path = cache_directory() / "vocabularies" / f"{key}.model"
         self._processor = cached(
             path,
@@ -188,6 +188,7 @@ def _train(text: str, size: int) -> bytes:
             normalization_rule_name="identity",
             add_dummy_prefix=False,
             remove_extra_whitespaces=False,
+            max_sentence_length=2**30,  # it would leave longer lines out
             bos_id=-1,
             eos_id=-1,
             num_threads=1,

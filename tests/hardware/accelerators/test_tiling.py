@@ -163,7 +163,7 @@ def test_the_command_names_what_it_leaves_out(step, capsys):
     Description.read(step).model_copy(update={"workload": "a\nb"}).write(other)
     with pytest.raises(SystemExit, match="2"):
         main(f"explore memnet --machine virtex7-485t --description {other}".split())
-    assert capsys.readouterr().err.endswith("other.json describes a b\n")
+    assert capsys.readouterr().err.endswith("other.json describes a b, not memnet\n")
     with pytest.raises(SystemExit) as end:
         main(f"explore memnet --machine virtex7-485t --description {step}".split())
     assert end.value.code == 0

@@ -319,3 +319,15 @@ def test_a_network_in_16_bits_normalises_in_float32(precision):
     wide = tf.cast(given, tf.float32).numpy()
     expected = (wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + 1e-5)
     np.testing.assert_allclose(tf.cast(normal, tf.float32), expected, rtol=0.01, atol=0.01)
+
+
+def test_samples_have_random_numbers_of_their_own_in_each_part(tmp_path):
+    model = make(temperature=1.0, prompt_tokens=4, new_tokens=4)
+    for variable in model.network.trainable_variables:
+        variable.assign(tf.zeros_like(variable))  # what follows is all chance
+    before = int(model.noise_step)
+    text = model.save_pictures(tmp_path)[0].read_text()
+    assert int(model.noise_step) == before
+    continued = text.replace("\n", "")
+    parts = {continued[i : i + 4] for i in range(40, 120, 4)}
+    assert len(parts) > 5

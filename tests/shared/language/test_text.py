@@ -76,6 +76,13 @@ def test_an_unknown_character_is_named():
         vocabulary.build("characters", "abc", 0).encode("abx")
 
 
+def test_byte_pairs_are_of_long_lines_too():
+    text = " ".join(f"word{i % 90} follows" for i in range(1500))
+    assert len(text) > 4192
+    tokens = vocabulary.BytePairs(text, 380)
+    assert len(tokens.encode(text)) < len(text) / 3
+
+
 def test_synthetic_texts_follow_their_seed():
     first, entropy = grammar.write(1, 2_000)
     assert grammar.write(1, 2_000) == (first, entropy)

@@ -28,7 +28,8 @@ def runs(results: Sequence[Formats]) -> pd.DataFrame:
     """
     rows = [_row(result, run) for result in results for run in result.runs]
     columns = ["workload", "mode", "format", "bits", "seed", "metric", "value", "loss"]
-    columns += dict.fromkeys(name for row in rows for name in row if name not in columns)
+    columns += [f"{kind} {share}" for kind in QUANTIZED for share in ("saturated", "to 0")]
+    columns.append("ended")
     table = pd.DataFrame(rows, columns=columns)
     by = ["mode", "bits", "format", "seed"]
     return selection.in_order(table.sort_values(by, ascending=[True, False, False, True]))
@@ -86,12 +87,14 @@ def summary(table: pd.DataFrame) -> str:
         if len(exact) and narrow:
             words = f"{workload}, {_LOOKS[str(mode)][0]}: {metric} {_range(exact)} in float32"
             sentences.append(f"{words}, {', '.join(narrow)}.")
-    return " ".join(sentences) or "No format of 16 bits was run beside float32."
+    return " ".join(sentences) or "No fixed-point format of 16 bits was run beside float32."
 
 
 def _text(name: object, equal: pd.DataFrame) -> str:
     values = equal.value.dropna()
     text = f"{_range(values)} in {name}" if len(values) else f"none in {name}, which diverged"
+    if 0 < len(values) < len(equal):
+        text += f" ({len(equal) - len(values)} of {len(equal)} diverged)"
     lost = equal["updates to 0"].dropna()
     return text + (f" with {lost.mean():.0%} of the updates rounded to 0" if len(lost) else "")
 

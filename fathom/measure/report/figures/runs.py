@@ -9,7 +9,7 @@ from fathom.measure.report.figure import Figure, Findings
 from fathom.measure.report.intervals import of_median, ratio
 from fathom.measure.runs.folder import Folder
 
-_CASE = ["workload", "mode", "device", "cores", "threads", "batch size"]
+_CASE = ["workload", "mode", "device", "workers", "cores", "threads", "batch size"]
 _STEP = "step (ms)"
 _MEASURED = [_STEP, "from", "to", "examples/s", "input wait (ms)", "peak memory (MiB)", "GFLOP/s"]
 _ENERGY = ["J/step", "GFLOP/J"]
@@ -19,7 +19,8 @@ def every_run(runs: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     """Returns one row per run; the steps are of the same runs, from ``Folder.steps``.
 
     Returns:
-        workload, mode, device, cores, threads, repeat, batch size; the median step time without
+        workload, mode, device, workers where there are several, cores, threads, repeat, batch size;
+        the median step time without
         input, and the limits of its 95 % interval from the steps, missing with too few; examples
         per second at that time; mean wait of a step for its input; peak resident memory of the
         process; achieved GFLOP/s; joules a step and GFLOP a joule, where a run has measured them;
@@ -36,6 +37,7 @@ def every_run(runs: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
             "workload": runs.workload,
             "mode": runs["mode"],
             "device": runs.on,
+            "workers": runs.workers,
             "cores": runs.cores,
             "threads": runs.threads,
             "repeat": runs.repeat,
@@ -54,6 +56,7 @@ def every_run(runs: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
         }
     ).reset_index(drop=True)
     table = programs.drop_if_uniform(table, ["workload", "mode", "device"])
+    table = table if table.workers.notna().any() else table.drop(columns="workers")
     return table if table[_ENERGY].notna().any(axis=None) else table.drop(columns=_ENERGY)
 
 
@@ -64,8 +67,8 @@ def cases(table: pd.DataFrame) -> pd.DataFrame:
     logarithms).
 
     Returns:
-        one row per workload, mode, device, cores, threads, batch size and program; no interval with
-        one run.
+        one row per workload, mode, device, workers, cores, threads, batch size and program; no
+        interval with one run.
     """
     case = [name for name in (*_CASE, programs.PROGRAM) if name in table]
     groups = table.groupby(case, sort=False, dropna=False)

@@ -107,3 +107,13 @@ def test_the_report_reads_the_files_of_a_folder(tmp_path):
     (tmp_path / "formats" / "a.json").write_text("{")
     with pytest.raises(FathomError, match=r"a\.json is damaged"):
         formats.FIGURE.analyse(here)
+
+
+def test_formats_without_fixed_point_and_some_diverged_trainings_are_shown():
+    floats = results("train", ran("float32", 0.5), ran("bfloat16", 0.6))
+    table = formats.runs([floats])
+    assert formats.draw(table, formats.layer_errors([floats]))
+    assert formats.summary(table) == "No fixed-point format of 16 bits was run beside float32."
+    seeds = [ran("fixed16", value, i, fixed(16, 0.5)) for i, value in enumerate((0.8, None, None))]
+    text = formats.summary(formats.runs([results("train", ran("float32", 0.5), *seeds)]))
+    assert "0.8 in fixed16 (2 of 3 diverged)" in text

@@ -3,7 +3,7 @@ import pytest
 from legibility import assert_legible, labels_of
 from synthetic_folder import folder, result, run, runs_of
 
-from fathom.measure.report.figures import m_scale
+from fathom.measure.report.figures import m_scale, runs
 
 
 def trained(workers, seconds, batch_size=8, threads=1, workload="autoenc", link=1e6, **changes):
@@ -80,3 +80,8 @@ def test_without_distributed_trainings_the_command_is_named():
     assert "characterize --workers" in m_scale.FIGURE.analyse(folder([run()])).gaps[0]
     gaps = m_scale.FIGURE.analyse(folder([trained(2, 5.0)])).gaps
     assert any(gap.startswith("autoenc: no training on one worker") for gap in gaps)
+
+
+def test_runs_of_several_workers_are_no_equal_runs():
+    table = runs.FIGURE.analyse(folder([ALONE, trained(2, 5.0)])).data
+    assert runs.cases(table)[["workers", "runs"]].to_numpy().tolist() == [[1, 1], [2, 1]]
