@@ -25,6 +25,7 @@ from fathom.speech.descriptor import DESCRIPTOR
 from fathom.speech.input import Feed
 from fathom.speech.layers import BidirectionalRecurrent, ContextWindow, FrameLayer, steps_of
 from fathom.speech.phones import BLANK
+from fathom.speech.timit import STRIDE
 
 NOMINAL_SECONDS = 1.5  # of speech, of the stated cost
 _FRAMES_PER_PHONE = 10  # in a description of the work
@@ -40,7 +41,7 @@ class SpeechHyperparameters(Hyperparameters):
         9, "C, on each side", unit="frames", source="section 2: one of {5, 7, 9}"
     )
     stride: int = hyperparameter(
-        2,
+        STRIDE,
         "from one step of the network to the next",
         unit="frames",
         source="section 3.3",

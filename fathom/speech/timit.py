@@ -20,6 +20,7 @@ from fathom.speech.features import Settings
 from fathom.speech.split import split
 from fathom.system.files import exists, list_folder, read_file
 
+STRIDE = 2  # frames from one step of the network to the next, by default
 PAST_THE_END = 16  # samples that the last phone may exceed the audio by
 _SAMPLE = re.compile("[0-9]{1,18}")
 _NLTK_SPEAKER = re.compile(r"dr([1-8])-[fm][a-z]{3}\d")
@@ -92,7 +93,7 @@ class Timit(DataSet):
 
     @classmethod
     def verify(cls, directory: Path, options: Reading, everything: bool) -> str:
-        """Reads every utterance; one that training with cepstra would skip is an error."""
+        """Reads every utterance; one that training by default would skip is an error."""
         root, parts = find_parts(directory)
         if not parts["train"]:
             raise FathomError(f"{root} has no training utterance; expected {cls.layout}")
@@ -100,7 +101,8 @@ class Timit(DataSet):
             audio = decode(read_file(path), path)
             labels = read_transcription(path, len(audio.samples))
             resampled = audio.resampled(features.CEPSTRA.rate)
-            _check_alignable(path, labels, features.CEPSTRA.frames(len(resampled)))
+            frames = features.CEPSTRA.frames(len(resampled))
+            _check_alignable(path, labels, math.ceil(frames / STRIDE))
         counts = " and ".join(f"{len(paths):,} {part}" for part, paths in parts.items())
         return f"{counts} utterances can be read"
 

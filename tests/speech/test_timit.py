@@ -209,6 +209,11 @@ def test_verifying_refuses_what_training_would_leave_out(tree):
     write(junk, phones="0 300 nothing\n")
     with pytest.raises(FathomError, match="'nothing' is none of TIMIT's 61 phones"):
         verify(tree)
+    samples = 1600  # 19 frames are 10 steps, for 12 phones
+    phones = "".join(f"{133 * i} {133 * (i + 1)} {('aa', 'b')[i % 2]}\n" for i in range(12))
+    write(junk, phones, samples)
+    with pytest.raises(FathomError, match="12 phones, which need 12 steps, but only 10"):
+        verify(tree)
 
 
 def test_a_pipe_in_the_place_of_a_sound_is_left_out(tree):
