@@ -1,6 +1,7 @@
 """Networks of others among the archetypes, of the results that lie in the folder."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 import pandas as pd
@@ -40,11 +41,18 @@ def work(found: Sequence[Nearest]) -> pd.DataFrame:
     for each in found:
         mode = f", {each.mode}" if len(modes) > 1 else ""
         rows |= {f"{archetype.workload}{mode}": archetype.work for archetype in each.archetypes}
-    return nearest.table(rows | {_label(each): each.work for each in found})
+    return nearest.table(
+        rows | dict(zip(_labels(found), (each.work for each in found), strict=True))
+    )
 
 
-def _label(found: Nearest) -> str:
-    return f"{style.shortened(found.network, _LONGEST)} (yours)"
+def _labels(found: Sequence[Nearest]) -> list[str]:
+    """Returns the names of networks, with what tells them from others of the name."""
+    names = [style.shortened(each.network, _LONGEST) for each in found]
+    for more in ([each.mode for each in found], [f"batch {each.batch_size}" for each in found]):
+        same, pairs = Counter(names), zip(names, more, strict=True)
+        names = [f"{name}, {word}" if same[name] > 1 else name for name, word in pairs]
+    return [f"{name} (yours)" for name in names]
 
 
 def draw(found: Sequence[Nearest]) -> style.Plot:
@@ -59,12 +67,12 @@ def draw(found: Sequence[Nearest]) -> style.Plot:
                 text.set(color=style.RED, fontweight="bold")
         names = [each.workload for each in found[0].archetypes]
         style.name_rows(line, names)
-        for number, each in enumerate(found):
+        for number, (each, label) in enumerate(zip(found, _labels(found), strict=True)):
             known = {archetype.workload: archetype.distance for archetype in each.archetypes}
             marker = style.MARKERS[number % len(style.MARKERS)]
             places = [known.get(name, math.nan) for name in names]
             colour = style.PALETTE[-2 - number % len(style.PALETTE)]  # red first
-            line.plot(places, range(len(names)), marker, color=colour, label=_label(each))
+            line.plot(places, range(len(names)), marker, color=colour, label=label)
         line.set_xlim(-0.02, 1.02)
         line.set_xlabel("cosine distance")
         line.grid(axis="both")

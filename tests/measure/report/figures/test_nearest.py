@@ -56,3 +56,11 @@ def test_archetypes_of_two_modes_are_apart():
 
 def test_without_networks_the_command_is_named():
     assert "fathom nearest FILE --json" in nearest.FIGURE.analyse(folder([run()])).gaps[0]
+
+
+def test_networks_of_one_name_are_told_apart_by_mode_and_batch_size():
+    one = found("mine", {"vgg": 0.1}), found("mine", {"vgg": 0.2}, mode="train")
+    assert [*nearest.work(one).index][-2:] == ["mine, infer (yours)", "mine, train (yours)"]
+    two = one[0], one[0].model_copy(update={"batch_size": 32})
+    names = ["mine, infer, batch 4 (yours)", "mine, infer, batch 32 (yours)"]
+    assert [*nearest.work(two).index][-2:] == names
