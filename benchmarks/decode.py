@@ -31,6 +31,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--llama-cpp", metavar="PYTHON")
     args = parser.parse_args()
+    if args.llama_cpp and (args.workload, args.batch_size) != ("llama", 1):
+        parser.error("--llama-cpp decodes one sequence of llama: give --workload llama")
     chosen = dict(each.split("=", 1) for each in args.set)
     options = {"batch_size": args.batch_size, "threads": args.threads, "phase": "decode"}
     model = workloads.load(args.workload, forward_only=True)("/cpu:0", options | chosen)
@@ -39,7 +41,7 @@ def main() -> None:
     for _ in range(args.rounds):
         rates.append(triad_ceiling().rate)
         results.append(model.run(n_steps=2, warmup=1).generation)
-        peers += [llama_cpp(args, model.hyperparameters)] if args.llama_cpp else []
+        peers += [llama_cpp(args, model)] if args.llama_cpp else []
     seconds = min(each.seconds_per_output_token for each in results)
     embedding = model.network.get_layer("embedding")
     # Of these a token reads a row: gpt's table of words is its output's too.
@@ -56,10 +58,12 @@ def main() -> None:
         print(f"llama.cpp: {1e3 * min(peers):,.3g} ms a token, {min(peers) / seconds:.2f} times")
 
 
-def llama_cpp(args: argparse.Namespace, size: Any) -> float:
+def llama_cpp(args: argparse.Namespace, model: Any) -> float:
     """Returns the seconds that a token takes llama.cpp at the same size."""
+    size = model.hyperparameters
     names = ("layers", "width", "heads", "kv_heads", "hidden_units", "context")
     options = [f"--{name.replace('_', '-')}={getattr(size, name)}" for name in names]
+    options.append(f"--vocabulary={size.vocabulary or len(model.vocabulary)}")
     program = Path(__file__).with_name("llamacpp_llama.py")
     command = [args.llama_cpp, str(program), *options, f"--threads={args.threads}"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)

@@ -101,7 +101,6 @@ def adam(
     number: Array,
     rate: float = 1e-3,
     betas: tuple[float, float] = (0.9, 0.999),
-    epsilon: float = 1e-8,
 ) -> State:
     """Returns the state after a step of Adam (Kingma and Ba 2014)."""
     parameters, means, squares = state
@@ -111,7 +110,7 @@ def adam(
     time = number.astype(jnp.float32) + 1
     scale, root = rate / (1 - b1**time), jnp.sqrt(1 - b2**time)
     new = jax.tree.map(
-        lambda p, m, s: p - scale * m / (jnp.sqrt(s) / root + epsilon), parameters, means, squares
+        lambda p, m, s: p - scale * m / (jnp.sqrt(s) / root + 1e-8), parameters, means, squares
     )
     return new, means, squares
 

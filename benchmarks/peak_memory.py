@@ -90,9 +90,9 @@ def _asked(step: Any) -> int:
 
 def _changes(path: Path) -> list[tuple[int, int]]:
     """Returns the time of each event of the allocator, and the bytes that it adds or takes away."""
-    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+    from fathom.system.private import parse_trace
 
-    space = xplane_pb2.XSpace.FromString(path.read_bytes())
+    space = parse_trace(path.read_bytes())
     events = []
     for plane in space.planes:
         names = {key: value.name for key, value in plane.event_metadata.items()}

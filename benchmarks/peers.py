@@ -44,6 +44,7 @@ INSTRUCTIONS = {
         "TORCHINDUCTOR_CPP_MARCH": "nehalem",
     },
 }
+LIMIT_S = 7200  # of a process, which may spend most of it in compiling
 
 
 class CannotRunError(FathomError):
@@ -103,8 +104,14 @@ def child(command: list[str], isa: str | None) -> dict[str, Any]:
         output = Path(directory) / "record.json"
         try:
             done = subprocess.run(
-                [*command, str(output)], capture_output=True, text=True, env=environment
+                [*command, str(output)],
+                capture_output=True,
+                text=True,
+                env=environment,
+                timeout=LIMIT_S,
             )
+        except subprocess.TimeoutExpired as error:
+            raise FathomError(f"it took longer than {LIMIT_S / 60:.0f} min") from error
         except OSError as error:
             raise FathomError(f"cannot run {command[0]}: {error.strerror}") from error
         if done.returncode:
@@ -122,12 +129,14 @@ def options(workload: str, model: Any, batch: tuple) -> list[str]:
 def _values(workload: str, model: Any, batch: tuple) -> dict[str, object]:
     if workload == "memnet":
         memory, words = batch[0].shape[-2:]
-        vocabulary = len(model.babi.vocabulary)
-        return {"vocabulary": vocabulary, "memory": memory, "words": words}
+        vocabulary, hops = len(model.babi.vocabulary), model.hyperparameters.hops
+        return {"vocabulary": vocabulary, "memory": memory, "words": words, "hops": hops}
     if workload == "seq2seq":
-        source = batch[0].shape[1]
-        buckets = dict(map(int, pair.split("-")) for pair in model.hyperparameters.buckets.split())
-        return {"source": source, "target": buckets[source]}
+        source, hyperparameters = batch[0].shape[1], model.hyperparameters
+        buckets = dict(map(int, pair.split("-")) for pair in hyperparameters.buckets.split())
+        network = {name: getattr(hyperparameters, name) for name in ("units", "layers", "samples")}
+        network = {"vocabulary": hyperparameters.source_vocabulary, **network}
+        return {"source": source, "target": buckets[source], **network}
     if workload == "transformer":
         hyperparameters, (pairs, length) = model.hyperparameters, batch[0].shape
         network = {
@@ -169,7 +178,6 @@ def _values(workload: str, model: Any, batch: tuple) -> dict[str, object]:
     if workload == "deepq":
         return {"actions": model.actions, "year": model.hyperparameters.network}
     if workload == "speech":  # PyTorch's program has a frame for each step of the network
-        return {
-            "frames": math.ceil(batch[0].shape[1] / getattr(model.hyperparameters, "stride", 1))
-        }
+        frames = math.ceil(batch[0].shape[1] / model.hyperparameters.stride)
+        return {"frames": frames, "units": model.hyperparameters.units}
     return {}

@@ -173,16 +173,7 @@ def held_step(model: Any) -> tuple[Callable[[], object], tuple, RunResult]:
 
     result = model.run(runstep=keep, n_steps=model.steps_per_call, warmup=0)
     step, batch = met[-1]
-    return waiting(lambda: step(*batch)), batch, result
-
-
-def waiting(function: Callable[[], object]) -> Callable[[], object]:
-    """Returns a function that also waits until a GPU, where there is one, has finished."""
-    import tensorflow as tf
-
-    if not tf.config.list_physical_devices("GPU"):
-        return function
-    return lambda: (function(), tf.test.experimental.sync_devices())
+    return lambda: (step(*batch), model.device.synchronize()), batch, result
 
 
 def input_rate(model: Any) -> float:
@@ -190,11 +181,10 @@ def input_rate(model: Any) -> float:
     batches = model.inference_batches() if model.forward_only else model.training_batches(0)
     for _ in range(4):  # those read ahead while the pipeline started
         next(batches)
-    delivered, start = 0, time.perf_counter()
-    while (elapsed := time.perf_counter() - start) < INPUT_SECONDS or delivered < 4:
-        next(batches)
-        delivered += 1
-    return delivered * model.steps_per_call * model.hyperparameters.batch_size / elapsed
+    delivered, start = [], time.perf_counter()
+    while (elapsed := time.perf_counter() - start) < INPUT_SECONDS or len(delivered) < 4:
+        delivered.append(model.examples(*next(batches)))
+    return sum(delivered) * model.steps_per_call * model.hyperparameters.batch_size / elapsed
 
 
 # -------------------------------------------------------------------------- all of them, in turn

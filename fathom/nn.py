@@ -22,6 +22,7 @@ from dataclasses import asdict
 
 import numpy as np
 import tensorflow as tf
+from pydantic import ValidationError
 
 from fathom import options
 from fathom.core.data import DataSet, DataSource, choose, locate
@@ -33,6 +34,7 @@ from fathom.core.training.custom_gradients import CustomGradients, notes_gradien
 from fathom.core.training.optimizers import Optimizer, refuse_other_settings
 from fathom.core.training.phases import Phases
 from fathom.core.training.runner import Progress, RunStep, check_length, default_runstep
+from fathom.core.training.values import restored
 from fathom.errors import FathomError
 from fathom.model import building, depth, microbatches, prepared, record, steps
 from fathom.model.built import Built
@@ -221,6 +223,7 @@ class NeuralNetworkModel(Workload):
         """
         settings = options.build(options.Setup, setup_options)
         prepared.check_strategy(self)
+        self.notes, self.history = [], {}
         keep_freed_memory()
         started = time.perf_counter()
         self._load()
@@ -341,12 +344,9 @@ class NeuralNetworkModel(Workload):
             length: of the examples, where they have one; None: that of ``cost``.
 
         Raises:
-            FathomError: there is no such length.
+            FathomError: there is no such length, or the step's numbers are larger than a
+                description holds.
         """
-        if self._built is not None:
-            return steps.describe(self, length)
-        if self.sized_by_data and not self._has_data:
-            self._load()
 
         def at(blocks: int) -> Description:
             twin = copy.copy(self)
@@ -356,7 +356,15 @@ class NeuralNetworkModel(Workload):
             twin.build(weights=False)
             return steps.describe(twin, length)
 
-        return depth.describe(at, getattr(self.hyperparameters, self.blocks, 0))
+        try:
+            if self._built is not None:
+                return steps.describe(self, length)
+            if self.sized_by_data and not self._has_data:
+                self._load()
+            return depth.describe(at, getattr(self.hyperparameters, self.blocks, 0))
+        except ValidationError as error:
+            reason = error.errors()[0]["msg"]
+            raise FathomError(f"cannot describe the step ({reason}): use other sizes") from error
 
     # ---------------------------------------------------------------- running
 
@@ -400,8 +408,10 @@ class NeuralNetworkModel(Workload):
         first = 0 if self.forward_only else self.steps_done
         strategies.agree(lambda: {"steps": first + n_steps, "warm-up steps": warmup})
         self.steps = Steps(first=first, warmup=warmup)
+        if prepared.compiled.phases:
+            prepared.compiled.phases.runs.clear()
         self.processor = records.Processor()
-        self.meter = energy.meter(on_gpu=self.device.on_gpu)
+        self.meter = energy.meter(devices.gpu_number() if self.device.on_gpu else None)
         started, stolen = time.perf_counter(), environment.steal_seconds()
         try:
             if collectives:
@@ -452,19 +462,18 @@ class NeuralNetworkModel(Workload):
         Raises:
             FathomError: there are none, or they cannot be read.
         """
-        compiled, noise_step = self.compiled, self.noise_step
+        evaluate = self.compiled.evaluate
         select_precision(self.execution.precision, self.device)
-        trained_noise = int(noise_step.numpy())
-        noise_step.assign(2**40)  # not the random numbers of any training step
         sums: dict[str, float] = {}
         examples = 0
-        for batch in batches:
-            with self.device.placement():
-                found = {name: each.numpy() for name, each in compiled.evaluate(*batch).items()}
-            examples += len(next(iter(found.values())))
-            for name, values in found.items():
-                sums[name] = sums.get(name, 0.0) + float(values.sum(dtype=np.float64))
-        noise_step.assign(trained_noise)
+        with restored([self.noise_step]):
+            self.noise_step.assign(2**40)  # not the random numbers of any training step
+            for batch in batches:
+                with self.device.placement():
+                    found = {name: each.numpy() for name, each in evaluate(*batch).items()}
+                examples += len(next(iter(found.values())))
+                for name, values in found.items():
+                    sums[name] = sums.get(name, 0.0) + float(values.sum(dtype=np.float64))
         if not examples:
             raise self._no_test_data()
         return self.total_metrics(sums, examples) | {"examples": examples}

@@ -66,7 +66,7 @@ PRECISIONS: dict[str, PrecisionTraits] = {
     "bfloat16": PrecisionTraits(2, "mixed_bfloat16"),
     "float16": PrecisionTraits(2, "mixed_float16", scales_loss=True),
 }
-FIXED_PATTERN = r"fixed(\d{1,9})|fixed:(\d{1,9})\.(\d{1,9})"  # fixed16, or fixed:16.10
+FIXED_PATTERN = r"fixed([0-9]{1,9})|fixed:([0-9]{1,9})\.([0-9]{1,9})"  # fixed16, or fixed:16.10
 QUANTIZED = ("weights", "activations", "gradients", "updates")
 ROUNDINGS = ("nearest", "stochastic")
 OVERFLOWS = ("saturate", "wrap")
@@ -80,6 +80,10 @@ CHECKPOINT_EVERY = 100  # steps; another checkpoint is written at the end
 MAX_THREADS = 1024  # TensorFlow takes seconds to start thousands, and crashes with more
 _LARGEST = 2**31 - 1  # largest integer: TensorFlow's shapes are int32
 
+_KNOWN: dict[str, tuple[str, ...]] = {  # values of options of ``Execution``
+    **{"rounding": ROUNDINGS, "overflow": OVERFLOWS, "strategy": STRATEGIES},
+    **{"collectives": COLLECTIVES, "reduce_dtype": REDUCE_DTYPES},
+}
 _LIMITS = {  # of a number, by name: the comparison, its sign and its words
     "minimum": (operator.ge, ">=", "at least"),
     "above": (operator.gt, ">", "more than"),
@@ -209,13 +213,19 @@ class Hyperparameters(_Checked):
         """
         return build(cls, {**cls.SIZES.get(str(values.get("size")), {}), **values})
 
+    @classmethod
+    def defaults(cls, size: object) -> dict[str, Any]:
+        """Returns the default of each hyperparameter where ``size`` has a value."""
+        usual = {each.name: each.default for each in dataclasses.fields(cls)}
+        return {**usual, **cls.SIZES.get(str(size), {})}
+
     def remedy_for_divergence(self) -> str:
         """Returns what to try where a training diverges.
 
         A rate that suits large batches is too high for small ones: the linear scaling rule, Goyal
         et al. 2017, "Accurate, Large Minibatch SGD", section 2.1.
         """
-        usual: dict[str, Any] = {each.name: each.default for each in dataclasses.fields(self)}
+        usual = self.defaults(getattr(self, "size", None))
         rate, share = usual.get("learning_rate"), self.batch_size / usual["batch_size"]
         if rate is None or rate != getattr(self, "learning_rate", None) or share >= 1:
             return "lower the learning rate, or look at the data"
@@ -282,15 +292,13 @@ class Execution:
         fixed = precision_traits(self.precision).fixed
         if fixed and fixed.bits > 24 and self.overflow == "wrap":  # float32 has 24 bits
             raise FathomError(f"overflow wrap needs at most 24 bits, not {fixed.bits}")
+        for name, known in _KNOWN.items():
+            value = getattr(self, name)
+            if value is not None and value not in known:
+                raise unknown_option(name, value, known)
         self._check_fixed_point(fixed is not None)
-        if self.strategy not in STRATEGIES:
-            raise unknown_option("strategy", self.strategy, STRATEGIES)
-        if self.collectives not in COLLECTIVES:
-            raise unknown_option("collectives", self.collectives, COLLECTIVES)
         if self.collectives != COLLECTIVES[0] and self.strategy != "multi-worker":
             raise FathomError("--collectives is for --strategy multi-worker")
-        if self.reduce_dtype not in REDUCE_DTYPES:
-            raise unknown_option("reduce_dtype", self.reduce_dtype, REDUCE_DTYPES)
         if self.reduce_dtype != REDUCE_DTYPES[0] and self.collectives != "gloo":
             raise FathomError("--reduce-dtype is for --collectives gloo")
         if self.replicas is not None and self.strategy != "mirrored":
@@ -313,10 +321,6 @@ class Execution:
         for kind in self.quantized:
             if kind not in QUANTIZED:
                 raise unknown_option("kind of tensor to quantize", kind, QUANTIZED)
-        for name, known in (("rounding", ROUNDINGS), ("overflow", OVERFLOWS)):
-            value = getattr(self, name)
-            if value is not None and value not in known:
-                raise unknown_option(name, value, known)
         for name in FIXED_POINT_OPTIONS:
             if getattr(self, name) is not None and not is_fixed:
                 raise FathomError(

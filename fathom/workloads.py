@@ -139,11 +139,12 @@ def descriptor(name: str) -> "Descriptor":
     Raises:
         FathomError: there is no such workload, or its package has no ``DESCRIPTOR``.
     """
-    package = _registered()[0][checked_name(name)].module.rpartition(".")[0]
+    entry = _registered()[0][checked_name(name)]
+    module = f"{entry.value.partition(':')[0].rpartition('.')[0]}.descriptor"
     try:
-        return importlib.import_module(f"{package}.descriptor").DESCRIPTOR
-    except (ImportError, AttributeError, TypeError) as error:  # TypeError: it is in no package
-        raise FathomError(f"{package}.descriptor defines no DESCRIPTOR: {error}") from error
+        return importlib.import_module(module).DESCRIPTOR
+    except (Exception, SystemExit) as error:  # whatever a package may raise where it is imported
+        raise FathomError(f"{module} defines no DESCRIPTOR: {cause(error)}") from error
 
 
 def load(name: str, forward_only: bool = False) -> type["NeuralNetworkModel"]:

@@ -78,6 +78,18 @@ def test_a_plug_in_that_is_no_workload_is_named_in_one_line(change, message, ins
     assert "\n" not in str(error.value)
 
 
+def test_a_plug_in_whose_descriptor_fails_is_named_in_one_line(install, tmp_path):
+    package = tmp_path / "with-package" / "fathom_broken"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "descriptor.py").write_text("raise ValueError('broken')")
+    entries = {"broken": "fathom_broken.model:Broken", "worse": "no place"}
+    install("fathom-broken", entries, package.parent)
+    for name, message in (("broken", "broken"), ("worse", ".*required to perform")):
+        with pytest.raises(FathomError, match=f"descriptor defines no DESCRIPTOR: {message}"):
+            workloads.descriptor(name)
+
+
 @pytest.mark.parametrize("text", [b"nothing", b"[fathom.workloads]\nnothing\n", b"\xff\xfe["])
 def test_a_package_with_damaged_metadata_stops_no_other(text, install, tmp_path):
     install("fathom-damaged", {})

@@ -126,7 +126,8 @@ class Autoenc(InMemory):
         gaussian = self._dense(2 * hyperparameters.latents, "encoder_gaussian")(hidden)
         mean, log_variance = keras.ops.split(gaussian, 2, axis=1)
         z = Reparameterization(self.new_noise(), self.xla == "step", name="z")(mean, log_variance)
-        logits = self._decode(z)
+        hidden = self._dense(hyperparameters.hidden_units, "decoder_hidden", activation="tanh")(z)
+        logits = self._dense(PIXELS, "decoder_logits")(hidden)
         return Outputs(logits, mean, log_variance)
 
     def build_loss(self, x: tf.Tensor, labels: tuple[()], outputs: Outputs) -> tf.Tensor:
@@ -174,10 +175,6 @@ class Autoenc(InMemory):
             stddev=self.hyperparameters.initial_stddev, seed=self.new_seed()
         )
         return layers.Dense(units, activation=activation, kernel_initializer=weights, name=name)
-
-    def _decode(self, z: keras.KerasTensor) -> keras.KerasTensor:
-        hidden = self._dense(self.hyperparameters.hidden_units, "decoder_hidden", "tanh")(z)
-        return self._dense(PIXELS, "decoder_logits")(hidden)
 
     def decode(self, z: np.ndarray) -> np.ndarray:
         """Returns the mean image [n, 784], from 0 to 1, of latents float32 [n, latents]."""

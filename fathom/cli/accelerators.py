@@ -12,7 +12,7 @@ from rich.table import Table
 from fathom.cli import sweep
 from fathom.cli.command import refuse, write_csv
 from fathom.cli.describe import OF_A_STEP, describe, step_of, with_zeros
-from fathom.cli.terminal import duration, new_table
+from fathom.cli.terminal import duration, figures, new_table
 from fathom.errors import FathomError
 from fathom.hardware.accelerators import machine as machines
 from fathom.hardware.accelerators import plan as plans
@@ -83,7 +83,7 @@ def _sweep_rooflines(args: argparse.Namespace, screen: Console) -> None:
             "examples/s": description.batch_size / seconds,
             "bound by memory": by_memory / seconds,
             "GB held": held / 1e9,
-            "fits": "yes" if held <= (machine.memory_bytes or held) else "no",
+            "fits": {True: "yes", False: "no", None: "unknown"}[_fits(machine, held)],
         }
 
     found = sweep.table(args, screen, _traced, bounds)
@@ -217,18 +217,24 @@ def _traced(args: argparse.Namespace) -> Description:
 
 def _needed(machine: Machine, held: int) -> str:
     """Returns in words whether a step fits into a machine's memory."""
-    needed = f"a node holds at least {held / 1e9:,.3g} GB at once"
+    needed = f"a node holds at least {figures(held / 1e9)} GB at once"
     if machine.memory_bytes is None:
         return needed
-    has = f"{machine.title} has {machine.memory_bytes / 1e9:,.3g} GB"
-    return f"{needed}: {has}" + ("" if held <= machine.memory_bytes else ", IT DOES NOT FIT")
+    has = f"{machine.title} has {figures(machine.memory_bytes / 1e9)} GB"
+    return f"{needed}: {has}" + ("" if _fits(machine, held) else ", IT DOES NOT FIT")
+
+
+def _fits(machine: Machine, held: float) -> bool | None:
+    """Returns whether a machine has as much memory; None if it is not known."""
+    return None if machine.memory_bytes is None else held <= machine.memory_bytes
 
 
 def _machine_and_step(args: argparse.Namespace) -> tuple[Machine, Description]:
     machine = machines.load(args.machine)
     if args.description is None:
         return machine, _traced(args)
-    refuse(args, OF_A_STEP, "has no effect with --description, which is of one step: omit it")
+    without = "has no effect with --description, which is of one step: omit it"
+    refuse(args, (*OF_A_STEP, "dim"), without)
     description = Description.read(args.description)
     if description.workload != args.workload:
         raise FathomError(
@@ -242,7 +248,7 @@ def _layers(args: argparse.Namespace) -> tuple[Machine, str, list[Convolution], 
     if args.layers and (args.layers.endswith(".csv") or "/" in args.layers):
         if args.workload:
             raise FathomError(f"{args.layers} is a file of layers: omit {args.workload}")
-        refuse(args, ("description", *OF_A_STEP), "has no effect with layers of a file")
+        refuse(args, ("description", *OF_A_STEP, "dim"), "has no effect with layers of a file")
         return machines.load(args.machine), args.layers, topology.read(Path(args.layers)), []
     if args.workload is None:
         raise FathomError("name a workload, or give --layers a CSV file")

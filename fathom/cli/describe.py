@@ -49,8 +49,13 @@ def describe(args: argparse.Namespace) -> Description:
         if networks.needs_tensorflow(path):
             import_tensorflow()
         return networks.read(path, dict(args.dim))
-    refuse(args, ["dim"], "is of a network's file: a workload has --set")
+    refuse_sizes(args)
     return build_model(args, args.infer).describe(args.length)
+
+
+def refuse_sizes(args: argparse.Namespace) -> None:
+    """Raises FathomError if a workload has the open sizes of a network's file."""
+    refuse(args, ["dim"], "is of a network's file: a workload has --set")
 
 
 def with_zeros(description: Description, args: argparse.Namespace) -> Description:

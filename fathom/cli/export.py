@@ -8,7 +8,7 @@ from rich.console import Console
 
 from fathom import exports, workloads
 from fathom.cli.command import refuse
-from fathom.cli.describe import describe, step_of, with_zeros
+from fathom.cli.describe import describe, refuse_sizes, step_of, with_zeros
 from fathom.cli.parser import init_options
 from fathom.cli.terminal import import_tensorflow
 from fathom.errors import FathomError, require
@@ -76,6 +76,7 @@ def _export_network(
     to: NetworkFormat, args: argparse.Namespace, out: Path, screen: Console
 ) -> tuple[str, ...]:
     """Exports the network, or its step; returns what the format cannot express."""
+    refuse_sizes(args)
     require(args.to, "exports", *to.packages)
     if args.train and not to.trains:
         raise FathomError(f"{args.to} holds no training step: omit --train")

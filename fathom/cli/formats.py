@@ -55,12 +55,11 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     logging.getLogger("tensorflow").setLevel(logging.ERROR)  # it warns of a step for each model
     model_class = workloads.load(args.workload, forward_only=args.infer)
     options = init_options(args, model_class)
-    in_float32 = _in(Execution.precision, options)
-    result = _begun(path, args, model_class("cpu", in_float32))
-    plain = None
+    plain = model_class("cpu", _in(Execution.precision, options))
     if args.infer:
-        plain = model_class("cpu", in_float32)
         plain.setup({"checkpoint_dir": args.checkpoint_dir})
+    result = _begun(path, args, plain)
+    if args.infer:
         plain.run(n_steps=1, warmup=0)  # as the others do, so that all draw the same noise
     for precision in args.formats:
         model = model_class("cpu", _in(precision, options))
@@ -68,8 +67,7 @@ def run(args: argparse.Namespace, screen: Console) -> None:
             screen.print(f"{model.name} in {precision}")
             result.runs.append(_measured(model, plain, args))
             result.write(path)
-    if plain:
-        plain.teardown()
+    plain.teardown()
     _show(result.runs, screen)
     screen.print(f"written: {path}")
 
@@ -100,22 +98,36 @@ def _precisions(text: str) -> list[str]:
 
 def _begun(path: Path, args: argparse.Namespace, model: "NeuralNetworkModel") -> Formats:
     """Returns the result so far; a file that exists must be of the same question."""
+    data = Path(args.data_dir).resolve() if args.data_dir else model.source.kind
+    chosen = dataclasses.asdict(model.run_options) | {"data": f"{model.dataset.name}, {data}"}
+    if args.checkpoint_dir:
+        folder = Path(args.checkpoint_dir).resolve()
+        chosen["checkpoint"] = f"{folder}, step {model.steps_done}"
     begun = Formats(
         workload=model.name,
         mode=model.mode,
         steps=0 if args.infer else args.steps,
         hyperparameters=UsedHyperparameters(**dataclasses.asdict(model.hyperparameters)),
-        options=UsedOptions(**dataclasses.asdict(model.run_options)),
+        options=UsedOptions(**chosen),
         environment=model.machine(),
         runs=[],
     )
     if not exists(path):
         return begun
     done = Formats.read(path)
-    for name in ("workload", "mode", "steps", "hyperparameters", "options"):
-        if getattr(done, name) != getattr(begun, name):
-            raise FathomError(f"{path} is of another {name}: name a new file")
+    found, asked = _question(done), _question(begun)
+    if others := sorted(name for name in {*found, *asked} if found.get(name) != asked.get(name)):
+        raise FathomError(
+            f"{path} is of another experiment, which differs in {', '.join(others)}: name a new "
+            "file"
+        )
     return done
+
+
+def _question(result: Formats) -> dict[str, object]:
+    """Returns what all runs of a file share, by name."""
+    shared = {"workload": result.workload, "mode": result.mode, "steps": result.steps}
+    return shared | result.hyperparameters.to_plain() | result.options.to_plain()
 
 
 def _same(run: FormatRun, execution: Execution) -> bool:
@@ -132,9 +144,9 @@ def _same(run: FormatRun, execution: Execution) -> bool:
 
 
 def _measured(
-    model: "NeuralNetworkModel", plain: "NeuralNetworkModel | None", args: argparse.Namespace
+    model: "NeuralNetworkModel", plain: "NeuralNetworkModel", args: argparse.Namespace
 ) -> FormatRun:
-    """Returns a run of a model, given the network in float32 for inference."""
+    """Returns a run of a model, given the same in float32, which inference is compared with."""
     from fathom.model import calibration
     from fathom.numbers import errors
 
@@ -148,7 +160,7 @@ def _measured(
     result = model.record()
     losses = [loss for loss in result.steps.loss[-_LAST:] if loss is not None]
     by_layer = {}
-    if plain is not None and result.fixed_point is not None:
+    if args.infer and result.fixed_point is not None:
         batch = next(iter(calibration.batches(model)))
         by_layer = errors.by_layer(plain.network, model.network, batch)
     model.teardown()

@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import importlib.metadata
 import itertools
+import os
 import re
 import sys
 import tempfile
@@ -92,11 +93,11 @@ def number(
     return checked(convert_number)
 
 
-def numbers(text: str) -> list[int]:
-    """Parses a comma-separated list of thread counts; returns them sorted, without duplicates."""
+def numbers(text: str, most: int = MAX_THREADS) -> list[int]:
+    """Parses a comma-separated list of counts, as of threads; returns them sorted, each once."""
     texts = text.split(",")
-    if not all(each.isdecimal() and 1 <= int(each) <= MAX_THREADS for each in texts):
-        raise ValueError(f"must be whole numbers from 1 to {MAX_THREADS}, as 1,2,4; not {text}")
+    if not all(each.isdecimal() and 1 <= int(each) <= most for each in texts):
+        raise ValueError(f"must be whole numbers from 1 to {most}, as 1,2,4; not {text}")
     return sorted(set(map(int, texts)))
 
 
@@ -133,9 +134,11 @@ def require_writable(path: Path) -> None:
         if path.is_dir():
             raise FathomError(f"{path} is a folder: name a file")
         return  # a pipe or device, which is not replaced
-    folder = path.absolute().parent
+    target = Path(os.path.realpath(path))  # of a link, as ``atomic_write`` has it
     try:
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{path.name}.", suffix=".tmp"):
+        with tempfile.NamedTemporaryFile(
+            dir=target.parent, prefix=f".{target.name}.", suffix=".tmp"
+        ):
             pass
     except OSError as error:
         raise FathomError(
@@ -164,14 +167,17 @@ def input_path(text: str) -> Path:
 
 @checked
 def output_file(text: str) -> Path:
-    """Is the argparse type of a file to write, which is tried before time is spent on its content.
-
-    ``-`` is standard output.
-    """
+    """Is the argparse type of a file to write, tried before time is spent on its content."""
     path = named_path(text)
-    if text != "-":
-        require_writable(path)
+    if path == STANDARD_OUTPUT:
+        raise FathomError("must be a file, not standard output")
+    require_writable(path)
     return path
+
+
+def _json_file(text: str) -> Path:
+    """Is the argparse type of a file to write, as ``output_file``, or of standard output."""
+    return STANDARD_OUTPUT if text == "-" else output_file(text)
 
 
 def _device(text: str) -> str:
@@ -267,7 +273,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "checkpoint-every": _value(
         "N", f"steps between checkpoints; default: {options.CHECKPOINT_EVERY}", _COUNT
     ),
-    "json": _value("FILE", "write the result as JSON; - prints it", output_file),
+    "json": _value("FILE", "write the result as JSON; - prints it", _json_file),
     "out": _value("DIR", kind=checked(own_folder)),
 }
 """The argparse arguments of each shared option by name; a command can override them."""

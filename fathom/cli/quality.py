@@ -1,7 +1,6 @@
 """``fathom quality``: trainings with several batch sizes until a metric reaches a target."""
 
 import argparse
-import dataclasses
 import itertools
 import statistics
 from operator import attrgetter
@@ -159,8 +158,7 @@ def _train(
 
 def _scaled_rate(model_class: "type[NeuralNetworkModel]", values: dict[str, object]) -> float:
     """Returns the learning rate times the batch size over the default one (Goyal et al. 2017)."""
-    fields = dataclasses.fields(model_class.Hyperparameters)
-    defaults = {field.name: field.default for field in fields}
+    defaults = model_class.Hyperparameters.defaults(values.get("size"))
     if "learning_rate" not in defaults:
         raise FathomError(f"{model_class.name} has no learning_rate to scale")
     rate = options.convert(str(values.get("learning_rate", defaults["learning_rate"])), float)

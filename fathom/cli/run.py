@@ -183,7 +183,7 @@ def _check(args: argparse.Namespace) -> None:
         raise FathomError("--steps and --epochs exclude each other")
     if args.infer:
         _refuse_options_of_training(args)
-    if args.warmup and args.warmup == args.steps:
+    if args.warmup and args.steps is not None and args.warmup >= args.steps:
         raise FathomError(f"--warmup {args.warmup} leaves no step to measure: give more --steps")
     options.build(options.Setup, _setup_options(args))
     if args.checkpoint_dir:

@@ -48,9 +48,9 @@ def add_commands(commands: Commands) -> None:
     ):
         add(option, type=positive, metavar="MS", help=text)
     text = (
-        "of language models: queries join a running batch, or wait for its end, or one test of each"
+        "of language models: queries join a running batch, or wait for its end, or one test of "
+        "each; default: continuous"
     )
-    text += "; default: continuous"
     add("--batching", choices=_BATCHINGS, default="continuous", help=text)
     arrivals = parser.add_mutually_exclusive_group()
     text = "arrivals and lengths: an LLM inference trace of Azure (.csv) or Mooncake (.jsonl)"

@@ -39,8 +39,6 @@ def observed(model: NeuralNetworkModel, checkpoint_dir: str | None) -> Callable[
 
     def observe(built: Built) -> Built:
         observations.append(Observation(built.network))
-        if built.optimizer is not None:
-            built.optimizer.wrap = observations[-1].wrap
         return built
 
     model.setup({"checkpoint_dir": checkpoint_dir}, instrument=observe)

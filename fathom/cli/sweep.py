@@ -29,16 +29,16 @@ def values(text: str) -> tuple[str, list[int]]:
         else:
             last, factor = int(rest[0]), int(rest[1].removeprefix("x"))
             found = [int(first)]
-            if factor < 2:
+            if factor < 2 or last < found[0]:
                 raise ValueError
             while 0 < found[-1] * factor <= last:
                 found.append(found[-1] * factor)
-        if not name or min(found) < 1 or len(rest) not in (0, 2):
+        if not name or min(found) < 1 or len(set(found)) < len(found) or len(rest) not in (0, 2):
             raise ValueError
     except (ValueError, IndexError):
         raise ValueError(
-            "must be as batch_size=1,8,64 or context=128:32768:x4, of whole numbers from 1; "
-            f"not {text}"
+            "must be as batch_size=1,8,64 or context=128:32768:x4, of different whole "
+            f"numbers from 1; not {text}"
         ) from None
     return name, found
 

@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TextIO
 
@@ -115,6 +116,7 @@ def run_command(name: str, command: Callable[[], None]) -> NoReturn:
             signal.signal(number, _stop)
     code, Screen.failure = 0, None
     try:
+        _require_working_folder()
         command()
     except FathomError as error:
         code = USER_ERROR
@@ -142,6 +144,14 @@ def run_command(name: str, command: Callable[[], None]) -> NoReturn:
     if _ends_at_once.is_set():
         os._exit(code)
     sys.exit(code)
+
+
+def _require_working_folder() -> None:
+    """Raises FathomError where no relative path means anything, which Python tells at its use."""
+    try:
+        Path.cwd()
+    except FileNotFoundError as error:
+        raise FathomError("the working folder is gone: change to another") from error
 
 
 def end_at_once() -> None:
@@ -228,5 +238,10 @@ def duration(seconds: float) -> str:
     """Returns a time in words, as ``3.2 ms``."""
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
         if seconds >= size:
-            return f"{seconds / size:,.3g} {unit}"
-    return f"{seconds * 1e6:.3g} us"
+            return f"{figures(seconds / size)} {unit}"
+    return f"{figures(seconds * 1e6)} us"
+
+
+def figures(number: float) -> str:
+    """Returns a number with three digits, or all of a large one's before the point."""
+    return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"

@@ -29,8 +29,14 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     out = args.out or Path(f"{args.workload}-trace")
     require_replaceable(out, "trace-memory", args.force)
     if args.program:
+        from fathom.hardware.traces import valgrind
+
         refuse(args, [*OF_A_STEP, "layout"], "is of a traced step: omit it with --program")
-        trace, layers, tensors = *_of_program(args), None
+        layers, tensors = valgrind.layers_of(args.program, args.workload), None
+
+        def trace() -> Iterable[Block]:
+            return valgrind.blocks(args.program, args.workload)
+
     else:
         trace, layers, tensors = _of_step(args, screen)
     parts = reuse.measure(trace, layers)
@@ -62,14 +68,6 @@ def _write(trace: Blocks, args: argparse.Namespace, folder: Path, screen: Consol
         formats.write(pieces, form, folder / f"trace-{row.interval}.{form.suffix}")
     chosen.to_csv(folder / "intervals.csv", index=False)
     screen.print(f"{len(chosen)} intervals of {intervals.LENGTH:,} accesses, at most")
-
-
-def _of_program(args: argparse.Namespace) -> tuple[Blocks, Layers]:
-    """Returns the trace of a bare program, and its layers."""
-    from fathom.hardware.traces import valgrind
-
-    layers = valgrind.layers_of(args.program, args.workload)
-    return lambda: valgrind.blocks(args.program, args.workload), layers
 
 
 def _of_step(args: argparse.Namespace, screen: Console) -> tuple[Blocks, Layers, pd.DataFrame]:

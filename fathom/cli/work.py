@@ -3,6 +3,7 @@
 Commands import their code when they run, so that ``--help`` is fast.
 """
 
+import functools
 from typing import Any
 
 from fathom import workloads
@@ -12,6 +13,7 @@ from fathom.cli.parser import Parser, add_options, checked, input_path, number, 
 from fathom.hardware import networks
 from fathom.system.files import named_path
 
+_MOST_NODES = 1_000_000
 _MACHINE_COMMANDS = {
     "roofline": "bound a workload's operations on a machine, without running anything",
     "explore": "find the best tilings of a workload's convolutions on an accelerator",
@@ -187,7 +189,8 @@ def _add_machine(parser: Parser, command: str) -> None:
         _add_zeros(parser)
     if command == "scale":
         text = "numbers of nodes; default: 1,9,64, or those of --parallelism"
-        add("--nodes", type=checked(numbers), metavar="1,9,...", help=text)
+        of = checked(functools.partial(numbers, most=_MOST_NODES))
+        add("--nodes", type=of, metavar="1,9,...", help=text)
         text = (
             "what the nodes share besides the examples, as degrees of data, tensor, pipeline, "
             "expert, sharded, microbatches, interleaved; and sequence, recompute"

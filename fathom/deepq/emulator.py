@@ -75,7 +75,7 @@ class Emulator:
     ) -> None:
         ale_py = import_ale()
         check_playable(rom)
-        self._name, self._seed, self._noop_starts = rom.stem, seed, noop_starts
+        self._seed, self._noop_starts = seed, noop_starts
         self._ale, self._state_type = ale_py.ALEInterface(), ale_py.ALEState
         self._ale.setInt("random_seed", seed)
         self._ale.setInt("max_num_frames_per_episode", LONGEST_GAME)
@@ -123,20 +123,13 @@ class Emulator:
         return self._ale.getScreenRGB()
 
     def save(self) -> bytes:
-        """Returns the state of the emulator and its generator, with the game's name."""
+        """Returns the state of the emulator and its generator."""
         counters = np.array([self._begun, self._lives], np.int64).tobytes()
         state = self._ale.cloneState(include_rng=True).__getstate__()
-        return self._name.encode() + b"\0" + counters + state
+        return counters + state
 
     def restore(self, state: bytes) -> None:
-        """Restores a state that ``save`` returned.
-
-        Raises:
-            FathomError: it is of another game.
-        """
-        name, _, state = state.partition(b"\0")
-        if name.decode() != self._name:
-            raise FathomError(f"the checkpoint is of the game {name.decode()}, not {self._name}")
+        """Restores a state that ``save`` returned."""
         self._begun, self._lives = map(int, np.frombuffer(state, np.int64, 2))
         emulator = self._state_type.__new__(self._state_type)
         emulator.__setstate__(state[16:])

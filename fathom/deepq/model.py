@@ -25,7 +25,7 @@ from fathom.deepq.descriptor import DESCRIPTOR
 from fathom.deepq.emulator import SIDE, Emulator, Environment, Game, VectorEmulator
 from fathom.deepq.hyperparameters import NETWORKS, DeepQHyperparameters
 from fathom.deepq.replay import HISTORY, ReplayMemory
-from fathom.deepq.saving import SavedAgent
+from fathom.deepq.saving import SavedAgent, require_game, saved_game
 from fathom.deepq.sharing import aligned_copy, shared
 from fathom.options import Characterization
 from fathom.results.cost import Cost
@@ -344,10 +344,12 @@ class DeepQ(nn.NeuralNetworkModel):
     # ---------------------------------------------------------------- checkpoints
 
     def state(self) -> dict[str, tf.Variable]:
-        """Returns the target network, the current games and, if requested, the replay memory."""
+        """Returns the game and, for training, all that it goes on with besides the network."""
+        chosen = self.hyperparameters
         if self.forward_only:
-            return {}
-        self._saved = SavedAgent(self.agent, self.hyperparameters.save_replay)
+            self._saved_game = saved_game()
+            return {"agent-game": self._saved_game}
+        self._saved = SavedAgent(self.agent, chosen.game, chosen.save_replay)
         variables = {f"agent-{name}": v for name, v in self._saved.variables.items()}
         for variable in self._target_network.variables:
             variables[f"target-{variable.path.replace('/', '-')}"] = variable.value
@@ -359,7 +361,9 @@ class DeepQ(nn.NeuralNetworkModel):
 
     def restore_state(self) -> None:
         """Restores the games; a replay memory that was not saved is refilled by play."""
-        if not self.forward_only:
+        if self.forward_only:
+            require_game(self._saved_game, self.hyperparameters.game)
+        else:
             self._saved.restore()
 
 

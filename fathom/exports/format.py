@@ -1,7 +1,6 @@
 """What every format is: words about it, and a function that writes it."""
 
 import contextlib
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,12 +85,6 @@ def writing(folder: Path) -> Iterator[None]:
         yield
     except (tf.errors.OpError, RuntimeError) as error:
         raise FathomError(f"cannot write {folder}: {cause(error)}") from error
-
-
-def sorted_out(description: Description, *kinds: str) -> tuple[str, ...]:
-    """Returns a line for each kind of operation that is not among these, with their number."""
-    counts = Counter(row.kind for row in description.operations if row.kind not in kinds)
-    return tuple(f"operations of kind {kind}: {count:,}" for kind, count in counts.items())
 
 
 def write(exported: Exported, folder: Path) -> None:

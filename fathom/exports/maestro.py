@@ -5,8 +5,8 @@ MAESTRO pads nothing and knows no dilation: inputs are as large as their outputs
 convolutions are products, as are gradients.
 """
 
-from fathom.exports.format import Exported, Format, sorted_out
-from fathom.exports.products import TAKEN, as_product, is_layer, padded, taken
+from fathom.exports.format import Exported, Format
+from fathom.exports.products import as_product, is_layer, left_out, padded, repetitions, taken
 from fathom.results.description import Description, Operation
 
 CONVOLUTION = """\
@@ -46,17 +46,17 @@ def network(
         FathomError: the step has no convolution and no product.
     """
     layers: list[str] = []
-    times = ["layer,operation,phase,times"]
+    times = []
     for number, op in enumerate(taken(description)):
         name = f"L{number:04d}"
         lines, count = _convolution(op) if _expressible(op) else _product(op)
         dataflow = convolution if _expressible(op) else product
         lines += _block("Dataflow {", dataflow.strip().splitlines())
         layers += _block(f"Layer {name} {{ // {op.name}", lines)
-        times.append(f"{name},{op.name},{op.phase},{count}")
+        times.append((name, op, count))
     text = "\n".join([*_block(f"Network {description.workload} {{", layers), ""])
-    files = {"network.m": text, "repetitions.csv": "\n".join([*times, ""])}
-    return Exported(files, sorted_out(description, *TAKEN))
+    files = {"network.m": text, "repetitions.csv": repetitions(times)}
+    return Exported(files, left_out(description))
 
 
 def _expressible(op: Operation) -> bool:

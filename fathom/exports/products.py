@@ -1,6 +1,10 @@
 """Operations as products of matrices and as single examples: what several formats share."""
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import pandas as pd
 
 from fathom.errors import FathomError
 from fathom.results.description import Description, Kind, Operation
@@ -29,6 +33,19 @@ def taken(description: Description) -> list[Operation]:
     if not rows:
         raise FathomError(f"{description.workload} has no convolution and no product")
     return rows
+
+
+def left_out(description: Description) -> tuple[str, ...]:
+    """Returns a line for each kind of operation that is not in ``TAKEN``, with their number."""
+    counts = Counter(row.kind for row in description.operations if row.kind not in TAKEN)
+    return tuple(f"operations of kind {kind}: {count:,}" for kind, count in counts.items())
+
+
+def repetitions(rows: Sequence[tuple[str, Operation, int]], first: str = "layer") -> str:
+    """Returns a table of how often each operation is computed, by the name of its file or layer."""
+    columns = [first, "operation", "phase", "times"]
+    listed = [(name, op.name, op.phase, times) for name, op, times in rows]
+    return pd.DataFrame(listed, columns=columns).to_csv(index=False, lineterminator="\n")
 
 
 def is_layer(op: Operation) -> bool:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _SOURCES = Path(__file__).parent / "bare"
 _RECORDED = 3  # steps whose results are written
 _WAIT = 3600  # seconds for a compiler
+_BUILD = ("CXX", "ROI", "LAYER")  # that build.sh reads
 _KINDS = {"float32": "f", "int32": "i"}  # of results, as in main.cc
 
 
@@ -223,12 +224,9 @@ def _compile(
         flags = "--xla_cpu_multi_thread_eigen=false --xla_cpu_experimental_ynn_fusion_type="
         flags += f" --xla_dump_to={temporary} --xla_dump_hlo_as_text"
         known = _KNOWN if target.translated else target
-        done = subprocess.run(
+        done = _finished(
             [*command, known.triple, known.processor],
-            env=os.environ | {"XLA_FLAGS": flags, "CUDA_VISIBLE_DEVICES": "-1"},
-            capture_output=True,
-            text=True,
-            timeout=_WAIT,
+            os.environ | {"XLA_FLAGS": flags, "CUDA_VISIBLE_DEVICES": "-1"},
         )
         if done.returncode:
             errors = re.findall(r"^(?:\w+Error: |F\d{4} .*\] )(.+)", done.stderr, re.MULTILINE)
@@ -277,7 +275,7 @@ def _build(name: str, target: Target, compiler: str, folder: Path) -> None:
         text = (_SOURCES / each).read_text()
         (folder / each).write_text(re.sub("@(\\w+)@", lambda found: words[found[1]], text))
     (folder / "runtime.o").write_bytes(_runtime(target, compiler))
-    environment = {key: value for key, value in os.environ.items() if key not in ("CXX", "ROI")}
+    environment = {key: value for key, value in os.environ.items() if key not in _BUILD}
     _run(["sh", str(folder / "build.sh")], environment)
 
 
@@ -287,10 +285,8 @@ def _runtime(target: Target, compiler: str) -> bytes:
 
     source = _SOURCES / "runtime.cc"
     package = Path(tf.sysconfig.get_include())
-    version = subprocess.run(
-        [compiler, "--version"], capture_output=True, check=True, timeout=_WAIT
-    )
-    made_of = [tf.__version__, target.architecture, str(version.stdout), source.read_text()]
+    version = _run([compiler, "--version"])
+    made_of = [tf.__version__, target.architecture, version, source.read_text()]
     digest = hashlib.sha256("\n".join(made_of).encode()).hexdigest()[:16]
 
     def make() -> bytes:
@@ -307,15 +303,27 @@ def _runtime(target: Target, compiler: str) -> bytes:
     )
 
 
-def _run(command: list[str], environment: dict[str, str] | None = None) -> None:
-    """Runs a compiler; raises FathomError if it failed."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_WAIT, env=environment)
+def _run(command: list[str], environment: dict[str, str] | None = None) -> str:
+    """Runs a compiler; returns what it prints, and raises FathomError if it failed."""
+    done = _finished(command, environment)
     if done.returncode:
         lines = [
             line for line in done.stderr.splitlines() if "error" in line or "undefined" in line
         ]
         reason = (lines or done.stderr.splitlines() or ["it failed"])[0]
         raise FathomError(f"program cannot be built: {reason}")
+    return done.stdout
+
+
+def _finished(
+    command: list[str], environment: dict[str, str] | None
+) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=_WAIT, env=environment
+        )
+    except subprocess.TimeoutExpired as error:
+        raise FathomError(f"program: {command[0]} did not end within {_WAIT:,} s") from error
 
 
 FORMAT = NetworkFormat(

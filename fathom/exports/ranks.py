@@ -43,8 +43,6 @@ class Ranks:
     """
 
     def __init__(self, description: Description, plan: Plan) -> None:
-        if plan.data * plan.microbatches > description.batch_size:
-            raise FathomError(f"{plan.data} nodes cannot share {description.batch_size} examples")
         if plan.recompute or plan.interleaved > 1 or plan.sharded == 3:
             raise FathomError(
                 "a trace holds no recomputation, interleaved stages or sharded weights: omit "
@@ -164,7 +162,8 @@ class _Trace:
         divided = {"batch" if heads else "k" if gradient else "m": examples}
         if row.name in self._work.sharding.shared:
             axis = {"partial": "k", "heads": "batch"}.get(state, "n")
-            axis = "m" if row.kind == "convolution" else axis
+            if row.kind == "convolution":  # the pixels of a patch
+                axis = "k" if gradient else "m"
             divided[axis] = divided.get(axis, 1) * plan.tensor
         return {
             f"gemm_{name}": max(1, -(-size // divided.get(name, 1))) for name, size in sizes.items()
@@ -185,11 +184,10 @@ class _Trace:
         if "tensor" not in self._groups:
             return needed[-1]
         _, ranks = self._groups["tensor"]
-        place = ranks.index(self._rank)
+        name, place = f"halo/{each.row.name}", ranks.index(self._rank)
         other = {"comm_src": self._rank, "comm_dst": ranks[(place + 1) % len(ranks)]}
-        send = self._add(f"halo/{each.row.name}", _SEND, part, needed, [], comm_size=size, **other)
+        send = self._add(name, _SEND, part, needed, [], comm_size=size, **other)
         other = {"comm_src": ranks[place - 1], "comm_dst": self._rank}
-        name = f"halo/{each.row.name}"
         return self._add(name, _RECEIVE, part, [send], [], comm_size=size, **other)
 
     def _message(self, kind: int, part: int, stage: int, after: list[int], forward: bool) -> int:
@@ -213,10 +211,8 @@ class _Trace:
             if size and group in self._groups:
                 done = [*done, self._collective(f"{kind}/{group}", kind, group, size, after, 0)]
         rows = [row for row in work.description.operations if row.phase == "update"]
-        part = work.own_parameters(self._stage) / max(1.0, sum(work.parameters.values()))
-        part /= plan.data if plan.sharded else 1
         flops, moved = (
-            round(part * sum(getattr(row, name) for row in rows))
+            round(work.update_share(self._stage) * sum(getattr(row, name) for row in rows))
             for name in ("total_flops", "traffic_bytes")
         )
         update = self._add("update", _COMPUTE, 0, done, [], num_ops=flops, tensor_size=moved)

@@ -10,8 +10,8 @@ fewest that hold the density, as zeros are not in such an order by themselves.
 import math
 from dataclasses import dataclass
 
-from fathom.exports.format import Exported, Format, sorted_out
-from fathom.exports.products import TAKEN, as_product, is_layer, padded, taken
+from fathom.exports.format import Exported, Format
+from fathom.exports.products import as_product, is_layer, left_out, padded, taken
 from fathom.results.description import Description, Operation
 
 _CONVOLUTIONS = (
@@ -52,7 +52,7 @@ def _export(description: Description) -> Exported:
             files[name] = "\n".join([header + " Sparsity," * sparse, *lines, ""])
     times = [f"{row.name},{row.times}" for row in (*convolutions, *products)]
     files["repetitions.csv"] = "\n".join(["layer,times", *times, ""])
-    return Exported(files, sorted_out(description, *TAKEN))
+    return Exported(files, left_out(description))
 
 
 def _rows(op: Operation) -> list[_Row]:

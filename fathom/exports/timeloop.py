@@ -4,8 +4,8 @@ The shapes are Timeloop's own: its CNN layer with N M C R S P Q and strides, gro
 by group, and a matrix product as a layer of one pixel with N rows.
 """
 
-from fathom.exports.format import Exported, Format, sorted_out
-from fathom.exports.products import TAKEN, taken
+from fathom.exports.format import Exported, Format
+from fathom.exports.products import left_out, repetitions, taken
 from fathom.results.description import Description, Operation
 
 _SHAPE = """\
@@ -36,15 +36,15 @@ problem:
 
 
 def _export(description: Description) -> Exported:
-    files, listed = {}, ["file,operation,phase,times"]
+    files, listed = {}, []
     for number, row in enumerate(taken(description)):
         instance, times = _instance(row)
         name = f"{number:03d}.yaml"
         lines = "".join(f"    {key}: {value}\n" for key, value in instance.items())
         files[name] = f"# {row.name}\n{_SHAPE}{lines}"
-        listed.append(f"{name},{row.name},{row.phase},{times}")
-    files["problems.csv"] = "\n".join([*listed, ""])
-    return Exported(files, sorted_out(description, *TAKEN))
+        listed.append((name, row, times))
+    files["problems.csv"] = repetitions(listed, "file")
+    return Exported(files, left_out(description))
 
 
 def _instance(row: Operation) -> tuple[dict[str, int], int]:

@@ -4,8 +4,8 @@ Convolutions keep their batch, groups, strides and dilation; gradients of convol
 Where an operation is computed several times in the step, ``repetitions.csv`` says how often.
 """
 
-from fathom.exports.format import Exported, Format, sorted_out
-from fathom.exports.products import TAKEN, as_product, is_layer, taken
+from fathom.exports.format import Exported, Format
+from fathom.exports.products import as_product, is_layer, left_out, repetitions, taken
 from fathom.hardware.accelerators.roofline import bits
 from fathom.results.description import Description, Operation
 
@@ -15,17 +15,16 @@ _PRODUCT = "O[d][k]+=I[d][c]*W[c][k]"
 
 def _export(description: Description) -> Exported:
     width = bits(description.precision)
-    layers, times = [], ["layer,operation,phase,times"]
+    layers, times = [], []
     for number, op in enumerate(taken(description)):
         lines, count = _convolution(op) if is_layer(op) else _product(op)
         layers += [f"# {op.name}", f"- id: {number}", *(f"  {line}" for line in lines)]
-        # Each layer stands alone: a description has no edges between operations.
+        # Each layer stands alone: between two of them lie operations that are no layers.
         layers += [f"  operand_source: {{I: {number}, W: {number}}}"]
         layers += [f"  operand_precision: {{I: {width}, W: {width}, O: {width}, O_final: {width}}}"]
-        times.append(f"{number},{op.name},{op.phase},{count}")
-    files = {"workload.yaml": "\n".join([*layers, ""]), "repetitions.csv": "\n".join([*times, ""])}
-    left_out = sorted_out(description, *TAKEN)
-    return Exported(files, ("which layer reads the results of which", *left_out))
+        times.append((str(number), op, count))
+    files = {"workload.yaml": "\n".join([*layers, ""]), "repetitions.csv": repetitions(times)}
+    return Exported(files, ("which layer reads the results of which", *left_out(description)))
 
 
 def _convolution(op: Operation) -> tuple[list[str], int]:

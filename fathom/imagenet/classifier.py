@@ -239,12 +239,12 @@ class Classifier(nn.NeuralNetworkModel):
 
     def training_batches(self, first_step: int) -> Iterator[Tensors]:
         """Returns the endless stream of augmented images and labels from ``first_step`` on."""
-        return self._stream("train", first_step, augment=self.hyperparameters.augment)
+        return self._stream("train", first_step, training=True)
 
     def inference_batches(self) -> Iterator[Tensors]:
         """Returns an endless stream of centre crops, cycling through the images."""
         split = "train" if self.images.validation is None else "validation"
-        batches = self._stream(split, 0, augment=False, shuffle=False, as_evaluated=True)
+        batches = self._stream(split, 0, training=False)
         return ((images,) for images, _ in batches)
 
     def evaluation_batches(self) -> Iterator[Tensors]:
@@ -272,30 +272,22 @@ class Classifier(nn.NeuralNetworkModel):
             workers=available_cores(),
         )
 
-    def _stream(
-        self,
-        split: str,
-        first_step: int,
-        *,
-        augment: bool,
-        shuffle: bool = True,
-        as_evaluated: bool = False,
-    ) -> Iterator[Tensors]:
+    def _stream(self, split: str, first_step: int, *, training: bool) -> Iterator[Tensors]:
         hyperparameters, images = self.hyperparameters, self._images(split)
         sides = hyperparameters.smallest_side, hyperparameters.largest_side
-        if as_evaluated:
+        if not training:
             sides = 2 * (hyperparameters.evaluation_side,)
         augmentation = Augmentation(
             crop=hyperparameters.image_size,
             shorter_side=sides,
             centre_square=self.centre_square,
             colour_shift=hyperparameters.colour_shift,
-            augment=augment,
+            augment=training and hyperparameters.augment,
         )
         return pipeline.training_batches(
             self.images,
             images,
-            self._order(images, shuffle),
+            self._order(images, shuffle=training),
             augmentation,
             first_step,
             workers=available_cores(),

@@ -131,7 +131,8 @@ class ImageNet(DataSet):
         for name, images in (("training", data.train), ("validation", data.validation)):
             if images:
                 read = min(images.size, images.size if everything else _SAMPLE)
-                check_images(images, np.linspace(0, images.size - 1, read).astype(np.int64))
+                chosen = np.linspace(0, images.size - 1, read).astype(np.int64)
+                check_images(images, chosen, data.classes)
                 counts.append(f"{read:,} of {images.size:,} {name} images")
         report = f"{' and '.join(counts)} can be decoded{'' if everything else ' (--all: all)'}"
         return f"{report}; {data.missing_truth}" if data.missing_truth else report
@@ -150,9 +151,12 @@ def convert(
     The arguments after the tree's folder are those of ``write_shards``.
 
     Raises:
-        FathomError: no tree in ``source``, or as ``write_shards``.
+        FathomError: no tree in ``source``, the ground truth of its validation images is missing, or
+            as ``write_shards``.
     """
     data = ImageNet.load(source)
+    if data.missing_truth:
+        raise FathomError(data.missing_truth)
     splits = {}
     for name, images in (("train", data.train), ("validation", data.validation)):
         if isinstance(images, tree.FileImages):
@@ -162,8 +166,8 @@ def convert(
     write_shards(splits, data.class_names, target, shards, report)
 
 
-def check_images(images: Images, indices: np.ndarray) -> None:
-    """Reads and fully decodes the images of these indices, int64 [n].
+def check_images(images: Images, indices: np.ndarray, classes: int) -> None:
+    """Reads and fully decodes the images of these indices, int64 [n], of so many classes.
 
     Raises:
         FathomError: an image is damaged, or its label is out of range.
@@ -180,9 +184,9 @@ def check_images(images: Images, indices: np.ndarray) -> None:
             _, label = next(iterator)
         except tf.errors.OpError as error:
             raise FathomError(f"{images.describe(index)} cannot be used: {cause(error)}") from error
-        if not 0 <= label < CLASSES:
+        if not 0 <= label < classes:
             raise FathomError(
-                f"{images.describe(index)} has label {label}, outside 0..{CLASSES - 1}: is "
+                f"{images.describe(index)} has label {label}, outside 0..{classes - 1}: is "
                 "--set background_class right?"
             )
 

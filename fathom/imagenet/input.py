@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from fathom.core.data.pipeline import DataLoader, Sampler
 from fathom.errors import FathomError, cause
-from fathom.imagenet.ilsvrc import CLASSES, ImageNet, Images
+from fathom.imagenet.ilsvrc import ImageNet, Images
 from fathom.imagenet.images import Augmentation, evaluation_image, training_image
 from fathom.system.device import CPU
 
@@ -120,7 +120,7 @@ class _Loader:
         def load_one(example: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
             index, seed = example
             encoded, label = self.split.read(index)
-            tf.debugging.Assert((label >= 0) & (label < CLASSES), [label])
+            tf.debugging.Assert((label >= 0) & (label < self.data.classes), [label])
             return self.prepare(encoded, seed), label
 
         return tf.map_fn(
@@ -165,8 +165,9 @@ class _Loader:
             except tf.errors.OpError as error:
                 self._note_bad(int(index), cause(error))
                 return None
-            if not 0 <= label < CLASSES:
-                raise _wrong_label(self.split.describe(int(index)), int(label))
+            if not 0 <= label < self.data.classes:
+                name = self.split.describe(int(index))
+                raise _wrong_label(name, int(label), self.data.classes)
             try:
                 return self.prepare(encoded, seed), label
             except tf.errors.OpError:
@@ -191,9 +192,9 @@ class _Loader:
         return tf.stack(images), tf.stack(labels)
 
 
-def _wrong_label(name: str, label: int) -> FathomError:
+def _wrong_label(name: str, label: int, classes: int) -> FathomError:
     if label < 0:
         advice = "if the records number the classes from 0, use --set background_class=false"
     else:
         advice = "if the records number the classes from 1, use --set background_class=true"
-    return FathomError(f"{name} has label {label}, outside 0..{CLASSES - 1}: {advice}")
+    return FathomError(f"{name} has label {label}, outside 0..{classes - 1}: {advice}")

@@ -179,12 +179,13 @@ def _timing(result: RunResult) -> dict[str, object]:
     """Returns the columns of a run from its result."""
     cost, hyperparameters, data = result.cost, result.hyperparameters, result.data
     flops = {"train": cost.training_flops_per_example, "infer": cost.forward_flops_per_example}
+    same = data.name + (" (synthetic)" if data.kind == "synthetic" else "")
     return {
         "threads": result.environment.threads,
         "precision": result.environment.precision,
         "batch_size": hyperparameters.batch_size,
         "data": f"{data.name} ({data.kind})",
-        "settings": hyperparameters.to_plain() | result.options.to_plain() | {"data": data.name},
+        "settings": hyperparameters.to_plain() | result.options.to_plain() | {"data": same},
         "parameters": cost.parameters,
         "forward_macs": cost.forward_macs_per_example,
         "flops": flops[result.mode],

@@ -38,7 +38,7 @@ class MemNetHyperparameters(Hyperparameters):
         True, "encode the order of the sentences", source="section 4.1"
     )
     random_noise: float = hyperparameter(
-        0.1, "most empty memories per sentence in training", source="section 4.1"
+        0.1, "most empty memories per sentence in training", source="section 4.1", maximum=1
     )
     linear_start: bool = hyperparameter(
         True, "no softmax until the validation loss stops falling", source="section 4.2"

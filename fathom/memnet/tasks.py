@@ -83,7 +83,7 @@ def _check_asked(args: argparse.Namespace) -> None:
     """Notes the options of the results in the folder; refuses others."""
     asked = {"seed": args.seed, "set": sorted(args.set), "data_dir": str(args.data_dir)}
     path = args.out / _ASKED
-    if exists(path):
+    if exists(path) and any(_read(args.out, task) for task in TASKS):
         before = json.loads(read_file(path))
         if differing := [name for name in asked if before.get(name) != asked[name]]:
             options = ", ".join(f"--{name.replace('_', '-')}" for name in differing)

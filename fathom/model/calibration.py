@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 import tensorflow as tf
 
 from fathom.core.training.compilation import Batch, Step
+from fathom.core.training.values import restored
 from fathom.errors import FathomError
 from fathom.model.workload import Workload
 
@@ -23,15 +24,13 @@ def run(workload: Workload, step: Step, kept: Sequence[tf.Variable]) -> None:
     history = dict(workload.history)
     if not workload.forward_only:
         workload.save_state()
-    before = [variable.read_value() for variable in kept]
     steps = 0
-    for batch in itertools.islice(batches(workload), STEPS):
-        step(*batch)
-        steps += 1
+    with restored(kept):
+        for batch in itertools.islice(batches(workload), STEPS):
+            step(*batch)
+            steps += 1
     if not steps:
         raise FathomError("there is no data to calibrate on: give the fraction, as in fixed:16.10")
-    for variable, value in zip(kept, before, strict=True):
-        variable.assign(value)
     if not workload.forward_only:
         workload.restore_state()
     workload.history = history

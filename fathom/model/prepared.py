@@ -64,13 +64,15 @@ def prepare(model: Workload, settings: options.Setup) -> Prepared:
     compiled = _compile(model)
     if model.built.collectives:
         model.built.collectives.measure_link()
+    saves = not model.forward_only and settings.checkpoint_dir is not None
+    every = settings.checkpoint_every or options.CHECKPOINT_EVERY
     loop = Loop(
         trains=not model.forward_only,
         device=model.device,
         batch_size=model.hyperparameters.batch_size,
         steps_per_call=model.steps_per_call,
         steps_per_epoch=1 if model.forward_only else model.steps_per_epoch,
-        checkpoint_every=_checkpoint_every(model, settings),
+        checkpoint_every=every if saves else None,
         remedy=model.hyperparameters.remedy_for_divergence(),
     )
     runner = Runner(
@@ -177,13 +179,6 @@ def _in_phases(model: Workload, phases: Phases, *inputs: tf.Tensor) -> Nest:
     outputs = phases.run(*inputs)
     model.built.noise_step.assign_add(1)
     return outputs
-
-
-def _checkpoint_every(model: Workload, settings: options.Setup) -> int | None:
-    """Returns the steps between checkpoints; None if there are none to write."""
-    if model.forward_only or settings.checkpoint_dir is None:
-        return None
-    return settings.checkpoint_every or options.CHECKPOINT_EVERY
 
 
 def _open_checkpoints(

@@ -4,11 +4,9 @@ import contextlib
 from collections.abc import Callable
 
 import tensorflow as tf
-from pydantic import ValidationError
 
 from fathom.core.training import replicas
 from fathom.core.training.compilation import Batch, Nest
-from fathom.errors import FathomError
 from fathom.hardware.description.attribution import scoped_gradients
 from fathom.hardware.description.edges import held, size_of
 from fathom.hardware.description.step import operations
@@ -112,23 +110,19 @@ def describe(model: Workload, length: int | None) -> Description:
         length: of the examples, where they have one; None: that of ``cost``.
 
     Raises:
-        FathomError: its numbers are larger than a description holds.
+        ValidationError: its numbers are larger than a description holds.
     """
     signature, traced = model.signature_of_length(length), trace(model, length)
     fixed = precision_traits(model.execution.precision).fixed
-    try:
-        listed = operations(traced.graph, model.built.network, model.built.optimizer)
-        return Description(
-            workload=model.name,
-            mode=model.mode,
-            batch_size=model.hyperparameters.batch_size,
-            precision=model.execution.precision,
-            inputs={spec.name: tuple(spec.shape) for spec in signature},
-            parameters=model.cost().parameters,
-            held_bytes=held(traced.graph, model.built.network, model.built.optimizer)[1]
-            + sum(size_of(spec) for spec in signature),
-            operations=packed(listed, fixed) if fixed else listed,
-        )
-    except ValidationError as error:
-        reason = error.errors()[0]["msg"]
-        raise FathomError(f"cannot describe the step ({reason}): use other sizes") from error
+    listed = operations(traced.graph, model.built.network, model.built.optimizer)
+    return Description(
+        workload=model.name,
+        mode=model.mode,
+        batch_size=model.hyperparameters.batch_size,
+        precision=model.execution.precision,
+        inputs={spec.name: tuple(spec.shape) for spec in signature},
+        parameters=model.cost().parameters,
+        held_bytes=held(traced.graph, model.built.network, model.built.optimizer)[1]
+        + sum(size_of(spec) for spec in signature),
+        operations=packed(listed, fixed) if fixed else listed,
+    )

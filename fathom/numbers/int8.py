@@ -8,6 +8,7 @@ joins the operations between two roundings into one kernel on integers, and leav
 float32.
 """
 
+import itertools
 import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -46,7 +47,8 @@ def quantize(network: Path, batches: Iterable[Arrays], to: Path) -> dict[str, in
         number of float32 operations that it keeps, by type.
 
     Raises:
-        FathomError: there are no batches, or ONNX Runtime cannot read the file.
+        FathomError: there are no batches, they are not of the network's inputs, or ONNX Runtime
+            cannot read the file.
     """
     import onnx
     from onnxruntime.quantization import (
@@ -58,18 +60,14 @@ def quantize(network: Path, batches: Iterable[Arrays], to: Path) -> dict[str, in
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     class Reader(CalibrationDataReader):
-        def __init__(self, names: Sequence[str]) -> None:
-            self._feeds: Iterator[Mapping[str, np.ndarray]] = (
-                dict(zip(names, batch, strict=True)) for batch in batches
-            )
-            self.read = 0
-
         def get_next(self) -> Mapping[str, np.ndarray] | None:
-            feed = next(self._feeds, None)
-            self.read += feed is not None
-            return feed
+            return next(feeds, None)
 
-    reader = Reader(_input_names(network))
+    feeds = _feeds(network, batches)
+    first = next(feeds, None)
+    if first is None:
+        raise FathomError("there is no data to calibrate on")
+    feeds = itertools.chain([first], feeds)
     with tempfile.TemporaryDirectory() as folder:
         prepared = Path(folder) / "prepared.onnx"
         try:
@@ -77,7 +75,7 @@ def quantize(network: Path, batches: Iterable[Arrays], to: Path) -> dict[str, in
             quantize_static(
                 prepared,
                 to,
-                reader,
+                Reader(),
                 quant_format=QuantFormat.QDQ,
                 op_types_to_quantize=list(_QUANTIZED),
                 per_channel=True,
@@ -87,8 +85,6 @@ def quantize(network: Path, batches: Iterable[Arrays], to: Path) -> dict[str, in
         except FathomError:
             raise
         except Exception as error:  # ONNX Runtime's own classes derive from nothing narrower
-            if isinstance(error, ValueError) and not reader.read:
-                raise FathomError("there is no data to calibrate on") from error
             raise FathomError(f"ONNX Runtime cannot quantize {network}: {cause(error)}") from error
     kinds = Counter(node.op_type for node in onnx.load(to).graph.node)
     rounding = ("QuantizeLinear", "DequantizeLinear")
@@ -121,6 +117,17 @@ def session(network: Path, threads: int) -> Any:
         return onnxruntime.InferenceSession(network, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # ONNX Runtime's own classes derive from nothing narrower
         raise FathomError(f"ONNX Runtime cannot read {network}: {cause(error)}") from error
+
+
+def _feeds(network: Path, batches: Iterable[Arrays]) -> Iterator[Mapping[str, np.ndarray]]:
+    """Yields batches by the names of a network's inputs."""
+    names = _input_names(network)
+    for batch in batches:
+        if len(batch) != len(names):
+            raise FathomError(
+                f"{network} takes {len(names)} inputs, not the {len(batch)} of the workload"
+            )
+        yield dict(zip(names, batch, strict=True))
 
 
 def _input_names(network: Path) -> list[str]:

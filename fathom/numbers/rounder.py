@@ -1,6 +1,7 @@
 """Rounding of one tensor of a network in every step, with its format and its counts."""
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -8,6 +9,7 @@ from typing import Literal, TypeAlias
 import tensorflow as tf
 
 from fathom.core.layers import PRNGKey
+from fathom.errors import FathomError
 from fathom.numbers import fixed
 from fathom.results.records import FixedTensor, TensorKind
 
@@ -80,8 +82,17 @@ class Rounder(tf.Module):
         return rounded
 
     def choose(self, headroom: int, least: float = 0.0) -> None:
-        """Chooses the finest format that holds the largest magnitude seen, and ``least``."""
+        """Chooses the finest format that holds the largest magnitude seen, and ``least``.
+
+        Raises:
+            FathomError: that magnitude is not finite.
+        """
         largest = max(float(self.largest), least)
+        if not math.isfinite(largest):
+            raise FathomError(
+                f"the {self.kind} of {self.layer}'s {self.tensor} are not finite in the "
+                "calibration: lower the learning rate, or look at the data"
+            )
         self.scale.assign(fixed.scale_for(largest, self._mode.bits, headroom))
 
     def count(self, x: tf.Tensor) -> None:

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import tensorflow as tf
 
-from fathom.core.training.optimizers import Gradient, Update, is_weight_matrix
+from fathom.core.training.optimizers import is_weight_matrix
 from fathom.numbers.network import Change, both_ways, pass_through
 from fathom.results.cost import Cost
 from fathom.system import private
 
-Key: TypeAlias = tuple[str, str]  # name of a layer or variable; of its tensor
+Key: TypeAlias = tuple[str, str]  # name of a layer or input; ``weights``, or which tensor
 
 
 class ZeroCounter(tf.Module):
@@ -61,30 +61,16 @@ class Observation:
 
     def __init__(self, network: keras.Model) -> None:
         self._counters: dict[Key, ZeroCounter] = {}
-        self._variables = network.trainable_variables
-        self._layers = {
-            variable.path: layer.name
-            for layer in network.layers
-            for variable in layer.trainable_variables
-        }
-        for variable in filter(is_weight_matrix, self._variables):
-            self._counter(self._layers[variable.path], _gradient(variable))
+        self._layers = network.layers
         pass_through(network, self._counting_of)
-
-    def wrap(self, gradients: Sequence[Gradient], update: Update) -> None:
-        """Counts zeros in the gradients of the weights, and applies them."""
-        for variable, gradient in zip(self._variables, gradients, strict=True):
-            if is_weight_matrix(variable):
-                counter = self._counters[self._layers[variable.path], _gradient(variable)]
-                counter(tf.convert_to_tensor(gradient))
-        update(gradients)
 
     def take(self) -> dict[Key, float]:
         """Returns the shares of zeros since the last call, and those in the weights now."""
         shares = {key: counter.take() for key, counter in self._counters.items()}
-        for variable in filter(is_weight_matrix, self._variables):
-            zeros = float(np.mean(variable.numpy() == 0))
-            shares[self._layers[variable.path], variable.name] = zeros
+        for layer in self._layers:
+            weights = [v.numpy().ravel() for v in layer.trainable_variables if is_weight_matrix(v)]
+            if weights:
+                shares[layer.name, "weights"] = float(np.mean(np.concatenate(weights) == 0))
         return shares
 
     def _counting_of(self, layer: str, is_input: bool) -> Change:
@@ -94,10 +80,6 @@ class Observation:
     def _counter(self, layer: str, tensor: str) -> ZeroCounter:
         self._counters[layer, tensor] = counter = ZeroCounter()
         return counter
-
-
-def _gradient(variable: keras.Variable) -> str:
-    return f"gradient of {variable.name}"
 
 
 def savings(network: keras.Model, cost: Cost, zeros: dict[Key, float]) -> pd.DataFrame:
@@ -120,13 +102,8 @@ def savings(network: keras.Model, cost: Cost, zeros: dict[Key, float]) -> pd.Dat
         if not each.macs:
             continue
         source = keras.tree.flatten(network.get_layer(each.name).input)[0]
-        weights = [
-            share
-            for (layer, tensor), share in zeros.items()
-            if layer == each.name and "output" not in tensor and "gradient" not in tensor
-        ]
         x = zeros.get((_maker(source), "output"), 0.0)
-        w = float(np.mean(weights)) if weights else 0.0
+        w = zeros.get((each.name, "weights"), 0.0)
         dy = zeros.get((each.name, "gradient of output"), float("nan"))
         forward, of_weights, of_input = (
             1 - (1 - a) * (1 - b) for a, b in ((x, w), (x, dy), (dy, w))

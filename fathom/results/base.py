@@ -37,8 +37,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Integer = Annotated[int, Field(gt=-(2**63), lt=2**63)]
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 PositiveCount = Annotated[int, Field(ge=1, lt=2**63)]
-_PRECISION = "|".join([*PRECISIONS, FIXED_PATTERN.replace(r"\d", "[0-9]")])
-PrecisionName = Annotated[str, Field(pattern=f"^({_PRECISION})$")]
+PrecisionName = Annotated[str, Field(pattern=f"^({'|'.join([*PRECISIONS, FIXED_PATTERN])})$")]
 DeviceName = Annotated[str, Field(pattern=f"^/({'|'.join(DEVICE_KINDS)}):[0-9]+$")]
 SCHEMA = Field(alias="schema", description="version of this description")
 

@@ -23,7 +23,7 @@ from fathom.results.records import Environment, RunResult, is_disturbed
 
 Kind = Literal["timing", "profile"]
 Purpose = Literal["modes", "profile", "threads", "cores", "repeats", "warmup", "batches", "scaling"]
-_UNDISTURBED = 0.9  # least share of the processor of an undisturbed ceiling
+UNDISTURBED = 0.9  # least share of the processor of an undisturbed ceiling
 Threads = Annotated[str, Field(pattern="^[1-9][0-9]*$")]  # a number as the key of a JSON object
 
 
@@ -61,7 +61,7 @@ class Machine(Document, frozen=True):
     def disturbed(self, threads: str) -> float | None:
         """Returns the share of the processor of a ceiling that is none; None if there is none."""
         shares = [each.get(threads, 1.0) for each in (self.gemm_cpu_share, self.triad_cpu_share)]
-        return min(shares) if min(shares) < _UNDISTURBED else None
+        return min(shares) if min(shares) < UNDISTURBED else None
 
 
 class Probe(Document):

@@ -12,6 +12,9 @@ import keras
 from fathom.results import records
 from fathom.results.profile import Layer
 
+_CONVOLUTIONS = (keras.layers.Conv1D, keras.layers.Conv2D, keras.layers.Conv3D)
+_BY_CHANNEL = (keras.layers.DepthwiseConv1D, keras.layers.DepthwiseConv2D)
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -90,9 +93,11 @@ def _macs(layer: keras.Layer, input_shape: tuple, output_shape: tuple, length: i
 
     Their ``macs`` are per example, or per unit of length if the length is unknown.
     """
-    if isinstance(layer, keras.layers.Conv2D):
+    if isinstance(layer, _CONVOLUTIONS):
         kernel = math.prod(layer.kernel_size) * input_shape[-1] // layer.groups
         return math.prod(output_shape) * kernel
+    if isinstance(layer, _BY_CHANNEL):
+        return math.prod(output_shape) * math.prod(layer.kernel_size)
     if isinstance(layer, keras.layers.Dense):
         return math.prod(output_shape) * input_shape[-1]
     return getattr(layer, "macs", 0) * length

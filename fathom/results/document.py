@@ -28,16 +28,13 @@ def _table(found: re.Match[str]) -> str:
         for kind in vars(module).values()
         if isinstance(kind, type) and issubclass(kind, Record)
     }
-    fields = _fields(kinds[found[1]])
-    rows = "".join(f"| `{field}` | {words} |\n" for field, words in fields.items())
+    fields = kinds[found[1]].model_fields | kinds[found[1]].model_computed_fields
+    rows = "".join(
+        f"| `{field.alias or name}` | {field.description or ''} |\n"
+        for name, field in fields.items()
+    )
     # Markdown needs the empty lines.
     return f"{found[1]}{found[2]}\n| key | description |\n|---|---|\n{rows}\n"
-
-
-def _fields(kind: type[Record]) -> dict[str, str]:
-    """Returns the descriptions of a record's fields and statistics by their names in the file."""
-    fields = kind.model_fields | kind.model_computed_fields
-    return {field.alias or name: field.description or "" for name, field in fields.items()}
 
 
 def main() -> None:

@@ -2,7 +2,8 @@
 
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, model_validator
+from typing_extensions import Self
 
 from fathom.results.base import SCHEMA, Count, Document, NotNegative, Number, PositiveCount, Record
 from fathom.results.records import Environment
@@ -50,6 +51,14 @@ class Training(Record):
         description="time of all evaluations, which the curve leaves out; 0 in older files",
     )
     curve: list[Point] = Field(description="the metric before training and after each epoch")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        """Refuses a curve on which the target has no place."""
+        ends = self.curve[-1 - self.reached :]
+        if len({point.value for point in ends}) <= self.reached:
+            raise ValueError("its curve has no points, or reaches the target by no change")
+        return self
 
     def crossing(self, target: float) -> Crossing:
         """Returns where a line through the last two points meets the target.

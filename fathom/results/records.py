@@ -343,12 +343,13 @@ class FixedPointRecord(Record):
     tensors: list[FixedTensor] = Field(description="each rounded tensor")
 
     def share(self, kind: str, name: Literal["saturated", "zeroed"]) -> float | None:
-        """Returns the mean of a kind's shares, by the tensors' values; None if none was counted."""
+        """Returns the mean of the shares that tensors of a kind have, by their values, or None."""
         rows = [row for row in self.tensors if row.kind == kind and row.values]
-        if not rows:
+        known = [row for row in rows if getattr(row, name) is not None]
+        if not known:
             return None
-        parts = [(getattr(row, name) or 0.0) * row.values for row in rows]
-        return min(1.0, sum(parts) / sum(row.values for row in rows))
+        parts = [getattr(row, name) * row.values for row in known]
+        return min(1.0, sum(parts) / sum(row.values for row in known))
 
 
 class RunResult(Document):

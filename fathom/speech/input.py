@@ -49,11 +49,6 @@ class Feed:
             self._features = tf.RaggedTensor.from_row_lengths(part.features, part.frames)
             self._phones = tf.RaggedTensor.from_row_lengths(part.labels, part.label_lengths)
 
-    @property
-    def steps_per_epoch(self) -> int:
-        """Number of whole batches."""
-        return len(self._part) // self._batch_size
-
     def shuffled(self, first_step: int) -> Iterator[Tensors]:
         """Returns the endless stream of training batches from ``first_step`` on."""
         return DataLoader(self._order(shuffle=True), self.load, first_step)

@@ -174,7 +174,7 @@ class Speech(nn.NeuralNetworkModel):
     @property
     def steps_per_epoch(self) -> int:
         """Number of whole batches in the training utterances."""
-        return self._train_feed.steps_per_epoch
+        return len(self.timit.train) // self.hyperparameters.batch_size
 
     def training_batches(self, first_step: int) -> Iterator[Tensors]:
         """Returns the endless stream of batches of similar lengths from ``first_step`` on."""

@@ -131,12 +131,11 @@ def find_parts(directory: Path) -> tuple[Path, dict[str, list[Path]]]:
         folders = {path.name.lower(): path for path in list_folder(root)}
         if {"train", "test"} <= set(folders):
             return root, {part: list(find_audio(folders[part])) for part in ("train", "test")}
-        speakers = {name: _NLTK_SPEAKER.fullmatch(name) for name in sorted(folders)}
-        if any(speakers.values()):
+        speakers = list(filter(None, map(_NLTK_SPEAKER.fullmatch, sorted(folders))))
+        if speakers:
             parts: dict[str, list[Path]] = {"train": [], "test": []}
-            for name, match in speakers.items():
-                if match:
-                    parts["test" if int(match[1]) >= 7 else "train"] += find_audio(folders[name])
+            for match in speakers:
+                parts["test" if int(match[1]) >= 7 else "train"] += find_audio(folders[match[0]])
             return root, parts
     raise FathomError(
         f"{directory} has no folders train and test; {Timit.title} is expected as {Timit.layout}"

@@ -63,17 +63,18 @@ class Meter:
             return []
 
 
-def meter(on_gpu: bool, powercap: Path = _POWERCAP) -> Meter:
+def meter(gpu: int | None, powercap: Path = _POWERCAP) -> Meter:
     """Returns a meter of all that can be read on this machine.
 
     Args:
-        on_gpu: the GPU counts as well, the first one that is visible.
+        gpu: number of the GPU that counts as well, as ``device.gpu_number``; None: none does.
         powercap: folder of the operating system.
     """
     counters, unread = [], {}
-    for name, find in (("cpu", lambda: _zones(powercap)), ("gpu", _gpu)):
-        if name == "gpu" and not on_gpu:
-            continue
+    finders = {"cpu": lambda: _zones(powercap)}
+    if gpu is not None:
+        finders["gpu"] = lambda: _gpu(gpu)
+    for name, find in finders.items():
         try:
             counters += find()
         except PermissionError as error:
@@ -103,8 +104,8 @@ def _microjoules(file: Path) -> Callable[[], float]:
     return lambda: int(file.read_text()) / 1e6
 
 
-def _gpu() -> list[Counter]:
-    """Returns the counter of the first visible GPU; OSError without Zeus or a counter."""
+def _gpu(number: int) -> list[Counter]:
+    """Returns the counter of a GPU; OSError without Zeus or a counter."""
     try:
         from zeus.device.gpu import get_gpus
         from zeus.exception import ZeusBaseError
@@ -115,7 +116,7 @@ def _gpu() -> list[Counter]:
 
     def read() -> float:
         try:
-            return get_gpus().get_total_energy_consumption(0) / 1e3
+            return get_gpus().get_total_energy_consumption(number) / 1e3
         except (ZeusBaseError, IndexError, ValueError) as error:
             raise OSError(f"no counter of the GPU: {' '.join(str(error).split())}") from error
 

@@ -201,12 +201,10 @@ def test_adagrad_the_papers_rule_learns_the_synthetic_digits_too(trained):
     assert after == pytest.approx(trained.evaluate()["negative_elbo"], rel=0.1)
 
 
-def test_the_rule_is_fathoms_unless_another_known_one_is_chosen():
+def test_the_rule_is_fathoms_unless_another_is_chosen():
     model = Autoenc("/cpu:0", SMALL)
     model.build()
     assert type(model.optimizer) is Adam
-    with pytest.raises(FathomError, match=r"optimizer must be one of .*, rmsprop, not lion"):
-        Autoenc("/cpu:0", {"optimizer": "lion"})
 
 
 def test_pictures_of_reconstructions_and_samples_are_written(trained, tmp_path):

@@ -5,6 +5,7 @@ import itertools
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -102,3 +103,24 @@ def test_a_lesser_processor_is_imitated_in_every_process(step_time, monkeypatch)
     refuse = f"import sys; print('not here', file=sys.stderr); sys.exit({peers.CANNOT})"
     with pytest.raises(peers.CannotRunError, match="not here"):
         peers.child([sys.executable, "-c", refuse], None)
+
+
+def test_a_process_that_does_not_end_is_given_up(step_time, monkeypatch):
+    import peers
+
+    monkeypatch.setattr(peers, "LIMIT_S", 0.2)
+    with pytest.raises(step_time.FathomError, match="took longer than 0 min"):
+        peers.child([sys.executable, "-c", "import time; time.sleep(60)"], None)
+
+
+def test_the_rate_of_input_counts_all_examples_of_batches_that_differ(step_time, monkeypatch):
+    clock = itertools.count(0.0, 1.0)
+    monkeypatch.setattr(step_time.time, "perf_counter", lambda: next(clock))
+    model = SimpleNamespace(
+        **{"forward_only": False, "steps_per_call": 2},
+        hyperparameters=SimpleNamespace(batch_size=10),
+        training_batches=lambda first: itertools.cycle([(1.0,), (4.0,)]),
+        examples=lambda share: share,
+    )
+    # Four batches, of 10 and 40 examples in each of two steps, in five seconds of the clock.
+    assert step_time.input_rate(model) == pytest.approx(2 * 10 * (1 + 4 + 1 + 4) / 5)

@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from commands import SMALL, fail, run
+from commands import SMALL, fail, refusal, run
 
 from fathom.__main__ import main
 from fathom.nn import NeuralNetworkModel
@@ -28,8 +28,8 @@ def test_a_training_in_several_formats_is_added_to_its_file(tmp_path, capsys):
     coarse = json.loads(path.read_text())["runs"][1]
     assert coarse["fixed_point"]["bits"] == 16
     assert "negative_elbo" in coarse["metrics"]
-    assert formats(path, "--steps=10", "--formats=float32") == 2
-    assert "is of another steps" in capsys.readouterr().err
+    error = refusal(capsys, formats(path, "--steps=10", "--formats=float32"))
+    assert "is of another experiment, which differs in steps" in error
 
 
 def test_inference_gives_the_error_of_each_layer(tmp_path):
@@ -41,16 +41,36 @@ def test_inference_gives_the_error_of_each_layer(tmp_path):
     assert any(coarse["errors"].values())
 
 
+def test_runs_of_another_checkpoint_or_of_other_data_are_not_taken_for_these(tmp_path, capsys):
+    path, folder = tmp_path / "infer.json", tmp_path / "checkpoints"
+    trained = ["run", "autoenc", *SMALL, "--steps=1", f"--checkpoint-dir={folder}"]
+    assert run(main, trained) == 0
+    infer = ["--infer", "--formats=float32"]
+    assert formats(path, *infer, f"--checkpoint-dir={folder}") == 0
+    assert formats(path, *infer, f"--checkpoint-dir={folder}", "--formats=fixed8") == 0
+    assert rows(path) == [("float32", 0), ("fixed8", 0)]
+    assert run(main, [*trained, "--steps=2", "--resume"]) == 0
+    capsys.readouterr()
+    error = refusal(capsys, formats(path, *infer, f"--checkpoint-dir={folder}"))
+    assert "differs in checkpoint: name a new file" in error
+    data = tmp_path / "mnist"
+    assert run(main, ["data", "synthesize", "mnist", f"--data-dir={data}", "--seed=3"]) == 0
+    error = refusal(capsys, formats(path, *infer, f"--data-dir={data}"))
+    assert "differs in checkpoint, data: name a new file" in error
+
+
 def test_without_the_checkpoint_no_file_is_left(tmp_path, capsys):
-    assert formats(tmp_path / "infer.json", "--infer", f"--checkpoint-dir={tmp_path}/none") == 2
-    assert "no checkpoint" in capsys.readouterr().err
+    error = refusal(
+        capsys, formats(tmp_path / "infer.json", "--infer", f"--checkpoint-dir={tmp_path}/none")
+    )
+    assert "no checkpoint" in error
     assert not list(tmp_path.iterdir())
 
 
 def test_another_failure_than_a_divergence_is_no_result(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(NeuralNetworkModel, "evaluate", fail)
-    assert formats(tmp_path / "train.json", "--steps=1", "--formats=float32") == 2
-    assert "it cannot be done" in capsys.readouterr().err
+    error = refusal(capsys, formats(tmp_path / "train.json", "--steps=1", "--formats=float32"))
+    assert "it cannot be done" in error
     assert not list(tmp_path.iterdir())
 
 
@@ -61,10 +81,8 @@ def test_another_failure_than_a_divergence_is_no_result(tmp_path, capsys, monkey
         ("float32,fixed:65.3", "from 2 to 64 bits, not 65"),
         ("fixed:16.17", "more than its 16 bits"),
         ("real", "precision must be one of"),
+        ("fixed\uff11\uff16", "precision must be one of"),
     ],
 )
 def test_a_format_that_does_not_exist_is_refused(formats_, message, tmp_path, capsys):
-    assert formats(tmp_path / "file.json", f"--formats={formats_}") == 2
-    err = capsys.readouterr().err
-    assert message in err
-    assert err.count("\n") == 1
+    assert message in refusal(capsys, formats(tmp_path / "file.json", f"--formats={formats_}"))

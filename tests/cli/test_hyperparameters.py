@@ -2,6 +2,7 @@ import dataclasses
 import io
 
 import pytest
+from commands import run
 from rich.console import Console
 
 from fathom import workloads
@@ -30,9 +31,7 @@ def test_help_after_set_needs_no_data_and_prints_defaults_limits_units_and_sourc
     capsys, monkeypatch
 ):
     monkeypatch.setenv("FATHOM_DATA_DIR", "/no/such/folder")
-    with pytest.raises(SystemExit) as stop:
-        run_workload("autoenc", ["--set", "help"])
-    assert stop.value.code == 0
+    assert run(run_workload, "autoenc", ["--set", "help"]) == 0
     rows = {
         line.split()[0]: " ".join(line.split()) for line in capsys.readouterr().out.splitlines()
     }

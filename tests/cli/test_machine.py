@@ -1,21 +1,14 @@
 import json
 
-import pytest
+from commands import fathom
 
-from fathom.__main__ import main
 from fathom.results.machine import Inspection
-
-
-def run(*arguments):
-    with pytest.raises(SystemExit) as end:
-        main(["machine", *arguments])
-    assert end.value.code == 0
 
 
 def test_a_line_for_each_part_is_printed_and_the_same_written(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
     file = tmp_path / "machine.json"
-    run(f"--json={file}")
+    assert fathom("machine", f"--json={file}") == 0
     printed = capsys.readouterr().out
     inspection = Inspection.read(file)
     for finding in inspection.findings:
@@ -27,5 +20,5 @@ def test_a_line_for_each_part_is_printed_and_the_same_written(tmp_path, capsys, 
 
 
 def test_the_document_alone_is_printed_for_other_programs(capsys):
-    run("--json=-")
+    assert fathom("machine", "--json=-") == 0
     assert json.loads(capsys.readouterr().out)["findings"][0]["name"] == "processor"

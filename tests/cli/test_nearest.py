@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from commands import run
+from commands import fathom, refusal
 
-from fathom import FathomError, __main__, workloads
+from fathom import FathomError, workloads
 from fathom.results.nearest import Nearest
 
 SUITE = ("autoenc", "gcn", "memnet")
@@ -17,7 +17,7 @@ def few(monkeypatch):
 
 
 def nearest(*arguments):
-    return run(__main__.main, ["nearest", *map(str, arguments)])
+    return fathom("nearest", *arguments)
 
 
 def test_a_workload_is_nearest_to_itself(tmp_path, capsys):
@@ -33,7 +33,7 @@ def test_a_workload_is_nearest_to_itself(tmp_path, capsys):
 
 def test_a_description_is_compared_in_its_own_mode_and_printed(tmp_path, capsys):
     written = tmp_path / "d.json"
-    assert run(__main__.main, ["describe", "memnet", "--train", "--json", str(written)]) == 0
+    assert fathom("describe", "memnet", "--train", "--json", written) == 0
     capsys.readouterr()
     assert nearest(written, "--json", "-") == 0
     printed = capsys.readouterr()
@@ -57,7 +57,6 @@ def test_a_workload_that_cannot_be_described_is_named(monkeypatch, capsys):
 
 def test_without_any_workload_there_is_an_error(monkeypatch, tmp_path, capsys):
     written = tmp_path / "d.json"
-    assert run(__main__.main, ["describe", "gcn", "--infer", "--json", str(written)]) == 0
+    assert fathom("describe", "gcn", "--infer", "--json", written) == 0
     monkeypatch.setattr(workloads, "names", list)
-    assert nearest(written) == 2
-    assert "no workload can be described" in capsys.readouterr().err
+    assert "no workload can be described" in refusal(capsys, nearest(written))

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from commands import SMALL, refusal, run
 from registration import write_metadata
 from rich.table import Table
 
@@ -20,15 +21,12 @@ from fathom.results.records import RunResult
 from fathom.system import memory
 from fathom.testing.descriptors import descriptor
 
-SMALL = ["--set=hidden_units=8", "--set=latents=2", "--batch-size=10", "--device=cpu", "--steps=2"]
-AUTOENC = [sys.executable, "-m", "fathom.autoenc", *SMALL]
+AUTOENC = [sys.executable, "-m", "fathom.autoenc", *SMALL, "--steps=2"]
 
 
-def run(*arguments):
-    """Runs autoenc in this process; returns its exit code."""
-    with pytest.raises(SystemExit) as stop:
-        run_workload("autoenc", [*SMALL, *arguments])
-    return stop.value.code
+def autoenc(*arguments):
+    """Runs autoenc in this process."""
+    run_workload("autoenc", [*SMALL, "--steps=2", *arguments])
 
 
 def shell(command, **options):
@@ -97,7 +95,7 @@ def test_a_result_that_cannot_be_written_does_not_lose_the_summary(capsys, tmp_p
 
     monkeypatch.setattr(RunResult, "write", fail)
     monkeypatch.chdir(tmp_path)
-    assert run("--json=result.json", "--evaluate") == 2
+    assert run(autoenc, "--json=result.json", "--evaluate") == 2
     printed = capsys.readouterr()
     assert "step: " in printed.out
     assert "negative_elbo: " in printed.out
@@ -119,10 +117,8 @@ def test_a_result_can_have_any_name(locale, name, tmp_path):
 
 @pytest.mark.parametrize("option", ["--data-dir", "--checkpoint-dir"])
 def test_the_home_of_an_unknown_user_is_answered_by_one_line(option, capsys):
-    assert run(f"{option}=~nouser/x.json") == 2
-    error = capsys.readouterr().err
+    error = refusal(capsys, run(autoenc, f"{option}=~nouser/x.json"))
     assert "~nouser/x.json: the home folder is not known" in error
-    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -137,10 +133,7 @@ def test_the_home_of_an_unknown_user_is_answered_by_one_line(option, capsys):
 )
 def test_a_command_makes_no_folder_for_an_unknown_user(arguments, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as stop:
-        main(arguments)
-    assert stop.value.code == 2
-    assert "~nouser/x: the home folder is not known" in capsys.readouterr().err
+    assert "~nouser/x: the home folder is not known" in refusal(capsys, run(main, arguments))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -152,12 +145,8 @@ def test_a_command_makes_no_folder_for_an_unknown_user(arguments, capsys, tmp_pa
     ],
 )
 def test_a_folder_that_cannot_be_made_is_named_in_one_line(arguments, capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(arguments)
-    assert stop.value.code == 2
-    assert capsys.readouterr().err == (
-        "fathom: error: cannot make /proc/x: No such file or directory\n"
-    )
+    line = "fathom: error: cannot make /proc/x: No such file or directory\n"
+    assert refusal(capsys, run(main, arguments)) == line
 
 
 @pytest.mark.parametrize(
@@ -167,26 +156,17 @@ def test_a_network_that_is_no_file_is_named_as_what_it_is(
     name, problem, capsys, tmp_path, monkeypatch
 ):
     monkeypatch.setattr("fathom.numbers.int8.require_engine", lambda: None)
-    with pytest.raises(SystemExit) as stop:
-        main(["int8", "autoenc", f"--network={tmp_path / name}"])
-    assert stop.value.code == 2
-    error = capsys.readouterr().err
+    error = refusal(capsys, run(main, ["int8", "autoenc", f"--network={tmp_path / name}"]))
     assert f"{tmp_path / name} {problem}: name the network.onnx that fathom export" in error
-    assert error.count("\n") == 1
 
 
 def test_too_many_threads_of_a_characterization_are_refused(capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(["characterize", "--threads=1,20000"])
-    assert stop.value.code == 2
-    assert "must be whole numbers from 1 to 1024" in capsys.readouterr().err
+    error = refusal(capsys, run(main, ["characterize", "--threads=1,20000"]))
+    assert "must be whole numbers from 1 to 1024" in error
 
 
 def test_a_checkpoint_folder_must_have_a_name_in_utf_8(capsys, tmp_path):
-    assert run(f"--checkpoint-dir={tmp_path}/\udcff") == 2
-    error = capsys.readouterr().err
-    assert "not valid UTF-8" in error
-    assert error.count("\n") == 1
+    assert "not valid UTF-8" in refusal(capsys, run(autoenc, f"--checkpoint-dir={tmp_path}/\udcff"))
 
 
 @pytest.mark.slow
@@ -212,14 +192,13 @@ def test_a_narrow_terminal_shows_every_figure_whole(width):
 
 
 def test_too_many_threads_are_refused(capsys):
-    assert run("--threads=1000000000") == 2
-    assert "threads must be at most 1024, not 1000000000" in capsys.readouterr().err
+    error = refusal(capsys, run(autoenc, "--threads=1000000000"))
+    assert "threads must be at most 1024, not 1000000000" in error
 
 
 def test_steps_that_do_not_fit_into_memory_are_refused_with_the_remedy(capsys, monkeypatch):
     monkeypatch.setattr(memory, "_limits", lambda: iter([(20 * 2**30, "")]))
-    assert run("--infer", "--batch-size=100000") == 2
-    assert capsys.readouterr().err == (
+    assert refusal(capsys, run(autoenc, "--infer", "--batch-size=100000")) == (
         "fathom.autoenc: error: a call of 20 steps of autoenc at batch size 100,000 would take "
         "25,433,600,000 bytes (23.7 GiB), and 20.0 GiB are free: use a smaller --batch-size, or "
         "--set steps_per_call=1\n"
@@ -233,6 +212,12 @@ def test_damaged_metadata_of_another_package_stop_no_run(tmp_path):
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = shell("$AUTOENC", env=os.environ | {"PYTHONPATH": path})
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_working_folder_that_is_gone_is_answered_by_one_line(tmp_path):
+    done = shell("mkdir gone; cd gone; rmdir ../gone; $AUTOENC --json=x.json", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "fathom.autoenc: error: the working folder is gone: change to another\n"
 
 
 def test_a_limit_of_the_address_space_that_tensorflow_crashes_under_is_refused():

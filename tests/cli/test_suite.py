@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands import run
+from commands import refusal, run
 from rich.console import Console
 
 from fathom.cli import suite
@@ -61,10 +61,7 @@ def test_the_batch_refuses_a_mistake_before_any_run(
     argument, message, capsys, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    assert run(suite.main, [argument]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
+    assert message in refusal(capsys, run(suite.main, [argument]))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -3,7 +3,7 @@
 import argparse
 
 import pytest
-from commands import fail, run
+from commands import fail, refusal, run
 
 from fathom import __main__, workloads
 from fathom.cli import suite
@@ -36,6 +36,7 @@ def place(tmp_path, monkeypatch):
     (here / "mine").mkdir(parents=True)
     (here / "notes").write_text("kept")
     (here / "mine" / "notes").write_text("kept")
+    (here / "link").symlink_to("none/file")
     monkeypatch.chdir(here)
     return here
 
@@ -70,35 +71,29 @@ def test_no_command_writes_the_working_folder_home_or_above(
     monkeypatch.setattr(workloads, "load", fail)  # so that a fault here harms nothing
     monkeypatch.setenv("HOME", str(place))
     before = contents(place.parent)
-    assert run(__main__.main, WRITERS[command].format(out).split()) == 2
-    error = capsys.readouterr().err
+    error = refusal(capsys, run(__main__.main, WRITERS[command].format(out).split()))
     assert f"must be a folder of its own, not {out}" in error
-    assert error.count("\n") == 1
     assert contents(place.parent) == before
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_no_other_program_writes_the_working_folder(program, place, capsys):
-    assert run(program, ["--out", "."]) == 2
-    assert "must be a folder of its own, not ." in capsys.readouterr().err
+    assert "must be a folder of its own, not ." in refusal(capsys, run(program, ["--out", "."]))
 
 
 @pytest.mark.parametrize("command", sorted(set(WRITERS) - {"data fetch"}))  # it only adds files
 def test_no_command_writes_a_folder_with_what_is_not_its_own(command, place, capsys, monkeypatch):
     monkeypatch.setattr(report.Folder, "read", lambda directory: None)
     before = contents(place)
-    assert run(__main__.main, WRITERS[command].format("mine").split()) == 2
-    error = capsys.readouterr().err
-    assert "mine" in error
-    assert error.count("\n") == 1
+    assert "mine" in refusal(capsys, run(__main__.main, WRITERS[command].format("mine").split()))
     assert contents(place) == before
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_no_other_program_writes_a_folder_with_what_is_not_its_own(program, place, capsys):
     before = contents(place)
-    assert run(program, ["--out", "mine"]) == 2
-    assert "mine holds files that are not of fathom" in capsys.readouterr().err
+    error = refusal(capsys, run(program, ["--out", "mine"]))
+    assert "mine holds files that are not of fathom" in error
     assert contents(place) == before
 
 
@@ -134,6 +129,7 @@ def test_all_commands_that_write_a_file_are_known():
         ("none/file", "No such file or directory"),
         ("notes/file", "Not a directory"),
         ("mine", "is a folder"),
+        ("link", "No such file or directory"),  # that it leads to
         ("x" * 256, "File name too long"),
         ("x" * 250, "File name too long"),  # the temporary name beside it
         ("", "is empty: give a value"),
@@ -147,10 +143,17 @@ def test_a_file_is_tried_before_the_work(
 ):
     monkeypatch.setattr(workloads, "load", fail)
     before = contents(place)
-    assert run(__main__.main, [*command.split(), option, file]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
+    assert message in refusal(capsys, run(__main__.main, [*command.split(), option, file]))
+    assert contents(place) == before
+
+
+@pytest.mark.parametrize("command", FILES)
+def test_standard_output_is_for_json_alone(command, place, capsys, monkeypatch):
+    monkeypatch.setattr(workloads, "load", fail)
+    before = contents(place)
+    for option in set(FILES[command]) - {"--json"}:
+        error = refusal(capsys, run(__main__.main, [*command.split(), option, "-"]))
+        assert f"{option} must be a file, not standard output" in error
     assert contents(place) == before
 
 
@@ -158,10 +161,7 @@ def test_a_file_is_tried_before_the_work(
 def test_a_target_is_a_number_that_a_result_can_hold(value, capsys, monkeypatch):
     monkeypatch.setattr(workloads, "load", fail)
     given = ["quality", "gcn", "--batches=1,2", f"--target=accuracy={value}"]
-    assert run(__main__.main, given) == 2
-    error = capsys.readouterr().err
-    assert "--target must be " in error
-    assert error.count("\n") == 1
+    assert "--target must be " in refusal(capsys, run(__main__.main, given))
 
 
 @pytest.mark.parametrize(
@@ -179,10 +179,8 @@ def test_a_target_is_a_number_that_a_result_can_hold(value, capsys, monkeypatch)
 )
 def test_an_empty_value_is_refused_by_name(given, named, capsys):
     words = given.split()
-    assert run(__main__.main, words if words[-1].endswith("=") else [*words, ""]) == 2
-    error = capsys.readouterr().err
+    error = refusal(capsys, run(__main__.main, words if words[-1].endswith("=") else [*words, ""]))
     assert f"error: {named} is empty: give a value" in error
-    assert error.count("\n") == 1
 
 
 def test_a_value_may_end_with_an_equals_sign():

@@ -168,12 +168,6 @@ def test_a_restored_game_goes_on_as_the_saved_one_did():
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_a_state_of_another_game_is_refused():
-    state = Emulator(rom("pong"), 0).save()
-    with pytest.raises(FathomError, match="of the game pong, not breakout"):
-        Emulator(rom("breakout"), 0).restore(state)
-
-
 def test_the_roms_that_come_with_ale_py_are_found():
     atari = Atari.load(Atari.packaged())
     assert len(atari.roms) > 100

@@ -19,14 +19,12 @@ def model():
     return model
 
 
-def nodes_of(folder):
+def nodes_of(file):
     kinds = chakra.messages()
-    with (folder / "trace.0.et").open("rb") as file:
-        assert proto.parse_length_prefixed(kinds["GlobalMetadata"], file).version == chakra.VERSION
-        nodes = []
-        while node := proto.parse_length_prefixed(kinds["Node"], file):
-            nodes.append(node)
-    return nodes
+    with file.open("rb") as stream:
+        metadata = proto.parse_length_prefixed(kinds["GlobalMetadata"], stream)
+        assert metadata.version == chakra.VERSION
+        return list(iter(lambda: proto.parse_length_prefixed(kinds["Node"], stream), None))
 
 
 def attribute(node, name):
@@ -38,7 +36,7 @@ def attribute(node, name):
 def nodes(model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("trace")
     exports.find("chakra").save(model, folder, ExportOptions())
-    return nodes_of(folder)
+    return nodes_of(folder / "trace.0.et")
 
 
 def test_dependencies_are_complete_and_come_first(model, nodes):
@@ -71,7 +69,7 @@ def test_durations_are_those_of_a_profile(model, nodes, tmp_path):
     options = ExportOptions(profile=tmp_path)
     (left_out,) = exports.find("chakra").save(model, tmp_path, options)
     assert left_out.startswith("50% of the profiled time")
-    durations = {node.name: node.duration_micros for node in nodes_of(tmp_path)}
+    durations = {node.name: node.duration_micros for node in nodes_of(tmp_path / "trace.0.et")}
     assert durations.pop(name) == 40
     assert not any(durations.values())
 
@@ -103,7 +101,7 @@ def test_a_damaged_profile_is_refused(profile, trace, tmp_path):
 def test_workers_exchange_every_gradient(model, tmp_path):
     exports.find("chakra").save(model, tmp_path, ExportOptions(workers=2))
     assert (tmp_path / "trace.1.et").read_bytes() == (tmp_path / "trace.0.et").read_bytes()
-    nodes = nodes_of(tmp_path)
+    nodes = nodes_of(tmp_path / "trace.0.et")
     collectives = [node for node in nodes if node.type == 7]
     assert all(attribute(node, "is_cpu_op") == (node.type == 1) for node in nodes)  # metadata
     rows, summed = {}, {}

@@ -17,6 +17,9 @@ from fathom.testing.descriptors import descriptor
 
 UNSUPPORTED = {("alexnet", "train")}  # docs/programs.md says why, of both
 SENSITIVE = {("residual", "train")}  # to rounding, from the second step
+NEEDS_VALGRIND = pytest.mark.skipif(
+    not shutil.which("valgrind"), reason="valgrind is not installed"
+)
 INFERENCE = [(name, "infer") for name in workloads.names()]
 TRAINING = [pytest.param(name, "train", marks=pytest.mark.nightly) for name in workloads.names()]
 
@@ -70,6 +73,33 @@ def test_a_program_checks_what_it_computes(name, mode, tmp_path):
     assert "WRONG" in wrong.stdout
 
 
+def test_what_the_environment_says_of_marks_is_not_built_in(tmp_path, monkeypatch):
+    given = []
+    monkeypatch.setattr(program, "_run", lambda _, environment: given.append(environment))
+    monkeypatch.setattr(program, "_runtime", lambda *_: b"")
+    for name in ("CXX", "ROI", "LAYER"):
+        monkeypatch.setenv(name, "999")
+    program._build("memnet", program.TARGETS["x86_64"], "g++", tmp_path)
+    assert not {"CXX", "ROI", "LAYER"} & given[0].keys()
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        lambda folder: program._run(["sleep", "60"]),
+        lambda folder: instructions._counts(folder, "memnet"),
+    ],
+)
+def test_a_command_that_does_not_end_is_said_in_one_line(tmp_path, monkeypatch, start):
+    (tmp_path / "valgrind").write_text("#!/bin/sh\nexec sleep 60\n")
+    (tmp_path / "valgrind").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    for module in (program, instructions):
+        monkeypatch.setattr(module, "_WAIT", 0.1)
+    with pytest.raises(FathomError, match="did not end within"):
+        start(tmp_path)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "mode"), INFERENCE + TRAINING)
 def test_programs_of_all_workloads(name, mode, tmp_path):
@@ -96,11 +126,10 @@ def test_programs_of_another_machine(name, target, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@NEEDS_VALGRIND
 @pytest.mark.slow
 def test_two_runs_execute_the_same_instructions(tmp_path):
     """Counted by Callgrind, between the marks of each step."""
-    if not shutil.which("valgrind"):
-        pytest.skip("valgrind is not installed")
     folder = tmp_path / "memnet"
     make("memnet", "train", folder)
     built(folder)
@@ -120,11 +149,10 @@ def test_two_runs_execute_the_same_instructions(tmp_path):
     assert {"vector arithmetic", "moves"} < set(mix.kind)
 
 
+@NEEDS_VALGRIND
 @pytest.mark.slow
 def test_layers_are_parts_of_the_step(tmp_path):
     """Marks of layers change what is inside of marks, not what the step loads and stores."""
-    if not shutil.which("valgrind"):
-        pytest.skip("valgrind is not installed")
     folder = tmp_path / "memnet"
     make("memnet", "train", folder)
     built(folder)
@@ -158,6 +186,7 @@ def misses(lines, inside, size, ways):
     return int((inside[order] & ((found < 0) | (found >= ways))).sum())
 
 
+@NEEDS_VALGRIND
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "mode"),
@@ -169,8 +198,6 @@ def misses(lines, inside, size, ways):
 )
 def test_a_trace_of_a_program_misses_as_often_as_callgrind_says(name, mode, tmp_path):
     """Callgrind simulates caches as Cachegrind does; both begin with the program, not the step."""
-    if not shutil.which("valgrind"):
-        pytest.skip("valgrind is not installed")
     folder = tmp_path / name
     make(name, mode, folder)
     with pytest.raises(FathomError, match="ROI=VALGRIND"):

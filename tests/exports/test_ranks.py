@@ -4,14 +4,15 @@ import json
 from collections import Counter
 
 import pytest
-from google.protobuf import proto
 
 from fathom import FathomError, exports
-from fathom.exports import ExportOptions, chakra
+from fathom.exports import ExportOptions
 from fathom.exports.ranks import Ranks
 from fathom.hardware.accelerators.plan import Plan
 from fathom.testing.descriptors import descriptor
+from tests.exports.test_chakra import nodes_of
 from tests.hardware.accelerators.steps import (
+    CONVOLUTION,
     HIDDEN,
     ROWS,
     UNIT,
@@ -115,6 +116,21 @@ def test_tokens_go_to_the_experts_and_back():
     assert product["num_ops"] == 2 * ROWS * HIDDEN * WIDTH
 
 
+def test_a_node_has_the_pixels_of_its_patch():
+    sizes = CONVOLUTION | {"N": 8, "M": 64, "C": 3}
+    rows = [
+        operation(name=phase, kind="convolution", bounds=sizes, phase=phase)
+        for phase in ("forward", "weight gradient", "input gradient")
+    ]
+    nodes = of_type(list(Ranks(description(*rows), Plan(tensor=2)).nodes(0)), COMPUTE)
+    pixels, window = 8 * 32 * 32 // 2, 27
+    assert [tuple(each[f"gemm_{name}"] for name in "mnk") for each in nodes[:3]] == [
+        (pixels, 64, window),
+        (64, window, pixels),
+        (pixels, window, 64),
+    ]
+
+
 def test_a_rank_loads_the_rows_that_it_looks_up():
     rows = {"kind": "look-up", "type": "GatherV2", "bounds": {}, "macs": 0}
     step = description(operation(**rows), mode="infer")
@@ -157,13 +173,8 @@ def test_a_trace_is_written_for_one_rank_or_all(tmp_path):
     exports.find("chakra").save(model, tmp_path, ExportOptions(parallelism=plan))
     assert {path.name for path in tmp_path.iterdir()} == {"trace.0.et", "trace.1.et", "groups.json"}
     assert json.loads((tmp_path / "groups.json").read_text()) == {"1": [0, 1]}
-    kinds = chakra.messages()
-    with (tmp_path / "trace.1.et").open("rb") as file:
-        proto.parse_length_prefixed(kinds["GlobalMetadata"], file)
-        count = 0
-        while proto.parse_length_prefixed(kinds["Node"], file):
-            count += 1
-    assert count > len([row for row in model.describe().operations if row.phase != "update"])
+    nodes = nodes_of(tmp_path / "trace.1.et")
+    assert len(nodes) > len([row for row in model.describe().operations if row.phase != "update"])
     one = tmp_path / "one"
     one.mkdir()
     exports.find("chakra").save(model, one, ExportOptions(parallelism=plan, rank=1))
@@ -176,3 +187,5 @@ def test_what_a_trace_cannot_hold_is_refused():
         Ranks(blocks(2), Plan(recompute=True))
     with pytest.raises(FathomError, match="cannot share 8 examples"):
         Ranks(blocks(2), Plan(16))
+    with pytest.raises(FathomError, match="2 nodes of 8 parts cannot share 8 examples"):
+        Ranks(blocks(2), Plan(2, microbatches=8))

@@ -11,27 +11,23 @@ import yaml
 
 from fathom import exports
 from fathom.exports import maestro
-from fathom.results.description import Description, Operation
-
-
-def operation(name, phase, kind, bounds, macs, repeats=1):
-    return Operation(
-        **{"name": name, "phase": phase, "kind": kind, "bounds": bounds, "macs": macs},
-        **{"type": "x", "layer": "x", "dtype": "float32", "repeats": repeats, "flops": 0},
-        **{"input_bytes": 0, "weight_bytes": 0, "output_bytes": 0},
-    )
+from tests.hardware.accelerators import steps
 
 
 def convolution(name, phase="forward", dilation=1):
     """Groups, two examples, a stride, and a kernel that is not square."""
     sizes = {"N": 2, "M": 6, "C": 4, "R": 3, "S": 2, "P": 5, "Q": 3, "groups": 2}
     sizes |= {"stride_h": 2, "stride_w": 2, "dilation_h": dilation, "dilation_w": dilation}
-    return operation(name, phase, "convolution", sizes, 2 * 6 * 2 * 3 * 2 * 5 * 3)
+    return steps.operation(
+        name=name, phase=phase, kind="convolution", bounds=sizes, macs=2 * 6 * 2 * 3 * 2 * 5 * 3
+    )
 
 
 def product(kind, batch, repeats):
     sizes = {"batch": batch, "M": 7, "N": 5, "K": 3}
-    return operation(kind, "forward", kind, sizes, batch * repeats * 105, repeats)
+    return steps.operation(
+        name=kind, kind=kind, bounds=sizes, macs=batch * repeats * 105, repeats=repeats
+    )
 
 
 @pytest.fixture(scope="module")
@@ -42,12 +38,9 @@ def description():
         *(convolution(f"{phase} x", phase) for phase in ("weight gradient", "input gradient")),
         product("matrix product", batch=4, repeats=1),
         product("recurrent product", batch=1, repeats=6),
-        operation("sparse", "forward", "sparse product", {"M": 1, "N": 1, "K": 1}, 1),
+        steps.operation(kind="sparse product", bounds={"M": 1, "N": 1, "K": 1}, macs=1),
     )
-    return Description(
-        **{"schema": 1, "workload": "small", "mode": "train", "batch_size": 2},
-        **{"precision": "bfloat16", "inputs": {}, "parameters": 1, "operations": operations},
-    )
+    return steps.description(*operations, precision="bfloat16")
 
 
 def times(files):
@@ -72,6 +65,19 @@ def test_the_layers_of_zigzag_have_all_macs(description):
     assert layers[1]["dimension_relations"] == ["ix=2*ox+2*fx", "iy=2*oy+2*fy"]
     assert layers[0]["operand_precision"] == {"I": 16, "W": 16, "O": 16, "O_final": 16}
     assert "operations of kind sparse product: 1" in exported.left_out
+
+
+@pytest.mark.parametrize("name", ["maestro", "scale-sim", "timeloop", "zigzag"])
+def test_a_name_with_a_comma_stays_in_its_column(description, name):
+    first, *_ = description.operations
+    named = first.model_copy(update={"name": "a,b"})
+    files = exports.find(name).export(description.model_copy(update={"operations": (named,)})).files
+    (listed,) = (
+        text for file, text in files.items() if file in ("repetitions.csv", "problems.csv")
+    )
+    for row in csv.DictReader(io.StringIO(listed)):
+        assert int(row["times"]) >= 1
+        assert row.get("operation", "a,b") == "a,b"
 
 
 def test_zigzag_evaluates_each_layer(description, tmp_path):

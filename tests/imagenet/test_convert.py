@@ -167,6 +167,15 @@ def test_shards_are_not_converted_again(tree, tmp_path):
     assert message == f"{tmp_path / 'out'} holds TFRecord shards already"
 
 
+def test_validation_images_without_ground_truth_are_not_passed_over(tree, tmp_path):
+    (tree / "val").rename(tmp_path / "old")
+    (tree / "val").mkdir()
+    (tree / "val" / "ILSVRC2012_val_00000001.JPEG").touch()
+    message = error_of(tree, tmp_path / "out", 1)
+    assert f"{tree / 'val'} has no class folders and its ground truth is missing" in message
+    assert "out" not in os.listdir(tmp_path)
+
+
 def test_a_folder_that_cannot_be_written_is_named(tree, tmp_path):
     (tmp_path / "file").touch()
     assert str(tmp_path / "file" / "out.part") in error_of(tree, tmp_path / "file" / "out", 1)

@@ -11,6 +11,7 @@ from fathom.errors import FathomError
 from fathom.imagenet import ilsvrc
 from fathom.imagenet.ilsvrc import ImageNet
 from fathom.imagenet.synthetic import WNIDS
+from tests.imagenet.tfrecords import example, write
 
 DEVKIT = "ILSVRC2012_devkit_t12/data"
 A, B, C = WNIDS[:3]
@@ -178,18 +179,12 @@ def test_flat_validation_images_are_labelled_by_a_list_of_wordnet_ids(tmp_path, 
     assert data.class_names == (A, B, C)
 
 
-def test_flat_validation_without_ground_truth_says_what_to_get(tmp_path):
-    put(tmp_path, *VAL)
-    message = error_of(tmp_path)
-    assert "ILSVRC2012_validation_ground_truth.txt" in message
-    assert "meta.mat" in message
-
-
-def test_a_ground_truth_without_meta_mat_says_what_to_get(tmp_path):
+@pytest.mark.parametrize("missing", ["ILSVRC2012_validation_ground_truth.txt", "meta.mat"])
+def test_flat_validation_without_ground_truth_says_what_to_get(tmp_path, missing):
     put(tmp_path, *VAL)
     write_devkit(tmp_path / DEVKIT)
-    (tmp_path / DEVKIT / "meta.mat").unlink()
-    assert "meta.mat" in error_of(tmp_path)
+    (tmp_path / DEVKIT / missing).unlink()
+    assert "ILSVRC2012_validation_ground_truth.txt and meta.mat, into" in error_of(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -310,6 +305,9 @@ def test_damaged_records_are_named_and_their_labels_are_checked(tmp_path):
     write_shard(shard, (jpeg(), 1000), (jpeg(9), 1))
     assert verify(tmp_path).startswith("2 of 2 training images")
     assert "label 1000, outside 0..999" in fault_of(tmp_path, background_class=False)
+    (tmp_path / "synsets.txt").write_text(f"{A}\n{B}\n")
+    assert "label 999, outside 0..1" in fault_of(tmp_path)
+    (tmp_path / "synsets.txt").unlink()
     content = bytearray(shard.read_bytes())
     content[-50] ^= 1
     shard.write_bytes(content)
@@ -320,15 +318,7 @@ def test_damaged_records_are_named_and_their_labels_are_checked(tmp_path):
 
 
 def write_shard(path, *examples):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for encoded, label in examples:
-            features = {
-                "image/encoded": tf.train.Feature(bytes_list=tf.train.BytesList(value=[encoded])),
-                "image/class/label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
-            }
-            features = tf.train.Features(feature=features)
-            writer.write(tf.train.Example(features=features).SerializeToString())
+    write(path, *(example(encoded=encoded, class_label=label) for encoded, label in examples))
 
 
 @pytest.mark.parametrize("folders", [("", ""), ("train", "validation")])
@@ -366,14 +356,12 @@ def test_shards_of_two_sets_are_an_error(tmp_path):
     assert message in error_of(tmp_path)
 
 
-def test_empty_shards_are_an_error(tmp_path):
-    write_shard(tmp_path / "train-00000-of-00001")
-    assert "train-00000-of-00001 is empty" in error_of(tmp_path)
-
-
-def test_a_shard_of_another_kind_is_named(tmp_path):
-    put(tmp_path, "train-00000-of-00001", content=b"no records at all")
-    assert f"{tmp_path / 'train-00000-of-00001'} is damaged or no" in error_of(tmp_path)
+@pytest.mark.parametrize(
+    ("content", "fault"), [(b"", "empty"), (b"no records at all", "damaged or no")]
+)
+def test_a_shard_without_records_is_named(tmp_path, content, fault):
+    put(tmp_path, "train-00000-of-00001", content=content)
+    assert f"{tmp_path / 'train-00000-of-00001'} is {fault}" in error_of(tmp_path)
 
 
 # ------------------------------------------------------------ real photographs

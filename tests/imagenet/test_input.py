@@ -12,6 +12,7 @@ from fathom.imagenet.images import Augmentation
 from fathom.imagenet.input import evaluation_batches, training_batches
 from fathom.imagenet.synthetic import WNIDS
 from fathom.imagenet.tree import FileImages
+from tests.imagenet.tfrecords import example, write
 
 HOW = Augmentation(crop=32, shorter_side=(32, 48), colour_shift=0.1)
 SIZE = 24
@@ -230,20 +231,10 @@ def test_unusual_files_named_jpeg_are_read_like_the_others(tree, mode, format):
 # ------------------------------------------------------------ TFRecord shards
 
 
-def record(**features):
-    kinds = {
-        bytes: lambda v: tf.train.Feature(bytes_list=tf.train.BytesList(value=[v])),
-        int: lambda v: tf.train.Feature(int64_list=tf.train.Int64List(value=[v])),
-    }
-    features = {f"image/{k.replace('_', '/')}": kinds[type(v)](v) for k, v in features.items()}
-    features = tf.train.Features(feature=features)
-    return tf.train.Example(features=features).SerializeToString()
-
-
 @pytest.fixture
 def records(tree):
     return [
-        record(encoded=image_path(tree, i).read_bytes(), class_label=i // 3 + 1)
+        example(encoded=image_path(tree, i).read_bytes(), class_label=i // 3 + 1)
         for i in range(SIZE)
     ]
 
@@ -256,10 +247,8 @@ def shards(tmp_path):
 
 
 def write_shards(folder, records, split="train"):
-    for shard in range(2):
-        with tf.io.TFRecordWriter(str(folder / f"{split}-0000{shard}-of-00002")) as writer:
-            for content in records[shard * 12 : shard * 12 + 12]:
-                writer.write(content)
+    write(folder / f"{split}-00000-of-00002", *records[:12])
+    write(folder / f"{split}-00001-of-00002", *records[12:])
 
 
 def test_shards_give_the_batches_that_the_tree_gives(tree, shards, records):
@@ -286,7 +275,7 @@ def test_a_record_with_a_wrong_checksum_is_skipped_by_its_number(shards, records
 
 @pytest.mark.parametrize(
     ("content", "missing"),
-    [(record(encoded=b"x"), "image/class/label"), (record(class_label=1), "image/encoded")],
+    [(example(encoded=b"x"), "image/class/label"), (example(class_label=1), "image/encoded")],
 )
 def test_a_record_without_a_feature_is_skipped_by_its_number(shards, records, content, missing):
     write_shards(shards, [*records[:2], content, *records[3:]])
@@ -310,11 +299,19 @@ def test_with_strict_a_damaged_record_is_an_error_that_names_it(shards, records)
 def test_a_label_outside_the_classes_names_the_option(
     tree, shards, records, background_class, label, advice
 ):
-    wrong = record(encoded=image_path(tree, 2).read_bytes(), class_label=label)
+    wrong = example(encoded=image_path(tree, 2).read_bytes(), class_label=label)
     write_shards(shards, [*records[:2], wrong, *records[3:]])
     with pytest.raises(FathomError, match=f"--set {advice}") as caught:
         training(shards, 3, background_class=background_class)
     assert str(caught.value).startswith("train-00000-of-00002 record 2 has label ")
+
+
+def test_a_label_outside_the_classes_that_have_names_is_an_error(shards, records):
+    (shards / "synsets.txt").write_text("\n".join(WNIDS[: SIZE // 3]))
+    write_shards(shards, records)
+    training(shards, 3)
+    with pytest.raises(FathomError, match=r"has label 8, outside 0\.\.7: .*background_class=true"):
+        training(shards, 3, background_class=False)
 
 
 # ------------------------------------------------------------ real photographs

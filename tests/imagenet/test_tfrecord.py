@@ -9,28 +9,14 @@ from hypothesis import strategies as st
 
 from fathom.errors import FathomError
 from fathom.imagenet.tfrecord import RecordImages, masked_crc32c, read_record, scan
+from tests.imagenet.tfrecords import example, write
 
 RECORDS = [b"one", b"", b"three" * 100]
 
 
 @pytest.fixture
 def path(tmp_path):
-    return write(tmp_path / "train-00000-of-00001", RECORDS)
-
-
-def write(path, records):
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for record in records:
-            writer.write(record)
-    return path
-
-
-def example(encoded, label):
-    features = {
-        "image/encoded": tf.train.Feature(bytes_list=tf.train.BytesList(value=[encoded])),
-        "image/class/label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
-    }
-    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+    return write(tmp_path / "train-00000-of-00001", *RECORDS)
 
 
 def test_the_checksum_is_the_published_one():
@@ -57,7 +43,7 @@ def test_records_are_read_in_parallel_inside_a_dataset(path):
 
 def test_an_empty_file_is_refused(tmp_path):
     with pytest.raises(FathomError, match="empty is empty: its images are in no other shard"):
-        scan(write(tmp_path / "empty", []))
+        scan(write(tmp_path / "empty"))
 
 
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
@@ -130,9 +116,13 @@ def check_scan(path, data):
 
 
 def test_images_are_numbered_through_the_shards(tmp_path):
+    a, b, c = (
+        example(encoded=encoded, class_label=label)
+        for encoded, label in ((b"a", 1), (b"b", 2), (b"c", 1000))
+    )
     shards = [
-        write(tmp_path / "train-00000-of-00002", [example(b"a", 1), example(b"b", 2)]),
-        write(tmp_path / "train-00001-of-00002", [example(b"c", 1000)]),
+        write(tmp_path / "train-00000-of-00002", a, b),
+        write(tmp_path / "train-00001-of-00002", c),
     ]
     images = RecordImages(shards, first_label=1)
     assert images.size == 3
@@ -148,6 +138,7 @@ def test_images_are_numbered_through_the_shards(tmp_path):
 
 
 def test_a_label_too_large_for_int32_stays_too_large(tmp_path):
-    shard = write(tmp_path / "train-00000-of-00001", [example(b"a", 2**32)])
+    large = example(encoded=b"a", class_label=2**32)
+    shard = write(tmp_path / "train-00000-of-00001", large)
     images = RecordImages([shard], first_label=1)
     assert int(images.read(tf.constant(0, tf.int64))[1]) > 999

@@ -240,9 +240,9 @@ def run(workload="autoenc", purpose=("modes",), **changes):
     return Run(**{"id": name.replace(":", "")} | fields)
 
 
-def folder(runs, machine=MACHINE):
+def folder(runs, machine=MACHINE, path=Path("nowhere")):
     """A folder of runs that was never written."""
-    return Folder(Path("nowhere"), machine, tuple(runs))
+    return Folder(path, machine, tuple(runs))
 
 
 def ops_of(*profiles):

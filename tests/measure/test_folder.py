@@ -6,7 +6,7 @@ from test_profiles import small_profile
 
 from fathom.errors import FathomError
 from fathom.measure.runs.folder import Folder, write_run
-from fathom.results.characterization import Machine, Run
+from fathom.results.characterization import Machine
 
 ENVIRONMENT = synthetic_folder.ENVIRONMENT | {"tensorflow": "2.20.0", "cores_available": 2}
 
@@ -18,29 +18,12 @@ def result(**environment):
 def timing(**changes):
     fields = {
         "id": "autoenc-train-cpu0-timing",
-        "kind": "timing",
         "purpose": ("modes", "cores"),
-        "workload": "autoenc",
-        "mode": "train",
-        "device": "/cpu:0",
-        "threads": None,
         "cores": 2,
-        "repeat": 0,
-        "precision": "float32",
-        "batch_size": None,
         "argv": ("python", "-m", "fathom.autoenc"),
-        "status": "done",
-        "reason": None,
-        "wall_s": 5.5,
         "result": result(),
-        "profile": None,
     }
-    return Run(**fields | changes)
-
-
-def small_run(**changes):
-    """A profile run with the id ``a``."""
-    return timing(id="a", kind="profile", result=None, profile=small_profile(**changes))
+    return synthetic_folder.run(**fields | changes)
 
 
 def changed(**changes):
@@ -59,12 +42,11 @@ def out(tmp_path):
 def test_a_folder_gives_back_what_was_written(out):
     profile = timing(
         id="autoenc-train-cpu0-profile",
-        kind="profile",
         purpose=("profile",),
         result=None,
         profile=small_profile(environment=ENVIRONMENT),
     )
-    failed = timing(id="vgg-train-cpu0-timing", status="failed", reason="no memory", result=None)
+    failed = timing(id="vgg-train-cpu0-timing", status="failed", reason="no memory")
     for run in (timing(), profile, failed):
         write_run(run, out)
     folder = Folder.read(out)

@@ -4,7 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from traces import TraceBuilder
+from traces import TraceBuilder, own_times
 
 from fathom.measure.profile import gpu, xplane
 from fathom.system import private
@@ -28,10 +28,7 @@ def path(tmp_path):
 
 def test_an_op_with_gpu_kernels_counts_by_its_kernels(path):
     (ops,) = xplane.read(path).ops_by_step()
-    times = Counter()
-    for op in ops:
-        times[op.op_type] += op.self_s
-    assert dict(times) == pytest.approx({"Conv2D": 5e-6, "Shape": 1e-6})
+    assert own_times(ops) == pytest.approx({"Conv2D": 5e-6, "Shape": 1e-6})
     assert {op.op_type: op.on_gpu for op in ops} == {"Conv2D": True, "Shape": False}
 
 

@@ -4,9 +4,9 @@ import shlex
 
 import pandas as pd
 import pytest
+from commands import fathom, refusal
 from synthetic_folder import result
 
-from fathom.__main__ import main
 from fathom.measure.runs import interleave
 from fathom.results.records import RunResult
 
@@ -17,9 +17,7 @@ def compare(tmp_path, capsys):
 
     def command(*variants, budget=1):
         arguments = [*variants, f"--out={tmp_path / 'out'}", f"--budget={budget}"]
-        with pytest.raises(SystemExit) as end:
-            main(["compare", "--interleave", *arguments])
-        return end.value.code, *capsys.readouterr()
+        return fathom("compare", "--interleave", *arguments), *capsys.readouterr()
 
     return command
 
@@ -185,9 +183,4 @@ def test_the_results_of_another_comparison_are_not_mixed_with_these(compare, var
     ],
 )
 def test_a_wrong_option_is_one_line(capsys, arguments, reason):
-    with pytest.raises(SystemExit) as end:
-        main(["compare", *arguments])
-    assert end.value.code == 2
-    error = capsys.readouterr().err
-    assert reason in error
-    assert error.count("\n") == 1
+    assert reason in refusal(capsys, fathom("compare", *arguments))

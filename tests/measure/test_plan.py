@@ -24,6 +24,8 @@ REQUEST = Request(
     quick=False,
 )
 
+VGG = {"vgg": Characterization()}
+
 
 def runs(purpose, **changes):
     return [r for r in plan(dataclasses.replace(REQUEST, **changes)) if purpose in r.purpose]
@@ -63,17 +65,15 @@ def test_a_run_of_several_sets_is_made_once():
 
 
 def test_cores_go_from_one_to_all():
-    assert [r.cores for r in runs("cores", workloads={"vgg": Characterization()})] == [3, 1, 2]
-    assert [
-        r.cores for r in runs("cores", workloads={"vgg": Characterization()}, quick=True, cores=8)
-    ] == [8, 1, 2, 4]
+    assert [r.cores for r in runs("cores", workloads=VGG)] == [3, 1, 2]
+    assert [r.cores for r in runs("cores", workloads=VGG, quick=True, cores=8)] == [8, 1, 2, 4]
 
 
 def test_repeats_follow_their_warm_up_in_turn():
     order = [(r.workload, r.repeat) for r in plan(REQUEST)[-6:]]
     assert order == [(w, n) for n in (-1, 1, 2) for w in ("alexnet", "vgg")]
-    assert [r.repeat for r in runs("warmup", workloads={"vgg": Characterization()})] == [-1]
-    assert [r.repeat for r in runs("repeats", workloads={"vgg": Characterization()})] == [1, 2]
+    assert [r.repeat for r in runs("warmup", workloads=VGG)] == [-1]
+    assert [r.repeat for r in runs("repeats", workloads=VGG)] == [1, 2]
 
 
 def test_profiles_and_timings_that_repeats_leaves_out_are_repeated_after_all_first_ones():
@@ -99,7 +99,7 @@ def test_repeats_of_training_stay_behind_their_warm_up():
 
 
 def test_without_warm_up_the_run_that_shows_the_mode_is_the_first_repeat():
-    repeats = runs("repeats", workloads={"vgg": Characterization()}, warmup_runs=0)
+    repeats = runs("repeats", workloads=VGG, warmup_runs=0)
     assert [(r.id, r.purpose) for r in repeats] == [
         ("vgg-train-cpu0-timing", ("modes", "cores", "repeats")),
         ("vgg-train-cpu0-timing-repeat1", ("repeats",)),
@@ -253,9 +253,7 @@ def test_every_batch_size_is_measured_even_without_repeats():
 
 
 def test_workers_share_a_batch_or_have_one_each_beside_threads_of_one_worker():
-    found = runs(
-        "scaling", workers=[1, 2], batch_size=6, repeats=1, workloads={"vgg": Characterization()}
-    )
+    found = runs("scaling", workers=[1, 2], batch_size=6, repeats=1, workloads=VGG)
     assert [(r.workers, r.threads, r.batch_size) for r in found] == [
         *((1, 1, 6), (2, 1, 6)),
         *((2, 1, 12), (1, 2, 6)),
@@ -266,12 +264,16 @@ def test_workers_share_a_batch_or_have_one_each_beside_threads_of_one_worker():
 
 
 def test_a_batch_that_workers_cannot_share_is_only_scaled_up():
-    found = runs(
-        "scaling", workers=[4], batch_size=6, repeats=1, workloads={"vgg": Characterization()}
-    )
+    found = runs("scaling", workers=[4], batch_size=6, repeats=1, workloads=VGG)
     assert [(r.workers, r.batch_size) for r in found] == [(4, 24), (1, 6)]
 
 
 def test_workers_without_a_batch_size_are_refused():
     with pytest.raises(FathomError, match="--workers needs --batch-size"):
         Wanted(precision="float32", quick=True, workers=[1, 2])
+
+
+@pytest.mark.parametrize("sweep", [{"batches": [1, 2]}, {"workers": [1, 2], "batch_size": 4}])
+def test_threads_of_profiles_are_refused_with_a_sweep_which_makes_none(sweep):
+    with pytest.raises(FathomError, match=r"--threads has no effect with --(batches|workers)"):
+        Wanted(precision="float32", quick=True, threads=[1], **sweep)

@@ -1,10 +1,10 @@
 import numpy as np
 import pandas as pd
 import pytest
+from commands import fathom, refusal
 from synthetic_folder import ENVIRONMENT, op, profile
 from traces import TraceBuilder
 
-from fathom.__main__ import main
 from fathom.measure.profile import diff
 from fathom.measure.profile.files import PROFILE, TRACE
 
@@ -44,12 +44,6 @@ def two(folder):
     return new, folder("old", old, (OTHER_MATMUL, 30), ("c:Pow", 40), environment=environment)
 
 
-def command(*arguments):
-    with pytest.raises(SystemExit) as end:
-        main(["profile", *map(str, arguments)])
-    return end.value.code
-
-
 def test_op_types_are_compared_by_the_papers_names_in_order_of_the_difference(two):
     table = diff.op_types(*map(diff.read, two))
     assert table.type.tolist() == ["MatMul", "Pow", "Add"]
@@ -73,7 +67,7 @@ def test_ops_are_compared_by_name_whatever_kernel_ran(two):
 
 def test_two_stored_profiles_are_shown_side_by_side_without_verdict(two, tmp_path, capsys):
     out = tmp_path / "out"
-    assert command(two[0], "--against", two[1], "--out", out) == 0
+    assert fathom("profile", two[0], "--against", two[1], "--out", out) == 0
     shown = capsys.readouterr().out
     assert "differs: tensorflow: 2.21.0, other 2.20.0" in shown
     assert "MatMul, other _MklMatMul" in shown
@@ -89,7 +83,7 @@ def test_two_stored_profiles_are_shown_side_by_side_without_verdict(two, tmp_pat
 
 
 def test_a_stored_profile_is_shown_again(two, capsys):
-    assert command(two[0]) == 0
+    assert fathom("profile", two[0]) == 0
     shown = capsys.readouterr().out
     assert "B Matrix Operations" in shown
     assert "No verdict" not in shown
@@ -100,7 +94,7 @@ def test_of_many_ops_the_others_have_one_row(folder, capsys, monkeypatch):
     many = [(f"{'a_long_scope/' * 5}op{i}:Mul", 10) for i in range(9)]
     both = [folder(name, {"Mul": 1.0}, *each) for name, each in (("a", ops), ("b", many))]
     monkeypatch.setattr(diff, "_MOST_ROWS", 5)
-    assert command(both[0], "--against", both[1]) == 0
+    assert fathom("profile", both[0], "--against", both[1]) == 0
     shown = capsys.readouterr().out
     assert "13 others" in shown
     assert "_scope/a_long_scope/op0 " in shown
@@ -122,7 +116,4 @@ def test_what_cannot_be_compared_is_one_line(two, folder, tmp_path, capsys):
         ([new, "--against", old, "--out", old], "--out would replace the profile"),
         (["autoencoder"], "unknown workload or folder 'autoencoder': did you mean autoenc?"),
     ):
-        assert command(*arguments) == 2
-        error = capsys.readouterr().err
-        assert reason in error
-        assert error.count("\n") == 1
+        assert reason in refusal(capsys, fathom("profile", *arguments))

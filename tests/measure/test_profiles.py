@@ -4,7 +4,7 @@ import json
 import numpy as np
 import pytest
 from rich.console import Console
-from synthetic_folder import COST, ENVIRONMENT, op, profile
+from synthetic_folder import ENVIRONMENT, op, profile
 
 from fathom.errors import FathomError
 from fathom.measure import frames
@@ -17,30 +17,21 @@ from fathom.results.records import Processor
 GPU = GpuTime(kernel_seconds=1.0, api_seconds=2.0, memcpy_seconds=0.5)
 
 
-def small_profile(**changes):
+OPS = (
+    op("_MklMatMul", [0.004, 0.004], "fc", "backward", count=2),
+    op("_FusedMatMul", [0.002, 0.002], "fc", "forward", count=1),
+    op("ResourceApplyAdam", [0.002] * 2, "optimizer", "optimizer", count=1),
+    op("Mystery", [0.001, 0.003], "loss", "forward", count=0.5),
+)
+
+
+def small_profile(ops=OPS, **changes):
     fields = {
-        "workload": "autoenc",
-        "mode": "train",
-        "batch_size": 100,
-        "threads": 1,
-        "device": "/cpu:0",
-        "precision": "float32",
         "step_seconds": np.array([0.011, 0.011]),
         "unprofiled_step_seconds": np.array([0.01, 0.01, 0.01]),
-        "compiled_step_seconds": np.array([]),
         "outside_seconds": np.array([0.001, 0.0012]),
-        "work": np.ones(2),
-        "ops": (
-            op("_MklMatMul", [0.004, 0.004], "fc", "backward", count=2),
-            op("_FusedMatMul", [0.002, 0.002], "fc", "forward", count=1),
-            op("ResourceApplyAdam", [0.002] * 2, "optimizer", "optimizer", count=1),
-            op("Mystery", [0.001, 0.003], "loss", "forward", count=0.5),
-        ),
-        "gpu": None,
-        "cost": COST | {"layers": []},
-        "environment": ENVIRONMENT,
     }
-    return Profile(**fields | changes)
+    return profile(ops, **fields | changes)
 
 
 def event(name, op_type, self_s, line="/host:CPU/worker"):
@@ -177,10 +168,9 @@ def test_a_profile_with_a_missing_field_is_refused():
 @pytest.mark.parametrize("cpu_seconds", [1.0, 2.0])
 def test_a_disturbed_profile_says_so(cpu_seconds):
     used = Processor(cpu_seconds=cpu_seconds, wall_seconds=2.0)
-    screen = Console(file=io.StringIO(), width=200)
     alone = ENVIRONMENT | {"threads": 1}
-    view.show(profile([op("Add", [1.0])], processor=used, environment=alone), screen)
-    said = "the steps had it 50% of their time: profile again" in screen.file.getvalue()
+    text = shown(profile([op("Add", [1.0])], processor=used, environment=alone))
+    said = "the steps had it 50% of their time: profile again" in text
     assert said == (cpu_seconds == 1.0)
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import fathom, refusal
 from recounting import recount
 
 from fathom import Autoenc, FathomError
-from fathom.__main__ import main
 from fathom.core.training.compilation import copied
 from fathom.measure.profile.profiling import profile_model
 from fathom.results.profile import Profile
@@ -138,9 +138,7 @@ def test_xprof_finds_the_same_times(profiled, tmp_path):
 def folder(tmp_path_factory):
     out = tmp_path_factory.mktemp("out") / "new" / "folder"
     options = ["--steps=3", "--batch-size=5", "--set", "hidden_units=20", "--device=cpu"]
-    with pytest.raises(SystemExit) as end:
-        main(["profile", "autoenc", *options, "--life=6", "--out", str(out)])
-    assert end.value.code == 0
+    assert fathom("profile", "autoenc", *options, "--life=6", "--out", out) == 0
     return out
 
 
@@ -164,9 +162,7 @@ def test_the_command_writes_the_profile_its_tables_and_the_trace(folder):
 
 def test_a_characterization_has_what_it_keeps_alone_written(tmp_path):
     options = ["--steps=1", "--batch-size=5", "--set=hidden_units=20", "--device=cpu", "--raw"]
-    with pytest.raises(SystemExit) as end:
-        main(["profile", "autoenc", *options, f"--out={tmp_path}"])
-    assert end.value.code == 0
+    assert fathom("profile", "autoenc", *options, f"--out={tmp_path}") == 0
     files = sorted(path.name for path in tmp_path.iterdir())
     assert files == [".fathom", "profile.json", "trace.xplane.pb"]
 
@@ -201,9 +197,9 @@ def overlapping(slices):
 
 
 def test_a_table_for_a_person_is_printed(capsys):
-    with pytest.raises(SystemExit) as end:
-        main(["profile", "autoenc", "--infer", "--steps=2", "--batch-size=5", "--device=cpu"])
-    assert end.value.code == 0
+    assert (
+        fathom("profile", "autoenc", "--infer", "--steps=2", "--batch-size=5", "--device=cpu") == 0
+    )
     output = capsys.readouterr().out
     for words in (
         "the profiler's overhead",
@@ -231,20 +227,13 @@ def test_a_table_for_a_person_is_printed(capsys):
     ],
 )
 def test_a_wrong_option_is_one_line(capsys, options, reason):
-    with pytest.raises(SystemExit) as end:
-        main(["profile", "autoenc", *options])
-    assert end.value.code == 2
-    error = capsys.readouterr().err
-    assert reason in error
-    assert error.count("\n") == 1
+    assert reason in refusal(capsys, fathom("profile", "autoenc", *options))
 
 
 @pytest.mark.slow
 def test_a_step_that_xla_compiles_is_profiled_op_by_op_with_its_time_beside(capsys, monkeypatch):
     monkeypatch.setattr(Autoenc, "default_xla", "step")
-    with pytest.raises(SystemExit) as end:
-        main(["profile", "autoenc", "--steps=2", "--batch-size=5", "--device=cpu"])
-    assert end.value.code == 0
+    assert fathom("profile", "autoenc", "--steps=2", "--batch-size=5", "--device=cpu") == 0
     output = capsys.readouterr().out
     assert "MatMul" in output
     assert "compiled by XLA: mean" in output
@@ -257,9 +246,9 @@ def test_a_profile_says_how_its_batches_are_divided_and_has_the_ops_of_all_parts
     capsys, tmp_path, microbatches, products
 ):
     arguments = [f"--microbatches={microbatches}", f"--out={tmp_path}", "--raw"]
-    with pytest.raises(SystemExit) as end:
-        main(["profile", "autoenc", "--steps=2", "--batch-size=6", "--device=cpu", *arguments])
-    assert end.value.code == 0
+    assert (
+        fathom("profile", "autoenc", "--steps=2", "--batch-size=6", "--device=cpu", *arguments) == 0
+    )
     printed = capsys.readouterr().out
     assert ("batch 6 in 2 microbatches, float32" in printed) == (microbatches == 2)
     profile = Profile.read(tmp_path / "profile.json")

@@ -60,11 +60,6 @@ def out(tmp_path):
 
 @pytest.fixture
 def screen():
-    return Console(file=sys.stdout, width=200)
-
-
-@pytest.fixture
-def paper():
     """A screen whose text can be read."""
     return Console(file=io.StringIO(), width=200)
 
@@ -138,18 +133,17 @@ def swept(size, code=WRITE, workload="autoenc", **changes):
 NO_MEMORY = "import sys; sys.exit('not enough memory: use a smaller --batch-size')"
 
 
-def test_a_batch_too_large_ends_its_sweep_and_no_other(out):
-    printed = io.StringIO()
+def test_a_batch_too_large_ends_its_sweep_and_no_other(out, screen):
     vgg = WRITE.replace("pathlib.Path(file)", "document['workload'] = 'vgg'; pathlib.Path(file)")
     planned = [swept(1), swept(1, vgg, "vgg"), swept(2, NO_MEMORY), swept(2, vgg, "vgg")]
     planned += [swept(2, id="autoenc-batch2-repeat1"), swept(4), swept(4, vgg, "vgg")]
-    runner._make(planned, {}, math.inf, out, Console(file=printed, width=200))
+    runner._make(planned, {}, math.inf, out, screen)
     assert {k: r.status for k, r in folder.read_runs(out).items()} == {
         "autoenc-batch1": "done",
         "autoenc-batch2": "failed",
         **{f"vgg-batch{size}": "done" for size in (1, 2, 4)},
     }
-    assert printed.getvalue().count("left out, its sweep has ended") == 2
+    assert screen.file.getvalue().count("left out, its sweep has ended") == 2
 
 
 @pytest.mark.usefixtures("two_cores")
@@ -204,14 +198,14 @@ def disturb(out, planned, cpu_seconds):
     folder.write_run(runner.Run(**dict(planned), **done, result=made), out)
 
 
-def test_a_disturbed_run_is_made_again_once_and_the_first_measurement_kept(out, paper):
+def test_a_disturbed_run_is_made_again_once_and_the_first_measurement_kept(out, screen):
     planned = [program(WRITE, id=name) for name in "ab"]
     disturb(out, planned[0], 5.0)
     disturb(out, planned[1], 9.8)
     (out / "traces" / "a.xplane.pb").write_text("the first trace")
     for _ in range(2):
-        runner._make_disturbed(planned, math.inf, out, paper)
-    assert paper.file.getvalue().count("once more") == 1
+        runner._make_disturbed(planned, math.inf, out, screen)
+    assert screen.file.getvalue().count("once more") == 1
     assert {name: run.first_cpu_share for name, run in folder.read_runs(out).items()} == {
         "a": pytest.approx(0.5, abs=0.01),
         "b": None,
@@ -229,10 +223,10 @@ def test_a_disturbed_run_that_fails_the_second_time_stays(out, screen):
     assert folder.read_runs(out)["a"].status == "done"
 
 
-def test_a_spent_budget_makes_no_run_again(out, paper):
+def test_a_spent_budget_makes_no_run_again(out, screen):
     disturb(out, program(WRITE, id="a"), 5.0)
-    runner._make_disturbed([program(WRITE, id="a")], time.perf_counter(), out, paper)
-    assert "no time left to make disturbed runs again: 1" in paper.file.getvalue()
+    runner._make_disturbed([program(WRITE, id="a")], time.perf_counter(), out, screen)
+    assert "no time left to make disturbed runs again: 1" in screen.file.getvalue()
     assert folder.read_runs(out)["a"].first_cpu_share is None
 
 

@@ -1,9 +1,8 @@
 import os
-from collections import Counter
 
 import pytest
 import tensorflow as tf
-from traces import EPOCH_NS, TraceBuilder
+from traces import EPOCH_NS, TraceBuilder, own_times
 
 from fathom.errors import FathomError
 from fathom.measure.profile.xplane import join, parse, read, record, trace
@@ -12,13 +11,6 @@ from fathom.measure.profile.xplane import join, parse, read, record, trace
 @pytest.fixture
 def built():
     return TraceBuilder().plane("/host:CPU")
-
-
-def own_times(ops):
-    times = Counter()
-    for op in ops:
-        times[op.op_type] += op.self_s
-    return dict(times)
 
 
 def test_an_op_event_has_its_name_type_time_and_thread(built, tmp_path):

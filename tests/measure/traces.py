@@ -1,5 +1,7 @@
 """Builds traces as TensorFlow's profiler writes them, with known times."""
 
+from collections import Counter
+
 from fathom.system import private
 
 MICROSECOND = 1_000_000  # in picoseconds
@@ -41,3 +43,11 @@ class TraceBuilder:
         path = directory / "built.xplane.pb"
         path.write_bytes(self.space.SerializeToString())
         return path
+
+
+def own_times(ops):
+    """The seconds of ops by type, without those of ops in them."""
+    times = Counter()
+    for op in ops:
+        times[op.op_type] += op.self_s
+    return dict(times)

@@ -4,7 +4,6 @@ import tensorflow as tf
 
 from fathom import MemNet, MemNetFwd
 from fathom.errors import FathomError
-from fathom.memnet.babi import Babi
 from fathom.memnet.layers import (
     SentenceEmbedding,
     StoryEmbedding,
@@ -13,13 +12,6 @@ from fathom.memnet.layers import (
 )
 
 SMALL = {"batch_size": 10, "embedding": 6, "memory": 12, "xla": False}
-
-
-@pytest.fixture(scope="module")
-def stories(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("babi")
-    Babi.synthesize(directory, 0, train_size=60, test_size=30)
-    return str(directory)
 
 
 def small_model(stories, **options):
@@ -329,6 +321,7 @@ def test_tasks_together_are_evaluated_one_by_one(stories):
         ({"tying": "loose"}, "tying must be one of adjacent, layer-wise"),
         ({"hops": 0}, "hops must be at least 1"),
         ({"memory": 0}, "memory must be at least 1"),
+        ({"random_noise": 10}, "random_noise must be at most 1, not 10"),
     ],
 )
 def test_an_unusable_choice_is_named(stories, options, message):

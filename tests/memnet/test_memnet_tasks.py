@@ -7,7 +7,6 @@ import time
 import pytest
 
 from fathom.memnet import tasks
-from fathom.memnet.babi import Babi
 from fathom.system.processes import run_python
 
 OPTIONS = ["hops=1", "embedding=4", "epochs=1", "restarts=1", "linear_start=false"]
@@ -17,13 +16,6 @@ def run(*arguments):
     with pytest.raises(SystemExit) as done:
         tasks.main([str(argument) for argument in arguments])
     return done.value.code
-
-
-@pytest.fixture(scope="module")
-def stories(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("babi")
-    Babi.synthesize(directory, 0, train_size=60, test_size=30)
-    return directory
 
 
 @pytest.mark.slow
@@ -56,9 +48,16 @@ def test_a_task_that_fails_is_named_and_those_that_are_done_are_not_run_again(
 def test_results_of_other_options_are_refused(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(tasks, "_run_task", lambda *_: "stopped")
     asked = ["--out", tmp_path / "out", "--tasks", 1]
-    for options, message in ((), "stopped"), (("--seed=1",), "are of another --seed"):
+    results = {}
+    monkeypatch.setattr(tasks, "_read", lambda folder, task: results.get(task))
+    for options, message in (
+        *(((), "stopped"), (("--seed=1",), "stopped")),  # nothing has a result yet
+        (("--seed=2",), "are of another --seed"),
+    ):
         assert run(*asked, *options) == 2
         assert message in capfd.readouterr().err
+        if options:
+            results[3] = "some"
 
 
 def test_the_published_mean_is_13_8():

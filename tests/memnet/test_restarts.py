@@ -4,7 +4,6 @@ import tensorflow as tf
 
 from fathom import MemNet, MemNetFwd
 from fathom.core.training.optimizers import Adam, GradientDescent
-from fathom.memnet.babi import Babi
 from fathom.memnet.model import MemNetHyperparameters
 from fathom.memnet.restarts import RestartSchedule
 
@@ -104,13 +103,6 @@ def test_the_best_weights_are_lent_between_trainings():
     with schedule.trainings.best_weights():
         assert schedule.weight.numpy() == [10.0]
     np.testing.assert_array_equal(schedule.weight.numpy(), begun)
-
-
-@pytest.fixture(scope="module")
-def stories(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("babi")
-    Babi.synthesize(directory, 0, train_size=60, test_size=30)
-    return str(directory)
 
 
 @pytest.fixture(scope="module")

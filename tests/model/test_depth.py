@@ -1,5 +1,6 @@
 import pytest
 
+from fathom import workloads
 from fathom.errors import FathomError
 from fathom.model import depth
 from fathom.results.description import Description, Operation
@@ -65,20 +66,24 @@ def test_a_deep_network_is_described_from_shallow_ones(traced):
     assert max(traced) < 6
 
 
-def test_blocks_that_differ_are_all_traced(traced):
-    def growing(blocks):
-        return network(blocks, [7 * 2**i for i in range(blocks)])
-
-    assert depth.describe(noting(traced, growing), DEPTH) == growing(DEPTH)
+@pytest.mark.parametrize(
+    "of",
+    [
+        lambda blocks: network(blocks, [7 * 2**i for i in range(blocks)]),
+        lambda blocks: network(blocks + blocks % 2),
+    ],
+    ids=["blocks that differ", "no regularity"],
+)
+def test_a_network_without_equal_blocks_is_traced(of, traced):
+    assert depth.describe(noting(traced, of), DEPTH) == of(DEPTH)
     assert traced[-1] == DEPTH
 
 
-def test_a_network_without_regularity_is_traced(traced):
-    def other(blocks):
-        return network(blocks + blocks % 2)
-
-    assert depth.describe(noting(traced, other), DEPTH) == other(DEPTH)
-    assert traced[-1] == DEPTH
+def test_a_deep_network_that_is_too_large_is_refused_in_one_line():
+    sizes = {"layers": 200, "width": 15_000_000, "heads": 1, "context": 4, "vocabulary": 8}
+    model = workloads.load("gpt")("cpu", {**sizes, "batch_size": 1})
+    with pytest.raises(FathomError, match=r"^cannot describe the step .*: use other sizes$"):
+        model.describe()
 
 
 def test_a_shallow_network_is_traced(traced):

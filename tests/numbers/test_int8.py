@@ -93,6 +93,9 @@ def test_weights_are_uint8_where_products_with_int8_saturate(network, monkeypatc
 def test_calibration_needs_data_and_a_session_a_file(network, tmp_path):
     with pytest.raises(FathomError, match="no data to calibrate on"):
         int8.quantize(network, iter(()), tmp_path / "int8.onnx")
+    two = iter([[np.zeros((8, 16), np.float32)] * 2])
+    with pytest.raises(FathomError, match="takes 1 inputs, not the 2 of the workload"):
+        int8.quantize(network, two, tmp_path / "int8.onnx")
     wrong = iter([[np.zeros((8, 16, 1), np.float32)]])
     with pytest.raises(FathomError, match="cannot quantize"):
         int8.quantize(network, wrong, tmp_path / "int8.onnx")

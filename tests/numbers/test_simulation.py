@@ -254,6 +254,17 @@ def test_a_gpu_is_refused():
         select_precision("fixed16", GPU)
 
 
+def test_a_calibration_of_values_that_are_not_finite_is_refused():
+    inputs = keras.Input((3,))
+    network = keras.Model(inputs, keras.layers.Dense(1, kernel_initializer="ones")(inputs))
+    step, chosen = tf.Variable(0, False, dtype=tf.int64), FixedPoint(16, None)
+    simulation = Simulation(network, False, chosen, ("activations",), "saturate", step, None)
+    simulation.calibrate()
+    network(tf.fill([1, 3], 3e38))
+    with pytest.raises(FathomError, match="output are not finite in the calibration"):
+        simulation.begin()
+
+
 def test_calibration_needs_data(monkeypatch):
     monkeypatch.setattr(AutoencFwd, "inference_batches", lambda self: iter(()))
     with pytest.raises(FathomError, match="no data to calibrate on"):

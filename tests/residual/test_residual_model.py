@@ -10,21 +10,11 @@ import tensorflow as tf
 
 from fathom import FathomError, Residual, ResidualFwd
 from fathom.measure.profile.xplane import trace
-from fathom.residual.layers import (
-    BatchNormalization,
-    NormalizedConvolution2D,
-)
+from fathom.residual.layers import BatchNormalization, NormalizedConvolution2D
 from fathom.residual.model import BATCH_NORM
+from fathom.testing.descriptors import small_options
 
-SMALL = {
-    "batch_size": 4,
-    "image_size": 64,
-    "smallest_side": 72,
-    "largest_side": 72,
-    "evaluation_side": 72,
-    "base_filters": 4,
-    "classes": 10,
-}
+SMALL = small_options("residual")
 SHORTCUTS = ["projection", "identity"]
 
 

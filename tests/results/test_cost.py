@@ -28,6 +28,20 @@ def test_layers_are_counted_by_hand():
     assert counted["dense"].macs == 96 * 10
 
 
+@pytest.mark.parametrize(
+    ("shape", "layer", "macs"),
+    [
+        ((10, 4), layers.Conv1D(6, 3, groups=2), 8 * 6 * (3 * 2)),
+        ((5, 5, 5, 2), layers.Conv3D(3, 2), 4**3 * 3 * (2**3 * 2)),
+        ((10, 4), layers.DepthwiseConv1D(3, depth_multiplier=2), 8 * 8 * 3),
+        ((8, 8, 4), layers.DepthwiseConv2D((3, 1)), 6 * 8 * 4 * 3),
+    ],
+)
+def test_convolutions_of_all_kinds_are_counted(shape, layer, macs):
+    images = keras.Input(shape)
+    assert cost.count(keras.Model(images, layer(images))).forward_macs == macs
+
+
 class Recurrence(layers.Layer):
     """A layer that reports its own multiply-accumulates, of one of the steps."""
 

@@ -3,9 +3,10 @@ import json
 
 import pytest
 
-from fathom import Autoenc, FathomError, workloads
+from fathom import FathomError, workloads
 from fathom.results.characterization import Machine, Run
-from fathom.results.records import Energy, Processor, RunResult
+from fathom.results.quality import Quality
+from fathom.results.records import Energy, FixedPointRecord, FixedTensor, Processor, RunResult
 
 ENVIRONMENT = {
     "cpu_model": "a processor",
@@ -42,13 +43,6 @@ def refusal(kind, document, source="a.json"):
 
 def test_the_result_of_a_run_is_read_as_it_was_written(document):
     assert RunResult.parse(json.dumps(document), "result.json").to_plain() == document
-
-
-def test_the_result_of_no_steps_has_no_median(tmp_path):
-    model = Autoenc("/cpu:0", OPTIONS)
-    model.setup()
-    model.run(n_steps=0).write(tmp_path / "result.json")
-    assert RunResult.read(tmp_path / "result.json").to_plain()["steps"]["median"] is None
 
 
 @pytest.mark.parametrize(
@@ -175,6 +169,33 @@ def test_energy_is_a_mean_only_with_the_counter_of_the_device():
         unknown = Energy.of(joules, {"cpu": "a reason"}, device, steps, 16.0)
         assert (unknown.joules_per_step, unknown.flops_per_joule) == (None, None)
         assert unknown.unread == {"cpu": "a reason"}
+
+
+def test_tensors_without_any_number_to_round_do_not_thin_out_a_share():
+    rows = [("kernel", 100, 0.5), ("bias", 300, None), ("scale", 100, 0.1)]
+    record = FixedPointRecord(
+        **{"bits": 8, "quantized": ["weights"], "rounding": "nearest", "overflow": "saturate"},
+        tensors=[
+            FixedTensor(
+                **{"layer": "fc", "tensor": name, "kind": "weights", "fraction": 4},
+                **{"values": values, "saturated": 0.0, "zeroed": zeroed},
+            )
+            for name, values, zeroed in rows
+        ],
+    )
+    assert record.share("weights", "zeroed") == pytest.approx(0.3)
+    assert record.share("weights", "saturated") == 0
+    assert record.share("updates", "zeroed") is None
+
+
+@pytest.mark.parametrize("values", [[], [80.0], [80.0, 80.0]])
+def test_a_training_that_reached_its_target_has_a_point_on_both_sides(values):
+    points = [{"epoch": i, "steps": i, "seconds": i, "value": v} for i, v in enumerate(values)]
+    training = {"batch_size": 1, "learning_rate": None, "reached": True, "failure": ""}
+    document = {"schema": 1, "trainings": [training | {"curve": points}]}
+    document |= {"workload": "vgg", "metric": "accuracy", "target": 0.5, "higher_is_better": True}
+    document |= {"most_epochs": 9, "seed": 0, "environment": ENVIRONMENT}
+    assert "trainings[0]: its curve" in refusal(Quality, document)
 
 
 def test_every_run_has_its_energy_or_the_reason(document):

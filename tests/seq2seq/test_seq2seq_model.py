@@ -305,7 +305,6 @@ def test_long_test_sentences_are_cut_but_translated(text_folder):
         ({"source_vocabulary": 0}, "source_vocabulary must be at least 5"),
         ({"size": "huge"}, "size must be one of fathom, sutskever"),
         ({"size": ["fathom"]}, "size must be text"),
-        ({"optimizer": "lion"}, "optimizer must be one of sgd, momentum"),
         ({"buckets": "9-8 5-5"}, "buckets must be"),
         ({"dropout": 1.0}, "dropout must be less than 1"),
         ({"learning_rate_decay": 0.0}, "learning_rate_decay must be more than 0"),

@@ -34,7 +34,7 @@ def count(files, **values):
 
 
 def test_sockets_and_memory_are_summed_over_intervals_and_wraps(powercap, tmp_path):
-    meter = energy.meter(on_gpu=False, powercap=tmp_path)
+    meter = energy.meter(None, tmp_path)
     assert meter.unread == {}
     meter.start()
     count(powercap, z0=100_000, z0_0=30_000, z0_1=999, z1=500_000, z2=999)  # z0 wrapped
@@ -50,9 +50,9 @@ def test_sockets_and_memory_are_summed_over_intervals_and_wraps(powercap, tmp_pa
 
 def test_a_machine_without_counters_says_why(tmp_path):
     absent = tmp_path / "powercap"
-    assert energy.meter(False, absent).unread == {"cpu": f"no RAPL: {absent} is absent"}
+    assert energy.meter(None, absent).unread == {"cpu": f"no RAPL: {absent} is absent"}
     absent.mkdir()
-    assert energy.meter(False, absent).unread == {"cpu": f"no RAPL: {absent} has no socket"}
+    assert energy.meter(None, absent).unread == {"cpu": f"no RAPL: {absent} has no socket"}
 
 
 def test_a_forbidden_counter_is_named(powercap, tmp_path, monkeypatch):
@@ -65,13 +65,13 @@ def test_a_forbidden_counter_is_named(powercap, tmp_path, monkeypatch):
         "read_text",
         lambda path: forbidden(path) if path.name == "energy_uj" else readable(path),
     )
-    meter = energy.meter(False, tmp_path)
+    meter = energy.meter(None, tmp_path)
     assert meter.unread == {"cpu": f"no permission to read {powercap['0']}"}
     assert meter.joules == {}
 
 
 def test_a_counter_that_fails_ends_the_measurement_and_not_the_run(powercap, tmp_path):
-    meter = energy.meter(False, tmp_path)
+    meter = energy.meter(None, tmp_path)
     meter.start()
     powercap["1"].unlink()
     meter.stop()
@@ -83,15 +83,15 @@ def test_a_counter_that_fails_ends_the_measurement_and_not_the_run(powercap, tmp
 
 def test_a_gpu_needs_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "zeus.device.gpu", None)
-    assert "extra [energy] not installed" in energy.meter(True, tmp_path).unread["gpu"]
+    assert "extra [energy] not installed" in energy.meter(0, tmp_path).unread["gpu"]
 
 
-def test_a_gpu_is_read_in_millijoules(powercap, tmp_path, monkeypatch):
+def test_the_gpu_of_the_run_is_read_in_millijoules(powercap, tmp_path, monkeypatch):
     class ZeusBaseError(Exception):
         pass
 
-    counted = iter([0, 0, 1000, 3500])
-    gpus = types.SimpleNamespace(get_total_energy_consumption=lambda number: next(counted))
+    counted = {0: iter([0] * 3), 1: iter([0, 0, 1000])}
+    gpus = types.SimpleNamespace(get_total_energy_consumption=lambda number: next(counted[number]))
     device = types.SimpleNamespace(get_gpus=lambda: gpus)
     for name, module in (
         ("zeus", types.ModuleType("zeus")),
@@ -100,7 +100,7 @@ def test_a_gpu_is_read_in_millijoules(powercap, tmp_path, monkeypatch):
         ("zeus.exception", types.SimpleNamespace(ZeusBaseError=ZeusBaseError)),
     ):
         monkeypatch.setitem(sys.modules, name, module)
-    meter = energy.meter(True, tmp_path)
+    meter = energy.meter(1, tmp_path)
     assert meter.unread == {}
     meter.start()
     meter.stop()
@@ -109,5 +109,5 @@ def test_a_gpu_is_read_in_millijoules(powercap, tmp_path, monkeypatch):
 
 def test_zeus_without_a_gpu_gives_the_reason(tmp_path):
     pytest.importorskip("zeus", reason="zeus is not installed")
-    reason = energy.meter(True, tmp_path).unread.get("gpu")
+    reason = energy.meter(0, tmp_path).unread.get("gpu")
     assert reason is None or reason.startswith("no counter of the GPU: ")

@@ -57,42 +57,44 @@ def test_a_file_appears_when_the_block_succeeds(tmp_path):
     assert names(tmp_path) == ["file"]
 
 
+FULL = OSError(errno.ENOSPC, "No space left on device")
+
+
+def write(path, error=None):
+    with atomic_write(path) as temporary:
+        temporary.write_text("new")
+        if error:
+            raise error
+
+
+def write_folder(path, error=None):
+    with atomic_directory(path) as temporary:
+        (temporary / "file").write_text("new")
+        if error:
+            raise error
+
+
 def test_a_block_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
     path = tmp_path / "file"
     path.write_text("old")
-
-    def fail():
-        with atomic_write(path) as temporary:
-            temporary.write_text("half")
-            raise KeyError("fault")
-
     with pytest.raises(KeyError):
-        fail()
+        write(path, KeyError("fault"))
     assert path.read_text() == "old"
     assert names(tmp_path) == ["file"]
 
 
-def test_a_full_disk_is_an_error_and_leaves_no_file(tmp_path):
-    def fail():
-        with atomic_write(tmp_path / "file") as temporary:
-            temporary.write_text("half")
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-    with pytest.raises(FathomError, match=r"cannot write .*file: No space left on device"):
-        fail()
+@pytest.mark.parametrize("write_one", [write, write_folder])
+def test_a_full_disk_is_an_error_and_leaves_nothing(write_one, tmp_path):
+    with pytest.raises(FathomError, match=r"cannot write .*one: No space left on device"):
+        write_one(tmp_path / "one", FULL)
     assert names(tmp_path) == []
 
 
 @pytest.mark.parametrize("parent", ["nowhere", "occupied"])
 def test_a_file_below_no_folder_is_an_error(tmp_path, parent):
     (tmp_path / "occupied").touch()
-
-    def fail():
-        with atomic_write(tmp_path / parent / "file") as temporary:
-            temporary.write_text("new")
-
     with pytest.raises(FathomError, match=rf"cannot write .*{parent}/file"):
-        fail()
+        write(tmp_path / parent / "file")
     assert names(tmp_path) == ["occupied"]
 
 
@@ -122,12 +124,8 @@ def test_a_symbolic_link_stays_and_the_file_that_it_leads_to_is_replaced(tmp_pat
 
 
 def test_a_folder_in_a_files_place_is_an_error_and_stays(tmp_path):
-    def fail():
-        with atomic_write(tmp_path) as target:
-            target.write_text("new")
-
     with pytest.raises(FathomError, match=r"cannot write .*: Is a directory"):
-        fail()
+        write(tmp_path)
     assert names(tmp_path) == []
 
 
@@ -141,24 +139,8 @@ def test_a_folder_appears_when_the_block_succeeds(tmp_path):
 
 
 def test_a_folder_that_fails_leaves_nothing_behind(tmp_path):
-    def fail():
-        with atomic_directory(tmp_path / "folder") as temporary:
-            (temporary / "file").write_text("half")
-            raise KeyError("fault")
-
     with pytest.raises(KeyError):
-        fail()
-    assert names(tmp_path) == []
-
-
-def test_a_full_disk_is_an_error_and_leaves_no_folder(tmp_path):
-    def fail():
-        with atomic_directory(tmp_path / "folder") as temporary:
-            (temporary / "file").write_text("half")
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-    with pytest.raises(FathomError, match=r"cannot write .*folder: No space left on device"):
-        fail()
+        write_folder(tmp_path / "folder", KeyError("fault"))
     assert names(tmp_path) == []
 
 
@@ -175,13 +157,8 @@ def test_a_folder_that_another_finished_first_is_kept(tmp_path):
 @pytest.mark.parametrize("path", ["occupied", "occupied/folder"])
 def test_a_folder_in_the_place_of_a_file_is_an_error(tmp_path, path):
     (tmp_path / "occupied").touch()
-
-    def fail():
-        with atomic_directory(tmp_path / path):
-            pass
-
     with pytest.raises(FathomError, match="cannot write"):
-        fail()
+        write_folder(tmp_path / path)
     assert names(tmp_path) == ["occupied"]
 
 
@@ -271,7 +248,6 @@ _OPENED_ELSEWHERE = {
     "measure/report/page.py": "style and script of the package",
     "measure/report/published/__init__.py": "figures of the package",
     "measure/serving/loadgen.py": "the log that it has just written",
-    "measure/serving/queries.py": "a log that it writes",
     "results/document.py": "the documentation, for developers",
     "system/cgroups.py": "the kernel's",
     "system/energy.py": "the kernel's",

@@ -30,7 +30,7 @@ class Phases:
             for phase in (steps.prefill, steps.decode)
         )
         self._decoded, self._device = steps.decoded, device
-        self.runs: list[PhaseTimes] = []  # so far
+        self.runs: list[PhaseTimes] = []  # of the current run
 
     def run(self, *inputs: tf.Tensor) -> Nest:
         """Runs both phases and records their times; the first input is [sequences, tokens]."""
@@ -48,9 +48,8 @@ class Phases:
 
     def counted(self, steps: Steps) -> list[PhaseTimes]:
         """Returns the times of the last run's steps that its statistics count."""
-        last = self.runs[-len(steps.seconds) :]
         numbers = counted_steps(steps.warmup, steps.first_of_shape)
-        return [last[i] for i in numbers if i < len(last)]
+        return [self.runs[i] for i in numbers if i < len(self.runs)]
 
     def _now(self) -> float:
         """Returns the time when the device has done all that was asked of it."""

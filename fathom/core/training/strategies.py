@@ -169,10 +169,12 @@ def _of_slurm() -> Cluster:
             gpus_per_task=1,
             auto_set_gpu=False,
         )
-        workers = resolver.cluster_spec().job_tasks("worker")
+        workers, index = resolver.cluster_spec().job_tasks("worker"), int(os.environ[_SLURM])
+        if not 0 <= index < len(workers):
+            raise ValueError(f"{_SLURM} is {index}, and there are {len(workers)} tasks")
     except (RuntimeError, ValueError) as error:
         raise FathomError(f"Slurm does not describe the workers ({error}): use srun") from error
-    return Cluster(tuple(workers), int(os.environ[_SLURM]))
+    return Cluster(tuple(workers), index)
 
 
 def _parsed(text: str) -> Cluster:
@@ -195,9 +197,18 @@ def _parsed(text: str) -> Cluster:
         raise FathomError("TF_CONFIG names an address twice")
     for address in found.workers:
         host, _, port = address.rpartition(":")
-        if not host or not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) < 2**16:
+        is_port = re.fullmatch("[0-9]{1,5}", port) and 0 < int(port) < 2**16
+        if not is_port or not _is_host(host):
             raise FathomError(f"TF_CONFIG has an address that is no host:port: {address}")
     return found
+
+
+def _is_host(name: str) -> bool:
+    """Returns whether a name can be looked up: it has neither empty nor too long parts."""
+    try:
+        return bool(name.encode("idna"))
+    except UnicodeError:
+        return False
 
 
 def _join(

@@ -64,6 +64,9 @@ class Rates:
             description: of the step.
             xla: what XLA compiles of it: ``step``, ``layers`` or ``off``.
             steps_per_call: steps that a call of the graph runs.
+
+        Raises:
+            FathomError: no product of one of the kinds was measured.
         """
         products = transfers = 0.0
         weights = sum(row.weight_bytes // row.repeats for row in description.operations)
@@ -84,6 +87,8 @@ class Rates:
     def _product(self, row: Operation) -> float:
         kind = _PRODUCT_KINDS[row.kind]
         phase = row.phase if (kind, row.phase) in self._shapes else "forward"
+        if (kind, phase) not in self._shapes:
+            raise FathomError(f"the calibration has no {kind}: repeat fathom calibrate")
         shapes, rates = self._shapes[kind, phase]
         distances = np.linalg.norm(shapes - np.log(np.array(_bounds(row), float)), axis=1)
         nearest = np.argsort(distances)[:_NEIGHBOURS]

@@ -17,11 +17,24 @@ MASTER_BYTES = 4  # of a weight that is trained, and of its gradient
 
 @dataclass(frozen=True)
 class Work:
-    """A step as the nodes of a plan share it."""
+    """A step as the nodes of a plan share it.
+
+    Raises:
+        FathomError: the nodes, or the parts of the batch, are more than the examples.
+    """
 
     description: Description  # of the whole step
     plan: Plan  # of parallelism
     fusion: Fusion | None = None  # of the operations of a layer
+
+    def __post_init__(self) -> None:
+        plan, examples = self.plan, self.description.batch_size
+        if plan.data * plan.microbatches > examples:
+            each = f" of {plan.microbatches} parts" if plan.microbatches > 1 else ""
+            raise FathomError(
+                f"{plan.data} nodes{each} cannot share {examples} examples: raise the batch size, "
+                "or use fewer nodes"
+            )
 
     @cached_property
     def sharding(self) -> sharding.Sharding:
@@ -35,7 +48,7 @@ class Work:
         """The stage of the pipeline of each layer, by equal parts of the multiply-accumulates.
 
         Raises:
-            FathomError: there are more stages than layers with some.
+            FathomError: there are more stages, or parts of them, than layers with some.
         """
         stages, parts = {}, self.plan.pipeline
         macs: Counter[str] = Counter()
@@ -47,8 +60,14 @@ class Work:
             middle = before + count / 2
             stages[layer] = min(parts - 1, int(parts * middle / total)) if total else 0
             before += count
-        if len({stages[layer] for layer in macs if macs[layer]} or {0}) < parts:
+        working, interleaved = [layer for layer in macs if macs[layer]], self.plan.interleaved
+        if len({stages[layer] for layer in working} or {0}) < parts:
             raise FathomError(f"the layers cannot be divided into {parts} stages: use fewer")
+        if interleaved > 1 and len(working) < parts * interleaved:
+            raise FathomError(
+                f"{len(working)} layers cannot be divided into {parts} stages of {interleaved} "
+                "parts: use fewer"
+            )
         return stages
 
     def stage(self, row: Operation) -> int:
@@ -91,6 +110,11 @@ class Work:
             parts = self.plan.expert if of_experts else 1
             total += count / parts / (1 if layer in patched else self.plan.tensor)
         return total
+
+    def update_share(self, stage: int) -> float:
+        """Returns the share of the step's update that a node does."""
+        share = self.own_parameters(stage) / max(1.0, sum(self.parameters.values()))
+        return share / (self.plan.data if self.plan.sharded else 1)
 
     @cached_property
     def _experts(self) -> set[str]:
@@ -171,11 +195,8 @@ class Work:
         """
         if self.description.held_bytes is None:
             return None
-        return round(max(self._stage_bytes(stage, precision) for stage in self._extremes))
-
-    @property
-    def _extremes(self) -> set[int]:
-        return {0, min(1, self.plan.pipeline - 1), self.plan.pipeline - 1}
+        stages = range(self.plan.pipeline)
+        return round(max(self._stage_bytes(stage, precision) for stage in stages))
 
     def _stage_bytes(self, stage: int, precision: str | None) -> float:
         plan, step = self.plan, self.description
@@ -191,9 +212,12 @@ class Work:
         parts = min(plan.microbatches, plan.pipeline - stage)
         one = self.kernels(stage).model_copy(update={"held_bytes": 0})
         if plan.recompute and training:
-            layers = self._of_layers(one)
-            by_layer = self._kept(one) * parts + max(layers, default=0)
-            results = min(by_layer, self._given_bytes(stage) * parts + sum(layers))
+            layers: Counter[str] = Counter()
+            for row in one.operations:
+                if row.phase == "forward":
+                    layers[row.layer] += row.result_bytes
+            by_layer = self._kept(one) * parts + max(layers.values(), default=0)
+            results = min(by_layer, self._given_bytes(stage) * parts + layers.total())
         elif plan.microbatches == 1:
             return held + scale * (peak_bytes(one) or 0)
         else:
@@ -204,7 +228,12 @@ class Work:
                 for row in one.operations
             )
             results = parts * (peak_bytes(one.model_copy(update={"operations": rows})) or 0)
-        return held + scale * (results / plan.microbatches + self._gradients(one))
+        gradients = sum(
+            row.result_bytes
+            for row in one.operations
+            if row.phase == "weight gradient" and row.repeats == 1
+        )
+        return held + scale * (results / plan.microbatches + gradients)
 
     def _given_bytes(self, stage: int) -> float:
         """Returns the bytes that a node receives from the stage before, in a step."""
@@ -212,21 +241,6 @@ class Work:
             return 0.0
         shared = self.plan.tensor if self.plan.sequence else 1
         return self.crossing_bytes[stage - 1] / (self.plan.data * shared)
-
-    @staticmethod
-    def _gradients(share: Description) -> int:
-        rows = share.operations
-        return sum(
-            r.result_bytes for r in rows if r.phase == "weight gradient" and not r.repeats > 1
-        )
-
-    @staticmethod
-    def _of_layers(share: Description) -> list[int]:
-        found: Counter[str] = Counter()
-        for row in share.operations:
-            if row.phase == "forward":
-                found[row.layer] += row.result_bytes
-        return list(found.values())
 
     @staticmethod
     def _kept(share: Description) -> int:

@@ -92,12 +92,12 @@ def _loop(row: Operation) -> str:
 
 
 def bits(precision: str) -> int:
-    """Returns the bits of a type of number, which end its name, but for ``fixed:16.10``.
+    """Returns the bits of a type of number: the first number in its name, as in ``float8_e5m2``.
 
     Raises:
         FathomError: its name has no number of bits.
     """
-    found = re.search(r"(\d+)(\.\d+)?$", precision)
+    found = re.match(r"[a-z]+:?(\d+)", precision)
     if not found:
         raise FathomError(f"{precision} is no type of number, such as float32 or fixed16")
     return int(found[1])
@@ -125,9 +125,8 @@ def layers(operations: pd.DataFrame) -> pd.DataFrame:
 
     A layer's bound is the one that its operations are bound by for most of their time.
     """
-    longest = operations.sort_values("seconds", ascending=False)
     sums = operations.groupby("layer", sort=False)[["flops", "bytes", "seconds"]].sum()
-    by_bound = longest.groupby(["layer", "bound"]).seconds.sum().unstack(fill_value=0.0)
+    by_bound = operations.groupby(["layer", "bound"]).seconds.sum().unstack(fill_value=0)
     sums["intensity"] = sums.flops / sums["bytes"].clip(lower=1)
     sums["attainable"] = sums.flops / sums.seconds.where(sums.seconds > 0)
     sums["bound"] = by_bound.idxmax(axis=1)

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from fathom.errors import FathomError
 from fathom.hardware.accelerators.fusion import Fusion
 from fathom.hardware.accelerators.machine import Machine
 from fathom.hardware.accelerators.network import Transfer
@@ -117,19 +116,10 @@ def scale(
         FathomError: the nodes, or the parts of the batch, are more than the examples; the machine
             lacks a field or its links join fewer; there are more stages than layers.
     """
-    parts = plan.data * plan.microbatches
-    if parts > description.batch_size:
-        each = f" of {plan.microbatches} parts" if plan.microbatches > 1 else ""
-        raise FathomError(
-            f"{plan.data} nodes{each} cannot share {description.batch_size} examples: raise the "
-            "batch size, or use fewer nodes"
-        )
     step = Step(Work(description, plan, fusion), machine, precision)
-    stages = [step.stage(stage) for stage in range(plan.pipeline)]
-    compute, waits, _ = max(
-        stages, key=lambda each: each[0] + sum(t.seconds for t in each[1].values())
-    )
-    sums, update = max((step.sums(s) for s in range(plan.pipeline)), key=lambda e: e[0].seconds)
+    stages = map(step.stage, range(plan.pipeline))
+    compute, waits = max(stages, key=lambda e: e[0] + sum(t.seconds for t in e[1].values()))
+    sums, update = max(map(step.sums, range(plan.pipeline)), key=lambda e: e[0].seconds + e[1])
     transfers = {name: each for name, each in {**waits, "gradients": sums}.items() if each.seconds}
     blocking = sum(each.seconds for each in waits.values())
     compute_seconds = compute + update

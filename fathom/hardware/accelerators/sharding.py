@@ -123,7 +123,7 @@ class _Walk:
             self._exchange("all-gather", row, row.output_bytes)
             return "whole"
         if row.weight_bytes or not self._weights.isdisjoint(row.producers):
-            self._logits = row.bounds["M"]
+            self._logits = row.macs // (row.bounds["N"] * row.bounds["K"])
             return "partial" if inputs else "split"
         if inputs:
             return "heads"

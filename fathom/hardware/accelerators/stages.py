@@ -30,7 +30,7 @@ class Step:
         self._experts = network.group(machine, plan.expert, plan.tensor)
         self._next = network.group(machine, plan.pipeline, plan.tensor * plan.data)
 
-    def stage(self, stage: int) -> tuple[float, dict[str, Transfer], int]:
+    def stage(self, stage: int) -> tuple[float, dict[str, Transfer]]:
         """Returns the seconds of a stage's computation, and what stops it, in all parts."""
         plan = self.work.plan
         share = self.work.kernels(stage)
@@ -42,7 +42,7 @@ class Step:
         }
         if plan.sharded == 3:
             waits["weights"] = self._gathered(stage)
-        return compute, waits, stage
+        return compute, waits
 
     def _compute(self, share: Description, again: bool, parts: int = 1) -> float:
         """Returns the time of a node's operations; products reach only a share of the peak."""
@@ -67,10 +67,9 @@ class Step:
                 continue
             size = self._scale * each.size_bytes
             again = 2 if plan.recompute and each.row.phase == "forward" else 1
-            count = 1 if each.once else plan.microbatches * again
-            repeats = each.row.repeats
-            parts = 1 if each.once else plan.data * plan.microbatches * repeats
-            found += _COLLECTIVES[each.kind](size / parts, members).times(count * repeats)
+            count = 1 if each.once else plan.microbatches * again * each.row.repeats
+            parts = each.row.repeats * (1 if each.once else plan.data * plan.microbatches)
+            found += _COLLECTIVES[each.kind](size / parts, members).times(count)
         return found
 
     def _between(self, stage: int) -> Transfer:
@@ -115,7 +114,5 @@ class Step:
         else:
             found = self._of_weights(stage, network.all_reduce, MASTER_BYTES)
         updates = tuple(row for row in step.operations if row.phase == "update")
-        part = self.work.own_parameters(stage) / max(1.0, sum(self.work.parameters.values()))
-        part /= plan.data if plan.sharded else 1
         seconds = self._compute(step.model_copy(update={"operations": updates}), again=False)
-        return found, part * seconds
+        return found, self.work.update_share(stage) * seconds

@@ -6,7 +6,7 @@ channels, R x S kernels, P x Q outputs; a product has M x N results of K terms.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fathom.results.description import Kind
 
@@ -20,7 +20,7 @@ class Window:
 
     strides: Sizes = ()
     dilations: Sizes = ()
-    paddings: Sequence[tuple[int, int]] = field(default=())  # before and after
+    paddings: Sequence[tuple[int, int]] = ()  # before and after
     groups: int = 1
 
 

@@ -95,15 +95,29 @@ class Scope:
             FathomError: the number does not follow from shapes and constants.
         """
         condition = Scope(private.called_graph(loop, "cond"), loop.inputs, self)
+        body = self._body(loop, 1)
+        places = {tensor.name: place for place, tensor in enumerate(condition.graph.inputs)}
         limits = []
         for op in condition.graph.get_operations():
             if op.type == "Less" and op.outputs[0].shape.rank == 0:
                 first, last = (condition.constant(tensor) for tensor in op.inputs)
                 if first is not None and last is not None:
-                    limits.append(int(last - first))
+                    stride = body._stride(places.get(_viewed(op.inputs[0]).name))
+                    limits.append(-int((first - last) // stride))
         if not limits:
             raise FathomError(f"the number of iterations of {loop.name} is not known beforehand")
         return max(0, min(limits))
+
+    def _stride(self, place: int | None) -> np.ndarray:
+        """Returns what a loop's body adds to one of its values; 1 if that is not known."""
+        if place is not None:
+            counter, op = self.graph.inputs[place], _viewed(self.graph.outputs[place]).op
+            terms = list(op.inputs) if op.type == "AddV2" else []
+            others = [each for each in terms if _viewed(each) is not counter]
+            stride = self.constant(others[0]) if len(others) == 1 else None
+            if stride is not None and stride > 0:
+                return stride
+        return np.asarray(1)
 
     def calls(self, op: tf.Operation) -> "Scope | None":
         """Returns the scope of the function that an operation calls; None if it calls none."""
@@ -137,16 +151,19 @@ class Scope:
 
     def _scope_of(self, op: tf.Operation) -> "Scope | None":
         if op.type in _LOOPS:
-            body = private.called_graph(op, "body")
-            states = zip(op.inputs, body.inputs, body.outputs, strict=True)
-            arguments = [given if _unchanged(into, out) else None for given, into, out in states]
-            repeats = self.repeats * self.iterations(op)
-            return Scope(body, arguments, self, f"{self.prefix}{op.name}/body/", repeats)
+            return self._body(op, self.iterations(op))
         if op.type in _CALLS and not _is_kernel(op):
             called = private.called_graph(op, _CALLS[op.type])
             given = op.inputs[1:] if op.type.endswith("If") else op.inputs
             return Scope(called, given, self, f"{self.prefix}{op.name}/", self.repeats)
         return None
+
+    def _body(self, loop: tf.Operation, times: int) -> "Scope":
+        """Returns the scope of a loop's body, with the values that no iteration changes."""
+        body = private.called_graph(loop, "body")
+        states = zip(loop.inputs, body.inputs, body.outputs, strict=True)
+        given = [outer if _viewed(out) is into else None for outer, into, out in states]
+        return Scope(body, given, self, f"{self.prefix}{loop.name}/body/", self.repeats * times)
 
 
 @dataclass(frozen=True)
@@ -229,8 +246,8 @@ def _compute(op: tf.Operation, inputs: list[np.ndarray | None]) -> np.ndarray:
     return getattr(tf.raw_ops, op.type)(**dict(zip(names, inputs, strict=True)), **masks).numpy()
 
 
-def _unchanged(argument: tf.Tensor, result: tf.Tensor) -> bool:
-    """Says whether a loop passes an argument on to the next iteration as it is."""
-    while result.op.type == "Identity":
-        result = result.op.inputs[0]
-    return result is argument
+def _viewed(tensor: tf.Tensor) -> tf.Tensor:
+    """Returns the tensor that another one is a copy of."""
+    while tensor.op.type == "Identity":
+        tensor = tensor.op.inputs[0]
+    return tensor

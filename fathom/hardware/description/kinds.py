@@ -12,7 +12,10 @@ from fathom.hardware.description.ops import op_class, paper_type
 from fathom.results.description import Kind
 
 _DEPTHWISE = "DepthwiseConv2dNative"
-_CONVOLUTIONS = ("Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput", _DEPTHWISE)
+_CONVOLUTIONS = (
+    *("Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput"),
+    *(_DEPTHWISE, f"{_DEPTHWISE}BackpropFilter", f"{_DEPTHWISE}BackpropInput"),
+)
 _VOLUMES = ("Conv3D", "Conv3DBackpropInputV2")  # products by im2col
 _SPARSE = ("SparseTensorDenseMatMul", "SparseMatMul")
 _LOOKUPS = ("Gather", "GatherV2", "ResourceGather")
@@ -88,15 +91,15 @@ def elements(shape: tf.TensorShape) -> int:
 def _convolution(op: tf.Operation) -> Bounds:
     """Returns the bounds of a convolution; over three axes, as a product by im2col."""
     image, kernel, result = op.inputs[0].shape, op.inputs[1].shape, op.outputs[0].shape
-    if op.type == "Conv2DBackpropFilter":
+    if op.type.endswith("BackpropFilter"):
         kernel, result = result, op.inputs[2].shape
-    elif op.type in ("Conv2DBackpropInput", "Conv3DBackpropInputV2"):
+    elif op.type.endswith(("BackpropInput", "BackpropInputV2")):
         image, result = result, op.inputs[2].shape
     *window, per_group, outputs = kernel
     last = op.get_attr("data_format") in (b"NHWC", b"NDHWC")
     first, channels = (1, image[-1]) if last else (2, image[1])
     axes = slice(first, first + len(window))
-    if op.type == _DEPTHWISE:  # a group for each channel
+    if op.type.startswith(_DEPTHWISE):  # a group for each channel
         per_group, outputs = 1, per_group * outputs
     results = list(result[axes])
     strides, dilations = op.get_attr("strides")[axes], op.get_attr("dilations")[axes]

@@ -59,7 +59,7 @@ def _written_over(
     row = rows[name]
     if row.kind != "elementwise" or not row.result_bytes:
         return None
-    alike = [each for each in _held_for(row) if _is_alike(rows[each], row)]
+    alike = [each for each in _held_for(row) if each in rows and _is_alike(rows[each], row)]
     return next((each for each in alike if last[each] == turn), None)
 
 
@@ -84,7 +84,7 @@ def schedule(operations: Sequence[Operation]) -> list[str]:
     waiting: Counter[str] = Counter()
     for row in operations:
         for name in {*row.producers, *(gradients if row.phase == "update" else ())}:
-            if places[name] < places[row.name]:
+            if places.get(name, len(places)) < places[row.name]:
                 readers[name].append(row.name)
                 waiting[row.name] += 1
     ready = [name for name in reversed(places) if not waiting[name]]
@@ -100,6 +100,5 @@ def schedule(operations: Sequence[Operation]) -> list[str]:
 
 def _gradients(operations: Sequence[Operation]) -> set[str]:
     """Returns the names of the operations outside the update whose results it reads."""
-    phases = {row.name: row.phase for row in operations}
     read = {name for row in operations if row.phase == "update" for name in row.producers}
-    return {name for name in read if phases[name] != "update"}
+    return {row.name for row in operations if row.name in read and row.phase != "update"}

@@ -22,7 +22,8 @@ _FREE = {
     *("TensorListPushBack", "TensorListPopBack", "TensorListLength", "TensorListElementShape"),
     *("AccumulatorV2", "OptionalNone", "VarIsInitializedOp", "VarHandleOp"),
 }
-_READ_A_PART = {"Slice", "StridedSlice", "Gather", "GatherV2", "GatherNd"}
+READ_A_PART = {"Slice", "StridedSlice", "Gather", "GatherV2", "GatherNd"}
+"""Types of operations that read of their first input as much as they write."""
 _WRITE_A_PART = {"TensorScatterUpdate", "TensorScatterAdd", "TensorScatterSub"}  # in place
 _LITTLE_WORK = ("data movement", "look-up")
 
@@ -117,7 +118,7 @@ def _bytes(node: Node, kind: Kind, bounds: loops.Bounds) -> tuple[int, int, int]
         return read, weights * min(matrices, bounds["M"]) // matrices, written
     if kind == "look-up" and node.op.outputs:  # only the rows that are looked up
         return read, written, written
-    if node.op.type in _READ_A_PART:
+    if node.op.type in READ_A_PART:
         whole = node.op.inputs[0]
         if _is_weight(node, whole):
             return read, written, written

@@ -102,6 +102,7 @@ class _Reader:
         self._functions = {(each.domain, each.name): each for each in model.functions}
         self._nodes = 0
         self._names: set[str] = set()
+        self._weights: dict[str, Value] = {}  # initializers, by name in the network
         self._read: set[tuple[str, Value]] = set()  # operations `Constant` that products read
         self._statistics: set[str] = set()  # of normalizations, which are not trained
 
@@ -111,14 +112,13 @@ class _Reader:
         if not graph.node:
             raise FathomError(f"{name} is no ONNX network: it has no operations")
         scope: _Scope = {}
-        self._add_initializers(graph, scope)
-        weights = {title: known.value for title, known in scope.items()}
+        self._add_initializers(graph, scope, "")
         inputs = {each.name: each.type for each in graph.input if each.name not in scope}
         for title, kind in inputs.items():
             scope[title] = self._input(title, kind)
         self._dimensions.check()
         self._walk(graph, scope, _Around(opsets=self._model.opset_import))
-        weights |= dict(self._read)
+        weights = self._weights | dict(self._read)
         parameters = {
             title: value.elements
             for title, value in weights.items()
@@ -138,8 +138,10 @@ class _Reader:
         )  # fmt: skip
         return _known(shape, kind.tensor_type.elem_type)
 
-    def _add_initializers(self, graph: onnx.GraphProto, scope: _Scope) -> None:
-        scope.update((each.name, _constant(each)) for each in graph.initializer)
+    def _add_initializers(self, graph: onnx.GraphProto, scope: _Scope, prefix: str) -> None:
+        for each in graph.initializer:
+            scope[each.name] = known = _constant(each)
+            self._weights[prefix + each.name] = known.value
 
     def _walk(self, graph: onnx.GraphProto, scope: _Scope, around: _Around) -> None:
         hints = {each.name: each.type for each in graph.value_info}
@@ -262,7 +264,9 @@ class _Reader:
     ) -> list[_Known]:
         """Goes through the body of a loop once; its work counts as often as it runs at most."""
         count = inputs[0].constant if inputs[0] else None
+        first = inputs[1].constant if inputs[1] else None
         times = -1 if count is None else int(count.reshape(-1)[0])
+        times = 0 if first is not None and not first.reshape(-1)[0] else times
         if not 0 <= times < _MOST_ITERATIONS:
             raise FathomError(f"the number of iterations of {place.name} is not known beforehand")
         carried = [_varying(known) for known in inputs[2:] if known]
@@ -303,7 +307,7 @@ class _Reader:
         One that never runs adds no rows, but its results have types.
         """
         inner: _Scope = ChainMap({}, scope)
-        self._add_initializers(graph, inner)
+        self._add_initializers(graph, inner, around.prefix)
         for each, known in zip(graph.input, arguments, strict=True):
             inner[each.name] = known
         before = self._rows

@@ -6,7 +6,7 @@ operators' specification.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fathom.hardware.description import bounds
@@ -133,12 +133,12 @@ def _recurrent(call: Call) -> list[Work]:
     step = Value((directions, batch, gates), inputs.dtype)
     sizes = {"batch": directions, "M": steps * batch, "N": gates, "K": width}
     in_loop = {"batch": directions, "M": batch, "N": gates, "K": hidden}
-    product, recurrence = Work("matrix product", sizes), Work("recurrent product", in_loop)
-    cell = rows.elementwise([step], [state])
+    recurrence = Work("recurrent product", in_loop, part="/body/state", repeats=steps)
+    cell = replace(rows.elementwise([step], [state]), part="/body/gates", repeats=steps)
     return [
-        _part(product, "/inputs", [inputs, weights], [products]),
-        _part(recurrence, "/body/state", [state, recurrent], [step], steps),
-        _part(cell, "/body/gates", [step, step], [state], steps),
+        Work("matrix product", sizes, part="/inputs", inputs=[inputs, weights], outputs=[products]),
+        replace(recurrence, inputs=[state, recurrent], outputs=[step]),
+        replace(cell, inputs=[step, step], outputs=[state]),
     ]
 
 
@@ -154,23 +154,17 @@ def _attention(call: Call) -> list[Work]:
     scores = Value((batch, query[2], keys), dtype)
     first = {"batch": batch, "M": query[2], "N": keys, "K": query[3]}
     last = {"batch": batch, "M": query[2], "N": value[3], "K": keys}
-    read = [call.input(0), call.input(1), *call.given[3:]]
+    read, softmax = [call.input(0), call.input(1), *call.given[3:]], rows.reduction([scores])
     return [
-        _part(Work("matrix product", first), "/scores", read, [scores]),
-        _part(rows.reduction([scores]), "/softmax", [scores], [scores]),
-        _part(Work("matrix product", last), "/values", [scores, call.input(2)], call.outputs),
+        Work("matrix product", first, part="/scores", inputs=read, outputs=[scores]),
+        replace(softmax, part="/softmax", inputs=[scores], outputs=[scores]),
+        Work("matrix product", last, part="/values", inputs=[scores, call.input(2)]),
     ]
 
 
 def _by_heads(shape: tuple[int, ...], heads: int) -> tuple[int, ...]:
     """Returns [batch, heads, time, width] of a shape that may be [batch, time, heads x width]."""
     return shape if len(shape) == 4 else (shape[0], heads, shape[1], shape[2] // heads)
-
-
-def _part(
-    work: Work, part: str, inputs: Sequence[Value], outputs: Sequence[Value], repeats: int = 1
-) -> Work:
-    return Work(work.kind, work.bounds, work.flops, part, repeats, False, inputs, outputs)
 
 
 def _deformed(call: Call) -> list[Work]:
@@ -181,8 +175,8 @@ def _deformed(call: Call) -> list[Work]:
     sampled = Value((image.shape[0], image.shape[1], taps), image.dtype)
     first = rows.elementwise([image, call.input(2)], [sampled])
     return [
-        _part(first, "/samples", [image, *call.given[2:]], [sampled]),
-        _part(work, "/product", [sampled, kernel], call.outputs),
+        replace(first, part="/samples", inputs=[image, *call.given[2:]], outputs=[sampled]),
+        replace(work, part="/product", inputs=[sampled, kernel]),
     ]
 
 

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -12,7 +13,6 @@ from fathom.hardware.description import bounds as loops
 from fathom.results.description import PRODUCTS, Description, Kind, Operation
 
 _NO_NUMBERS = ("string", "token", "resource", "variant")
-_SAME_PRECISION = {"float16": "float16", "bfloat16": "bfloat16"}
 
 
 @dataclass(frozen=True)
@@ -177,17 +177,16 @@ def _row(
         weight_bytes=repeats * weights,
         output_bytes=repeats * written,
         producers=tuple(producers | dict.fromkeys(before)),
-        result_bytes=written * work.repeats if work.part else written,
+        result_bytes=written * (1 if work.kind == "recurrent product" else work.repeats),
         footprint_bytes=whole,
     )
 
 
 def _precision(rows: Sequence[Operation]) -> str:
     """Returns the precision in which most multiply-accumulates are computed."""
-    sums: dict[str, int] = {}
+    sums: Counter[str] = Counter()
     for row in rows:
-        name = _SAME_PRECISION.get(row.dtype, "float32")
-        sums[name] = sums.get(name, 0) + row.macs
+        sums[row.dtype if row.dtype in ("float16", "bfloat16") else "float32"] += row.macs
     return max(sums, key=lambda name: sums[name], default="float32")
 
 

@@ -117,7 +117,7 @@ class _Reader:
         needed = _needed(block)
         for op in block.ops:
             if op.type.endswith("return"):
-                return [scope[name] for name in op.operands]
+                return _given(op, scope)
             if op.results and needed.isdisjoint(op.results):
                 continue
             self._ops += 1
@@ -182,13 +182,13 @@ class _Reader:
 
     def _while(self, op: Op, scope: _Scope, around: _Around) -> list[_Known]:
         """Goes through the body of a loop once; its work counts as often as it runs at most."""
-        names, start = op.operands[::2], [scope[name] for name in op.operands[1::2]]
         condition, body = op.regions
-        if not condition.arguments:
-            values = {name: each.value for name, each in zip(names, start, strict=True)}
-            condition.arguments = body.arguments = values
-        else:
-            start = [scope[name] for name in op.operands]
+        pretty = not condition.arguments  # ``%name = %start`` for each
+        start = [scope[name] for name in (op.operands[1::2] if pretty else op.operands)]
+        if pretty:
+            named = zip(op.operands[::2], start, strict=True)
+            values = {name: each.value for name, each in named}
+            condition, body = (Block(values, each.ops) for each in op.regions)
         last = body.ops[-1].operands
         given = [
             each if name == end else _Known(replace(each.value, weight=False))

@@ -108,10 +108,14 @@ def read_saved_model(path: Path, dimensions: Mapping[str, int]) -> Description:
     signature, sizes = whole.signature_def[_SIGNATURE], Dimensions(dimensions)
     specs = {}
     for name, each in sorted(signature.inputs.items()):
-        if each.tensor_shape.unknown_rank or not each.name:
-            raise FathomError(f"the input {name} is no tensor of known rank")
         open_sizes = [d.size if d.size > 0 else None for d in each.tensor_shape.dim]
-        specs[name] = tf.TensorSpec(sizes.shape(name, open_sizes), each.dtype, name)
+        try:
+            dtype = tf.as_dtype(each.dtype)
+        except TypeError:
+            dtype = None
+        if each.tensor_shape.unknown_rank or not each.name or dtype is None:
+            raise FathomError(f"the input {name} is no tensor of known type and rank")
+        specs[name] = tf.TensorSpec(sizes.shape(name, open_sizes), dtype, name)
     sizes.check()
     placeholders = {each.name: specs[name] for name, each in signature.inputs.items()}
     results = [each.name for _, each in sorted(signature.outputs.items())]
@@ -124,12 +128,13 @@ def read_saved_model(path: Path, dimensions: Mapping[str, int]) -> Description:
         given = {each.name: values[name] for name, each in signature.inputs.items()}
         return tf.graph_util.import_graph_def(flat, given, results, name="")
 
-    trained = {  # an object of the model may be there more than once
-        node.variable.name: tf.TensorShape(node.variable.shape)
-        for node in whole.object_graph_def.nodes
-        if node.HasField("variable") and node.variable.trainable
-    }
-    parameters = sum(map(kinds.elements, trained.values()))
+    objects = whole.object_graph_def  # a variable may be there again, which no function reads
+    read = {number for each in objects.concrete_functions.values() for number in each.bound_inputs}
+    parameters = sum(
+        kinds.elements(tf.TensorShape(node.variable.shape))
+        for number, node in enumerate(objects.nodes)
+        if number in read and node.HasField("variable") and node.variable.trainable
+    )
     return _described(path.name, imported, specs, None, parameters)
 
 
@@ -236,7 +241,9 @@ def _check(config: dict[str, Any], path: Path) -> None:
         name, module = str(part["class_name"]), str(part.get("module") or "")
         if name in _REFUSED or str(part.get("registered_name")) in _REFUSED:
             raise FathomError(f"{path} has a layer {name}, which runs code or reads other files")
-        function = (module, name) == ("builtins", "function") and isinstance(part["config"], str)
+        function = (module, name) == ("builtins", "function") and isinstance(
+            part.get("config"), str
+        )
         plain = not module and name.startswith("__")
         ours = module == "keras" or f"{module}.".startswith(tuple(f"{m}." for m in _MODULES))
         known = f"{module}.{name}" in _OF_APPLICATIONS or (ours and name[:1].isupper())

@@ -17,7 +17,7 @@ _ARITHMETIC = re.compile(
     r"v?(?:fn?m(?:add|sub)\d*|add|sub|mul|div|sqrt|max|min|cmp\w*?)([ps])[sd]$"
 )
 _BRANCH = re.compile(r"j|call|ret")
-_MOVE = re.compile(r"mov|cmov|push|pop")
+_MOVE = re.compile(r"mov|cmov|push|pop(?!cnt)")
 _VECTOR = re.compile(r"%[xy]mm")  # registers
 
 
@@ -53,7 +53,10 @@ def _counts(folder: Path, name: str) -> Counter[int]:
         command = ["valgrind", "--tool=callgrind", "--collect-atstart=no", "--dump-instr=yes"]
         command += ["--compress-pos=no", "--compress-strings=no", f"--callgrind-out-file={out}"]
         command += [f"./{name}", "--steps", "1"]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_WAIT)
+        try:
+            done = subprocess.run(command, cwd=folder, capture_output=True, timeout=_WAIT)
+        except subprocess.TimeoutExpired as error:
+            raise FathomError(f"{folder / name} did not end within {_WAIT:,} s") from error
         if done.returncode or not out.exists():
             raise FathomError(f"{folder / name} failed: run it without Valgrind")
         return parsed(out.read_text())

@@ -11,10 +11,8 @@ from fathom.core.training.optimizers import Optimizer
 from fathom.hardware.description import kinds
 from fathom.hardware.description.edges import Edges, held, is_listed, size_of
 from fathom.hardware.description.graph import Node, Scope, needed_operations
-from fathom.hardware.description.step import operations, updates, working
+from fathom.hardware.description.step import READ_A_PART, operations, updates, working
 from fathom.results.description import Operation
-
-_PART = ("Slice", "StridedSlice", "GatherV2", "Gather", "GatherNd")
 
 
 @dataclass
@@ -121,7 +119,7 @@ class _Tensors:
         for tensor in op.outputs:
             if size := size_of(tensor):
                 access.writes.append(self._use(tensor, node.scope, size))
-        if op.type in _PART and row.kind != "look-up" and access.reads and access.writes:
+        if op.type in READ_A_PART and row.kind != "look-up" and access.reads and access.writes:
             whole, written = access.reads[0], sum(use.bytes for use in access.writes)
             if whole.bytes > written:  # where it begins is not known: at the first
                 access.reads[0] = Use(whole.storage, None, whole.item, written)

@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from html import escape
-from statistics import geometric_mean, median
+from statistics import geometric_mean, median_low
 
 import pandas as pd
 
@@ -31,7 +31,7 @@ def site(bundles: Sequence[Bundle]) -> str:
         ),
         page.contents({"Contents": [*links, ("reproduce", "make a row again")]}),
         page.heading("machines", "The machines", 2),
-        page.table(_machines(bundles, names), "machines"),
+        page.table(pd.DataFrame(map(_machine, bundles, names)), "machines"),
         *itertools.chain(*(_of_mode(frame, mode) for mode in MODES)),
         page.heading("losses", "The same networks", 2),
         page.paragraph(_losses(frame)),
@@ -51,10 +51,6 @@ def _names(bundles: Sequence[Bundle]) -> list[str]:
         name if names.count(name) == 1 else f"{name} ({names[: i + 1].count(name)})"
         for i, name in enumerate(names)
     ]
-
-
-def _machines(bundles: Sequence[Bundle], names: Sequence[str]) -> pd.DataFrame:
-    return pd.DataFrame([_machine(*each) for each in zip(bundles, names, strict=True)])
 
 
 def _machine(bundle: Bundle, name: str) -> dict[str, object]:
@@ -192,7 +188,7 @@ def _losses(frame: pd.DataFrame) -> str:
         if rows.machine.nunique() < 2:
             continue
         compared += 1
-        middle = median(rows["first loss"])
+        middle = median_low(rows["first loss"])  # of two, one: both are near to their mean
         far = rows[(rows["first loss"] / middle - 1).abs() > _SAME_LOSS]
         others += [f"{case[0]} on {each}" for each in far.machine]
     if not compared:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from fathom.core.training.compilation import Batch, Nest, Step
+from fathom.errors import FathomError
 from fathom.measure.profile import xplane
 from fathom.measure.profile.completeness import Counts, counts_of, require_equal_ops
 from fathom.measure.profile.gpu import Sessions
@@ -97,9 +98,14 @@ class Windows:
         """Returns the times of the windows.
 
         Raises:
-            FathomError: a trace is incomplete: steps on batches of one size differ in their ops.
+            FathomError: there is none, or a trace is incomplete: steps on batches of one size
+                differ in their ops.
         """
         samples = self._samples
+        if not samples:
+            raise FathomError(
+                "the windows have no step on a shape that came before: give a longer --life"
+            )
         require_equal_ops([each.ops for each in samples], [(s.shapes, s.work) for s in samples])
         if len(self._model.signatures()) == 1:  # one graph, whatever the size of the batch
             kinds = [Counter(dict.fromkeys(each.ops, 1)) for each in samples]

@@ -1,7 +1,7 @@
 """Compares characterizations: what differs, and which differences exceed the noise."""
 
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -18,12 +18,9 @@ _WITHIN = "within the noise"
 CANNOT_TELL = "cannot tell"  # the noise hides what matters
 UNDECIDED = (_WITHIN, CANNOT_TELL)  # verdicts that tell no difference
 _SMALLEST_SHARE = 1.0  # percent; op types below it on both sides are not compared
-_SHARE_COLUMNS = [
-    *("workload", "op type", "folder", "A (%)", "its (%)", "less A", "from", "to", "profiles"),
-    "test",
-]
 _CASE = ["workload", "mode", "on"]
-_Profiles: TypeAlias = Mapping[str, tuple[pd.DataFrame, pd.DataFrame]]  # runs, ops by workload
+_Profile: TypeAlias = tuple[pd.DataFrame, pd.DataFrame]  # runs and ops of one workload
+_Profiles: TypeAlias = Mapping[str, _Profile]
 _SESSIONS = 1.0  # variance of times between folders of a program over that between runs of a folder
 _TOO_LARGE = 20.0  # percent: where no smaller difference would show, none of interest is excluded
 
@@ -34,13 +31,14 @@ class Comparison:
 
     Attributes:
         ratios: one row per workload, mode, device (``cpu`` or ``gpu``) and folder: the geometric
-            means of the runs' median step times, their ratio ``over A``, ``from`` and ``to``, the
-            limits of its 95 % interval between runs; ``machine (%)``, how much slower the machine
-            itself was at times; the number of ``runs`` of A and of the folder, and of those that
-            other processes disturbed; ``programs`` of A and of the folder, where they differ in any
-            row; ``p`` of a larger ratio than the machine's, with Holm's correction over all rows;
-            ``verdict``; ``would show (%)``: a smaller difference would have none. With a single run
-            on either side there is no interval, p value or verdict.
+            means of the runs' median step times (of a batch of the stated cost if batches vary in
+            length), their ratio ``over A``, ``from`` and ``to``, the limits of its 95 % interval
+            between runs; ``machine (%)``, how much slower the machine itself was at times; the
+            number of ``runs`` of A and of the folder, and of those that other processes disturbed;
+            ``programs`` of A and of the folder, where they differ in any row; ``p`` of a larger
+            ratio than the machine's, with Holm's correction over all rows; ``verdict``; ``would
+            show (%)``: a smaller difference would have none. With a single run on either side there
+            is no interval, p value or verdict.
         shares: one row per workload, op type and folder: its share of the time in ops in percent,
             the mean over equal profiles, and the difference, with the same columns.
         refused: one sentence per workload and mode whose runs or profiles are not compared.
@@ -54,10 +52,10 @@ class Comparison:
 def compare(base: Folder, others: Sequence[Folder]) -> Comparison:
     """Compares the matching runs of folders, with default threads and all cores."""
     ratios, shares, refused = [], [], []
-    steps_of_base, profiles_of_base = _counted(base), _profiles(base)
+    timings_of_base, profiles_of_base = _timings(base), _profiles(base)
     for label, folder in zip(LABELS[1:], others, strict=False):
         change = drift.between(base.machine, folder.machine)
-        rows, unlike_steps = _compare_steps(label, steps_of_base, _counted(folder), change)
+        rows, unlike_steps = _compare_steps(label, timings_of_base, _timings(folder), change)
         changes, unlike_profiles = _compare_profiles(label, profiles_of_base, _profiles(folder))
         ratios += rows
         shares += changes
@@ -120,14 +118,10 @@ def _with_verdicts(
     return table.assign(**{"would show (%)": shows})
 
 
-def _counted(folder: Folder) -> dict[tuple[str, ...], pd.DataFrame]:
-    """Returns the counted steps of the timings and their settings by workload, mode and device."""
-    runs = selection.processes(folder)
-    runs = runs.assign(program=programs.of(runs))
-    runs = runs[["run", "on", "settings", "disturbed", "cpu_share", programs.PROGRAM]]
-    steps = folder.steps()
-    counted = runs.merge(steps[steps.counted.astype(bool)], on="run")
-    return dict(list(counted.groupby(_CASE, sort=False)))
+def _timings(folder: Folder) -> dict[tuple[str, ...], pd.DataFrame]:
+    """Returns the timings with counted steps by workload, mode and device."""
+    runs = selection.processes(folder).dropna(subset="median_s")
+    return dict(list(runs.groupby(_CASE, sort=False)))
 
 
 def _compare_steps(
@@ -158,25 +152,26 @@ def _ratio(
 ) -> dict[str, object]:
     """Compares the runs' medians: the steps of a run do not show the noise between runs."""
     change = max(change, drift.lost(first), drift.lost(second))
-    a, b = (side.groupby("run").seconds.median().to_numpy() for side in (first, second))
+    seconds = selection.step_seconds(pd.concat([first, second])).to_numpy()
+    a, b = np.split(np.log(seconds), [len(first)])
     return {
         **dict(zip(("workload", "mode", "device"), case, strict=True)),
         "folder": label,
-        "A (ms)": 1e3 * np.exp(np.log(a).mean()),
-        "its (ms)": 1e3 * np.exp(np.log(b).mean()),
-        "over A": np.exp(np.log(b).mean() - np.log(a).mean()),
+        "A (ms)": 1e3 * np.exp(a.mean()),
+        "its (ms)": 1e3 * np.exp(b.mean()),
+        "over A": np.exp(b.mean() - a.mean()),
         "from": np.nan,  # until the noise of the other rows is known
         "to": np.nan,
         "machine (%)": 100 * np.expm1(change),
-        "runs": _runs(first.drop_duplicates("run"), second.drop_duplicates("run")),
+        "runs": _runs(first, second),
         "programs": _programs(first, second),
-        "test": ([np.log(a), np.log(b)], change),
+        "test": ([a, b], change),
     }
 
 
 def _programs(first: pd.DataFrame, second: pd.DataFrame) -> str:
     """Returns the programs of both sides if they differ, else ""."""
-    a, b = (str(programs.joined(side[programs.PROGRAM])) for side in (first, second))
+    a, b = (str(programs.joined(programs.of(side))) for side in (first, second))
     return "" if a == b else f"{a} and {b}"
 
 
@@ -202,18 +197,15 @@ def _shares(ops: pd.DataFrame) -> pd.DataFrame:
 def _compare_profiles(
     label: str, first: _Profiles, second: _Profiles
 ) -> tuple[list[dict[str, object]], list[str]]:
-    changes, refused = [], []
+    changes: list[dict[str, object]] = []
+    refused = []
     for workload in dict.fromkeys([*first, *second]):
         if workload not in first or workload not in second:
             refused.append(f"{workload} profile: only in {'A' if workload in first else label}")
-            continue
-        (a, ops_of_a), (b, ops_of_b) = first[workload], second[workload]
-        if unlike := _unlike_profiles(label, a, b):
+        elif unlike := _unlike_profiles(label, first[workload][0], second[workload][0]):
             refused.append(f"{workload} profile: {unlike}")
         else:
-            known = {"workload": workload, "folder": label, "profiles": _runs(a, b)}
-            rows = _share_changes(_shares(ops_of_a), _shares(ops_of_b))
-            changes += [{name: (known | row)[name] for name in _SHARE_COLUMNS} for row in rows]
+            changes += _share_changes(workload, label, first[workload], second[workload])
     return changes, refused
 
 
@@ -228,23 +220,23 @@ def _unlike_profiles(label: str, first: pd.DataFrame, second: pd.DataFrame) -> s
     return ""
 
 
-def _share_changes(first: pd.DataFrame, second: pd.DataFrame) -> list[dict[str, object]]:
-    """Compares the shares of op types by process."""
-    op_types = list(dict.fromkeys([*first.index, *second.index]))
-    sides = [100 * side.reindex(op_types, fill_value=0.0) for side in (first, second)]
-    return [
-        _share_change(op_type, *(side.loc[op_type].to_numpy() for side in sides))
-        for op_type in op_types
-        if max(side.loc[op_type].mean() for side in sides) >= _SMALLEST_SHARE
-    ]
-
-
-def _share_change(op_type: str, first: np.ndarray, second: np.ndarray) -> dict[str, object]:
-    """Compares one type's share in percent, float64 [processes]."""
-    return {
-        "op type": op_type,
-        "A (%)": first.mean(),
-        "its (%)": second.mean(),
-        **difference([first, second]).interval().columns("less A"),
-        "test": ([first, second], 0.0),
-    }
+def _share_changes(
+    workload: str, label: str, first: _Profile, second: _Profile
+) -> Iterator[dict[str, object]]:
+    """Yields the change of each op type's share, by process."""
+    shares = [_shares(ops) for _, ops in (first, second)]
+    op_types = list(dict.fromkeys(op_type for side in shares for op_type in side.index))
+    sides = [100 * side.reindex(op_types, fill_value=0.0) for side in shares]
+    for op_type in op_types:
+        a, b = (side.loc[op_type].to_numpy() for side in sides)
+        if max(a.mean(), b.mean()) >= _SMALLEST_SHARE:
+            yield {
+                "workload": workload,
+                "op type": op_type,
+                "folder": label,
+                "A (%)": a.mean(),
+                "its (%)": b.mean(),
+                **difference([a, b]).interval().columns("less A"),
+                "profiles": _runs(first[0], second[0]),
+                "test": ([a, b], 0.0),
+            }

@@ -119,8 +119,8 @@ def ratio(numerator: np.ndarray, denominator: np.ndarray) -> Interval:
 
 
 def p_value(values: np.ndarray) -> float:
-    """Returns the p value of Student's test for a mean of 0; float64 [processes]."""
-    if len(values) < 2:
+    """Returns the p value of Student's test for a mean of 0; float64 [processes], none missing."""
+    if len(values) < 2 or np.isnan(values).any():
         return np.nan
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # where nothing varies

@@ -102,8 +102,7 @@ def _of_runs(runs: pd.DataFrame, about: Machine) -> dict[str, object]:
     if runs.empty:
         return _row(STEP, _MISSING) | _row(RATE, _MISSING)
     seconds = runs.median_s.to_numpy(float)
-    peaks = {int(threads): rate for threads, rate in about.gemm_flops_per_second.items()}
-    used = cost.utilization(runs, peaks, about.environment.precision)
+    used = cost.utilization(runs, about)
     rate = used[["achieved/peak", "from", "to"]].to_numpy(float)
     return _row(STEP, ratio(1e3 * seconds, seconds**0)) | _row(RATE, Interval(*rate[0]))
 

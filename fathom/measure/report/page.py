@@ -114,5 +114,5 @@ def shown(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         value = value if abs(value) > _NOTHING else 0.0
-        return f"{value:,.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.3g}"
+        return f"{value:,.0f}" if 999.5 <= abs(value) < 1e6 else f"{value:.3g}"
     return f"{value:,}" if isinstance(value, Integral) else str(value)

@@ -13,6 +13,7 @@ from fathom.errors import FathomError
 from fathom.measure.report import figures, overview, page, picture, programs, selection
 from fathom.measure.report.figure import Figure, Findings
 from fathom.measure.runs.folder import Folder
+from fathom.results.characterization import UNDISTURBED
 from fathom.system.files import atomic_write, exists, read_file
 from fathom.system.folders import claim_folder
 
@@ -113,7 +114,8 @@ def _clear(out: Path) -> None:
         for name in _FOLDERS:
             (out / name).mkdir(parents=True, exist_ok=True)
         earlier = read_file(out / PAGE).decode(errors="replace") if exists(out / PAGE) else ""
-        for folder, file in re.findall(rf'href="({"|".join(_FOLDERS)})/(\w+\.\w+)"', earlier):
+        links = re.findall(rf'href="({"|".join(_FOLDERS)})/([\w -]+\.\w+)"', earlier)
+        for folder, file in links:
             (out / folder / file).unlink(missing_ok=True)
     except OSError as error:
         raise FathomError(f"cannot write to {out}: {error.strerror}") from error
@@ -194,21 +196,24 @@ def _missing(found: Found, failed: pd.DataFrame) -> list[str]:
 
 
 def _machine(folder: Folder) -> pd.DataFrame:
-    environment = folder.machine.environment.to_plain()
+    about = folder.machine
+    environment = about.environment.to_plain()
     machine = {name: value for name, value in environment.items() if name not in _OF_A_PROCESS}
     machine["memory"] = f"{machine.pop('memory_bytes') / 2**30:.1f} GiB"
     machine["gpu"] = sorted(folder.runs_frame().gpu.dropna().unique()) or "none used"
-    rates = folder.machine.gemm_flops_per_second
-    for threads in sorted(rates, key=int):
-        name = f"large matrix product on {threads} thread{'s' if threads != '1' else ''}"
-        machine[name] = f"{rates[threads] / 1e9:.1f} GFLOP/s"
-        if len(probes := folder.machine.gemm_probes.get(threads, ())) > 1:
-            machine[name] += f", measured: {', '.join(f'{each / 1e9:.1f}' for each in probes)}"
-        if share := folder.machine.disturbed(threads):
-            machine[name] += f"; no ceiling: other processes left {share:.0%} of the processor"
-    for threads, rate in folder.machine.triad_bytes_per_second.items():
-        name = f"memory bandwidth (triad) on {threads} thread{'s' if threads != '1' else ''}"
-        machine[name] = f"{rate / 1e9:.1f} GB/s"
+    products = about.gemm_flops_per_second, about.gemm_cpu_share, about.gemm_probes
+    triads = about.triad_bytes_per_second, about.triad_cpu_share, dict[str, tuple[float, ...]]()
+    for title, unit, (rates, shares, all_probes) in (
+        ("large matrix product", "GFLOP/s", products),
+        ("memory bandwidth (triad)", "GB/s", triads),
+    ):
+        for threads in sorted(rates, key=int):
+            words = f"{rates[threads] / 1e9:.1f} {unit}"
+            if len(probes := all_probes.get(threads, ())) > 1:
+                words += f", measured: {', '.join(f'{each / 1e9:.1f}' for each in probes)}"
+            if (share := shares.get(threads, 1.0)) < UNDISTURBED:
+                words += f"; no ceiling: other processes left {share:.0%} of the processor"
+            machine[f"{title} on {threads} thread{'s' if threads != '1' else ''}"] = words
     return pd.DataFrame({"": name, "value": _words(value)} for name, value in machine.items())
 
 

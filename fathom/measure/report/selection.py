@@ -1,7 +1,7 @@
 """Selection of a folder's runs for analyses, and reasons for missing workloads."""
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -9,6 +9,8 @@ import pandas as pd
 from fathom import workloads
 from fathom.measure.report import published
 from fathom.measure.runs.folder import Folder
+
+UNCOUNTED = "no step was counted"  # of a timing that was done
 
 
 @functools.cache
@@ -19,10 +21,8 @@ def order() -> tuple[str, ...]:
 
 def in_order(frame: pd.DataFrame) -> pd.DataFrame:
     """Stably sorts rows by workload in that order, unknown ones last."""
-    place = {workload: i for i, workload in enumerate(order())}
-    return frame.sort_values(
-        "workload", key=lambda names: names.map(place).fillna(len(place)), kind="stable"
-    )
+    place = {name: i for i, name in enumerate(dict.fromkeys([*order(), *frame.workload]))}
+    return frame.sort_values("workload", key=lambda names: names.map(place), kind="stable")
 
 
 def profile_runs(folder: Folder, on: str = "cpu") -> pd.DataFrame:
@@ -93,11 +93,13 @@ def caveats(runs: pd.DataFrame, *case: str) -> str:
     numbers = runs.groupby(["workload", *case], sort=False, dropna=False).size()
     single = numbers[numbers == 1].index.get_level_values("workload").unique()
     disturbed = runs.workload[runs.disturbed.eq(True)].unique()
-    everywhere = len(single) == runs.workload.nunique()
-    sentences = [f" One run, no interval{'' if everywhere else ': ' + ', '.join(single)}."]
-    sentences = sentences if len(single) else []
-    sentences += [f" Disturbed by other processes: {', '.join(disturbed)}."] * (len(disturbed) > 0)
-    return "".join(sentences)
+    text = ""
+    if len(single):
+        everywhere = len(single) == runs.workload.nunique()
+        text = f" One run, no interval{'' if everywhere else ': ' + ', '.join(single)}."
+    if len(disturbed):
+        text += f" Disturbed by other processes: {', '.join(disturbed)}."
+    return text
 
 
 def training_ops(folder: Folder) -> tuple[pd.DataFrame, list[str]]:
@@ -119,7 +121,7 @@ def uncompiled(folder: Folder) -> str:
     )
 
 
-def gaps(wanted: pd.DataFrame, there: Iterable[str], too_few: str = "") -> list[str]:
+def gaps(wanted: pd.DataFrame, there: Iterable[str], too_few: str) -> list[str]:
     """Returns what an analysis lacks, with reasons: failed, insufficient or missing runs.
 
     Args:
@@ -130,7 +132,8 @@ def gaps(wanted: pd.DataFrame, there: Iterable[str], too_few: str = "") -> list[
     failed = wanted[wanted.status == "failed"]
     measured = set(wanted.workload[wanted.status == "done"])
     asked, explained = {*workloads.EIGHT, *measured}, {*there, *failed.workload}
-    missing = [name for name in order() if name in asked - explained]
+    known = [*order(), *sorted(measured - {*order()})]  # some may not be installed here
+    missing = [name for name in known if name in asked - explained]
     sentences = [f"{_case(run)}: failed ({run.reason})" for run in failed.itertuples()]
     for names, reason in (
         ([name for name in missing if name in measured], too_few),
@@ -138,6 +141,22 @@ def gaps(wanted: pd.DataFrame, there: Iterable[str], too_few: str = "") -> list[
     ):
         sentences += [f"{', '.join(names)}: {reason}"] if names else []
     return list(dict.fromkeys(sentences))
+
+
+def names_apart(
+    cases: Sequence[tuple[str, ...]], settings: Sequence[Mapping[str, object]]
+) -> list[str]:
+    """Returns the workload, the first of each case, with what differs in settings of its case.
+
+    Settings of older files are empty, and not known to differ.
+    """
+    each = list(zip(cases, settings, strict=True))
+    names = []
+    for case, own in each:
+        equal = [others for other, others in each if other == case and others]
+        differ = [name for name in own if any(o.get(name) != own[name] for o in equal)]
+        names.append(", ".join([case[0], *(f"{name} {own[name]}" for name in differ)]))
+    return names
 
 
 def _case(run: Any) -> str:

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -29,6 +30,7 @@ WIDTH = 9.2  # inches of a figure without panels: as wide as the page, with text
 PANELS = "panels"  # label of a figure of one titled panel per name
 ALWAYS_WHITE = "#FEFEFE"  # white that the report's page leaves white in dark mode
 ALWAYS_BLACK = "#010101"  # and black that it leaves black
+_TITLE = 12  # letters of a panel's title per inch of its width
 _LETTER = 0.0085  # of the width of a slice's row
 HATCHES = ("", "////", "\\\\\\\\", "xxxx", "----", "||||", "++++", "//")
 _STYLE: dict[Any, Any] = {
@@ -87,7 +89,7 @@ def panels(
         figure.set_label(PANELS)
         axes = figure.subplots(rows, columns, squeeze=False).ravel()
         for panel, name in zip(axes, names, strict=False):
-            panel.set_title(name)
+            panel.set_title(textwrap.fill(name, round(_TITLE * width)))
         for unused in axes[len(names) :]:
             unused.set_visible(False)
         yield figure, list(axes[: len(names)])

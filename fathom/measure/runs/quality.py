@@ -4,10 +4,11 @@ The question of Fathom's section on data sets (Adolf et al. 2016): a larger batc
 examples per second, but may need more of them.
 """
 
-import statistics
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from fathom.errors import DivergedError, FathomError
 from fathom.results.quality import Point, Training
@@ -50,7 +51,8 @@ def train_until(
         raise FathomError(f"the untrained network's {metric} is {target:.5g} already")
     higher = values[0] < target
     reached, failure = False, ""
-    epochs: list[list[float]] = []  # seconds of each step
+    epochs: list[np.ndarray] = []  # seconds of each step
+    compiled: list[np.ndarray] = []  # whether TensorFlow compiled in it
     while not reached and len(epochs) < most_epochs:
         try:
             model.run(n_steps=model.steps_per_epoch, warmup=0)
@@ -58,9 +60,9 @@ def train_until(
             failure = str(error)
             break
         steps = model.steps
-        epochs.append([sum(pair) for pair in zip(steps.seconds, steps.input_wait, strict=True)])
-        if len(epochs) == 1:
-            in_first_call = steps.call.count(0)
+        first_call = [not epochs and call == 0 for call in steps.call]
+        compiled.append(np.logical_or(first_call, steps.first_of_shape))
+        epochs.append(np.add(steps.seconds, steps.input_wait))
         started = time.perf_counter()
         value = _value(model, metric)
         evaluating += time.perf_counter() - started
@@ -71,7 +73,7 @@ def train_until(
         values.append(value)
         reached = value >= target if higher else value <= target
     if epochs:
-        _leave_out_compilation(epochs, in_first_call)
+        _leave_out_compilation(epochs, compiled)
     training = Training(
         seed=model.execution.seed,
         batch_size=model.hyperparameters.batch_size,
@@ -85,22 +87,22 @@ def train_until(
     return training, higher
 
 
-def _leave_out_compilation(epochs: list[list[float]], in_first_call: int) -> None:
-    """Sets the steps of the first call, in which TensorFlow compiles, to the median."""
-    usual = [*epochs[0][in_first_call:], *(seconds for epoch in epochs[1:] for seconds in epoch)]
-    if usual:
-        epochs[0][:in_first_call] = [statistics.median(usual)] * in_first_call
+def _leave_out_compilation(epochs: list[np.ndarray], compiled: list[np.ndarray]) -> None:
+    """Sets the steps in which TensorFlow compiled to the median of the others."""
+    usual = np.concatenate(epochs)[~np.concatenate(compiled)]
+    if len(usual):
+        for seconds, mask in zip(epochs, compiled, strict=True):
+            seconds[mask] = np.median(usual)
 
 
-def _curve(values: list[float], epochs: list[list[float]]) -> list[Point]:
+def _curve(values: list[float], epochs: list[np.ndarray]) -> list[Point]:
     """Returns the metric with the epochs, steps and seconds before it."""
-    points, steps, seconds = [], 0, 0.0
-    for epoch, value in enumerate(values):
-        if epoch:
-            steps += len(epochs[epoch - 1])
-            seconds += sum(epochs[epoch - 1])
-        points.append(Point(epoch=epoch, steps=steps, seconds=seconds, value=value))
-    return points
+    steps = np.cumsum([0, *map(len, epochs)]).tolist()
+    seconds = np.cumsum([0.0, *map(np.sum, epochs)]).tolist()
+    return [
+        Point(epoch=epoch, steps=steps[epoch], seconds=seconds[epoch], value=value)
+        for epoch, value in enumerate(values)
+    ]
 
 
 def _can_be_kept(value: float) -> bool:

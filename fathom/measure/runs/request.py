@@ -57,10 +57,11 @@ class Wanted:
     def __post_init__(self) -> None:
         if self.workers and self.batch_size is None:
             raise FathomError("--workers needs --batch-size, which the workers share")
+        of_others = ("threads", "warmup_runs", "profile_repeats")
         if self.workers:
-            self._refuse("--workers", "modes", "devices", "warmup_runs", "profile_repeats")
+            self._refuse("--workers", "modes", "devices", *of_others)
         elif self.batches is not None:
-            self._refuse("--batches", "warmup_runs", "profile_repeats")
+            self._refuse("--batches", *of_others)
 
     def _refuse(self, sweep: str, *options: str) -> None:
         """Raises FathomError if an option of other runs than those of the sweep was given."""

@@ -64,22 +64,23 @@ class Trace:
     prompt_tokens: np.ndarray  # of each query
     new_tokens: np.ndarray  # generated for each
 
-    @property
-    def rate(self) -> float:
-        """Queries per second."""
-        return (len(self.times) - 1) / float(self.times[-1])
-
     def schedule(self, rate: float | None, duration: float, seed: int) -> np.ndarray:
-        """Returns the times within the duration, stretched or compressed to the rate.
+        """Returns the first arrivals: those within the duration, or as many as the rate has in it.
+
+        The latter are stretched or compressed to the rate.
 
         Raises:
-            FathomError: there are fewer than two.
+            FathomError: they are all at one time.
         """
-        times = self.times * (self.rate / rate if rate else 1)
-        within = times[times <= duration]
-        if len(within) < 2:
-            raise FathomError(f"{self.name} has one arrival alone in {duration:g} s: give more")
-        return within
+        within = (
+            int(rate * duration) + 1 if rate else np.searchsorted(self.times, duration, "right")
+        )
+        times = self.times[:within]
+        if not times[-1]:
+            raise FathomError(
+                f"{self.name} has no two arrivals at different times in {duration:g} s: give more"
+            )
+        return times * ((len(times) - 1) / (rate * times[-1]) if rate else 1)
 
     def prompts(
         self, texts: Sequence[np.ndarray], prompt_tokens: int, new_tokens: int
@@ -128,7 +129,7 @@ def read_trace(path: Path) -> Trace:
         rows = _READERS[path.suffix](read_file(path).decode())
     except KeyError as error:
         raise FathomError(f"{path} has a query without {error}") from error
-    except (ValueError, TypeError, RecursionError) as error:
+    except (ValueError, TypeError, OverflowError, RecursionError, csv.Error) as error:
         raise FathomError(f"{path} is no trace of Azure's or Mooncake's form: {error}") from error
     times, prompts, new = np.array(sorted(rows)).reshape(-1, 3).T
     if not (np.isfinite([times, prompts, new]).all() and len(times) > 1 and times[-1] > times[0]):
@@ -149,7 +150,7 @@ def _azure(text: str) -> list[tuple[float, float, float]]:
             float(row["ContextTokens"]),
             float(row["GeneratedTokens"]),
         )
-        for row in csv.DictReader(io.StringIO(text))
+        for row in csv.DictReader(io.StringIO(text), restval="")
     ]
 
 

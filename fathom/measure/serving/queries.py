@@ -12,7 +12,7 @@ import pandas as pd
 
 from fathom.measure.serving.server import Query
 from fathom.results.serving import Bounds
-from fathom.system.files import atomic_write, open_file
+from fathom.system.files import atomic_write
 
 NAME = "queries.csv"
 PERCENTILES = (50, 90, 95, 97, 99, 99.9)
@@ -47,16 +47,6 @@ def write(queries: pd.DataFrame, path: Path) -> None:
     """
     with atomic_write(path) as temporary:
         queries.to_csv(temporary, index=False, float_format="%.9f")
-
-
-def read(path: Path) -> pd.DataFrame:
-    """Reads what ``write`` wrote.
-
-    Raises:
-        FathomError: there is no such file.
-    """
-    with open_file(path) as file:
-        return pd.read_csv(file)
 
 
 def latency(queries: pd.DataFrame) -> pd.Series:

@@ -1,5 +1,6 @@
 """One run of a load test with arrivals of our own: the next query is sent when it is due."""
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -87,7 +88,12 @@ def run(
 def send(
     service: Service, times: Sequence[float] | np.ndarray, limit: float
 ) -> tuple[list[Query], float, Target]:
-    """Sends a query at each time, in seconds from the start, and waits for the answers.
+    """Sends a query at each time, and waits for the answers.
+
+    Args:
+        service: what is tested.
+        times: in order, in seconds from the start; queries of one time are sent together.
+        limit: seconds to wait for the answers.
 
     Returns:
         the queries, the time of the start by ``time.perf_counter``, and the target, stopped.
@@ -101,10 +107,11 @@ def send(
 
     target, sent = service.start(note), []
     start = time.perf_counter() + _LEAD
-    for number, due in enumerate(times):
+    for due, numbers in itertools.groupby(range(len(times)), times.__getitem__):
         time.sleep(max(0.0, start + due - time.perf_counter()))
-        sent.append(Query(service.samples[number % len(service.samples)], number))
-        target.issue(sent[-1:])
+        new = [Query(service.samples[number % len(service.samples)], number) for number in numbers]
+        sent.extend(new)
+        target.issue(new)  # at once, as one batch if they fit
     end = time.perf_counter() + limit
     for _ in sent:
         if not answered.acquire(timeout=max(0.0, end - time.perf_counter())):

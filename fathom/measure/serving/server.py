@@ -12,7 +12,12 @@ from fathom.measure.serving.engine import Engine, shapes_of
 
 _LONGEST_STOP = 60.0  # seconds for the step that runs when the server stops
 
-Waiting = TypeVar("Waiting")
+
+class _Cancellable(Protocol):
+    cancelled: bool
+
+
+Waiting = TypeVar("Waiting", bound=_Cancellable)
 
 
 @dataclass(eq=False)
@@ -66,8 +71,9 @@ class Worker(Generic[Waiting]):
 
     @property
     def waiting(self) -> int:
-        """What is not begun yet."""
-        return len(self._waiting)
+        """What is neither begun yet nor cancelled."""
+        with self._changed:
+            return sum(not each.cancelled for each in self._waiting)
 
     def stop(self) -> None:
         """Ends the thread, after all that waits.

@@ -17,9 +17,9 @@ def save(directory: Path, hidden: np.ndarray, graph: Cora) -> Path:
         hidden: [test nodes, units], of which the two principal components are drawn.
         graph: whose classes give the colours.
     """
-    centred = hidden - hidden.mean(axis=0)
+    centred = np.pad(hidden - hidden.mean(axis=0), (0, 1))  # has two components, even of one unit
     components = np.linalg.svd(centred, full_matrices=False)[2]
-    x, y = (centred @ components[:2].T).T
+    x, y = (centred @ components[:2].T)[:-1].T
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
     for i, name in enumerate(graph.class_names):

@@ -37,7 +37,8 @@ class Mamba(LanguageModel):
         """Reads the text, or the sequences with answers.
 
         Raises:
-            FathomError: as ``LanguageModel``, or sequences have another length than the context.
+            FathomError: as ``LanguageModel``, or sequences have another length than the context, or
+                tokens of several letters.
         """
         super().load_data()
         length, context = self.text.sequence - 1, self.hyperparameters.context
@@ -45,6 +46,11 @@ class Mamba(LanguageModel):
             raise FathomError(
                 f"the sequences of {self.source.directory} have {length} tokens: use "
                 f"--set context={length}, or --set size=induction"
+            )
+        if self._answers and len(self._training) != len(self.text.training):
+            raise FathomError(
+                f"the sequences of {self.source.directory} are of single letters: use --set "
+                "tokens=characters"
             )
 
     @property

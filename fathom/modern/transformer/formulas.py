@@ -57,8 +57,12 @@ def _normalizers(
     states: tf.Tensor, matrix: tf.Tensor, words: tf.Tensor, score: tf.Tensor
 ) -> tuple[tf.Tensor, Callable]:
     """Returns log(sum(exp(states matrix'))), float32 [n], given the true words' logits."""
-    found = tf.nn.softmax(tf.matmul(states, matrix, transpose_b=True))
-    probability = tf.cast(tf.gather(found, words, batch_dims=1), tf.float32)
+    logits = tf.matmul(states, matrix, transpose_b=True)
+    if logits.dtype == tf.float16:  # has no probabilities below 6e-8
+        logits = tf.cast(logits, tf.float32)
+    probabilities = tf.nn.softmax(logits)
+    probability = tf.cast(tf.gather(probabilities, words, batch_dims=1), tf.float32)
+    found = tf.cast(probabilities, states.dtype)
 
     def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor | None, ...]:
         scale = tf.cast(upstream, states.dtype)[:, None]

@@ -47,7 +47,7 @@ class TransformerHyperparameters(TranslationHyperparameters):
         minimum=1,
     )
     size: str = hyperparameter(
-        "tiny", "defaults of the next eight: Wu et al. 2021's or table 3's", choices=SIZES
+        "tiny", "defaults of most others: Wu et al. 2021's or table 3's", choices=SIZES
     )
     layers: int = hyperparameter(
         4, "of the encoder, and of the decoder", source="Wu et al. 2021", minimum=1

@@ -48,10 +48,8 @@ class TiedLogits(TokenLayer):
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """Returns logits [batch, time, vocabulary] of [batch, time, width]."""
-        time, width = x.shape[1:]
         table = tf.cast(tf.convert_to_tensor(self._embedding.table.value), x.dtype)
-        products = tf.matmul(tf.reshape(x, [-1, width]), table, transpose_b=True)
-        return tf.reshape(products, [-1, time, table.shape[0]])
+        return linear(x, table, transposed=True)
 
 
 def weight(

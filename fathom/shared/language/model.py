@@ -31,6 +31,7 @@ from fathom.shared.language.hyperparameters import LanguageHyperparameters, Lang
 from fathom.shared.language.layers import TokenLayer
 from fathom.shared.language.text import TinyShakespeare, save_samples
 from fathom.shared.language.weights import Published
+from fathom.shared.perplexity import perplexity
 from fathom.system.device import CPU
 from fathom.system.files import named_path
 from fathom.system.precision import computing_in
@@ -259,7 +260,7 @@ class LanguageModel(nn.NeuralNetworkModel):
     def total_metrics(self, sums: dict[str, float], examples: int) -> dict[str, float]:
         """Returns the validation loss in nats and the perplexity, both per token."""
         loss = sums["loss"] / examples
-        return {"loss": loss, "perplexity": math.exp(loss)}
+        return {"loss": loss, "perplexity": perplexity(loss)}
 
     def save_pictures(self, directory: Path) -> list[Path]:
         """Writes text that the network continues, from the beginning of the validation text."""

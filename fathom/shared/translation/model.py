@@ -2,7 +2,6 @@
 
 import abc
 import functools
-import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
@@ -17,6 +16,7 @@ from fathom.errors import FathomError
 from fathom.options import Characterization, precision_traits
 from fathom.results.cost import Cost
 from fathom.results.generation import Generation
+from fathom.shared.perplexity import perplexity
 from fathom.shared.translation import batches, evaluation
 from fathom.shared.translation.batches import Batch, Order, Shape
 from fathom.shared.translation.decoding import FreeDecoder
@@ -222,7 +222,7 @@ class Translation(nn.NeuralNetworkModel):
     def total_metrics(self, sums: dict[str, float], examples: int) -> dict[str, float]:
         """Returns cross-entropy (nats) and perplexity per word."""
         cross_entropy = sums["cross_entropy"] / sums["words"]
-        return {"cross_entropy": cross_entropy, "perplexity": math.exp(cross_entropy)}
+        return {"cross_entropy": cross_entropy, "perplexity": perplexity(cross_entropy)}
 
     def validate(self) -> dict[str, float]:
         """Notes the validation text's perplexity; returns its metrics, if there is such a text."""

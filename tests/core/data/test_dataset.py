@@ -88,40 +88,23 @@ def places(cache, monkeypatch, tmp_path):
     return folders
 
 
-def test_the_given_folder_comes_first(places):
-    source = find(Notes, places["given"], 0)
-    assert (source.directory, source.kind) == (places["given"], "given")
-    assert str(source) == str(places["given"])
+def test_the_places_are_looked_at_in_order(places, monkeypatch, tmp_path):
+    def check(kind, directory, words, data_dir=None):
+        source = find(Notes, data_dir, 0)
+        assert (source.kind, source.directory) == (kind, directory)
+        assert str(source) == f"{directory}{words}"
 
-
-def test_the_environment_comes_second(places):
-    source = find(Notes, None, 0)
-    assert (source.directory, source.kind) == (places["environment"], "environment")
-    assert str(source) == f"{places['environment']}, from $FATHOM_DATA_DIR"
-
-
-def test_what_was_fetched_comes_third(places):
+    check("given", places["given"], "", places["given"])
+    check("environment", places["environment"], ", from $FATHOM_DATA_DIR")
     places["environment"].rmdir()
-    source = find(Notes, None, 0)
-    assert (source.directory, source.kind) == (places["fetched"], "fetched")
-    assert str(source) == f"{places['fetched']}, fetched"
-
-
-def test_what_an_installed_library_brings_comes_fourth(places, monkeypatch, tmp_path):
-    places["environment"].rmdir()
+    check("fetched", places["fetched"], ", fetched")
     places["fetched"].rmdir()
-    monkeypatch.setattr(Notes, "packaged", lambda: tmp_path / "library")
-    source = find(Notes, None, 0)
-    assert (source.directory, source.kind) == (tmp_path / "library", "packaged")
-    assert "packaged with an installed library" in str(source)
-
-
-def test_the_synthetic_set_comes_last(places, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(Notes, "packaged", lambda: tmp_path / "library")
+        check("packaged", tmp_path / "library", ", packaged with an installed library")
     monkeypatch.delenv("FATHOM_DATA_DIR")
-    places["fetched"].rmdir()
-    source = find(Notes, None, 0)
-    assert (source.directory, source.kind) == (places["synthetic"], "synthetic")
-    assert "synthetic: use --data-dir or $FATHOM_DATA_DIR for real data" in str(source)
+    remedy = "use --data-dir or $FATHOM_DATA_DIR for real data"
+    check("synthetic", places["synthetic"], f", synthetic: {remedy}")
 
 
 def test_a_fetch_that_was_interrupted_is_passed_over_and_the_source_says_how_it_goes_on(cache):

@@ -62,11 +62,6 @@ def test_the_examples_left_over_differ_from_epoch_to_epoch():
     assert seen == set(range(10))
 
 
-def test_two_seeds_differ():
-    first, second = (take(DataLoader(Sampler(50, 10, seed), examples), 5) for seed in (1, 2))
-    assert first != second
-
-
 @functools.cache
 def permutations_of(size, seed, n_epochs):
     """Returns the whole permutation of each epoch: int64 [epochs, size]."""

@@ -243,13 +243,14 @@ def test_the_file_in_which_tensorflow_names_the_newest_is_not_needed(folder, wei
 @pytest.mark.parametrize(
     "content",
     [
-        *("[1]", "{", '{"workload": "net", "settings": 3}'),
+        *(None, "[1]", "{", '{"workload": "net", "settings": 3}'),
         *('{"workload": "net", "steps": 3}', '{"workload": "net", "steps": {"1": 3}}'),
     ],
 )
-def test_a_damaged_description_is_named(tmp_path, weights, content):
+def test_a_missing_or_damaged_description_is_named(tmp_path, weights, content):
     training_in(tmp_path, weights, 1)
-    (tmp_path / "fathom.json").write_text(content)
+    description = tmp_path / "fathom.json"
+    description.unlink() if content is None else description.write_text(content)
     with pytest.raises(FathomError, match=r"fathom\.json cannot be read"):
         open_in(tmp_path, weights).restore()
 
@@ -265,13 +266,6 @@ def test_a_pipe_in_the_place_of_a_description_is_refused_and_not_waited_for(
     training_in(tmp_path, weights, 1)
     pipe(tmp_path / "fathom.json")
     with pytest.raises(FathomError, match=r"fathom\.json is not a regular file"):
-        open_in(tmp_path, weights).restore()
-
-
-def test_a_missing_description_is_named(tmp_path, weights):
-    training_in(tmp_path, weights, 1)
-    (tmp_path / "fathom.json").unlink()
-    with pytest.raises(FathomError, match=r"fathom\.json"):
         open_in(tmp_path, weights).restore()
 
 
@@ -403,14 +397,10 @@ def test_a_workload_trains_on_at_the_rate_asked_for(tmp_path, monkeypatch, ends)
 # ---------------------------------------------------------------- refusals
 
 
-def test_an_empty_folder_has_nothing_to_restore(tmp_path, weights):
-    with pytest.raises(FathomError, match="holds no checkpoint"):
-        open_in(tmp_path, weights).restore()
-
-
-def test_reading_makes_no_folder(tmp_path, weights):
-    with pytest.raises(FathomError, match="holds no checkpoint"):
-        open_in(tmp_path / "run", weights).restore()
+def test_a_folder_without_checkpoints_has_nothing_to_restore_and_none_is_created(tmp_path, weights):
+    for folder in (tmp_path, tmp_path / "run"):
+        with pytest.raises(FathomError, match="holds no checkpoint"):
+            open_in(folder, weights).restore()
     assert not (tmp_path / "run").exists()
 
 

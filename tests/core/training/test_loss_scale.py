@@ -6,11 +6,17 @@ from fathom.core.training.loss_scale import LossScale
 from fathom.core.training.optimizers import GradientDescent, Momentum
 
 
-@pytest.mark.parametrize("jit", [False, True], ids=["op by op", "XLA"])
-def test_a_step_with_an_infinite_gradient_is_skipped_and_halves_the_loss_scale(jit):
-    optimizer, variable = Momentum(0.1, 0.9), tf.Variable([1.0, 2.0])
+def scaled(optimizer, *values):
+    """Returns an optimizer with a loss scale, and the variable that it was built for."""
+    variable = tf.Variable(values)
     optimizer.loss_scale = LossScale()
     optimizer.build([variable])
+    return optimizer, variable
+
+
+@pytest.mark.parametrize("jit", [False, True], ids=["op by op", "XLA"])
+def test_a_step_with_an_infinite_gradient_is_skipped_and_halves_the_loss_scale(jit):
+    optimizer, variable = scaled(Momentum(0.1, 0.9), 1.0, 2.0)
     start = optimizer.loss_scale.value.numpy()
 
     @tf.function(jit_compile=jit)
@@ -28,9 +34,7 @@ def test_a_step_with_an_infinite_gradient_is_skipped_and_halves_the_loss_scale(j
 
 
 def test_the_loss_scale_doubles_after_enough_good_steps(monkeypatch):
-    optimizer, variable = GradientDescent(0.1), tf.Variable([1.0])
-    optimizer.loss_scale = LossScale()
-    optimizer.build([variable])
+    optimizer, variable = scaled(GradientDescent(0.1), 1.0)
     monkeypatch.setattr(optimizer.loss_scale, "growth_interval", 3)
     start = optimizer.loss_scale.value.numpy()
     scales = []
@@ -41,18 +45,14 @@ def test_the_loss_scale_doubles_after_enough_good_steps(monkeypatch):
 
 
 def test_the_loss_scale_falls_no_lower_than_1():
-    optimizer, variable = GradientDescent(0.1), tf.Variable([1.0])
-    optimizer.loss_scale = LossScale()
-    optimizer.build([variable])
+    optimizer, variable = scaled(GradientDescent(0.1), 1.0)
     for _ in range(20):
         optimizer.apply([tf.constant([float("inf")])], [variable])
     assert optimizer.loss_scale.value.numpy() == 1
 
 
 def test_a_sparse_gradient_is_divided_by_the_loss_scale_too():
-    optimizer, variable = GradientDescent(0.1), tf.Variable([[1.0], [2.0], [3.0]])
-    optimizer.loss_scale = LossScale()
-    optimizer.build([variable])
+    optimizer, variable = scaled(GradientDescent(0.1), [1.0], [2.0], [3.0])
     gradient = tf.IndexedSlices(optimizer.scale(tf.constant([[1.0]])), tf.constant([1]), [3, 1])
     optimizer.apply([gradient], [variable])
     np.testing.assert_allclose(variable, [[1.0], [1.9], [3.0]], rtol=1e-6)

@@ -149,43 +149,38 @@ def test_a_rule_follows_its_formula(rule, jit):
     check(weights, train_reference(reference, initial_weights().values(), dense_gradients()))
 
 
-@every_rule
-def test_weight_decay_is_added_to_the_gradients_of_kernels_only(rule):
-    make, reference = RULES[rule]
-
-    def decay(gradients, weights):
-        return [gradients[0] + f32(0.05) * weights[0], gradients[1]]
-
-    weights = train(make(weight_decay=0.05), new_variables(), dense_gradients())
-    expected = train_reference(reference, initial_weights().values(), dense_gradients(), decay)
-    check(weights, expected)
-
-
 def shortened(gradient, norm, limit):
     return gradient * min(1.0, limit / norm)
 
 
+def decay(gradients, weights):
+    return [gradients[0] + f32(0.05) * weights[0], gradients[1]]  # the kernel's alone
+
+
+def clip(gradients, weights):
+    return [shortened(g, np.linalg.norm(g), 1.5) for g in gradients]
+
+
+def clip_together(gradients, weights):
+    norm = np.sqrt(sum((g**2).sum() for g in gradients))
+    return [shortened(g, norm, 4.0) for g in gradients]
+
+
+@pytest.mark.parametrize(
+    ("options", "change"),
+    [
+        ({"weight_decay": 0.05}, decay),
+        ({"clip_norm": 1.5}, clip),
+        ({"global_clip_norm": 4.0}, clip_together),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
 @every_rule
-def test_clip_norm_shortens_each_gradient_by_its_own_norm(rule):
+def test_gradients_are_decayed_or_clipped_before_a_rule_follows_its_formula(rule, options, change):
     make, reference = RULES[rule]
-
-    def clip(gradients, weights):
-        return [shortened(g, np.linalg.norm(g), 1.5) for g in gradients]
-
-    weights = train(make(clip_norm=1.5), new_variables(), dense_gradients())
-    check(weights, train_reference(reference, initial_weights().values(), dense_gradients(), clip))
-
-
-@every_rule
-def test_global_clip_norm_shortens_all_gradients_by_their_common_norm(rule):
-    make, reference = RULES[rule]
-
-    def clip(gradients, weights):
-        norm = np.sqrt(sum((g**2).sum() for g in gradients))
-        return [shortened(g, norm, 4.0) for g in gradients]
-
-    weights = train(make(global_clip_norm=4.0), new_variables(), dense_gradients())
-    check(weights, train_reference(reference, initial_weights().values(), dense_gradients(), clip))
+    weights = train(make(**options), new_variables(), dense_gradients())
+    expected = train_reference(reference, initial_weights().values(), dense_gradients(), change)
+    check(weights, expected)
 
 
 def train_sparse(optimizer, variable, values, jit=False):
@@ -230,10 +225,6 @@ def test_a_sparse_gradient_updates_its_rows_as_the_formula_says(rule):
 @every_rule
 def test_duplicate_rows_are_summed_before_the_norm_is_taken(rule):
     make, reference = RULES[rule]
-
-    def clip(gradients, weights):
-        return [shortened(g, np.linalg.norm(g), 1.5) for g in gradients]
-
     weights = train_sparse(make(clip_norm=1.5), kernel_variable(), sparse_values())
     dense = [[summed_rows(values)] for values in sparse_values()]
     expected = train_reference(reference, [initial_weights()["kernel"]], dense, clip)

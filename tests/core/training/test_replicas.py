@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -68,40 +69,39 @@ def test_losses_do_not_depend_on_the_number_of_replicas(names):
         np.testing.assert_allclose(three, one, rtol=1e-5, err_msg=workload)
 
 
+def losses_by_gloo(names, workers, kind="gloo"):
+    """Returns the losses of one process, and those of workers, which are the same in all."""
+    addresses = [free_address() for _ in range(workers)]
+    configs = [launch._environment(addresses, i, None, "secret") for i in range(workers)]
+    one, *others = losses_of(names, [("1", {}), *((kind, config) for config in configs)])
+    assert others[1:] == others[:-1]
+    return one, others[0]
+
+
 @pytest.mark.slow
 def test_sums_by_gloo_give_the_same_losses():
     pytest.importorskip("torch")
     names = ["autoenc", "residual", "dlrm", "transformer", "memnet"]  # sparse rows, and statistics
-    workers = [free_address() for _ in range(3)]
-    configs = [launch._environment(workers, index, None, "secret") for index in range(3)]
-    one, *others = losses_of(names, [("1", {}), *(("gloo", config) for config in configs)])
-    assert others[1:] == others[:-1]
+    one, together = losses_by_gloo(names, 3)
     for name in names:
-        np.testing.assert_allclose(others[0][name], one[name], rtol=1e-5, err_msg=name)
+        np.testing.assert_allclose(together[name], one[name], rtol=1e-5, err_msg=name)
 
 
 @pytest.mark.slow
 def test_experts_divided_among_workers_give_the_same_losses():
     pytest.importorskip("torch")
-    workers = [free_address() for _ in range(2)]
-    configs = [launch._environment(workers, index, None, "secret") for index in range(2)]
-    one, *two = losses_of(["moe"], [("1", {}), *(("gloo", config) for config in configs)])
-    assert two[0] == two[1]
-    np.testing.assert_allclose(two[0]["moe"], one["moe"], rtol=1e-5)
+    one, two = losses_by_gloo(["moe"], 2)
+    np.testing.assert_allclose(two["moe"], one["moe"], rtol=1e-5)
 
 
 @pytest.mark.slow
 def test_sums_in_bfloat16_give_nearly_the_same_losses():
     pytest.importorskip("torch")
     names = ["autoenc", "dlrm"]  # dlrm's rows are gathered
-    workers = [free_address() for _ in range(2)]
-    configs = [launch._environment(workers, index, None, "secret") for index in range(2)]
-    variants = [("1", {}), *(("gloo-bfloat16", config) for config in configs)]
-    one, *two = losses_of(names, variants)
-    assert two[0] == two[1]
+    one, two = losses_by_gloo(names, 2, "gloo-bfloat16")
     for name in names:
-        np.testing.assert_allclose(two[0][name], one[name], rtol=2e-2, err_msg=name)
-        assert two[0][name][1:] != pytest.approx(one[name][1:], rel=1e-7)  # they were rounded
+        np.testing.assert_allclose(two[name], one[name], rtol=2e-2, err_msg=name)
+        assert two[name][1:] != pytest.approx(one[name][1:], rel=1e-7)  # they were rounded
 
 
 def fathom(*arguments):
@@ -157,6 +157,8 @@ def test_every_batch_must_have_equal_parts():
         ('{"cluster": {"worker": ["a:%s"]}, "task": {"type": "worker", "index": 0}}' % ("9" * 5000),
          "no host:port"),
         ('{"cluster": {"worker": ["a"]}, "task": {"type": "worker", "index": 0}}', "no host:port"),
+        ('{"cluster": {"worker": ["a..b:1"]}, "task": {"type": "worker", "index": 0}}',
+         "no host:port"),
     ],
 )  # fmt: skip
 def test_a_malformed_cluster_is_refused(config, message, monkeypatch):
@@ -183,6 +185,9 @@ def test_slurm_describes_the_cluster_on_hosts_without_gpus(monkeypatch):
     monkeypatch.setenv("SLURM_JOB_ID", "100")  # the ports are this job's
     addresses = ("node1:11600", "node1:11601", "node2:11600")
     assert strategies.cluster() == strategies.Cluster(addresses, 2)
+    monkeypatch.setenv("SLURM_PROCID", "3")
+    with pytest.raises(FathomError, match="SLURM_PROCID is 3, and there are 3 tasks"):
+        strategies.cluster()
 
 
 def test_a_port_in_use_is_refused():
@@ -406,23 +411,16 @@ def free_address():
 def meeting(*wanted, workers=None, limit=5.0, address=None):
     """Lets workers meet, each in a thread; returns what each of them is told."""
     address = address or free_address()
-    told = {}
 
-    def come(place, index, facts):
+    def come(index, facts):
         try:
             meet([address] * (workers or len(wanted)), index, limit).agree(facts)
-            told[place] = "go"
         except FathomError as error:
-            told[place] = str(error)
+            return str(error)
+        return "go"
 
-    threads = [
-        threading.Thread(target=come, args=(place, *each)) for place, each in enumerate(wanted)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    return [told[place] for place in range(len(wanted))]
+    with ThreadPoolExecutor(len(wanted)) as each_in_its_thread:
+        return list(each_in_its_thread.map(come, *zip(*wanted, strict=True), timeout=30))
 
 
 def test_workers_go_when_all_are_there():
@@ -495,16 +493,8 @@ def test_the_first_worker_listens_on_its_own_address():
 
 def test_who_loses_a_worker_can_name_it():
     address = free_address()
-    met = {}
-
-    def come(index):
-        met[index] = meet([address] * 3, index, 5.0)
-
-    threads = [threading.Thread(target=come, args=(index,)) for index in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
+    with ThreadPoolExecutor(3) as threads:
+        met = list(threads.map(lambda i: meet([address] * 3, i, 5.0), range(3), timeout=30))
     assert met[0].lost() == []
     met[1]._connections[0].close()
     assert met[0].lost() == [1]

@@ -82,9 +82,17 @@ def batches(first=0, steps_per_call=1):
         number += steps_per_call
 
 
+def run(a_runner, batches, n_steps, first=0, warmup=0, runstep=default_runstep, **options):
+    """Runs some steps; returns their record."""
+    steps = Steps(first=first, warmup=warmup)
+    given = {"processor": Processor(), "progress": Progress(), **options}
+    a_runner.run(batches, n_steps, steps, runstep=runstep, **given)
+    return steps
+
+
 def test_steps_are_recorded_and_followed_up_in_order():
-    hooks, checkpoints, steps = Hooks(), Checkpoints(), Steps(first=0, warmup=2)
-    runner(hooks, checkpoints).run(batches(), 5, steps, Processor(), default_runstep, Progress())
+    hooks, checkpoints = Hooks(), Checkpoints()
+    steps = run(runner(hooks, checkpoints), batches(), 5, warmup=2)
     assert steps.loss == [0.0, 1.0, 2.0, 3.0, 4.0]
     assert steps.work == [2.0] * 5
     assert checkpoints.saved == [3, 5]
@@ -94,10 +102,8 @@ def test_steps_are_recorded_and_followed_up_in_order():
 
 @pytest.mark.parametrize("first", [0, 3, 7])
 def test_blocks_give_the_losses_of_single_steps(first):
-    steps, hooks = Steps(first=first, warmup=1), Hooks()
-    runner(hooks, steps_per_call=5).run(
-        batches(first, 5), 9, steps, Processor(), default_runstep, Progress()
-    )
+    hooks = Hooks()
+    steps = run(runner(hooks, steps_per_call=5), batches(first, 5), 9, first, warmup=1)
     assert steps.loss == [float(i) for i in range(first, first + 9)]
     assert [number for kind, number in hooks.told if kind == "epoch"] == [
         i // 4 for i in range(first, first + 9) if i % 4 == 3
@@ -111,45 +117,39 @@ def test_xla_on_a_gpu_reaches_the_variable_of_a_block():
 
 
 def test_a_call_never_crosses_the_warm_up_an_epoch_or_a_checkpoint():
-    steps = Steps(first=0, warmup=2)
-    runner(Hooks(), Checkpoints(), steps_per_call=5).run(
-        batches(0, 5), 10, steps, Processor(), default_runstep, Progress()
-    )
+    five_at_once = runner(Hooks(), Checkpoints(), steps_per_call=5)
+    steps = run(five_at_once, batches(0, 5), 10, warmup=2)
     assert sorted(set(steps.call)) == [0, 2, 3, 4, 5, 6, 8, 9]
 
 
 def test_the_cpu_time_of_the_steps_is_added_up_without_that_of_their_input(monkeypatch):
     used = iter([(10.0, 3, 7), (11.0, 4, 7), (20.0, 9, 9), (22.5, 9, 12)])
     monkeypatch.setattr(runner_module, "cpu_use", lambda: next(used))
-    processor, steps = Processor(), Steps(first=0, warmup=0)
-    runner(Hooks()).run(batches(), 2, steps, processor, default_runstep, Progress())
+    processor = Processor()
+    steps = run(runner(Hooks()), batches(), 2, processor=processor)
     assert (processor.cpu_seconds, processor.involuntary_switches) == (3.5, 1)
     assert processor.minor_faults == 3
     assert processor.wall_seconds == sum(steps.seconds)
 
 
 def test_inference_has_no_losses_epochs_or_checkpoints():
-    hooks, steps = Hooks(), Steps(first=0, warmup=0)
-    runner(hooks, trains=False).run(batches(), 6, steps, Processor(), default_runstep, Progress())
-    assert steps.loss == [None] * 6
+    hooks = Hooks()
+    assert run(runner(hooks, trains=False), batches(), 6).loss == [None] * 6
     assert hooks.told == []
 
 
 def test_one_loss_for_a_block_is_refused():
     with pytest.raises(FathomError, match="runstep returned 1 losses for a call of 5 steps"):
-        runner(Hooks(), steps_per_call=5).run(
-            *(batches(0, 5), 5, Steps(first=0, warmup=0), Processor()),
-            lambda step, batch: float(tf.reduce_mean(step(*batch))),
-            Progress(),
+        run(
+            *(runner(Hooks(), steps_per_call=5), batches(0, 5), 5),
+            runstep=lambda step, batch: float(tf.reduce_mean(step(*batch))),
         )
 
 
 def test_a_loss_that_is_not_finite_ends_the_run_and_names_the_last_checkpoint():
     values = iter([(tf.constant([1.0, 1.0]),), (tf.constant([float("inf"), 0.0]),)])
     with pytest.raises(DivergedError, match=r"loss of step 1 is inf.*somewhere/ckpt-2"):
-        runner(Hooks(), Checkpoints()).run(
-            values, 3, Steps(first=0, warmup=0), Processor(), default_runstep, Progress()
-        )
+        run(runner(Hooks(), Checkpoints()), values, 3)
 
 
 def test_progress_receives_each_call():
@@ -164,9 +164,7 @@ def test_progress_receives_each_call():
         def step(self, number, loss, seconds):
             told.append((number, loss))
 
-    runner(Hooks()).run(
-        batches(6), 2, Steps(first=6, warmup=0), Processor(), default_runstep, Told()
-    )
+    run(runner(Hooks()), batches(6), 2, first=6, progress=Told())
     assert told == [(6, 2, 2), (6, 6.0), (7, 7.0)]
 
 
@@ -177,15 +175,12 @@ def test_a_checkpoint_is_named_by_the_steps_that_ran_where_some_were_skipped():
             return super().steps_done // 2
 
     checkpoints = Checkpoints()
-    runner(Skipping(), checkpoints).run(
-        batches(), 8, Steps(first=0, warmup=0), Processor(), lambda *_: None, Progress()
-    )
+    run(runner(Skipping(), checkpoints), batches(), 8, runstep=lambda *_: None)
     assert checkpoints.saved == [1, 3, 4]
 
 
 def test_the_energy_of_the_warm_up_and_of_the_input_does_not_count():
     counted = itertools.count()  # a joule more at each reading
     meter = Meter([Counter("cpu", lambda: float(next(counted)))])
-    steps = Steps(first=0, warmup=2)
-    runner(Hooks()).run(batches(), 5, steps, Processor(), default_runstep, Progress(), meter)
+    run(runner(Hooks()), batches(), 5, warmup=2, meter=meter)
     assert meter.joules == {"cpu": 3.0}

@@ -14,6 +14,15 @@ from tests.hardware.accelerators.steps import (
     product,
 )
 
+HEADS = {"weights": False, "batch": 4}
+ATTENTION = (
+    product("qkv", "a", (ROWS, HIDDEN, WIDTH), []),
+    product("scores", "a", (ROWS, ROWS, WIDTH), ["qkv"], **HEADS),
+    elementwise("softmax", "a", 4 * ROWS * ROWS, ["scores"]),
+    product("mixed", "a", (ROWS, WIDTH, ROWS), ["softmax", "qkv"], **HEADS),
+    product("out", "a", (ROWS, WIDTH, 4 * WIDTH), ["mixed"]),
+)
+
 
 def test_a_chain_reads_its_input_and_writes_its_result():
     chain = [
@@ -44,32 +53,18 @@ def test_work_is_kept_and_products_with_weights_are_not_fused():
 
 @pytest.mark.parametrize(("fusion", "moved"), [("elementwise", True), ("attention", False)])
 def test_the_scores_of_attention_go_through_the_memory_unless_it_is_fused(fusion, moved):
-    scores = {"weights": False, "batch": 4}
-    step = description(
-        product("qkv", "a", (ROWS, HIDDEN, WIDTH), []),
-        product("scores", "a", (ROWS, ROWS, WIDTH), ["qkv"], **scores),
-        elementwise("softmax", "a", 4 * ROWS * ROWS, ["scores"]),
-        product("mixed", "a", (ROWS, WIDTH, ROWS), ["softmax", "qkv"], **scores),
-        product("out", "a", (ROWS, WIDTH, 4 * WIDTH), ["mixed"]),
-    )
+    step = description(*ATTENTION)
     found = fused(step, fusion).operations
     assert ("softmax" in {row.name for row in found}) == moved
     assert sum(row.macs for row in found) == step.macs
 
 
 def test_gradients_compute_the_scores_of_attention_again_from_its_inputs():
-    scores = {"weights": False, "batch": 4}
     backward = {"phase": "input gradient"}
     step = description(
-        product("qkv", "a", (ROWS, HIDDEN, WIDTH), []),
-        product("scores", "a", (ROWS, ROWS, WIDTH), ["qkv"], **scores),
-        elementwise("softmax", "a", 4 * ROWS * ROWS, ["scores"]),
-        product("mixed", "a", (ROWS, WIDTH, ROWS), ["softmax", "qkv"], **scores),
-        product("out", "a", (ROWS, WIDTH, 4 * WIDTH), ["mixed"]),
+        *ATTENTION,
         product("out/dX", "a", (ROWS, 4 * WIDTH, WIDTH), ["out"], **backward),
-        product(
-            "softmax/dX", "a", (ROWS, ROWS, WIDTH), ["softmax", "out/dX"], **scores, **backward
-        ),
+        product("softmax/dX", "a", (ROWS, ROWS, WIDTH), ["softmax", "out/dX"], **HEADS, **backward),
     )
     kernels = {
         row.phase: row for row in fused(step, "attention").operations if not row.weight_bytes

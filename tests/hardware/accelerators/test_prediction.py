@@ -100,6 +100,14 @@ def test_a_product_of_few_operations_waits_for_its_bytes():
     assert ideal.product_seconds == pytest.approx(3e6 / BANDWIDTH)
 
 
+def test_a_kind_that_was_not_measured_is_refused_by_name():
+    found = calibrated().calibration
+    few = found.model_copy(update={"products": found.products[:3]})
+    step = description(operation(kind="convolution", bounds=CONVOLUTION))
+    with pytest.raises(FathomError, match="the calibration has no convolution: repeat fathom cali"):
+        prediction.Rates(few).ideal(step, "off", 1)
+
+
 def test_the_factors_of_other_workloads_are_found():
     *others, own = steps_of(["a", "b", "c", "d", "e"])
     found = prediction.predict(own.ideal, "off", "e", calibrated(others))

@@ -51,7 +51,18 @@ def test_another_type_of_number_changes_rate_and_bytes():
     assert table["bytes"].item() == 1.5e6
     with pytest.raises(FathomError, match="no rate for bfloat16"):
         roofline.table(description(operation()), P100, "bfloat16")
-    with pytest.raises(FathomError, match="no type of number"):
+
+
+@pytest.mark.parametrize(
+    ("name", "bits"),
+    [("float32", 32), ("bfloat16", 16), ("fixed:16.10", 16), ("float8_e5m2", 8), ("tf32", 32)],
+)
+def test_the_first_number_of_a_type_is_its_bits(name, bits):
+    assert roofline.bits(name) == bits
+
+
+def test_a_type_without_bits_is_refused():
+    with pytest.raises(FathomError, match="half is no type of number"):
         roofline.bits("half")
 
 

@@ -8,6 +8,7 @@ from fathom import FathomError
 from fathom.hardware.accelerators import machine, scaling, table_i
 from fathom.hardware.accelerators.plan import Plan
 from tests.hardware.accelerators.steps import (
+    CONVOLUTION,
     HIDDEN,
     MOVING,
     P100,
@@ -16,6 +17,7 @@ from tests.hardware.accelerators.steps import (
     WIDTH,
     blocks,
     description,
+    elementwise,
     experts,
     operation,
     product,
@@ -106,16 +108,57 @@ def test_what_tensor_parallelism_leaves_whole_is_shared_along_the_sequence():
 
 def test_a_pipeline_waits_and_sends_the_results_between_its_stages():
     plan = Plan(pipeline=4, microbatches=8)
-    found = scaling.scale(blocks(4), QUICK, plan)
+    found = scaling.scale(blocks(8), QUICK, plan)
     working = found.seconds - found.bubble_seconds
     update = found.seconds - (1 + 3 / 8) * found.bubble_seconds / (3 / 8)
     assert found.bubble_seconds == pytest.approx((working - update) * 3 / 8)
     assert found.transfers["pipeline"].sent_bytes == pytest.approx(2 * UNIT)
-    twice = scaling.scale(blocks(4), QUICK, dataclasses.replace(plan, interleaved=2))
+    twice = scaling.scale(blocks(8), QUICK, dataclasses.replace(plan, interleaved=2))
     assert twice.transfers["pipeline"].sent_bytes == pytest.approx(4 * UNIT)
     assert twice.bubble_seconds < found.bubble_seconds
     with pytest.raises(FathomError, match="cannot be divided into 9 stages"):
-        scaling.scale(blocks(4), P100, Plan(pipeline=9))
+        scaling.scale(blocks(8), P100, Plan(pipeline=9))
+    with pytest.raises(FathomError, match="4 layers cannot be divided into 4 stages of 2 parts"):
+        scaling.scale(blocks(4), P100, Plan(pipeline=4, interleaved=2))
+
+
+def stages(*weights):
+    """Returns a step of layers of equal work and these bytes of weights, without an exchange."""
+    names = [f"layer{place}" for place in range(len(weights))]
+    rows = [
+        product(name, name, (ROWS, HIDDEN, WIDTH), [before]).model_copy(
+            update={"weight_bytes": size}
+        )
+        for name, before, size in zip(names, ["x", *names], weights, strict=False)
+    ]
+    total = sum(weights)
+    update = elementwise("update", "optimizer", total // 4, [], phase="update")
+    return description(*rows, update, parameters=total // 4, held_bytes=3 * total)
+
+
+def test_the_stage_with_most_weights_says_how_long_the_update_takes():
+    first, last = (
+        scaling.scale(stages(*weights), QUICK, Plan(pipeline=2, microbatches=2))
+        for weights in ((4 * 10**6, 400), (400, 4 * 10**6))
+    )
+    assert first.compute_seconds == pytest.approx(last.compute_seconds)
+
+
+def test_a_stage_in_the_middle_may_hold_the_most():
+    held = [
+        scaling.scale(stages(*weights), QUICK, Plan(pipeline=4, microbatches=4)).memory_bytes
+        for weights in ((4, 4, 4, 4 * 10**6), (4, 4, 4 * 10**6, 4))
+    ]
+    assert held[1] >= held[0] > 3 * 4 * 10**6
+
+
+def test_the_gradient_of_a_kernel_in_a_loop_is_summed_once():
+    sums = {"kind": "convolution", "bounds": CONVOLUTION, "phase": "weight gradient"}
+    once, loop = (
+        scaling.scale(description(operation(**sums, **changes)), QUICK, Plan(tensor=2))
+        for changes in ({}, {"repeats": 10, "output_bytes": 10**7})
+    )
+    assert loop.transfers["tensor"] == once.transfers["tensor"]
 
 
 @pytest.mark.parametrize(("sharded", "volume"), [(0, 2), (1, 2), (2, 2), (3, 3)])

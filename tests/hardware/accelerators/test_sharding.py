@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from fathom.hardware.accelerators import sharding
+from fathom.hardware.accelerators import scaling, sharding
 from fathom.hardware.accelerators.plan import Plan
 from fathom.hardware.accelerators.rank import Work
 from fathom.testing.descriptors import descriptor
@@ -76,6 +76,17 @@ def test_a_recurrent_product_is_gathered_in_each_iteration():
     state = elementwise("l/body/tanh", "a", ROWS * WIDTH, ["l/body/cell"], repeats=5)
     (gathered,) = sharding.of(description(loop, state), 4).exchanges
     assert gathered.kind == "all-gather"
+
+
+def test_a_loss_of_shared_logits_sends_three_numbers_for_each_row():
+    loss = operation(
+        **{"name": "loss", "type": "SparseSoftmaxCrossEntropyWithLogits", "layer": "loss"},
+        **{"kind": "reduction", "bounds": {}, "macs": 0, "producers": ("logits",)},
+    )
+    step = description(product("logits", "logits", (ROWS, HIDDEN, WIDTH), ["x"]), loss)
+    for times in (1, 4):
+        (total,) = sharding.of(scaling.grown(step, times), 2).exchanges
+        assert (total.kind, total.size_bytes) == ("all-reduce", 3 * 4 * ROWS * times)
 
 
 def test_convolutions_exchange_borders_and_sum_all_their_gradients():

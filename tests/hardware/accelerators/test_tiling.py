@@ -11,7 +11,7 @@ from fathom import FathomError
 from fathom.__main__ import main
 from fathom.hardware.accelerators import machine, tiling, topology
 from fathom.hardware.accelerators.tiling import Convolution
-from fathom.results.description import Description, Operation
+from fathom.results.description import Description
 from tests.hardware.accelerators.steps import CONVOLUTION, description, operation
 
 FPGA = machine.load("virtex7-485t")
@@ -141,20 +141,9 @@ def test_machines_that_cannot_be_explored_are_refused():
 @pytest.fixture
 def step(tmp_path):
     """A file that describes a product and its gradient."""
-    sizes = {"batch": 1, "M": 2, "N": 3, "K": 4}
-    operations = [
-        Operation(
-            **{"name": phase, "type": "MatMul", "layer": "fc", "phase": phase, "dtype": "float32"},
-            **{"kind": "matrix product", "bounds": sizes, "repeats": 1, "macs": 24, "flops": 0},
-            **{"input_bytes": 32, "weight_bytes": 48, "output_bytes": 24},
-        )
-        for phase in ("forward", "weight gradient")
-    ]
-    described = Description(
-        **{"schema": 1, "workload": "memnet", "mode": "train", "batch_size": 2, "inputs": {}},
-        **{"precision": "float32", "parameters": 12, "operations": tuple(operations)},
-    )
-    described.write(tmp_path / "step.json")
+    phases = ("forward", "weight gradient")
+    operations = [operation(name=each, layer="fc", phase=each, macs=24) for each in phases]
+    description(*operations, workload="memnet").write(tmp_path / "step.json")
     return tmp_path / "step.json"
 
 

@@ -1,23 +1,19 @@
 """Results are held until the last operation that reads them has run."""
 
 from fathom.hardware.description import memory
-from fathom.results.description import Description, Operation
+from fathom.results.description import Description
+from tests.hardware.accelerators import steps
 
 
 def operation(name, size, *producers, kind="reduction"):
-    return Operation(
-        **{"name": name, "type": "Sum", "layer": "a", "phase": "forward", "kind": kind},
-        **{"dtype": "float32", "bounds": {}, "repeats": 1, "macs": 0, "flops": 1},
-        **{"input_bytes": 0, "weight_bytes": 0, "output_bytes": size},
+    return steps.operation(
+        **{"name": name, "kind": kind, "bounds": {}, "macs": 0, "output_bytes": size},
         **{"producers": producers, "result_bytes": size},
     )
 
 
-def step(*operations, held=1000):
-    return Description(
-        **{"workload": "w", "mode": "train", "batch_size": 8, "precision": "float32"},
-        **{"inputs": {"x": (2,)}, "parameters": 1, "held_bytes": held, "operations": operations},
-    )
+def step(*operations):
+    return steps.description(*operations, held_bytes=1000)
 
 
 def test_a_result_is_held_until_its_last_reader_has_run():
@@ -71,6 +67,12 @@ def test_a_reader_of_a_statistic_does_not_hold_the_rest():
 def test_what_a_loop_carries_round_is_no_reason_to_wait():
     rows = [operation("loop/body/a", 4, "loop/body/b"), operation("loop/body/b", 4, "loop/body/a")]
     assert memory.schedule(step(*rows).operations) == ["loop/body/a", "loop/body/b"]
+
+
+def test_results_of_no_operation_of_the_step_are_inputs():
+    rows = operation("a", 100, "x"), operation("b", 20, "a", "x", kind="elementwise")
+    update = operation("update", 0, "x").model_copy(update={"phase": "update"})
+    assert memory.peak_bytes(step(*rows, update)) == 1000 + 100 + 20
 
 
 def test_an_older_description_is_read_and_tells_no_memory():

@@ -1,31 +1,22 @@
 import pytest
 
 from fathom.hardware.description.shares import of_work
-from fathom.results.description import Description, Operation
+from tests.hardware.accelerators import steps
 
-BOUNDS = {
-    **{"N": 1, "M": 8, "C": 8, "R": 3, "S": 3, "P": 4, "Q": 4, "groups": 1},
-    **{"stride_h": 1, "stride_w": 1, "dilation_h": 1, "dilation_w": 1},
-}
+BOUNDS = steps.CONVOLUTION | {"M": 8, "C": 8}
 PRODUCT = {"batch": 1, "M": 4, "N": 4, "K": 4}
 
 
 def operation(kind, bounds, flops, size):
     """An operation of so many FLOPs, none of them a multiply-accumulate, and bytes."""
-    return Operation(
-        **{"name": "a", "type": "A", "layer": "a", "phase": "forward", "dtype": "float32"},
-        **{"kind": kind, "bounds": bounds, "repeats": 1, "macs": 0, "flops": flops},
+    return steps.operation(
+        **{"kind": kind, "bounds": bounds, "macs": 0, "flops": flops},
         **{"input_bytes": size, "weight_bytes": 0, "output_bytes": 0},
     )
 
 
 def shares(*operations):
-    return of_work(
-        Description(
-            **{"workload": "w", "mode": "infer", "batch_size": 1, "precision": "float32"},
-            **{"inputs": {}, "parameters": 0, "operations": operations},
-        )
-    )
+    return of_work(steps.description(*operations))
 
 
 def test_a_share_is_the_mean_of_those_of_arithmetic_and_of_bytes():

@@ -76,6 +76,22 @@ def test_the_gradients_of_a_layer_have_the_bounds_of_its_product():
     assert rows["BiasAddGrad"].phase == "weight gradient"
 
 
+def test_the_gradients_of_a_convolution_by_channel_are_convolutions():
+    def step(images, kernel):
+        with tf.GradientTape() as tape:
+            tape.watch([images, kernel])
+            found = tf.nn.depthwise_conv2d(images, kernel, [1, 2, 2, 1], "SAME")
+            loss = tf.reduce_sum(found**2)
+        return tape.gradient(loss, [images, kernel])
+
+    rows = described(step, (5, 8, 8, 4), (3, 3, 4, 2))
+    expected = rows["DepthwiseConv2dNative"]
+    assert expected.macs == 5 * 4 * 4 * 8 * 9
+    for name in ("Filter", "Input"):
+        row = rows[f"DepthwiseConv2dNativeBackprop{name}"]
+        assert (row.kind, row.macs, row.bounds) == ("convolution", expected.macs, expected.bounds)
+
+
 class TiedLogits(keras.layers.Layer):
     """A product with the matrix of another layer."""
 
@@ -140,6 +156,21 @@ def test_operations_in_a_loop_count_for_each_iteration_and_its_weights_once_as_w
     assert row.working_set_bytes == 4 * 9 + row.input_bytes + row.output_bytes
 
 
+@pytest.mark.parametrize(("end", "stride", "times"), [(10, 1, 10), (10, 2, 5), (11, 4, 3)])
+def test_a_loop_counts_by_what_each_iteration_adds(end, stride, times):
+    def step(x):
+        return tf.while_loop(lambda i, _: i < end, lambda i, x: (i + stride, tf.tanh(x)), (0, x))[1]
+
+    @tf.function
+    def ranged(x):
+        for _ in tf.range(0, end, stride):
+            x = tf.tanh(x)
+        return x
+
+    for each in (step, ranged):
+        assert described(each, (3, 4))["Tanh"].repeats == times
+
+
 def test_a_loop_whose_end_depends_on_data_is_refused():
     def step(x):
         return tf.while_loop(lambda y: tf.reduce_sum(y) < 3, lambda y: (y + 1,), (x,))
@@ -154,6 +185,7 @@ def test_a_look_up_reads_only_its_rows():
     assert row.kind == "look-up"
     assert row.bounds == {"indices": 5, "width": 8}
     assert (row.input_bytes, row.weight_bytes, row.output_bytes) == (5 * 4, 5 * 32, 5 * 32)
+    assert row.footprint_bytes == 4 * (1000 * 8 + 5 + 5 * 8)  # of the whole table
 
 
 def test_what_the_step_does_not_need_is_left_out():
@@ -290,9 +322,3 @@ def test_an_operation_names_those_whose_results_it_reads_through_views_and_loops
     assert rows["Tanh"].result_bytes == 5 * 96  # the list keeps each
     assert rows["MatMul"].result_bytes == 96
     assert rows["MatMul"].footprint_bytes == 96 + 36 + 96
-
-
-def test_a_part_of_a_tensor_has_the_whole_as_its_footprint():
-    table = tf.Variable(tf.zeros([1000, 8]))
-    row = described(lambda x: tf.gather(table, tf.cast(x, tf.int32)), (5,))["ResourceGather"]
-    assert row.footprint_bytes == 4 * (1000 * 8 + 5 + 5 * 8)

@@ -116,6 +116,8 @@ def test_a_recurrence_repeats_its_product_and_reads_its_weights_again(described)
     assert [row.repeats for row in rows] == [1, 10, 10]
     assert rows[1].weight_bytes == 10 * 4 * 2 * 24 * 6
     assert rows[1].producers == (rows[0].name,)
+    assert rows[1].result_bytes == 4 * 2 * 2 * 24  # of an iteration; the states are kept
+    assert rows[2].result_bytes == 10 * 4 * 2 * 2 * 6
 
 
 def test_attention_counts_past_and_grouped_heads(described):
@@ -211,15 +213,39 @@ def test_functions_of_the_network_are_followed(described):
     assert found.operations[0].name == "call/Gemm#2"
 
 
-def test_the_body_of_a_loop_counts_as_often_as_it_runs(described):
-    body = helper.make_graph(
+def body_of_loop(*weights):
+    """Returns a body that multiplies its state by w, which is one of the weights or outside."""
+    return helper.make_graph(
         [node("Identity", "go", "on"), node("MatMul", "s,w", "t")],
         "body",
         [helper.make_tensor_value_info(n, k, s) for n, k, s in (("i", INT64, ()), ("go", 9, ()))]
         + [helper.make_tensor_value_info("s", FLOAT, (3, 5))],
         [onnx.ValueInfoProto(name="on"), onnx.ValueInfoProto(name="t")],
+        weights,
     )
-    loop = node("Loop", "times,,x", body=body)
+
+
+def test_the_weights_of_a_body_are_parameters_and_held(described):
+    loops = [
+        node("Loop", f"times,,{given}", made, body=body_of_loop(weight("w", 5, 5)))
+        for given, made in (("x", "y"), ("y", "z"))
+    ]
+    times = integers("times", 7)
+    found = described([*loops, node("Identity", "z", "end")], {"x": (3, 5)}, [times])
+    assert found.parameters == 2 * 25
+    assert found.held_bytes == 2 * 4 * 25 + 8 + 4 * 15
+
+
+def test_a_loop_whose_condition_is_false_at_first_never_runs(described):
+    no = onnx.numpy_helper.from_array(np.array(False), "no")
+    loop = node("Loop", "times,no,x", body=body_of_loop())
+    weights = [integers("times", 7), no, weight("w", 5, 5)]
+    (row,) = described([loop, node("Relu", "y", "z")], {"x": (3, 5)}, weights).operations
+    assert row.type == "Relu"
+
+
+def test_the_body_of_a_loop_counts_as_often_as_it_runs(described):
+    loop = node("Loop", "times,,x", body=body_of_loop())
     weights = [integers("times", 7), weight("w", 5, 5)]
     (row,) = described([loop, node("Identity", "y", "z")], {"x": (3, 5)}, weights).operations
     assert (row.repeats, row.macs) == (7, 7 * 3 * 5 * 5)

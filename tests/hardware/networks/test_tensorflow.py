@@ -13,6 +13,7 @@ import fathom
 from fathom import FathomError
 from fathom.hardware import networks
 from fathom.hardware.networks.tensorflow import read_keras
+from fathom.system import private
 
 layers = keras.layers
 
@@ -96,6 +97,18 @@ def test_a_saved_model_with_a_recurrent_layer_is_refused(tmp_path):
         networks.read(tmp_path / "saved", {"batch": 2})
 
 
+def test_variables_of_one_name_count_each(tmp_path):
+    module = tf.Module()
+    module.first, module.second = tf.Variable(tf.zeros((3, 4))), tf.Variable(tf.zeros((4, 5)))
+
+    @tf.function(input_signature=[tf.TensorSpec((None, 3), name="x")])
+    def serve(x):
+        return {"y": x @ module.first @ module.second}
+
+    tf.saved_model.save(module, str(tmp_path / "saved"), signatures=serve)
+    assert networks.read(tmp_path / "saved", {"batch": 2}).parameters == 3 * 4 + 4 * 5
+
+
 def test_operations_without_a_rule_are_listed():
     found = fathom.describe(tf.function(tf.linalg.det), [(3, 3)])
     (row,) = found.operations
@@ -131,6 +144,7 @@ def repack(file, change):
         ({"module": "keras.layers", "class_name": "deserialize"}, "deserialize, which is not"),
         ({"module": "keras.src.applications.vgg16", "class_name": "VGG16"}, "VGG16, which is not"),
         ({"module": None, "class_name": "Own", "registered_name": "me>Own"}, "an unnamed module"),
+        ({"config": {"x": {"module": "builtins", "class_name": "function"}}}, "builtins.function"),
     ],
 )
 def test_a_model_that_would_run_code_is_refused_by_name(model, tmp_path, changes, message):
@@ -162,6 +176,17 @@ def test_a_layer_of_any_size_takes_no_memory(tmp_path):
     keras.Sequential([keras.Input((8,)), layers.Dense(4)]).save(file)
     repack(file, lambda layer: layer["config"].update(units=2**34))
     assert networks.read(file, {"batch": 1}).parameters == 9 * 2**34
+
+
+def test_an_input_of_no_type_is_refused(model, tmp_path):
+    model.export(tmp_path / "saved", verbose=False)
+    file = tmp_path / "saved" / "saved_model.pb"
+    saved = private.parse_saved_model(file.read_bytes())
+    for each in saved.meta_graphs[0].signature_def["serving_default"].inputs.values():
+        each.dtype = 0
+    file.write_bytes(saved.SerializeToString())
+    with pytest.raises(FathomError, match="is no tensor of known type and rank"):
+        networks.read(tmp_path / "saved", {"batch": 2})
 
 
 @pytest.mark.parametrize("name", ["net.keras", "saved/saved_model.pb"])

@@ -14,8 +14,8 @@ from fathom.cli.traces import of_model
 from fathom.hardware.traces import formats, instructions, intervals, reuse, schedule, tensors
 from fathom.hardware.traces.block import LOAD, MODIFY, STORE, Block
 from fathom.model import steps
-from fathom.results.description import Operation
 from fathom.testing.descriptors import descriptor
+from tests.hardware.accelerators.steps import operation
 
 LINE = 64
 SHAPES = ("dense_shape", "axis", "ShapeN")  # arguments that TensorFlow reads when it plans
@@ -100,13 +100,8 @@ def test_a_product_reads_its_tiles_in_order():
     for rows, columns in ((128, 64), (64, 64), (128, 64)):
         storage = tensors.Storage(f"{rows}x{columns}", 4 * rows * columns)
         operands.append(tensors.Use(storage, (rows, columns), 4, storage.bytes))
-    operation = Operation(
-        **{"name": "p", "type": "MatMul", "layer": "a", "phase": "forward"},
-        **{"kind": "matrix product", "dtype": "float32", "repeats": 1, "macs": 1, "flops": 0},
-        **{"bounds": {"batch": 1, "M": 128, "N": 64, "K": 64}},
-        **{"input_bytes": 1, "weight_bytes": 1, "output_bytes": 1},
-    )
-    access = tensors.Access(operation, (), operands[:2], operands[2:])
+    row = operation(bounds={"batch": 1, "M": 128, "N": 64, "K": 64})
+    access = tensors.Access(row, (), operands[:2], operands[2:])
     addresses = {id(use.storage): (1 + place) << 20 for place, use in enumerate(operands)}
     blocks = list(schedule.blocks([access], addresses))
     order = [(int(block.address[0]) >> 20, len(block.address)) for block in blocks]
@@ -181,6 +176,7 @@ def test_counts_of_called_functions_are_not_counted_twice():
         ("movups %xmm0,(%rax)", "other work on vector registers"),
         ("cvtsi2sd %eax,%xmm0", "other work on vector registers"),
         ("mov %rax,%rbx", "moves"),
+        ("popcnt %rax,%rbx", "integer arithmetic and logic"),
         ("jne 401000", "branches and calls"),
         ("add $0x1,%eax", "integer arithmetic and logic"),
         ("sub %rax,%rbx", "integer arithmetic and logic"),

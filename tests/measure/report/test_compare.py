@@ -59,23 +59,14 @@ def same_program(generator, processes, workloads=8, noise=0.03):
     ]
 
 
-def test_one_run_a_side_gives_no_verdict():
-    generator = np.random.default_rng(0)
-    for _ in range(5):
-        ratios = compared(same_program(generator, 1), same_program(generator, 1)).ratios
-        assert ratios.verdict.isna().all()
-        assert ratios[["from", "to", "p"]].isna().all(axis=None)
-        assert ratios["over A"].between(0.8, 1.25).all()
-        assert set(ratios.runs) == {"1 and 1"}
-
-
-@pytest.mark.parametrize("processes", [(1, 3), (3, 1)])
+@pytest.mark.parametrize("processes", [(1, 1), (1, 3), (3, 1)])
 def test_one_run_on_either_side_gives_no_verdict(processes):
     generator = np.random.default_rng(0)
-    first, second = (same_program(generator, n, workloads=1) for n in processes)
-    ratio = the_ratio(first, second)
-    assert ratio["verdict"] is None
-    assert ratio["runs"] == f"{processes[0]} and {processes[1]}"
+    ratios = compared(*(same_program(generator, n) for n in processes)).ratios
+    assert ratios.verdict.isna().all()
+    assert ratios[["from", "to", "p"]].isna().all(axis=None)
+    assert ratios["over A"].between(0.8, 1.25).all()
+    assert set(ratios.runs) == {f"{processes[0]} and {processes[1]}"}
 
 
 @pytest.mark.parametrize("processes", [2, pytest.param(3, marks=pytest.mark.slow)])
@@ -191,6 +182,26 @@ def test_different_batch_sizes_are_not_compared():
     both = compared([steps_of([1.0])], [steps_of([1.0], batch_size=16)])
     assert both.ratios.empty
     assert both.refused == ("A and B: autoenc train cpu: batch_size 8 against 16",)
+
+
+def test_a_synthetic_data_set_is_not_compared_with_the_real_one():
+    real = result() | {"data": {"name": "mnist", "kind": "fetched"}}
+    both = compared([run(result=real)], [run()])
+    assert both.ratios.empty
+    assert both.refused == ("A and B: autoenc train cpu: data mnist against mnist (synthetic)",)
+    elsewhere = result() | {"data": {"name": "mnist", "kind": "given"}}
+    assert not compared([run(result=real)], [run(result=elsewhere)]).refused
+
+
+def test_a_step_counts_by_its_work_where_batches_vary_in_length():
+    lengths = ([1.0, 2.0, 3.0] * 4, [1.0, 1.0, 2.0], [2.0])  # of batches of one program
+    first, *others = (
+        result() | {"steps": synthetic_folder.steps([0.1 * n for n in each], work=each)}
+        for each in ([1.0, *each] for each in lengths)
+    )
+    for other in others:
+        ratio = the_ratio([run(result=first)], [run(result=other)])
+        assert (ratio["A (ms)"], ratio["over A"]) == pytest.approx((100, 1))
 
 
 def test_what_only_one_folder_has_is_named():
@@ -318,11 +329,6 @@ def test_warm_up_runs_are_not_compared():
     warmup = run(purpose=("warmup",), repeat=-1)
     ratio = the_ratio([run(), warmup], [run(), run(purpose=("repeats",), repeat=1)])
     assert ratio["runs"] == "1 and 2"
-
-
-def test_runs_that_other_processes_disturbed_are_marked():
-    alone, beside = (run(result=result(0.2, cpu_seconds=s, threads=1)) for s in (2.0, 1.0))
-    assert the_ratio([alone], [beside])["runs"] == "1 and 1 (1 disturbed)"
 
 
 def test_the_command_compares_several_folders(tmp_path, capsys):

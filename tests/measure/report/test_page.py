@@ -147,3 +147,9 @@ def test_no_p_value_is_shown_as_zero():
         ("0.0123", "0.5"),
         ("-", "-"),
     ]
+
+
+def test_numbers_that_round_to_thousands_have_no_exponent():
+    assert [page.shown(x) for x in (999.4, 999.6, 1234.5, -999.7)] == [
+        *("999", "1,000", "1,234", "-1,000")
+    ]

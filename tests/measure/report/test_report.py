@@ -18,6 +18,7 @@ from fathom import workloads
 from fathom.errors import FathomError
 from fathom.measure import Folder
 from fathom.measure.report import figures, picture, report, selection
+from fathom.measure.report import page as page_of_report
 from fathom.measure.report.figure import QUESTIONS
 
 
@@ -245,6 +246,19 @@ def test_what_an_earlier_report_drew_does_not_outlive_its_data(tmp_path):
 
 
 @pytest.mark.usefixtures("quick")
+def test_a_table_whose_name_has_a_space_or_a_hyphen_does_not_outlive_its_data(tmp_path):
+    out = write_report(tmp_path, [run("deepq")])
+    stale = [out / "tables" / name for name in ("accesses_a b.csv", "f3_differences_x-y.csv")]
+    earlier = (out / "report.html").read_text()
+    for file in stale:
+        file.write_text("")
+        earlier += page_of_report.links([f"tables/{file.name}"])
+    (out / "report.html").write_text(earlier)
+    write_report(tmp_path, [run("deepq")])
+    assert not any(file.exists() for file in stale)
+
+
+@pytest.mark.usefixtures("quick")
 def test_a_failed_run_is_named_also_where_others_of_its_workload_are_done(tmp_path):
     failed = {"status": "failed", "reason": "killed"}
     runs = [run("vgg"), run("vgg", id="infer", mode="infer", **failed)]
@@ -330,10 +344,14 @@ def test_one_file_has_all_words_and_numbers(small_report):
 def test_the_table_of_the_machine_has_no_thread_pools_of_the_probe_and_marks_its_ceilings(
     tmp_path, quick
 ):
-    shares = {"gemm_cpu_share": {"1": 0.99, "2": 0.4}}
+    shares = {"gemm_cpu_share": {"1": 0.99, "2": 0.4}, "triad_cpu_share": {"1": 0.5}}
     machine = synthetic_folder.MACHINE.model_copy(update=shares)
     report.write(synthetic_folder.folder([run()], machine), tmp_path)
     rows = pd.read_csv(tmp_path / "tables" / "machine.csv", index_col=0).value
     assert not {"threads", "intra_op_threads", "inter_op_threads"} & set(rows.index)
     assert rows["large matrix product on 1 thread"] == "100.0 GFLOP/s"
     assert "other processes left 40% of the processor" in rows["large matrix product on 2 threads"]
+    assert rows["memory bandwidth (triad) on 1 thread"] == (
+        "10.0 GB/s; no ceiling: other processes left 50% of the processor"
+    )
+    assert rows["memory bandwidth (triad) on 2 threads"] == "20.0 GB/s"

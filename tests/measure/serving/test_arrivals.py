@@ -1,11 +1,12 @@
 """Arrivals that are drawn or replayed, and the log from which figures are computed again."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from fathom import FathomError
 from fathom.measure.serving import queries, replay
-from fathom.measure.serving.arrivals import FEWEST, Gamma, read_trace, uniform
+from fathom.measure.serving.arrivals import FEWEST, Gamma, Trace, read_trace, uniform
 from fathom.measure.serving.replay import Service
 from fathom.measure.serving.server import Server
 from fathom.results.serving import Bounds
@@ -34,15 +35,30 @@ def test_mooncakes_traces_are_read_and_scaled(tmp_path):
     path.write_text(MOONCAKE)
     trace = read_trace(path)
     assert trace.times.tolist() == [0, 3.052]
-    assert trace.rate == pytest.approx(1 / 3.052)
     assert trace.schedule(10.0, 1.0, 0) == pytest.approx([0, 0.1])
     texts = [np.arange(5, dtype=np.int32), np.arange(5, 9, dtype=np.int32)]
     first, second = trace.prompts(texts, prompt_tokens=8, new_tokens=50)
     assert first.tokens.tolist() == [0, 1, 2, 3, 4, 5, 6, 7]
     assert second.tokens.tolist() == [8, 0, 1, 2, 3, 4, 5, 6]
     assert (first.new_tokens, second.new_tokens) == (50, 49)
-    with pytest.raises(FathomError, match="one arrival alone in 1 s"):
-        trace.schedule(None, 1.0, 0)
+
+
+def test_a_part_of_a_trace_has_the_rate_although_the_whole_has_another():
+    dense, sparse = np.arange(100) / 10, 10 + np.arange(100) * 10.0
+    trace = Trace("a", np.concatenate([dense, sparse]), np.ones(200), np.ones(200))
+    for rate in (0.5, 4.0, 10.0):
+        times = trace.schedule(rate, 8.0, 0)
+        assert len(times) == 8 * rate + 1
+        assert (times[0], times[-1]) == pytest.approx((0, 8.0))
+    assert trace.schedule(None, 8.0, 0).tolist() == dense[:81].tolist()
+
+
+@pytest.mark.parametrize("arrivals_at_once", [1, 2])
+def test_arrivals_at_one_time_have_no_rate(tmp_path, arrivals_at_once):
+    path = tmp_path / "mooncake.jsonl"
+    path.write_text(MOONCAKE * arrivals_at_once)
+    with pytest.raises(FathomError, match="no two arrivals at different times in 1 s"):
+        read_trace(path).schedule(None, 1.0, 0)
 
 
 @pytest.mark.parametrize(
@@ -54,6 +70,9 @@ def test_mooncakes_traces_are_read_and_scaled(tmp_path):
         ("a.csv", AZURE.replace("2024-05", "2024-55"), "is no trace"),
         ("a.csv", AZURE.replace("3180", "nan"), "no two arrivals"),
         ("a.csv", AZURE.replace("3180", "-1"), "some below 0"),
+        ("a.csv", "ContextTokens,GeneratedTokens,TIMESTAMP\n1,2\n", "is no trace"),
+        ("a.csv", AZURE + "a" * 200_000, "is no trace"),
+        ("a.jsonl", MOONCAKE.replace("6758", "9" * 400), "is no trace"),
         ("a.jsonl", MOONCAKE[:50], "is no trace"),
         ("a.jsonl", "[1]\n", "is no trace"),
         ("a.jsonl", "[" * 99999, "is no trace"),
@@ -108,7 +127,7 @@ def test_percentiles_can_be_computed_again_from_the_log(tmp_path):
     service = Service(samples, lambda answer: Server(Doubling(), answer), False, 1)
     bounds = Bounds(latency=5.0)
     trial = replay.run(service, Steady, 100.0, 1.0, bounds, 0, tmp_path / "trial")
-    log = queries.read(tmp_path / "trial" / queries.NAME)
+    log = pd.read_csv(tmp_path / "trial" / queries.NAME)
     assert len(log) == trial.queries == 20
     assert log.scheduled.tolist() == pytest.approx(Steady.schedule(100.0, 1.0, 0))
     assert (log.issued >= log.scheduled).all()
@@ -136,6 +155,6 @@ def test_a_query_that_failed_makes_the_run_invalid(tmp_path):
     service = Service(samples, lambda answer: Forgiving(Failing(), answer), False, 1)
     trial = replay.run(service, Steady, 1000.0, 1.0, Bounds(latency=5.0), 0, tmp_path / "trial")
     assert (trial.valid, trial.reason) == (False, "4 of 20 queries failed: three")
-    log = queries.read(tmp_path / "trial" / queries.NAME)
+    log = pd.read_csv(tmp_path / "trial" / queries.NAME)
     assert log.failed.sum() == 4
     assert trial.goodput == pytest.approx(16 / log.answered.max())

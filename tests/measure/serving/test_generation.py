@@ -1,6 +1,7 @@
 """Continuous batching with a cache in blocks: the same tokens as alone, in bounded memory."""
 
 import threading
+import time
 from functools import partial
 
 import numpy as np
@@ -160,6 +161,23 @@ def test_a_cancelled_request_ends_and_frees_its_blocks(engine, expected):
     assert requests[1] is None
     assert sum(server.batches.values()) < 39
     assert len(engine.pool.free) == engine.pool.blocks
+
+
+def test_cancelled_requests_do_not_wait(engine, expected, monkeypatch):
+    release, step = threading.Event(), engine.step
+    monkeypatch.setattr(engine, "step", lambda *given: (release.wait(30), step(*given))[1])
+    server = GenerationServer(engine)
+    prompt = Prompt(expected[0][0], 3)
+    requests = [Request(prompt, lambda *_: None) for _ in range(engine.limit + 3)]
+    server.submit(*requests)
+    while not server._running:
+        time.sleep(0.01)
+    before = server.waiting
+    requests[-1].cancelled = True
+    after = server.waiting
+    release.set()
+    server.stop()
+    assert after == before - 1 > 0
 
 
 def test_a_failing_network_ends_all_requests(model, expected, monkeypatch):

@@ -27,6 +27,20 @@ class OnePiece:
         pass
 
 
+def test_queries_that_are_due_at_once_are_sent_at_once():
+    sizes = []
+
+    class Noting(OnePiece):
+        def issue(self, sent):
+            sizes.append(len(sent))
+            super().issue(sent)
+
+    service = replay.Service(["a", "b"], Noting, writes_text=True, limit=3)
+    sent, _, _ = replay.send(service, np.array([0.0, 0.0, 0.0, 0.01]), 9.0)
+    assert sizes == [3, 1]  # a full batch has no batch of its first query before it
+    assert [(query.sample, query.id) for query in sent] == [("a", 0), ("b", 1), ("a", 2), ("b", 3)]
+
+
 @pytest.mark.filterwarnings("error")
 def test_texts_in_one_piece_have_no_time_between_tokens(tmp_path):
     service = replay.Service(["a"], OnePiece, writes_text=True, limit=1)

@@ -1,10 +1,10 @@
 """Load tests of networks that write text: both kinds of batching, tokens, bounds and logs."""
 
 import numpy as np
+import pandas as pd
 import pytest
-from commands import run
+from commands import fathom
 
-from fathom import __main__
 from fathom.measure.serving import queries
 from fathom.results.serving import ServingResult
 from fathom.testing.descriptors import descriptor
@@ -26,7 +26,7 @@ def test_loadgen_measures_tokens_from_the_scheduled_arrival(workload, tmp_path, 
     out = tmp_path / "out"
     bounds = ("--ttft-bound=20000", "--tpot-bound=20000", "--rate=300", "--duration=1")
     options = (*small(workload), *bounds, "--batching=both", f"--out={out}")
-    assert run(__main__.main, ["serve-test", workload, *options]) == 0
+    assert fathom("serve-test", workload, *options) == 0
     printed = capsys.readouterr().out
     assert "goodput within 20000 ms to the first token and 20000 ms per next token" in printed
     for folder, batching in ((out, "continuous"), (out / "static", "static")):
@@ -35,7 +35,7 @@ def test_loadgen_measures_tokens_from_the_scheduled_arrival(workload, tmp_path, 
         assert result.bounds.given() == {"first_token": 20, "output_token": 20}
         assert result.cache_bytes
         trial = result.result
-        log = queries.read(folder / "trial-00" / queries.NAME)
+        log = pd.read_csv(folder / "trial-00" / queries.NAME)
         assert len(log) == trial.queries >= 662
         assert (log.issued >= log.scheduled).all()
         # LoadGen measures with a clock of its own, a little before and after ours.
@@ -58,10 +58,10 @@ def test_a_trace_is_replayed_with_its_lengths(tmp_path, capsys):
     trace.write_text("\n".join(["TIMESTAMP,ContextTokens,GeneratedTokens", *rows]))
     out = tmp_path / "out"
     options = (*small("gpt"), f"--trace={trace}", "--rate=100", "--duration=5", f"--out={out}")
-    assert run(__main__.main, ["serve-test", "gpt", *options]) == 0
+    assert fathom("serve-test", "gpt", *options) == 0
     result = ServingResult.read(out / "serving.json")
     assert (result.arrivals, result.result.queries) == ("azure.csv", 20)
-    log = queries.read(out / "trial-00" / queries.NAME)
+    log = pd.read_csv(out / "trial-00" / queries.NAME)
     assert log.scheduled.tolist() == pytest.approx(np.arange(20) / 100)
     assert log.tokens.tolist() == [max(2, int(np.ceil(8 * (i + 1) / 20))) for i in range(20)]
 
@@ -72,7 +72,7 @@ def test_text_is_measured_in_loadgens_other_scenarios(scenario, tmp_path, capsys
     pytest.importorskip("mlperf_loadgen", reason="LoadGen is not installed")
     out = tmp_path / "out"
     options = (*small("gpt"), f"--scenario={scenario}", "--duration=1", f"--out={out}")
-    assert run(__main__.main, ["serve-test", "gpt", *options]) in (0, 2)  # LoadGen's verdict
+    assert fathom("serve-test", "gpt", *options) in (0, 2)  # LoadGen's verdict
     trial = ServingResult.read(out / "serving.json").result
     assert trial.first_token["p50"] > 0
     assert trial.tokens_per_second > 0

@@ -120,6 +120,10 @@ def test_it_learns_the_synthetic_communities():
     assert model.evaluate()["accuracy"] > 0.8
 
 
+def test_a_picture_is_drawn_of_a_single_hidden_unit(graph, tmp_path):
+    assert build(graph, hidden_units=1).save_pictures(tmp_path)[0].stat().st_size > 1000
+
+
 def test_real_cora_is_read(real_data):
     model = GCN("/cpu:0", {"data_dir": str(real_data / "cora")})
     model.load_data()

@@ -1,4 +1,4 @@
-"""The language model against its formulas in NumPy, and decoding with a cache against without."""
+"""The language model against its formulas in NumPy, its phases, training and samples."""
 
 import dataclasses
 
@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from modern.formulas import gelu, perturbed, softmax, weights_of
 
 from fathom.core.training.schedules import warmed_cosine
 from fathom.errors import FathomError
@@ -19,21 +20,13 @@ SMALL = {"layers": 2, "heads": 2, "width": 16, "context": 12, "batch_size": 3, "
 def make(kind=GPT, **options):
     model = kind("/cpu:0", {**SMALL, **options})
     model.setup()
-    rng = np.random.default_rng(0)
-    for variable in model.network.variables:  # biases and attention are more than next to nothing
-        variable.assign(variable + rng.normal(0, 0.3, variable.shape))
-    return model
+    return perturbed(model)
 
 
 @pytest.fixture(scope="module")
 def model():
     """Gives a small model, set up."""
     return make()
-
-
-def softmax(x):
-    e = np.exp(x - x.max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
 
 
 def normalized(x, w):
@@ -54,17 +47,12 @@ def attended(x, w, heads):
 
 
 def perceived(x, w):
-    x = x @ w["kernel"] + w["bias"]
-    x = 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
-    return x @ w["projection"] + w["projection_bias"]
+    return gelu(x @ w["kernel"] + w["bias"]) @ w["projection"] + w["projection_bias"]
 
 
 def logits_of(network, tokens, layers=2, heads=2):
     """Returns the logits of one sequence, computed in NumPy in float64."""
-    w = {}
-    for variable in network.variables:
-        layer, name = variable.path.split("/")
-        w.setdefault(layer, {})[name] = variable.numpy().astype(np.float64)
+    w = weights_of(network)
     x = w["embedding"]["tokens"][tokens] + w["embedding"]["positions"][: len(tokens)]
     for i in range(1, layers + 1):
         x = x + attended(normalized(x, w[f"block{i}_norm1"]), w[f"block{i}_attention"], heads)
@@ -90,12 +78,9 @@ def test_gpt_2_small_has_its_parameters():
     assert model.cost().forward_macs == blocks + time * width * words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("size", "parameters"),
-    [
-        pytest.param("gpt2-xl", 1_557_611_200, marks=pytest.mark.slow),
-        pytest.param("gpt3-175b", 174_604_259_328, marks=pytest.mark.slow),
-    ],
+    ("size", "parameters"), [("gpt2-xl", 1_557_611_200), ("gpt3-175b", 174_604_259_328)]
 )
 def test_large_networks_are_described_with_their_parameters(size, parameters):
     model = GPT("/cpu:0", {"size": size, "batch_size": 1})
@@ -119,48 +104,18 @@ def test_initial_weights_are_normal_and_smaller_where_residuals_add_up():
     assert loss == pytest.approx(np.log(len(model.vocabulary)), rel=0.02)
 
 
-def greedy_without_cache(network, prompt, new):
-    """Returns new tokens and the logits that chose them, each from the whole sequence."""
-    tokens, logits = list(prompt), []
-    for _ in range(new):
-        logits.append(logits_of(network, tokens)[-1])
-        tokens.append(int(np.argmax(logits[-1])))
-    return tokens[len(prompt) :], np.array(logits)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"prompt_tokens": 1},
-        *(
-            pytest.param(each, marks=pytest.mark.slow)
-            for each in ({"new_tokens": 2}, {"xla": True})
-        ),
-    ],
-)
-def test_decoding_with_the_cache_equals_decoding_without(options):
-    model = make(GPTFwd, **options)
-    prompts = next(model.inference_batches())[0]
-    generated = model.compiled.step.call(prompts).numpy()
-    assert generated.shape == (3, model.hyperparameters.new_tokens)
-    for prompt, tokens in zip(prompts.numpy(), generated, strict=True):
-        expected, _ = greedy_without_cache(model.network, prompt, len(tokens))
-        assert tokens.tolist() == expected
-    np.testing.assert_array_equal(model.compiled.step.single(prompts), generated)
-
-
 def test_logits_from_the_cache_equal_those_of_the_whole_sequence():
     model = make(GPTFwd)
     prompts = next(model.inference_batches())[0]
     first, *caches = model._prefilling(prompts)
     pairs = list(zip(caches[::2], caches[1::2], strict=True))
-    _, expected = greedy_without_cache(model.network, prompts[0].numpy(), 4)
-    tokens = first
-    for i in range(3):
-        position = model.hyperparameters.prompt_tokens + i
+    tokens, sequence = first, prompts[0].numpy().tolist()
+    for _ in range(3):
+        position = len(sequence)
+        sequence.append(int(tokens[0]))
         logits, pairs = model.decoder.decode_token(tokens, pairs, tf.constant(position))
-        np.testing.assert_allclose(logits[0], expected[i + 1], rtol=1e-4, atol=1e-4)
+        expected = logits_of(model.network, sequence)[-1]
+        np.testing.assert_allclose(logits[0], expected, rtol=1e-4, atol=1e-4)
         tokens = tf.argmax(logits, 1, tf.int32)
 
 
@@ -239,27 +194,6 @@ def test_the_rate_rises_and_falls():
     model = make(warmup=4, decay_steps=10, learning_rate=0.01)
     model.run(n_steps=3)
     assert float(model.learning_rate) == pytest.approx(0.008)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"prompt_tokens": 13}, "13 tokens and 2 new ones are more than the context of 12"),
-        ({"prompt_tokens": 8, "new_tokens": 5}, "8 tokens and 5 new ones are more"),
-        ({"heads": 3}, "width 16 is not a multiple of heads 3"),
-        ({"tokens": "bpe"}, "bpe needs a vocabulary of more than 256"),
-        ({"vocabulary": 5}, "tokens=characters are .* more than the vocabulary of 5"),
-        ({"tokens": "bytes", "vocabulary": 100}, "needs a vocabulary of 256"),
-        ({"context": 100_000}, "validation part has .* but needs more than the context of 100000"),
-    ],
-)
-def test_an_unusable_size_is_named_in_one_line(options, message):
-    def load():
-        GPT("/cpu:0", {**SMALL, **options}).load_data()
-
-    with pytest.raises(FathomError, match=message) as error:
-        load()
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import tensorflow as tf
+from modern.formulas import softmax
 
 from fathom.errors import FathomError
 from fathom.modern.grpo import objective
@@ -56,9 +57,8 @@ def test_a_right_answer_is_learned_by_its_cross_entropy():
     tokens, following, sampled = (tensor.numpy() for tensor in batch[:3])
     assert not sampled.any()
     logits = model.network(tokens).numpy()
-    odds = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
     expected = []
-    for row, labels, probabilities in zip(tokens, following, odds, strict=True):
+    for row, labels, probabilities in zip(tokens, following, softmax(logits), strict=True):
         places = np.flatnonzero(labels != NONE)
         assert row[places + 1].tolist() == labels[places].tolist()
         text = model.vocabulary.decode(row)
@@ -104,9 +104,8 @@ def test_answers_are_sampled_from_the_cache_by_the_probabilities_of_whole_sequen
     sums = next(model.training_batches(0))[0]
     tokens = model._roll_out(sums[:1])[0].numpy()
     logits = model.network(tokens[:1]).numpy()[0, 5]
-    odds = np.exp(logits - logits.max())
     drawn = np.bincount(tokens[:, 6], minlength=13) / len(tokens)
-    np.testing.assert_allclose(drawn, odds / odds.sum(), atol=0.03)
+    np.testing.assert_allclose(drawn, softmax(logits), atol=0.03)
     greedy = model.evaluation_outputs(sums[:5]).numpy()
     whole = np.concatenate([sums[:5, :6], greedy], 1)
     np.testing.assert_array_equal(model.network(whole).numpy().argmax(-1)[:, 5:9], greedy)

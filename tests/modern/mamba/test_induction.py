@@ -94,6 +94,13 @@ def test_a_wrong_file_is_named_in_one_line(tmp_path, text, message):
         Induction.load(tmp_path)
 
 
-def test_another_context_than_the_sequences_is_refused(folder):
-    with pytest.raises(FathomError, match="have 8 tokens: use --set context=8"):
-        make(folder, context=7).load_data()
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"context": 7}, "have 8 tokens: use --set context=8"),
+        ({"tokens": "bpe", "vocabulary": 280}, "are of single letters: use --set tokens=character"),
+    ],
+)
+def test_what_does_not_fit_the_sequences_is_refused(options, message, folder):
+    with pytest.raises(FathomError, match=message):
+        make(folder, **options).load_data()

@@ -1,10 +1,10 @@
-"""Mamba against its recurrence in NumPy, the scan in chunks, and decoding with a state."""
+"""Mamba against its recurrence in NumPy, and the scan in chunks and parts."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from modern.formulas import perturbed, rms_normalized, silu, weights_of
 
-from fathom.errors import FathomError
 from fathom.modern.mamba.model import Mamba, MambaFwd
 from fathom.modern.mamba.scan import selective_scan
 
@@ -14,18 +14,7 @@ SMALL = {"layers": 2, "width": 16, "context": 12, "batch_size": 3, "xla": False}
 def make(kind=Mamba, **options):
     model = kind("/cpu:0", {**SMALL, **options})
     model.setup()
-    rng = np.random.default_rng(0)
-    for variable in model.network.variables:
-        variable.assign(variable + rng.normal(0, 0.2, variable.shape))
-    return model
-
-
-def silu(x):
-    return x / (1 + np.exp(-x))
-
-
-def normalized(x, w):
-    return x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-5) * w["scale"]
+    return perturbed(model, 0.2)
 
 
 def recurred(steps, u, b, c, a, h):
@@ -52,14 +41,11 @@ def mixed(x, w):
 
 def logits_of(model, tokens):
     """Returns the logits of one sequence, computed in NumPy in float64."""
-    w = {}
-    for variable in model.network.variables:
-        layer, name = variable.path.split("/")
-        w.setdefault(layer, {})[name] = variable.numpy().astype(np.float64)
+    w = weights_of(model.network)
     x = w["embedding"]["tokens"][tokens]
     for i in range(1, model.hyperparameters.layers + 1):
-        x = x + mixed(normalized(x, w[f"block{i}_norm"]), w[f"block{i}_mixer"])
-    return normalized(x, w["norm"]) @ w["embedding"]["tokens"].T
+        x = x + mixed(rms_normalized(x, w[f"block{i}_norm"]), w[f"block{i}_mixer"])
+    return rms_normalized(x, w["norm"]) @ w["embedding"]["tokens"].T
 
 
 def arguments(time, batch=2, width=5, states=4):
@@ -117,29 +103,6 @@ def test_the_gradients_of_the_scan_are_those_of_the_recurrence(time, chunks):
         np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"prompt_tokens": 1},
-        *(
-            pytest.param(each, marks=pytest.mark.slow)
-            for each in ({"new_tokens": 2}, {"xla": True})
-        ),
-    ],
-)
-def test_decoding_with_the_state_equals_decoding_without(options):
-    model = make(MambaFwd, **options)
-    prompts = next(model.inference_batches())[0]
-    generated = model.compiled.step.call(prompts).numpy()
-    assert generated.shape == (3, model.hyperparameters.new_tokens)
-    for prompt, tokens in zip(prompts.numpy(), generated, strict=True):
-        sequence = list(prompt)
-        for _ in tokens:
-            sequence.append(int(np.argmax(logits_of(model, sequence)[-1])))
-        assert tokens.tolist() == sequence[len(prompt) :]
-
-
 @pytest.mark.parametrize("cut", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 7, 11))])
 def test_a_sequence_in_two_parts_is_the_sequence_at_once(cut):
     model = make(MambaFwd, chunks=3)
@@ -160,14 +123,15 @@ def test_the_state_has_the_same_size_at_any_context(context):
     assert result.generation.cache_bytes == 3 * 2 * 32 * (16 + 3) * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "parameters"),
     [
-        pytest.param("130m", 129_135_360, marks=pytest.mark.slow),
-        pytest.param("370m", 371_516_416, marks=pytest.mark.slow),
-        pytest.param("790m", 793_204_224, marks=pytest.mark.slow),
-        pytest.param("1.4b", 1_372_178_432, marks=pytest.mark.slow),
-        pytest.param("2.8b", 2_768_345_600, marks=pytest.mark.slow),
+        ("130m", 129_135_360),
+        ("370m", 371_516_416),
+        ("790m", 793_204_224),
+        ("1.4b", 1_372_178_432),
+        ("2.8b", 2_768_345_600),
     ],
 )
 def test_the_papers_sizes_are_described_with_the_published_models_parameters(size, parameters):
@@ -197,12 +161,3 @@ def test_matrices_decay_but_not_the_rates():
     model = make()
     kept = {v.path.split("/")[-1] for v in model.network.variables if not model.decays(v)}
     assert kept == {"scale", "taps_bias", "steps_bias", "skip", "log_rates"}
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"chunks": 0}, "chunks must be at least 1"), ({"heads": 2}, "heads")],
-)
-def test_an_unusable_option_is_named_in_one_line(options, message):
-    with pytest.raises(FathomError, match=message):
-        Mamba("/cpu:0", {**SMALL, **options})

@@ -1,4 +1,4 @@
-"""The mixture of experts against its formulas in NumPy, its routing, and decoding with a cache."""
+"""The mixture of experts against its formulas in NumPy, and its routing."""
 
 import json
 import threading
@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import tensorflow as tf
+from modern.formulas import perturbed, softmax, swiglu
 from safetensors.numpy import save_file
 
 from fathom.core import ragged
@@ -26,20 +27,7 @@ SMALL = {
 def make(kind=MoE, compiled=False, **options):
     model = kind("/cpu:0", {**SMALL, **options})
     model.setup() if compiled else model.build()
-    rng = np.random.default_rng(0)
-    for variable in model.network.variables:
-        variable.assign(variable + rng.normal(0, 0.3, variable.shape))
-    return model
-
-
-def softmax(x):
-    e = np.exp(x - x.max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
-
-
-def expert(x, layer, number):
-    gates, values = np.split(x @ layer.kernels[number].numpy(), 2, -1)
-    return (gates / (1 + np.exp(-gates)) * values) @ layer.projections[number].numpy()
+    return perturbed(model)
 
 
 def mixed(x, scores, layer, count):
@@ -49,7 +37,8 @@ def mixed(x, scores, layer, count):
         best = np.argsort(-row, kind="stable")[:count]
         weights = softmax(row[best]) if count > 1 else softmax(row)[best]
         for weight, number in zip(weights, best, strict=True):
-            result[i] += weight * expert(x[i], layer, number)
+            kernel, projection = layer.kernels[number].numpy(), layer.projections[number].numpy()
+            result[i] += weight * swiglu(x[i], kernel, projection)
     return result
 
 
@@ -184,27 +173,6 @@ def test_the_balance_is_that_of_the_papers_equation():
     assert float(routing.imbalance(even, tf.fill([1, 4], 0.5))) == pytest.approx(2)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        *(
-            pytest.param(each, marks=pytest.mark.slow)
-            for each in ({"experts_per_token": 1}, {"xla": True})
-        ),
-    ],
-)
-def test_decoding_with_the_cache_equals_decoding_without(options):
-    model = make(MoEFwd, compiled=True, **options)
-    prompts = next(model.inference_batches())[0]
-    generated = model.compiled.step.call(prompts).numpy()
-    sequence = prompts.numpy()
-    for _ in range(model.hyperparameters.new_tokens):
-        logits = model.decoder.logits(model.decoder(tf.constant(sequence))[0])
-        sequence = np.concatenate([sequence, np.argmax(logits[:, -1], -1)[:, None]], 1)
-    assert generated.tolist() == sequence[:, prompts.shape[1] :].tolist()
-
-
 @pytest.mark.slow
 def test_mixtral_is_described_with_its_parameters_and_those_of_a_token():
     model = MoE("cpu", {"size": "mixtral-8x7b"})
@@ -276,23 +244,3 @@ def test_experts_are_saved_with_their_arguments():
     again = Experts.from_config(layer.get_config())
     assert again.macs == layer.macs
     assert len(again.kernels) == len(layer.kernels)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"experts": 1}, "experts_per_token 2 is more than experts 1"),
-        ({"experts": 0}, "experts must be at least 1"),
-        ({"capacity_factor": -1}, "capacity_factor must not be negative"),
-        ({"kv_heads": 3}, "heads 4 is not a multiple of kv_heads 3"),
-        ({"microbatches": 3}, "the balance of experts is that of a whole batch"),
-    ],
-)
-def test_an_unusable_size_is_named_in_one_line(options, message):
-    with pytest.raises(FathomError, match=message):
-        MoE("/cpu:0", {**SMALL, **options})
-
-
-def test_experts_are_divided_among_workers_of_gloo_alone():
-    with pytest.raises(FathomError, match="divide_experts needs workers that exchange rows"):
-        MoE("/cpu:0", {**SMALL, "divide_experts": True}).setup()

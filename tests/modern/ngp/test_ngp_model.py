@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from fathom.errors import FathomError
 from fathom.modern.ngp.layers import HashEncoding, resolutions
 from fathom.modern.ngp.model import NGP
 from fathom.modern.ngp.optimizer import LazyAdam
@@ -142,9 +141,3 @@ def test_pictures_have_the_first_and_the_tenth_step(tmp_path):
         10: (128, 128, 3),
     }
     assert [path.name for path in model.save_pictures(tmp_path)] == ["ngp-image.png"]
-
-
-@pytest.mark.parametrize("finest", [15, 2**21])
-def test_a_finest_resolution_out_of_range_is_named(finest):
-    with pytest.raises(FathomError, match=f"finest {finest} is not from coarsest 16 to 1048576"):
-        NGP("/cpu:0", {"finest": finest})

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from fathom.core.layers import PRNGKey
 from fathom.shared.language.generation import Choice
+from fathom.testing.descriptors import descriptor
 
 PROBABILITIES = [0.1, 0.5, 0.15, 0.25]
 
@@ -38,3 +39,9 @@ def test_tokens_are_drawn_as_often_as_they_are_probable():
 )
 def test_the_choice_is_among_the_most_probable(options, expected):
     assert drawn(**options)[0].tolist() == expected
+
+
+def test_the_phases_of_a_run_are_not_those_of_the_run_before():
+    model = descriptor("gpt").ready(True, layers=1, xla=False)
+    assert model.run(n_steps=2, warmup=0).generation is not None
+    assert model.run(lambda step, batch: None, n_steps=2).generation is None

@@ -100,7 +100,7 @@ def test_the_entropy_is_that_of_the_sentences():
         for clause in line.rstrip(".").replace(", and ", ", ").replace(", but ", ", ").split(", "):
             probability *= clause_probability(clause)
         probability *= 0.5 if ", " in line else 1
-        surprises.append(-math.log(probability) / 1)
+        surprises.append(-math.log(probability))
     lengths = [len(line) + 1 for line in text.splitlines()[:3_000]]
     assert np.sum(surprises) / np.sum(lengths) == pytest.approx(entropy, rel=0.02)
 

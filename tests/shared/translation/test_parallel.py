@@ -28,18 +28,21 @@ def text(folder, source, target):
     return ParallelText(folder / "train.en", folder / "train.de")
 
 
-def test_line_n_of_one_file_belongs_to_line_n_of_the_other(tmp_path):
-    assert list(text(tmp_path, "a\nb\n", "A\nB\n")) == [("a\n", "A\n"), ("b\n", "B\n")]
+ODD = "a\u2028b\u00a0c\x85d\x0be\rf\n"
 
 
-def test_the_last_line_needs_no_end(tmp_path):
-    assert len(list(text(tmp_path, "a\nb", "A\nB\n"))) == 2
-
-
-def test_other_line_separators_stay_inside_a_line(tmp_path):
-    odd = "a\u2028b\u00a0c\x85d\x0be\rf"
-    pairs = list(text(tmp_path, odd + "\n", "A\n"))
-    assert pairs == [(odd + "\n", "A\n")]
+@pytest.mark.parametrize(
+    ("source", "target", "pairs"),
+    [
+        ("a\nb\n", "A\nB\n", [("a\n", "A\n"), ("b\n", "B\n")]),
+        ("a\nb", "A\nB\n", [("a\n", "A\n"), ("b", "B\n")]),
+        (ODD, "A\n", [(ODD, "A\n")]),
+        (gzip.compress(b"a\n"), "A\n", [("a\n", "A\n")]),
+    ],
+    ids=["line by line", "last line without end", "other separators", "gzip without .gz"],
+)
+def test_line_n_of_one_file_belongs_to_line_n_of_the_other(tmp_path, source, target, pairs):
+    assert list(text(tmp_path, source, target)) == pairs
 
 
 def test_nul_is_read_as_a_space_and_a_byte_order_mark_is_left_out(tmp_path):
@@ -54,11 +57,6 @@ def test_pairs_with_a_blank_side_are_left_out_and_counted(tmp_path):
     assert pairs.blank == 3
     list(pairs)
     assert pairs.blank == 3  # of one pass
-
-
-def test_gzip_is_detected_by_its_content(tmp_path):
-    pairs = text(tmp_path, gzip.compress(b"a\n"), "A\n")
-    assert list(pairs) == [("a\n", "A\n")]
 
 
 @pytest.mark.parametrize(

@@ -109,13 +109,28 @@ def test_a_beam_search_stops_when_no_hypothesis_can_exceed_the_ended_one():
     assert steps == 1
 
 
-def test_the_states_follow_their_hypotheses():
-    def step(words, state):  # state: the sum of the words read so far
-        state = state + tf.cast(words, tf.float32)[:, None]
-        return tf.cast(tf.range(WORDS), tf.float32) - 0.1 * state, state
+@pytest.mark.parametrize("seed", range(5))
+def test_the_states_follow_their_hypotheses(seed):
+    table = np.random.default_rng(seed).normal(scale=2, size=(WORDS**3, WORDS))
+    table[:, [PAD, GO]] = -1e9
+    table[: WORDS**2, EOS] = -1e9  # not before the third word, whose state has two before it
+    table = tf.nn.log_softmax(table).numpy().astype(np.float32)
 
-    said, _ = decoding.beam_search(step, tf.zeros([4, 1]), 3, 2, 0.6)
-    assert said.shape == (2, 3)
+    def step(words, state):  # state: a number for the words read so far
+        state = WORDS * state + words
+        return tf.gather(table, state % WORDS**3), state
+
+    said = decoding.beam_search(step, tf.zeros([WORDS**3], tf.int32), 3, WORDS**3, 0.0)[0].numpy()
+
+    def probability(words):
+        state, total = 0, 0.0
+        for before, word in itertools.pairwise((GO, *words)):
+            state = WORDS * state + before
+            total += table[state % WORDS**3, word]
+        return total
+
+    ended = [(*words, EOS) for words in itertools.product(range(EOS + 1, WORDS), repeat=2)]
+    assert tuple(said[0]) == max(ended, key=probability)
 
 
 def test_decoding_stops_when_every_sentence_has_ended():

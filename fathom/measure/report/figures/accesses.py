@@ -45,12 +45,14 @@ def misses(distances: pd.DataFrame) -> pd.DataFrame:
     for (trace, layer), found in distances.groupby(["trace", "layer"], sort=False):
         hits = found.dropna().sort_values("bytes")
         total = found.accesses.sum()
-        table = pd.DataFrame({"cache (KiB)": hits.bytes / 1024})
-        table["misses per access"] = 1 - hits.accesses.cumsum() / total
-        table.insert(0, "accesses", total)
-        table.insert(0, "layer", layer)
-        table.insert(0, "trace", trace)
-        rows.append(table)
+        shown = {
+            "trace": trace,
+            "layer": layer,
+            "accesses": total,
+            "cache (KiB)": hits.bytes / 1024,
+            "misses per access": 1 - hits.accesses.cumsum() / total,
+        }
+        rows.append(pd.DataFrame(shown))
     return pd.concat(rows, ignore_index=True)
 
 
@@ -122,16 +124,25 @@ def _draw_shares(panel: style.Panel, table: pd.DataFrame, colours: Mapping[str, 
     panel.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
 
 
-def _table(paths: list[Path], columns: set[str]) -> pd.DataFrame:
-    """Returns the rows of several traces' files of one name, with the traces' names."""
+def _beside(paths: list[Path], name: str) -> list[Path]:
+    """Returns the tables of this name that lie beside files."""
+    return [each for path in paths if (each := path.with_name(f"{name}.csv")).exists()]
+
+
+def _table(paths: list[Path], name: str, numbers: list[str]) -> pd.DataFrame:
+    """Returns the rows of several traces' files of one name, with the traces' names.
+
+    Each has a column of names and some of numbers.
+    """
     tables = []
     for path in paths:
         try:
             table = pd.read_csv(io.BytesIO(read_file(path)))
-        except (ValueError, pd.errors.ParserError) as error:
+            rows = len(table.set_index(name)[numbers].astype(float))
+        except (ValueError, KeyError) as error:
             raise FathomError(f"{path} is no table of fathom trace-memory") from error
-        if not columns <= {*table.columns}:
-            raise FathomError(f"{path} is no table of fathom trace-memory")
+        if not rows:
+            raise FathomError(f"{path} is no table of fathom trace-memory: it has no rows")
         tables.append(table.assign(trace=path.parent.name))
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
@@ -140,13 +151,11 @@ def _analyse(folder: Folder) -> Findings:
     paths = sorted(folder.path.glob(_FILES))
     if not paths:
         return Findings(gaps=["no traces: fathom trace-memory W --out DIR/traces/W"])
-    table = misses(_table(paths, {"layer", "bytes", "accesses"}))
-    summaries = [path.with_name("summary.csv") for path in paths]
-    sets = _table([path for path in summaries if path.exists()], {"layer", "loads", "bytes"})
-    programs = [path.with_name("instructions.csv") for path in paths]
-    mixes = _table([path for path in programs if path.exists()], {"kind", "share"})
-    counted = [path.with_name("topdown.csv") for path in paths]
-    slots = [topdown.read(p).assign(trace=p.parent.name) for p in counted if p.exists()]
+    table = misses(_table(paths, "layer", ["bytes", "accesses"]))
+    sets = _table(_beside(paths, "summary"), "layer", ["loads", "stores", "bytes"])
+    mixes = _table(_beside(paths, "instructions"), "kind", ["share"])
+    counted = _beside(paths, "topdown")
+    slots = [topdown.read(path).assign(trace=path.parent.name) for path in counted]
     others = {"instructions": mixes, "slots": pd.concat(slots) if slots else pd.DataFrame()}
     tables = {name: rows for name, rows in others.items() if len(rows)}
     tables |= {"working sets": working_sets(sets)} if len(sets) else {}

@@ -1,7 +1,5 @@
 """Work and traffic counted from the architecture, and utilization: our own analysis."""
 
-from collections.abc import Mapping
-
 import numpy as np
 import pandas as pd
 
@@ -11,17 +9,16 @@ from fathom.measure.report.figure import Figure, Findings
 from fathom.measure.report.intervals import listed, ratio
 from fathom.measure.runs.folder import Folder
 from fathom.options import precision_traits
+from fathom.results.characterization import Machine
 
-_WEIGHT_BYTES = 4  # weights stay float32 in mixed precision
 
-
-def utilization(runs: pd.DataFrame, peaks: Mapping[int, float], precision: str) -> pd.DataFrame:
+def utilization(runs: pd.DataFrame, machine: Machine) -> pd.DataFrame:
     """Relates the work of each workload and mode to its time.
 
     Args:
         runs: completed timings, from ``Folder.runs_frame``.
-        peaks: rate of a large matrix product on the CPU by threads, in FLOP/s.
-        precision: of the product; runs in another one or on a GPU have no peak.
+        machine: whose large matrix product is the peak; runs in another precision than that or on
+            a GPU have none.
 
     Returns:
         one row per workload, mode and device: parameters; multiply-accumulates of the forward pass
@@ -37,8 +34,8 @@ def utilization(runs: pd.DataFrame, peaks: Mapping[int, float], precision: str) 
         for case, each in counted.groupby(cases, sort=False)
     }
     first = counted.drop_duplicates(cases)
-    same = (first.precision == precision) & (first.on == "cpu")
-    peak = first.threads.map(peaks).astype(float).where(same)
+    same = (first.precision == machine.environment.precision) & (first.on == "cpu")
+    peak = first.threads.astype(str).map(machine.gemm_flops_per_second).astype(float).where(same)
     table = pd.DataFrame(
         {
             "workload": first.workload,
@@ -59,6 +56,15 @@ def utilization(runs: pd.DataFrame, peaks: Mapping[int, float], precision: str) 
     return programs.drop_if_uniform(table, ["workload"])
 
 
+def layer_bytes(layers: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """Returns the bytes of each layer's trainable values, and of its output for a whole batch.
+
+    The trainable values stay float32 in mixed precision.
+    """
+    value_bytes = layers.precision.map(lambda name: precision_traits(name).value_bytes)
+    return 4 * layers.parameters, value_bytes * layers.activations * layers.examples
+
+
 def layer_work(layers: pd.DataFrame, ops: pd.DataFrame) -> pd.DataFrame:
     """Relates each layer's counted work and traffic to its time, for training profiles.
 
@@ -77,8 +83,7 @@ def layer_work(layers: pd.DataFrame, ops: pd.DataFrame) -> pd.DataFrame:
     time = seconds.reindex(pd.MultiIndex.from_frame(layers[keys]), fill_value=0.0).to_numpy()
     backward = np.where(layers.reads_input, 1, 2)
     flops = 2 * layers.examples * layers.macs * (layers.forward_passes + backward)
-    value_bytes = layers.precision.map(lambda name: precision_traits(name).value_bytes)
-    output_bytes = value_bytes * layers.activations * layers.examples
+    weight_bytes, output_bytes = layer_bytes(layers)
     with np.errstate(divide="ignore", invalid="ignore"):
         rate = np.where(time > 0, flops.round() / time, np.nan)
     return pd.DataFrame(
@@ -86,7 +91,7 @@ def layer_work(layers: pd.DataFrame, ops: pd.DataFrame) -> pd.DataFrame:
             "workload": layers.workload,
             "layer": layers.layer,
             "kind": layers.kind,
-            "parameters (bytes)": _WEIGHT_BYTES * layers.parameters,
+            "parameters (bytes)": weight_bytes,
             "activations (bytes/step)": output_bytes.round().astype(int),
             "forward MACs/example": layers.macs,
             "FLOPs/step": flops.round().astype(int),
@@ -131,11 +136,10 @@ def draw(table: pd.DataFrame) -> style.Plot:
 
 
 def _analyse(folder: Folder) -> Findings:
-    machine = folder.machine
-    peaks = {int(threads): rate for threads, rate in machine.gemm_flops_per_second.items()}
     timings = selection.processes(folder)
-    table = utilization(timings, peaks, machine.environment.precision)
-    gaps = selection.gaps(selection.timing_runs(folder, "modes"), table.workload.unique())
+    table = utilization(timings, folder.machine)
+    wanted = selection.timing_runs(folder, "modes")
+    gaps = selection.gaps(wanted, table.workload.unique(), selection.UNCOUNTED)
     profiles, layers = selection.training_profiles(folder), folder.layers()
     first = profiles.drop_duplicates("workload").run
     layers = selection.in_order(layers[layers.run.isin(first)])

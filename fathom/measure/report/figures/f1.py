@@ -35,8 +35,8 @@ def statistics(followed: pd.DataFrame) -> pd.DataFrame:
     a process, with the limits ``from`` and ``to`` of its 95 % interval; ``drift``, the change from
     the first to the last step over the median by the Theil-Sen slope, with its limits and
     Student's ``p value`` between processes, with Holm's correction over all rows. ``drifts``:
-    whether the time changes, significantly and by more than 5 %. With one process there are no
-    limits, and ``drifts`` is None.
+    whether the time changes, significantly and by more than 5 %. With one process or one step
+    there are no limits, and ``drifts`` is None.
     """
     groups = followed.groupby(["workload", "op type"], sort=False)
     table = pd.DataFrame(
@@ -132,6 +132,8 @@ def run_summary(table: pd.DataFrame) -> str:
 
 def summary(table: pd.DataFrame) -> str:
     """Summarizes the statistics in a sentence."""
+    if table.variation.isna().all():
+        return "One profiled step shows neither variation nor drift."
     known = table[table.processes > 1]
     if known.empty:
         return (

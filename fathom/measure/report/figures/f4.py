@@ -117,7 +117,12 @@ def dendrogram(axes: style.Panel, shares: pd.DataFrame) -> None:
     for heights, distances in zip(tree["icoord"], tree["dcoord"], strict=True):
         label = f"{max(distances):.3f}"
         axes.plot(distances, heights, color=style.BLUE, linewidth=1.4, label=label)
-    axes.set_yticks([10 * i + 5 for i in range(len(tree["ivl"]))], tree["ivl"])
+    name_leaves(axes, [10 * i + 5 for i in range(len(tree["ivl"]))], tree["ivl"])
+
+
+def name_leaves(axes: style.Panel, places: Sequence[int], names: Sequence[str]) -> None:
+    """Writes the names of a dendrogram's leaves, and the distance below."""
+    axes.set_yticks(places, names)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.set_xlim(0, 1)

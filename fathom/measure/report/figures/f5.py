@@ -109,11 +109,11 @@ def _with_batch_sizes(times: pd.DataFrame) -> list[str]:
 
 
 def _analyse(folder: Folder) -> Findings:
-    runs = folder.runs_frame()
-    timed = selection.processes(folder)
+    timed, wanted = selection.processes(folder), selection.timing_runs(folder, "modes")
     times = step_times(timed)
-    gaps = selection.gaps(selection.timing_runs(folder, "modes"), times.workload.unique())
-    failed = set(runs[runs.status == "failed"].groupby(["workload", "mode"]).groups)
+    gaps = selection.gaps(wanted, times.workload.unique(), selection.UNCOUNTED)
+    failed = wanted[(wanted.status == "failed") & (wanted.on == "cpu")]
+    failed = set(failed.groupby(["workload", "mode"]).groups)
     unmeasured = times[times["median step (s)"].isna()]
     gaps += [
         f"{row.workload} {row.mode} on the CPU: not measured"

@@ -21,12 +21,12 @@ def runs(results: Sequence[Formats]) -> pd.DataFrame:
     """Returns one row per run, of each workload and mode from many bits to few.
 
     Returns:
-        ``workload``; ``mode``; ``format``; ``bits``, infinite for floating point; ``seed``;
-        ``metric``, the first one of the workload's evaluation; its ``value``, missing if the
-        training diverged; ``loss``; the shares of values that saturated and that became 0, by kind
-        of tensor; ``ended``.
+        ``workload``, with the settings in which files of one differ; ``mode``; ``format``;
+        ``bits``, infinite for floating point; ``seed``; ``metric``, the first one of the workload's
+        evaluation; its ``value``, missing if the training diverged; ``loss``; the shares of values
+        that saturated and that became 0, by kind of tensor; ``ended``.
     """
-    rows = [_row(result, run) for result in results for run in result.runs]
+    rows = [_row(name, result, run) for name, result in _named(results) for run in result.runs]
     columns = ["workload", "mode", "format", "bits", "seed", "metric", "value", "loss"]
     columns += [f"{kind} {share}" for kind in QUANTIZED for share in ("saturated", "to 0")]
     columns.append("ended")
@@ -35,11 +35,20 @@ def runs(results: Sequence[Formats]) -> pd.DataFrame:
     return selection.in_order(table.sort_values(by, ascending=[True, False, False, True]))
 
 
-def _row(result: Formats, run: FormatRun) -> dict[str, object]:
+def _named(results: Sequence[Formats]) -> list[tuple[str, Formats]]:
+    cases = [(each.workload, each.mode) for each in results]
+    settings = [
+        {"steps": each.steps} | each.hyperparameters.to_plain() | each.options.to_plain()
+        for each in results
+    ]
+    return list(zip(selection.names_apart(cases, settings), results, strict=True))
+
+
+def _row(workload: str, result: Formats, run: FormatRun) -> dict[str, object]:
     metric = next((name for each in result.runs for name in each.metrics), "")
     number_format = precision_traits(run.precision).fixed
     row: dict[str, object] = {
-        "workload": result.workload,
+        "workload": workload,
         "mode": result.mode,
         "format": _name(run),
         "bits": np.inf if number_format is None else float(number_format.bits),
@@ -70,8 +79,8 @@ def _name(run: FormatRun) -> str:
 def layer_errors(results: Sequence[Formats]) -> pd.DataFrame:
     """Returns the relative error of each layer's output against float32, in the order of layers."""
     rows = [
-        {"workload": result.workload, "format": _name(run), "layer": layer, "error": error}
-        for result in results
+        {"workload": name, "format": _name(run), "layer": layer, "error": error}
+        for name, result in _named(results)
         for run in result.runs
         for layer, error in run.errors.items()
     ]

@@ -29,9 +29,8 @@ def partition(ops: pd.DataFrame) -> pd.DataFrame:
     leaves = seconds.mul(1e3).rename(_TIME).reset_index()
     for depth in range(1, len(keys)):  # heaviest first, within each parent
         leaves[f"by{depth}"] = -leaves.groupby(keys[: depth + 1])[_TIME].transform("sum")
-    place = {name: i for i, name in enumerate(ops.workload.unique())}
     order = [part for depth in range(1, len(keys)) for part in (f"by{depth}", keys[depth])]
-    leaves = leaves.assign(place=leaves.workload.map(place)).sort_values(["place", *order])
+    leaves = selection.in_order(leaves.sort_values(order))
     leaves["start (ms)"] = leaves.groupby("workload")[_TIME].cumsum() - leaves[_TIME]
     levels = []
     for depth, title in enumerate(_LEVELS.values(), 2):

@@ -36,13 +36,14 @@ def gpu_use(profiles: pd.DataFrame, ops: pd.DataFrame) -> pd.DataFrame:
     by_workload, paper = ratios.groupby(times.workload), published.gpu_efficiency()
     used = {name: mean(each.to_numpy()).columns(_KERNELS) for name, each in by_workload[_KERNELS]}
     kernels = pd.DataFrame.from_dict(used, "index", float, [_KERNELS, "from", "to"])
-    there = [name for name in selection.order() if name in {*used, *paper.index}]
-    table = kernels.join(by_workload.mean().drop(columns=_KERNELS)).reindex(there)
+    table = kernels.join(by_workload.mean().drop(columns=_KERNELS))
+    table = table.reindex(table.index.union(paper.index))
     mine = ops[ops.workload.isin(times.workload)]
     table["share of op time on the CPU"] = _seconds(mine[mine.on == "cpu"]) / _seconds(mine)
     table[f"{_KERNELS}, paper"] = paper.kernels_over_api
     table[f"{_COPIES}, paper"] = paper.memcpy_share
-    return table.rename_axis("workload").reset_index()
+    table = selection.in_order(table.rename_axis("workload").reset_index())
+    return table.reset_index(drop=True)
 
 
 def _seconds(ops: pd.DataFrame) -> pd.Series:
@@ -56,7 +57,8 @@ def api_calls(calls: pd.DataFrame) -> pd.DataFrame:
         ``workload``, ``call``, mean ``count`` and ``seconds`` of a process, and their ``share`` of
         the time of all calls, from 0 to 1.
     """
-    table = calls.groupby(["workload", "call"], as_index=False)[["count", "seconds"]].mean()
+    table = calls.groupby(["workload", "call"])[["count", "seconds"]].sum()
+    table = table.div(calls.groupby("workload").run.nunique(), level=0, axis=0).reset_index()
     table = table.sort_values("seconds", ascending=False, kind="stable")
     table["share"] = table.seconds / table.groupby("workload").seconds.transform("sum")
     return selection.in_order(table)
@@ -114,7 +116,8 @@ def _analyse(folder: Folder) -> Findings:
     table = gpu_use(profiles, ops)
     gaps, others = ["no profile was taken on a GPU"], {}
     if len(there):
-        gaps = selection.gaps(selection.profile_runs(folder, "gpu"), there)
+        wanted = selection.profile_runs(folder, "gpu")
+        gaps = selection.gaps(wanted, there, "its profiles have no times of the GPU")
         recorded = profiles.run[profiles.process_api_s.notna()]
         others["api_calls"] = api_calls(calls[calls.run.isin(recorded)])
         others["ops_on_cpu"] = ops_on_cpu(ops)

@@ -14,10 +14,14 @@ _QUANTITIES = ("examples", "seconds")
 
 
 def trainings(found: list[Quality]) -> pd.DataFrame:
-    """Returns one row per training: what it took to reach the target, or to end without it."""
+    """Returns one row per training: what it took to reach the target, or to end without it.
+
+    ``workload`` has the settings in which files of one workload differ.
+    """
+    names = selection.names_apart([(q.workload,) for q in found], [q.settings for q in found])
     rows = [
         {
-            "workload": quality.workload,
+            "workload": name,
             "target": f"{quality.metric} {quality.target:g}",
             "batch size": training.batch_size,
             "replicas": training.replicas,
@@ -30,7 +34,7 @@ def trainings(found: list[Quality]) -> pd.DataFrame:
             "value": training.curve[-1].value,
             "reached": training.reached,
         }
-        for quality in found
+        for name, quality in zip(names, found, strict=True)
         for training in quality.trainings
         for crossing in [training.crossing(quality.target)]
     ]

@@ -86,7 +86,8 @@ def draw(table: pd.DataFrame) -> style.Plot:
 
 def _analyse(folder: Folder) -> Findings:
     table = section_times(selection.processes(folder))
-    gaps = selection.gaps(selection.timing_runs(folder, "modes"), table.workload.unique())
+    wanted, other = selection.timing_runs(folder, "modes"), "no training on the CPU was timed"
+    gaps = selection.gaps(wanted, table.workload.unique(), other)
     if table.empty:
         return Findings(gaps=gaps)
     return Findings(summary(table), draw(table), table, gaps=gaps)

@@ -75,7 +75,8 @@ def summary(table: pd.DataFrame) -> str:
         )
         offline = each[each.scenario == "offline"]["samples/s"].max()
         found.append(text if pd.isna(offline) else f"{text} (offline {offline:,.0f} samples/s)")
-    return f"{'; '.join(found)}." if found else ""
+    none = "No test within a bound of the latency; the table has all tests"
+    return f"{'; '.join(found) or none}."
 
 
 def draw(table: pd.DataFrame) -> style.Plot:
@@ -83,8 +84,9 @@ def draw(table: pd.DataFrame) -> style.Plot:
     names = list(table.workload.unique())
     with style.panels(names, columns=2, width=3.4, height=2.4) as (figure, axes):
         for name, panel in zip(names, axes, strict=True):
-            cases = table[table.workload == name].groupby(["batch limit", "threads"], sort=False)
-            for marker, ((limit, threads), each) in zip(style.MARKERS, cases, strict=False):
+            mine = table[table.workload == name]
+            cases = mine.groupby(["batch limit", "threads", "bound (ms)"], sort=False)
+            for marker, ((limit, threads, bound), each) in zip(style.MARKERS, cases, strict=False):
                 panel.plot(
                     each["queries/s"],
                     each["p99 (ms)"],
@@ -92,11 +94,10 @@ def draw(table: pd.DataFrame) -> style.Plot:
                     marker=marker,
                     markersize=4,
                     linewidth=1,
-                    label=f"batches to {limit}, {threads} thread{'s' if threads > 1 else ''}",
+                    label=f"batches to {limit}, {threads} thread{'s' if threads > 1 else ''}, "
+                    f"within {bound:g} ms",
                 )
-                panel.axhline(
-                    each["bound (ms)"].iloc[0], color=style.GREY, linestyle="--", label="bound"
-                )
+                panel.axhline(bound, color=style.GREY, linestyle="--", label="bound")
             style.scale_by_logarithm(panel, "y")
             panel.grid(axis="y")
         figure.supxlabel("queries/s", fontsize=9)

@@ -4,11 +4,10 @@ import pandas as pd
 
 from fathom.measure.report import programs, selection, style
 from fathom.measure.report.figure import Figure, Findings
+from fathom.measure.report.figures.cost import layer_bytes
 from fathom.measure.runs.folder import Folder
-from fathom.options import precision_traits
 
 _MIB = 2**20
-_WEIGHT_BYTES = 4  # weights stay float32 in mixed precision
 _SHOWN = 6  # layers per workload
 _PHASES = {"forward": style.BLUE, "backward": style.ORANGE, "optimizer": style.GREEN}
 _PEAK, _GPU_PEAK = "peak of the process (MiB)", "peak on the GPU (MiB)"
@@ -25,9 +24,7 @@ def working_sets(layers: pd.DataFrame) -> pd.DataFrame:
         forward pass (both), of the backward pass (both and their gradients) and of the optimizer
         (weights and gradients).
     """
-    value_bytes = layers.precision.map(lambda name: precision_traits(name).value_bytes)
-    weights = _WEIGHT_BYTES * layers.parameters / _MIB
-    output = value_bytes * layers.activations * layers.examples / _MIB
+    weights, output = (each / _MIB for each in layer_bytes(layers))
     sets = (weights + output, 2 * (weights + output), 2 * weights)
     return pd.DataFrame(
         {

@@ -49,7 +49,8 @@ def work(found: Sequence[Nearest]) -> pd.DataFrame:
 def _labels(found: Sequence[Nearest]) -> list[str]:
     """Returns the names of networks, with what tells them from others of the name."""
     names = [style.shortened(each.network, _LONGEST) for each in found]
-    for more in ([each.mode for each in found], [f"batch {each.batch_size}" for each in found]):
+    words = [(each.mode, f"batch {each.batch_size}", n) for n, each in enumerate(found, 1)]
+    for more in zip(*words, strict=True):
         same, pairs = Counter(names), zip(names, more, strict=True)
         names = [f"{name}, {word}" if same[name] > 1 else name for name, word in pairs]
     return [f"{name} (yours)" for name in names]
@@ -65,7 +66,7 @@ def draw(found: Sequence[Nearest]) -> style.Plot:
         for text in tree.get_yticklabels():
             if text.get_text().endswith("(yours)"):
                 text.set(color=style.RED, fontweight="bold")
-        names = [each.workload for each in found[0].archetypes]
+        names = [*dict.fromkeys(each.workload for one in found for each in one.archetypes)]
         style.name_rows(line, names)
         for number, (each, label) in enumerate(zip(found, _labels(found), strict=True)):
             known = {archetype.workload: archetype.distance for archetype in each.archetypes}

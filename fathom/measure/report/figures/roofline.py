@@ -56,17 +56,16 @@ def draw(table: pd.DataFrame, peak: float, bandwidth: float) -> style.Plot:
 
 def _analyse(folder: Folder) -> Findings:
     runs = selection.profiles(folder).drop_duplicates("workload")
+    runs = runs[runs.precision == folder.machine.environment.precision]
     runs = runs[runs.threads == runs.threads.min()]  # as the roofs
     ops, work = selection.ops_of(folder, runs), folder.work()
-    fewer = "no op times on as few threads as the others"
+    fewer = "no op times on as few threads as the others, in the precision of the roofs"
     gaps = selection.gaps(selection.profile_runs(folder), runs.workload, fewer)
     mine = work[work.run.isin(runs.run)]
     roofs = _roofs(folder.machine, int(runs.threads.min())) if len(runs) else None
     if roofs is None or mine.empty:
         return Findings(gaps=[*gaps, "the folder has no memory bandwidth, or no described work"])
-    same = runs.run[(runs.precision == folder.machine.environment.precision)]
-    ops = ops[ops.run.isin(same) & ops.workload.isin(mine.workload)]
-    table = tables.under_roofs(ops, mine, *roofs)
+    table = tables.under_roofs(ops[ops.workload.isin(mine.workload)], mine, *roofs)
     gaps += [
         f"{row.workload}: {row.type} of {row.layer} ({row.phase}) is not described"
         for row in table[table.flops.isna()].itertuples()

@@ -144,8 +144,9 @@ def draw(table: pd.DataFrame) -> style.Plot:
 def _analyse(folder: Folder) -> Findings:
     runs = folder.runs_frame()
     done = selection.in_order(runs[(runs.kind == "timing") & (runs.status == "done")])
-    gaps = selection.gaps(runs[runs.kind == "timing"], done.workload.unique())
     table = every_run(done.dropna(subset="median_s"), folder.steps())
+    wanted = runs[runs.kind == "timing"]
+    gaps = selection.gaps(wanted, table.workload.unique(), selection.UNCOUNTED)
     if table.empty:
         return Findings(gaps=gaps)
     on_all_cores = table[table.cores == table.cores.max()]

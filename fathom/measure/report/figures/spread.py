@@ -24,9 +24,7 @@ def by_step(ops: pd.DataFrame) -> pd.DataFrame:
     seconds = ops.groupby([*_KEYS, "run", "step"], sort=False, as_index=False).seconds.sum()
     total = seconds.groupby(_KEYS, sort=False).seconds.sum().sort_values(ascending=False)
     heaviest = total.groupby("workload").head(_SHOWN).reset_index()[_KEYS]
-    place = {workload: i for i, workload in enumerate(ops.workload.unique())}
-    heaviest = heaviest.sort_values("workload", key=lambda names: names.map(place), kind="stable")
-    followed = heaviest.merge(seconds)
+    followed = selection.in_order(heaviest).merge(seconds)
     return followed.assign(**{"time (ms)": 1e3 * followed.seconds}).drop(columns="seconds")
 
 

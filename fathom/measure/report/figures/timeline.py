@@ -52,8 +52,8 @@ def merged(ops: pd.DataFrame, step_ms: float) -> pd.DataFrame:
     rows = groups.agg(dict.fromkeys(ops, "first") | {"end": "max"})
     sizes = groups.size()
     rows["op type"] = rows["op type"].where(sizes == 1, sizes.astype(str) + " short ops")
-    rows["layer"] = groups.layer.agg(lambda layers: " ".join(dict.fromkeys(layers)))
-    rows["phase"] = groups.phase.agg(lambda phases: " ".join(dict.fromkeys(phases)))
+    for name in ("kernel", "layer", "phase"):
+        rows[name] = groups[name].agg(lambda values: " ".join(dict.fromkeys(values)))
     return rows.assign(**{_TIME: rows.end - rows[_START]}).drop(columns="end")
 
 

@@ -91,12 +91,7 @@ def draw(shares: pd.DataFrame, placed: pd.DataFrame) -> style.Plot:
             own, joined = rows.index(row["workload"]), found.index(tuple(row["joins"].split()))
             label, distance = "placed in their hierarchy", row["cosine distance"]
             _bracket(axes, (0.0, own), tops[joined], distance, style.ORANGE, label)
-        axes.set_yticks(range(len(rows)), rows)
-        axes.tick_params(axis="y", length=0)
-        axes.spines["left"].set_visible(False)
-        axes.set_xlim(0, 1)
-        axes.grid(axis="x")
-        axes.set_xlabel("cosine distance of the centroids")
+        f4.name_leaves(axes, range(len(rows)), rows)
         style.legend_above(figure, columns=2)
     return figure
 

@@ -56,8 +56,9 @@ def bind(host: str, port: int) -> socket.socket:
         bound = socket.socket(family, socket.SOCK_STREAM)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
-    except OSError as error:
-        raise FathomError(f"cannot listen on {host}, port {port}: {error.strerror}") from error
+    except (OSError, UnicodeError) as error:  # UnicodeError: no name of a host
+        reason = getattr(error, "strerror", error)
+        raise FathomError(f"cannot listen on {host}, port {port}: {reason}") from error
     return bound
 
 

@@ -59,10 +59,11 @@ def array(given: Tensor, dtype: np.dtype) -> np.ndarray:
         raise FathomError(f"{given.name} has rows of different lengths") from None
     if values.size and values.dtype.kind not in _KINDS.get(dtype.kind, "iuf"):
         raise FathomError(f"{given.name} has data that are not {given.datatype}")
-    if dtype.kind in "iu" and values.size:
-        limits = np.iinfo(dtype)
-        if values.min() < limits.min or values.max() > limits.max:
-            raise FathomError(f"{given.name} has numbers that {given.datatype} does not hold")
+    with np.errstate(over="ignore"):  # to infinity
+        cast = values.astype(dtype)
+    held = cast == values if dtype.kind in "iu" else np.isfinite(cast)
+    if not held.all():
+        raise FathomError(f"{given.name} has numbers that {given.datatype} does not hold")
     if values.size != int(np.prod([int(size) for size in given.shape], dtype=object)):
         raise FathomError(f"{given.name} has {values.size} values, not those of {given.shape}")
-    return values.astype(dtype).reshape(given.shape)
+    return cast.reshape(given.shape)

@@ -1,5 +1,3 @@
-import dataclasses
-
 import pytest
 from legibility import assert_legible
 from synthetic_folder import folder, run
@@ -32,7 +30,7 @@ def traced(tmp_path):
         (tmp_path / "traces" / name).mkdir(parents=True)
         (tmp_path / "traces" / name / "distances.csv").write_text(DISTANCES)
     (tmp_path / "traces" / "two" / "instructions.csv").write_text(MIX)
-    return dataclasses.replace(folder([run()]), path=tmp_path)
+    return folder([run()], path=tmp_path)
 
 
 def test_what_misses_is_what_is_touched_for_the_first_time_or_too_late(traced):
@@ -80,12 +78,20 @@ def test_working_sets_are_held_against_caches(traced):
     assert table["of 1 MiB"].tolist() == [2, 16 / 1024]
 
 
-def test_a_damaged_table_is_named(traced):
-    (traced.path / "traces" / "one" / "distances.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(FathomError, match=r"distances\.csv is no table"):
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("distances", "a,b\n1,2\n"),
+        ("distances", ""),
+        ("distances", "layer,bytes,accesses\nstep,64 B,10\n"),
+        ("distances", "layer,bytes,accesses\nstep,64.0,many\n"),
+        ("distances", "layer,bytes,accesses\n"),
+        ("summary", "layer,loads,bytes\nstep,60,4096\n"),
+        ("summary", "layer,loads,stores,bytes\nstep,60,40,4 KiB\n"),
+        ("instructions", "kind,share\nmoves,most\n"),
+    ],
+)
+def test_a_damaged_table_is_named(traced, name, text):
+    (traced.path / "traces" / "one" / f"{name}.csv").write_text(text)
+    with pytest.raises(FathomError, match=rf"{name}\.csv is no table"):
         accesses.FIGURE.analyse(traced)
-
-
-def test_without_traces_the_command_is_named(tmp_path):
-    empty = dataclasses.replace(folder([run()]), path=tmp_path)
-    assert "fathom trace-memory" in accesses.FIGURE.analyse(empty).gaps[0]

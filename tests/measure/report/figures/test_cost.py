@@ -1,10 +1,8 @@
 import numpy as np
 import pytest
-from synthetic_folder import COST, LAYERS, folder, op, profile, result, run, runs_of
+from synthetic_folder import COST, LAYERS, MACHINE, folder, op, profile, result, run, runs_of
 
 from fathom.measure.report.figures import cost
-
-PEAKS = {1: 1e11, 2: 2e11, 4: 4e11}
 
 
 def layer_work(*ops, **changes):
@@ -14,7 +12,7 @@ def layer_work(*ops, **changes):
 
 def test_the_achieved_rate_is_set_against_the_matrix_product_on_as_many_threads():
     runs = [run(), run(mode="infer", result=result(threads=2)), run("vgg", device="/gpu:0")]
-    table = cost.utilization(runs_of(*runs), PEAKS, "float32")
+    table = cost.utilization(runs_of(*runs), MACHINE)
     np.testing.assert_allclose(table["achieved/peak"], [0.5, 1.0, np.nan])
     assert table[["from", "to"]].isna().all(axis=None)
     assert table["FLOPs/example"].tolist() == [1000, 400, 1000]
@@ -27,7 +25,7 @@ def test_utilization_has_an_interval_between_runs():
         run(repeat=i, result=result() | {"throughput": {"flops_per_second": rate}})
         for i, rate in enumerate(rates)
     ]
-    (row,) = cost.utilization(runs_of(*runs), PEAKS, "float32").to_dict("records")
+    (row,) = cost.utilization(runs_of(*runs), MACHINE).to_dict("records")
     assert row["achieved/peak"] == pytest.approx(np.prod(rates) ** (1 / 3) / 4e11)
     assert 0 < row["from"] < row["achieved/peak"] < row["to"]
 
@@ -40,7 +38,9 @@ def test_the_layers_time_is_the_mean_of_equal_profiles():
 
 
 def test_another_precision_than_that_of_the_matrix_product_has_no_peak():
-    table = cost.utilization(runs_of(run()), PEAKS, "bfloat16")
+    in_bfloat16 = MACHINE.environment.model_copy(update={"precision": "bfloat16"})
+    other = MACHINE.model_copy(update={"environment": in_bfloat16})
+    table = cost.utilization(runs_of(run()), other)
     assert table["peak (FLOP/s)"].isna().all()
 
 
@@ -73,6 +73,6 @@ def test_activations_are_half_as_large_in_bfloat16_and_weights_are_not():
 
 
 def test_the_rate_says_the_program_where_batches_are_divided():
-    assert "program" not in cost.utilization(runs_of(run()), {}, "float32")
+    assert "program" not in cost.utilization(runs_of(run()), MACHINE)
     divided = runs_of(run(result=result(microbatches=2)))
-    assert cost.utilization(divided, {}, "float32").program.tolist() == ["op by op, 2 microbatches"]
+    assert cost.utilization(divided, MACHINE).program.tolist() == ["op by op, 2 microbatches"]

@@ -65,10 +65,16 @@ def test_one_process_has_numbers_and_no_conclusion():
     )
 
 
-def test_one_step_alone_has_no_variation_and_no_drift():
-    table = statistics(profile([op("MatMul", [1.0])]))
+@pytest.mark.parametrize("seconds", [[1.0], [1.0, 1.1, 1.2]])
+def test_one_step_alone_has_no_variation_and_no_drift(seconds):
+    profiles = [profile([op("MatMul", [each])]) for each in seconds]
+    table = statistics(*profiles)
     assert table[["variation", "drift", "p value"]].isna().all(axis=None)
-    assert not table.drifts["MatMul"]
+    assert table.drifts["MatMul"] is None
+    runs = [run(repeat=i, profile=each) for i, each in enumerate(profiles)]
+    assert f1.FIGURE.analyse(folder(runs)).summary.startswith(
+        "One profiled step shows neither variation nor drift."
+    )
 
 
 def test_only_the_heaviest_types_are_followed():

@@ -60,6 +60,15 @@ def test_without_training_on_the_cpu_nothing_can_be_normalised():
     assert "GPU: no runs on one in this folder" in findings.gaps
 
 
+def test_a_case_is_not_measured_though_another_run_of_its_workload_failed():
+    failed = {"status": "failed", "reason": "killed"}
+    profiled = run("vgg", id="a", kind="profile", purpose=("profile",), threads=1, **failed)
+    on_gpu = run("vgg", id="b", device="/gpu:0", **failed)
+    for other in (profiled, on_gpu):
+        findings = f5.FIGURE.analyse(folder([run("vgg", mode="infer"), other]))
+        assert "vgg train on the CPU: not measured" in findings.gaps
+
+
 def test_a_run_without_counted_steps_is_no_measurement():
     empty = result() | {"steps": steps([0.1])}
     assert f5.step_times(runs_of(run(result=empty))).empty

@@ -105,6 +105,7 @@ def test_without_a_gpu_there_is_no_comparison_with_one():
     findings = m_batch.FIGURE.analyse(folder(swept({1: 1.0, 2: 2.0})))
     assert set(findings.tables) == {"knees"}
     assert "GPU" not in findings.summary
+    assert "program" not in findings.data
 
 
 def test_the_end_of_a_sweep_and_what_was_not_swept_are_said():
@@ -115,12 +116,6 @@ def test_the_end_of_a_sweep_and_what_was_not_swept_are_said():
     )
     assert gaps[1] == "vgg: measured at a single batch size"
     assert gaps[2].endswith("not measured")
-
-
-def test_other_runs_are_no_sweep():
-    findings = m_batch.FIGURE.analyse(folder([run()]))
-    assert findings.plot is None
-    assert "fathom characterize --batches" in findings.gaps[0]
 
 
 def test_what_was_swept_is_drawn_and_its_knees_are_marked():
@@ -161,10 +156,3 @@ def test_batch_sizes_at_which_another_program_ran_are_marked():
     ]
     assert sorted(crosses) == [[]] * 3 + [[[2.0, 4.0]]] * 3
     assert "another program" in labels_of(findings.plot)
-
-
-def test_a_sweep_of_one_program_has_no_marks():
-    findings = m_batch.FIGURE.analyse(folder(swept({1: 1.0, 2: 2.0})))
-    assert "program" not in findings.data
-    assert "program" not in findings.summary
-    assert "another program" not in labels_of(findings.plot)

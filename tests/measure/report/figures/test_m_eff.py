@@ -59,3 +59,8 @@ def test_numbers_of_cores_on_which_another_program_ran_are_marked():
     assert "op by op (cores 1); op by op, 2 microbatches (cores 2)." in findings.summary
     (cross,) = (line for line in findings.plot.axes[0].lines if line.get_marker() == "x")
     assert cross.get_xdata().tolist() == [2]
+
+
+def test_a_workload_that_is_not_installed_here_is_named_too():
+    gaps = m_eff.FIGURE.analyse(folder([run("elsewhere", ("cores",))])).gaps
+    assert "elsewhere: not timed on one core and on more" in gaps

@@ -50,17 +50,36 @@ def test_gpu_efficiency_is_kernels_over_api_calls_and_copies_over_kernels():
     assert m_gpu.summary(table, measured=True).endswith("of API calls: seq2seq 0.10.")
 
 
+def equal(*gpus):
+    """What the analysis finds of equal profiles of autoenc with these GPU times."""
+    profiles = [profile(OPS, device="/gpu:0", gpu=each) for each in gpus]
+    return m_gpu.FIGURE.analyse(
+        folder([run(repeat=i, profile=each) for i, each in enumerate(profiles)])
+    )
+
+
 def test_several_processes_give_kernels_over_api_calls_an_interval():
-    runs = [
-        run(
-            repeat=i,
-            profile=profile(OPS, device="/gpu:0", gpu=gpu(kernels, 4.0, 0.5)),
-        )
-        for i, kernels in enumerate((2.0, 2.2))
-    ]
-    row = m_gpu.FIGURE.analyse(folder(runs)).data.set_index("workload").loc["autoenc"]
+    findings = equal(*(gpu(kernels, 4.0, 0.5) for kernels in (2.0, 2.2)))
+    row = findings.data.set_index("workload").loc["autoenc"]
     assert row["from"] < row["kernels / API calls"] == pytest.approx(0.105)
     assert row["to"] > 0.105
+
+
+def test_a_call_that_some_processes_alone_make_counts_over_all_of_them():
+    first = gpu(2.0, 4.0, 0.5)
+    process = first.process.model_copy(update={"calls": first.process.calls[1:]})
+    table = equal(first, first.model_copy(update={"process": process})).tables["api_calls"]
+    assert table.call.tolist() == ["cudaFree", "cuLaunchKernel"]
+    assert table["count"].tolist() == [0.5, 50]
+    assert table.seconds.tolist() == [18, 4]
+    assert table.share.tolist() == pytest.approx([18 / 22, 4 / 22])
+
+
+def test_a_workload_that_is_not_installed_here_has_its_row():
+    measured = profile(OPS, "elsewhere", gpu=gpu(2.0, 4.0, 0.5), device="/gpu:0")
+    findings = m_gpu.FIGURE.analyse(folder([run("elsewhere", profile=measured)]))
+    assert findings.data.workload.iloc[-1] == "elsewhere"
+    assert "over the time of API calls: elsewhere 0.10." in findings.summary
 
 
 def test_the_api_calls_are_those_of_the_whole_process():

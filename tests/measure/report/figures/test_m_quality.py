@@ -1,5 +1,3 @@
-import dataclasses
-
 import pytest
 from legibility import assert_legible
 from synthetic_folder import ENVIRONMENT, folder, run
@@ -40,7 +38,7 @@ def trained(tmp_path):
     each = training(8, 100, 9), training(64, 20, 4), training(512, 9, 2, reached=False)
     (tmp_path / "quality").mkdir()
     quality(0.8, *each).write(tmp_path / "quality" / "autoenc.json")
-    return dataclasses.replace(folder([run()]), path=tmp_path)
+    return folder([run()], path=tmp_path)
 
 
 def test_examples_and_time_have_their_own_best_batch_sizes(trained):
@@ -75,5 +73,15 @@ def test_what_reached_the_target_is_drawn(trained):
     assert_legible(findings.plot)
 
 
-def test_without_trainings_the_command_is_named():
-    assert "fathom quality --json" in m_quality.FIGURE.analyse(folder([run()])).gaps[0]
+def test_trainings_with_other_settings_are_apart(trained):
+    other = quality(0.8, training(8, 10, 90)).model_copy(update={"settings": {"rule": "adam"}})
+    ours = quality(0.8, training(8, 100, 9)).model_copy(update={"settings": {"rule": "sgd"}})
+    older = quality(0.8, training(8, 70, 5))
+    for name, each in (("autoenc", ours), ("older", older), ("other", other)):
+        each.write(trained.path / "quality" / f"{name}.json")
+    findings = m_quality.FIGURE.analyse(trained)
+    assert findings.tables["trainings"].workload.tolist() == [
+        *("autoenc", "autoenc, rule sgd", "autoenc, rule adam")
+    ]
+    assert len(findings.plot.axes) == 6
+    assert_legible(findings.plot)

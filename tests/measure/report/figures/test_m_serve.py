@@ -1,5 +1,3 @@
-import dataclasses
-
 import pytest
 from legibility import assert_legible
 from synthetic_folder import ENVIRONMENT, folder, run
@@ -48,7 +46,7 @@ def tested(tmp_path):
     for name, each in (("a", SERVER), ("b", OFFLINE.model_copy(update={"trials": []}))):
         (tmp_path / "serving" / name).mkdir(parents=True)
         each.write(tmp_path / "serving" / name / "serving.json")
-    return dataclasses.replace(folder([run()]), path=tmp_path)
+    return folder([run()], path=tmp_path)
 
 
 def test_rate_and_percentile_are_told_beside_the_rate_without_arrivals(tested):
@@ -67,5 +65,17 @@ def test_a_search_is_drawn_by_rate(tested):
     assert_legible(findings.plot)
 
 
-def test_without_load_tests_the_command_is_named():
-    assert "fathom serve-test --out" in m_serve.FIGURE.analyse(folder([run()])).gaps[0]
+def test_searches_with_other_bounds_are_lines_of_their_own():
+    other = load_test(bound=0.1, trials=[trial(900, 0.09)])
+    (panel,) = m_serve.draw(m_serve.searches([SERVER, other])).axes
+    rates = [line.get_xdata().tolist() for line in panel.lines if line.get_linestyle() == "-"]
+    assert rates == [[500, 800], [900]]
+    bounds = [line.get_ydata()[0] for line in panel.lines if line.get_linestyle() == "--"]
+    assert bounds == pytest.approx([20, 100])
+
+
+def test_tests_without_a_bound_on_the_latency_are_not_nothing(tmp_path):
+    (tmp_path / "serving" / "a").mkdir(parents=True)
+    OFFLINE.write(tmp_path / "serving" / "a" / "serving.json")
+    findings = m_serve.FIGURE.analyse(folder([run()], path=tmp_path))
+    assert findings.summary == "No test within a bound of the latency; the table has all tests."

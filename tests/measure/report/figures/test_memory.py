@@ -20,16 +20,6 @@ def test_a_layer_holds_weights_and_outputs_and_their_gradients():
     assert phases == [5, 10, 2]
 
 
-def test_values_of_half_the_bytes_take_half_the_memory():
-    half = profile([op("Add", [1.0])], precision="bfloat16")
-    whole, halved = (
-        analysed(run(), run(profile=each)).tables["layers"]
-        for each in (profile([op("Add", [1.0])]), half)
-    )
-    assert halved["output (MiB)"].tolist() == (whole["output (MiB)"] / 2).tolist()
-    assert halved["weights (MiB)"].tolist() == whole["weights (MiB)"].tolist()
-
-
 def test_the_peak_is_the_largest_of_equal_runs():
     more = result() | {"memory": {"peak_resident_bytes": 3 * 2**30, "peak_gpu_bytes": None}}
     findings = analysed(run(), run(repeat=1, result=more))

@@ -1,5 +1,3 @@
-import dataclasses
-
 import pytest
 from legibility import assert_legible
 from synthetic_folder import folder, run
@@ -28,7 +26,7 @@ def characterized(tmp_path):
     found("mine", {"memnet": 0.01, "vgg": 1.0}).write(tmp_path / "nearest" / "a.json")
     other = found("yours" * 20, {"vgg": 0.2, "memnet": 0.3}, work={PRODUCTS: 1.0})
     other.write(tmp_path / "nearest" / "b.json")
-    return dataclasses.replace(folder([run()]), path=tmp_path)
+    return folder([run()], path=tmp_path)
 
 
 def test_each_network_is_placed_among_the_archetypes(characterized):
@@ -54,13 +52,21 @@ def test_archetypes_of_two_modes_are_apart():
     assert rows.index.tolist() == ["vgg, infer", "vgg, train", "a (yours)", "b (yours)"]
 
 
-def test_without_networks_the_command_is_named():
-    assert "fathom nearest FILE --json" in nearest.FIGURE.analyse(folder([run()])).gaps[0]
-
-
 def test_networks_of_one_name_are_told_apart_by_mode_and_batch_size():
     one = found("mine", {"vgg": 0.1}), found("mine", {"vgg": 0.2}, mode="train")
     assert [*nearest.work(one).index][-2:] == ["mine, infer (yours)", "mine, train (yours)"]
     two = one[0], one[0].model_copy(update={"batch_size": 32})
     names = ["mine, infer, batch 4 (yours)", "mine, infer, batch 32 (yours)"]
     assert [*nearest.work(two).index][-2:] == names
+
+
+def test_networks_that_nothing_tells_apart_are_numbered():
+    name = "a_network_whose_name_is_long_"
+    both = found(f"{name}small", {"vgg": 0.1}), found(f"{name}large", {"vgg": 0.2})
+    names = [f"a_network_whose_name_is…, infer, batch 4, {n} (yours)" for n in (1, 2)]
+    assert [*nearest.work(both).index][-2:] == names
+
+
+def test_archetypes_that_the_first_network_lacks_are_drawn():
+    plot = nearest.draw([found("a", {"vgg": 0.2}), found("b", {"vgg": 0.3, "memnet": 0.1})])
+    assert plot.axes[1].lines[1].get_xdata().tolist() == [0.3, 0.1]

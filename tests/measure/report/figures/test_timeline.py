@@ -6,7 +6,10 @@ from synthetic_folder import folder, op, profile, run
 from fathom.measure.report.figures import timeline
 from fathom.results.profile import Timeline
 
-OPS = (op("MatMul", [0.6, 0.6]), op("AddV2", [0.4, 0.4], "fc2"), op("Neg", [4e-4, 4e-4], "fc2"))
+OPS = (
+    *(op("MatMul", [0.6, 0.6]), op("AddV2", [0.4, 0.4], "fc2"), op("Neg", [4e-4, 4e-4], "fc2")),
+    op("Exp", [4e-4, 4e-4], "fc2"),
+)
 
 
 def with_timeline(**changes):
@@ -34,6 +37,8 @@ def test_short_ops_that_follow_each_other_are_merged_and_others_are_not():
     rows = timeline.merged(timeline.ops_of_step(with_timeline()), 1250)
     assert rows["op type"].tolist() == ["MatMul", "2 short ops", "Neg", "Add"]
     assert rows["start (ms)"].tolist() == pytest.approx([0, 700, 1200, 100])
+    ops = timeline.ops_of_step(with_timeline(op=(0, 1, 2, 3, 2)))
+    assert timeline.merged(ops, 1250).kernel.tolist() == ["MatMul", "Neg Exp", "Neg", "AddV2"]
     assert rows["time (ms)"].tolist() == pytest.approx([600, 0.9, 0.4, 400])
 
 
@@ -51,7 +56,7 @@ def test_an_older_profile_without_a_timeline_is_named():
     assert "autoenc: profiled by an earlier version, without a timeline" in found.gaps
 
 
-@pytest.mark.parametrize("changes", [{"op": (0, 1, 2, 2, 3)}, {"thread": (0, 2, 0, 0, 0)}])
+@pytest.mark.parametrize("changes", [{"op": (0, 1, 2, 2, 4)}, {"thread": (0, 2, 0, 0, 0)}])
 def test_a_timeline_of_ops_or_threads_that_are_not_there_is_refused(changes):
     with pytest.raises(ValueError, match="timeline"):
         with_timeline(**changes)

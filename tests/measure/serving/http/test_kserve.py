@@ -1,6 +1,7 @@
 """KServe's v2 inference over HTTP, and requests that cannot be answered."""
 
 import asyncio
+import json
 
 import numpy as np
 import pytest
@@ -99,6 +100,8 @@ def test_bad_requests_get_one_line_and_do_no_harm(engine):
         (request(ONE[:, :3]), 400),
         (request(ONE, data=["a"] * 784), 400),
         (request(ONE, data=[None] * 784), 400),
+        (request(ONE, data=[1e300] * 784), 400),
+        (json.dumps(request(ONE)).replace("0.0", "NaN"), 400),
         (request(ONE, data=[[1], [1, 2]]), 400),
         (request(np.zeros((6, 784))), 429),
         ("x" * 200_000, 413),

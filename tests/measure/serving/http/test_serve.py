@@ -9,9 +9,7 @@ import sys
 import urllib.request
 
 import pytest
-from commands import SMALL, run
-
-from fathom import __main__
+from commands import SMALL, fathom, refusal
 
 
 def test_the_command_serves_until_a_signal():
@@ -33,11 +31,18 @@ def test_the_command_serves_until_a_signal():
     assert (served.returncode, printed, errors) == (0, "ended\n", "")
 
 
+@pytest.mark.parametrize("host", ["a" * 70, "..", "no such host"])
+def test_a_host_that_is_no_address_is_named(monkeypatch, capsys, host):
+    pytest.importorskip("aiohttp", reason="aiohttp is not installed")
+    error = refusal(capsys, fathom("serve", "autoenc", f"--host={host}"))
+    assert f"cannot listen on {host}, port 8000: " in error
+
+
 def test_a_port_that_is_taken_is_refused_before_the_network_is_built(monkeypatch, capsys):
     pytest.importorskip("aiohttp", reason="aiohttp is not installed")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = f"--port={taken.getsockname()[1]}"
-        assert run(__main__.main, ["serve", "autoenc", port]) == 2
+        assert fathom("serve", "autoenc", port) == 2
     assert "cannot listen on 127.0.0.1" in capsys.readouterr().err
 
 
@@ -46,7 +51,7 @@ def test_without_the_library_the_extra_is_named(monkeypatch, tmp_path, capsys, c
     monkeypatch.setitem(sys.modules, "aiohttp", None)
     options = ["--latency-bound=9", "--burst=1", "--url=http://127.0.0.1:1", f"--out={tmp_path}/a"]
     arguments = [command, "autoenc", *SMALL, *(options if command == "serve-test" else [])]
-    assert run(__main__.main, arguments) == 2
+    assert fathom(*arguments) == 2
     assert "pip install 'fathom-workloads[serve]'" in capsys.readouterr().err
 
 
@@ -56,7 +61,6 @@ def test_an_endpoint_that_does_not_answer_is_named(tmp_path, capsys):
         unused.bind(("127.0.0.1", 0))
         url = f"--url=http://127.0.0.1:{unused.getsockname()[1]}"
         options = ["--latency-bound=9", "--burst=1", url, f"--out={tmp_path / 'a'}"]
-        assert run(__main__.main, ["serve-test", "autoenc", *SMALL, *options]) == 2
-    error = capsys.readouterr().err
-    assert "does not answer" in error
-    assert error.count("\n") == 1
+        assert "does not answer" in refusal(
+            capsys, fathom("serve-test", "autoenc", *SMALL, *options)
+        )

@@ -1,0 +1,32 @@
+"""What a model keeps, and for how long."""
+
+import pytest
+
+from fathom import Autoenc, FathomError
+
+SMALL = {"hidden_units": 8, "latents": 2, "batch_size": 20}
+
+
+@pytest.fixture
+def model():
+    model = Autoenc("/cpu:0", SMALL)
+    model.setup()
+    yield model
+    model.teardown()
+
+
+def test_an_evaluation_that_fails_disturbs_no_training_step(model):
+    def damaged():
+        yield next(iter(model.evaluation_batches()))
+        raise FathomError("damaged")
+
+    with pytest.raises(FathomError, match="damaged"):
+        model.metrics_of(damaged())
+    assert int(model.noise_step) == 0
+
+
+def test_another_training_begins_without_the_curves_and_notes_of_the_one_before(model):
+    model.note("loss", 1.0)
+    model.notes.append("left out: two")
+    model.setup()
+    assert (model.history, model.notes) == ({}, [])
