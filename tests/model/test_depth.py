@@ -2,7 +2,7 @@ import pytest
 
 from fathom import workloads
 from fathom.errors import FathomError
-from fathom.model import depth
+from fathom.model import depth, steps
 from fathom.results.description import Description, Operation
 
 DEPTH = 40
@@ -79,11 +79,15 @@ def test_a_network_without_equal_blocks_is_traced(of, traced):
     assert traced[-1] == DEPTH
 
 
-def test_a_deep_network_that_is_too_large_is_refused_in_one_line():
-    sizes = {"layers": 200, "width": 15_000_000, "heads": 1, "context": 4, "vocabulary": 8}
-    model = workloads.load("gpt")("cpu", {**sizes, "batch_size": 1})
+def test_a_deep_network_that_is_too_large_is_refused_in_one_line(monkeypatch):
+    def describe(model, length):
+        blocks = model.hyperparameters.layers
+        return network(blocks, [2**54] * blocks)
+
+    monkeypatch.setattr(steps, "describe", describe)
+    sizes = {"layers": DEPTH, "width": 4, "heads": 1, "context": 4, "vocabulary": 8}
     with pytest.raises(FathomError, match=r"^cannot describe the step .*: use other sizes$"):
-        model.describe()
+        workloads.load("gpt")("cpu", sizes).describe()
 
 
 def test_a_shallow_network_is_traced(traced):
