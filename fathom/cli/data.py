@@ -60,7 +60,7 @@ def run(args: argparse.Namespace, screen: Console) -> None:
 def _list(known: dict[str, type[DataSet]], left_out: dict[str, str], screen: Console) -> None:
     table = new_table(("data set", "what it is", "licence", "download", "data now"))
     for name, dataset in known.items():
-        fetchable = f"fathom data fetch {name}" if dataset.files else "see its home page"
+        fetchable = f"fathom data fetch {name}" if dataset.files else "no, see below"
         table.add_row(name, dataset.title, dataset.licence, fetchable, state(dataset))
     screen.print(table)
     for name, dataset in known.items():

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from fathom.cli.parser import Parser, add_options, number
 from fathom.cli.terminal import console, run_command
-from fathom.errors import FathomError
+from fathom.errors import WRONG_JSON, FathomError, cause
 from fathom.memnet.babi import TASKS
 from fathom.results.records import RunResult
 from fathom.system.files import atomic_write, exists, read_file
@@ -84,7 +84,10 @@ def _check_asked(args: argparse.Namespace) -> None:
     asked = {"seed": args.seed, "set": sorted(args.set), "data_dir": str(args.data_dir)}
     path = args.out / _ASKED
     if exists(path) and any(_read(args.out, task) for task in TASKS):
-        before = json.loads(read_file(path))
+        try:
+            before = dict(json.loads(read_file(path)))
+        except WRONG_JSON as error:
+            raise FathomError(f"{path} cannot be read: {cause(error)}: remove it") from error
         if differing := [name for name in asked if before.get(name) != asked[name]]:
             options = ", ".join(f"--{name.replace('_', '-')}" for name in differing)
             raise FathomError(

@@ -38,6 +38,8 @@ class Formats(Document):
     mode: Mode = Field(description="`train` or `infer`")
     steps: Count = Field(description="training steps of each run; 0 in inference")
     hyperparameters: UsedHyperparameters = Field(description="as used")
-    options: UsedOptions = Field(default_factory=UsedOptions, description="of the run, as used")
+    options: UsedOptions = Field(
+        default_factory=UsedOptions, description="of the run, with its data and checkpoint"
+    )
     environment: Environment = Field(description="machine and software of the first run")
     runs: list[FormatRun] = Field(description="in the order of measurement")

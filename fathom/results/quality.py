@@ -15,8 +15,8 @@ class Point(Record):
     epoch: Count = Field(description="epochs trained")
     steps: Count = Field(description="training steps")
     seconds: NotNegative = Field(
-        description="time of the steps and of waiting for their input; the first call of the "
-        "step, in which TensorFlow compiles, counts as a median one"
+        description="time of the steps and of waiting for their input; the first step of each "
+        "shape, in which TensorFlow compiles, counts as a median one"
     )
     value: Number = Field(description="the metric")
 

@@ -60,6 +60,18 @@ def test_results_of_other_options_are_refused(tmp_path, monkeypatch, capfd):
             results[3] = "some"
 
 
+def test_a_damaged_note_of_the_options_is_one_line(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(tasks, "_run_task", lambda *_: "stopped")
+    asked = ["--out", tmp_path / "out", "--tasks", 1]
+    assert run(*asked) == 2
+    monkeypatch.setattr(tasks, "_read", lambda folder, task: "some")
+    for damaged in ("{", "[1]", "3"):
+        (tmp_path / "out" / "asked.json").write_text(damaged)
+        capfd.readouterr()
+        assert run(*asked) == 2
+        assert "asked.json cannot be read" in capfd.readouterr().err
+
+
 def test_the_published_mean_is_13_8():
     assert sum(tasks.PUBLISHED) / 20 == pytest.approx(13.8, abs=0.05)
 
