@@ -156,12 +156,16 @@ class _Trace:
         product, plan = as_product(row), self._plan
         sizes = {"m": product.m, "n": product.n, "k": product.k, "batch": product.times}
         examples = plan.data * plan.microbatches
-        state = self._work.sharding.states.get(row.name, "whole")
+        states = self._work.sharding.states
+        state = states.get(row.name, "whole")
         gradient = row.phase == "weight gradient"
         heads = not row.weight_bytes and not gradient and row.bounds.get("batch", 1) > 1
         divided = {"batch" if heads else "k" if gradient else "m": examples}
         if row.name in self._work.sharding.shared:
             axis = {"partial": "k", "heads": "batch"}.get(state, "n")
+            cut = [states.get(name) in ("split", "heads") for name in row.producers]
+            if gradient and cut == [True, False]:  # of a matrix whose rows are shared
+                axis = "m"
             if row.kind == "convolution":  # the pixels of a patch
                 axis = "k" if gradient else "m"
             divided[axis] = divided.get(axis, 1) * plan.tensor

@@ -65,6 +65,17 @@ def test_the_ranks_compute_the_step_together(traces):
     assert macs == named
 
 
+def test_the_gradient_of_a_matrix_is_cut_as_the_matrix(traces):
+    shapes = {
+        each["id"]: tuple(each[f"gemm_{name}"] for name in "mnk")
+        for each in of_type(traces[0], COMPUTE)
+        if "dW@0" in each["id"]
+    }
+    examples = ROWS // (PLAN.data * PLAN.microbatches)
+    assert shapes["up0/dW@0"] == (WIDTH, HIDDEN // 2, examples)
+    assert shapes["down0/dW@0"] == (HIDDEN // 2, WIDTH, examples)
+
+
 def test_each_message_that_is_sent_is_received(traces):
     ends = ("comm_src", "comm_dst", "comm_tag", "comm_size")
     sent, received = (

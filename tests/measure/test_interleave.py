@@ -124,6 +124,11 @@ def test_a_variant_that_fails_at_once_is_one_line(compare, variant, tmp_path, co
     assert (tmp_path / "out" / "001-A.json").exists()
 
 
+def test_the_result_of_a_run_that_failed_before_is_not_taken_for_another(compare):
+    assert "is damaged" in compare("write() { echo {} > $2; }; write", "true")[2]
+    assert "A wrote no result" in compare("true", "true")[2]
+
+
 def test_when_a_variant_fails_in_the_middle_the_pairs_before_are_shown(compare, variant):
     broken = variant(*steady(0.095)[:7], then="echo no such data; exit 1")
     noisy = [result(0.1 * noise) for noise in (1, 1.04) * 10]

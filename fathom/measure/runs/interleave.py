@@ -94,6 +94,7 @@ class Interleaving:
         """Makes one run; raises FathomError if it is of no use, TimeoutError if it did not end."""
         name = f"{pair:03}-{variant}"
         file = self.out.absolute() / f"{name}.json"  # a variant may change its folder
+        file.unlink(missing_ok=True)  # of a comparison that failed at once
         command = f"{self.commands[variant]} --json {shlex.quote(str(file))}"
         started = time.monotonic()
         failure = run_shell(command, self.out / f"{name}.log", limit_s)
