@@ -7,12 +7,15 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import psutil
 
 _POLL_INTERVAL_S = 1.0
+_REST_S = 60.0  # between looks at a process that nobody watches: they may disturb a measurement
+_LONGEST_IDLE_S = 3600.0  # without any processor time: it hangs
 _PR_SET_PDEATHSIG = 1  # of Linux's <sys/prctl.h>
 # Kills the shell's process group when its standard input ends, that is, when its parent does.
 _END_WITH_PIPE = "exec 3<&0 </dev/null; { read -r _ <&3; kill -9 0; } &"
@@ -23,6 +26,8 @@ def run_python(
     arguments: Sequence[str], log: Path, watch: Callable[[str], object] | None = None
 ) -> str | None:
     """Runs Python in a child process until it ends; an exception such as an interrupt kills it.
+
+    So does an hour in which neither it nor its children compute anything.
 
     Args:
         arguments: of ``python``.
@@ -44,11 +49,16 @@ def run_python(
         ) as process,
     ):
         try:
-            while watch and process.poll() is None:
-                watch(_last_line(log))
+            computed, since = 0.0, time.monotonic()
+            while process.poll() is None:
+                if watch:
+                    watch(_last_line(log))
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(_POLL_INTERVAL_S)
-            process.wait()
+                    process.wait(_POLL_INTERVAL_S if watch else _REST_S)
+                if (now := _processor_time(process.pid)) != computed:  # less: a child has ended
+                    computed, since = now, time.monotonic()
+                elif process.poll() is None and time.monotonic() - since > _LONGEST_IDLE_S:
+                    return f"stopped: it computed nothing for {_LONGEST_IDLE_S / 60:.0f} minutes"
         finally:
             process.kill()
     return failure(process.returncode, log)
@@ -99,6 +109,16 @@ def run_shell(command: str, log: Path, limit_s: float) -> str | None:
     if expired.is_set():
         raise TimeoutError
     return failure(process.returncode, log)
+
+
+def _processor_time(pid: int) -> float:
+    """Returns the processor seconds of a process and its children; 0 once it has ended."""
+    total = 0.0
+    with contextlib.suppress(psutil.Error):
+        parent = psutil.Process(pid)
+        for each in (parent, *parent.children(recursive=True)):
+            total += sum(each.cpu_times()[:2])
+    return total
 
 
 def failure(code: int, log: Path) -> str | None:
