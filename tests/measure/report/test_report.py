@@ -337,6 +337,7 @@ def test_one_file_has_all_words_and_numbers(small_report):
     assert f5["data"][0]["median step (s)"] == pytest.approx(0.3)
     assert f5["data"][2]["median step (s)"] is None  # on the GPU
     for each in export["figures"].values():
+        assert each["summary"].endswith(".") or not each["data"]
         for caption in each["tables"]:
             assert caption.replace("_", " ") in page(small_report).text
 
