@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 _POLL_INTERVAL_S = 1.0
-_REST_S = 60.0  # between looks at a process that nobody watches: they may disturb a measurement
+_GUARD_INTERVAL_S = 60.0
 _LONGEST_IDLE_S = 3600.0  # without any processor time: it hangs
 _PR_SET_PDEATHSIG = 1  # of Linux's <sys/prctl.h>
 # Kills the shell's process group when its standard input ends, that is, when its parent does.
@@ -38,6 +38,7 @@ def run_python(
         A one-line error; None after exit code 0.
     """
     command = [sys.executable, "-u", *arguments]  # unbuffered: an error is the log's last line
+    ended, hung = threading.Event(), threading.Event()
     with (
         log.open("wb") as file,
         subprocess.Popen(
@@ -49,18 +50,18 @@ def run_python(
         ) as process,
     ):
         try:
-            computed, since = 0.0, time.monotonic()
-            while process.poll() is None:
-                if watch:
-                    watch(_last_line(log))
+            # A thread, as to wait with a limit is to look often, which may disturb a measurement.
+            threading.Thread(target=_guard, args=(process, ended, hung), daemon=True).start()
+            while watch and process.poll() is None:
+                watch(_last_line(log))
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(_POLL_INTERVAL_S if watch else _REST_S)
-                if (now := _processor_time(process.pid)) != computed:  # less: a child has ended
-                    computed, since = now, time.monotonic()
-                elif process.poll() is None and time.monotonic() - since > _LONGEST_IDLE_S:
-                    return f"stopped: it computed nothing for {_LONGEST_IDLE_S / 60:.0f} minutes"
+                    process.wait(_POLL_INTERVAL_S)
+            process.wait()
         finally:
+            ended.set()
             process.kill()
+    if hung.is_set():
+        return f"stopped: it computed nothing for {_LONGEST_IDLE_S / 60:.0f} minutes"
     return failure(process.returncode, log)
 
 
@@ -109,6 +110,20 @@ def run_shell(command: str, log: Path, limit_s: float) -> str | None:
     if expired.is_set():
         raise TimeoutError
     return failure(process.returncode, log)
+
+
+def _guard(
+    process: "subprocess.Popen[bytes]", ended: threading.Event, hung: threading.Event
+) -> None:
+    """Kills a process that hangs, and says so by ``hung``; returns once it has ``ended``."""
+    computed, since = 0.0, time.monotonic()
+    while not ended.wait(_GUARD_INTERVAL_S):
+        if (now := _processor_time(process.pid)) != computed:  # less: a child has ended
+            computed, since = now, time.monotonic()
+        elif time.monotonic() - since > _LONGEST_IDLE_S:
+            hung.set()
+            process.kill()
+            return
 
 
 def _processor_time(pid: int) -> float:

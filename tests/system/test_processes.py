@@ -51,14 +51,14 @@ def test_who_watches_sees_the_last_line_and_an_interruption_kills_the_process(
 
 @pytest.mark.parametrize("child", ["", "import subprocess; subprocess.run(['sleep', '5'])"])
 def test_a_process_that_hangs_is_stopped(tmp_path, monkeypatch, child):
-    monkeypatch.setattr(processes, "_REST_S", 0.02)
+    monkeypatch.setattr(processes, "_GUARD_INTERVAL_S", 0.02)
     monkeypatch.setattr(processes, "_LONGEST_IDLE_S", 1.0)
     failure = processes.run_python(["-c", child or SLEEP[1]], tmp_path / "log")
     assert failure == "stopped: it computed nothing for 0 minutes"
 
 
 def test_a_process_whose_child_computes_does_not_hang(tmp_path, monkeypatch):
-    monkeypatch.setattr(processes, "_REST_S", 0.02)
+    monkeypatch.setattr(processes, "_GUARD_INTERVAL_S", 0.02)
     monkeypatch.setattr(processes, "_LONGEST_IDLE_S", 0.5)
     busy = "import time; end = time.time() + 2\nwhile time.time() < end: pass"
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {busy!r}], check=True)"
