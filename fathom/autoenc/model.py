@@ -71,19 +71,16 @@ class Reparameterization(Layer):
 
     Args:
         noise: PRNG key of epsilon.
-        compiled: XLA compiles the layer.
     """
 
-    def __init__(
-        self, noise: PRNGKey, compiled: bool = False, **options: Unpack[LayerOptions]
-    ) -> None:
+    def __init__(self, noise: PRNGKey, **options: Unpack[LayerOptions]) -> None:
         super().__init__(**options)
-        self._noise, self._compiled = noise, compiled
+        self._noise = noise
 
     def call(self, mean: tf.Tensor, log_variance: tf.Tensor) -> tf.Tensor:
         """Draws z [batch, latents] from q(z | x), one sample per image (L = 1)."""
         shape = replicas.whole_shape(tf.shape(mean))
-        epsilon = replicas.part(randomness.normal(shape, self._noise.tensor(), self._compiled))
+        epsilon = replicas.part(randomness.normal(shape, self._noise.tensor()))
         return mean + tf.exp(0.5 * log_variance) * tf.cast(epsilon, mean.dtype)
 
     def compute_output_shape(self, mean_shape: Shape, log_variance_shape: Shape) -> Shape:
@@ -125,7 +122,7 @@ class Autoenc(InMemory):
         hidden = self._dense(hyperparameters.hidden_units, "encoder_hidden", activation="tanh")(x)
         gaussian = self._dense(2 * hyperparameters.latents, "encoder_gaussian")(hidden)
         mean, log_variance = keras.ops.split(gaussian, 2, axis=1)
-        z = Reparameterization(self.new_noise(), self.xla == "step", name="z")(mean, log_variance)
+        z = Reparameterization(self.new_noise(), name="z")(mean, log_variance)
         hidden = self._dense(hyperparameters.hidden_units, "decoder_hidden", activation="tanh")(z)
         logits = self._dense(PIXELS, "decoder_logits")(hidden)
         return Outputs(logits, mean, log_variance)

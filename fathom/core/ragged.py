@@ -9,24 +9,23 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from fathom.core.training import replicas
+from fathom.system import private
 
 _BLOCK = 64  # most rows of a product under XLA
 
 
-def product(
-    rows: tf.Tensor, sizes: tf.Tensor, matrices: Sequence[tf.Tensor], compiled: bool
-) -> tf.Tensor:
+def product(rows: tf.Tensor, sizes: tf.Tensor, matrices: Sequence[tf.Tensor]) -> tf.Tensor:
     """Returns each group's product with its matrix, [rows, N].
+
+    XLA knows no sizes that are data: where it compiles, each group is multiplied in blocks of rows,
+    the last of which is filled up with zeros, by a loop that ends with the group.
 
     Args:
         rows: [rows, K], those of the first group first; rows after the last group have zeros.
         sizes: int32 [groups], whose sum is at most the number of rows.
         matrices: one for each group, [K, N].
-        compiled: in a form that XLA compiles. XLA knows no sizes that are data: each group is
-            multiplied in blocks of rows, the last of which is filled up with zeros, by a loop that
-            ends with the group.
     """
-    form = _Blocks if compiled else _Parts
+    form = _Blocks if private.traces_for_xla() else _Parts
 
     # The description of a step knows each as one operation, by its name.
     def RaggedMatMul(rows: tf.Tensor, *matrices: tf.Tensor) -> tf.Tensor:  # noqa: N802

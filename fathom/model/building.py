@@ -37,7 +37,6 @@ def build(model: Workload, noise_step: tf.Variable) -> Built:
 def _optimizer(model: Workload, network: keras.Model) -> Optimizer:
     optimizer = model.build_train()
     optimizer.build(network.trainable_variables)
-    optimizer.compiled = model.xla == "step"
     if precision_traits(model.execution.precision).scales_loss:
         optimizer.loss_scale = LossScale()
     return optimizer

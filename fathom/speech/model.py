@@ -26,6 +26,7 @@ from fathom.speech.input import Feed
 from fathom.speech.layers import BidirectionalRecurrent, ContextWindow, FrameLayer, steps_of
 from fathom.speech.phones import BLANK
 from fathom.speech.timit import STRIDE
+from fathom.system import private
 
 NOMINAL_SECONDS = 1.5  # of speech, of the stated cost
 _FRAMES_PER_PHONE = 10  # in a description of the work
@@ -256,7 +257,7 @@ class Speech(nn.NeuralNetworkModel):
     def _ctc(self, inputs: nn.Nest, labels: nn.Nest, logits: tf.Tensor) -> tf.Tensor:
         """Returns the loss of each utterance (Graves et al. 2006), nats, [batch]."""
         steps = steps_of(inputs[1], self.hyperparameters.stride)
-        if self.xla == "step":  # XLA lacks a CTC kernel
+        if private.traces_for_xla():  # XLA lacks a CTC kernel
             return tf.nn.ctc_loss(
                 labels[0], logits, labels[1], steps, logits_time_major=False, blank_index=BLANK
             )

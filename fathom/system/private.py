@@ -157,6 +157,17 @@ def is_compiled(call: "tf.Operation") -> bool:
     return bool(call.node_def.attr["_XlaMustCompile"].b)
 
 
+def traces_for_xla() -> bool:
+    """Returns whether what is traced now is part of a function that XLA compiles.
+
+    TensorFlow notes it in the graph, and nothing public tells it.
+    """
+    from tensorflow.python.framework import ops
+    from tensorflow.python.ops import control_flow_util
+
+    return control_flow_util.GraphOrParentsInXlaContext(ops.get_default_graph())
+
+
 def copied(function: "tf.types.experimental.ConcreteFunction") -> Any:
     """Returns a function of the same graph, which TensorFlow runs by an executor of its own.
 

@@ -18,7 +18,7 @@ def test_products_and_gradients_are_those_of_each_group(sizes, compiled):
     def compute(rows, sizes, upstream, *matrices):
         with tf.GradientTape() as tape:
             tape.watch([rows, *matrices])
-            result = ragged.product(rows, sizes, matrices, compiled)
+            result = ragged.product(rows, sizes, matrices)
         return [result, *tape.gradient(result, [rows, *matrices], upstream)]
 
     given = [tf.constant(each, tf.float32) for each in (rows, upstream, *matrices)]

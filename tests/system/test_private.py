@@ -45,6 +45,7 @@ ZEROS = "numbers/sparsity.py, which names the layer before another"
 TRACES = "measure/profile/, which reads traces"
 FILES = "hardware/networks/tensorflow.py, which reads SavedModels"
 EMPTY = "nn.py, to describe networks that no memory holds"
+COMPILING = "layers that have another form for XLA"
 COPIES = "measure/profile/, which runs a step by an executor of its own"
 ORDER = "exports/onnx.py, to write the same file twice"
 LOOPS = "exports/onnx.py, to keep the loops that a conversion removes"
@@ -76,6 +77,10 @@ USED = (
     *(Used(f"{COORDINATION}.CoordinatedJob.{name}", WAITS) for name in ("name", "num_tasks")),
     Used(f"{CONTEXT}.Context.has_function", LOOPS, ("self", "name")),
     Used(f"{CONTEXT}.Context.add_function_def", LOOPS, ("self", "fdef")),
+    Used(
+        "tensorflow.python.ops.control_flow_util.GraphOrParentsInXlaContext", COMPILING, ("graph",)
+    ),
+    Used("tensorflow.python.framework.ops.get_default_graph", COMPILING, ()),
     Used(f"{REGISTRY}.list", GRADIENTS, ()),
     Used(f"{REGISTRY}._registry.pop", GRADIENTS),
     Used(f"{FUNC_GRAPH}._get_function", CALLS, ("name",)),
@@ -291,3 +296,24 @@ def test_everything_private_is_checked_here():
         if not any(f"{name}." in each for each in checked)
     ]
     assert not forgotten, f"add to USED: {', '.join(forgotten)}"
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_function_knows_while_it_is_traced_whether_xla_compiles_it(compiled):
+    found = []
+
+    @tf.custom_gradient
+    def noted(x):
+        found.append(private.traces_for_xla())
+        return x, lambda upstream: (found.append(private.traces_for_xla()), upstream)[1]
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.while_loop(lambda x: x < 4, lambda x: (noted(x) + 1,), [x])
+        return tape.gradient(y, x)
+
+    inner = tf.function(step, autograph=False)  # a call within the compiled one
+    tf.function(lambda x: inner(x), autograph=False, jit_compile=compiled)(tf.constant(1.0))
+    assert set(found) == {compiled}
+    assert not private.traces_for_xla()

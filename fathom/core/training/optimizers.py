@@ -23,6 +23,7 @@ from fathom.core.training.loss_scale import LossScale
 from fathom.core.training.replicas import Gradient
 from fathom.errors import FathomError
 from fathom.options import Hyperparameters, hyperparameter
+from fathom.system import private
 
 Variable: TypeAlias = keras.Variable | tf.Variable
 Update: TypeAlias = Callable[[Sequence[Gradient]], None]
@@ -89,7 +90,6 @@ class Optimizer(tf.Module, abc.ABC):
         learning_rate: float32 scalar ``tf.Variable``; assign to it to change the rate.
         slots: the variables of each slot by name, one for each trained variable, in order.
         loss_scale: None; set it to a ``LossScale`` before tracing to train in float16.
-        compiled: XLA compiles the step; set it before tracing.
         wrap: None; or what applies each update, if set before tracing: it is called with the
             gradients of the trained variables and the function to call with these or others.
     """
@@ -129,7 +129,6 @@ class Optimizer(tf.Module, abc.ABC):
         self.slots: dict[str, list[tf.Variable]] = {}
         self.loss_scale: LossScale | None = None
         self.wrap: Wrap | None = None
-        self.compiled = False
         self._weight_decay = weight_decay
         self._clip_norm = clip_norm
         self._global_clip_norm = global_clip_norm
@@ -246,7 +245,7 @@ class Optimizer(tf.Module, abc.ABC):
         if not isinstance(gradient, tf.IndexedSlices):
             dense(var=handle, grad=gradient, **arguments)
             return
-        if self.compiled:
+        if private.traces_for_xla():
             raise FathomError(
                 "XLA cannot compile this optimizer's update of some rows: use --no-xla, or the "
                 "optimizer sgd, adam or adamw"

@@ -10,6 +10,8 @@ from typing import TypeAlias
 
 import tensorflow as tf
 
+from fathom.system import private
+
 Shape: TypeAlias = tf.Tensor | tf.TensorShape | list[int]
 
 
@@ -41,20 +43,20 @@ def uniform(shape: Shape, seed: tf.Tensor, dtype: tf.DType = tf.float32) -> tf.T
     return tf.cast(tf.bitwise.right_shift(drawn, tf.constant(8, tf.uint32)), tf.float32) * 2**-24
 
 
-def normal(shape: Shape, seed: tf.Tensor, compiled: bool = False) -> tf.Tensor:
+def normal(shape: Shape, seed: tf.Tensor) -> tf.Tensor:
     """Returns numbers of the normal distribution N(0, 1).
+
+    They are those of TensorFlow's kernel, one op in a profile. XLA's formula differs from it: where
+    XLA compiles, the kernel's is therefore written out.
 
     Args:
         shape: of the result.
         seed: int64 [2]; the same seed gives the same numbers.
-        compiled: XLA compiles the graph. Its formula differs from that of TensorFlow's kernel,
-            which is therefore written out here. Otherwise the kernel is used, as one op in a
-            profile.
 
     Returns:
-        float32; compiled or not, the numbers differ only by rounding.
+        float32; with XLA and without, the numbers differ only by rounding.
     """
-    if not compiled:
+    if not private.traces_for_xla():
         return tf.random.stateless_normal(shape, seed)
     size = tf.reduce_prod(shape)
     drawn = tf.bitwise.bitwise_and(

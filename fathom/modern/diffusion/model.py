@@ -44,6 +44,7 @@ class Diffusion(InMemory):
     run_options: DiffusionOptions
     example = "images"
     blocks = "layers"
+    default_xla = "step"  # chains of short operations: docs/workloads/diffusion.md
     default_steps = 2000
     characterization = Characterization(steps=30, quick_steps=10, quick_setting="sampling_steps=5")
     dit: DiT
@@ -113,8 +114,7 @@ class Diffusion(InMemory):
         """Creates the layers, which training and sampling have in common."""
         hyperparameters = self.hyperparameters
         named = {name: getattr(hyperparameters, name) for name in Sizes._fields if name != "zero"}
-        compiled = self.xla == "step"
-        self.noising = Noising(self.new_noise(), self.new_noise(), compiled, name="noising")
+        self.noising = Noising(self.new_noise(), self.new_noise(), name="noising")
         sizes = Sizes(**named, zero=ZERO)
         self.dit = DiT.create(sizes, hyperparameters.layers, self.new_random)
 
@@ -177,9 +177,9 @@ class Diffusion(InMemory):
 
     def build_sampling(self) -> Sampling:
         """Returns the loop from noise to images."""
-        chosen, compiled = self.run_options, self.xla == "step"
+        chosen = self.run_options
         way = chosen.sampler, chosen.steps, chosen.guidance
-        return Sampling(self.dit, *way, self.new_noise(), compiled, name="sampling")
+        return Sampling(self.dit, *way, self.new_noise(), name="sampling")
 
     def first_pass(self, x: nn.Nest, classes: nn.Nest) -> tuple[nn.Nest, nn.Nest, nn.Nest]:
         """Returns what the network reads at first: images, times int32 [batch], and classes.
@@ -209,7 +209,10 @@ class Diffusion(InMemory):
             float32 [steps, n, side, side, channels].
         """
         if self._pass is None:  # several calls have one trace
-            self._pass = tf.function(self.build_sampling().next, autograph=False)
+            compiled = self.xla == "step"
+            self._pass = tf.function(
+                self.build_sampling().next, autograph=False, jit_compile=compiled
+            )
         images = [noise]
         with self.evaluated_weights(), self.device.placement():
             _, _, both = self.first_pass(noise, classes)

@@ -25,25 +25,18 @@ class Noising(Layer):
     Args:
         times: PRNG key of t.
         noise: PRNG key of e.
-        compiled: XLA compiles the layer.
     """
 
-    def __init__(
-        self,
-        times: PRNGKey,
-        noise: PRNGKey,
-        compiled: bool = False,
-        **options: Unpack[LayerOptions],
-    ) -> None:
+    def __init__(self, times: PRNGKey, noise: PRNGKey, **options: Unpack[LayerOptions]) -> None:
         super().__init__(**{**options, "dtype": "float32"})
-        self._times, self._noise, self._compiled = times, noise, compiled
+        self._times, self._noise = times, noise
 
     def call(self, images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Returns x_t, t int32 [batch] from 0, and e; x_t and e are like the images."""
         drawn = self._times.uniform(tf.shape(images)[:1])
         times = tf.minimum(tf.cast(drawn * TIMES, tf.int32), TIMES - 1)
         shape = replicas.whole_shape(tf.shape(images))
-        noise = randomness.normal(shape, self._noise.tensor(), self._compiled)
+        noise = randomness.normal(shape, self._noise.tensor())
         noise = tf.ensure_shape(replicas.part(noise), images.shape)
         share = tf.gather(tf.constant(signal(), tf.float32), times)[:, None, None, None]
         return tf.sqrt(share) * images + tf.sqrt(1 - share) * noise, times, noise
@@ -89,7 +82,6 @@ class Sampling(Layer):
         count: number of steps.
         guidance: the scale of classifier-free guidance (Ho and Salimans 2022); 1: none.
         noise: PRNG key of the steps' noise.
-        compiled: XLA compiles the layer.
     """
 
     def __init__(
@@ -99,13 +91,12 @@ class Sampling(Layer):
         count: int,
         guidance: float,
         noise: PRNGKey,
-        compiled: bool = False,
         **options: Unpack[LayerOptions],
     ) -> None:
         super().__init__(autocast=False, **options)
         self._network, self._count, self._guidance = network, count, guidance
         self._times, self._factors = steps_back(sampler, count)
-        self._noise, self._compiled = noise, compiled
+        self._noise = noise
 
     def call(self, x: tf.Tensor, classes: tf.Tensor, first: tf.Tensor) -> tf.Tensor:
         """Returns images like x, without the second half of a guided batch.
@@ -153,5 +144,5 @@ class Sampling(Layer):
         x = a * image + b * x + c * noise
         if self._factors[:, 3].any():
             key = self._noise.tensor() + tf.stack([tf.cast(i, tf.int64), 0])
-            x += s * randomness.normal(tf.shape(x), key, self._compiled)
+            x += s * randomness.normal(tf.shape(x), key)
         return x

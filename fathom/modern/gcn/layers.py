@@ -10,7 +10,7 @@ import tensorflow as tf
 from typing_extensions import Self
 
 from fathom.core.layers import Layer, PRNGKey, drop
-from fathom.system.processor import traces_for_any_processor
+from fathom.system import private
 
 _LONGEST = 16  # values of a piece: best on three instruction sets (docs/performance.md)
 
@@ -21,27 +21,21 @@ class SparseMatrix:
 
     Args:
         matrix: float32 [rows, columns].
-        compiled: XLA, which has no sparse product, compiles the layers.
-        portable: what is traced for any processor has TensorFlow's sparse product all the same.
     """
 
-    def __init__(
-        self, matrix: scipy.sparse.csr_array, compiled: bool, portable: bool = False
-    ) -> None:
+    def __init__(self, matrix: scipy.sparse.csr_array) -> None:
         matrix = matrix.sorted_indices()
         entries = matrix.tocoo()
         self.shape, self.count = matrix.shape, matrix.nnz
         self.values = tf.constant(entries.data)
-        self._compiled, self._portable = compiled, portable
         self._indices = tf.constant(np.stack([entries.row, entries.col], 1).astype(np.int64))
-        self._padded = PaddedRows(matrix) if compiled else None
+        self._padded = PaddedRows(matrix)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the entries as JSON has them."""
         rows, columns = self._indices.numpy().T.tolist()
         entries = {"rows": rows, "columns": columns, "values": self.values.numpy().tolist()}
-        forms = {"compiled": self._compiled, "portable": self._portable}
-        return {"shape": list(self.shape), **forms, **entries}
+        return {"shape": list(self.shape), **entries}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
@@ -49,7 +43,7 @@ class SparseMatrix:
         places = (config["rows"], config["columns"])
         values = np.array(config["values"], np.float32)
         matrix = scipy.sparse.csr_array((values, places), shape=tuple(config["shape"]))
-        return cls(matrix, config["compiled"], config["portable"])
+        return cls(matrix)
 
     def product(self, dense: tf.Tensor, values: tf.Tensor | None = None) -> tf.Tensor:
         """Returns the product with a matrix.
@@ -58,7 +52,7 @@ class SparseMatrix:
             dense: [columns, n].
             values: the non-zeros, in place of ``self.values``: [count].
         """
-        if self._padded and not (self._portable and traces_for_any_processor()):
+        if private.traces_for_xla():  # it has no sparse product
             return self._padded.product(dense, values)
         values = tf.cast(self.values if values is None else values, dense.dtype)
         return tf.sparse.sparse_dense_matmul(

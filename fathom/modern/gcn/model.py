@@ -88,11 +88,10 @@ class GCN(InMemory):
     def build_inference(self, nodes: keras.KerasTensor) -> keras.KerasTensor:
         """Returns the logits of the nodes' classes: float32 [batch, classes]."""
         hyperparameters, graph = self.hyperparameters, self.graph
-        form = {"compiled": self.xla == "step", "portable": not self.execution.xla}
         units, classes = hyperparameters.hidden_units, len(graph.class_names)
         edges = normalized_adjacency(graph.edges, len(graph.classes))
-        adjacency = SparseMatrix(edges, **form)
-        features = SparseMatrix(normalized_rows(graph.features), **form)
+        adjacency = SparseMatrix(edges)
+        features = SparseMatrix(normalized_rows(graph.features))
         x = FeatureProduct(
             features, units, hyperparameters.dropout, self.new_noise(), self._weights(), name="W0"
         )(nodes)

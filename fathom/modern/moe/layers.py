@@ -43,7 +43,6 @@ class Experts(TokenLayer):
         experts: number of them.
         count: that compute a token.
         capacity_factor: the most rows of an expert in training, over an equal part; 0: no limit.
-        compiled: in a form that XLA compiles; see ``ragged.product``.
         divided: each replica computes a part of the experts, for the tokens of all.
         random: of the initial weights.
     """
@@ -54,7 +53,6 @@ class Experts(TokenLayer):
         experts: int,
         count: int,
         capacity_factor: float,
-        compiled: bool,
         divided: bool,
         random: Random,
         **options: Unpack[LayerOptions],
@@ -62,7 +60,7 @@ class Experts(TokenLayer):
         super().__init__(**options)
         self._sizes = sizes = Sizes(*sizes)  # a list, where the layer is loaded
         self._experts, self._count, self._capacity_factor = experts, count, capacity_factor
-        self._compiled, self._divided = compiled, divided
+        self._divided = divided
         width, units, stddev = sizes.width, sizes.hidden_units, sizes.output_stddev
         self.kernels, self.projections = [], []
         for i in range(experts):
@@ -107,7 +105,7 @@ class Experts(TokenLayer):
         self, rows: tf.Tensor, sizes: tf.Tensor, matrices: list[keras.Variable]
     ) -> tf.Tensor:
         values = [tf.convert_to_tensor(matrix) for matrix in matrices]
-        return ragged.product(rows, sizes, values, self._compiled)
+        return ragged.product(rows, sizes, values)
 
 
 @keras.saving.register_keras_serializable("fathom.modern.moe.layers")

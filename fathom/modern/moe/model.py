@@ -46,7 +46,6 @@ class MoE(RotaryModel):
                 chosen.experts,
                 chosen.experts_per_token,
                 chosen.capacity_factor,
-                self.xla == "step",
                 self.run_options.divide_experts,
                 new(),
                 name=f"{name}_experts",

@@ -66,7 +66,8 @@ def test_xla_and_the_sparse_kernel_compute_the_same_product():
         if values is not None:
             expected.data = values.numpy()
         for compiled in (False, True):
-            found = SparseMatrix(matrix, compiled).product(x, values)
+            product = tf.function(SparseMatrix(matrix).product, jit_compile=compiled)
+            found = product(x, values)
             np.testing.assert_allclose(found, expected @ x.numpy(), rtol=1e-4, atol=1e-5)
 
 
