@@ -140,7 +140,8 @@ class NeuralNetworkModel(Workload):
         wanted, count = self.execution.microbatches, self.operations_at_once
         if wanted != "auto":
             return wanted
-        divides = self.divides_batches and not microbatches.obstacle(self)
+        divides = self.divides_batches and self.hyperparameters.has_default_size
+        divides = divides and not microbatches.obstacle(self)
         return count if divides and not self.hyperparameters.batch_size % count else 1
 
     @property

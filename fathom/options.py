@@ -219,6 +219,11 @@ class Hyperparameters(_Checked):
         usual = {each.name: each.default for each in dataclasses.fields(cls)}
         return {**usual, **cls.SIZES.get(str(size), {})}
 
+    @property
+    def has_default_size(self) -> bool:
+        """Whether ``size`` has its default; True without such a hyperparameter."""
+        return getattr(self, "size", None) == getattr(type(self), "size", None)
+
     def remedy_for_divergence(self) -> str:
         """Returns what to try where a training diverges.
 

@@ -263,9 +263,11 @@ class Workload(abc.ABC):
 
     @property
     def divides_batches(self) -> bool:
-        """Whether training is fastest in microbatches, as many as operations run at once.
+        """Whether training at the default size is fastest in microbatches.
 
-        Each has its share of the threads. Measured; a subclass may set an attribute instead.
+        There are as many as operations run at once, and each has its share of the threads. Where
+        gradients of larger sizes take long to add, batches are whole. Measured; a subclass may set
+        an attribute instead.
         """
         return False
 

@@ -49,6 +49,13 @@ def test_other_steps_are_not_divided(model_class, options):
     assert on_two_threads(model_class, **options).microbatches == 1
 
 
+@pytest.mark.parametrize(("size", "count"), [("characters", 2), ("gpt2", 1)])
+def test_larger_sizes_are_not_divided_by_default(size, count):
+    model = workloads.load("gpt")("cpu", {"size": size, "batch_size": 4})
+    model.operations_at_once = 2
+    assert model.microbatches == count
+
+
 def test_a_gpu_computes_a_batch_at_once():
     model = on_two_threads()
     assert model.microbatches == 2

@@ -45,6 +45,7 @@ class Diffusion(InMemory):
     example = "images"
     blocks = "layers"
     default_xla = "step"  # chains of short operations: docs/workloads/diffusion.md
+    divides_batches = True
     default_steps = 2000
     characterization = Characterization(steps=30, quick_steps=10, quick_setting="sampling_steps=5")
     dit: DiT

@@ -24,11 +24,7 @@ class GPT(LanguageModel):
     Hyperparameters = GPTHyperparameters
     hyperparameters: GPTHyperparameters
     decoder: Network
-
-    @property
-    def divides_batches(self) -> bool:
-        """Whether training is fastest in microbatches: not where gradients take long to add."""
-        return self.hyperparameters.size == "characters"
+    divides_batches = True
 
     def build_decoder(self, words: int) -> Network:
         """Returns the network.

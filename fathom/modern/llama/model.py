@@ -16,6 +16,7 @@ class Llama(RotaryModel):
     model_type = "llama"
     Hyperparameters = LlamaHyperparameters
     hyperparameters: LlamaHyperparameters
+    divides_batches = True
 
 
 class LlamaFwd(Generator, Llama):
