@@ -146,10 +146,16 @@ class NeuralNetworkModel(Workload):
 
     @property
     def xla(self) -> str:
-        """What XLA compiles: the whole ``step``, some ``layers``, or nothing (``off``)."""
+        """What XLA compiles of a step: all (``step``), some ``layers``, or nothing (``off``)."""
+        divided = self.microbatches > 1  # XLA runs them in turn
+        return "off" if divided and self.xla_beside_steps == "step" else self.xla_beside_steps
+
+    @property
+    def xla_beside_steps(self) -> str:
+        """What XLA compiles of what training computes of whole batches, such as samples."""
         default = self.default_xla
-        if default == "step" and (self.strategy or self.microbatches > 1):
-            default = "off"  # XLA compiles no collectives, and runs microbatches in turn
+        if default == "step" and self.strategy:
+            default = "off"  # XLA compiles no collectives
         return {None: default, True: "step", False: "off"}[self.execution.xla]
 
     def machine(self) -> records.Environment:

@@ -49,6 +49,15 @@ def test_other_steps_are_not_divided(model_class, options):
     assert on_two_threads(model_class, **options).microbatches == 1
 
 
+def test_samples_between_divided_steps_are_compiled():
+    grpo = workloads.load("grpo")
+    made = [on_two_threads(grpo, microbatches=2, xla=xla) for xla in (None, False)]
+    assert [(model.microbatches, model.xla, model.xla_beside_steps) for model in made] == [
+        (2, "off", "step"),
+        (2, "off", "off"),
+    ]
+
+
 @pytest.mark.parametrize(("size", "count"), [("characters", 2), ("gpt2", 1)])
 def test_larger_sizes_are_not_divided_by_default(size, count):
     model = workloads.load("gpt")("cpu", {"size": size, "batch_size": 4})

@@ -210,10 +210,8 @@ class Diffusion(InMemory):
             float32 [steps, n, side, side, channels].
         """
         if self._pass is None:  # several calls have one trace
-            compiled = self.xla == "step"
-            self._pass = tf.function(
-                self.build_sampling().next, autograph=False, jit_compile=compiled
-            )
+            step, compiled = self.build_sampling().next, self.xla_beside_steps == "step"
+            self._pass = tf.function(step, autograph=False, jit_compile=compiled)
         images = [noise]
         with self.evaluated_weights(), self.device.placement():
             _, _, both = self.first_pass(noise, classes)

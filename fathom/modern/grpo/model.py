@@ -180,7 +180,7 @@ class GRPO(RotaryModel):
         size, group = self.hyperparameters.batch_size, self.hyperparameters.group
         if size % group:
             raise FathomError(f"batch_size {size} is not a multiple of group {group}")
-        compiled = {"autograph": False, "jit_compile": self.xla == "step"}
+        compiled = {"autograph": False, "jit_compile": self.xla_beside_steps == "step"}
         self._sample = tf.function(self._answering(temperature=1.0), **compiled)
         self._log_probabilities = {
             name: tf.function(functools.partial(_log_probabilities, policy), **compiled)

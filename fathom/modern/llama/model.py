@@ -16,7 +16,6 @@ class Llama(RotaryModel):
     model_type = "llama"
     Hyperparameters = LlamaHyperparameters
     hyperparameters: LlamaHyperparameters
-    divides_batches = True
 
 
 class LlamaFwd(Generator, Llama):
