@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from fathom.core.layers import PRNGKey
-from fathom.shared.language.generation import Choice
+from fathom.shared.language.generation import Choice, Decoding
 from fathom.testing.descriptors import descriptor
 
 PROBABILITIES = [0.1, 0.5, 0.15, 0.25]
@@ -23,6 +23,23 @@ def test_tokens_are_drawn_as_often_as_they_are_probable():
     tokens, counts = drawn()
     assert tokens.tolist() == [0, 1, 2, 3]
     np.testing.assert_allclose(counts / 2000, PROBABILITIES, atol=0.04)
+
+
+def test_each_token_is_chosen_at_the_position_after_the_last_one():
+    read = []
+
+    class Network:
+        def decode_token(self, last, caches, position):
+            return tf.stack([last, tf.fill(tf.shape(last), position)], 1), caches
+
+    def choice(logits, position):  # the token is the position; the last one and its place are noted
+        read.append(tf.concat([logits[0], [position]], 0))
+        return tf.fill(tf.shape(logits)[:1], position)
+
+    cache = tf.zeros([2, 1, 8, 1])
+    tokens = Decoding(Network(), choice, prompt=5, new=4)(tf.constant([0, 0]), cache, cache)
+    assert tokens.numpy().tolist() == [[0, 6, 7, 8]] * 2
+    assert np.stack(read).tolist() == [[0, 5, 6], [6, 6, 7], [7, 7, 8]]
 
 
 @pytest.mark.parametrize(
