@@ -257,7 +257,8 @@ def test_jax_trains_the_same(name, tmp_path):
         batch["phone_counts"][:] = 2
     exports.find("stablehlo").save(model, tmp_path, ExportOptions())
     listing = json.loads((tmp_path / "step.json").read_text())
-    traced = tf.function(model.train_step, autograph=False).get_concrete_function(*signature)
+    step = tf.function(model.train_step, autograph=False, jit_compile=True)
+    traced = step.get_concrete_function(*signature)
     captured = iter(traced.captured_inputs)
     read = {}  # functions that return an argument's value
     for argument in listing["arguments"]:
