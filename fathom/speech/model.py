@@ -20,13 +20,12 @@ from fathom.core.training.optimizers import Optimizer
 from fathom.errors import FathomError
 from fathom.options import Characterization, Hyperparameters, hyperparameter
 from fathom.results import cost
-from fathom.speech import decoding, features
+from fathom.speech import ctc, decoding, features
 from fathom.speech.descriptor import DESCRIPTOR
 from fathom.speech.input import Feed
 from fathom.speech.layers import BidirectionalRecurrent, ContextWindow, FrameLayer, steps_of
 from fathom.speech.phones import BLANK
 from fathom.speech.timit import STRIDE
-from fathom.system import private
 
 NOMINAL_SECONDS = 1.5  # of speech, of the stated cost
 _FRAMES_PER_PHONE = 10  # in a description of the work
@@ -132,7 +131,7 @@ class Speech(nn.NeuralNetworkModel):
 
     def build_loss(self, inputs: nn.Nest, labels: nn.Nest, logits: tf.Tensor) -> tf.Tensor:
         """Returns the connectionist temporal classification loss, nats per utterance."""
-        return tf.reduce_mean(self._ctc(inputs, labels, logits))
+        return tf.reduce_mean(ctc.loss(logits, self._steps(inputs[1]), *labels))
 
     def build_train(self) -> Optimizer:
         """By default Nesterov's accelerated gradient (section 2)."""
@@ -158,7 +157,7 @@ class Speech(nn.NeuralNetworkModel):
         """Returns each utterance's loss, errors and reference phones, in 39 and in 61 classes."""
         recognised = self._recognise(logits, inputs[1])
         return {
-            "loss": self._ctc(inputs, labels, logits),
+            "loss": ctc.loss(logits, self._steps(inputs[1]), *labels),
             **decoding.errors(recognised, decoding.sparse(*labels)),
         }
 
@@ -254,20 +253,13 @@ class Speech(nn.NeuralNetworkModel):
         )
         return dropout(layer(h))
 
-    def _ctc(self, inputs: nn.Nest, labels: nn.Nest, logits: tf.Tensor) -> tf.Tensor:
-        """Returns the loss of each utterance (Graves et al. 2006), nats, [batch]."""
-        steps = steps_of(inputs[1], self.hyperparameters.stride)
-        if private.traces_for_xla():  # XLA lacks a CTC kernel
-            return tf.nn.ctc_loss(
-                labels[0], logits, labels[1], steps, logits_time_major=False, blank_index=BLANK
-            )
-        phones = decoding.sparse(*labels)
-        return tf.compat.v1.nn.ctc_loss(phones, logits, steps, time_major=False)
+    def _steps(self, lengths: tf.Tensor) -> tf.Tensor:
+        """Returns the steps of utterances with ``lengths`` [batch] frames."""
+        return steps_of(lengths, self.hyperparameters.stride)
 
     def _recognise(self, logits: tf.Tensor, lengths: tf.Tensor) -> tf.SparseTensor:
         """Returns the phones of utterances with ``lengths`` [batch] frames."""
-        steps = steps_of(lengths, self.hyperparameters.stride)
-        return decoding.decode(logits, steps, self.hyperparameters.beam_width)
+        return decoding.decode(logits, self._steps(lengths), self.hyperparameters.beam_width)
 
     def save_pictures(self, directory: Path) -> list[Path]:
         """Writes a picture of a test utterance: its features and the recognised phones."""

@@ -3,9 +3,9 @@ from collections import Counter
 import numpy as np
 import pytest
 import tensorflow as tf
-from scipy.special import log_softmax
 
 from fathom import FathomError, Speech, SpeechFwd
+from fathom.speech import ctc
 from fathom.speech.audio import write_riff
 from fathom.speech.phones import BLANK
 
@@ -99,7 +99,7 @@ def test_the_gradient_is_that_of_the_utterances_by_themselves(model):
     def gradients(batch):
         with tf.GradientTape() as tape:
             outputs = model.network(batch[:2], training=False)
-            loss = tf.reduce_sum(model._ctc(batch[:2], batch[2:], outputs))
+            loss = tf.reduce_sum(ctc.loss(outputs, model._steps(batch[1]), *batch[2:]))
         return tape.gradient(loss, variables)
 
     together = gradients(batch)
@@ -110,29 +110,6 @@ def test_the_gradient_is_that_of_the_utterances_by_themselves(model):
     for total, parts in zip(together, zip(*alone, strict=True), strict=True):
         scale = np.abs(total).max()
         np.testing.assert_allclose(total, np.sum(parts, axis=0), rtol=1e-3, atol=1e-4 * scale)
-
-
-def test_the_loss_is_minus_the_log_of_the_summed_probability_of_all_alignments(model):
-    rng = np.random.default_rng(0)
-    logits = rng.normal(size=(1, 3, BLANK + 1)).astype(np.float32)
-    log_p = log_softmax(logits[0].astype(np.float64), axis=1)
-    total = -np.inf
-    for path in np.ndindex(3, 3, 3):
-        labels = [(5, 8, BLANK)[i] for i in path]
-        merged = [x for x, before in zip(labels, [None, *labels], strict=False) if x != before]
-        if [x for x in merged if x != BLANK] == [5, 8]:
-            total = np.logaddexp(total, log_p[range(3), labels].sum())
-    inputs = (None, tf.constant([5]))  # three steps
-    labels = (tf.constant([[5, 8, 0]]), tf.constant([2]))
-    np.testing.assert_allclose(model._ctc(inputs, labels, tf.constant(logits)), [-total], rtol=1e-5)
-
-
-def test_the_loss_of_the_compiled_step_is_the_same(model):
-    x, lengths, phones, counts = random_batch()
-    logits = tf.constant(np.random.default_rng(1).normal(size=(4, 30, BLANK + 1)), tf.float32)
-    compiled = tf.function(model._ctc, jit_compile=True, autograph=False)
-    ours, theirs = (f((x, lengths), (phones, counts), logits) for f in (model._ctc, compiled))
-    np.testing.assert_allclose(ours, theirs, rtol=1e-4)
 
 
 def test_a_step_has_one_ctc_kernel_and_a_fixed_number_of_products_over_all_frames(model):
