@@ -24,27 +24,25 @@ def show(screen: Console) -> None:
 
 def find() -> tuple[dict[str, Criteria], dict[str, str]]:
     """Returns the criteria by workload, and the reason for each workload without."""
-    known, missing = {}, workloads.refused()
+    known, missing = {}, {**workloads.refused()}
     for name in workloads.names():
         try:
-            found = _criteria_of(name)
+            known[name] = _criteria_of(name)
         except Exception as error:  # whatever a package may raise
-            missing = missing | {name: cause(error)}
-            continue
-        if found is None:
-            missing = missing | {name: "it has no criteria"}
-        else:
-            known[name] = found
+            missing[name] = cause(error)
     return known, missing
 
 
-def _criteria_of(name: str) -> Criteria | None:
+def _criteria_of(name: str) -> Criteria:
     """Returns the criteria of a workload's descriptor, or else of its class."""
     try:
-        return workloads.descriptor(name).criteria
+        found = workloads.descriptor(name).criteria
     except FathomError:
         import_tensorflow()
-        return workloads.load(name).criteria
+        found = workloads.load(name).criteria
+    if found is None:
+        raise FathomError("it has no criteria")
+    return found
 
 
 def _works(known: dict[str, Criteria]) -> Table:

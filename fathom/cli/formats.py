@@ -137,10 +137,8 @@ def _same(run: FormatRun, execution: Execution) -> bool:
     fixed = run.fixed_point
     if fixed is None:
         return True
-    rules = (execution.rounding_rule, execution.overflow_rule)
-    return (fixed.rounding, fixed.overflow) == rules and {*fixed.quantized} == {
-        *execution.quantized
-    }
+    asked = (execution.rounding_rule, execution.overflow_rule, {*execution.quantized})
+    return (fixed.rounding, fixed.overflow, {*fixed.quantized}) == asked
 
 
 def _measured(

@@ -4,24 +4,28 @@ import argparse
 import dataclasses
 import itertools
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
 
 from fathom.cli.command import build_model
-from fathom.cli.terminal import new_table
+from fathom.cli.terminal import import_tensorflow, new_table
 from fathom.errors import FathomError
-from fathom.model.built import Built
-from fathom.nn import NeuralNetworkModel
 
-_CALIBRATION = 10  # batches
+if TYPE_CHECKING:
+    from fathom.model.built import Built
+    from fathom.nn import NeuralNetworkModel
+
+_CALIBRATION = 10  # batches of inference
 _ROUNDS = 5  # in which the variants run in turn
 
 
 def run(args: argparse.Namespace, screen: Console) -> None:
     """Runs the command with its parsed arguments."""
+    import_tensorflow()
+    from fathom.model import calibration
     from fathom.numbers import int8
 
     int8.require_engine()
@@ -36,7 +40,9 @@ def run(args: argparse.Namespace, screen: Console) -> None:
         plain.require_test_data()
     with tempfile.TemporaryDirectory() as folder:
         quantized = Path(folder) / "int8.onnx"
-        left = int8.quantize(args.network, _calibration(plain), quantized)
+        batches = itertools.islice(calibration.batches(plain), _CALIBRATION)
+        inputs = ([tensor.numpy() for tensor in batch] for batch in batches)
+        left = int8.quantize(args.network, inputs, quantized)
         models = {
             "TensorFlow, float32": plain,
             "ONNX Runtime, float32": _set_up(args, args.network),
@@ -47,13 +53,13 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     screen.print(f"in float32 also in the int8 network: {kept or 'nothing'}")
 
 
-def _set_up(args: argparse.Namespace, file: Path | None = None) -> NeuralNetworkModel:
+def _set_up(args: argparse.Namespace, file: Path | None = None) -> "NeuralNetworkModel":
     """Sets up the workload, with its network computed by ONNX Runtime if there is a file of it."""
     from fathom.numbers import int8
 
     model = build_model(args, forward_only=True)
 
-    def serve(built: Built) -> Built:
+    def serve(built: "Built") -> "Built":
         if file is None:
             return built
         network = int8.network_of(int8.session(file, model.threads), built.network)
@@ -63,16 +69,8 @@ def _set_up(args: argparse.Namespace, file: Path | None = None) -> NeuralNetwork
     return model
 
 
-def _calibration(model: NeuralNetworkModel) -> Iterator[list[np.ndarray]]:
-    """Yields the inputs of some batches of inference."""
-    from fathom.model import calibration
-
-    for batch in itertools.islice(calibration.batches(model), _CALIBRATION):
-        yield [tensor.numpy() for tensor in batch]
-
-
 def _compare(
-    models: dict[str, NeuralNetworkModel], args: argparse.Namespace, screen: Console
+    models: "dict[str, NeuralNetworkModel]", args: argparse.Namespace, screen: Console
 ) -> None:
     """Runs the models in turn, evaluates them, and prints a line for each."""
     seconds: dict[str, list[float]] = {name: [] for name in models}

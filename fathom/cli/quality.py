@@ -151,7 +151,9 @@ def _train(
         seed=args.seed,
         settings=settings,
         environment=machine,
-        trainings=sorted([*before, training], key=_order),
+        trainings=sorted(
+            [*before, training], key=lambda each: (each.batch_size, each.replicas, each.seed or 0)
+        ),
     )
     return result, model.is_chief
 
@@ -194,10 +196,6 @@ def _target(text: str) -> tuple[str, float]:
 
 def _seed(training: Training, first: int) -> int:
     return first if training.seed is None else training.seed
-
-
-def _order(training: Training) -> tuple[int, int, int]:
-    return training.batch_size, training.replicas, training.seed or 0
 
 
 def _show(result: Quality, sizes: list[int], screen: Console) -> None:

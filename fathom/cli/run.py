@@ -123,7 +123,9 @@ def _run_steps(model: "NeuralNetworkModel", args: argparse.Namespace, screen: Co
     except BaseException as error:
         interrupted = isinstance(error, KeyboardInterrupt)
         if interrupted and args.checkpoint_dir and not args.infer:
-            error.args = (_where_to_resume(model),)
+            at = model.saved_at
+            resume = f"--resume continues from step {at:,}"
+            error.args = (resume if at else "no checkpoint was written yet",)
         if result is None and model.steps.seconds:
             result = model.record()
         if result:
@@ -133,12 +135,6 @@ def _run_steps(model: "NeuralNetworkModel", args: argparse.Namespace, screen: Co
     _write(result, args.json)
     if args.json and args.json != STANDARD_OUTPUT:
         screen.print(f"result: {args.json}")
-
-
-def _where_to_resume(model: "NeuralNetworkModel") -> str:
-    if model.saved_at:
-        return f"--resume continues from step {model.saved_at:,}"
-    return "no checkpoint was written yet"
 
 
 @contextlib.contextmanager

@@ -2,14 +2,17 @@
 
 import argparse
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pandas as pd
 from rich.console import Console
 
 from fathom.cli.command import build_model, refuse, write_csv
 from fathom.cli.terminal import show_frame
-from fathom.model.built import Built
-from fathom.nn import NeuralNetworkModel
+
+if TYPE_CHECKING:
+    from fathom.model.built import Built
+    from fathom.nn import NeuralNetworkModel
 
 _PERIODS = 5  # of the run, at most: zeros change over training
 
@@ -31,13 +34,13 @@ def run(args: argparse.Namespace, screen: Console) -> None:
         show_frame(pruned(model, args.density), screen, "metrics after pruning")
 
 
-def observed(model: NeuralNetworkModel, checkpoint_dir: str | None) -> Callable[[], pd.DataFrame]:
+def observed(model: "NeuralNetworkModel", checkpoint_dir: str | None) -> Callable[[], pd.DataFrame]:
     """Sets up a model that counts zeros in its steps; returns what returns them so far."""
     from fathom.numbers.sparsity import Observation, savings
 
     observations: list[Observation] = []
 
-    def observe(built: Built) -> Built:
+    def observe(built: "Built") -> "Built":
         observations.append(Observation(built.network))
         return built
 
@@ -45,7 +48,9 @@ def observed(model: NeuralNetworkModel, checkpoint_dir: str | None) -> Callable[
     return lambda: savings(model.network, model.cost(), observations[-1].take())
 
 
-def _run(model: NeuralNetworkModel, take: Callable[[], pd.DataFrame], n_steps: int) -> pd.DataFrame:
+def _run(
+    model: "NeuralNetworkModel", take: Callable[[], pd.DataFrame], n_steps: int
+) -> pd.DataFrame:
     """Runs the steps in a few periods; returns the zeros of each, with the steps at its end."""
     done, tables = 0, []
     for period in range(1, min(_PERIODS, n_steps) + 1):
@@ -56,7 +61,7 @@ def _run(model: NeuralNetworkModel, take: Callable[[], pd.DataFrame], n_steps: i
     return pd.concat(tables, ignore_index=True)
 
 
-def pruned(model: NeuralNetworkModel, densities: list[float]) -> pd.DataFrame:
+def pruned(model: "NeuralNetworkModel", densities: list[float]) -> pd.DataFrame:
     """Returns the metrics of the test data after pruning to each density, the first unpruned.
 
     Raises:

@@ -26,7 +26,6 @@ from fathom.system.memory import require_address_space
 if TYPE_CHECKING:
     import pandas as pd
 
-INTERRUPTED = 130  # exit code, 128 + SIGINT as in shells
 _OPTIONAL = ("IPython", "cv2", "matplotlib", "pandas")  # modules that Keras can do without
 _WIDTH_OF_FILES = 160  # columns of output that is not to a terminal
 
@@ -122,7 +121,7 @@ def run_command(name: str, command: Callable[[], None]) -> NoReturn:
         code = USER_ERROR
         _complain(f"{name}: error: {' '.join(str(error).splitlines())}")
     except KeyboardInterrupt as stop:
-        code = 128 + stop_signals[0] if stop_signals else INTERRUPTED
+        code = 128 + (stop_signals or [signal.SIGINT])[0]  # as in shells
         _complain("; ".join((f"{name}: interrupted", *stop.args)))
     except BrokenPipeError as error:
         Screen.failure = error

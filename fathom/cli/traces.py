@@ -1,7 +1,8 @@
 """``fathom trace-memory``: the memory accesses of a step, for simulators of memory and caches."""
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,10 +34,7 @@ def run(args: argparse.Namespace, screen: Console) -> None:
 
         refuse(args, [*OF_A_STEP, "layout"], "is of a traced step: omit it with --program")
         layers, tensors = valgrind.layers_of(args.program, args.workload), None
-
-        def trace() -> Iterable[Block]:
-            return valgrind.blocks(args.program, args.workload)
-
+        trace: Blocks = partial(valgrind.blocks, args.program, args.workload)
     else:
         trace, layers, tensors = _of_step(args, screen)
     parts = reuse.measure(trace, layers)
@@ -76,7 +74,7 @@ def _of_step(args: argparse.Namespace, screen: Console) -> tuple[Blocks, Layers,
     if model.sized_by_data:
         model.load_data()
     model.build()
-    return of_model(model, args.length, args.layout, lambda text: screen.print(text))
+    return of_model(model, args.length, args.layout, screen.print)
 
 
 def of_model(
@@ -110,10 +108,7 @@ def of_model(
     found = tensors.accesses(traced.graph, network, optimizer, values)
     table = memory.place(found, layout)
     addresses = dict(zip(map(id, table.storage), table.address.tolist(), strict=True))
-
-    def trace() -> Iterator[Block]:
-        return schedule.blocks(found, addresses)
-
+    trace = partial(schedule.blocks, found, addresses)
     return trace, schedule.layers_of(found), table.drop(columns="storage")
 
 

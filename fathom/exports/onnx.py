@@ -74,7 +74,9 @@ def _write(model: "NeuralNetworkModel", part: "Part", path: Path) -> bool:
         )
     graph = proto.graph
     _require_known(model.name, graph)
-    values = _constants(traced) | {w.path: w.value for w in model.network.variables}
+    # The constants outside the graph, by the names of its inputs, and the weights.
+    values = {inner.name: c for c, inner in traced.graph.captures if c.dtype.name != "resource"}
+    values |= {w.path: w.value for w in model.network.variables}
     _embed(values, graph)
     for loop in _backward_loops(traced):
         _reverse(loop, graph)
@@ -155,15 +157,6 @@ def _with_weights_as_inputs(model: "NeuralNetworkModel", part: "Part") -> Any:
 
     specs = [tf.TensorSpec(weight.shape, weight.dtype, weight.path) for weight in weights]
     return tf.function(infer, input_signature=[*part.inputs, *specs], autograph=False)
-
-
-def _constants(traced: "ConcreteFunction") -> dict[str, Any]:
-    """Returns the constants outside the traced graph by the names of its inputs."""
-    return {
-        placeholder.name: captured
-        for captured, placeholder in traced.graph.captures
-        if captured.dtype.name != "resource"
-    }
 
 
 def _embed(values: dict[str, Any], graph: Any) -> None:

@@ -6,7 +6,6 @@ sorting, compiled for one thread, and the ``main`` that reads the tensors and ch
 """
 
 import hashlib
-import io
 import json
 import os
 import platform
@@ -175,9 +174,7 @@ def _results(
 
 def _write(path: Path, array: np.ndarray) -> None:
     path.parent.mkdir(exist_ok=True)
-    content = io.BytesIO()
-    np.save(content, np.ascontiguousarray(array).reshape(array.shape))
-    path.write_bytes(content.getvalue())
+    np.save(path, np.ascontiguousarray(array).reshape(array.shape))
 
 
 def _tensors(
@@ -298,9 +295,7 @@ def _runtime(target: Target, compiler: str) -> bytes:
             _run([compiler, *options, *folders, "-c", str(source), "-o", str(out)])
             return out.read_bytes()
 
-    return files.cached(
-        files.cache_directory() / "program" / f"{digest}.o", make, lambda found: found
-    )
+    return files.cached(files.cache_directory() / "program" / f"{digest}.o", make, bytes)
 
 
 def _run(command: list[str], environment: dict[str, str] | None = None) -> str:

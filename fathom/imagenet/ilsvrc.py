@@ -193,10 +193,8 @@ def check_images(images: Images, indices: np.ndarray, classes: int) -> None:
 
 def _root(directory: Path) -> Path:
     """Returns the folder with the splits: the given one, or Kaggle's below it."""
-    for below in (_KAGGLE, _KAGGLE.relative_to("ILSVRC")):
-        if (directory / below).is_dir():
-            return directory / below
-    return directory
+    places = (directory / _KAGGLE, directory / _KAGGLE.relative_to("ILSVRC"))
+    return next((place for place in places if place.is_dir()), directory)
 
 
 def _places(root: Path) -> list[Path]:

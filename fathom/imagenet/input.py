@@ -166,8 +166,12 @@ class _Loader:
                 self._note_bad(int(index), cause(error))
                 return None
             if not 0 <= label < self.data.classes:
-                name = self.split.describe(int(index))
-                raise _wrong_label(name, int(label), self.data.classes)
+                first, background = (0, "false") if label < 0 else (1, "true")
+                raise FathomError(
+                    f"{self.split.describe(int(index))} has label {int(label)}, outside "
+                    f"0..{self.data.classes - 1}: if the records number the classes from {first}, "
+                    f"use --set background_class={background}"
+                )
             try:
                 return self.prepare(encoded, seed), label
             except tf.errors.OpError:
@@ -190,11 +194,3 @@ class _Loader:
             return tf.zeros([0, *self.shape]), tf.zeros([0], tf.int32)
         images, labels = zip(*loaded, strict=True)
         return tf.stack(images), tf.stack(labels)
-
-
-def _wrong_label(name: str, label: int, classes: int) -> FathomError:
-    if label < 0:
-        advice = "if the records number the classes from 0, use --set background_class=false"
-    else:
-        advice = "if the records number the classes from 1, use --set background_class=true"
-    return FathomError(f"{name} has label {label}, outside 0..{classes - 1}: {advice}")

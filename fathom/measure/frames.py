@@ -139,7 +139,11 @@ def overhead(profile: Profile) -> Interval:
 
 def layers(runs: Iterable[Run]) -> pd.DataFrame:
     """Returns one row per layer of the profiled networks."""
-    rows = [row for run in runs if run.profile for row in _layers(run.profile, run.id)]
+    rows = []
+    for profile, name in ((run.profile, run.id) for run in runs if run.profile):
+        examples = profile.batch_size * float(profile.work.mean())
+        known = {"run": name, **_what_ran(profile), "examples": examples}
+        rows += [{**known, "layer": layer.name, **dict(layer)} for layer in profile.cost.layers]
     return pd.DataFrame(rows, columns=list(_LAYER_COLUMNS))
 
 
@@ -256,12 +260,6 @@ def result_steps(result: RunResult, run: str) -> pd.DataFrame:
             "counted": np.isin(numbers, counted_steps(steps.warmup, steps.first_of_shape)),
         }
     )
-
-
-def _layers(profile: Profile, run: str) -> list[dict[str, object]]:
-    examples = profile.batch_size * float(profile.work.mean())
-    known = {"run": run, **_what_ran(profile), "examples": examples}
-    return [{**known, "layer": layer.name, **dict(layer)} for layer in profile.cost.layers]
 
 
 def _what_ran(profile: Profile) -> dict[str, object]:

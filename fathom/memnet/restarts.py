@@ -84,7 +84,9 @@ class RestartSchedule:
         if done == self.epochs_each:
             loss = training_loss()
             note("training_loss", loss)
-            self._keep_if_best(loss)
+            if loss < self._best_loss.numpy():
+                self._best_loss.assign(loss)
+                _assign(self._best, self._weights)
             if training + 1 == self._hyperparameters.restarts:
                 self.take_best()
             else:
@@ -101,11 +103,6 @@ class RestartSchedule:
             return
         self.linear.assign(False)
         self._linear_epochs.assign(done)
-
-    def _keep_if_best(self, loss: float) -> None:
-        if loss < self._best_loss.numpy():
-            self._best_loss.assign(loss)
-            _assign(self._best, self._weights)
 
     def _begin(self, training: int, optimizer: Optimizer) -> None:
         """Draws new weights and returns to the linear start."""

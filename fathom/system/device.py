@@ -93,10 +93,10 @@ def select(name: str | None) -> Device:
     """
     import tensorflow as tf
 
-    gpus = len(tf.config.list_physical_devices("GPU"))
+    gpus = tf.config.list_physical_devices("GPU")
     device, index = parse(name if name is not None else "gpu" if gpus else "cpu")
-    if device.on_gpu and index >= gpus:
-        found = f"{gpus} GPU{'s' if gpus > 1 else ''}" if gpus else "no GPU"
+    if device.on_gpu and index >= len(gpus):
+        found = f"{len(gpus)} GPU{'s' if len(gpus) > 1 else ''}" if gpus else "no GPU"
         raise FathomError(
             f"device {name} is not available: TensorFlow sees {found} on this machine; use "
             "--device cpu or install fathom-workloads[gpu]"
@@ -104,21 +104,15 @@ def select(name: str | None) -> Device:
     if not device.on_gpu and index > 0:
         raise FathomError(f"device {name} is not available: the CPU is one device, cpu")
     if device.on_gpu:
-        _show_only(index)
+        try:
+            tf.config.set_visible_devices(gpus[index], "GPU")
+        except RuntimeError:
+            raise FathomError(
+                f"device gpu:{index} cannot be used any more: TensorFlow already runs in this "
+                "process and sees other GPUs; choose it for the first model, or start a fresh "
+                "process"
+            ) from None
     return device
-
-
-def _show_only(index: int) -> None:
-    """Makes one GPU of the machine the only one that this process sees."""
-    import tensorflow as tf
-
-    try:
-        tf.config.set_visible_devices(tf.config.list_physical_devices("GPU")[index], "GPU")
-    except RuntimeError:
-        raise FathomError(
-            f"device gpu:{index} cannot be used any more: TensorFlow already runs in this process "
-            "and sees other GPUs; choose it for the first model, or start a fresh process"
-        ) from None
 
 
 def gpu_number() -> int:

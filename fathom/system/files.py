@@ -106,18 +106,15 @@ def make_cache_folder(folder: Path, otherwise: str = "") -> None:
     Raises:
         FathomError: the folder cannot be created or written.
     """
-    reason = None
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK | os.X_OK):
-            reason = "no permission"
+            raise PermissionError("no permission")
     except OSError as error:
-        reason = error.strerror or str(error)
-    if reason:
         raise FathomError(
-            f"cannot write {folder}: {reason}; set FATHOM_CACHE_DIR to a folder that can be "
-            f"written{otherwise}"
-        )
+            f"cannot write {folder}: {error.strerror or error}; set FATHOM_CACHE_DIR to a folder "
+            f"that can be written{otherwise}"
+        ) from error
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from fathom.system.files import (
     atomic_directory,
     atomic_write,
     exists,
+    list_folder,
     make_folder,
     read_file,
     user_path,
@@ -58,11 +59,7 @@ def claim_folder(path: Path, command: str) -> Path:
         FathomError: it holds other things than this command's, or cannot be written.
     """
     make_folder(path)
-    try:
-        is_empty = not any(path.iterdir())
-    except OSError as error:
-        raise FathomError(f"cannot read {path}: {error.strerror}") from error
-    if not is_empty and _mark(path).get("command") != command:
+    if list_folder(path) and _mark(path).get("command") != command:
         raise FathomError(f"{path} holds files that are not of fathom {command}: name a new folder")
     _write_mark(path, {"command": command})
     return path

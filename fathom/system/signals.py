@@ -25,9 +25,7 @@ def held_back(worth_it: Callable[[], bool]) -> Iterator[list[int]]:
         yield held
         return
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    before = {
-        n: handler for n, handler in handlers.items() if handler not in (signal.SIG_IGN, None)
-    }
+    before = {n: each for n, each in handlers.items() if each not in (signal.SIG_IGN, None)}
 
     def restore() -> None:
         for number, handler in before.items():

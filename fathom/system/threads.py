@@ -3,11 +3,7 @@
 import tensorflow as tf
 
 from fathom.errors import FathomError
-from fathom.system.processor import (
-    available_cores,
-    operations_at_once,
-    threads_of_an_operation,
-)
+from fathom.system.processor import available_cores, operations_at_once, threads_of_an_operation
 
 _in_use: dict[str, int] = {}  # the threads of the run
 

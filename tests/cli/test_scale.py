@@ -48,6 +48,7 @@ def test_weak_scaling_takes_more_nodes_than_examples(scale, capsys):
     [
         (("--parallelism=data=2", "--nodes=2"), "--nodes follows from data=N"),
         (("--parallelism=tensor=3", "--nodes=4"), "no multiple of tensor=3"),
+        (("--parallelism=tensor=0", "--nodes=4"), "tensor must be from 1"),
         (("--parallelism=model",), "unknown parallelism 'model'"),
     ],
 )

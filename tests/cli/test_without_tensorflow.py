@@ -7,8 +7,9 @@ import pytest
 import synthetic_folder
 
 PROGRAM = """
-import argparse, contextlib, importlib, io, sys
+import argparse, contextlib, importlib, io, pkgutil, sys
 
+import fathom.cli
 from fathom import workloads
 from fathom.__main__ import _parser, main
 from fathom.cli import suite
@@ -41,6 +42,9 @@ for arguments in helps:
 for name in workloads.EIGHT:
     check(name, lambda arguments: run_workload(name, arguments), ["--help"])
 check("runtest.sh", suite.main, ["--help"])
+for module in pkgutil.iter_modules(fathom.cli.__path__):
+    importlib.import_module(f"fathom.cli.{module.name}")
+    assert "tensorflow" not in sys.modules, module.name
 for module in ("results.records", "results.profile", "results.characterization", "measure"):
     importlib.import_module(f"fathom.{module}")
 check("fathom", main, ["list"])

@@ -59,12 +59,12 @@ class Plan:
         Raises:
             FathomError: there are none.
         """
-        data, rest = divmod(nodes, self.tensor * self.pipeline)
-        if rest or nodes < 1:
+        if nodes < 1:
+            raise FathomError("the number of nodes must be at least 1")
+        data, rest = divmod(nodes, self.tensor * self.pipeline or 1)  # of 0, checked below
+        if rest:
             raise FathomError(
-                "the number of nodes must be at least 1"
-                if nodes < 1
-                else f"{nodes} nodes are no multiple of tensor={self.tensor} times "
+                f"{nodes} nodes are no multiple of tensor={self.tensor} times "
                 f"pipeline={self.pipeline}"
             )
         return checked(dataclasses.replace(self, data=data))
@@ -84,16 +84,14 @@ def parse(text: str) -> tuple[Plan, bool]:
             raise unknown_option("parallelism", name, list(kinds))
         if name in given:
             raise FathomError(f"{name} is given twice")
-        flag = kinds[name] == "bool" or kinds[name] is bool
+        flag = kinds[name] is bool
         if flag and sign:
             raise FathomError(f"{name} takes no number: write {name} alone")
         if not flag and not (value.isdecimal() and len(value) < 8):
             raise FathomError(f"{part} is no degree of parallelism: write {name}=8")
         given[name] = True if flag else int(value)
     plan = Plan(**given)  # type: ignore[arg-type]
-    if "data" not in given:
-        return dataclasses.replace(plan, data=1), False
-    return checked(plan), True
+    return (checked(plan), True) if "data" in given else (plan, False)
 
 
 def checked(plan: Plan) -> Plan:
@@ -102,8 +100,7 @@ def checked(plan: Plan) -> Plan:
     Raises:
         FathomError: it is not.
     """
-    degrees = ("data", "tensor", "pipeline", "expert", "microbatches", "interleaved")
-    for name in degrees:
+    for name in ("data", "tensor", "pipeline", "expert", "microbatches", "interleaved"):
         if not 1 <= getattr(plan, name) <= 2**20:
             raise FathomError(f"{name} must be from 1 to {2**20:,}")
     if plan.sharded > 3:

@@ -195,8 +195,7 @@ class Work:
         """
         if self.description.held_bytes is None:
             return None
-        stages = range(self.plan.pipeline)
-        return round(max(self._stage_bytes(stage, precision) for stage in stages))
+        return round(max(self._stage_bytes(each, precision) for each in range(self.plan.pipeline)))
 
     def _stage_bytes(self, stage: int, precision: str | None) -> float:
         plan, step = self.plan, self.description

@@ -29,6 +29,7 @@ class Step:
         self._tensor = network.group(machine, plan.tensor)
         self._experts = network.group(machine, plan.expert, plan.tensor)
         self._next = network.group(machine, plan.pipeline, plan.tensor * plan.data)
+        self._passes = 2 if work.description.mode == "train" else 1
 
     def stage(self, stage: int) -> tuple[float, dict[str, Transfer]]:
         """Returns the seconds of a stage's computation, and what stops it, in all parts."""
@@ -40,8 +41,9 @@ class Step:
             "expert": self._exchanged(self.work.sharding.experts, stage, self._experts),
             "pipeline": self._between(stage),
         }
-        if plan.sharded == 3:
-            waits["weights"] = self._gathered(stage)
+        if plan.sharded == 3:  # before the forward pass and the gradients
+            gathered = self._of_weights(stage, network.all_gather, self._width)
+            waits["weights"] = gathered.times(self._passes * plan.microbatches)
         return compute, waits
 
     def _compute(self, share: Description, again: bool, parts: int = 1) -> float:
@@ -50,9 +52,7 @@ class Step:
             return 0.0
         operations = roofline.table(share, self._machine, self._precision, parts)
         products = operations.kind.isin(PRODUCTS)
-        seconds = (operations.seconds / self._machine.utilization).where(
-            products, operations.seconds
-        )
+        seconds = operations.seconds.mask(products, operations.seconds / self._machine.utilization)
         twice = seconds[operations.phase == "forward"].sum() if again else 0.0
         return float(seconds.sum() + twice)
 
@@ -79,15 +79,8 @@ class Step:
             return Transfer()
         size = self._scale * sizes[min(stage, len(sizes) - 1)] / (plan.data * plan.microbatches)
         size /= plan.tensor if plan.sequence else 1
-        both = 2 if self.work.description.mode == "train" else 1
-        return network.send(size, self._next).times(both * plan.microbatches * plan.interleaved)
-
-    def _gathered(self, stage: int) -> Transfer:
-        """Returns the exchange of weights before the forward pass and the gradients."""
-        count = 2 if self.work.description.mode == "train" else 1
-        return self._of_weights(stage, network.all_gather, self._width).times(
-            count * self.work.plan.microbatches
-        )
+        count = self._passes * plan.microbatches * plan.interleaved
+        return network.send(size, self._next).times(count)
 
     def _of_weights(
         self, stage: int, collective: Callable[[float, network.Group], Transfer], width: float

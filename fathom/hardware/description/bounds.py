@@ -95,13 +95,9 @@ def einsum(equation: str, shapes: Sequence[Sizes]) -> Bounds | None:
         named.append(set(axes))
     left, right = named
     kept = set(result.replace("...", "")) | {axis for axis in sizes if axis.startswith("...")}
-
-    def product(axes: set[str]) -> int:
-        return math.prod(sizes[axis] for axis in axes)
-
     both = left & right
     found = {"batch": both & kept, "M": left - right, "N": right - left, "K": both - kept}
-    return {name: product(axes) for name, axes in found.items()}
+    return {name: math.prod(sizes[axis] for axis in axes) for name, axes in found.items()}
 
 
 def matmul(left: Sizes, right: Sizes) -> Bounds:

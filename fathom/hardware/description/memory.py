@@ -79,7 +79,9 @@ def schedule(operations: Sequence[Operation]) -> list[str]:
     What a loop carries from one iteration to the next, round in a circle, makes nothing wait.
     """
     places = {row.name: place for place, row in enumerate(operations)}
-    gradients = _gradients(operations)
+    # The update waits for all operations outside it whose results it reads.
+    read = {name for row in operations if row.phase == "update" for name in row.producers}
+    gradients = {row.name for row in operations if row.name in read and row.phase != "update"}
     readers: dict[str, list[str]] = defaultdict(list)
     waiting: Counter[str] = Counter()
     for row in operations:
@@ -96,9 +98,3 @@ def schedule(operations: Sequence[Operation]) -> list[str]:
             if not waiting[reader]:
                 ready.append(reader)
     return order
-
-
-def _gradients(operations: Sequence[Operation]) -> set[str]:
-    """Returns the names of the operations outside the update whose results it reads."""
-    read = {name for row in operations if row.phase == "update" for name in row.producers}
-    return {row.name for row in operations if row.name in read and row.phase != "update"}

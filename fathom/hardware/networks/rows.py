@@ -82,16 +82,16 @@ class Rows:
         return last
 
 
-def elementwise(inputs: Sequence[Value], outputs: Sequence[Value], flops: int = 1) -> Work:
+def elementwise(inputs: Sequence[Value], outputs: Sequence[Value]) -> Work:
     """Returns the work of an operation for each element of the largest tensor."""
     count = max((value.elements for value in (*inputs, *outputs)), default=0)
-    return Work("elementwise", {"elements": count}, flops * count)
+    return Work("elementwise", {"elements": count}, count)
 
 
-def reduction(inputs: Sequence[Value], flops: int = 1) -> Work:
+def reduction(inputs: Sequence[Value]) -> Work:
     """Returns the work of an operation for each element of the largest input."""
     count = max((value.elements for value in inputs), default=0)
-    return Work("reduction", {"elements": count}, flops * count)
+    return Work("reduction", {"elements": count}, count)
 
 
 def movement(inputs: Sequence[Value], outputs: Sequence[Value], reads_part: bool = False) -> Work:

@@ -4,7 +4,6 @@ Nothing is computed, and no weight is read or allocated: of a ``.keras`` file on
 configuration is read, of a SavedModel only the graph.
 """
 
-import io
 import json
 import zipfile
 from collections.abc import Callable, Mapping
@@ -219,8 +218,7 @@ def _config(path: Path) -> dict[str, Any]:
             if size > _LARGEST_CONFIG:
                 raise FathomError(f"{path} has a configuration of {size:,} bytes, too many")
             with archive.open("config.json") as member:
-                text = io.BytesIO(member.read(_LARGEST_CONFIG))
-        config = json.load(text)
+                config = json.loads(member.read(_LARGEST_CONFIG))
     except FathomError:
         raise
     except Exception as error:  # whatever a damaged archive raises

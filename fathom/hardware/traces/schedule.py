@@ -227,11 +227,10 @@ def _look_up(access: Access, address: Address) -> Iterator[tuple[np.ndarray, np.
     for use in others:
         step = use.bytes // max(1, count)
         turns.append(_Rows(address(use) + np.arange(count) * step, step, LOAD))
-    for table in tables:
-        turns.append(_Rows(address(table) + taken * row, row, MODIFY if changes else LOAD))
+    kind = MODIFY if changes else LOAD
+    turns += [_Rows(address(table) + taken * row, row, kind) for table in tables]
     if not changes:
-        for use in access.writes:
-            turns.append(_Rows(address(use) + np.arange(count) * row, row, STORE))
+        turns += [_Rows(address(use) + np.arange(count) * row, row, STORE) for use in access.writes]
     if count:
         yield from _turns(*turns)
 

@@ -56,29 +56,27 @@ def everything(folder: Path, name: str) -> Iterator[tuple[Block, np.ndarray]]:
     addresses = marks(folder, name)
     command = ["valgrind", "--tool=lackey", "--trace-mem=yes", "--log-fd=2"]
     command += [f"./{name}", "--steps", "1"]
-    program = subprocess.Popen(
+    with subprocess.Popen(
         command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
-    limit = threading.Timer(_WAIT, program.kill)
-    limit.start()
-    try:
-        assert program.stderr is not None
-        rest, place, layer = b"", 0, OUTSIDE
-        while text := program.stderr.read(_BYTES):
-            text, newline, rest = (rest + text).rpartition(b"\n")
-            if not newline:
-                continue
-            block, place = _parsed(text + newline, place)
-            block, layer = _between(block, addresses, layer)
-            yield block, block.layer != OUTSIDE
-        if program.wait(timeout=60):
-            raise FathomError(f"{folder / name} failed: run it without Valgrind")
-    finally:
-        limit.cancel()
-        program.kill()
-        program.wait(timeout=60)
-        if program.stderr:
-            program.stderr.close()
+    ) as program:
+        limit = threading.Timer(_WAIT, program.kill)
+        limit.start()
+        try:
+            assert program.stderr is not None
+            rest, place, layer = b"", 0, OUTSIDE
+            while text := program.stderr.read(_BYTES):
+                text, newline, rest = (rest + text).rpartition(b"\n")
+                if not newline:
+                    continue
+                block, place = _parsed(text + newline, place)
+                block, layer = _between(block, addresses, layer)
+                yield block, block.layer != OUTSIDE
+            if program.wait(timeout=60):
+                raise FathomError(f"{folder / name} failed: run it without Valgrind")
+        finally:
+            limit.cancel()
+            program.kill()
+            program.wait(timeout=60)
 
 
 def marks(folder: Path, name: str) -> tuple[range, range]:

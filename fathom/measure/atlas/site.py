@@ -8,9 +8,8 @@ from statistics import geometric_mean, median_low
 
 import pandas as pd
 
-from fathom.hardware.description.ops import op_class
 from fathom.measure.frames import device_kind
-from fathom.measure.report import page, picture, selection, style
+from fathom.measure.report import overview, page, picture, selection, style
 from fathom.options import MODES
 from fathom.results.atlas import Bundle, Measured
 
@@ -163,19 +162,10 @@ def _profiles(workload: str, rows: pd.DataFrame) -> str:
     """Returns a bar of op types for each machine, in the colours of their classes."""
     bars = "".join(
         f'<tr><th scope="row">{escape(row["machine"])}</th><td style="width: 70%">'
-        f'<span class="bar" aria-hidden="true">{_slices(row["shares"])}</span>'
-        f"{escape(row['heaviest op types'])}</td></tr>"
+        f"{overview.bar(row['shares'])}{escape(row['heaviest op types'])}</td></tr>"
         for row in rows.to_dict("records")
     )
     return f"<table><caption>{escape(workload)}</caption><tbody>{bars}</tbody></table>"
-
-
-def _slices(shares: dict[str, float]) -> str:
-    return "".join(
-        f'<i style="width: {100 * share:.1f}%; background: {style.class_colour(op_class(kind))}" '
-        f'title="{escape(kind)} {share:.0%}"></i>'
-        for kind, share in shares.items()
-    )
 
 
 def _losses(frame: pd.DataFrame) -> str:

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from fathom.errors import FathomError
 from fathom.measure import frames
-from fathom.measure.profile import files, tables
+from fathom.measure.profile import files, tables, view
 from fathom.measure.report import page
 from fathom.results.profile import Profile
 from fathom.system.files import atomic_write
@@ -91,7 +91,8 @@ def show(
     names = by_op.op.map(
         lambda name: name if len(name) <= _LONGEST_NAME else f"...{name[3 - _LONGEST_NAME :]}"
     )
-    kernels = by_op.type.where(by_op.type == by_op.other_type, _both_types(by_op))
+    both = by_op.type.replace("", "-") + ", other " + by_op.other_type.replace("", "-")
+    kernels = by_op.type.where(by_op.type == by_op.other_type, both)
     shown = by_op.drop(columns="other_type").assign(op=names, type=kernels)
     screen.print(_table("ops, by difference", shown))
     screen.print(_NO_VERDICT)
@@ -165,16 +166,10 @@ def _differences(profile: Profile, other: Profile) -> Iterator[str]:
             yield f"{name}: {first[name]}, other {second[name]}"
 
 
-def _both_types(ops: pd.DataFrame) -> pd.Series:
-    return ops.type.replace("", "-") + ", other " + ops.other_type.replace("", "-")
-
-
 def _table(title: str, rows: pd.DataFrame) -> Table:
     """Returns the first rows and the sum of the others."""
-    table = Table(box=None, header_style="bold", title=title, title_justify="left")
-    texts = [name for name in rows if name not in _TITLES]
-    for name in map(str, rows):
-        table.add_column(_TITLES.get(name, name), justify="left" if name in texts else "right")
+    texts = [str(name) for name in rows if name not in _TITLES]
+    table = view.new_table(title, [*texts, *_TITLES.values()], _TITLES.values())
     for _, row in rows[:_MOST_ROWS].iterrows():
         table.add_row(*(str(row[name]) for name in texts), *_cells(row))
     rest = rows[_MOST_ROWS:]

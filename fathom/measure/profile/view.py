@@ -1,6 +1,6 @@
 """The output of ``fathom profile``."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable
 
 import numpy as np
 import pandas as pd
@@ -71,14 +71,12 @@ def _show_steps(profile: Profile, frame: pd.DataFrame, screen: Console) -> None:
     whole = profile.gpu and profile.gpu.process
     for when, used in ((f"{profile.steps} steps", profile.gpu), ("from the set-up on", whole)):
         if used:
+            calls = used.api_seconds
+            api = "not recorded" if calls is None else f"{_ms(calls)} ms"
             screen.print(
                 f"GPU, {when}: kernels {_ms(used.kernel_seconds)} ms, copies "
-                f"{_ms(used.memcpy_seconds)} ms, API calls {_api(used.api_seconds)}"
+                f"{_ms(used.memcpy_seconds)} ms, API calls {api}"
             )
-
-
-def _api(seconds: float | None) -> str:
-    return "not recorded" if seconds is None else f"{_ms(seconds)} ms"
 
 
 def _overhead(profile: Profile) -> str:
@@ -104,7 +102,7 @@ def _threads(profile: Profile) -> str:
 def _op_table(rows: pd.DataFrame) -> Table:
     """Returns the op types in decreasing order of time, the last percent in one row."""
     numbers = ["ms/step", "share", "total", "calls/step"]
-    table = _table("op types", ["type", "class"], numbers, ["kernels"])
+    table = new_table("op types", ["type", "class", *numbers, "kernels"], numbers)
     shown, rest = _split(rows)
     for row in shown.rename(columns={"class": "letter"}).itertuples():
         table.add_row(
@@ -126,7 +124,8 @@ def _op_table(rows: pd.DataFrame) -> Table:
 def _layer_table(rows: pd.DataFrame) -> Table:
     """Returns the layers in decreasing order of time, the last percent in one row."""
     phases = [phase for phase in PHASES if rows[phase].any()]
-    table = _table("layers", ["layer"], [*(f"{phase} ms" for phase in phases), "share"])
+    numbers = [*(f"{phase} ms" for phase in phases), "share"]
+    table = new_table("layers", ["layer", *numbers], numbers)
     shown, rest = _split(rows)
     for row in shown.to_dict("records"):
         table.add_row(row["layer"], *(_ms(row[p]) for p in phases), f"{row['share']:.1%}")
@@ -136,11 +135,10 @@ def _layer_table(rows: pd.DataFrame) -> Table:
     return table
 
 
-def _table(
-    title: str, texts: Sequence[str], numbers: Sequence[str], last: Sequence[str] = ()
-) -> Table:
+def new_table(title: str, names: Iterable[str], numbers: Collection[str]) -> Table:
+    """Returns an empty table, in which the columns of ``numbers`` are aligned on the right."""
     table = Table(box=None, header_style="bold", title=title, title_justify="left")
-    for name in (*texts, *numbers, *last):
+    for name in names:
         table.add_column(name, justify="right" if name in numbers else "left")
     return table
 

@@ -38,7 +38,6 @@ class _Sample:
     """One traced step: its number in the run, its time, and its ops and their times by type."""
 
     number: int
-    window: int
     shapes: tuple[tuple[int, ...], ...]
     work: float
     step_seconds: float
@@ -78,21 +77,16 @@ class Windows:
             with self._sessions.session(path), xplane.marked(number):
                 value = step(*batch)
                 self._model.device.synchronize()
-            self._keep(number, shapes, self._model.work(*batch), xplane.read(path))
-        return value
-
-    def _keep(
-        self, number: int, shapes: tuple[tuple[int, ...], ...], work: float, trace: xplane.Trace
-    ) -> None:
+            trace = xplane.read(path)
         (ops,), ((start, end),) = trace.ops_by_step(), trace.steps
         seconds: dict[str, float] = {}
         for op in ops:
             seconds[op.op_type] = seconds.get(op.op_type, 0.0) + op.self_s
-        count = Counter(op.op_type for op in ops)
-        window = self._window[number]
+        count, work = Counter(op.op_type for op in ops), self._model.work(*batch)
         self._samples.append(
-            _Sample(number, window, shapes, work, end - start, counts_of(ops), seconds, count)
+            _Sample(number, shapes, work, end - start, counts_of(ops), seconds, count)
         )
+        return value
 
     def life(self) -> Life:
         """Returns the times of the windows.
@@ -122,7 +116,7 @@ class Windows:
         return Life(
             run_steps=self._run_steps,
             numbers=tuple(each.number for each in samples),
-            windows=tuple(each.window for each in samples),
+            windows=tuple(self._window[each.number] for each in samples),
             step_seconds=np.array([each.step_seconds for each in samples]),
             work=np.array([each.work for each in samples]),
             ops=tuple(sorted(ops, key=lambda op: (-op.seconds.sum(), op.type))),

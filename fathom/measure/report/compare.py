@@ -8,10 +8,10 @@ from pathlib import Path
 from statistics import geometric_mean
 
 import pandas as pd
-import rich.table
 from rich.console import Console
 
 from fathom.errors import FathomError
+from fathom.measure.profile.view import new_table
 from fathom.measure.report.comparison import LABELS, compare
 from fathom.measure.report.page import is_number, readable, shown
 from fathom.measure.report.pairs import Ratio, verdict
@@ -154,9 +154,8 @@ def _environment(folder: Folder) -> dict[str, object]:
 def _show(content: pd.DataFrame, title: str, screen: Console) -> None:
     if content.empty:
         return
-    table = rich.table.Table(box=None, header_style="bold", title=title, title_justify="left")
-    for name in content:
-        table.add_column(str(name), justify="right" if is_number(content[name]) else "left")
+    numbers = [str(name) for name in content if is_number(content[name])]
+    table = new_table(title, map(str, content), numbers)
     for row in readable(content).itertuples(index=False):
         table.add_row(*map(shown, row))
     screen.print(table)

@@ -1,9 +1,9 @@
 """Compares characterizations: what differs, and which differences exceed the noise."""
 
 import string
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -19,8 +19,9 @@ CANNOT_TELL = "cannot tell"  # the noise hides what matters
 UNDECIDED = (_WITHIN, CANNOT_TELL)  # verdicts that tell no difference
 _SMALLEST_SHARE = 1.0  # percent; op types below it on both sides are not compared
 _CASE = ["workload", "mode", "on"]
+_Case: TypeAlias = tuple[str, ...]  # workload, mode and device; or workload and "profile"
 _Profile: TypeAlias = tuple[pd.DataFrame, pd.DataFrame]  # runs and ops of one workload
-_Profiles: TypeAlias = Mapping[str, _Profile]
+_Side = TypeVar("_Side", pd.DataFrame, _Profile)
 _SESSIONS = 1.0  # variance of times between folders of a program over that between runs of a folder
 _TOO_LARGE = 20.0  # percent: where no smaller difference would show, none of interest is excluded
 
@@ -51,14 +52,16 @@ class Comparison:
 
 def compare(base: Folder, others: Sequence[Folder]) -> Comparison:
     """Compares the matching runs of folders, with default threads and all cores."""
-    ratios, shares, refused = [], [], []
-    timings_of_base, profiles_of_base = _timings(base), _profiles(base)
+    ratios, refused = [], []
+    shares: list[dict[str, object]] = []
+    timings, profiles = _timings(base), _profiles(base)
     for label, folder in zip(LABELS[1:], others, strict=False):
         change = drift.between(base.machine, folder.machine)
-        rows, unlike_steps = _compare_steps(label, timings_of_base, _timings(folder), change)
-        changes, unlike_profiles = _compare_profiles(label, profiles_of_base, _profiles(folder))
-        ratios += rows
-        shares += changes
+        timed, unlike_steps = _alike(label, timings, _timings(folder), _unlike)
+        ratios += [_ratio(label, case, *sides, change) for case, sides in timed.items()]
+        profiled, unlike_profiles = _alike(label, profiles, _profiles(folder), _unlike_profiles)
+        for (workload, _), sides in profiled.items():
+            shares += _share_changes(workload, label, *sides)
         refused += [f"A and {label}: {each}" for each in (*unlike_steps, *unlike_profiles)]
     times = _side_by_side(ratios, ["workload", "mode", "device"])
     if len(times) and not times.programs.any():
@@ -118,37 +121,39 @@ def _with_verdicts(
     return table.assign(**{"would show (%)": shows})
 
 
-def _timings(folder: Folder) -> dict[tuple[str, ...], pd.DataFrame]:
+def _timings(folder: Folder) -> dict[_Case, pd.DataFrame]:
     """Returns the timings with counted steps by workload, mode and device."""
     runs = selection.processes(folder).dropna(subset="median_s")
     return dict(list(runs.groupby(_CASE, sort=False)))
 
 
-def _compare_steps(
+def _alike(
     label: str,
-    first: Mapping[tuple[str, ...], pd.DataFrame],
-    second: Mapping[tuple[str, ...], pd.DataFrame],
-    change: float,
-) -> tuple[list[dict[str, object]], list[str]]:
-    ratios, refused = [], []
+    first: Mapping[_Case, _Side],
+    second: Mapping[_Case, _Side],
+    unlike: Callable[[str, _Side, _Side], str],
+) -> tuple[dict[_Case, tuple[_Side, _Side]], list[str]]:
+    """Returns both sides of the cases that can be compared, and sentences on the others."""
+    alike, refused = {}, []
     for case in dict.fromkeys([*first, *second]):
         if case not in first or case not in second:
             refused.append(f"{' '.join(case)}: only in {'A' if case in first else label}")
-        elif unlike := _unlike(*(side[case].settings.iloc[0] for side in (first, second))):
-            refused.append(f"{' '.join(case)}: {unlike}")
+        elif reason := unlike(label, first[case], second[case]):
+            refused.append(f"{' '.join(case)}: {reason}")
         else:
-            ratios.append(_ratio(label, case, first[case], second[case], change))
-    return ratios, refused
+            alike[case] = first[case], second[case]
+    return alike, refused
 
 
-def _unlike(first: Mapping[str, object], second: Mapping[str, object]) -> str:
+def _unlike(label: str, first: pd.DataFrame, second: pd.DataFrame) -> str:
     """Returns the differences in settings that make step times incomparable."""
-    sides = {name: (first.get(name), second.get(name)) for name in [*first, *second]}
+    ours, theirs = (side.settings.iloc[0] for side in (first, second))
+    sides = {name: (ours.get(name), theirs.get(name)) for name in [*ours, *theirs]}
     return ", ".join(f"{name} {a} against {b}" for name, (a, b) in sides.items() if a != b)
 
 
 def _ratio(
-    label: str, case: tuple[str, ...], first: pd.DataFrame, second: pd.DataFrame, change: float
+    label: str, case: _Case, first: pd.DataFrame, second: pd.DataFrame, change: float
 ) -> dict[str, object]:
     """Compares the runs' medians: the steps of a run do not show the noise between runs."""
     change = max(change, drift.lost(first), drift.lost(second))
@@ -179,13 +184,13 @@ def _runs(first: pd.DataFrame, second: pd.DataFrame) -> str:
     return f"{selection.count(first)} and {selection.count(second)}"
 
 
-def _profiles(folder: Folder) -> _Profiles:
+def _profiles(folder: Folder) -> dict[_Case, _Profile]:
     """Returns the profiles of each workload, also where their ops took no time: it is refused."""
     runs, ops = selection.profile_runs(folder), folder.ops()
     chosen = selection.training_profiles(folder)
     empty = runs[(runs.op_s == 0) & ~runs.workload.isin(chosen.workload)]
     groups = pd.concat([chosen, empty]).groupby("workload", sort=False)
-    return {str(name): (each, ops[ops.run.isin(each.run)]) for name, each in groups}
+    return {(str(name), "profile"): (each, ops[ops.run.isin(each.run)]) for name, each in groups}
 
 
 def _shares(ops: pd.DataFrame) -> pd.DataFrame:
@@ -194,27 +199,12 @@ def _shares(ops: pd.DataFrame) -> pd.DataFrame:
     return shares.loc[shares.mean(axis=1).sort_values(ascending=False, kind="stable").index]
 
 
-def _compare_profiles(
-    label: str, first: _Profiles, second: _Profiles
-) -> tuple[list[dict[str, object]], list[str]]:
-    changes: list[dict[str, object]] = []
-    refused = []
-    for workload in dict.fromkeys([*first, *second]):
-        if workload not in first or workload not in second:
-            refused.append(f"{workload} profile: only in {'A' if workload in first else label}")
-        elif unlike := _unlike_profiles(label, first[workload][0], second[workload][0]):
-            refused.append(f"{workload} profile: {unlike}")
-        else:
-            changes += _share_changes(workload, label, first[workload], second[workload])
-    return changes, refused
-
-
-def _unlike_profiles(label: str, first: pd.DataFrame, second: pd.DataFrame) -> str:
+def _unlike_profiles(label: str, first: _Profile, second: _Profile) -> str:
     """Returns why the shares of profiles cannot be compared; "": they can."""
-    empty = [name for name, each in (("A", first), (label, second)) if not each.op_s.any()]
+    empty = [name for name, (runs, _) in (("A", first), (label, second)) if not runs.op_s.any()]
     if empty:
         return f"ops took no time in {' and '.join(empty)}"
-    a, b = ((each.batch_size.iloc[0], each.threads.iloc[0]) for each in (first, second))
+    a, b = ((runs.batch_size.iloc[0], runs.threads.iloc[0]) for runs, _ in (first, second))
     if a != b:
         return f"batch {a[0]} on {a[1]} threads against batch {b[0]} on {b[1]}"
     return ""

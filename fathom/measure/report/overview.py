@@ -151,7 +151,7 @@ def _html_row(row: Mapping[Any, Any], types: Shares) -> str:
         f"<small>{escape(str(row['what']))}</small></th>"
     ]
     for column in _COLUMNS:
-        text = _bar(types.get(name, {})) if column == TYPES else _text(row, column)
+        text = _types(types.get(name, {})) if column == TYPES else _text(row, column)
         cells.append(f'<td role="cell" data-name="{column}"{_kind(column)}>{text}</td>')
     return f'<tr role="row">{"".join(cells)}</tr>'
 
@@ -169,12 +169,17 @@ def _text(row: Mapping[Any, Any], column: str) -> str:
     return text if pd.isna(limits[0]) else f"{text}<small>{' to '.join(map(shown, limits))}</small>"
 
 
-def _bar(shares: Mapping[str, float]) -> str:
+def _types(shares: Mapping[str, float]) -> str:
     """Returns the op types as a bar, and the heaviest in words below it."""
+    words = ", ".join(f"{escape(kind)} {share:.0%}" for kind, share in [*shares.items()][:_NAMED])
+    return f"{bar(shares)}{words or 'not profiled'}"
+
+
+def bar(shares: Mapping[str, float]) -> str:
+    """Returns shares of op types, from 0 to 1, as a bar in the colours of their classes."""
     parts = "".join(
         f'<i style="width: {100 * share:.1f}%; background: {class_colour(op_class(kind))}" '
         f'title="{escape(kind)} {share:.0%}"></i>'
         for kind, share in shares.items()
     )
-    words = ", ".join(f"{escape(kind)} {share:.0%}" for kind, share in [*shares.items()][:_NAMED])
-    return f'<span class="bar" aria-hidden="true">{parts}</span>{words or "not profiled"}'
+    return f'<span class="bar" aria-hidden="true">{parts}</span>'

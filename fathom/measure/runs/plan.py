@@ -196,8 +196,7 @@ def _run(
     if batch_size is None and request.quick:
         batch_size = request.workloads[workload].quick_batch_size
     cores = cores or request.cores
-    parts = [workload, mode, device.strip("/").replace(":", ""), kind]
-    parts += swept
+    parts = [workload, mode, device.strip("/").replace(":", ""), kind, *swept]
     parts += [f"workers{workers}"] if workers else []
     parts += [f"threads{threads}"] if threads else []
     parts += [f"cores{cores}"] if cores != request.cores else []
@@ -240,13 +239,12 @@ def _command(request: Request, run: Planned) -> tuple[str, ...]:
     else:
         steps = _QUICK_PROFILE_STEPS if quick else _PROFILE_STEPS
     command = ["python", "-m", "fathom"]
-    command += ["launch", f"--workers={run.workers}", "--"] if run.workers else []
-    command += [] if run.workers else ["run" if timing else "profile"]
+    launch = ["launch", f"--workers={run.workers}", "--"]
+    command += launch if run.workers else ["run" if timing else "profile"]
     command += [run.workload]
     command += ["--quiet"] if timing else []
     command += [f"--{run.mode}", f"--device={run.device}", f"--precision={run.precision}"]
-    command += ["--microbatches=1"]
-    command += [f"--steps={request.steps or steps}"]
+    command += ["--microbatches=1", f"--steps={request.steps or steps}"]
     command += [f"--threads={run.threads}"] if run.threads else []
     command += [f"--batch-size={run.batch_size}"] if run.batch_size else []
     settings = (

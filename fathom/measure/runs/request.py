@@ -17,10 +17,9 @@ from fathom.results.records import Environment
 from fathom.system.device import CPU, GPU
 from fathom.system.processes import run_python
 
-_QUICK_REPEATS, _QUICK_WARMUP_RUNS = 2, 0
-_REPEATS, _WARMUP_RUNS = 200, 10  # as in the Minsky paper
-_QUICK_PROFILE_REPEATS, _PROFILE_REPEATS = 1, 3
-_BATCHES, _QUICK_BATCHES = [2**i for i in range(9)], [4**i for i in range(4)]
+# Default repeats, warm-up runs (both as in the Minsky paper), profile repeats and batch sizes.
+_WHOLE = (200, 10, 3, [2**i for i in range(9)])
+_QUICK = (2, 0, 1, [4**i for i in range(4)])
 _CEILINGS = {  # of a machine, with the shares of the processor that they had
     "gemm_flops_per_second": "gemm_cpu_share",
     "triad_bytes_per_second": "triad_cpu_share",
@@ -96,13 +95,8 @@ def measure_machine(wanted: Wanted, out: Path, screen: Console) -> Request:
     for number in {*threads, cores} - known_rates - {1}:
         machine = _with_probe(machine, str(number), _machine(number, wanted.precision, []))
     machine.write(out / "machine.json")
-    quick = (_QUICK_REPEATS, _QUICK_WARMUP_RUNS)
-    repeats, warmup_runs = quick if wanted.quick else (_REPEATS, _WARMUP_RUNS)
-    profile_repeats = _QUICK_PROFILE_REPEATS if wanted.quick else _PROFILE_REPEATS
-    batches = wanted.batches
-    if batches is not None:
-        repeats, batches = 1, batches or (_QUICK_BATCHES if wanted.quick else _BATCHES)
-    if wanted.workers:
+    repeats, warmup_runs, profile_repeats, sizes = _QUICK if wanted.quick else _WHOLE
+    if wanted.workers or wanted.batches is not None:
         repeats = 1
     return Request(
         workloads={name: first.characterizations.get(name, Characterization()) for name in names},
@@ -117,7 +111,7 @@ def measure_machine(wanted: Wanted, out: Path, screen: Console) -> Request:
         precision=wanted.precision,
         batch_size=wanted.batch_size,
         quick=wanted.quick,
-        batches=batches or (),
+        batches=() if wanted.batches is None else wanted.batches or sizes,
         workers=wanted.workers or (),
     )
 

@@ -13,7 +13,6 @@ from fathom.measure.report.figure import Figure, Findings
 from fathom.measure.runs.folder import Folder
 from fathom.system.files import read_file
 
-_FILES = "traces/*/distances.csv"
 _MOST = 8  # lines
 _CACHES = {"32 KiB": 32 << 10, "1 MiB": 1 << 20}  # that working sets are compared with
 _MIX = {
@@ -148,7 +147,7 @@ def _table(paths: list[Path], name: str, numbers: list[str]) -> pd.DataFrame:
 
 
 def _analyse(folder: Folder) -> Findings:
-    paths = sorted(folder.path.glob(_FILES))
+    paths = sorted(folder.path.glob("traces/*/distances.csv"))
     if not paths:
         return Findings(gaps=["no traces: fathom trace-memory W --out DIR/traces/W"])
     table = misses(_table(paths, "layer", ["bytes", "accesses"]))

@@ -9,7 +9,6 @@ from fathom.measure.report.figure import Figure, Findings
 from fathom.measure.runs.folder import Folder
 from fathom.results.quality import Quality
 
-_FILES = "quality/*.json"
 _QUANTITIES = ("examples", "seconds")
 
 
@@ -85,7 +84,7 @@ def _draw_quantity(panel: style.Panel, table: pd.DataFrame, quantity: str) -> No
 
 
 def _analyse(folder: Folder) -> Findings:
-    found = [Quality.read(path) for path in sorted(folder.path.glob(_FILES))]
+    found = [Quality.read(path) for path in sorted(folder.path.glob("quality/*.json"))]
     if not found:
         return Findings(gaps=["no time to quality: fathom quality --json DIR/quality/NAME.json"])
     table = trainings(found)

@@ -7,8 +7,6 @@ from fathom.measure.report.figure import Figure, Findings
 from fathom.measure.runs.folder import Folder
 from fathom.results.serving import ServingResult, Trial
 
-_FILES = "serving/*/serving.json"
-
 
 def results(tests: list[ServingResult]) -> pd.DataFrame:
     """Returns one row per load test: what was asked, and the run that counts."""
@@ -107,7 +105,8 @@ def draw(table: pd.DataFrame) -> style.Plot:
 
 
 def _analyse(folder: Folder) -> Findings:
-    tests = [ServingResult.read(path) for path in sorted(folder.path.glob(_FILES))]
+    files = sorted(folder.path.glob("serving/*/serving.json"))
+    tests = [ServingResult.read(path) for path in files]
     if not tests:
         return Findings(gaps=["no load test: fathom serve-test --out DIR/serving/NAME adds one"])
     table, trials = results(tests), searches(tests)

@@ -13,7 +13,6 @@ from fathom.measure.report.figures import f4
 from fathom.measure.runs.folder import Folder
 from fathom.results.nearest import Nearest
 
-_FILES = "nearest/*.json"
 _LONGEST = 24  # characters of a name
 
 
@@ -83,7 +82,7 @@ def draw(found: Sequence[Nearest]) -> style.Plot:
 
 
 def _analyse(folder: Folder) -> Findings:
-    found = [Nearest.read(path) for path in sorted(folder.path.glob(_FILES))]
+    found = [Nearest.read(path) for path in sorted(folder.path.glob("nearest/*.json"))]
     if not found:
         remedy = "mkdir DIR/nearest; fathom nearest FILE --json DIR/nearest/x.json"
         return Findings(gaps=[f"no network of yours: {remedy}"])

@@ -97,7 +97,8 @@ class Application:
 
     def add(self, method: str, path: str, handler: Handler) -> None:
         """Adds a handler; HEAD is answered as GET."""
-        self.web.router.add_route(method, path, handler)
+        for each in ("GET", "HEAD") if method == "GET" else (method,):
+            self.web.router.add_route(each, path, handler)
 
     async def read(self, request: "web.Request", kind: type[Body]) -> Body:
         """Returns a request's JSON.

@@ -65,14 +65,14 @@ def test_the_outputs_are_those_of_the_network(engine, monkeypatch):
 
     async def scenario(client):
         described = await (await client.get("/v2/models/autoenc")).json()
-        ready = await client.get("/v2/health/ready")
+        ready = [await f("/v2/health/ready") for f in (client.get, client.head)]
         nested = await client.post(PATH, json=request(images) | {"id": "7"})
         flat = await client.post(PATH, json=request(images, data=images.ravel().tolist()))
-        return described, ready.status, await nested.json(), await flat.json()
+        return described, [each.status for each in ready], await nested.json(), await flat.json()
 
     described, ready, nested, flat = ask(engine, scenario)
     assert described["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 784]}]
-    assert ready == 200
+    assert ready == [200, 200]
     assert nested["id"] == "7"
     for (output,) in (nested["outputs"], flat["outputs"]):
         given = np.array(output["data"]).reshape(output["shape"])
