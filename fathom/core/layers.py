@@ -272,5 +272,34 @@ def normalize(x: tf.Tensor, scale: keras.Variable, offset: keras.Variable) -> tf
         scale: [width].
         offset: [width].
     """
-    mean, variance = tf.nn.moments(x, [-1], keepdims=True)
-    return (x - mean) * tf.math.rsqrt(variance + 1e-5) * scale.value + offset.value
+    return standardize(x, 1e-5) * scale.value + offset.value
+
+
+def standardize(x: tf.Tensor, epsilon: float, centre: bool = True) -> tf.Tensor:
+    """Divides vectors by their standard deviation, or by their root mean square.
+
+    The gradient is a single term. TensorFlow adds three and more in an order that depends on time,
+    where one of them, here that of a residual branch, is also used elsewhere.
+
+    Args:
+        x: float32 [..., width].
+        epsilon: added to the mean square.
+        centre: whether to subtract the mean first.
+    """
+
+    def mean(values: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_mean(values, -1, keepdims=True)
+
+    @tf.custom_gradient
+    def standardized(x: tf.Tensor) -> tuple[tf.Tensor, Callable]:
+        centred = x - mean(x) if centre else x
+        inverse = tf.math.rsqrt(mean(tf.square(centred)) + epsilon)
+        normal = centred * inverse
+
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+            change = upstream - normal * mean(upstream * normal)
+            return (change - mean(upstream) if centre else change) * inverse
+
+        return normal, gradient
+
+    return standardized(x)

@@ -46,6 +46,8 @@ for forward_only in (False, True):
 """
 RESULT_KEYS = [field.alias or name for name, field in RunResult.model_fields.items()]
 
+VIEWS = ("ExpandDims", "Identity", "Reshape", "Squeeze")
+
 BFLOAT16 = {"precision": "bfloat16"}
 FIXED_POINT = {"precision": "fixed:24.12"}  # its formats need no calibration
 OTHER_COMPUTATIONS = (BFLOAT16, {"precision": "float16"}, {"xla": True})
@@ -396,6 +398,29 @@ def test_the_traced_graph_can_be_inspected(plain):
     assert loss.shape == ()
     assert loss.dtype == tf.float32
     assert any(operation.type.startswith("ResourceApply") for operation in graph.get_operations())
+
+
+def readers(tensor):
+    """Yields the operations that read a tensor, or a view of it."""
+    for operation in tensor.consumers():
+        yield from readers(operation.outputs[0]) if operation.type in VIEWS else [operation]
+
+
+def test_no_sum_depends_on_when_its_terms_are_read(plain):
+    """Of three and more terms, TensorFlow adds to the first that nobody is left to read."""
+    for operation in plain.model.model().get_operations():
+        if operation.type != "AddN" or len(operation.inputs) < 3:
+            continue
+        before, left = {operation.name}, [operation]
+        while left:
+            new = {t.op for t in left.pop().inputs if t.op.name not in before}
+            before |= {each.name for each in new}
+            left += new
+        by_name = min(operation.inputs, key=lambda t: t.name)  # so TensorFlow may sort them
+        for first in (operation.inputs[0], by_name):
+            while first.op.type in VIEWS:
+                first = first.op.inputs[0]
+            assert {each.name for each in readers(first)} <= before, (operation.name, first.name)
 
 
 def test_no_variable_is_int32(plain):

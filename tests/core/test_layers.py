@@ -13,6 +13,7 @@ from fathom.core.layers import (
     PRNGKey,
     Random,
     add_bias,
+    standardize,
 )
 
 
@@ -121,3 +122,27 @@ def test_random_numbers_of_a_loaded_layer_are_those_that_its_parts_had():
     assert next(seeds) == 9  # the next layer's
     assert (first, loaded.new_seed()) == (7, 7)
     np.testing.assert_array_equal(loaded.new_noise().tensor(), key.tensor())
+
+
+@pytest.mark.parametrize("centre", [True, False])
+def test_the_gradient_of_a_normalisation_is_that_of_its_formula_and_a_single_term(centre):
+    x = tf.constant(np.random.default_rng(0).normal(1, 2, (3, 7)), tf.float32)
+    upstream = tf.constant(np.random.default_rng(1).normal(size=(3, 7)), tf.float32)
+
+    def by_formula(x):
+        centred = x - tf.reduce_mean(x, -1, keepdims=True) if centre else x
+        return centred / tf.sqrt(tf.reduce_mean(centred**2, -1, keepdims=True) + 0.01)
+
+    def gradient(function):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = function(x)
+        return y, tape.gradient(y, x, upstream)
+
+    def ours():
+        return gradient(lambda x: standardize(x, 0.01, centre))
+
+    traced = tf.function(ours, autograph=False).get_concrete_function()
+    for found, expected in zip(traced(), gradient(by_formula), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert "AddN" not in {operation.type for operation in traced.graph.get_operations()}

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from typing_extensions import Self, Unpack
 
-from fathom.core.layers import Layer, LayerOptions, Random
+from fathom.core.layers import Layer, LayerOptions, Random, standardize
 from fathom.shared.attention import attention_weights, merge_heads, split_heads
 from fathom.shared.language.decoder import Parts
 from fathom.shared.language.layers import STDDEV, linear, look_up
@@ -29,8 +29,7 @@ def modulate(x: tf.Tensor, shift: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
         shift: [batch, 1, width].
         scale: [batch, 1, width], less 1.
     """
-    mean, variance = tf.nn.moments(tf.cast(x, tf.float32), [-1], keepdims=True)
-    normal = (tf.cast(x, tf.float32) - mean) * tf.math.rsqrt(variance + _EPSILON)
+    normal = standardize(tf.cast(x, tf.float32), _EPSILON)
     return tf.cast(normal, x.dtype) * (1 + scale) + shift
 
 

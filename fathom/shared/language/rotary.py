@@ -8,7 +8,7 @@ from typing import NamedTuple
 import tensorflow as tf
 from typing_extensions import Unpack
 
-from fathom.core.layers import Layer, LayerOptions, Random
+from fathom.core.layers import Layer, LayerOptions, Random, standardize
 from fathom.model.decoder import LayerCache
 from fathom.shared import attention
 from fathom.shared.language.layers import TokenLayer, linear, look_up, swiglu, weight
@@ -51,9 +51,8 @@ class RMSNorm(Layer):
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """Returns the normalised vectors of [..., width]."""
-        wide = tf.cast(x, tf.float32)
-        mean_square = tf.reduce_mean(wide * wide, -1, keepdims=True)
-        return tf.cast(wide * tf.math.rsqrt(mean_square + EPSILON) * self.scale.value, x.dtype)
+        normal = standardize(tf.cast(x, tf.float32), EPSILON, centre=False)
+        return tf.cast(normal * self.scale.value, x.dtype)
 
 
 class Sizes(NamedTuple):
