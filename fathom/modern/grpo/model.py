@@ -47,6 +47,7 @@ class GRPO(RotaryModel):
     Hyperparameters = GRPOHyperparameters
     hyperparameters: GRPOHyperparameters
     text: Sums
+    divides_batches = True
     undistributable = "its answers are sampled between updates, by one policy"
     example = "answers"
     default_steps = 10_300

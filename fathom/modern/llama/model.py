@@ -14,6 +14,7 @@ class Llama(RotaryModel):
 
     descriptor = DESCRIPTOR
     model_type = "llama"
+    divides_batches = True
     Hyperparameters = LlamaHyperparameters
     hyperparameters: LlamaHyperparameters
 
