@@ -169,7 +169,7 @@ def _compile(model: Workload) -> Compiled:
         functools.partial(steps.evaluate),
         reduce_retracing=True,
         autograph=False,
-        jit_compile=xla and model.evaluation_compiles,
+        jit_compile=model.xla_beside_steps == "step" and model.evaluation_compiles,
     )
     model.compile_functions()
     return Compiled(step, evaluate, phases)

@@ -58,6 +58,17 @@ def test_samples_between_divided_steps_are_compiled():
     ]
 
 
+@pytest.mark.slow
+def test_evaluation_is_compiled_whether_or_not_steps_are_divided():
+    found = []
+    for options in ({"microbatches": 1}, {"microbatches": 2}, {"xla": False}):
+        model = descriptor("gpt").ready(**options)
+        found.append(model.evaluate()["loss"])
+        model.teardown()
+    assert found[0] == found[1] == pytest.approx(found[2], rel=1e-5)
+    assert found[1] != found[2]  # by rounding
+
+
 @pytest.mark.parametrize(("size", "count"), [("characters", 2), ("gpt2", 1)])
 def test_larger_sizes_are_not_divided_by_default(size, count):
     model = workloads.load("gpt")("cpu", {"size": size, "batch_size": 4})
