@@ -152,7 +152,7 @@ class NeuralNetworkModel(Workload):
 
     @property
     def xla_beside_steps(self) -> str:
-        """What XLA compiles of what training computes of whole batches, such as samples."""
+        """What XLA compiles of what is computed of whole batches: samples, evaluation."""
         default = self.default_xla
         if default == "step" and self.strategy:
             default = "off"  # XLA compiles no collectives

@@ -278,6 +278,8 @@ def normalize(x: tf.Tensor, scale: keras.Variable, offset: keras.Variable) -> tf
 def standardize(x: tf.Tensor, epsilon: float, centre: bool = True) -> tf.Tensor:
     """Divides vectors by their standard deviation, or by their root mean square.
 
+    Ba et al. 2016, and Zhang and Sennrich 2019, "Root Mean Square Layer Normalization".
+
     The gradient is a single term. TensorFlow adds three and more in an order that depends on time,
     where one of them, here that of a residual branch, is also used elsewhere.
 
@@ -285,6 +287,9 @@ def standardize(x: tf.Tensor, epsilon: float, centre: bool = True) -> tf.Tensor:
         x: float32 [..., width].
         epsilon: added to the mean square.
         centre: whether to subtract the mean first.
+
+    Returns:
+        float32 [..., width].
     """
 
     def mean(values: tf.Tensor) -> tf.Tensor:
