@@ -152,6 +152,11 @@ class Workload(abc.ABC):
 
     @property
     @abc.abstractmethod
+    def xla_beside_steps(self) -> str:
+        """What XLA compiles of what is computed of whole batches: samples, evaluation."""
+
+    @property
+    @abc.abstractmethod
     def phases(self) -> Phases | None:
         """The times of the phases of generation."""
 
