@@ -157,7 +157,6 @@ class VectorEmulator:
         threads: int,
         noop_starts: int = NOOP_STARTS,
     ) -> None:
-        import_ale()
         check_playable(rom)
         from ale_py import roms
         from ale_py.vector_env import AtariVectorEnv

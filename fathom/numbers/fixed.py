@@ -49,7 +49,13 @@ def round_to(
             a probability equal to the remainder (Gupta et al. 2015, section 3.1), in steps of
             2^-24.
     """
-    whole = _whole(x * scale, seed)
+    scaled = x * scale
+    if seed is None:
+        whole = tf.round(scaled)
+    else:
+        below = tf.floor(scaled)
+        drawn = uniform(tf.shape(scaled), seed)
+        whole = below + tf.cast(drawn < scaled - below, tf.float32)
     if overflow == "wrap":
         count = 2.0**bits
         remainder = tf.math.floormod(whole, count)
@@ -58,14 +64,6 @@ def round_to(
         least, greatest = limits(bits)
         whole = tf.clip_by_value(whole, least, greatest)
     return whole / scale
-
-
-def _whole(scaled: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
-    if seed is None:
-        return tf.round(scaled)
-    below = tf.floor(scaled)
-    drawn = uniform(tf.shape(scaled), seed)
-    return below + tf.cast(drawn < scaled - below, tf.float32)
 
 
 def counts(x: tf.Tensor, rounded: tf.Tensor, scale: tf.Tensor, bits: int) -> tf.Tensor:

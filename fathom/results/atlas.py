@@ -80,9 +80,8 @@ class Bundle(Document):
     def name(self) -> str:
         """The machine in a few words."""
         has = self.environment
-        generation = f", {has.cpu_generation}" if has.cpu_generation else ""
-        device = f", {has.gpu}" if has.gpu else ""
         cores = f"{has.cores_available} core{'s' if has.cores_available > 1 else ''}"
         isa = has.switches.get("ONEDNN_MAX_CPU_ISA")
-        limit = f", limited to {isa}" if isa else ""
-        return f"{has.cpu_model}{generation}, {cores}{device}{limit}"
+        limit = f"limited to {isa}" if isa else ""
+        others = filter(None, (has.cpu_generation, cores, has.gpu, limit))
+        return ", ".join([has.cpu_model, *others])

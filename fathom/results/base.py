@@ -47,10 +47,6 @@ def absent(description: str) -> Any:
     return Field(default=None, description=description)
 
 
-def _as_list(value: object) -> object:
-    return value.tolist() if isinstance(value, np.ndarray) else value
-
-
 def _rounded(numbers: np.ndarray) -> list[float]:
     return [round(float(number), _NANOSECOND_DIGITS) for number in numbers]
 
@@ -58,8 +54,9 @@ def _rounded(numbers: np.ndarray) -> list[float]:
 def _array(items: Any) -> GetPydanticSchema:
     """Declares a float64 array that is a list of this type in the file."""
     rounded = PlainSerializer(_rounded, return_type=items)
+    as_list = BeforeValidator(lambda x: x.tolist() if isinstance(x, np.ndarray) else x)
     as_array = AfterValidator(lambda values: np.array(values, np.float64))
-    listed: Any = Annotated[items, BeforeValidator(_as_list), as_array, rounded]
+    listed: Any = Annotated[items, as_list, as_array, rounded]
     return GetPydanticSchema(lambda _, handler: handler.generate_schema(listed))
 
 
@@ -191,23 +188,19 @@ def _wanted(kind: str, limits: Mapping[str, object]) -> str:
         "dict_type": "an object",
         "finite_number": "a number",
         "float_type": "a number",
+        "greater_than": "above {gt:g}",
+        "greater_than_equal": "{ge:g} or more",
         "int_parsing_size": "a number of 64 bits",
         "int_type": "a whole number",
+        "less_than": "below {lt:g}",
         "list_type": "a list",
+        "literal_error": "{expected}",
         "model_type": "an object",
+        "string_pattern_mismatch": "of the form {pattern}",
         "string_type": "a text",
         "tuple_type": "a list",
     }
-    if kind == "literal_error":
-        return str(limits["expected"])
-    if kind == "string_pattern_mismatch":
-        return f"of the form {limits['pattern']}"
-    if kind == "greater_than_equal":
-        return f"{limits['ge']:g} or more"
-    if kind in ("greater_than", "less_than"):
-        limit = limits.get("gt", limits.get("lt"))
-        return f"{'above' if 'gt' in limits else 'below'} {limit:g}"
-    return words.get(kind, kind)
+    return words.get(kind, kind).format(**limits)
 
 
 def _field(path: Iterable[str | int]) -> str:

@@ -1,5 +1,6 @@
 """Parallel text as token ids, cached so that a large corpus is read only once."""
 
+import itertools
 from array import array
 from collections import Counter
 from collections.abc import Iterable
@@ -61,18 +62,14 @@ def load(texts: tuple[ParallelText, ...], settings: Settings) -> Corpus:
 
 
 def _build(texts: tuple[ParallelText, ...], settings: Settings) -> Corpus:
-    source_counts: Counter[str] = Counter()
-    target_counts: Counter[str] = Counter()
-    for text in texts:
-        for source, target in text:
-            source_counts.update(tokenize(source, settings.lowercase))
-            target_counts.update(tokenize(target, settings.lowercase))
-    vocabularies = (
-        Vocabulary.of(source_counts, settings.source_size),
-        Vocabulary.of(target_counts, settings.target_size),
-    )
-    pairs = _encode((pair for t in texts for pair in t), *vocabularies, settings.lowercase)
-    return Corpus(*vocabularies, pairs, sum(text.blank for text in texts), settings)
+    counts: tuple[Counter[str], Counter[str]] = Counter(), Counter()
+    for pair in itertools.chain(*texts):
+        for side, sentence in zip(counts, pair, strict=True):
+            side.update(tokenize(sentence, settings.lowercase))
+    source = Vocabulary.of(counts[0], settings.source_size)
+    target = Vocabulary.of(counts[1], settings.target_size)
+    pairs = _encode(itertools.chain(*texts), source, target, settings.lowercase)
+    return Corpus(source, target, pairs, sum(text.blank for text in texts), settings)
 
 
 def _encode(

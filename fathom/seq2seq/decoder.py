@@ -150,8 +150,12 @@ class Decoder(FreeDecoder):
         if target is not None:
             outputs = self._predict(target, state, annotations, weights, training)
             return self._most_probable(outputs) if most_probable else outputs
-        bucket = bucket_of_source(source.shape[1], self._sizes)
-        return self._decode(state, annotations, weights, bucket.target)
+        if self._beam_size > 1:
+            state, annotations = tf.nest.map_structure(
+                lambda tensor: tf.repeat(tensor, self._beam_size, 0), (state, annotations)
+            )
+        longest = bucket_of_source(source.shape[1], self._sizes).target
+        return self.search(self._stepper(weights, annotations), state, longest)
 
     def start(
         self,
@@ -326,16 +330,6 @@ class Decoder(FreeDecoder):
         """Returns a dropout mask of zeros and 1 / (1 - dropout)."""
         kept = self._noise.uniform(shape, axis=1, stream=number) >= self._dropout
         return tf.cast(kept, self.compute_dtype) / (1 - self._dropout)
-
-    def _decode(
-        self, state: State, annotations: Annotations | None, weights: Weights, longest: int
-    ) -> tf.Tensor:
-        """Feeds the decoder its own words; returns int32 [batch, longest]."""
-        if self._beam_size > 1:
-            state, annotations = tf.nest.map_structure(
-                lambda tensor: tf.repeat(tensor, self._beam_size, 0), (state, annotations)
-            )
-        return self.search(self._stepper(weights, annotations), state, longest)
 
     def _stepper(self, weights: Weights, annotations: Annotations | None) -> Step:
         """Returns one step of free decoding; what all steps share is computed once."""

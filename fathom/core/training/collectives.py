@@ -56,9 +56,16 @@ class Collectives:
         self._stops = tf.Variable(0.0, trainable=False, name="stops")  # the sum of all
 
     def measure_link(self) -> None:
-        """Measures the connection of the workers, if there are several; all have to call it."""
+        """Measures the connection of the workers, if there are several; all have to call it.
+
+        It times sums over the workers: of one number, and of 4 MiB.
+        """
         if self._workers > 1:
-            self._link = _link(self._strategy, self._workers)
+            latency = _seconds(self._strategy, 1)
+            large = _seconds(self._strategy, _LINK_BYTES // 4)
+            transfer = max(large - latency, 1e-9)  # the clock's resolution
+            rate = ring_bytes(_LINK_BYTES, self._workers) / transfer
+            self._link = Link(bytes_per_second=rate, latency_seconds=latency)
 
     def begin(self, warmup: int) -> None:
         """Starts a run, whose first steps do not count."""
@@ -141,15 +148,6 @@ class Collectives:
 
 def _size(tensor: tf.Tensor) -> int:
     return (tensor.shape.num_elements() or 0) * tensor.dtype.size
-
-
-def _link(strategy: Strategy, workers: int) -> Link:
-    """Times sums over the workers: of one number, and of 4 MiB."""
-    latency = _seconds(strategy, 1)
-    transfer = max(_seconds(strategy, _LINK_BYTES // 4) - latency, 1e-9)  # the clock's resolution
-    return Link(
-        bytes_per_second=ring_bytes(_LINK_BYTES, workers) / transfer, latency_seconds=latency
-    )
 
 
 def _seconds(strategy: Strategy, values: int) -> float:

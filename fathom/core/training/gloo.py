@@ -93,9 +93,14 @@ class Gloo:
 
     def sums(self, values: Sequence[Gradient]) -> list[Gradient]:
         """Returns the sums of values over all workers, in the graph of a step."""
+
+        @tf.custom_gradient
+        def sums(*tensors: tf.Tensor) -> tuple[list[tf.Tensor], Callable]:
+            # Each tensor has a part in the losses of all workers.
+            return self._sum(tensors), lambda *gradients: self._sum(gradients)
+
         dense = [value for value in values if not isinstance(value, tf.IndexedSlices)]
-        # A list in, a list out, even of one.
-        summed = iter(_differentiable(self._sum)(*dense) if dense else ())
+        summed = iter(sums(*dense) if dense else ())  # a list in, a list out, even of one
         return [
             self._gathered(value) if isinstance(value, tf.IndexedSlices) else next(summed)
             for value in values
@@ -199,16 +204,6 @@ class Gloo:
             self._torch.distributed.all_gather_into_tensor(*map(self._typed, (whole, own)))
             found.append(whole.numpy())
         return found
-
-
-def _differentiable(function: Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]) -> Callable:
-    """Returns a function of tensors, each of which has a part in the losses of all workers."""
-
-    @tf.custom_gradient
-    def sums(*tensors: tf.Tensor) -> tuple[list[tf.Tensor], Callable]:
-        return function(tensors), lambda *gradients: function(gradients)
-
-    return sums
 
 
 def _bits(tensor: tf.Tensor) -> tf.Tensor:

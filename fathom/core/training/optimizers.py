@@ -8,7 +8,6 @@ Every workload has a hyperparameter ``optimizer``, made by ``choice``; its ``bui
 ``create`` with the paper's settings. A rule takes those that it has.
 """
 
-import abc
 import functools
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -78,8 +77,8 @@ class VariableUpdate(NamedTuple):
     slots: Slots
 
 
-class Optimizer(tf.Module, abc.ABC):
-    """An update rule with its state.
+class Optimizer(tf.Module):
+    """An update rule with its state: a subclass has kernels, or defines ``_update``.
 
     ``tf.train.Checkpoint(optimizer=optimizer)`` saves and restores all state exactly. A sparse
     gradient (``tf.IndexedSlices``) updates only its rows and their slots. XLA compiles only the
@@ -94,9 +93,11 @@ class Optimizer(tf.Module, abc.ABC):
             gradients of the trained variables and the function to call with these or others.
     """
 
-    _slot_names: tuple[str, ...] = ()
+    _kernels: tuple[Callable[..., tf.Operation], ...]  # for dense and, if any, sparse gradients
+    _slot_arguments: Mapping[str, str] = {}  # the kernels' argument for each slot, by its name
     _adds_duplicate_rows = False
-    _constants: Mapping[str, float] = {}  # by the names of the kernel's arguments
+    _constants: Mapping[str, float] = {}  # by the names of the kernels' arguments
+    _flags: Mapping[str, bool] = {}  # likewise
 
     def __init__(
         self,
@@ -143,7 +144,8 @@ class Optimizer(tf.Module, abc.ABC):
         """
         targets = [_tensorflow_variable(variable) for variable in variables]
         self._built_for = tuple(weakref.ref(target) for target in targets)
-        self.slots = {name: [_zeros_like(t, name) for t in targets] for name in self._slot_names}
+        names = self._slot_arguments
+        self.slots = {name: [_zeros_like(t, name) for t in targets] for name in names}
 
     def forget(self) -> None:
         """Forgets all past gradients, for a training that begins anew or has ended."""
@@ -193,7 +195,7 @@ class Optimizer(tf.Module, abc.ABC):
         step_size, scalars_of = self._step_size(rate), functools.cache(self._scalars)
         for i, gradient in enumerate(self._clipped(gradients)):
             target = _tensorflow_variable(variables[i])
-            slots = {name: self.slots[name][i] for name in self._slot_names}
+            slots = {name: slot[i] for name, slot in self.slots.items()}
             if self._weight_decay and self._decayed(variables[i]):
                 gradient = self._add_weight_decay(
                     target, gradient, tf.cast(rate, target.dtype), slots
@@ -228,29 +230,22 @@ class Optimizer(tf.Module, abc.ABC):
         """Applies weight decay, at a rate of the variable's dtype; returns the new gradient."""
         return tf.convert_to_tensor(gradient) + self._weight_decay * target
 
-    @abc.abstractmethod
     def _update(self, update: VariableUpdate) -> None:
         """Updates one variable, with one fused kernel where TensorFlow has one."""
-
-    def _run(
-        self,
-        dense: Callable[..., tf.Operation],
-        sparse: Callable[..., tf.Operation],
-        update: VariableUpdate,
-        **arguments: tf.Tensor,
-    ) -> None:
-        """Runs the kernel for the kind of gradient, with these arguments and the constants."""
-        arguments |= {"lr": update.step_size, **update.scalars}
-        handle, gradient = update.target.handle, update.gradient
-        if not isinstance(gradient, tf.IndexedSlices):
-            dense(var=handle, grad=gradient, **arguments)
+        dense, *sparse = self._kernels
+        gradient, slots = update.gradient, update.slots
+        arguments = {"var": update.target.handle, "lr": update.step_size, **update.scalars}
+        arguments |= {name: slots[slot].handle for slot, name in self._slot_arguments.items()}
+        if not sparse or not isinstance(gradient, tf.IndexedSlices):
+            dense(grad=tf.convert_to_tensor(gradient), **arguments, **self._flags)
             return
         if private.traces_for_xla():
             raise FathomError(
                 "XLA cannot compile this optimizer's update of some rows: use --no-xla, or the "
                 "optimizer sgd, adam or adamw"
             )
-        sparse(var=handle, grad=gradient.values, indices=gradient.indices, **arguments)
+        values, indices = gradient.values, gradient.indices
+        sparse[0](grad=values, indices=indices, **arguments, **self._flags)
 
 
 class GradientDescent(Optimizer):
@@ -275,7 +270,8 @@ class Momentum(Optimizer):
     new ``v`` (Sutskever et al. 2013, section 2, as rewritten by Bengio et al. 2013, section 3.5).
     """
 
-    _slot_names = ("velocity",)
+    _kernels = (kernels.ResourceApplyKerasMomentum, kernels.ResourceSparseApplyKerasMomentum)
+    _slot_arguments: Mapping[str, str] = {"velocity": "accum"}
 
     def __init__(
         self,
@@ -286,7 +282,7 @@ class Momentum(Optimizer):
     ) -> None:
         super().__init__(learning_rate, **options)
         self._momentum, self._nesterov = momentum, nesterov
-        self._constants = {"momentum": momentum}
+        self._constants, self._flags = {"momentum": momentum}, {"use_nesterov": nesterov}
 
     def _add_weight_decay(
         self, target: tf.Variable, gradient: Gradient, rate: tf.Tensor, slots: Slots
@@ -304,34 +300,18 @@ class Momentum(Optimizer):
         )
         return tf.convert_to_tensor(gradient)
 
-    def _update(self, update: VariableUpdate) -> None:
-        self._run(
-            kernels.ResourceApplyKerasMomentum,
-            kernels.ResourceSparseApplyKerasMomentum,
-            update,
-            accum=update.slots["velocity"].handle,
-            use_nesterov=self._nesterov,
-        )
-
 
 class Adagrad(Optimizer):
     """``s <- s + g^2; w <- w - lr g / (sqrt(s) + epsilon)``: Duchi et al. 2011, figure 1."""
 
-    _slot_names = ("squares",)
+    _kernels = (kernels.ResourceApplyAdagradV2, kernels.ResourceSparseApplyAdagradV2)
+    _slot_arguments: Mapping[str, str] = {"squares": "accum"}
 
     def __init__(
         self, learning_rate: float, epsilon: float = 1e-7, **options: Unpack[Regularization]
     ) -> None:
         super().__init__(learning_rate, **options)
         self._constants = {"epsilon": epsilon}
-
-    def _update(self, update: VariableUpdate) -> None:
-        self._run(
-            kernels.ResourceApplyAdagradV2,
-            kernels.ResourceSparseApplyAdagradV2,
-            update,
-            accum=update.slots["squares"].handle,
-        )
 
 
 class Adam(Optimizer):
@@ -342,7 +322,8 @@ class Adam(Optimizer):
     and the moments of all rows decay.
     """
 
-    _slot_names = ("mean", "square")
+    _kernels = (kernels.ResourceApplyAdam,)
+    _slot_arguments: Mapping[str, str] = {"mean": "m", "square": "v"}
 
     def __init__(
         self,
@@ -369,16 +350,6 @@ class Adam(Optimizer):
         step = tf.cast(replicas.add(self.steps, 1), tf.float64)
         correction = tf.sqrt(1 - self._beta_2**step) / (1 - self._beta_1**step)
         return rate * tf.cast(correction, tf.float32)
-
-    def _update(self, update: VariableUpdate) -> None:
-        kernels.ResourceApplyAdam(
-            var=update.target.handle,
-            m=update.slots["mean"].handle,
-            v=update.slots["square"].handle,
-            grad=tf.convert_to_tensor(update.gradient),
-            lr=update.step_size,
-            **update.scalars,
-        )
 
 
 class AdamW(Adam):
@@ -407,6 +378,9 @@ class RMSProp(Optimizer):
     al. 2015.
     """
 
+    _kernels = (kernels.ResourceApplyRMSProp, kernels.ResourceSparseApplyRMSProp)
+    _slot_arguments: Mapping[str, str] = {"square": "ms", "update": "mom"}
+
     def __init__(
         self,
         learning_rate: float,
@@ -422,20 +396,10 @@ class RMSProp(Optimizer):
             "momentum": momentum,
             "epsilon": min_squared_gradient,
         }
-        self._centered = centered
-        self._slot_names = ("square", "update", "mean") if centered else ("square", "update")
-
-    def _update(self, update: VariableUpdate) -> None:
-        slots = update.slots
-        handles = {"ms": slots["square"].handle, "mom": slots["update"].handle}
-        if self._centered:
+        if centered:
             dense = kernels.ResourceApplyCenteredRMSProp
-            sparse = kernels.ResourceSparseApplyCenteredRMSProp
-            handles["mg"] = slots["mean"].handle
-        else:
-            dense = kernels.ResourceApplyRMSProp
-            sparse = kernels.ResourceSparseApplyRMSProp
-        self._run(dense, sparse, update, **handles)
+            self._kernels = (dense, kernels.ResourceSparseApplyCenteredRMSProp)
+            self._slot_arguments = {**self._slot_arguments, "mean": "mg"}
 
 
 class Rule(NamedTuple):

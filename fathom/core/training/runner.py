@@ -176,12 +176,10 @@ class Runner:
 
     def _steps_in_call(self, number: int, stop: int) -> int:
         """Returns the length of the next call, which ends at an epoch's end or a checkpoint."""
-        ends = [stop, _next_multiple(number, self._loop.steps_per_call)]
+        periods = [self._loop.steps_per_call, self._loop.checkpoint_every]
         if self._loop.trains:
-            ends.append(_next_multiple(number, self._loop.steps_per_epoch))
-        if self._loop.checkpoint_every:
-            ends.append(_next_multiple(number, self._loop.checkpoint_every))
-        return min(ends) - number
+            periods.append(self._loop.steps_per_epoch)
+        return min(stop - number, *(each - number % each for each in periods if each))
 
     def _call(
         self,
@@ -283,8 +281,3 @@ def _as_int(name: str, number: int) -> int:
         return operator.index(number)
     except TypeError:
         raise FathomError(f"{name} must be a whole number, not {number!r}") from None
-
-
-def _next_multiple(number: int, divisor: int) -> int:
-    """Returns the smallest multiple of ``divisor`` above ``number``."""
-    return (number // divisor + 1) * divisor

@@ -1,6 +1,7 @@
 """Batches: pairs of similar length together, padded to one of few shapes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -98,17 +99,11 @@ class Order:
 
     def stream(self, pairs: EncodedPairs, first_step: int) -> Iterator[Batch]:
         """Returns the endless stream of batches from ``first_step`` on, a worker's rows of them."""
-        rows = [replicas.rows_of_worker(shape.pairs) for shape in self.shapes]
-        return self._stream(pairs, first_step, dict(zip(self.shapes, rows, strict=True)))
-
-    def _stream(
-        self, pairs: EncodedPairs, first_step: int, rows: Mapping[Shape, slice]
-    ) -> Iterator[Batch]:
+        rows = {shape: replicas.rows_of_worker(shape.pairs) for shape in self.shapes}
         epoch, skipped = divmod(first_step, self.steps_per_epoch)
-        while True:
-            for shape, chosen in self.epoch(epoch)[skipped:]:
-                yield make_batch(pairs, chosen[rows[shape]], shape)
-            epoch, skipped = epoch + 1, 0
+        endless = itertools.chain.from_iterable(map(self.epoch, itertools.count(epoch)))
+        batches = itertools.islice(endless, skipped, None)
+        return (make_batch(pairs, chosen[rows[shape]], shape) for shape, chosen in batches)
 
 
 def make_batch(pairs: EncodedPairs, chosen: np.ndarray, shape: Shape) -> Batch:
