@@ -136,18 +136,19 @@ class NeuralNetworkModel(Workload):
 
     @property
     def microbatches(self) -> int:
-        """Parts into which a training step on a CPU divides its batch, to compute them at once."""
+        """Parts into which a step on a CPU divides its batch, to compute them at once."""
         wanted, count = self.execution.microbatches, self.operations_at_once
         if wanted != "auto":
             return wanted
-        divides = self.divides_batches and self.hyperparameters.has_default_size
+        divides = self.divides_inference if self.forward_only else self.divides_batches
+        divides = divides and self.hyperparameters.has_default_size
         divides = divides and not microbatches.obstacle(self)
         return count if divides and not self.hyperparameters.batch_size % count else 1
 
     @property
     def xla(self) -> str:
         """What XLA compiles of a step: all (``step``), some ``layers``, or nothing (``off``)."""
-        divided = self.microbatches > 1  # XLA runs them in turn
+        divided = self.microbatches > 1 and not self.forward_only  # it is slower: performance.md
         return "off" if divided and self.xla_beside_steps == "step" else self.xla_beside_steps
 
     @property

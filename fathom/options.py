@@ -284,7 +284,7 @@ class Execution:
     xla: bool | None = None  # compile the step or nothing; None: the workload's default
     threads: int | None = None  # of the run; None: one per core
     inter_op_threads: int | None = None  # operations at once; None: two, or one on one thread
-    microbatches: Microbatches = "auto"  # of a training step on a CPU; 1: whole batches
+    microbatches: Microbatches = "auto"  # of a step on a CPU; 1: whole batches
     quantize: str | None = None  # what a fixed-point precision rounds; None: all of QUANTIZED
     rounding: str | None = None  # of fixed-point numbers; None: the first of ROUNDINGS
     overflow: str | None = None  # of fixed-point numbers; None: the first of OVERFLOWS

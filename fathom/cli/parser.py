@@ -225,7 +225,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     ),
     "microbatches": _value(
         "N",
-        "parts of a training batch that a CPU computes at once, or auto; 1: whole batches; "
+        "parts of a batch that a CPU computes at once, or auto; 1: whole batches; "
         "default: auto, as many as operations run at once where the workload is faster so",
         number(options.Microbatches, minimum=1),
     ),

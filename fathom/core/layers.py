@@ -91,7 +91,9 @@ class PRNGKey:
         """Returns a key that continues the same numbers."""
         return cls(**config)
 
-    def uniform(self, shape: tf.Tensor, axis: int = 0, stream: int = 0) -> tf.Tensor:
+    def uniform(
+        self, shape: tf.Tensor, axis: int = 0, stream: tf.Tensor | int | None = None
+    ) -> tf.Tensor:
         """Returns float32 random numbers in [0, 1) for a batch, or for a replica's part of it.
 
         Args:
@@ -99,7 +101,9 @@ class PRNGKey:
             axis: the batch's, along which replicas have different numbers.
             stream: numbers of other streams differ.
         """
-        seed = self.tensor() + tf.constant([stream, 0], tf.int64) if stream else self.tensor()
+        seed = self.tensor()
+        if stream is not None:
+            seed += tf.stack([tf.cast(stream, tf.int64), 0])
         return replicas.part(uniform(replicas.whole_shape(shape, axis), seed), axis)
 
 

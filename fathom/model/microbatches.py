@@ -1,11 +1,16 @@
-"""Microbatches: parts of a training step's batch that a CPU computes at once.
+"""Microbatches: parts of a step's batch that a CPU computes at once.
 
 The mathematics of a step in microbatches is that of the whole batch; sums differ by rounding.
 ``core.training.replicas`` has what is computed in each.
 """
 
+import functools
 from collections.abc import Sequence
 
+import tensorflow as tf
+
+from fathom.core.training import replicas
+from fathom.core.training.compilation import Nest, Step
 from fathom.errors import FathomError
 from fathom.model.workload import Workload
 from fathom.options import precision_traits
@@ -14,16 +19,16 @@ from fathom.options import precision_traits
 def obstacle(model: Workload) -> str:
     """Returns why the batches of a run cannot be divided; empty if they can."""
     execution = model.execution
-    if model.forward_only:
-        return "they are for training"
     if model.device.on_gpu:
         return "they are for CPUs: a GPU computes a batch at once"
+    if precision_traits(execution.precision).fixed:
+        return f"{execution.precision} is simulated for whole batches"
+    if model.forward_only:
+        return "" if model.divides_inference else "this inference computes whole batches"
     if execution.strategy != "none":
         return f"--strategy {execution.strategy} divides batches itself"
     if execution.xla:
         return "--xla would compute them in turn"
-    if precision_traits(execution.precision).fixed:
-        return f"{execution.precision} is simulated for whole batches"
     if model.batch_statistics is not None:
         return "its batch normalization takes the statistics of whole batches"
     return model.indivisible
@@ -45,3 +50,27 @@ def check(model: Workload, sizes: Sequence[int | None]) -> None:
                 f"{model.name}'s batch of {size} cannot be divided into {count} microbatches: try "
                 "another --batch-size or --microbatches"
             )
+
+
+def divided(step: Step, count: int, xla: bool) -> Step:
+    """Returns an inference that computes a batch in microbatches, and joins what they return.
+
+    Args:
+        step: takes and returns tensors or nests of them, each [batch, ...].
+        count: of microbatches; 1: the step itself.
+        xla: XLA compiles a microbatch; all of them in one program it would run in turn.
+    """
+    if count == 1:
+        return step
+
+    def whole(*batch: tf.Tensor) -> Nest:
+        outputs = []
+        for number in range(count):
+            part = functools.partial(step)  # of its own, as what is traced depends on the number
+            if xla:
+                part = tf.function(part, autograph=False, jit_compile=True)
+            with replicas.computing(replicas.Microbatch(number, count, None)):
+                outputs.append(part(*tf.nest.map_structure(replicas.part, batch)))
+        return tf.nest.map_structure(lambda *parts: tf.concat(parts, 0), *outputs)
+
+    return whole

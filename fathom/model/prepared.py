@@ -153,12 +153,11 @@ def _simulate(model: Workload, simulation: Simulation, variables: Variables) -> 
 
 def _compile(model: Workload) -> Compiled:
     """Compiles the step, the evaluation, and what else the workload compiles."""
-    xla, steps = model.xla == "step", StepFunctions(model)
-    two_phases = model.two_phases()
-    phases = Phases(two_phases, model.device, xla) if two_phases else None
+    steps, phases = StepFunctions(model), _phases(model)
+    xla = model.xla == "step" and model.microbatches == 1  # else it compiles each of them
     with model.placement():
         step = CompiledStep(
-            steps.infer if model.forward_only else steps.train_all,
+            steps.infer_all if model.forward_only else steps.train_all,
             _own(model),
             model.steps_per_call,
             xla=xla,
@@ -173,6 +172,18 @@ def _compile(model: Workload) -> Compiled:
     )
     model.compile_functions()
     return Compiled(step, evaluate, phases)
+
+
+def _phases(model: Workload) -> Phases | None:
+    """Returns the phases of generation, in microbatches if there are any."""
+    phases, count, xla = model.two_phases(), model.microbatches, model.xla == "step"
+    if not phases:
+        return None
+    prefill, decode = (
+        microbatches.divided(each, count, xla) for each in (phases.prefill, phases.decode)
+    )
+    phases = dataclasses.replace(phases, prefill=prefill, decode=decode)
+    return Phases(phases, model.device, xla and count == 1)
 
 
 def _in_phases(model: Workload, phases: Phases, *inputs: tf.Tensor) -> Nest:

@@ -10,6 +10,7 @@ from fathom.core.training.compilation import Batch, Nest
 from fathom.hardware.description.attribution import scoped_gradients
 from fathom.hardware.description.edges import held, size_of
 from fathom.hardware.description.step import operations
+from fathom.model.microbatches import divided
 from fathom.model.workload import Workload
 from fathom.numbers.packed import packed
 from fathom.options import precision_traits
@@ -45,6 +46,13 @@ class StepFunctions:
         gradient of the whole batch's loss.
         """
         return self._train(self._loss_of_replica, batch)
+
+    def infer_all(self, *inputs: tf.Tensor) -> Nest:
+        """Runs ``infer``, in microbatches if there are any, each compiled as the run asks."""
+        model = self._model
+        outputs = divided(model.infer, self._microbatches, model.xla == "step")(*inputs)
+        self._built.noise_step.assign_add(1)
+        return outputs
 
     def infer(self, *inputs: tf.Tensor) -> Nest:
         """One forward pass; returns the outputs."""

@@ -277,6 +277,11 @@ class Workload(abc.ABC):
         return False
 
     @property
+    def divides_inference(self) -> bool:
+        """Whether inference can be computed in microbatches, and at the default size is so."""
+        return False
+
+    @property
     def batch_statistics(self) -> Statistics | None:
         """What batch normalization uses on several replicas; None for a network without it."""
         return None

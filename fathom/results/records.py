@@ -103,8 +103,8 @@ class Environment(Record):
     )
     microbatches: PositiveCount = Field(
         default=1,
-        description="parts of a training batch that are computed at once; where batches have "
-        "several shapes, of those that can be divided",
+        description="parts of a batch that are computed at once; where batches have several "
+        "shapes, of those that can be divided",
     )
     precision: PrecisionName = Field(description="of the computation")
     xla: Compiled = Field(

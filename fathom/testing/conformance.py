@@ -443,9 +443,11 @@ def test_microbatches_that_are_computed_at_once_learn_the_same_to_rounding(workl
 
 
 def test_batches_are_divided_by_default_where_that_is_faster(workload):
-    model = workload.model()
-    model.operations_at_once = 2
-    assert model.microbatches == 1 + model.divides_batches
+    for forward_only in (False, True):
+        model = workload.model(forward_only)
+        model.operations_at_once = 2
+        divides = model.divides_inference if forward_only else model.divides_batches
+        assert model.microbatches == 1 + divides
 
 
 def products(model):

@@ -1,6 +1,8 @@
 """Steps whose batch is computed in parts at once; the conformance suite compares their losses."""
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
 from fathom import Autoenc, AutoencFwd, DeepQ, FathomError, Residual, workloads
 from fathom.model.microbatches import check
@@ -69,6 +71,56 @@ def test_evaluation_is_compiled_whether_or_not_steps_are_divided():
     assert found[1] != found[2]  # by rounding
 
 
+def outputs(workload, **options):
+    """Returns what three steps of inference give, and the model."""
+    found = []
+    model = descriptor(workload).ready(True, batch_size=4, **options)
+    model.run(lambda step, batch: found.append(step(*batch)), n_steps=3)
+    return tf.nest.flatten(found), model
+
+
+def products(model):
+    return sum("MatMul" in operation.type for operation in model.model().get_operations())
+
+
+@pytest.mark.parametrize(
+    ("workload", "options"),
+    [
+        ("moe", {"temperature": 1.0}),
+        ("moe", {"phase": "decode"}),
+        ("gpt", {"phase": "prefill", "temperature": 1.0, "xla": False}),
+        pytest.param("llama", {"phase": "prefill"}, marks=pytest.mark.slow),
+    ],
+)
+def test_inference_in_microbatches_returns_the_same(workload, options):
+    """Random numbers are those of the whole batch, and XLA compiles each part where it does all."""
+    whole, model = outputs(workload, microbatches=1, **options)
+    divided, in_parts = outputs(workload, microbatches=2, **options)
+    for a, b in zip(whole, divided, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+    assert len(np.unique(whole[0])) > 1
+    assert in_parts.machine().microbatches == 2
+    assert in_parts.xla == model.xla
+    functions = [each.type for each in in_parts.model().get_operations()]
+    if model.xla == "step":
+        assert functions.count("StatefulPartitionedCall") == 2
+    elif options.get("phase") != "decode":  # whose products are in a loop
+        assert products(in_parts) == 2 * products(model)
+
+
+def test_the_phases_of_generation_are_divided_where_both_run():
+    _, model = outputs("moe", microbatches=2)
+    state = model.phases.prefill(*next(model.inference_batches()))
+    decode = model.phases.decode.get_concrete_function(*state).graph
+    assert [each.type for each in decode.get_operations()].count("While") == 2
+
+
+def test_a_draft_is_not_divided():
+    moe = workloads.load("moe", forward_only=True)
+    assert on_two_threads(moe).microbatches == 2
+    assert on_two_threads(moe, draft_layers=1).microbatches == 1
+
+
 @pytest.mark.parametrize(("size", "count"), [("characters", 2), ("gpt2", 1)])
 def test_larger_sizes_are_not_divided_by_default(size, count):
     model = workloads.load("gpt")("cpu", {"size": size, "batch_size": 4})
@@ -119,7 +171,7 @@ def test_whole_batches_are_compiled_where_that_is_the_default():
         (Autoenc, {"xla": True}, "--xla would compute them in turn"),
         (Autoenc, {"precision": "fixed16"}, "fixed16 is simulated for whole batches"),
         (Autoenc, {"strategy": "mirrored", "replicas": 1}, "--strategy mirrored divides"),
-        (AutoencFwd, {}, "autoenc cannot compute 2 microbatches: they are for training"),
+        (AutoencFwd, {}, "autoenc cannot compute 2 microbatches: this inference computes whole"),
         (Residual, {}, "the statistics of whole batches"),
         (GCN, {}, "each would compute the whole graph"),
     ],

@@ -148,3 +148,8 @@ class MoE(RotaryModel):
 
 class MoEFwd(Generator, MoE):
     """Continues prompts."""
+
+    @property
+    def divides_inference(self) -> bool:
+        """True, as operations for each expert are many and small, but where passes are counted."""
+        return not self.hyperparameters.draft_layers

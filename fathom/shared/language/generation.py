@@ -5,7 +5,6 @@ import tensorflow as tf
 from typing_extensions import Unpack
 
 from fathom.core.layers import Layer, LayerOptions, PRNGKey
-from fathom.core.training.randomness import uniform
 from fathom.model.workload import Part
 from fathom.shared.attention import Cache, named, unnamed
 from fathom.shared.language.decoder import Decoder
@@ -54,9 +53,9 @@ class Choice(Layer):
                 scores = tf.where(scores < least, -1e9, scores)
             if self._top_p < 1:
                 scores = tf.where(scores < _nucleus(scores, self._top_p), -1e9, scores)
-            key = self._noise.tensor() + tf.stack([tf.cast(position, tf.int64), 0])
             # The largest sum with Gumbel noise is a draw from the softmax (Maddison et al. 2014).
-            scores -= tf.math.log(-tf.math.log(uniform(tf.shape(scores), key)))
+            drawn = self._noise.uniform(tf.shape(scores), stream=position)
+            scores -= tf.math.log(-tf.math.log(drawn))
         return tf.argmax(scores, 1, tf.int32)
 
 

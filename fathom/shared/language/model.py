@@ -306,6 +306,11 @@ class Generator(LanguageModel):
         width = self.hyperparameters.width
         return self.run_options.phase != "prefill" and 4 * width * width < _LARGE_MATRIX
 
+    @property
+    def divides_inference(self) -> bool:
+        """Whether prompts are read in microbatches: where nothing is decoded after them."""
+        return self.run_options.phase == "prefill"
+
     def build_inputs(self) -> keras.KerasTensor:
         """Returns the prompts, int32 [batch, prompt]."""
         return keras.Input((self.hyperparameters.prompt_tokens,), dtype="int32", name="prompts")
