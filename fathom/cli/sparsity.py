@@ -70,7 +70,7 @@ def pruned(model: "NeuralNetworkModel", densities: list[float]) -> pd.DataFrame:
     from fathom.core.training.values import restored
     from fathom.numbers.sparsity import prune
 
-    variables = model.network.trainable_variables
+    variables = list(filter(model.is_weight_matrix, model.network.trainable_variables))
     rows = []
     with model.evaluated_weights():
         for density in [1.0, *densities]:

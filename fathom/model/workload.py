@@ -14,7 +14,7 @@ from fathom import options
 from fathom.core.data import DataSet, DataSource
 from fathom.core.layers import PRNGKey
 from fathom.core.training.compilation import Batch, Nest, Signature
-from fathom.core.training.optimizers import Optimizer
+from fathom.core.training.optimizers import Optimizer, Variable, is_weight_matrix
 from fathom.core.training.phases import Phases, TwoPhases
 from fathom.core.training.strategies import Strategy
 from fathom.errors import FathomError
@@ -280,6 +280,10 @@ class Workload(abc.ABC):
     def divides_inference(self) -> bool:
         """Whether inference can be computed in microbatches, and at the default size is so."""
         return False
+
+    def is_weight_matrix(self, variable: Variable) -> bool:
+        """Says whether a variable is a matrix of weights, that decays and is pruned."""
+        return is_weight_matrix(variable)
 
     @property
     def batch_statistics(self) -> Statistics | None:

@@ -44,3 +44,21 @@ def test_averaged_weights_are_pruned_where_they_are_evaluated(tmp_path):
     table = pruned(model, [0.01])
     assert table.loss[0] == pytest.approx(model.evaluate()["loss"])
     assert table.loss[1] != table.loss[0]
+
+
+def test_matrices_that_are_no_weights_are_not_pruned(monkeypatch):
+    """mamba keeps the logarithms of its rates, of which 0 is none of the smallest."""
+    model = descriptor("mamba").ready(xla=False)
+
+    def zeros():
+        found = {"log_rates": 0, "kernel": 0}
+        for variable in model.network.trainable_variables:
+            name = variable.path.rpartition("/")[2]
+            if name in found:
+                found[name] += int((variable.numpy() == 0).sum())
+        return found
+
+    monkeypatch.setattr(model, "evaluate", zeros)
+    before, after = pruned(model, [0.5]).to_dict("records")
+    assert after["log_rates"] == before["log_rates"]
+    assert after["kernel"] > before["kernel"]

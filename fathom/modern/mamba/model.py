@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from fathom.core.data.pipeline import Tensors
 from fathom.core.layers import Dropout
-from fathom.core.training.optimizers import Variable, is_weight_matrix
+from fathom.core.training.optimizers import Variable
 from fathom.errors import FathomError
 from fathom.model.decoder import TokenDecoder
 from fathom.modern.mamba.descriptor import DESCRIPTOR
@@ -88,9 +88,10 @@ class Mamba(LanguageModel):
         """Returns the mean cross-entropy of a token that counts, in nats."""
         return tf.reduce_mean(_mean_entropy(following, logits))
 
-    def decays(self, variable: Variable) -> bool:
-        """Says whether a variable decays: matrices, but not the logarithms of the rates."""
-        return is_weight_matrix(variable) and variable.path.rpartition("/")[2] != "log_rates"
+    def is_weight_matrix(self, variable: Variable) -> bool:
+        """Says whether a variable is one that decays: not the logarithms of the rates."""
+        is_rate = variable.path.endswith("/log_rates")
+        return super().is_weight_matrix(variable) and not is_rate
 
     def build_evaluation(
         self, tokens: tf.Tensor, following: tf.Tensor, logits: tf.Tensor

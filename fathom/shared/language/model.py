@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from fathom import nn
 from fathom.core.data.pipeline import DataLoader, Sampler, Tensors
-from fathom.core.training.optimizers import Optimizer, Variable, create, is_weight_matrix
+from fathom.core.training.optimizers import Optimizer, create
 from fathom.core.training.phases import TwoPhases
 from fathom.core.training.schedules import warmed_cosine
 from fathom.core.training.values import restored
@@ -234,12 +234,8 @@ class LanguageModel(nn.NeuralNetworkModel):
             beta_2=hyperparameters.beta_2,
             weight_decay=hyperparameters.weight_decay,
             global_clip_norm=hyperparameters.clip_norm,
-            decayed=self.decays,
+            decayed=self.is_weight_matrix,
         )
-
-    def decays(self, variable: Variable) -> bool:
-        """Says whether a variable decays."""
-        return is_weight_matrix(variable)
 
     def end_step(self, number: int) -> None:
         """Sets the learning rate of the next step."""

@@ -159,5 +159,5 @@ def test_initial_weights_are_the_published_ones():
 @pytest.mark.slow
 def test_matrices_decay_but_not_the_rates():
     model = make()
-    kept = {v.path.split("/")[-1] for v in model.network.variables if not model.decays(v)}
+    kept = {v.path.split("/")[-1] for v in model.network.variables if not model.is_weight_matrix(v)}
     assert kept == {"scale", "taps_bias", "steps_bias", "skip", "log_rates"}
