@@ -315,7 +315,7 @@ def test_skipping_a_damaged_checkpoint_is_reported(capsys, tmp_path):
         (["--microbatches=0"], "--microbatches must be at least 1, not 0"),
         (["--microbatches=some"], "--microbatches must be a whole number or auto, not 'some'"),
         (["--microbatches=3"], "batch of 10 cannot be divided into 3 microbatches"),
-        (["--microbatches=2", "--infer"], "2 microbatches: they are for training"),
+        (["--microbatches=2", "--infer"], "2 microbatches: this inference computes whole batches"),
         (["--microbatches=2", "--xla"], "2 microbatches: --xla would compute them in turn"),
         (["--threads=0"], "--threads must be at least 1, not 0"),
         (["--seed=-1"], "--seed must not be negative, not -1"),
