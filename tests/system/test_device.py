@@ -132,7 +132,8 @@ def test_an_operation_may_have_a_share_of_the_threads_of_a_run(pools, threads, s
         (MemNet, {"xla": True}, 2),
         (LlamaFwd, {"phase": "decode"}, 1),
         (LlamaFwd, {"phase": "decode", "width": 768}, 2),
-        (LlamaFwd, {"phase": "prefill"}, 2),
+        (LlamaFwd, {"phase": "prefill"}, 1),  # two microbatches
+        (LlamaFwd, {"phase": "prefill", "microbatches": 1}, 2),
     ],
 )
 def test_small_operations_have_their_share_of_two_threads(pools, workload, options, threads):
