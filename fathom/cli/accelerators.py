@@ -138,14 +138,14 @@ def explore(args: argparse.Namespace, screen: Console) -> None:
 
 def scale(args: argparse.Namespace, screen: Console) -> None:
     """Prints time, rate and efficiency by number of nodes, and what a node of the most sends."""
-    chosen = _plans(args)
+    asked = _plans(args)
     machine, description = _machine_and_step(args)
     steps = [
         scaling.scale(
             scaling.grown(description, plan.data) if args.weak else description,
             *(machine, plan, args.overlap, args.precision, args.fusion),
         )
-        for plan in chosen
+        for plan in asked or _plans_for(math.inf if args.weak else description.batch_size, screen)
     ]
     found = scaling.table(steps)
     how = args.parallelism or "data parallel"
@@ -178,13 +178,20 @@ def scale(args: argparse.Namespace, screen: Console) -> None:
 
 
 def _plans(args: argparse.Namespace) -> list[Plan]:
-    """Returns a plan for each number of nodes."""
+    """Returns a plan for each number of nodes that the options name."""
     plan, complete = plans.parse(args.parallelism)
     if complete and args.nodes:
         raise FathomError("--nodes follows from data=N: omit one of them")
     if complete or (args.parallelism and not args.nodes):
         return [*([Plan()] if plan.nodes > 1 else []), plans.checked(plan)]  # beside one node
-    return [plan.on(nodes) for nodes in args.nodes or _NODES]
+    return [plan.on(nodes) for nodes in args.nodes or ()]
+
+
+def _plans_for(examples: float, screen: Console) -> list[Plan]:
+    """Returns data parallelism on the default numbers of nodes that have examples enough."""
+    if too_many := [f"{nodes}" for nodes in _NODES if nodes > examples]:
+        screen.print(f"left out: {', '.join(too_many)} nodes, more than the {examples} examples")
+    return [Plan(data=nodes) for nodes in _NODES if nodes <= examples]
 
 
 def _print_memory(machine: Machine, found: pd.DataFrame, screen: Console) -> None:

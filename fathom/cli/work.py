@@ -188,7 +188,7 @@ def _add_machine(parser: Parser, command: str) -> None:
         _add_sweep(parser)
         _add_zeros(parser)
     if command == "scale":
-        text = "numbers of nodes; default: 1,9,64, or those of --parallelism"
+        text = "numbers of nodes; default: of 1,9,64 those with an example each, or --parallelism's"
         of = checked(functools.partial(numbers, most=_MOST_NODES))
         add("--nodes", type=of, metavar="1,9,...", help=text)
         text = (

@@ -34,10 +34,6 @@ def typed(**values: Any) -> list[dict[str, Any]]:
 class Ranks:
     """A step on the nodes of a plan.
 
-    Args:
-        description: of the whole step.
-        plan: of parallelism.
-
     Raises:
         FathomError: the examples are fewer than their parts, or the layers than the stages.
     """
@@ -176,7 +172,8 @@ class _Trace:
     def _exchange(self, each: Exchange, part: int, needed: list[int], start: list[int]) -> int:
         plan = self._plan
         group = self._kinds.get(id(each), "tensor")
-        size = round(each.size_bytes / (1 if each.once else plan.data * plan.microbatches))
+        share = 1 if each.once else self._work.most_examples / plan.microbatches
+        size = round(each.size_bytes * share)
         if each.kind == "halo":
             return self._halo(each, part, needed, size)
         return self._collective(
@@ -199,7 +196,8 @@ class _Trace:
         own, other = self._rank, self._rank + (stage - self._stage) * plan.tensor * plan.data
         ends = (own, other) if kind == _SEND else (other, own)
         crossing = self._work.crossing_bytes[min(stage, self._stage)]
-        size = crossing // (plan.data * plan.microbatches * (plan.tensor if plan.sequence else 1))
+        parts = plan.microbatches * (plan.tensor if plan.sequence else 1)
+        size = round(crossing * self._work.most_examples / parts)
         name = f"{'results' if forward else 'gradients'} of stage {min(stage, self._stage)}"
         places = {"comm_src": ends[0], "comm_dst": ends[1], "comm_tag": 2 * part + forward}
         return self._add(name, kind, part, after, [], comm_size=size, **places)

@@ -172,6 +172,8 @@ def _complaint(error: ErrorDetails) -> str:
         return f"{where} is missing"
     if kind == "too_short":
         return f"{where} is empty"
+    if kind == "extra_forbidden":
+        return f"{where} is no field"
     if kind == "json_invalid":
         return str(limits["error"])
     if kind == "value_error":
@@ -193,6 +195,7 @@ def _wanted(kind: str, limits: Mapping[str, object]) -> str:
         "int_parsing_size": "a number of 64 bits",
         "int_type": "a whole number",
         "less_than": "below {lt:g}",
+        "less_than_equal": "{le:g} or less",
         "list_type": "a list",
         "literal_error": "{expected}",
         "model_type": "an object",

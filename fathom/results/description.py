@@ -59,7 +59,7 @@ class Operation(Record, frozen=True):
     bounds: dict[str, Count] = Field(
         description="the loop bounds that define it: of a convolution N M C R S P Q, `stride_h`, "
         "`stride_w`, the paddings, `dilation_h`, `dilation_w` and `groups`; of a product `batch` M "
-        "N K; of a look-up `rows`, `width` and `indices`; of a sparse product M N K and "
+        "N K; of a look-up `indices` and `width`; of a sparse product M N K and "
         "`nonzeros`; of the others `elements`"
     )
     repeats: PositiveCount = Field(
@@ -136,7 +136,7 @@ class Operation(Record, frozen=True):
 
 
 class Description(Document, frozen=True):
-    """The operations of one step, in the order of the traced graph; see docs/describe.md."""
+    """The operations of one step, in the order of the traced graph; see docs/accelerators.md."""
 
     schema_version: Annotated[Literal[1], SCHEMA] = 1
     workload: str = Field(description="name of the workload")

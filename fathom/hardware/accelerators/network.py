@@ -43,11 +43,6 @@ class Transfer:
         """Seconds over all levels."""
         return sum(self.spent.values())
 
-    @property
-    def sent_bytes(self) -> float:
-        """Bytes over all levels."""
-        return sum(self.sent.values())
-
 
 Group = tuple[tuple[int, Link], ...]
 """Machines that communicate: how many each level of the network joins, more than 1, and its link;
@@ -83,9 +78,7 @@ def reduce_scatter(size: float, members: Group) -> Transfer:
     return _by_level(size, members, _ring)
 
 
-def all_gather(size: float, members: Group) -> Transfer:
-    """Returns the exchange of equal parts of a tensor of ``size`` bytes, in rings."""
-    return _by_level(size, members, _ring)
+all_gather = reduce_scatter  # the exchange of equal parts of a tensor takes as long
 
 
 def all_reduce(size: float, members: Group) -> Transfer:

@@ -1,5 +1,7 @@
 """A node's part of a step: the operations and weights that it has under a plan of parallelism."""
 
+import itertools
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +22,8 @@ class Work:
     """A step as the nodes of a plan share it.
 
     Raises:
-        FathomError: the nodes, or the parts of the batch, are more than the examples.
+        FathomError: the nodes, or the parts of the batch, are more than the examples; there are no
+            experts to share.
     """
 
     description: Description  # of the whole step
@@ -35,6 +38,14 @@ class Work:
                 f"{plan.data} nodes{each} cannot share {examples} examples: raise the batch size, "
                 "or use fewer nodes"
             )
+        if plan.expert > 1 and not self._experts:
+            raise FathomError(f"{self.description.workload} has no experts: omit expert=N")
+
+    @property
+    def most_examples(self) -> float:
+        """The share of the batch that the node with the most examples has."""
+        examples = self.description.batch_size
+        return -(-examples // self.plan.data) / examples
 
     @cached_property
     def sharding(self) -> sharding.Sharding:
@@ -45,30 +56,47 @@ class Work:
 
     @cached_property
     def stages(self) -> dict[str, int]:
-        """The stage of the pipeline of each layer, by equal parts of the multiply-accumulates.
+        """The stage of the pipeline of each layer."""
+        return {layer: bisect_left(self._cuts, i) for i, layer in enumerate(self._macs)}
 
-        Raises:
-            FathomError: there are more stages, or parts of them, than layers with some.
-        """
-        stages, parts = {}, self.plan.pipeline
+    @cached_property
+    def _macs(self) -> Counter[str]:
+        """The multiply-accumulates of the layers' forward passes, in order."""
         macs: Counter[str] = Counter()
         for row in self.description.operations:
             if row.phase == "forward":
                 macs[row.layer] += row.macs
-        total, before = sum(macs.values()), 0
-        for layer, count in macs.items():
-            middle = before + count / 2
-            stages[layer] = min(parts - 1, int(parts * middle / total)) if total else 0
-            before += count
-        working, interleaved = [layer for layer in macs if macs[layer]], self.plan.interleaved
-        if len({stages[layer] for layer in working} or {0}) < parts:
+        return macs
+
+    @cached_property
+    def _cuts(self) -> list[int]:
+        """The number of each stage's last layer, but for the last stage.
+
+        Stages have equal parts of the multiply-accumulates. Among the layers without any, the cut
+        is where the fewest bytes cross.
+
+        Raises:
+            FathomError: there are more stages, or parts of them, than layers with some.
+        """
+        parts, interleaved, before = self.plan.pipeline, self.plan.interleaved, 0
+        working = []
+        for number, macs in enumerate(self._macs.values()):
+            if macs:
+                stage = int(parts * (before + macs / 2) / self._macs.total())
+                working.append((number, min(parts - 1, stage)))
+            before += macs
+        if len({stage for _, stage in working} or {0}) < parts:
             raise FathomError(f"the layers cannot be divided into {parts} stages: use fewer")
         if interleaved > 1 and len(working) < parts * interleaved:
             raise FathomError(
                 f"{len(working)} layers cannot be divided into {parts} stages of {interleaved} "
                 "parts: use fewer"
             )
-        return stages
+        return [
+            min(range(last, first), key=self._crossing.__getitem__)
+            for (last, one), (first, other) in itertools.pairwise(working)
+            if one != other
+        ]
 
     def stage(self, row: Operation) -> int:
         """Returns an operation's stage; what has no layer is the last one's."""
@@ -151,15 +179,17 @@ class Work:
         plan = self.plan
         shared = row.name in self.sharding.shared
         whole = plan.tensor == 1 or (not shared and not plan.sequence)
-        parts, index = (plan.data, data) if whole else (plan.nodes // plan.pipeline, 0)
-        if not whole:
-            index = data * plan.tensor + tensor
+        each, index = (1, 0) if whole else (plan.tensor, tensor)
+        examples = self.description.batch_size
+        first, end = (number * examples // plan.data for number in (data, data + 1))
+        low, parts = first * each + index * (end - first), examples * each
+        high = low + end - first
         rows = row.kind == "look-up"  # whose weights are those that the examples ask for
         divided = ["macs", "flops", "input_bytes"] + ["weight_bytes"] * rows
         if row.phase != "weight gradient":
             divided += ["output_bytes", "result_bytes"]
         found = {
-            name: (index + 1) * getattr(row, name) // parts - index * getattr(row, name) // parts
+            name: high * getattr(row, name) // parts - low * getattr(row, name) // parts
             for name in divided
         }
         split = plan.tensor if shared and row.kind != "convolution" else 1
@@ -172,19 +202,25 @@ class Work:
             found["result_bytes"] = -(-row.result_bytes // (split * over))
         return row.model_copy(update=found)
 
-    @cached_property
+    @property
     def crossing_bytes(self) -> list[int]:
         """Bytes of forward results that go from each stage to the next, of the whole batch."""
-        found = [0] * (self.plan.pipeline - 1)
+        return [self._crossing[cut] for cut in self._cuts]
+
+    @cached_property
+    def _crossing(self) -> list[int]:
+        """Bytes of forward results that layers after each layer read of it and those before."""
         rows = {row.name: row for row in self.description.operations if row.phase == "forward"}
+        number = {layer: i for i, layer in enumerate(self._macs)}
+        found = [0] * len(number)
         last: dict[str, int] = defaultdict(int)
         for row in rows.values():
             for name in row.producers:
                 if name in rows:
-                    last[name] = max(last[name], self.stage(row))
+                    last[name] = max(last[name], number[row.layer])
         for name, end in last.items():
-            for stage in range(self.stage(rows[name]), end):
-                found[stage] += rows[name].output_bytes
+            for layer in range(number[rows[name].layer], end):
+                found[layer] += rows[name].output_bytes
         return found
 
     def memory_bytes(self, precision: str | None) -> int | None:
@@ -218,7 +254,7 @@ class Work:
             by_layer = self._kept(one) * parts + max(layers.values(), default=0)
             results = min(by_layer, self._given_bytes(stage) * parts + layers.total())
         elif plan.microbatches == 1:
-            return held + scale * (peak_bytes(one) or 0)
+            return held + scale * (peak_bytes(self._with_update(one, stage)) or 0)
         else:
             rows = tuple(
                 row.model_copy(update={"result_bytes": 0})
@@ -234,12 +270,22 @@ class Work:
         )
         return held + scale * (results / plan.microbatches + gradients)
 
+    def _with_update(self, share: Description, stage: int) -> Description:
+        """Returns a node's operations with its part of the update behind them."""
+        part = self.update_share(stage)
+        update = (
+            row.model_copy(update={"result_bytes": round(part * row.result_bytes)})
+            for row in self.description.operations
+            if row.phase == "update"
+        )
+        return share.model_copy(update={"operations": (*share.operations, *update)})
+
     def _given_bytes(self, stage: int) -> float:
         """Returns the bytes that a node receives from the stage before, in a step."""
         if not stage:
             return 0.0
         shared = self.plan.tensor if self.plan.sequence else 1
-        return self.crossing_bytes[stage - 1] / (self.plan.data * shared)
+        return self.crossing_bytes[stage - 1] * self.most_examples / shared
 
     @staticmethod
     def _kept(share: Description) -> int:

@@ -21,6 +21,7 @@ _SUMS = ("AddN", "AddV2", "Add")
 _SHRINKING = ("Sum", "Mean")
 _LOSSES = ("SparseSoftmaxCrossEntropyWithLogits", "SoftmaxCrossEntropyWithLogits")
 _OF_WEIGHTS = ("data movement", "elementwise")
+_OF_FEATURES = ("Split", "SplitV", "Slice", "StridedSlice", "ConcatV2")  # as SwiGLU's halves
 _GRADIENTS = "weight gradient"
 
 
@@ -105,6 +106,9 @@ class _Walk:
             return self._convolution(row)
         if row.phase == _GRADIENTS and row.kind in PRODUCTS:
             return "split"
+        if row.type == "TopKV2" and inputs:  # each node needs all scores to route its rows
+            self._exchange("all-gather", row, row.input_bytes)
+            return "whole"
         if row.kind == "look-up" and row.weight_bytes and row.phase == "forward":
             self.shared.add(row.name)  # each node looks up the rows that it has
             return "partial"
@@ -182,9 +186,11 @@ def _to_experts(rows: Iterable[Operation]) -> Iterable[Exchange]:
             if not from_there:
                 yield Exchange("all-to-all", row, row.input_bytes, of_input=True)
             at_experts[row.name] = True
-        elif row.kind == "elementwise" and from_there and row.phase != _GRADIENTS:
+        elif row.phase == _GRADIENTS:
+            continue
+        elif from_there and (row.kind == "elementwise" or row.type in _OF_FEATURES):
             at_experts[row.name] = True
-        elif row.phase != _GRADIENTS:
+        else:
             for name in from_there:
                 if name not in returned:
                     returned.add(name)

@@ -68,8 +68,8 @@ class Step:
             size = self._scale * each.size_bytes
             again = 2 if plan.recompute and each.row.phase == "forward" else 1
             count = 1 if each.once else plan.microbatches * again * each.row.repeats
-            parts = each.row.repeats * (1 if each.once else plan.data * plan.microbatches)
-            found += _COLLECTIVES[each.kind](size / parts, members).times(count)
+            size *= 1 if each.once else self.work.most_examples / plan.microbatches
+            found += _COLLECTIVES[each.kind](size / each.row.repeats, members).times(count)
         return found
 
     def _between(self, stage: int) -> Transfer:
@@ -77,8 +77,8 @@ class Step:
         plan, sizes = self.work.plan, self.work.crossing_bytes
         if not sizes:
             return Transfer()
-        size = self._scale * sizes[min(stage, len(sizes) - 1)] / (plan.data * plan.microbatches)
-        size /= plan.tensor if plan.sequence else 1
+        size = self._scale * sizes[min(stage, len(sizes) - 1)] * self.work.most_examples
+        size /= plan.microbatches * (plan.tensor if plan.sequence else 1)
         count = self._passes * plan.microbatches * plan.interleaved
         return network.send(size, self._next).times(count)
 

@@ -1,6 +1,6 @@
 """Describes a traced step, one operation after the other."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import keras
 import tensorflow as tf
@@ -54,7 +54,22 @@ def operations(
             of_weights |= everything & _shapes(t for t in node.op.inputs if _is_weight(node, t))
         row = _row(node, layer, _PHASES.get(phase) or _gradient_phase(node, of_weights))
         rows.append(row.model_copy(update=edges.of(node)))
-    return tuple(rows)
+    return tuple(_without_coincidences(rows))
+
+
+def _without_coincidences(rows: Sequence[Operation]) -> Iterable[Operation]:
+    """Yields operations in order; what products of gradients read is no gradient of weights.
+
+    The gradient of a layer's input may have the shape of its weights, as in a batch of their rows.
+    """
+    read: set[str] = set()
+    for row in reversed(rows):
+        of_gradients = row.phase in ("weight gradient", "input gradient")
+        if of_gradients and (row.kind in PRODUCTS or row.name in read):
+            read.update(row.producers)
+    for row in rows:
+        is_coincidence = row.phase == "weight gradient" and row.name in read
+        yield row.model_copy(update={"phase": "input gradient"}) if is_coincidence else row
 
 
 _PHASES: dict[str, StepPhase] = {"forward": "forward", "optimizer": "update", "other": "other"}

@@ -104,7 +104,7 @@ class _Reader:
         self._names: set[str] = set()
         self._weights: dict[str, Value] = {}  # initializers, by name in the network
         self._read: set[tuple[str, Value]] = set()  # operations `Constant` that products read
-        self._statistics: set[str] = set()  # of normalizations, which are not trained
+        self._statistics: set[int] = set()  # ids of values that are not trained, of normalizations
 
     def description(self, name: str) -> Description:
         """Returns the description of the network."""
@@ -122,7 +122,7 @@ class _Reader:
         parameters = {
             title: value.elements
             for title, value in weights.items()
-            if "float" in value.dtype and title not in self._statistics
+            if "float" in value.dtype and id(value) not in self._statistics
         }
         given = {title: scope[title].value for title in inputs}
         held = sum(value.bytes for value in weights.values())
@@ -198,7 +198,7 @@ class _Reader:
         plain.attribute.extend(each for each in attributes.values() if each)
         standard = node.domain in _DOMAINS
         if standard and node.op_type == "BatchNormalization":
-            self._statistics.update(node.input[3:5])
+            self._statistics.update(id(known.value) for known in inputs[3:5] if known)
         if standard and node.op_type == "Constant":
             known = _constant_node(given)
             own = () if around.prefix else [(node.output[0], known.value)]

@@ -103,7 +103,11 @@ def experts(count):
     return description(
         elementwise("router", "router", count * ROWS * WIDTH, []),
         product("up", "moe", (ROWS, HIDDEN, WIDTH), ["router"], **sizes),
-        elementwise("relu", "moe", count * ROWS * HIDDEN, ["up"]),
+        operation(
+            **{"name": "half", "type": "Split", "layer": "moe", "kind": "data movement"},
+            **{"bounds": {}, "macs": 0, "producers": ("up",), "weight_bytes": 0},
+        ),
+        elementwise("relu", "moe", count * ROWS * HIDDEN, ["half"]),
         product("down", "moe", (ROWS, WIDTH, HIDDEN), ["relu"], **sizes),
         operation(
             **{"name": "combine", "type": "GatherV2", "layer": "moe", "kind": "data movement"},

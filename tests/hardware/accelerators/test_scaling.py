@@ -5,8 +5,11 @@ import dataclasses
 import pytest
 
 from fathom import FathomError
-from fathom.hardware.accelerators import machine, scaling, table_i
+from fathom.hardware.accelerators import machine, roofline, scaling
 from fathom.hardware.accelerators.plan import Plan
+from fathom.hardware.accelerators.rank import Work
+from fathom.testing.descriptors import descriptor
+from tests.hardware.accelerators import table_i
 from tests.hardware.accelerators.steps import (
     CONVOLUTION,
     HIDDEN,
@@ -89,11 +92,11 @@ def test_activations_computed_again_are_not_held():
 
 def test_tensor_parallel_nodes_sum_the_results_of_each_block():
     found = scaling.scale(blocks(3), QUICK, Plan(tensor=4))
-    assert found.transfers["tensor"].sent_bytes == pytest.approx(6 * 2 * 3 / 4 * UNIT)
+    assert sum(found.transfers["tensor"].sent.values()) == pytest.approx(6 * 2 * 3 / 4 * UNIT)
     again = scaling.scale(blocks(3), QUICK, Plan(tensor=4, recompute=True))
-    assert again.transfers["tensor"].sent_bytes == pytest.approx(9 * 2 * 3 / 4 * UNIT)
+    assert sum(again.transfers["tensor"].sent.values()) == pytest.approx(9 * 2 * 3 / 4 * UNIT)
     parts = scaling.scale(blocks(3), QUICK, Plan(2, tensor=4, microbatches=2))
-    assert parts.transfers["tensor"].sent_bytes == pytest.approx(6 * 2 * 3 / 4 * UNIT / 2)
+    assert sum(parts.transfers["tensor"].sent.values()) == pytest.approx(6 * 2 * 3 / 4 * UNIT / 2)
 
 
 def test_what_tensor_parallelism_leaves_whole_is_shared_along_the_sequence():
@@ -112,9 +115,9 @@ def test_a_pipeline_waits_and_sends_the_results_between_its_stages():
     working = found.seconds - found.bubble_seconds
     update = found.seconds - (1 + 3 / 8) * found.bubble_seconds / (3 / 8)
     assert found.bubble_seconds == pytest.approx((working - update) * 3 / 8)
-    assert found.transfers["pipeline"].sent_bytes == pytest.approx(2 * UNIT)
+    assert sum(found.transfers["pipeline"].sent.values()) == pytest.approx(2 * UNIT)
     twice = scaling.scale(blocks(8), QUICK, dataclasses.replace(plan, interleaved=2))
-    assert twice.transfers["pipeline"].sent_bytes == pytest.approx(4 * UNIT)
+    assert sum(twice.transfers["pipeline"].sent.values()) == pytest.approx(4 * UNIT)
     assert twice.bubble_seconds < found.bubble_seconds
     with pytest.raises(FathomError, match="cannot be divided into 9 stages"):
         scaling.scale(blocks(8), P100, Plan(pipeline=9))
@@ -165,20 +168,20 @@ def test_the_gradient_of_a_kernel_in_a_loop_is_summed_once():
 def test_sharded_states_send_what_a_sum_does_and_sharded_weights_half_more(sharded, volume):
     step = blocks(2)
     found = scaling.scale(step, QUICK, Plan(4, sharded=sharded))
-    total = sum(each.sent_bytes for each in found.transfers.values())
+    total = sum(sum(each.sent.values()) for each in found.transfers.values())
     assert total == pytest.approx(volume * 3 / 4 * 4 * step.parameters)
 
 
 def test_experts_receive_their_tokens_in_half_of_the_exchange_of_all():
     found = scaling.scale(experts(4), QUICK, Plan(4, expert=4))
-    assert found.transfers["expert"].sent_bytes == pytest.approx(2 * 3 / 4 * 4 * UNIT / 4)
+    assert sum(found.transfers["expert"].sent.values()) == pytest.approx(2 * 3 / 4 * 4 * UNIT / 4)
 
 
 def test_the_gradients_of_experts_are_summed_by_those_who_have_them():
     step = experts(4).model_copy(update={"mode": "train"})
     assert "gradients" not in scaling.scale(step, QUICK, Plan(4, expert=4)).transfers
     half = scaling.scale(step, QUICK, Plan(4, expert=2)).transfers["gradients"]
-    assert half.sent_bytes == pytest.approx(4 * step.parameters / 2)
+    assert sum(half.sent.values()) == pytest.approx(4 * step.parameters / 2)
 
 
 def test_weights_are_read_for_each_part_of_the_batch():
@@ -259,6 +262,23 @@ def test_impossible_nodes_and_machines_without_a_link_are_refused():
         scaling.scale(description(operation()), P100, Plan(4, microbatches=4))
     with pytest.raises(FathomError, match="K20M has no links"):
         scaling.scale(description(operation()), machine.load("k20m"), Plan(2))
+    with pytest.raises(FathomError, match="w has no experts: omit expert=N"):
+        scaling.scale(description(operation()), P100, Plan(2, expert=2))
+
+
+def test_the_node_with_the_most_examples_says_how_long_a_step_takes():
+    step = blocks(4)  # of 8 examples, of which one node has 3
+    work = Work(step, Plan(data=3))
+    forward = sum(row.macs for row in work.share(0).operations)
+    assert forward == step.macs * 3 // 8
+    plans = Plan(2, pipeline=2), Plan(3, pipeline=2)
+    sent = [scaling.scale(step, QUICK, plan).transfers["pipeline"].sent for plan in plans]
+    assert sum(sent[1].values()) == pytest.approx(sum(sent[0].values()) * 3 / 4)
+
+
+def test_one_node_holds_what_the_roofline_says():
+    step = descriptor("ngp").model(False).describe()
+    assert Work(step, Plan()).memory_bytes(None) == roofline.memory_bytes(step)
 
 
 def test_the_ratios_of_table_i_are_within_fifteen_percent():

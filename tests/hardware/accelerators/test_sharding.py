@@ -105,6 +105,26 @@ def test_tokens_go_to_the_experts_and_back():
     assert (back.row.name, back.size_bytes) == ("down", 4 * UNIT)
 
 
+def test_each_node_has_all_scores_of_a_router():
+    inputs = dict.fromkeys(("macs", "flops", "weight_bytes"), 0) | {"bounds": {}}
+    choice = operation(
+        **{"name": "choice", "type": "TopKV2", "kind": "data movement", "producers": ("logits",)},
+        **(inputs | {"input_bytes": 4 * ROWS * 4}),
+    )
+    rows = choice.model_copy(update={"name": "rows", "type": "GatherV2", "producers": ("choice",)})
+    step = description(
+        product("logits", "router", (ROWS, 4, WIDTH), []),
+        *(choice, rows),
+        product("up", "moe", (ROWS, HIDDEN, WIDTH), ["rows"], batch=4),
+        product("down", "moe", (ROWS, WIDTH, HIDDEN), ["up"], batch=4),
+        mode="infer",
+    )
+    found = sharding.of(step, 2)
+    (gathered,) = found.exchanges
+    assert (gathered.kind, gathered.size_bytes) == ("all-gather", 4 * ROWS * 4)
+    assert (found.states["up"], found.states["down"]) == ("split", "partial")
+
+
 @pytest.mark.parametrize(
     "plan",
     [
@@ -116,7 +136,7 @@ def test_tokens_go_to_the_experts_and_back():
     ],
 )
 def test_the_ranks_have_all_multiply_accumulates_together(plan):
-    step = blocks(4)
+    step = (experts if plan.expert > 1 else blocks)(4)
     work = Work(step, plan)
     places = [plan.place(rank) for rank in range(plan.nodes)]
     shares = [work.share(stage, (data, tensor)) for data, tensor, stage in places]
@@ -130,6 +150,9 @@ def test_a_transformer_is_summed_twice_a_layer_in_each_direction(name):
     layers = model.hyperparameters.layers
     large = max(each.size_bytes for each in sharding.of(step, 2).exchanges)
     found = kinds(each for each in sharding.of(step, 2).exchanges if each.size_bytes > large / 8)
+    if name != "transformer":  # whose decoder reads the encoder's memory too
+        crossing = step.batch_size * model.hyperparameters.context * model.hyperparameters.width
+        assert Work(step, Plan(pipeline=2)).crossing_bytes == [4 * crossing]
     blocks_ = 5 * layers if name == "transformer" else 2 * layers  # a decoder's layer has three
     assert set(found) == {("all-reduce", "forward"), ("all-reduce", "input gradient")}
     assert 0 <= found["all-reduce", "forward"] - blocks_ <= 3  # and embeddings

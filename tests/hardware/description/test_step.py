@@ -9,7 +9,6 @@ from fathom import FathomError, workloads
 from fathom.hardware.description.attribution import scoped_gradients
 from fathom.hardware.description.step import operations
 from fathom.model import steps
-from fathom.testing.descriptors import small_options
 
 
 def described(step, *shapes, network=None):
@@ -211,7 +210,7 @@ def test_an_update_reads_and_writes_the_variable_and_its_slot():
 
 @pytest.mark.parametrize("workload", ["speech", pytest.param("seq2seq", marks=pytest.mark.slow)])
 def test_a_longer_example_takes_more_steps_of_the_recurrence(workload):
-    model = workloads.load(workload)("/cpu:0", small_options(workload))
+    model = workloads.load(workload)("/cpu:0", workloads.descriptor(workload).small)
     model.build()
     short, long = (
         max(row.repeats for row in model.describe(length).operations) for length in (8, 16)
@@ -220,11 +219,11 @@ def test_a_longer_example_takes_more_steps_of_the_recurrence(workload):
 
 
 def test_lengths_that_a_workload_does_not_have_are_refused():
-    model = workloads.load("autoenc")("/cpu:0", small_options("autoenc"))
+    model = workloads.load("autoenc")("/cpu:0", workloads.descriptor("autoenc").small)
     model.build()
     with pytest.raises(FathomError, match="images of autoenc have no length"):
         model.describe(5)
-    model = workloads.load("seq2seq")("/cpu:0", small_options("seq2seq"))
+    model = workloads.load("seq2seq")("/cpu:0", workloads.descriptor("seq2seq").small)
     model.build()
     with pytest.raises(
         FathomError, match="no batch holds sentences of 17 words: the largest has 16"
@@ -233,11 +232,20 @@ def test_lengths_that_a_workload_does_not_have_are_refused():
 
 
 def test_a_step_that_a_description_cannot_hold_is_refused_in_one_line(monkeypatch):
-    model = workloads.load("autoenc")("cpu", dict(small_options("autoenc")))
+    model = workloads.load("autoenc")("cpu", dict(workloads.descriptor("autoenc").small))
     model.build()
     monkeypatch.setattr(steps, "operations", lambda *_: ())
     with pytest.raises(FathomError, match=r"cannot describe the step \(.*\): use other sizes$"):
         model.describe()
+
+
+def test_a_batch_as_large_as_a_layer_is_wide_changes_no_phase():
+    def phases(batch_size):
+        small = workloads.descriptor("autoenc").small | {"batch_size": batch_size}
+        rows = workloads.load("autoenc")("cpu", small).describe().operations
+        return [(row.name, row.phase) for row in rows]
+
+    assert phases(50) == phases(20)  # hidden_units=50
 
 
 def test_a_function_that_xla_compiles_is_one_operation_unless_it_has_products():

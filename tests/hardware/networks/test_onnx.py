@@ -236,6 +236,25 @@ def test_the_weights_of_a_body_are_parameters_and_held(described):
     assert found.held_bytes == 2 * 4 * 25 + 8 + 4 * 15
 
 
+def test_statistics_of_normalizations_are_no_parameters_in_bodies_either(described):
+    names = ["scale", "shift", "mean", "variance"]
+    norm = helper.make_node("BatchNormalization", ["a", *names], ["c"])
+    function = helper.make_function(
+        "own", "Norm", ["a", *names], ["c"], [norm], [helper.make_opsetid("", 22)]
+    )
+    body = body_of_loop()
+    body.node[1].CopyFrom(helper.make_node("BatchNormalization", ["s", *names], ["t"]))
+    body.initializer.extend([weight("mean", 5), weight("variance", 5)])
+    nodes = [
+        helper.make_node("Norm", ["x", "scale", "shift", "m", "v"], ["n"], domain="own"),
+        node("Loop", "times,,n", "y", body=body),
+    ]
+    weights = [integers("times", 2), *(weight(name, 5) for name in ("scale", "shift", "m", "v"))]
+    found = described(nodes, {"x": (3, 5)}, weights, functions=[function])
+    assert found.parameters == 2 * 5
+    assert found.held_bytes == 6 * 4 * 5 + 8 + 4 * 15
+
+
 def test_a_loop_whose_condition_is_false_at_first_never_runs(described):
     no = onnx.numpy_helper.from_array(np.array(False), "no")
     loop = node("Loop", "times,no,x", body=body_of_loop())
