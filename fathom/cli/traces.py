@@ -17,8 +17,6 @@ from fathom.hardware.traces.block import Block
 from fathom.system.folders import require_replaceable, whole_folder
 
 if TYPE_CHECKING:
-    import tensorflow as tf
-
     from fathom.nn import NeuralNetworkModel
 
 Blocks = Callable[[], Iterable[Block]]
@@ -93,12 +91,13 @@ def of_model(
     """
     from fathom.hardware.traces import layout as memory
     from fathom.hardware.traces import schedule, tensors
-    from fathom.model import steps
+    from fathom.model import calibration, steps
 
     traced = steps.trace(model, length)
     values = {}
     if tensors.has_indices(traced.graph):
-        batch = _batch(model)
+        model.load_data()
+        batch = list(calibration.first_batch(model).values())
         signature = model.signature_of_length(length)
         if [tuple(each.shape) for each in batch] == [tuple(spec.shape) for spec in signature]:
             values = tensors.indices(traced, batch)
@@ -110,19 +109,6 @@ def of_model(
     addresses = dict(zip(map(id, table.storage), table.address.tolist(), strict=True))
     trace = partial(schedule.blocks, found, addresses)
     return trace, schedule.layers_of(found), table.drop(columns="storage")
-
-
-def _batch(model: "NeuralNetworkModel") -> "list[tf.Tensor]":
-    """Returns the tensors of the first batch of the data, as the step takes them."""
-    import keras
-    import tensorflow as tf
-
-    from fathom.model import calibration
-
-    model.load_data()
-    first = next(iter(calibration.batches(model)))
-    tensors = list(map(tf.convert_to_tensor, keras.tree.flatten(first)))
-    return tensors[: len(model.signatures()[-1])]
 
 
 def _show(table: pd.DataFrame, screen: Console) -> None:

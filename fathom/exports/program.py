@@ -96,6 +96,7 @@ def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> 
     """Writes the program, its sources and its tensors."""
     from fathom.exports.traced import variables
     from fathom.hardware.description.attribution import Attribution, scoped_gradients
+    from fathom.model import calibration
 
     target = TARGETS[options.target or next(iter(TARGETS))]
     compiler = target.compiler()
@@ -104,7 +105,7 @@ def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> 
     if model.execution.precision != "float32":
         raise FathomError(f"program holds float32: omit --precision {model.execution.precision}")
     model.load_data()
-    batch = _first_batch(model)
+    batch = calibration.first_batch(model)
     with scoped_gradients():
         traced = _function(model, batch, compiled=True).get_concrete_function()
     attribution = Attribution(traced.graph, model.network, model.optimizer)
@@ -125,20 +126,6 @@ def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> 
     (folder / "tensors.h").write_text(_tensors([*inputs, *weights], results, changes, layers))
     _build(model.name, target, compiler, folder)
     return ()
-
-
-def _first_batch(model: "NeuralNetworkModel") -> "dict[str, tf.Tensor]":
-    """Returns the first batch of a model with data: the inputs, in training the labels too."""
-    import keras
-    import tensorflow as tf
-
-    from fathom.model import calibration
-
-    tensors = keras.tree.flatten(next(iter(calibration.batches(model))))
-    names = [spec.name for spec in model.signatures()[-1]]
-    if model.forward_only:
-        names = names[: len(keras.tree.flatten(model.inputs))]
-    return dict(zip(names, map(tf.convert_to_tensor, tensors), strict=False))
 
 
 def _function(model: "NeuralNetworkModel", batch: "dict[str, tf.Tensor]", compiled: bool) -> Any:

@@ -31,14 +31,12 @@ _TRUTHS = re.compile(r'dense<"0x([0-9A-F]+)"> : tensor<([0-9x]+)xi1>')
 
 def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> tuple[str, ...]:
     """Writes the text, the names of its arguments and results, and the constants."""
-    import keras
     import tensorflow as tf
 
     from fathom.exports.traced import forward
 
     signature = model.signature_of_length(options.length)
     if model.forward_only:
-        signature = signature[: len(keras.tree.flatten(model.inputs))]
         step = forward(model, signature, compiled=True)
     else:
         step = tf.function(

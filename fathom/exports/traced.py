@@ -23,7 +23,7 @@ def signature(model: NeuralNetworkModel, options: ExportOptions) -> Signature:
     """
     declared = model.signatures()[-1]
     specs = declared if options.length is None else model.signature_of_length(options.length)
-    inputs = specs[: len(keras.tree.flatten(model.inputs))]
+    inputs = specs if model.forward_only else specs[: len(keras.tree.flatten(model.inputs))]
     return [with_batch(spec, options.batch) for spec in inputs]
 
 
@@ -58,9 +58,8 @@ def forward(model: NeuralNetworkModel, inputs: Signature, compiled: bool = False
 
 def _inference(model: NeuralNetworkModel) -> Callable[..., dict[str, tf.Tensor]]:
     def infer(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
-        nest = keras.tree.pack_sequence_as(model.inputs, list(tensors))
         with model.device.placement():
-            return named(model.network(nest, training=False))
+            return named(model.forward(*tensors))
 
     return infer
 

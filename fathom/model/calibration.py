@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterable, Sequence
 
+import keras
 import tensorflow as tf
 
 from fathom.core.training.compilation import Batch, Step
@@ -34,6 +35,17 @@ def run(workload: Workload, step: Step, kept: Sequence[tf.Variable]) -> None:
     if not workload.forward_only:
         workload.restore_state()
     workload.history = history
+
+
+def first_batch(workload: Workload) -> dict[str, tf.Tensor]:
+    """Returns the tensors of the first batch of the data, as the step takes them, by name.
+
+    Of a built workload, which need not be set up.
+    """
+    workload.compile_functions()  # which may fill caches, or play
+    tensors = map(tf.convert_to_tensor, keras.tree.flatten(next(iter(batches(workload)))))
+    names = (spec.name for spec in workload.signatures()[-1])
+    return dict(zip(names, tensors, strict=False))
 
 
 def batches(workload: Workload) -> Iterable[Batch]:

@@ -355,7 +355,11 @@ class Workload(abc.ABC):
         return 1.0
 
     def infer(self, *inputs: tf.Tensor) -> Nest:
-        """Returns the outputs of an inference step, within the graph being traced.
+        """Returns the outputs of an inference step, within the graph being traced."""
+        return self.forward(*inputs)
+
+    def forward(self, *inputs: tf.Tensor) -> Nest:
+        """Returns what is computed of the inputs, and exported; no state changes.
 
         Args:
             inputs: a batch as ``inference_batches`` yields it; by default those of the network.

@@ -8,7 +8,6 @@ import pytest
 
 from fathom import FathomError, exports, workloads
 from fathom.results.description import Description
-from fathom.testing.descriptors import small_options
 
 DESCRIBED = [("alexnet", False), ("seq2seq", True), ("memnet", False)]
 
@@ -16,7 +15,7 @@ DESCRIBED = [("alexnet", False), ("seq2seq", True), ("memnet", False)]
 @pytest.fixture(scope="module", params=DESCRIBED, ids=lambda each: each[0])
 def description(request):
     name, forward_only = request.param
-    model = workloads.load(name, forward_only)("/cpu:0", small_options(name))
+    model = workloads.load(name, forward_only)("/cpu:0", workloads.descriptor(name).small)
     model.build()
     return model.describe()
 

@@ -21,6 +21,7 @@ from fathom import FathomError, exports, workloads
 from fathom.exports import ExportOptions, stablehlo
 from fathom.exports.keras import load
 from fathom.exports.traced import named
+from fathom.model import calibration
 from fathom.shared.translation.symbols import EOS, GO, PAD
 from fathom.testing.descriptors import descriptor
 
@@ -199,6 +200,19 @@ def test_decoding_by_onnx_runtime_says_the_words_of_our_search(name, tmp_path):
     )
     decode = continue_prompts if name == "gpt" else translate
     np.testing.assert_array_equal(decode(first(inputs), step, expected.shape[1]), expected)
+
+
+@pytest.mark.parametrize("phase", ["prefill", "decode"])
+def test_the_phase_of_a_step_is_exported_alone(phase, tmp_path):
+    model = descriptor("llama").model(forward_only=True, phase=phase)
+    model.build()
+    inputs = calibration.first_batch(model)
+    assert list(inputs) == [spec.name for spec in model.signatures()[-1]]
+    exports.find("saved-model").save(model, tmp_path, ExportOptions())
+    run = tf.saved_model.load(str(tmp_path)).signatures["serving_default"]
+    found = run(**inputs)
+    for name, expected in named(model.infer(*inputs.values())).items():
+        np.testing.assert_allclose(found[name], expected, rtol=1e-4, atol=1e-5)
 
 
 def translate(state, step, length):

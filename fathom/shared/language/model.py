@@ -319,10 +319,10 @@ class Generator(LanguageModel):
         )
         return self._decoding(*self._prefilling.outputs)
 
-    def infer(self, *inputs: tf.Tensor) -> nn.Nest:
+    def forward(self, *inputs: tf.Tensor) -> nn.Nest:
         """Runs the phases chosen; the prefill returns a token of each prompt, and the caches."""
         phase = {"prefill": self._prefilling, "decode": self._decoding}.get(
-            self.run_options.phase, super().infer
+            self.run_options.phase, super().forward
         )
         return phase(*inputs)
 
