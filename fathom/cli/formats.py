@@ -145,9 +145,12 @@ def _measured(
     model: "NeuralNetworkModel", plain: "NeuralNetworkModel", args: argparse.Namespace
 ) -> FormatRun:
     """Returns a run of a model, given the same in float32, which inference is compared with."""
+    import keras
+
     from fathom.model import calibration
     from fathom.numbers import errors
 
+    keras.backend.clear_session(free_memory=False)  # or Keras goes on counting in layers' names
     model.setup({"checkpoint_dir": args.checkpoint_dir})
     ended, metrics = "complete", {}
     try:

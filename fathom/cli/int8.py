@@ -43,12 +43,16 @@ def run(args: argparse.Namespace, screen: Console) -> None:
         batches = itertools.islice(calibration.batches(plain), _CALIBRATION)
         inputs = ([tensor.numpy() for tensor in batch] for batch in batches)
         left = int8.quantize(args.network, inputs, quantized)
+        if args.evaluate:
+            _require_batches(plain, args.network)
         models = {
             "TensorFlow, float32": plain,
             "ONNX Runtime, float32": _set_up(args, args.network),
             "ONNX Runtime, int8": _set_up(args, quantized),
         }
         _compare(models, args, screen)
+        for model in models.values():
+            model.teardown()
     kept = ", ".join(f"{number} {kind}" for kind, number in sorted(left.items()))
     screen.print(f"in float32 also in the int8 network: {kept or 'nothing'}")
 
@@ -57,6 +61,8 @@ def _set_up(args: argparse.Namespace, file: Path | None = None) -> "NeuralNetwor
     """Sets up the workload, with its network computed by ONNX Runtime if there is a file of it."""
     from fathom.numbers import int8
 
+    if file:  # XLA compiles no step that calls an engine
+        args = argparse.Namespace(**vars(args) | {"xla": False})
     model = build_model(args, forward_only=True)
 
     def serve(built: "Built") -> "Built":
@@ -67,6 +73,21 @@ def _set_up(args: argparse.Namespace, file: Path | None = None) -> "NeuralNetwor
 
     model.setup({"checkpoint_dir": args.checkpoint_dir}, instrument=serve)
     return model
+
+
+def _require_batches(model: "NeuralNetworkModel", network: Path) -> None:
+    """Raises FathomError if a batch of the test data is not of the file's size, if it has one."""
+    import keras
+
+    from fathom.numbers import int8
+
+    size = int8.batch_of(network)
+    for batch in model.evaluation_batches() if size else ():
+        if (found := len(keras.tree.flatten(batch)[0])) != size:
+            raise FathomError(
+                f"{network} takes {size} examples, and a batch of the test data has {found}: "
+                "export it without --batch-size, or omit --evaluate"
+            )
 
 
 def _compare(

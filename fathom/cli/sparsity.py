@@ -13,6 +13,7 @@ from fathom.cli.terminal import show_frame
 if TYPE_CHECKING:
     from fathom.model.built import Built
     from fathom.nn import NeuralNetworkModel
+    from fathom.results.cost import Cost
 
 _PERIODS = 5  # of the run, at most: zeros change over training
 
@@ -28,10 +29,11 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     table = _run(model, take, args.steps)
     last = table[table.steps == table.steps.max()]
     show_frame(last.drop(columns=["steps"]), screen, f"zeros up to step {table.steps.max():,}")
-    screen.print(_total(last))
+    screen.print(_total(last, model.cost()))
     write_csv(table, args.csv, screen)
     if args.density:
         show_frame(pruned(model, args.density), screen, "metrics after pruning")
+    model.teardown()
 
 
 def observed(model: "NeuralNetworkModel", checkpoint_dir: str | None) -> Callable[[], pd.DataFrame]:
@@ -41,7 +43,7 @@ def observed(model: "NeuralNetworkModel", checkpoint_dir: str | None) -> Callabl
     observations: list[Observation] = []
 
     def observe(built: "Built") -> "Built":
-        observations.append(Observation(built.network))
+        observations.append(Observation(built.network, model.is_weight_matrix))
         return built
 
     model.setup({"checkpoint_dir": checkpoint_dir}, instrument=observe)
@@ -80,11 +82,15 @@ def pruned(model: "NeuralNetworkModel", densities: list[float]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _total(last: pd.DataFrame) -> str:
+def _total(last: pd.DataFrame, cost: "Cost") -> str:
     """Returns the saved work of the whole network, in words."""
+    training = last.layer.map({each.name: each.training_macs for each in cost.layers})
     saved = [
-        f"{(last.macs * last[column]).sum() / last.macs.sum():.1%} of {words}"
-        for column, words in (("saved forward", "a forward pass"), ("saved in training", "a step"))
-        if last[column].notna().all()
+        f"{(macs * last[f'saved {part}']).sum() / macs.sum():.1%} of {words}"
+        for part, macs, words in (
+            ("forward", last.macs, "a forward pass"),
+            ("in training", training, "a step"),
+        )
+        if last[f"saved {part}"].notna().all()
     ]
     return f"a perfect skipper of zeros would save {', '.join(saved)} (multiply-accumulates)"

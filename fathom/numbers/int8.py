@@ -121,7 +121,7 @@ def session(network: Path, threads: int) -> Any:
 
 def _feeds(network: Path, batches: Iterable[Arrays]) -> Iterator[Mapping[str, np.ndarray]]:
     """Yields batches by the names of a network's inputs."""
-    names = _input_names(network)
+    names = [declared.name for declared in _inputs(network)]
     for batch in batches:
         if len(batch) != len(names):
             raise FathomError(
@@ -130,7 +130,12 @@ def _feeds(network: Path, batches: Iterable[Arrays]) -> Iterator[Mapping[str, np
         yield dict(zip(names, batch, strict=True))
 
 
-def _input_names(network: Path) -> list[str]:
+def batch_of(network: Path) -> int:
+    """Returns the number of examples that an ONNX file with inputs takes; 0: any."""
+    return _inputs(network)[0].type.tensor_type.shape.dim[0].dim_value
+
+
+def _inputs(network: Path) -> list[Any]:
     import onnx
 
     try:
@@ -138,7 +143,7 @@ def _input_names(network: Path) -> list[str]:
     except Exception as error:  # protobuf's, or the operating system's
         raise FathomError(f"ONNX cannot read {network}: {cause(error)}") from error
     constants = {initializer.name for initializer in graph.initializer}
-    return [declared.name for declared in graph.input if declared.name not in constants]
+    return [declared for declared in graph.input if declared.name not in constants]
 
 
 class Engine(keras.layers.Layer):

@@ -1,6 +1,6 @@
 """Zeros in a network's tensors, the work that skipping them would save, and pruning."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import keras
@@ -57,9 +57,11 @@ class Observation:
 
     Args:
         network: functional, in float32; its layers' calls are changed.
+        weights: selects the variables whose zeros count as a layer's weights.
     """
 
-    def __init__(self, network: keras.Model) -> None:
+    def __init__(self, network: keras.Model, weights: Callable[[keras.Variable], bool]) -> None:
+        self._is_weight = weights
         self._counters: dict[Key, ZeroCounter] = {}
         self._layers = network.layers
         pass_through(network, self._counting_of)
@@ -68,9 +70,10 @@ class Observation:
         """Returns the shares of zeros since the last call, and those in the weights now."""
         shares = {key: counter.take() for key, counter in self._counters.items()}
         for layer in self._layers:
-            weights = [v.numpy().ravel() for v in layer.trainable_variables if is_weight_matrix(v)]
+            weights = [*filter(self._is_weight, layer.trainable_variables)]
             if weights:
-                shares[layer.name, "weights"] = float(np.mean(np.concatenate(weights) == 0))
+                values = np.concatenate([variable.numpy().ravel() for variable in weights])
+                shares[layer.name, "weights"] = float(np.mean(values == 0))
         return shares
 
     def _counting_of(self, layer: str, is_input: bool) -> Change:
@@ -94,21 +97,23 @@ def savings(network: keras.Model, cost: Cost, zeros: dict[Key, float]) -> pd.Dat
 
     Returns:
         one row per layer with multiply-accumulates, in the network's order: layer, macs (forward,
-        per example), zeros in its input, weights, output and gradient of the output, and the saved
-        share of the forward pass and of a training step; NaN where nothing was counted.
+        per example), zeros in its input, weights (without any: its second input), output and
+        gradient of the output, and the saved share of the forward pass and of a training step; NaN
+        where nothing was counted.
     """
     rows = []
     for each in cost.layers:
         if not each.macs:
             continue
-        source = keras.tree.flatten(network.get_layer(each.name).input)[0]
-        x = zeros.get((_maker(source), "output"), 0.0)
-        w = zeros.get((each.name, "weights"), 0.0)
+        sources = keras.tree.flatten(network.get_layer(each.name).input)[:2]
+        x, *second = (zeros.get((_maker(source), "output"), 0.0) for source in sources)
+        w = zeros.get((each.name, "weights"), second[0] if second else 0.0)
         dy = zeros.get((each.name, "gradient of output"), float("nan"))
         forward, of_weights, of_input = (
             1 - (1 - a) * (1 - b) for a, b in ((x, w), (x, dy), (dy, w))
         )
-        passes = [forward, of_weights] + ([] if each.reads_input else [of_input])
+        passes = [forward] * each.forward_passes + [of_weights]
+        passes += [] if each.reads_input else [of_input]
         output, trained = zeros.get((each.name, "output"), float("nan")), float(np.mean(passes))
         rows.append((each.name, each.macs, x, w, output, dy, forward, trained))
     columns = ["layer", "macs", "input", "weights", "output", "gradient", "saved forward"]

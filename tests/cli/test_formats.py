@@ -34,8 +34,11 @@ def test_a_training_in_several_formats_is_added_to_its_file(tmp_path, capsys):
 
 def test_inference_gives_the_error_of_each_layer(tmp_path):
     path = tmp_path / "infer.json"
-    assert formats(path, "--infer", "--formats=float32,fixed8") == 0
-    plain, coarse = json.loads(path.read_text())["runs"]
+    assert formats(path, "--infer", "--formats=float32,fixed16,fixed8") == 0
+    plain, fine, coarse = json.loads(path.read_text())["runs"]
+    tensors = [each["fixed_point"]["tensors"] for each in (fine, coarse)]
+    first, second = ([tensor["layer"] for tensor in each] for each in tensors)
+    assert first == second  # also those that Keras has named
     assert plain["errors"] == {}
     assert all(0 <= error < 1 for error in coarse["errors"].values())
     assert any(coarse["errors"].values())

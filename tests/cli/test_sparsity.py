@@ -4,6 +4,7 @@ from commands import run
 
 from fathom.__main__ import main
 from fathom.cli.sparsity import pruned
+from fathom.nn import NeuralNetworkModel
 from fathom.results.description import Description
 from fathom.testing.descriptors import descriptor
 
@@ -21,10 +22,17 @@ def test_zeros_of_the_networks_own_layers_are_counted(name, mode, tmp_path):
     assert table.output.notna().any()
 
 
-def test_the_zeros_of_a_run_reach_the_description_of_its_step(tmp_path):
+def test_the_zeros_of_a_run_reach_the_description_of_its_step(tmp_path, capsys, monkeypatch):
     zeros, file = tmp_path / "zeros.csv", tmp_path / "step.json"
     small = ["autoenc", "--batch-size=3", "--set=hidden_units=7", "--set=latents=2"]
+    ended = []
+    monkeypatch.setattr(NeuralNetworkModel, "teardown", lambda model: ended.append(model))
     assert run(main, ["sparsity", *small, "--train", "--steps=1", f"--csv={zeros}"]) == 0
+    assert len(ended) == 1
+    table = pd.read_csv(zeros)
+    work = table.macs * [2, 3, 3, 3]  # no gradient of the network's input
+    saved = (work * table["saved in training"]).sum() / work.sum()
+    assert f"{saved:.1%} of a step" in " ".join(capsys.readouterr().out.split())
     assert run(main, ["describe", *small, f"--sparsity={zeros}", f"--json={file}"]) == 0
     products = [row for row in Description.read(file).operations if row.macs]
     assert all(row.densities for row in products)

@@ -5,6 +5,8 @@ import tensorflow as tf
 
 from fathom import FathomError
 from fathom.core.layers import Random
+from fathom.core.training.optimizers import is_weight_matrix
+from fathom.memnet.layers import Response
 from fathom.modern.transformer.layers import FeedForward, Sizes
 from fathom.numbers.sparsity import Observation, prune, savings
 from fathom.results import cost
@@ -20,9 +22,9 @@ def network():
     return keras.Model(inputs, keras.layers.Dense(3, name="out")(hidden))
 
 
-def observe(network, x=X):
+def observe(network, x=X, weights=is_weight_matrix):
     """Returns the zeros of a training step."""
-    observation = Observation(network)
+    observation = Observation(network, weights)
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(network(x))
     tape.gradient(loss, network.trainable_variables)
@@ -45,9 +47,19 @@ def test_a_skipper_saves_the_products_with_a_zero_factor(network):
     hidden, out = table["saved in training"]
     assert hidden == pytest.approx((1 / 2 + 3 / 4) / 2)  # the input's gradient is not needed
     assert out == pytest.approx((1 / 2 + 1 / 2 + 0) / 3)
+    twice = [each.model_copy(update={"forward_passes": 2}) for each in cost.count(network).layers]
+    table = savings(network, cost.Cost(tuple(twice), parameters=0), zeros).set_index("layer")
+    assert table["saved in training"]["out"] == pytest.approx((2 * 1 / 2 + 1 / 2 + 0) / 4)
     prune(network.trainable_variables, 0.5)
     table = savings(network, cost.count(network), observe(network)).set_index("layer")
     assert table.weights.tolist() == [1 / 2, 1 / 2]
+
+
+def test_both_factors_of_a_product_of_two_activations_have_zeros():
+    p, c = keras.Input((4,), name="p"), keras.Input((4, 3), name="c")
+    network = keras.Model([p, c], Response(name="o")(p, c))
+    table = savings(network, cost.count(network), {("p", "output"): 1 / 2, ("c", "output"): 1 / 4})
+    assert table["saved forward"].tolist() == [1 - 1 / 2 * 3 / 4]
 
 
 def test_the_weights_of_a_layer_of_several_matrices_count_by_their_sizes():
@@ -56,6 +68,12 @@ def test_the_weights_of_a_layer_of_several_matrices_count_by_their_sizes():
     network = keras.Model(inputs, layer(inputs))
     layer.first.kernel.assign(tf.zeros([4, 12]))
     assert observe(network, tf.ones([2, 5, 4]))["fed", "weights"] == 1 / 2
+
+
+def test_matrices_that_are_no_weights_do_not_count(network):
+    zeros = observe(network, weights=lambda variable: "out" not in variable.path)
+    assert ("hidden", "weights") in zeros
+    assert ("out", "weights") not in zeros
 
 
 def test_pruning_keeps_the_largest_weights_and_leaves_biases(network):

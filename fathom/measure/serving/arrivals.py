@@ -91,7 +91,11 @@ class Trace:
             texts: tokens, of which the prompts are made.
             prompt_tokens: of the longest prompt.
             new_tokens: the most that are generated.
+
+        Raises:
+            FathomError: they are too few.
         """
+        _require_several(new_tokens)
         lengths = np.ceil(self.prompt_tokens * prompt_tokens / self.prompt_tokens.max())
         new = np.ceil(self.new_tokens * new_tokens / self.new_tokens.max())
         lengths, new = lengths.clip(1).astype(int), new.clip(FEWEST_NEW).astype(int)
@@ -107,7 +111,12 @@ Arrivals: TypeAlias = Gamma | Trace
 
 
 def uniform(texts: Sequence[np.ndarray], new_tokens: int, seed: int) -> list[Prompt]:
-    """Returns a prompt for each text: 1 token to all, continued by 2 to ``new_tokens`` tokens."""
+    """Returns a prompt for each text: 1 token to all, continued by 2 to ``new_tokens`` tokens.
+
+    Raises:
+        FathomError: they are too few.
+    """
+    _require_several(new_tokens)
     rng = np.random.default_rng(seed)
     return [
         Prompt(
@@ -115,6 +124,11 @@ def uniform(texts: Sequence[np.ndarray], new_tokens: int, seed: int) -> list[Pro
         )
         for text in texts
     ]
+
+
+def _require_several(new_tokens: int) -> None:
+    if new_tokens < FEWEST_NEW:
+        raise FathomError(f"load tests need new_tokens of at least {FEWEST_NEW}, not {new_tokens}")
 
 
 def read_trace(path: Path) -> Trace:

@@ -7,7 +7,6 @@ decides whether a run is valid.
 import json
 import re
 import threading
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,11 +124,9 @@ def shortest(load: Load) -> float:
 
 
 def _wait(thread: threading.Thread, limit: float) -> None:
-    end = time.monotonic() + limit
-    while thread.is_alive():
-        thread.join(0.2)
-        if time.monotonic() > end:
-            raise FathomError(f"LoadGen did not end within {limit:.0f} s")
+    thread.join(limit)  # which a signal interrupts
+    if thread.is_alive():
+        raise FathomError(f"LoadGen did not end within {limit:.0f} s")
 
 
 def _settings(loadgen: ModuleType, load: Load, writes_text: bool) -> object:
@@ -199,15 +196,21 @@ def _trial(load: Load, results: _Values, log: pd.DataFrame, batches: dict[str, i
     if len(latency) < 2:
         raise FathomError("LoadGen's log has no latencies")
     valid = results["result_validity"] == "VALID"
+    rate, count = _rate(load.scenario, results), results["result_query_count"]
+    goodput = queries.goodput(log, load.bounds)
+    if goodput and load.bounds.latency and load.scenario == "server":
+        # The log has when queries were sent, LoadGen when they were due.
+        late = results["result_overlatency_query_count"]
+        goodput = min(goodput, rate * (1 - late / count))
     trial = Trial(
         rate=load.rate if load.scenario == "server" else None,
         valid=valid,
         reason="" if valid else _reason(results),
-        queries=results["result_query_count"],
-        samples_per_second=_rate(load.scenario, results),
+        queries=count,
+        samples_per_second=rate,
         latency=latency,
         batches=batches,
-        goodput=queries.goodput(log, load.bounds),
+        goodput=goodput,
     )
     if not log.tokens.any():
         return trial

@@ -190,8 +190,9 @@ class GRPO(RotaryModel):
 
     def _answering(self, temperature: float) -> Callable[[tf.Tensor], tf.Tensor]:
         """Returns the function from questions [batch, prompt] to answers, int32 [batch, new]."""
+        draft = 0 if temperature else self.hyperparameters.draft_layers
         hyperparameters = dataclasses.replace(
-            self.hyperparameters, temperature=temperature, top_k=0, top_p=1.0
+            self.hyperparameters, temperature=temperature, top_k=0, top_p=1.0, draft_layers=draft
         )
         with self.device.placement(), computing_in(self.execution.precision):
             questions = keras.Input((hyperparameters.prompt_tokens,), dtype="int32")

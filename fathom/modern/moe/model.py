@@ -97,22 +97,15 @@ class MoE(RotaryModel):
     def build_loss(self, tokens: tf.Tensor, following: tf.Tensor, outputs: nn.Nest) -> tf.Tensor:
         """Returns the mean cross-entropy of a token, in nats, and the load-balancing loss."""
         logits, routers = outputs
-        hyperparameters = self.hyperparameters
-        shares = routing.loads(routers, hyperparameters.experts_per_token)
-        self._note(shares, tf.size(tokens) * replicas.count())
-        balance = hyperparameters.balance * routing.imbalance(routers, shares)
+        given = self.hyperparameters
+        count, factor = given.experts_per_token, given.capacity_factor
+        own = routing.loads(routers, count)
+        dropped = routing.beyond(own, tf.size(tokens), count, factor) if factor else tf.zeros([])
+        shares, dropped = (each / replicas.count() for each in replicas.total([own, dropped]))
+        for sums, value in ((self._loads, shares), (self._dropped, dropped), (self._counted, 1)):
+            replicas.add(sums, value)
+        balance = given.balance * routing.imbalance(routers, shares)
         return super().build_loss(tokens, following, logits) + balance
-
-    def _note(self, shares: tf.Tensor, tokens: tf.Tensor) -> None:
-        """Adds the loads of a step, and the share of its rows that were dropped, to their sums."""
-        hyperparameters = self.hyperparameters
-        replicas.add(self._loads, shares)
-        replicas.add(self._counted, 1)
-        if hyperparameters.capacity_factor:
-            count, experts = hyperparameters.experts_per_token, hyperparameters.experts
-            most = routing.capacity(tokens * count, experts, hyperparameters.capacity_factor)
-            beyond = tf.nn.relu(shares - tf.cast(most, tf.float32) / tf.cast(tokens, tf.float32))
-            replicas.add(self._dropped, tf.reduce_sum(beyond) / (count * hyperparameters.layers))
 
     def end_step(self, number: int) -> None:
         """Sets the learning rate of the next step, and notes the loads of the last steps.

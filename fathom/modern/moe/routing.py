@@ -6,7 +6,6 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from fathom.core import ragged
-from fathom.core.training import replicas
 
 
 class Groups(NamedTuple):
@@ -88,15 +87,29 @@ def scatter(rows: tf.Tensor, groups: Groups, tokens: tf.Tensor) -> tf.Tensor:
 def loads(logits: tf.Tensor, count: int) -> tf.Tensor:
     """Returns the share of the tokens that each expert computes, float32 [layers, experts].
 
-    Those of all replicas; a layer's add up to ``count``.
+    Those of a replica's tokens; a layer's add up to ``count``.
 
     Args:
         logits: of the routers, float32 [batch, time, layers, experts].
         count: experts of a token.
     """
     chosen = tf.one_hot(choose(logits, count)[1], logits.shape[-1])  # [..., count, experts]
-    share = tf.reduce_mean(tf.reduce_sum(chosen, 3), [0, 1])
-    return replicas.total([share])[0] / replicas.count()
+    return tf.reduce_mean(tf.reduce_sum(chosen, 3), [0, 1])
+
+
+def beyond(shares: tf.Tensor, tokens: tf.Tensor, count: int, factor: float) -> tf.Tensor:
+    """Returns the share of the rows that are beyond their experts' capacities, float32.
+
+    Args:
+        shares: of the experts in the tokens, from ``loads``.
+        tokens: how many there are.
+        count: experts of a token.
+        factor: as of ``capacity``.
+    """
+    layers, experts = shares.shape
+    most = capacity(tokens * count, experts, factor)
+    dropped = tf.nn.relu(shares - tf.cast(most, tf.float32) / tf.cast(tokens, tf.float32))
+    return tf.reduce_sum(dropped) / (count * layers)
 
 
 def imbalance(logits: tf.Tensor, shares: tf.Tensor) -> tf.Tensor:
@@ -106,7 +119,7 @@ def imbalance(logits: tf.Tensor, shares: tf.Tensor) -> tf.Tensor:
 
     Args:
         logits: as of ``loads``.
-        shares: from it.
+        shares: from it, of all replicas.
     """
     probabilities = tf.reduce_mean(tf.nn.softmax(logits), [0, 1])
     return logits.shape[-1] * tf.reduce_sum(shares * probabilities)

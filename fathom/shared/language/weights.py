@@ -92,7 +92,8 @@ def _check_configuration(path: Path, settings: Mapping[str, object]) -> None:
 
 def _assign(weight: Published, parts: list[tf.Tensor], folder: Path) -> None:
     variable = weight.variable
-    rows, columns = {part.shape[:-1] for part in parts}, sum(part.shape[-1] for part in parts)
+    rows = {part.shape[:-1] for part in parts}
+    columns = sum(sum(part.shape[-1:]) for part in parts)  # a scalar has none
     if rows != {variable.shape[:-1]} or columns != variable.shape[-1]:
         found = ", ".join(str(tuple(part.shape)) for part in parts)
         raise FathomError(

@@ -101,6 +101,8 @@ def test_lengths_are_uniform():
     prompts = uniform([np.arange(10)] * 500, 7, seed=0)
     assert {len(prompt.tokens) for prompt in prompts} == set(range(1, 11))
     assert {prompt.new_tokens for prompt in prompts} == set(range(2, 8))
+    with pytest.raises(FathomError, match="at least 2, not 1"):
+        uniform([np.arange(10)], 1, seed=0)
 
 
 class Steady:

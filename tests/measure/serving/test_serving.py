@@ -8,6 +8,7 @@ import threading
 import time
 
 import numpy as np
+import pandas as pd
 import pytest
 from commands import SMALL, fathom, refusal
 
@@ -171,6 +172,23 @@ def test_loadgen_measures_each_scenario(engine, scenario, tmp_path):
     assert found.valid == (not found.reason)
     assert 0 < found.latency["p50"] <= found.latency["p99"] <= found.latency["p99.9"]
     assert "VALID" in (tmp_path / "logs" / "mlperf_log_summary.txt").read_text()
+
+
+def test_queries_that_were_sent_late_are_no_goodput():
+    from fathom.measure.serving import loadgen
+
+    results = {
+        "result_validity": "VALID",
+        "result_query_count": 4,
+        "result_overlatency_query_count": 1,
+        "result_completed_samples_per_sec": 2.0,
+        "result_mean_latency_ns": 1,
+        "result_99.00_percentile_latency_ns": 1,
+    }
+    log = pd.DataFrame({"scheduled": [0, 0.5, 1, 1.5], "tokens": 0, "failed": False})
+    log["answered"] = log.scheduled + 0.5
+    load = loadgen.Load("server", 1.0, 2.0, 0.01, Bounds(latency=1.0), seed=3)
+    assert loadgen._trial(load, results, log, {}).goodput == 2.0 * 3 / 4
 
 
 def test_the_command_writes_the_result_beside_the_logs(tmp_path, capsys):

@@ -96,8 +96,9 @@ def test_the_reference_is_the_policy_before_the_first_update(small_digits_pay):
         assert np.any(kept != now)
 
 
-def test_answers_are_sampled_from_the_cache_by_the_probabilities_of_whole_sequences():
-    model = make(batch_size=4000, group=4000)
+@pytest.mark.parametrize("draft", [{}, {"layers": 2, "draft_layers": 1}])
+def test_answers_are_sampled_from_the_cache_by_the_probabilities_of_whole_sequences(draft):
+    model = make(batch_size=4000, group=4000, **draft)
     model.run(n_steps=0)
     for variable in model.network.trainable_variables:  # far from a uniform distribution
         variable.assign(10 * variable)

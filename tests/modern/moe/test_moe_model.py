@@ -148,6 +148,27 @@ def test_rows_beyond_an_experts_capacity_are_dropped_and_counted():
     assert float(model._dropped) == 12 / 16
 
 
+class Crowded:
+    """Sums with those of a second worker, all of whose rows go to the other two experts."""
+
+    index, num_replicas_in_sync = 0, 2
+
+    def sums(self, values):
+        shares, dropped = values
+        return [shares + tf.constant([[0.0, 1, 0, 1]]), dropped + 0.5]
+
+
+def test_rows_that_workers_drop_are_counted_by_worker():
+    model = make(capacity_factor=1.0, layers=1)
+    scores = np.zeros((1, 8, 1, 4), np.float32)
+    scores[..., 0], scores[..., 2] = 9, 8  # half of the rows are beyond their experts' capacity
+    tokens = tf.zeros([1, 8], tf.int32)
+    with replicas.scope_of(Crowded(), in_step=True):
+        model.build_loss(tokens, tokens, (tf.zeros([1, 8, 27]), tf.constant(scores)))
+    np.testing.assert_array_equal(model._loads, [[0.5] * 4])  # even, taken together
+    assert float(model._dropped) == 0.5
+
+
 def test_first_choices_come_before_second_ones_in_an_experts_capacity():
     chosen = tf.constant([[0, 1], [0, 1], [1, 0], [1, 0]])
     groups = routing.group(chosen, 2, tf.constant(2))

@@ -54,6 +54,12 @@ def test_a_network_starts_from_published_weights(workload, tmp_path):
     )
 
 
+def test_a_scalar_is_refused_as_other_shapes(tmp_path):
+    scalars = dict.fromkeys(saved(make("llama"), tmp_path), np.array(0, np.float32))
+    save_file(scalars, tmp_path / "scalars.safetensors")
+    refused(tmp_path, r"with shape \(\) cannot be .* choose the hyperparameters")
+
+
 def refused(folder, message, workload="llama", **options):
     with pytest.raises(FathomError, match=message) as error:
         make(workload, weights=str(folder), **options)

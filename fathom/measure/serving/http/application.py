@@ -63,12 +63,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 class RefusedError(Exception):
-    """A request that is not served.
-
-    Args:
-        status: of HTTP.
-        message: one line.
-    """
+    """A request that is not served."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -140,8 +135,8 @@ class Application:
                 limit = f"the body has more than {self.limits.body:,} bytes"
                 return self._refused(413, limit)
             return self._refused(error.status, f"{request.method} {request.path}: {error.reason}")
-        except ConnectionError:
-            raise  # the client has gone
+        except ConnectionError:  # raised, aiohttp would log it with a traceback
+            return self._refused(499, "the client has gone")
         except Exception as error:
             return self._refused(500, f"{type(error).__name__}: {error}")
         finally:

@@ -145,6 +145,19 @@ def test_a_value_that_the_network_refuses_spoils_no_other(engine, monkeypatch):
     assert found == [(200, None), (400, "the network refuses it: 9 is not in [0, 8)"), (200, None)]
 
 
+def test_a_client_that_has_gone_leaves_no_traceback(engine, monkeypatch, caplog):
+    async def gone(*_):
+        raise ConnectionResetError
+
+    monkeypatch.setattr(KServe, "_ready", gone)
+
+    async def scenario(client):
+        return (await client.get("/v2/health/ready")).status
+
+    assert ask(engine, scenario) == 499
+    assert not caplog.records
+
+
 def test_a_load_test_drives_the_endpoint(model, engine, tmp_path):
     plan = scenarios.Plan("server", 0.1, 2000.0, Bounds(latency=20.0), Gamma(3.0))
 
