@@ -2,7 +2,8 @@
 # Trains on four workers of two nodes: sbatch examples/slurm.sh. Not run: no cluster was available.
 #
 # The workers find each other by Slurm's variables. A checkpoint is written when Slurm is about to
-# end the job; --requeue and --resume continue it. The folders have to be the same on all nodes.
+# end the job. After preemption or a lost node --requeue starts it again and --resume continues it;
+# at the time limit, sbatch it again. The folders have to be the same on all nodes.
 #SBATCH --job-name=fathom
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=2
@@ -20,4 +21,5 @@ export FATHOM_LAUNCH_SECRET
 
 srun --kill-on-bad-exit=1 python -m fathom run alexnet --train --strategy multi-worker \
     --threads "${SLURM_CPUS_PER_TASK:-1}" --epochs 90 \
-    --checkpoint-dir "$HOME/alexnet" --resume --json "alexnet-$SLURM_JOB_ID.json"
+    --checkpoint-dir "$HOME/alexnet" --resume \
+    --json "alexnet-$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}.json"

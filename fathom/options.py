@@ -404,7 +404,8 @@ def unknown_option(kind: str, name: str, known: Iterable[str]) -> FathomError:
     known = list(known)
     near = difflib.get_close_matches(name, known, 1)
     suggestion = f"did you mean {near[0]}? " if near else ""
-    return FathomError(f"unknown {kind} {name!r}: {suggestion}Known are {', '.join(known)}")
+    listed = f"Known are {', '.join(known)}" if known else "there are none"
+    return FathomError(f"unknown {kind} {name!r}: {suggestion}{listed}")
 
 
 def build(option_type: type[Options], values: Mapping[str, object] | None) -> Options:

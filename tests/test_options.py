@@ -13,6 +13,7 @@ from fathom.options import (
     build,
     hyperparameter,
     sort,
+    unknown_option,
 )
 from fathom.system.device import parse
 
@@ -137,6 +138,7 @@ def test_what_is_no_device_is_an_error_in_one_line(device):
 def test_an_unknown_name_is_an_error_that_suggests_the_nearest_and_lists_the_known():
     with pytest.raises(FathomError, match=r"'bach_size': did you mean batch_size\? .*mirror"):
         build(Chosen, {"bach_size": 4})
+    assert str(unknown_option("option", "foo", [])) == "unknown option 'foo': there are none"
 
 
 def test_options_are_sorted_by_the_dataclass_that_knows_them():

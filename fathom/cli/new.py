@@ -22,8 +22,12 @@ def new_name(name: str) -> str:
     Raises:
         FathomError: it is none, or taken.
     """
-    if not workloads.is_name(name) or keyword.iskeyword(name):
-        raise FathomError(f"a workload's name is of a-z, 0-9 and _, not {name!r}")
+    reserved = keyword.iskeyword(name) or keyword.iskeyword(_class_name(name))
+    if not workloads.is_name(name) or name.endswith("_") or reserved:  # pip takes no _ at the end
+        raise FathomError(
+            "a workload's name is of a-z, 0-9 and _, begins with a letter, does not end with _, "
+            f"and is neither a word of Python nor a set of workloads, unlike {name!r}"
+        )
     if name in workloads.names() or name in workloads.refused():
         raise FathomError(f"there is already a workload {name}: choose another name")
     code = "".join(path.read_text() for path in _TEMPLATE.rglob("*.py"))

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _MIN_FLOPS_TO_ESTIMATE = 1e12  # per step: smaller steps get no time estimate
 _MIN_SECONDS_TO_ANNOUNCE = 10.0
+_MIN_COLUMNS_OF_BAR = 80  # a narrower terminal would have no room for the number of the step
 
 
 def run_workload(name: str, arguments: Sequence[str] | None = None) -> NoReturn:
@@ -106,13 +107,15 @@ def _run_model(
 
 def _run_steps(model: "NeuralNetworkModel", args: argparse.Namespace, screen: Console) -> None:
     """Runs, evaluates and writes the result, even if the run ends early."""
-    n_steps = _steps_to_run(model, args)
+    n_steps, warmup = _steps_to_run(model, args), args.warmup
+    if warmup and args.resume:
+        warmup = min(warmup, max(0, n_steps - 1))  # few steps may be left
+    elif warmup and warmup >= n_steps:
+        raise FathomError(f"--warmup {warmup} leaves no step to measure: the run has {n_steps:,}")
     if not args.quiet:
         _print_start(model, n_steps, screen)
     progress = _progress(args, model, screen)
-    warmup = args.warmup
-    if warmup and args.resume:
-        warmup = min(warmup, n_steps)  # few steps may be left
+    file = None if args.json == STANDARD_OUTPUT else args.json
     result = None
     try:
         with _errors_explained():
@@ -131,10 +134,15 @@ def _run_steps(model: "NeuralNetworkModel", args: argparse.Namespace, screen: Co
         if result:
             result.ended = "interrupted" if interrupted else cause(error)
             _write(result, args.json)
+            if interrupted and file:
+                error.args += (f"result so far: {file}",)
         raise
+    if file and file.is_file() and args.resume and not n_steps and not args.evaluate:
+        screen.print(f"result: {file} is kept, since no steps were left to run")
+        return
     _write(result, args.json)
-    if args.json and args.json != STANDARD_OUTPUT:
-        screen.print(f"result: {args.json}")
+    if file:
+        screen.print(f"result: {file}")
 
 
 @contextlib.contextmanager
@@ -214,8 +222,9 @@ def _progress(args: argparse.Namespace, model: "NeuralNetworkModel", screen: Con
 
     if args.quiet:
         return Progress()
-    shows_bars = screen.is_terminal and not screen.is_dumb_terminal
-    return (Bar if shows_bars else Lines)(screen, model.example)
+    shows_bar = screen.is_terminal and not screen.is_dumb_terminal
+    shows_bar = shows_bar and screen.width >= _MIN_COLUMNS_OF_BAR
+    return (Bar if shows_bar else Lines)(screen, model.example)
 
 
 def _print_start(model: "NeuralNetworkModel", n_steps: int, screen: Console) -> None:

@@ -41,6 +41,7 @@ def _run(args: argparse.Namespace) -> None:
     now = datetime.now().strftime("%Y-%m-%d-%H%M%S")
     out = claim_folder(args.out or Path("results") / now, "runtest")
     screen = console()
+    screen.print(f"results and logs: {out}")  # here too, in case the suite is interrupted
     runs = [(name, mode) for name in args.workloads or workloads.EIGHT for mode in MODES]
     rows: list[tuple[str, str, RunResult | str]] = []
     profiles: list[tuple[str, str, Profile | str]] = []

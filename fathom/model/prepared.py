@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import hashlib
+import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -200,7 +201,7 @@ def _open_checkpoints(
         return None
     compared = dataclasses.asdict(model.hyperparameters)
     compared |= {"seed": model.execution.seed, "precision": model.execution.precision}
-    compared |= {"data": str(model.source.directory)}
+    compared |= {"data": os.path.realpath(model.source.directory)}
     simulation = None if model.forward_only else model.built.simulation
     checkpoints = Checkpoints(
         *(user_path(settings.checkpoint_dir), model.name, compared, variables),

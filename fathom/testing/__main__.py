@@ -44,7 +44,7 @@ def _run(args: argparse.Namespace) -> None:
         tests = Path(folder) / f"test_{args.workload}.py"
         tests.write_text(_TESTS.format(name=args.workload))
         options = [f"-c{os.devnull}", f"--rootdir={folder}", "-pno:cacheprovider", "-q"]
-        options += ["--import-mode=importlib"]
+        options += ["--import-mode=importlib", "-omarkers=nightly: more sizes"]
         sys.exit(pytest.main([str(tests), *options, *args.pytest]))
 
 

@@ -50,6 +50,21 @@ def test_the_conformance_suite_runs_on_a_workload_by_name(written, capfd):
     assert "fathom_ripple_tank.descriptor defines no DESCRIPTOR" in capfd.readouterr().err
 
 
+def test_the_documented_workload_passes_and_knows_the_marks(tmp_path, install, monkeypatch, capfd):
+    folder = tmp_path / "perceptron"
+    assert run(main, ["new", "perceptron", f"--out={folder}"]) == 0
+    project = folder / "pyproject.toml"
+    install("fathom-perceptron", entries_of(project), folder)
+    own = [str(folder / "tests"), f"-c{project}", f"--rootdir={folder}", "-pno:cacheprovider"]
+    own.append("--import-mode=importlib")
+    one = ["-k", "of_another_shape"]
+    for passes in (lambda: run(check, ["perceptron", *one]), lambda: pytest.main([*own, *one])):
+        monkeypatch.delitem(sys.modules, "fathom.testing.conformance", raising=False)
+        monkeypatch.setattr(pytest.mark, "_markers", set())  # of the configurations before
+        assert passes() == 0
+    assert "PytestUnknownMarkWarning" not in capfd.readouterr().out
+
+
 def test_every_command_takes_the_new_workload(written, tmp_path, monkeypatch, capsys):
     assert run(main, ["run", "ripple_tank", "--set", "help"]) == 0
     assert "hidden_units" in capsys.readouterr().out
@@ -68,8 +83,10 @@ def test_every_command_takes_the_new_workload(written, tmp_path, monkeypatch, ca
     ("arguments", "message"),
     [
         (["alexnet"], "there is already a workload alexnet"),
-        (["AlexNet"], "a workload's name is of a-z"),
-        (["class"], "a workload's name is of a-z"),
+        *(
+            ([name], f"neither a word of Python nor a set of workloads, unlike {name!r}")
+            for name in ("AlexNet", "class", "none", "all", "2d", "ripple_")
+        ),
         (["ripple", "--out=tests"], "tests already exists: give a new folder with --out"),
     ],
 )

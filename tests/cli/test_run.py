@@ -9,13 +9,16 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
 from commands import SMALL, fail, refusal, run
+from rich.console import Console
 
 from fathom import Autoenc
 from fathom.cli import run as run_module
+from fathom.cli.progress import Bar, Lines
 from fathom.cli.run import run_workload
 from fathom.results.records import RunResult
 from fathom.system import rates
@@ -89,17 +92,20 @@ def test_evaluating_an_untrained_network_is_reported(finished, capsys, tmp_path)
 
 def test_a_finished_training_has_nothing_left_to_resume(finished, capsys):
     folder, _ = finished
+    result = folder / "result.json"
+    before = result.read_text()
     arguments = [*SMALL, "--steps=60", f"--checkpoint-dir={folder}", "--resume"]
-    assert run(run_workload, "autoenc", arguments) == 0
+    assert run(run_workload, "autoenc", [*arguments, f"--json={result}"]) == 0
     printed = capsys.readouterr().out
     assert "after step 60" in printed
-    assert "no steps were left to run" in printed
+    assert f"result: {result} is kept, since no steps were left to run" in printed
+    assert result.read_text() == before
 
 
 def test_fewer_steps_than_the_warm_up_may_be_left_to_resume(finished, capsys, tmp_path):
     folder = shutil.copytree(finished[0], tmp_path / "copy")
     arguments = [*SMALL, SINGLY, f"--checkpoint-dir={folder}", "--resume", "--warmup=5"]
-    for steps, printed in ((60, "no steps were left to run"), (62, "2 steps in")):
+    for steps, printed in ((60, "no steps were left to run"), (62, "(1 warm-up steps left out)")):
         assert run(run_workload, "autoenc", [*arguments, f"--steps={steps}"]) == 0
         assert printed in capsys.readouterr().out
 
@@ -178,7 +184,8 @@ def test_a_signal_ends_a_run_in_one_line_and_what_was_done_is_saved(
     checkpoints = f"--checkpoint-dir={tmp_path / 'checkpoints'}"
     document = recorded(tmp_path, code, SINGLY, "--steps=9", checkpoints)
     assert capsys.readouterr().err == (
-        "fathom.autoenc: interrupted; --resume continues from step 4\n"
+        "fathom.autoenc: interrupted; --resume continues from step 4; "
+        f"result so far: {tmp_path / 'result.json'}\n"
     )
     assert len(document["steps"]["loss"]) == 4
     assert document["sections"]["run"] > 0
@@ -275,6 +282,13 @@ def test_epochs_count_passes_over_the_data(capsys, tmp_path):
     assert len(document["steps"]["loss"]) == 2 * (2000 // 500)
 
 
+@pytest.mark.parametrize(("width", "kind"), [(79, Lines), (80, Bar)])
+def test_a_terminal_too_narrow_for_a_bar_gets_lines(width, kind):
+    screen = Console(file=io.StringIO(), force_terminal=True, width=width)
+    args, model = SimpleNamespace(quiet=False), SimpleNamespace(example="images")
+    assert type(run_module._progress(args, model, screen)) is kind
+
+
 def test_resuming_starts_from_the_beginning_where_there_is_nothing_to_resume(capsys, tmp_path):
     arguments = [*SMALL, "--steps=3", f"--checkpoint-dir={tmp_path / 'run'}", "--resume"]
     assert run(run_workload, "autoenc", arguments) == 0
@@ -302,6 +316,8 @@ def test_skipping_a_damaged_checkpoint_is_reported(capsys, tmp_path):
         (["--warmup=-1"], "--warmup must not be negative"),
         (["--steps=2", "--warmup=3"], "--warmup 3 leaves no step to measure"),
         (["--steps=2", "--warmup=2"], "--warmup 2 leaves no step to measure"),
+        (["--epochs=1", "--warmup=200"], "--warmup 200 leaves no step to measure: the run has 200"),
+        (["--warmup=5000"], "--warmup 5000 leaves no step to measure: the run has "),
         (["--infer", "--resume", "--checkpoint-dir=x"], "omit --resume"),
         (["--infer", "--checkpoint-every=2", "--checkpoint-dir=x"], "omit --checkpoint-every"),
         (["--rounding=nearest"], "rounding has no effect in float32: omit it, or choose a fixed"),

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -109,6 +110,12 @@ def test_on_a_gpu_its_memory_is_shown(capsys, tmp_path, monkeypatch):
     assert row.split()[-1] == "3.00"
     _print_summary(on_gpu, Console())
     assert "GiB, of the GPU 3.00 GiB" in capsys.readouterr().out
+
+
+def test_an_interrupted_batch_has_said_where_its_results_are(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(suite, "_run_one", lambda *_: signal.raise_signal(signal.SIGINT))
+    assert run(suite.main, [f"--out={tmp_path / 'out'}"]) == 130
+    assert f"results and logs: {tmp_path / 'out'}\n" in capsys.readouterr().out
 
 
 def test_runtest_runs_in_the_active_environment():

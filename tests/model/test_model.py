@@ -30,3 +30,16 @@ def test_another_training_begins_without_the_curves_and_notes_of_the_one_before(
     model.notes.append("left out: two")
     model.setup()
     assert (model.history, model.notes) == ({}, [])
+
+
+def test_the_same_data_under_another_name_is_no_change(model, tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to(model.source.directory)
+    for folder in (model.source.directory, link):
+        again = Autoenc("/cpu:0", SMALL | {"data_dir": str(folder)})
+        again.setup({"checkpoint_dir": str(tmp_path), "resume": True})
+        again.run(n_steps=1)
+        again.teardown()
+    assert [note for note in again.notes if "restored" in note or "changed" in note] == [
+        f"restored {tmp_path / 'ckpt-1'}, after step 1"
+    ]

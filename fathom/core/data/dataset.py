@@ -251,7 +251,7 @@ def find(dataset: type[DataSet], data_dir: str | Path | None, seed: int) -> Data
         if not _is_folder(directory):
             raise FathomError(
                 f"{directory} is not a folder; {dataset.title} is expected there as "
-                f"{dataset.layout}. Omit --data-dir to use synthetic data"
+                f"{dataset.layout}. Omit --data-dir to use $FATHOM_DATA_DIR, or synthetic data"
             )
         return DataSource(directory, "given")
     folder = _environment_directory(dataset)

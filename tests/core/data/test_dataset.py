@@ -146,7 +146,8 @@ def test_an_empty_environment_variable_is_none(places, monkeypatch):
 @pytest.mark.parametrize("name", ["nowhere", "file"])
 def test_a_given_folder_that_is_none_is_an_error(tmp_path, name):
     (tmp_path / "file").touch()
-    with pytest.raises(FathomError, match=rf"{name} is not a folder; some notes .* notes\.txt"):
+    message = rf"{name} is not a folder; some notes .* notes\.txt.*use \$FATHOM_DATA_DIR, or synth"
+    with pytest.raises(FathomError, match=message):
         locate(Notes, tmp_path / name, 0)
     assert Notes.made == 0
 
