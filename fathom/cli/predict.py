@@ -17,7 +17,7 @@ from fathom.hardware.accelerators.machine import Machine
 from fathom.results.calibration import StepTime
 
 if TYPE_CHECKING:
-    from fathom.results.records import Environment
+    from fathom.results.records import Environment, RunResult
 
 _PRECISION = "float32"
 
@@ -26,7 +26,6 @@ def calibrate(args: argparse.Namespace, screen: Console) -> None:
     """Measures this machine and writes its file."""
     import_tensorflow()
     from fathom.measure.runs import calibration
-    from fathom.measure.runs.folder import Folder
     from fathom.results import records
     from fathom.system import environment, processor, rates, threads
     from fathom.system.device import CPU
@@ -35,18 +34,14 @@ def calibrate(args: argparse.Namespace, screen: Console) -> None:
     used = threads.set_threads(args.threads)
     processor.keep_freed_memory()  # as a run does
     ours = records.Environment.model_validate(environment.describe(CPU, used, _PRECISION, "off"))
-    folder = Folder.read(args.folder) if args.folder else None
-    if folder and _processor(folder.machine.environment) != _processor(ours):
-        theirs = _processor(folder.machine.environment)
-        raise FathomError(f"{args.folder} was measured on {theirs}, and this is {_processor(ours)}")
+    results = _timings(args, ours, screen) if args.folder else []
     screen.print("measuring operations alone, which takes a minute or two")
     with CPU.placement():
         found = calibration.measure(args.threads, _PRECISION)
     gemm, triad = rates.gemm_ceiling(CPU, _PRECISION, args.threads), rates.triad_ceiling()
-    if folder:
+    if results:
         screen.print("describing the steps that were measured")
-        of_operations = prediction.Rates(found)
-        steps = tuple(calibration.steps(folder, of_operations, args.threads, _PRECISION))
+        steps = tuple(calibration.steps(results, prediction.Rates(found)))
         found = found.model_copy(update={"steps": steps})
     measured = f"measured by fathom calibrate, {args.threads} thread(s)"
     Machine(
@@ -95,6 +90,22 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     screen.print(f"corrected by measured steps of {found.workloads} other workloads")
 
 
+def _timings(
+    args: argparse.Namespace, ours: "Environment", screen: Console
+) -> Sequence["RunResult"]:
+    """Returns the timings of the folder that count, and prints how many do."""
+    from fathom.measure.runs import calibration
+    from fathom.measure.runs.folder import Folder
+
+    folder = Folder.read(args.folder)
+    theirs = _processor(folder.machine.environment)
+    if theirs != _processor(ours):
+        raise FathomError(f"{args.folder} was measured on {theirs}, and this is {_processor(ours)}")
+    results, counted = calibration.taken(folder, args.threads, _PRECISION)
+    screen.print(counted)
+    return results
+
+
 def _processor(environment: "Environment") -> str:
     return f"{environment.cpu_model}, {environment.cpu_generation}"
 
@@ -114,6 +125,8 @@ def _show_check(steps: Sequence[StepTime], screen: Console) -> None:
         times = map(duration, (step.seconds, found.seconds, found.low, found.high))
         table.add_row(step.workload, step.mode, f"{step.batch_size}", *times, f"{errors[-1]:+.0%}")
     screen.print(table)
+    if left_out := len(steps) - len(checked):
+        screen.print(f"{left_out} steps: too few others that XLA compiles, or does not, as these")
     screen.print(
         f"each predicted without its workload: median error "
         f"{statistics.median(map(abs, errors)):.0%}, {inside} of {len(checked)} steps within the "

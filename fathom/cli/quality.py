@@ -3,6 +3,7 @@
 import argparse
 import itertools
 import statistics
+from collections.abc import Mapping
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,13 +21,14 @@ from fathom.cli.parser import (
     number,
     result_file,
 )
-from fathom.cli.terminal import import_tensorflow, new_table
+from fathom.cli.terminal import figures, import_tensorflow, new_table
 from fathom.errors import FathomError
 from fathom.results.quality import Crossing, Quality, Training
 from fathom.system.files import exists
 
 if TYPE_CHECKING:
     from fathom.nn import NeuralNetworkModel
+    from fathom.results.records import Environment
 
 
 def add_commands(commands: Commands) -> None:
@@ -57,7 +59,7 @@ def add_commands(commands: Commands) -> None:
 
 def run(args: argparse.Namespace, screen: Console) -> None:
     """Runs the command with its parsed arguments."""
-    path = result_file(args.json or Path(f"{args.workload}-quality.json"))
+    path = args.json = result_file(args.json or Path(f"{args.workload}-quality.json"))
     if any(assignment.startswith("batch_size=") for assignment in args.set):
         raise FathomError("--set batch_size has no effect: --batches names the batch sizes")
     import_tensorflow()
@@ -129,6 +131,9 @@ def _train(
         values["learning_rate"] = _scaled_rate(model_class, values)
     model = model_class(args.device, values)
     screen.quiet = not model.is_chief
+    machine = model.machine()
+    if done and model.is_chief:  # whose machine the file states
+        _refuse_other_times(args, done.environment, machine)
     model.setup()
     screen.print(
         f"{model.name}, batch size {size}, seed {seed}: {model.steps_per_epoch:,} steps per epoch"
@@ -139,7 +144,6 @@ def _train(
         screen.print(f"epoch {epoch}: {metric} {value:.5g}")
 
     training, higher = train_until(model, metric, target, args.epochs, report)
-    machine = model.machine()
     model.teardown()
     before = done.trainings if done else []
     result = Quality(
@@ -176,13 +180,28 @@ def _read(path: Path, args: argparse.Namespace, settings: dict[str, str]) -> Qua
     asked = dict(zip(names, (args.workload, *args.target, args.epochs, args.seed), strict=True))
     values = (done.workload, done.metric, done.target, done.most_epochs, done.seed)
     found = dict(zip(names, values, strict=True)) | done.settings
-    asked |= settings
+    _refuse_another(path, asked | settings, found)
+    return done
+
+
+def _refuse_other_times(
+    args: argparse.Namespace, done: "Environment", machine: "Environment"
+) -> None:
+    """Raises FathomError if the seconds of a result are not those of this machine and program."""
+    names = ["cpu_model", "threads", "inter_op_threads", "device", "tensorflow"]
+    if args.microbatches != "auto":  # which decides by the batch size
+        names += ["xla", "microbatches"]
+    values = [{name: getattr(each, name) for name in names} for each in (machine, done)]
+    _refuse_another(args.json, *values)
+
+
+def _refuse_another(path: Path, asked: Mapping[str, object], found: Mapping[str, object]) -> None:
+    """Raises FathomError if what is asked for differs from what a file has."""
     if others := sorted(name for name in {*asked, *found} if asked.get(name) != found.get(name)):
         raise FathomError(
             f"{path} is of another experiment, which differs in {', '.join(others)}: name a new "
             "file by --json"
         )
-    return done
 
 
 def _target(text: str) -> tuple[str, float]:
@@ -225,8 +244,8 @@ def _spread(reached: list[Crossing]) -> str:
     words = []
     for name in ("epochs", "seconds"):
         values = [getattr(each, name) for each in reached]
-        median = statistics.median(values)
-        words.append(f"{name} {median:,.1f} ({min(values):,.1f} to {max(values):,.1f})")
+        median, least, most = map(figures, (statistics.median(values), min(values), max(values)))
+        words.append(f"{name} {median} ({least} to {most})")
     return f": median {words[0]}, {words[1]}"
 
 
@@ -238,11 +257,11 @@ def _row(training: Training, result: Quality) -> list[str]:
         f"{training.replicas}",
         f"{_seed(training, result.seed)}",
         "" if rate is None else f"{rate:.4g}",
-        f"{crossing.epochs:,.1f}",
+        figures(crossing.epochs),
         f"{crossing.steps:,.0f}",
         f"{crossing.steps * training.batch_size:,.0f}",
-        f"{crossing.seconds:,.1f}",
-        f"{training.evaluation_seconds:,.1f} s",
+        figures(crossing.seconds),
+        f"{figures(training.evaluation_seconds)} s",
         f"{last.value:.5g}",
         "reached" if training.reached else training.failure or "not reached",
     ]

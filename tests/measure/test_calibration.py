@@ -2,6 +2,7 @@
 
 import pytest
 
+from fathom import FathomError
 from fathom.hardware.accelerators.prediction import Rates
 from fathom.measure.runs import calibration
 from tests.measure.synthetic_folder import folder, result, run
@@ -45,7 +46,14 @@ def test_steps_are_the_median_of_undisturbed_runs(measured):
     runs += [run(repeat=4, result=result(9.0, threads=2) | own)]
     runs += [run(repeat=5, status="failed", reason="it did")]
     runs += [run(repeat=6, result=result(9.0, **one) | own | {"distribution": _TWO_WORKERS})]
-    [step] = calibration.steps(folder(runs), Rates(measured), 1, "float32")
+    taken, words = calibration.taken(folder(runs), 1, "float32")
+    assert words == (
+        "3 of the folder's 7 timings are taken; the others: 1 disturbed by other "
+        "processes; 1 on 2 thread(s); 1 failed; 1 of several workers"
+    )
+    [step] = calibration.steps(taken, Rates(measured))
     assert (step.workload, step.mode, step.batch_size) == ("autoenc", "train", 5)
     assert step.seconds == pytest.approx(1.1, rel=0.02)
     assert step.ideal.product_seconds > 0
+    with pytest.raises(FathomError, match=r"on 3 thread\(s\): 4 on 1 thread.* --threads must be"):
+        calibration.taken(folder(runs), 3, "float32")

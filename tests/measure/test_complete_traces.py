@@ -13,7 +13,6 @@ from fathom.measure.profile.gpu import Sessions
 from fathom.measure.profile.profiling import profile_model
 from fathom.measure.profile.windows import Windows
 from fathom.system.device import CPU
-from fathom.testing.descriptors import small_options
 
 MANY = 120  # steps: without care the executor stops tracing cheap ops after some 90
 # The executor traces neither what only steers a loop nor an op whose kernel says that it is free.
@@ -59,7 +58,7 @@ def test_ops_that_ran_untraced_before_vanish_and_are_missed():
 @pytest.mark.slow
 @pytest.mark.parametrize("workload", ["autoenc", pytest.param("memnet", marks=pytest.mark.slow)])
 def test_every_step_of_a_long_profile_has_the_same_ops(workload, tmp_path):
-    options = small_options(workload) | {"xla": False}
+    options = workloads.descriptor(workload).small | {"xla": False}
     few, many = (profiled(workload, options, n, tmp_path) for n in (4, MANY))
     assert {(op.type, op.layer, op.phase): op.count for op in few.ops} == {
         (op.type, op.layer, op.phase): op.count for op in many.ops
@@ -74,7 +73,7 @@ def profiled(workload, options, steps, folder):
 
 @pytest.mark.slow
 def test_constants_folded_for_a_further_shape_are_no_ops_of_its_graph(tmp_path):
-    profile = profiled("seq2seq", small_options("seq2seq"), 4, tmp_path)
+    profile = profiled("seq2seq", workloads.descriptor("seq2seq").small, 4, tmp_path)
     assert len(set(profile.work)) > 1  # of batches of several shapes
 
 
@@ -88,7 +87,9 @@ def test_constants_folded_for_a_further_shape_are_no_ops_of_its_graph(tmp_path):
     ],
 )
 def test_a_trace_has_every_op_of_the_graph_that_was_executed(workload, tmp_path):
-    model = workloads.load(workload)("/cpu:0", small_options(workload) | {"xla": False})
+    model = workloads.load(workload)(
+        "/cpu:0", workloads.descriptor(workload).small | {"xla": False}
+    )
     model.setup()
     turns = []
 
@@ -121,7 +122,9 @@ def test_a_trace_has_every_op_of_the_graph_that_was_executed(workload, tmp_path)
 @pytest.mark.slow
 @pytest.mark.parametrize(("workload", "run_steps"), [("autoenc", MANY), ("seq2seq", 12)])
 def test_windows_over_a_run_on_fresh_batches_have_the_same_ops(workload, run_steps):
-    model = workloads.load(workload)("/cpu:0", small_options(workload) | {"xla": False})
+    model = workloads.load(workload)(
+        "/cpu:0", workloads.descriptor(workload).small | {"xla": False}
+    )
     model.setup()
     windows = Windows(model, run_steps, Sessions(CPU))
     model.run(runstep=windows.step, n_steps=run_steps)
@@ -131,7 +134,9 @@ def test_windows_over_a_run_on_fresh_batches_have_the_same_ops(workload, run_ste
 
 
 def test_ops_that_ran_untraced_between_windows_are_missed():
-    model = workloads.load("autoenc")("/cpu:0", small_options("autoenc") | {"xla": False})
+    model = workloads.load("autoenc")(
+        "/cpu:0", workloads.descriptor("autoenc").small | {"xla": False}
+    )
     model.setup()
     windows = Windows(model, 4, Sessions(CPU))
     model.run(runstep=windows.step, n_steps=3)
@@ -157,7 +162,9 @@ def test_a_step_that_lacks_ops_is_refused():
 
 
 def test_a_single_step_that_lacks_ops_is_refused(tmp_path):
-    model = workloads.load("autoenc")("/cpu:0", small_options("autoenc") | {"xla": False})
+    model = workloads.load("autoenc")(
+        "/cpu:0", workloads.descriptor("autoenc").small | {"xla": False}
+    )
     model.setup()
     step, batch = model.compiled.step.single, next(model.training_batches(0))
     for _ in range(MANY):  # without the profiler: the executor traces cheap ops no more
@@ -177,7 +184,7 @@ def test_a_single_step_that_lacks_ops_is_refused(tmp_path):
 def test_inference_that_a_run_computes_in_two_phases_is_profiled_as_one_step(
     workload, size, tmp_path
 ):
-    options = small_options(workload) | size | {"xla": False}
+    options = workloads.descriptor(workload).small | size | {"xla": False}
     model = workloads.load(workload, forward_only=True)("/cpu:0", options)
     model.setup()
     assert model.phases

@@ -5,7 +5,7 @@ from commands import fathom, refusal
 from synthetic_folder import ENVIRONMENT, op, profile
 from traces import TraceBuilder
 
-from fathom.measure.profile import diff
+from fathom.measure.profile import diff, files
 from fathom.measure.profile.files import PROFILE, TRACE
 
 MATMUL, OTHER_MATMUL = ("fc1/MatMul:MatMul", "fc1/MatMul:_MklMatMul")
@@ -80,6 +80,15 @@ def test_two_stored_profiles_are_shown_side_by_side_without_verdict(two, tmp_pat
     assert "op types, by difference (3 rows)" in page
     assert '<td class="number">2,000</td>' in page  # ms of MatMul
     assert "<td>_MklMatMul</td>" in page
+
+
+def test_a_new_profile_removes_the_comparison_of_the_one_before(two, tmp_path):
+    out = tmp_path / "out"
+    assert fathom("profile", two[0], "--against", two[1], "--out", out) == 0
+    (out / TRACE).write_bytes((two[0] / TRACE).read_bytes())
+    files.write(diff.read(two[0]), lambda *_: ("fc1", "forward"), out)
+    assert (out / PROFILE).exists()
+    assert not [*out.glob("*against*")]
 
 
 def test_a_stored_profile_is_shown_again(two, capsys):

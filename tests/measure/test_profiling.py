@@ -236,7 +236,7 @@ def test_a_step_that_xla_compiles_is_profiled_op_by_op_with_its_time_beside(caps
     assert fathom("profile", "autoenc", "--steps=2", "--batch-size=5", "--device=cpu") == 0
     output = capsys.readouterr().out
     assert "MatMul" in output
-    assert "compiled by XLA: mean" in output
+    assert "whole batches compiled by XLA take: mean" in output
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,13 @@
 """Time to quality: the first epoch that meets the target, and what it took."""
 
+import contextlib
 import math
 import re
+from types import SimpleNamespace
 
 import pytest
 from commands import fathom, refusal
+from synthetic_folder import ENVIRONMENT
 
 from fathom import FathomError, __main__
 from fathom.cli import quality
@@ -12,6 +15,7 @@ from fathom.errors import DivergedError
 from fathom.measure.runs.quality import train_until
 from fathom.options import Execution
 from fathom.results.quality import Quality
+from fathom.results.records import Environment
 from fathom.results.steps import Steps
 
 SMALL = ("--set=hidden_units=4", "--set=latents=1", "--device=cpu", "--epochs=1")
@@ -98,6 +102,39 @@ def test_several_seeds_give_a_median_and_a_range(tmp_path, capsys):
     printed = " ".join(capsys.readouterr().out.split())
     assert "batch size 200, 1 replica(s): 0 of 2 seeds reached the target" in printed
     assert printed.count("seed 0: ") == 1  # which the file had
+    elsewhere = found.environment.model_copy(update={"threads": 99})
+    found.model_copy(update={"environment": elsewhere}).write(file)
+    error = refusal(capsys, fathom(*command, f"--json={file}", "--seeds=3"))
+    assert "is of another experiment, which differs in threads: name a new file" in error
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "named"),
+    [
+        ({"cpu_model": "other"}, [], "cpu_model"),
+        ({"inter_op_threads": 2, "tensorflow": "2"}, [], "inter_op_threads, tensorflow"),
+        ({"device": "/gpu:0", "xla": "step"}, [], "device, xla"),
+        ({"xla": "step", "microbatches": 2}, ["--microbatches=auto"], ""),
+    ],
+)
+def test_seconds_of_other_machines_and_programs_are_not_mixed(changes, options, named):
+    command = ["quality", "autoenc", "--target=negative_elbo=5", "--batches=8", *SMALL, *options]
+    args, here = __main__._parser().parse_args(command), Environment(**ENVIRONMENT)
+    refused = contextlib.nullcontext()
+    if named:
+        refused = pytest.raises(FathomError, match=f"differs in {named}:")
+    with refused:
+        quality._refuse_other_times(args, here.model_copy(update=changes), here)
+
+
+def test_short_times_have_three_digits():
+    training, _ = train(0.9, 0.7, 0.3, target=0.3)
+    short = [point.model_copy(update={"seconds": point.seconds / 1e3}) for point in training.curve]
+    training = training.model_copy(update={"curve": short, "evaluation_seconds": 0.00123})
+    row = quality._row(training, SimpleNamespace(seed=0, target=0.3))
+    assert row[7:9] == ["0.012", "0.00123 s"]
+    words = quality._spread([training.crossing(0.3)])
+    assert words == ": median epochs 2 (2 to 2), seconds 0.012 (0.012 to 0.012)"
 
 
 def test_the_untrained_network_tells_which_way_is_better():

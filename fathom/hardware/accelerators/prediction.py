@@ -20,6 +20,9 @@ from fathom.results.description import Description, Operation
 
 COVERED = 0.9  # of intervals
 FEWEST_WORKLOADS = 4  # besides the predicted one
+# Limit of a factor and of its inverse: an operation takes longer beside others, or less where XLA
+# fuses it, but not by orders of magnitude. Few steps may leave a factor open, which would drift.
+_MOST = 10.0
 _NEIGHBOURS = 4  # measured shapes that a rate is interpolated from
 _PRODUCT_KINDS = {
     "convolution": "convolution",
@@ -39,11 +42,7 @@ class Prediction:
 
 
 class Rates:
-    """The times of operations, interpolated between those of a calibration.
-
-    Args:
-        calibration: of a machine.
-    """
+    """The times of operations, interpolated between those of a calibration."""
 
     def __init__(self, calibration: Calibration) -> None:
         self._calibration = calibration
@@ -119,13 +118,20 @@ def predict(ideal: Ideal, xla: str, workload: str, machine: Machine) -> Predicti
         machine: a calibrated one.
 
     Raises:
-        FathomError: it is not calibrated, or with too few workloads.
+        FathomError: it is not calibrated, or with too few workloads, or too few whose steps XLA
+            compiles, as this one, or does not compile.
     """
     others = [each for each in calibration(machine).steps if each.workload != workload]
     if len(_names(others)) < FEWEST_WORKLOADS:
         raise FathomError(
             f"{machine.title} has measured steps of {len(_names(others))} other workloads, and "
             f"{FEWEST_WORKLOADS} are needed: give fathom calibrate a folder of fathom characterize"
+        )
+    if not _has_kind(xla, others):
+        kind = "that XLA compiles whole" if xla == "step" else "that XLA does not compile whole"
+        raise FathomError(
+            f"{machine.title} has steps {kind}, as this one, of fewer than 2 other workloads: give "
+            "fathom calibrate a folder of more workloads"
         )
     return _predict(ideal, xla, others)
 
@@ -142,10 +148,12 @@ def calibration(machine: Machine) -> Calibration:
 
 
 def check(steps: Sequence[StepTime]) -> list[tuple[StepTime, Prediction]]:
-    """Returns each step with what is predicted for it without its workload."""
+    """Returns each step that can be predicted without its workload, with its prediction."""
+    others = [[x for x in steps if x.workload != step.workload] for step in steps]
     return [
-        (step, _predict(step.ideal, step.xla, [x for x in steps if x.workload != step.workload]))
-        for step in steps
+        (step, _predict(step.ideal, step.xla, each))
+        for step, each in zip(steps, others, strict=True)
+        if _has_kind(step.xla, each)
     ]
 
 
@@ -171,13 +179,19 @@ def _fit(steps: Sequence[StepTime]) -> np.ndarray:
     def errors(logs: np.ndarray) -> np.ndarray:
         return np.log(relative @ np.exp(logs))
 
-    return np.exp(least_squares(errors, np.zeros(relative.shape[1])).x)
+    bounds = -np.log(_MOST), np.log(_MOST)
+    return np.exp(least_squares(errors, np.zeros(relative.shape[1]), bounds=bounds).x)
 
 
 def _features(ideal: Ideal, xla: str) -> np.ndarray:
     products = ideal.product_seconds * np.array([xla != "step", xla == "step"])
     others = ideal.transfer_seconds, ideal.dispatch_seconds, ideal.call_seconds
     return np.array([*products, *others])
+
+
+def _has_kind(xla: str, steps: Sequence[StepTime]) -> bool:
+    """Returns whether steps without any one workload have some compiled as this one, or not."""
+    return len(_names(each for each in steps if (each.xla == "step") == (xla == "step"))) > 1
 
 
 def _names(steps: Iterable[StepTime]) -> set[str]:

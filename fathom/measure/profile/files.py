@@ -9,6 +9,7 @@ from fathom.measure.profile import tables
 from fathom.results.profile import PHASES, Profile
 from fathom.system.files import atomic_write
 
+AGAINST = ("op_types_against.csv", "ops_against.csv", "against.html")  # of ``diff.write``
 PROFILE = "profile.json"
 TRACE = "trace.xplane.pb"
 _TENSORBOARD = Path("plugins", "profile", "fathom")  # where TensorBoard looks for traces
@@ -17,16 +18,13 @@ _TENSORBOARD = Path("plugins", "profile", "fathom")  # where TensorBoard looks f
 def write(profile: Profile, place: Callable[[str, str], tuple[str, str]], out: Path) -> None:
     """Writes profile.json, ops.csv, layers.csv and trace.json.gz next to the trace.
 
-    Args:
-        profile: to write.
-        place: maps an op's name and type to its layer and phase.
-        out: the folder, with the trace in it.
-
     Raises:
         FathomError: a file cannot be written.
     """
     from fathom.measure.profile import chrome  # imports TensorFlow
 
+    for name in AGAINST:  # of the profile that this one replaces
+        (out / name).unlink(missing_ok=True)
     profile.write(out / PROFILE)
     ops = frames.profile_ops(profile)
     seconds = {name: f"{name}_seconds_a_step" for name in PHASES} | {"seconds": "seconds_a_step"}

@@ -53,7 +53,7 @@ def _show_steps(profile: Profile, frame: pd.DataFrame, screen: Console) -> None:
         )
     if len(profile.compiled_step_seconds):
         screen.print(
-            "this is the step op by op; a run has it compiled by XLA: mean "
+            "this is the step op by op; whole batches compiled by XLA take: mean "
             f"{_ms(profile.compiled_step_seconds.mean())} ms"
         )
     phases = frame.groupby("phase").seconds.sum() / profile.steps

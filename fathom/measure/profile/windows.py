@@ -22,8 +22,9 @@ _LONGEST = 5  # steps of a window
 def window_of_step(run_steps: int) -> dict[int, int]:
     """Returns the window of each step in one, by its number.
 
-    Windows take up to half of the run, and have up to five steps. The first step, in which
-    TensorFlow optimises the graph, is in none.
+    Windows have up to five steps, and take at most half of a run of 22 steps or more; of a shorter
+    one they are up to eleven single steps. The first step, in which TensorFlow optimises the graph,
+    is in none.
 
     Args:
         run_steps: of the run, at least 2.

@@ -60,8 +60,9 @@ def compare_folders(paths: Sequence[Path], screen: Console) -> None:
         screen.print(f"not compared: {sentence}")
     if comparison.ratios.empty and comparison.shares.empty:
         raise FathomError(
-            f"{', '.join(map(str, paths))} have no like runs: measure the same workloads with the "
-            "same batch sizes"
+            f"{', '.join(map(str, paths))} have no like runs of the sets modes, repeats and "
+            "profile, which alone are compared: measure the same workloads with the same batch "
+            "sizes"
         )
 
 

@@ -40,10 +40,17 @@ def machine(about: Machine) -> list[str]:
         )
         if rates
     ]
+    marks = [
+        f" Those on {n} are no limits: other processes left {share:.0%} of the processor to their "
+        "probes."
+        for n in threads
+        if (share := about.disturbed(n)) is not None
+    ]
     return [
         f"{has.cpu_model}, {cores}, {has.memory_bytes / 2**30:.1f} GiB of memory; TensorFlow "
         f"{has.tensorflow}, Python {has.python}.",
-        f"On {', '.join(threads)} thread{'s' if threads != ['1'] else ''}: {'; '.join(speeds)}.",
+        f"On {', '.join(threads)} thread{'s' if threads != ['1'] else ''}: {'; '.join(speeds)}."
+        f"{''.join(marks)}",
     ]
 
 
@@ -59,10 +66,6 @@ def heaviest(folder: Folder) -> Shares:
 
 def overview(folder: Folder, types: Shares) -> pd.DataFrame:
     """Returns one row for each workload: its training on the CPU, or what was measured instead.
-
-    Args:
-        folder: of a characterization.
-        types: from ``heaviest``.
 
     Returns:
         ``workload``; ``what`` was timed; the geometric mean of equal runs' median steps; the

@@ -4,14 +4,17 @@ import functools
 import itertools
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
 
 from fathom import workloads
+from fathom.errors import FathomError
 from fathom.hardware.accelerators.prediction import Rates
 from fathom.measure.runs.folder import Folder
 from fathom.results.calibration import Calibration, ProductTime, StepTime, TransferTime
+from fathom.results.characterization import Run
 from fathom.results.description import StepPhase
 from fathom.results.records import RunResult
 
@@ -50,14 +53,30 @@ def measure(threads: int, precision: str) -> Calibration:
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
 
 
-def steps(folder: Folder, rates: Rates, threads: int, precision: str) -> Iterator[StepTime]:
-    """Yields the measured steps of a characterization, the median of equal runs.
+def taken(folder: Folder, threads: int, precision: str) -> tuple[list[RunResult], str]:
+    """Returns the timings of a characterization that count, and in words why others do not.
 
-    Runs of another number of threads or precision, and those that were disturbed, are left out.
+    Raises:
+        FathomError: none counts.
     """
-    results = [run.result for run in folder.runs if run.result and not run.disturbed]
-    kept = [each for each in results if _counts(each, threads, precision)]
-    for _, equal in itertools.groupby(sorted(kept, key=_setting), key=_setting):
+    timings = [run for run in folder.runs if run.kind == "timing"]
+    reasons = [_obstacle(run, threads, precision) for run in timings]
+    pairs = zip(timings, reasons, strict=True)
+    results = [run.result for run, reason in pairs if run.result and not reason]
+    others = Counter(reason for reason in reasons if reason).items()
+    words = "; ".join(f"{count} {reason}" for reason, count in others)
+    if not results:
+        raise FathomError(
+            f"no timing of {folder.path} counts on {threads} thread(s): {words or 'it has none'}; "
+            "--threads must be that of the runs"
+        )
+    text = f"{len(results)} of the folder's {len(timings)} timings are taken"
+    return results, f"{text}; the others: {words}" if words else text
+
+
+def steps(results: Sequence[RunResult], rates: Rates) -> Iterator[StepTime]:
+    """Yields the measured steps of results, the median of equal runs."""
+    for _, equal in itertools.groupby(sorted(results, key=_setting), key=_setting):
         first, *others = equal
         options = {**first.hyperparameters.model_dump(), **first.options.model_dump()}
         model = workloads.load(first.workload, first.mode == "infer")("/cpu:0", options)
@@ -161,11 +180,20 @@ def _seconds(operation: Callable[..., object], *arguments: object) -> float:
     return min(times)
 
 
-def _counts(result: RunResult, threads: int, precision: str) -> bool:
-    environment = result.environment
-    asked = (environment.threads, environment.precision) == (threads, precision)
-    alone = not environment.gpu and result.distribution is None
-    return result.steps.measurements > 0 and alone and asked
+def _obstacle(run: Run, threads: int, precision: str) -> str:
+    """Returns why a timing does not count; "" if it does."""
+    if not run.result:
+        return "failed"
+    environment = run.result.environment
+    reasons = {
+        "on a GPU": environment.gpu,
+        "of several workers": run.result.distribution,
+        f"on {environment.threads} thread(s)": environment.threads != threads,
+        f"in {environment.precision}": environment.precision != precision,
+        "disturbed by other processes": run.disturbed,
+        "without a step after the warm-up": not run.result.steps.measurements,
+    }
+    return next((reason for reason, applies in reasons.items() if applies), "")
 
 
 def _setting(result: RunResult) -> str:

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import synthetic_folder
 from commands import run
 
 from fathom import FathomError, __main__
@@ -157,10 +158,39 @@ def test_operations_are_measured_with_the_memory_of_a_run(monkeypatch, capsys):
     assert "that is enough" in capsys.readouterr().err
 
 
+def test_a_folder_without_timings_on_these_threads_is_refused_at_once(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr("fathom.cli.predict._processor", lambda _: "any")
+    monkeypatch.setattr("fathom.measure.runs.calibration.measure", None)  # it is not called
+    in_use = threads.set_threads(None)  # a process has one number
+    timing = synthetic_folder.run(result=synthetic_folder.result(threads=in_use + 1))
+    folder = synthetic_folder.write(tmp_path, [timing])
+    command = ["calibrate", str(folder), f"--threads={in_use}", f"--out={tmp_path / 'here.json'}"]
+    assert run(__main__.main, command) == 2
+    assert f"1 on {in_use + 1} thread(s); --threads must be" in capsys.readouterr().err
+
+
+def test_factors_are_bounded():
+    slow = [
+        each.model_copy(update={"seconds": 1e3 * each.seconds}) for each in steps_of(["a", "b"])
+    ]
+    for steps in (slow, list(steps_of(["a", "b"]))):
+        factors = prediction._fit(steps)
+        assert factors.min() > 0.1 - 1e-9
+        assert factors.max() < 10 + 1e-9
+
+
 def test_a_machine_without_enough_measurements_is_refused():
     ideal = next(steps_of(["a"])).ideal
     with pytest.raises(FathomError, match="3 other workloads, and 4 are needed"):
         prediction.predict(ideal, "off", "d", calibrated(list(steps_of(["a", "b", "c", "d"]))))
+    steps = list(steps_of(["a", "b", "c", "d"]))
+    compiled = [each.model_copy(update={"xla": "step", "workload": "e"}) for each in steps[:3]]
+    with pytest.raises(FathomError, match="that XLA compiles whole, as this one, of fewer than 2"):
+        prediction.predict(ideal, "step", "f", calibrated([*steps, *compiled]))
+    checked = prediction.check([*steps, *compiled])
+    assert {step.workload for step, _ in checked} == {"a", "b", "c", "d"}
     with pytest.raises(FathomError, match="is not calibrated: fathom calibrate writes"):
         prediction.predict(ideal, "off", "d", machine.load("a100"))
 

@@ -320,7 +320,7 @@ def test_the_command_names_a_workload_whose_ops_took_no_time(tmp_path, capsys):
 
 
 def test_two_folders_without_like_runs_are_refused(tmp_path, capsys):
-    with pytest.raises(FathomError, match="no like runs"):
+    with pytest.raises(FathomError, match="no like runs of the sets modes, repeats and profile"):
         command(tmp_path, [run("vgg")], [run("speech")])
     assert "not compared: A and B: vgg train cpu: only in A" in capsys.readouterr().out
 

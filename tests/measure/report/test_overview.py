@@ -66,3 +66,7 @@ def test_the_machine_takes_two_lines():
     assert speed == (
         "On 1, 2, 4 threads: large matrix product: 100, 200, 400 GFLOP/s; memory: 10, 20, 20 GB/s."
     )
+    busy = synthetic_folder.MACHINE.model_copy(update={"gemm_cpu_share": {"2": 0.6}})
+    assert overview.machine(busy)[1] == speed + (
+        " Those on 2 are no limits: other processes left 60% of the processor to their probes."
+    )

@@ -1,5 +1,7 @@
 """Work and traffic counted from the architecture, and utilization: our own analysis."""
 
+from collections.abc import Iterable
+
 import numpy as np
 import pandas as pd
 
@@ -9,7 +11,7 @@ from fathom.measure.report.figure import Figure, Findings
 from fathom.measure.report.intervals import listed, ratio
 from fathom.measure.runs.folder import Folder
 from fathom.options import precision_traits
-from fathom.results.characterization import Machine
+from fathom.results.characterization import UNDISTURBED, Machine
 
 
 def utilization(runs: pd.DataFrame, machine: Machine) -> pd.DataFrame:
@@ -147,8 +149,20 @@ def _analyse(folder: Folder) -> Findings:
     others = {"layers": layer_work(layers, ops)} if len(layers) else {}
     if table.empty:
         return Findings(tables=others, gaps=gaps)
+    gaps += _disturbed_peaks(folder.machine, timings[timings.on == "cpu"].threads.unique())
     caveats = selection.caveats(timings[(timings["mode"] == "train") & (timings.on == "cpu")])
     return Findings(f"{summary(table)}{caveats}", draw(table), table, others, gaps)
+
+
+def _disturbed_peaks(machine: Machine, threads: Iterable[int]) -> list[str]:
+    """Returns a sentence for each number of threads on which the peak is no limit."""
+    shares = {number: machine.gemm_cpu_share.get(str(number), 1.0) for number in threads}
+    return [
+        f"a peak that is a limit, {number} thread{'s' if number > 1 else ''}: other processes left "
+        f"{share:.0%} of the processor to its probe"
+        for number, share in shares.items()
+        if share < UNDISTURBED
+    ]
 
 
 FIGURE = Figure(

@@ -238,13 +238,11 @@ def _analyse(folder: Folder) -> Findings:
 
 
 def _other_batches(folder: Folder) -> str:
-    """Returns a note on profiles whose batch size is not the workload's default."""
+    """Returns a note on profiles whose batch size was given, where it decides the shares."""
     other = selection.profile_runs(folder).dropna(subset="chosen_batch_size")
     sizes = other.drop_duplicates("workload", keep="last").set_index("workload").chosen_batch_size
     listed = ", ".join(f"{workload} {size}" for workload, size in sizes.items())
-    return (
-        f" Shares depend on the batch size; not the workload's default: {listed}." if listed else ""
-    )
+    return f" Shares depend on the batch size, which was given for {listed}." if listed else ""
 
 
 FIGURE = Figure(

@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import pandas as pd
 
 from fathom.measure.report import selection, style
@@ -15,9 +16,11 @@ _QUANTITIES = ("examples", "seconds")
 def trainings(found: list[Quality]) -> pd.DataFrame:
     """Returns one row per training: what it took to reach the target, or to end without it.
 
-    ``workload`` has the settings in which files of one workload differ.
+    ``workload`` has the settings, or else the threads, in which files of one workload differ.
     """
     names = selection.names_apart([(q.workload,) for q in found], [q.settings for q in found])
+    threads = [{"threads": q.environment.threads} for q in found]
+    names = selection.names_apart([(name,) for name in names], threads)
     rows = [
         {
             "workload": name,
@@ -40,24 +43,35 @@ def trainings(found: list[Quality]) -> pd.DataFrame:
     return selection.in_order(pd.DataFrame(rows)).reset_index(drop=True)
 
 
+def medians(table: pd.DataFrame) -> pd.DataFrame:
+    """Returns what the median seed took, of the batch sizes with which it reached the target.
+
+    A seed that did not reach it would have taken infinitely long.
+    """
+    numbers = table[[*_QUANTITIES]].where(table.reached, np.inf)
+    keys = ["workload", "target", "batch size", "replicas"]
+    found = table[keys].join(numbers).groupby(keys, sort=False).median().reset_index()
+    return found[np.isfinite(found.examples)].reset_index(drop=True)
+
+
 def summary(table: pd.DataFrame) -> str:
-    """States the batch sizes that need the fewest examples and the least time."""
+    """States the batch sizes whose median seed needs the fewest examples and the least time."""
     texts = []
-    for case, each in _cases(table[table.reached]).items():
-        seeds = each.groupby(["batch size", "replicas"])[[*_QUANTITIES]].median().reset_index()
-        least, fastest = (seeds["batch size"][seeds[name].idxmin()] for name in _QUANTITIES)
+    for case, each in _cases(medians(table)).items():
+        took = each.set_index("batch size")
+        least, fastest = (took[name].idxmin() for name in _QUANTITIES)
         texts.append(f"{case}: fewest examples with batches of {least}, least time with {fastest}")
-    return f"{'; '.join(texts)}." if texts else "No training reached its target."
+    return f"{'; '.join(texts)}." if texts else "No median seed reached its target."
 
 
 def _cases(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Returns the trainings by workload and target, in words."""
+    """Returns the rows by workload and target, in words."""
     groups = table.groupby(["workload", "target"], sort=False)
     return {f"{workload} ({target})": each for (workload, target), each in groups}
 
 
 def draw(table: pd.DataFrame) -> style.Plot:
-    """Draws examples and seconds until the target by batch size, for each workload and target."""
+    """Draws ``medians`` by batch size, for each workload and target."""
     cases = _cases(table)
     titles = [f"{case}: {quantity}" for case in cases for quantity in _QUANTITIES]
     with style.panels(titles, columns=len(_QUANTITIES), width=3.2, height=2.2) as (figure, axes):
@@ -72,8 +86,7 @@ def draw(table: pd.DataFrame) -> style.Plot:
 def _draw_quantity(panel: style.Panel, table: pd.DataFrame, quantity: str) -> None:
     sizes = sorted(table["batch size"].unique())
     for look, replicas in zip(style.PALETTE[1:], sorted(set(table.replicas)), strict=False):
-        mine = table[table.replicas == replicas]
-        each = mine.groupby("batch size")[quantity].median().reset_index()  # of the seeds
+        each = table[table.replicas == replicas].sort_values("batch size")
         label = f"{replicas} replica{'s' if replicas > 1 else ''}"
         panel.plot(each["batch size"], each[quantity], "o-", color=look, markersize=4, label=label)
     panel.set_xscale("log", base=2)
@@ -88,11 +101,10 @@ def _analyse(folder: Folder) -> Findings:
     if not found:
         return Findings(gaps=["no time to quality: fathom quality --json DIR/quality/NAME.json"])
     table = trainings(found)
-    reached = table[table.reached].reset_index(drop=True)
-    tables = {"trainings": table}
-    if reached.empty:
+    tables, drawn = {"trainings": table}, medians(table)
+    if drawn.empty:
         return Findings(summary(table), tables=tables)
-    return Findings(summary(table), draw(reached), reached, tables)
+    return Findings(summary(table), draw(drawn), drawn, tables)
 
 
 FIGURE = Figure(

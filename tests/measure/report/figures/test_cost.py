@@ -19,6 +19,16 @@ def test_the_achieved_rate_is_set_against_the_matrix_product_on_as_many_threads(
     assert cost.summary(table).endswith("on the same threads: autoenc 0.50.")
 
 
+def test_a_disturbed_peak_is_marked():
+    machine = MACHINE.model_copy(update={"gemm_cpu_share": {"1": 0.3, "4": 0.6}})
+    gaps = cost.FIGURE.analyse(folder([run()], machine)).gaps
+    assert (
+        "a peak that is a limit, 4 threads: other processes left 60% of the processor to its probe"
+        in gaps
+    )
+    assert sum("a limit" in gap for gap in gaps) == 1
+
+
 def test_utilization_has_an_interval_between_runs():
     rates = (1e11, 1.1e11, 1.3e11)
     runs = [

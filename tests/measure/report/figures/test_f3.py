@@ -142,7 +142,7 @@ def test_a_profile_far_from_the_paper_is_explained_op_by_op():
     assert "no such op runs in this step" in findings.tables["differences_seq2seq"].why.tolist()
 
 
-def test_a_batch_size_that_is_not_the_workloads_own_is_said():
+def test_a_batch_size_that_was_given_is_named():
     findings = f3.FIGURE.analyse(folder([run("vgg", profile=paper_profile("vgg"), batch_size=4)]))
-    assert findings.summary.endswith("not the workload's default: vgg 4.")
+    assert findings.summary.endswith("depend on the batch size, which was given for vgg 4.")
     assert "One run, no interval." in findings.summary

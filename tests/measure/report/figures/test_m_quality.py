@@ -4,6 +4,7 @@ from synthetic_folder import ENVIRONMENT, folder, run
 
 from fathom.measure.report.figures import m_quality
 from fathom.results.quality import Point, Quality, Training
+from fathom.results.records import Environment
 
 
 def training(size, steps, seconds, reached=True, seed=0):
@@ -67,10 +68,29 @@ def test_each_target_has_its_own_best_batch_size_by_the_median_seed(trained):
     assert_legible(findings.plot)
 
 
+def test_a_seed_without_the_target_counts_as_infinite(trained):
+    lucky = [training(64, 9, 2, reached=seed < 1, seed=seed) for seed in range(3)]
+    steady = [training(8, 400, 36, reached=seed > 0, seed=seed) for seed in range(3)]
+    quality(0.8, *steady, *lucky).write(trained.path / "quality" / "autoenc.json")
+    findings = m_quality.FIGURE.analyse(trained)
+    assert findings.summary == (
+        "autoenc (accuracy 0.8): fewest examples with batches of 8, least time with 8."
+    )
+    assert findings.data["batch size"].tolist() == [8]
+
+
 def test_what_reached_the_target_is_drawn(trained):
     findings = m_quality.FIGURE.analyse(trained)
     assert findings.data["batch size"].tolist() == [8, 64]
     assert_legible(findings.plot)
+
+
+def test_trainings_on_other_threads_are_apart(trained):
+    environment = ENVIRONMENT | {"threads": 1}
+    ours = quality(0.8, training(8, 100, 9))
+    other = ours.model_copy(update={"environment": Environment(**environment)})
+    names = m_quality.trainings([ours, other]).workload.tolist()
+    assert names == ["autoenc, threads 4", "autoenc, threads 1"]
 
 
 def test_trainings_with_other_settings_are_apart(trained):
