@@ -25,7 +25,6 @@ import numpy as np
 import psutil
 
 from fathom import workloads
-from fathom.testing.descriptors import small_options
 
 _KILLS_A_TRAINING = 4
 _LIMIT_S = 600  # of one training
@@ -50,7 +49,7 @@ def main() -> None:
         _try(args)
         return
     for name in workloads.names():
-        small = [f"{option}={value}" for option, value in small_options(name).items()]
+        small = [f"{option}={value}" for option, value in workloads.descriptor(name).small.items()]
         _try(argparse.Namespace(**(vars(args) | {"workload": name, "set": small + args.set})))
 
 

@@ -143,7 +143,8 @@ def measure(setting: Setting) -> dict[str, Any]:
     outside = None
     if model.xla != "step":  # a compiled step is one op
         longest = setting.seconds / statistics.median(times["step_seconds"])
-        outside = xplane.trace(step, min(PROFILED_STEPS, 1 + int(longest))).outside_share
+        trace = xplane.trace(step, min(PROFILED_STEPS, 1 + int(longest)))
+        outside = sum(trace.outside_seconds()) / sum(end - start for start, end in trace.steps)
     return {
         "batch_size": result.hyperparameters.batch_size,
         "options": options(setting.workload, model, batch),

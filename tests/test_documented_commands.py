@@ -28,7 +28,6 @@ from fathom.cli.run import run_workload
 from fathom.memnet import tasks
 from fathom.results import schemas
 from fathom.testing import __main__ as testing
-from fathom.testing.descriptors import small_options
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("**/*.md")])
@@ -163,7 +162,7 @@ def test_a_documented_command_that_lists_something_runs(command, capsys):
 
 def test_the_example_of_the_readme_runs(capsys):
     (example,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)
-    small = dict(small_options("alexnet"))
+    small = dict(workloads.descriptor("alexnet").small)
     for written, run in (
         ('{"batch_size": 32, "seed": 1}', repr(small)),
         ("n_steps=10", "n_steps=2"),

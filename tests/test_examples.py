@@ -7,7 +7,7 @@ import nbclient
 import nbformat
 import pytest
 
-from fathom.testing.descriptors import small_options
+from fathom import workloads
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "examples" / "notebooks").glob("*.ipynb"))
 
@@ -39,5 +39,5 @@ def test_a_notebook_runs_and_draws_its_figures(notebook, tmp_path):
 def _smaller(model):
     """Gives a workload's small options before the notebook's own."""
     name, others = model.groups()
-    small = str(dict(small_options(name.lower()))).strip("{}")
+    small = str(dict(workloads.descriptor(name.lower()).small)).strip("{}")
     return f"{name}({others}init_options={{{small}, "

@@ -51,12 +51,6 @@ def table(
 ) -> pd.DataFrame:
     """Prints and returns one row for each combination, the last option's values fastest.
 
-    Args:
-        args: of the command.
-        screen: where it says which step is described, and shows the table.
-        describe: returns a step, of such options.
-        row_of: returns the columns beside the swept values.
-
     Raises:
         FathomError: an option has no effect, is swept twice or set beside, or has a wrong value.
     """

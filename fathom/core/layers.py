@@ -109,12 +109,7 @@ class PRNGKey:
 
 @keras.saving.register_keras_serializable("fathom.core.layers")
 class Random:
-    """Where one layer's random numbers come from: each of its parts takes the next seed.
-
-    Args:
-        seeds: one for each part.
-        step: of the keys, as in ``PRNGKey``.
-    """
+    """Where one layer's random numbers come from: each of its parts takes the next seed."""
 
     def __init__(self, seeds: Iterable[int], step: tf.Variable | int) -> None:
         self._seeds, self._step = iter(seeds), step
@@ -267,14 +262,9 @@ def drop(values: tf.Tensor, rate: float, noise: PRNGKey, axis: int = 0) -> tf.Te
 
 
 def normalize(x: tf.Tensor, scale: keras.Variable, offset: keras.Variable) -> tf.Tensor:
-    """Normalises vectors to mean 0 and variance 1, then scales and shifts them.
+    """Normalises float32 [..., width] to mean 0 and variance 1, then scales and shifts, by [width].
 
     Ba et al. 2016, "Layer Normalization".
-
-    Args:
-        x: float32 [..., width].
-        scale: [width].
-        offset: [width].
     """
     return standardize(x, 1e-5) * scale.value + offset.value
 

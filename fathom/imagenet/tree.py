@@ -18,13 +18,7 @@ _ENDINGS = (".jpeg", ".jpg", ".png")
 
 
 class FileImages:
-    """The images of one split, a file each.
-
-    Args:
-        directory: the data set's folder.
-        names: the files' paths below it.
-        labels: the label of each.
-    """
+    """The images of one split, a file each."""
 
     def __init__(self, directory: Path, names: Sequence[str], labels: Sequence[int]) -> None:
         self.size = len(names)

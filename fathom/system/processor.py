@@ -189,16 +189,3 @@ def operations_at_once(threads: int | None, wanted: int | None) -> int:
         wanted: by the user; None: the default.
     """
     return wanted or min(2, threads or available_cores())
-
-
-def threads_of_an_operation(threads: int | None, shares: int) -> int:
-    """Returns how many threads one operation may use.
-
-    Small operations gain nothing from a second thread, as waking it takes as long as they do: each
-    of those that run at once has a share (docs/performance.md).
-
-    Args:
-        threads: of the run; None: one per core.
-        shares: into which the threads are divided; 1: an operation may use all.
-    """
-    return max(1, (threads or available_cores()) // shares)

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from fathom.errors import FathomError
-from fathom.system.processor import available_cores, operations_at_once, threads_of_an_operation
+from fathom.system.processor import available_cores, operations_at_once
 
 _in_use: dict[str, int] = {}  # the threads of the run
 
@@ -32,16 +32,16 @@ def set_threads(threads: int | None, shares: int = 1) -> int:
 
     Args:
         threads: None for one per core.
-        shares: as of ``threads_of_an_operation``.
+        shares: into which they are divided; 1: an operation may use all. Small operations gain
+            nothing from a second thread, as waking it takes as long as they do: each of those that
+            run at once has a share (docs/performance.md).
 
     Raises:
         FathomError: TensorFlow already runs with another number of threads.
     """
     wanted = threads or available_cores()
     try:
-        tf.config.threading.set_intra_op_parallelism_threads(
-            threads_of_an_operation(wanted, shares)
-        )
+        tf.config.threading.set_intra_op_parallelism_threads(max(1, wanted // shares))
     except RuntimeError:
         _refuse_other_threads("threads", threads, threads_in_use())
         return threads_in_use()

@@ -51,8 +51,3 @@ def descriptor(name: str) -> Tested:
     """
     found = workloads.descriptor(name)
     return Tested(**{each.name: getattr(found, each.name) for each in dataclasses.fields(found)})
-
-
-def small_options(name: str) -> Mapping[str, object]:
-    """Returns the options that make a workload's step quick."""
-    return workloads.descriptor(name).small

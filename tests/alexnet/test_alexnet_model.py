@@ -3,12 +3,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from fathom import AlexNet
+from fathom import AlexNet, workloads
 from fathom.system import processor
 from fathom.system.processor import Choice
-from fathom.testing.descriptors import small_options
 
-SMALL = small_options("alexnet")
+SMALL = workloads.descriptor("alexnet").small
 
 
 @pytest.fixture(scope="module")

@@ -4,11 +4,10 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fathom import AlexNet, AlexNetFwd, FathomError
+from fathom import AlexNet, AlexNetFwd, FathomError, workloads
 from fathom.imagenet.classifier import classes_before
-from fathom.testing.descriptors import small_options
 
-SMALL = small_options("alexnet")
+SMALL = workloads.descriptor("alexnet").small
 
 
 def ready(model_class=AlexNet, **options):

@@ -8,13 +8,12 @@ import pytest
 import residual_reference as reference
 import tensorflow as tf
 
-from fathom import FathomError, Residual, ResidualFwd
+from fathom import FathomError, Residual, ResidualFwd, workloads
 from fathom.measure.profile.xplane import trace
 from fathom.residual.layers import BatchNormalization, NormalizedConvolution2D
 from fathom.residual.model import BATCH_NORM
-from fathom.testing.descriptors import small_options
 
-SMALL = small_options("residual")
+SMALL = workloads.descriptor("residual").small
 SHORTCUTS = ["projection", "identity"]
 
 

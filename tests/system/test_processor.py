@@ -138,6 +138,3 @@ def test_small_operations_share_the_threads():
     assert processor.operations_at_once(1, None) == 1
     assert processor.operations_at_once(8, None) == 2
     assert processor.operations_at_once(8, 3) == 3
-    assert processor.threads_of_an_operation(8, 1) == 8
-    assert processor.threads_of_an_operation(8, 2) == 4
-    assert processor.threads_of_an_operation(1, 2) == 1

@@ -82,14 +82,7 @@ class Sampler:
         return self.size // self.batch_size
 
     def indices(self, step: tf.Tensor) -> tf.Tensor:
-        """Returns the examples of one batch.
-
-        Args:
-            step: int64 scalar, counting from 0 across epochs.
-
-        Returns:
-            int64 [batch_size], each from 0 to ``size - 1``.
-        """
+        """Returns a batch's examples, int64 [batch_size]; the int64 ``step`` counts over epochs."""
         in_batch = tf.range(self.batch_size, dtype=tf.int64)
         if not self.shuffle:
             return (step * self.batch_size + in_batch) % self.size
@@ -98,14 +91,7 @@ class Sampler:
         return shuffled(positions, self.size, self.seed, epoch)
 
     def seeds(self, step: tf.Tensor) -> tf.Tensor:
-        """Returns one seed per example, for augmentation.
-
-        Args:
-            step: int64 scalar, counting from 0 across epochs.
-
-        Returns:
-            int64 [batch_size, 2] for the ``tf.random.stateless_*`` functions.
-        """
+        """Returns a seed for each example of a step, for augmentation: int64 [batch_size, 2]."""
         positions = step * self.batch_size + tf.range(self.batch_size, dtype=tf.int64)
         return tf.stack([tf.fill(positions.shape, tf.constant(self.seed, tf.int64)), positions], 1)
 

@@ -72,11 +72,8 @@ class CompiledStep:
 class StepByShape:
     """A step traced for several batch shapes, which selects the matching one.
 
-    Args:
-        traced: ``ConcreteFunction``s by their argument shapes.
-
     Attributes:
-        traced: the same.
+        traced: ``ConcreteFunction``s by their argument shapes.
         graph, structured_outputs: those of the last one, the largest.
     """
 

@@ -10,12 +10,7 @@ from fathom.core.training.values import restored
 
 
 class MovingAverage:
-    """a <- d a + (1 - d) w after each step, with d = min(decay, (1 + n) / (10 + n)) at step n.
-
-    Args:
-        weights: of the network.
-        decay: d of many steps.
-    """
+    """a <- d a + (1 - d) w after each step, with d = min(decay, (1 + n) / (10 + n)) at step n."""
 
     def __init__(self, weights: Sequence[keras.Variable], decay: float) -> None:
         self._weights, self._decay = [weight.value for weight in weights], decay

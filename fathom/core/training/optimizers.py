@@ -137,11 +137,7 @@ class Optimizer(tf.Module):
         self._built_for: tuple[weakref.ref, ...] = ()
 
     def build(self, variables: Sequence[Variable]) -> None:
-        """Creates the slots, zero, each on its variable's device. Call it once, before tracing.
-
-        Args:
-            variables: the trained variables, Keras' or TensorFlow's.
-        """
+        """Creates the slots, zero, each on its variable's device. Call it once, before tracing."""
         targets = [_tensorflow_variable(variable) for variable in variables]
         self._built_for = tuple(weakref.ref(target) for target in targets)
         names = self._slot_arguments
@@ -448,12 +444,7 @@ def create(name: str, learning_rate: float, **settings: Unpack[Settings]) -> Opt
 
 
 def refuse_other_settings(hyperparameters: Hyperparameters, given: Collection[str]) -> None:
-    """Raises FathomError if a given hyperparameter is a setting that the chosen rule lacks.
-
-    Args:
-        hyperparameters: all hyperparameters.
-        given: the names of those that the user gave.
-    """
+    """Raises FathomError if a given hyperparameter is a setting that the chosen rule lacks."""
     name = getattr(hyperparameters, "optimizer", None)
     if name not in BY_NAME:
         return

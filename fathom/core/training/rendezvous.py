@@ -156,11 +156,6 @@ def meet(workers: Sequence[str], index: int, limit: float) -> Meeting:
 def listen(host: str, port: int, hosts: Sequence[str]) -> socket.socket:
     """Returns a socket that listens on a worker's own address: on one machine its own network.
 
-    Args:
-        host: of this worker.
-        port: of this worker.
-        hosts: of all workers.
-
     Raises:
         FathomError: the address cannot be used.
     """

@@ -80,12 +80,7 @@ def create(
 
 
 def check_batches(signatures: Sequence[Sequence[tf.TensorSpec]], replicas: int) -> None:
-    """Raises FathomError if the replicas cannot have equal parts of the batches.
-
-    Args:
-        signatures: the batches' shapes, of all replicas together.
-        replicas: of the strategy.
-    """
+    """Raises FathomError if the replicas cannot have equal parts of the batches."""
     for size in (signature[0].shape[0] for signature in signatures):
         if size % replicas:
             raise FathomError(

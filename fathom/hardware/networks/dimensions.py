@@ -12,9 +12,6 @@ class Dimensions:
 
     An axis is known by the file's own name for it, by ``INPUT.AXIS``, as ``x.1``, or, the first
     axis, by ``batch``.
-
-    Args:
-        given: sizes by name.
     """
 
     def __init__(self, given: Mapping[str, int]) -> None:

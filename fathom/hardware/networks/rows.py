@@ -115,12 +115,7 @@ def finished(
 ) -> Description:
     """Returns the description of a network's inference.
 
-    Args:
-        name: of the network.
-        rows: its operations.
-        inputs: by name; the first axis of the first one is the batch.
-        parameters: number of trainable values.
-        held_bytes: of weights and constants.
+    The first axis of the first input is the batch.
 
     Raises:
         FathomError: its numbers are larger than a description holds, or there are none.

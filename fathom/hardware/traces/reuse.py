@@ -84,10 +84,6 @@ def measure(
 def summary(parts: Mapping[str, pd.DataFrame], share: float) -> pd.DataFrame:
     """Returns the accesses of each layer, and the share that misses in caches of several sizes.
 
-    Args:
-        parts: the accesses, of ``measure``.
-        share: of the lines, of ``measure``.
-
     Returns:
         for each layer, and ``step``: loads, stores, ``sampled`` (the share of lines), ``bytes``
         (distinct lines, of all accesses if all lines are sampled), and ``miss N`` for caches of N
@@ -98,10 +94,6 @@ def summary(parts: Mapping[str, pd.DataFrame], share: float) -> pd.DataFrame:
 
 def histogram(parts: Mapping[str, pd.DataFrame], share: float) -> pd.DataFrame:
     """Returns how many accesses have a reuse distance in each power of two.
-
-    Args:
-        parts: the accesses, of ``measure``.
-        share: of the lines, of ``measure``.
 
     Returns:
         ``layer``; ``bytes``: the least power of two of a cache, in lines, that the accesses hit

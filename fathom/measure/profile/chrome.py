@@ -19,11 +19,6 @@ def write(trace: Path, place: Place, path: Path) -> None:
 
     Each thread and each GPU stream is a track; ops have their type, class, layer and phase.
 
-    Args:
-        trace: written by ``xplane.record``.
-        place: maps an op's name and type to its layer and phase.
-        path: the new file, ``.json.gz``.
-
     Raises:
         FathomError: the trace cannot be read, or the file cannot be written.
     """

@@ -158,12 +158,7 @@ def _gpu_time(paths: Sequence[Path], sessions: Sessions) -> GpuTime | None:
 
 
 def add_up(steps: Sequence[Sequence[OpEvent]], place: Place) -> tuple[OpTime, ...]:
-    """Sums op events by type, layer, phase and device, in decreasing order of time.
-
-    Args:
-        steps: the events of each step.
-        place: maps an op's name and type to its layer and phase; see ``Attribution.place``.
-    """
+    """Sums op events by type, layer, phase and device, in decreasing order of time."""
     seconds: dict[tuple[str, ...], np.ndarray] = {}
     counts: dict[tuple[str, ...], int] = {}
     for number, events in enumerate(steps):

@@ -78,11 +78,6 @@ class Trace:
         ops = sorted(self.ops, key=lambda op: op.start_s)
         return [end - start - _covered(ops, start, end) for start, end in self.steps]
 
-    @property
-    def outside_share(self) -> float:
-        """The share of the steps' time without any op running, from 0 to 1."""
-        return sum(self.outside_seconds()) / sum(end - start for start, end in self.steps)
-
 
 @contextlib.contextmanager
 def profiling(save_to: Path | None = None) -> Iterator[None]:

@@ -66,10 +66,6 @@ class GenerationServer(Worker[Request]):
     between the steps of the others (Agrawal et al. 2024, "Sarathi-Serve"). With static batching a
     batch runs to its end, without those that ended before, and then the next begins.
 
-    Args:
-        engine: runs the steps.
-        batching: continuous or static.
-
     Attributes:
         batches: number of decoding steps by sequences.
     """
@@ -184,11 +180,6 @@ def _choose(logits: np.ndarray, request: Request, rng: np.random.Generator) -> i
 
 class Generating:
     """A target whose queries are prompts.
-
-    Args:
-        engine: runs the steps.
-        batching: continuous or static.
-        answer: called at a query's first token, and when it is answered.
 
     Attributes:
         batches: number of decoding steps by sequences.

@@ -20,12 +20,8 @@ _SCRAP = 0  # the block that takes what is computed for padding
 class BlockPool:
     """All blocks, and which of them are free.
 
-    Args:
-        decoder: whose keys and values they hold.
-        blocks: their number.
-
     Attributes:
-        blocks: as above.
+        blocks: their number.
         free: those that no sequence has.
     """
 

@@ -105,10 +105,6 @@ class Server(Worker[Query]):
 
     It never delays a batch in the hope of more queries. If a batch fails, each of its queries is
     tried alone, so that one that the network cannot take spoils no other.
-
-    Args:
-        engine: runs the batches.
-        answer: called with each batch's queries.
     """
 
     def __init__(self, engine: Engine, answer: Answer) -> None:

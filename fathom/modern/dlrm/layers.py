@@ -13,13 +13,7 @@ class EmbeddingTables(Layer):
     """The rows of several tables of one size, which lie one after another in one variable.
 
     One look-up reads all tables. Its gradient is sparse: an update touches only the rows that were
-    read.
-
-    Args:
-        tables: number of tables.
-        rows: of each table.
-        columns: of each table.
-        seed: of the initial values, uniform within 1 / sqrt(rows).
+    read. Initial values are uniform within 1 / sqrt(rows).
     """
 
     def __init__(self, tables: int, rows: int, columns: int, seed: int, **options: Any) -> None:

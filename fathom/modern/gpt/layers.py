@@ -10,14 +10,7 @@ from fathom.shared.language.layers import TokenLayer, linear, look_up, weight
 
 
 class Embedding(Layer):
-    """The sum of a token's vector and a position's, both learned.
-
-    Args:
-        vocabulary: number of tokens.
-        context: number of positions.
-        width: of the vectors.
-        random: of the initial weights.
-    """
+    """The sum of a token's vector and a position's, both learned."""
 
     def __init__(
         self,

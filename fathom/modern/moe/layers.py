@@ -17,12 +17,7 @@ from fathom.shared.language.weights import Published
 
 
 class Router(Logits):
-    """The logits of a token's experts, in float32 (Fedus et al. 2021, section 2.4).
-
-    Args:
-        experts: to choose from.
-        width, time, random: as of ``Logits``.
-    """
+    """The logits of a token's experts, in float32 (Fedus et al. 2021, section 2.4)."""
 
     def __init__(
         self, experts: int, width: int, time: int, random: Random, **options: Unpack[LayerOptions]

@@ -62,11 +62,7 @@ def sinusoids(positions: tf.Tensor, width: int) -> tf.Tensor:
 
 
 class MostProbable(Layer):
-    """The most probable word after each given one.
-
-    Args:
-        embedding: of the network, with the softmax.
-    """
+    """The most probable word after each given one."""
 
     def __init__(self, embedding: Embedding, **options: Unpack[LayerOptions]) -> None:
         super().__init__(**options)

@@ -18,13 +18,7 @@ EPSILON = 1e-5  # of the normalization
 
 
 class Embedding(Layer):
-    """The vectors of tokens.
-
-    Args:
-        vocabulary: number of tokens.
-        width: of the vectors.
-        random: of the initial weights.
-    """
+    """The vectors of tokens."""
 
     def __init__(
         self, vocabulary: int, width: int, random: Random, **options: Unpack[LayerOptions]
@@ -39,11 +33,7 @@ class Embedding(Layer):
 
 
 class RMSNorm(Layer):
-    """x / sqrt(mean(x^2) + epsilon) * scale (Zhang and Sennrich 2019), computed in float32.
-
-    Args:
-        width: of the vectors.
-    """
+    """x / sqrt(mean(x^2) + epsilon) * scale (Zhang and Sennrich 2019), computed in float32."""
 
     def __init__(self, width: int, **options: Unpack[LayerOptions]) -> None:
         super().__init__(autocast=False, **options)

@@ -9,7 +9,6 @@ import sys
 
 from fathom import workloads
 from fathom.residual import model as residual
-from fathom.testing.descriptors import small_options
 
 STEPS = 6
 OPTIONS = {"residual": {"synchronize_statistics": True}, "speech": {"learning_rate": 1e-4}}
@@ -25,7 +24,12 @@ def losses(name, replicas, **options):
         strategy |= {"divide_experts": True} if name == "moe" else {}
     elif replicas == 1:
         strategy = {"xla": False}
-    small = {**small_options(name), "batch_size": 12, **OPTIONS.get(name, {}), **options}
+    small = {
+        **workloads.descriptor(name).small,
+        "batch_size": 12,
+        **OPTIONS.get(name, {}),
+        **options,
+    }
     model = workloads.load(name)("/cpu:0", {**small, **strategy, "threads": 1})
     model.setup()
     found = model.run(n_steps=STEPS, warmup=0).steps.loss

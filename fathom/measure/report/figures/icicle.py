@@ -16,9 +16,6 @@ _NARROWEST = 0.004  # of the width, that is drawn
 def partition(ops: pd.DataFrame) -> pd.DataFrame:
     """Divides the op time by layer, op type and kernel, each part in its parent's place.
 
-    Args:
-        ops: one or several equal profiles per workload, from ``frames.profile_ops``.
-
     Returns:
         one row per part: ``workload``; ``level``, as in ``_LEVELS``; ``layer``, ``op type`` and
         ``kernel``, the path to it, empty below its level; ``start (ms)``, the sum of the parts

@@ -14,9 +14,6 @@ _QUANTILES = {"least": 0.0, "5 %": 0.05, "25 %": 0.25, "median": 0.5, "75 %": 0.
 def by_step(ops: pd.DataFrame) -> pd.DataFrame:
     """Returns the time of each workload's heaviest ops in each step.
 
-    Args:
-        ops: one or several equal profiles per workload, from ``frames.profile_ops``.
-
     Returns:
         one row per op, an op type of a layer and phase, heaviest first, and step of a profile:
         ``workload``, ``type``, ``layer``, ``phase``, ``run``, ``step``, ``time (ms)``.

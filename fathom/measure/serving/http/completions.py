@@ -59,12 +59,6 @@ def error(message: str, status: int) -> dict[str, Any]:
 class Completions:
     """The handlers of completions.
 
-    Args:
-        name: of the model.
-        decoder: encodes and decodes text.
-        server: continues prompts.
-        limits: of requests.
-
     Attributes:
         application: serves them.
     """

@@ -35,12 +35,6 @@ def error(message: str, status: int) -> dict[str, Any]:
 class KServe:
     """The handlers of inference.
 
-    Args:
-        name: of the model.
-        inputs: names of its inputs.
-        engine: runs batches of samples.
-        limits: of requests.
-
     Attributes:
         application: serves them.
         server: forms the batches.

@@ -44,10 +44,6 @@ def tensor(name: str, values: np.ndarray) -> dict[str, Any]:
 def array(given: Tensor, dtype: np.dtype) -> np.ndarray:
     """Returns a tensor of a request as an array.
 
-    Args:
-        given: flat or nested.
-        dtype: that the network takes.
-
     Raises:
         FathomError: it has another datatype, other numbers, or not as many as its shape.
     """
