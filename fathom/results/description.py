@@ -59,8 +59,8 @@ class Operation(Record, frozen=True):
     bounds: dict[str, Count] = Field(
         description="the loop bounds that define it: of a convolution N M C R S P Q, `stride_h`, "
         "`stride_w`, the paddings, `dilation_h`, `dilation_w` and `groups`; of a product `batch` M "
-        "N K; of a look-up `indices` and `width`; of a sparse product M N K and "
-        "`nonzeros`; of the others `elements`"
+        "N K; of a look-up `indices` and `width`; of a sparse product M N K and `nonzeros`; of the "
+        "others `elements`, and `width`, the last axis, where a reduction keeps it"
     )
     repeats: PositiveCount = Field(
         description="executions per step: the iterations of the loops around it; 1 outside loops"

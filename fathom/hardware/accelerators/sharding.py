@@ -117,7 +117,8 @@ class _Walk:
         if row.type in _LOSSES and inputs:  # the largest, the sum and the label's value of each
             self._exchange("all-reduce", row, 3 * 4 * self._logits)
         if row.type in _SHRINKING and inputs == {"split"} and row.phase != _GRADIENTS:
-            return "partial" if 2 * row.output_bytes < row.input_bytes else "split"
+            over_features = "width" not in row.bounds and 2 * row.output_bytes < row.input_bytes
+            return "partial" if over_features else "split"
         if row.phase == _GRADIENTS or not inputs:
             return "split" if inputs else "whole"
         return "heads" if "heads" in inputs else "split"

@@ -28,6 +28,7 @@ _FLOPS_OF_UPDATES = {  # for an element, by the rule's formula; a root or a divi
     "ResourceApplyRMSProp": 11,
     "ResourceApplyCenteredRMSProp": 16,
 }
+_OVER_AXES = ("Sum", "Mean", "Max", "Min", "Prod")
 _BY_CLASS: dict[str, Kind] = {
     "A": "elementwise",
     "B": "reduction",
@@ -74,7 +75,8 @@ def bounds_of(node: Node, kind: Kind) -> Bounds:
     if kind == "look-up":
         return _lookup(node.op)
     tensors = [*node.op.inputs, *(() if kind == "reduction" else node.op.outputs)]
-    return {"elements": max((elements(tensor.shape) for tensor in tensors), default=0)}
+    found = {"elements": max((elements(tensor.shape) for tensor in tensors), default=0)}
+    return found | ({"width": kept} if kind == "reduction" and (kept := _kept(node.op)) else {})
 
 
 def flops_of_element(node: Node) -> int:
@@ -127,6 +129,14 @@ def _product(op: tf.Operation) -> Bounds:
     transposed = op.get_attr("transpose_a" if op.type == "MatMul" else "adj_x")
     batch = math.prod(result[:-2])
     return {"batch": batch, "M": result[-2], "N": result[-1], "K": left[-2 if transposed else -1]}
+
+
+def _kept(op: tf.Operation) -> int:
+    """Returns the size of the last axis if a sum, mean or the like keeps it; 0 if not."""
+    if op.type not in _OVER_AXES or (axes := tf.get_static_value(op.inputs[1])) is None:
+        return 0
+    shape = op.inputs[0].shape
+    return 0 if {-1, len(shape) - 1} & set(axes.ravel().tolist()) else shape[-1] or 0
 
 
 def _ragged(node: Node) -> Bounds:

@@ -29,11 +29,7 @@ _NO_VERDICT = (
 
 
 def read(folder: Path, workload: str | None = None) -> Profile:
-    """Reads the profile in a folder of ``fathom profile --out``.
-
-    Args:
-        folder: has the trace too.
-        workload: that it must be of; None: any.
+    """Reads the profile in a folder of ``fathom profile --out``, of any workload or of this.
 
     Raises:
         FathomError: the profile cannot be read, the trace is missing, or it is of another workload.

@@ -69,6 +69,16 @@ def test_heads_need_no_exchange():
     assert found.shared >= {"qkv", "scores", "total", "weights", "mixed", "out"}
 
 
+@pytest.mark.parametrize(("kept", "state"), [({}, "partial"), ({"width": HIDDEN}, "split")])
+def test_a_sum_is_partial_if_it_is_over_the_features(kept, state):
+    total = elementwise("sum", "a", ROWS, ["up"]).model_copy(
+        update={"type": "Sum", "kind": "reduction", "bounds": {"elements": ROWS * HIDDEN} | kept}
+    )
+    total = total.model_copy(update={"input_bytes": 4 * ROWS * HIDDEN})
+    step = description(product("up", "a", (ROWS, HIDDEN, WIDTH), []), total, mode="infer")
+    assert sharding.of(step, 2).states["sum"] == state
+
+
 def test_a_recurrent_product_is_gathered_in_each_iteration():
     loop = product("l/body/cell", "a", (ROWS, WIDTH, WIDTH), ["l/body/tanh"], repeats=5).model_copy(
         update={"kind": "recurrent product"}

@@ -262,6 +262,12 @@ def test_a_function_that_xla_compiles_is_one_operation_unless_it_has_products():
     assert (rows["Scaled"].input_bytes, rows["Scaled"].output_bytes) == (36, 36)
 
 
+@pytest.mark.parametrize(("axis", "width"), [(1, {"width": 16}), (-1, {}), ([0, 2], {})])
+def test_a_sum_has_the_last_axis_that_it_keeps(axis, width):
+    row = described(lambda x: tf.reduce_sum(x, axis), (4, 8, 16))["Sum"]
+    assert row.bounds == {"elements": 4 * 8 * 16} | width
+
+
 def test_slices_read_and_scatters_write_only_their_part():
     table = tf.Variable(tf.zeros([1000, 8]))
 

@@ -78,11 +78,7 @@ def _drift(seconds: np.ndarray, steps: np.ndarray) -> float:
 
 
 def follow_run(life: pd.DataFrame, followed: pd.DataFrame) -> pd.DataFrame:
-    """Follows the op types of ``follow`` over whole runs on fresh batches.
-
-    Args:
-        life: windows over whole runs, from ``Folder.life``.
-        followed: from ``follow``.
+    """Follows the op types of ``follow`` over whole runs on fresh batches, of ``Folder.life``.
 
     Returns:
         ``workload``, ``op type``, ``run``, ``window``, ``step``, ``time (s)`` of a batch of the
