@@ -36,6 +36,15 @@ def test_several_models_are_evaluated_without_a_warning_of_many_tracings(capfd):
     assert "retracing" not in capfd.readouterr().err
 
 
+def test_xla_evaluates_with_the_same_random_numbers():
+    found = []
+    for xla in (False, True):
+        model = AutoencFwd("cpu", {"seed": 3, "hidden_units": 8, "latents": 4, "xla": xla})
+        model.setup()
+        found.append(model.evaluate()["negative_elbo"])
+    assert found[0] == pytest.approx(found[1], rel=1e-6)
+
+
 def test_the_divergence_is_that_of_two_gaussians_by_numerical_integration():
     mean, log_variance = 0.7, -0.4
     z = np.linspace(-12, 12, 200_001)
