@@ -1,6 +1,6 @@
 """The log of a load test's queries, from which its figures are computed.
 
-A file has a line for each query, with times in seconds from the first arrival, so that any
+A file has a line for each sample, with times in seconds from the first arrival, so that any
 percentile can be computed again.
 """
 
