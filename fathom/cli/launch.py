@@ -27,6 +27,8 @@ from fathom.system.processes import end_with_parent, failure
 
 _POLL_S = 0.2
 _LONGEST_END = 30.0  # seconds that the others have after the first worker has ended
+_LONGEST_CAUSE = 10.0  # seconds that a worker has to end after another one has lost it
+_LOST = "was lost"  # in the last line of a worker that has lost another, as in cli.run
 _LONGEST_STOP = 600.0  # seconds for the step and the checkpoint of workers that are to stop
 _PORTS = range(20000, 30000)  # on hosts, where free ports are not known; not given to clients
 _SECRET = "FATHOM_LAUNCH_SECRET"  # as in core.training.rendezvous, without TensorFlow
@@ -79,7 +81,7 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     while failed := _train(command, logs, screen):
         index, code = failed
         reason = f"worker {index} failed: {failure(code, logs[index])}"
-        if not left or code == USER_ERROR:
+        if not left or (code == USER_ERROR and _LOST not in reason):
             raise FathomError(f"{reason}; all ended; see {logs[index]}")
         left -= 1
         screen.print(f"{reason}; starting all again")
@@ -110,7 +112,7 @@ def _train(command: Sequence[str], logs: Sequence[Path], screen: Console) -> tup
             screen.print(output.read(), end="", markup=False, highlight=False)
 
         try:
-            failed = _wait(processes, show)
+            failed = _wait(processes, logs, show)
         except KeyboardInterrupt:
             _stop(processes, show)
             raise
@@ -125,10 +127,13 @@ def _train(command: Sequence[str], logs: Sequence[Path], screen: Console) -> tup
     return None
 
 
-def _wait(processes: Sequence[subprocess.Popen], show: Callable[[], None]) -> int | None:
+def _wait(
+    processes: Sequence[subprocess.Popen], logs: Sequence[Path], show: Callable[[], None]
+) -> int | None:
     """Shows the first worker's output; returns the first that failed or does not end, if any.
 
-    The first worker ends last, as it evaluates and writes for all; the others have some time then.
+    A worker that has lost another may end before it: then the other one counts. The first worker
+    ends last, as it evaluates and writes for all; the others have some time then.
     """
     ended: queue.Queue[int] = queue.Queue()  # in the order of their ends
 
@@ -138,19 +143,22 @@ def _wait(processes: Sequence[subprocess.Popen], show: Callable[[], None]) -> in
 
     for index in range(len(processes)):
         threading.Thread(target=report, args=(index,), daemon=True).start()
-    running, deadline = set(range(len(processes))), float("inf")
+    running, deadline, loser = set(range(len(processes))), float("inf"), None
     while running:
         show()
         with contextlib.suppress(queue.Empty):
             running.remove(index := ended.get(timeout=_POLL_S))
-            if processes[index].returncode:
+            error = failure(processes[index].returncode, logs[index])
+            if error and _LOST not in error:
                 return index
-            if index == 0:
+            if error and loser is None:
+                loser, deadline = index, time.monotonic() + _LONGEST_CAUSE
+            elif index == 0:
                 deadline = time.monotonic() + _LONGEST_END
         if time.monotonic() > deadline:
-            return min(running)
+            return min(running) if loser is None else loser
     show()
-    return None
+    return loser
 
 
 def _stop(processes: Sequence[subprocess.Popen], show: Callable[[], None]) -> None:

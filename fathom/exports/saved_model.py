@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 
 def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> tuple[str, ...]:
-    """Writes the SavedModel."""
     import tensorflow as tf
 
     from fathom.exports.traced import RANDOM, draws_random_numbers, forward, signature

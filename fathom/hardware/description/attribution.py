@@ -155,7 +155,6 @@ class Attribution:
         return self._named_layer(name) or ("network" if self._in_network(name) else None)
 
     def _named_layer(self, name: str) -> str | None:
-        """Returns the innermost layer in a name."""
         parts = map(self._base, reversed(name.split("/")[:-1]))
         return next((part for part in parts if part in self._layers), None)
 

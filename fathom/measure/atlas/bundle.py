@@ -125,7 +125,6 @@ def _contradictions(case: Sequence[Run]) -> Iterator[str]:
 
 
 def _row(case: Sequence[Run], shares: Mapping[str, float]) -> Measured:
-    """Returns the row of equal runs."""
     results = [_result(run) for run in case]
     first, environment = results[0], results[0].environment
     medians = np.array([result.steps.median for result in results])
@@ -164,7 +163,6 @@ def _by_call(steps: Steps) -> np.ndarray:
 
 
 def _result(run: Run) -> RunResult:
-    """Returns the result of a completed timing."""
     if run.result is None:
         raise FathomError(f"{run.id} has no result")
     return run.result
@@ -175,5 +173,4 @@ def _first_loss(result: RunResult) -> float | None:
 
 
 def _mean(rates: Iterable[float | None]) -> float:
-    """Returns the geometric mean."""
     return float(np.exp(np.mean([math.log(rate) for rate in rates if rate])))

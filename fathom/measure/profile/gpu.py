@@ -66,7 +66,6 @@ def read(path: Path) -> tuple[GpuUse, GpuUse]:
 
 
 def _add_events(use: GpuUse, plane: XPlane, events: Iterable[XEvent]) -> None:
-    """Adds events of one line."""
     named = [(plane.event_metadata[event.metadata_id].name, event) for event in events]
     if plane.name.startswith("/device:GPU"):
         for name, event in named:

@@ -3,7 +3,7 @@
 import bisect
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -36,12 +36,22 @@ class Engine:
         self._sizes = [*(2**power for power in range((limit - 1).bit_length())), limit]
         function = tf.function(model.infer_step, autograph=False, jit_compile=model.xla == "step")
         self.shapes = {shapes_of(sample): sample for sample in self.samples}  # with one of each
-        self._steps: dict[tuple[int, Shapes], Step] = {}
+        self._steps: dict[tuple[int, Shapes], Any] = {}
         with model.device.placement():
             for (shapes, sample), size in itertools.product(self.shapes.items(), self._sizes):
                 self._steps[size, shapes] = function.get_concrete_function(
                     *(tf.TensorSpec((size, *array.shape), array.dtype) for array in sample)
                 )
+
+    @property
+    def outputs(self) -> list[tuple[np.dtype, list[tuple[int | None, ...]]]]:
+        """The dtype of each output, and its shapes for one sample of each of ``shapes``."""
+        steps = [self._steps[self.limit, shapes] for shapes in self.shapes]
+        columns = zip(*(tf.nest.flatten(step.structured_outputs) for step in steps), strict=True)
+        return [
+            (np.dtype(column[0].dtype.as_numpy_dtype), [tuple(spec.shape)[1:] for spec in column])
+            for column in columns
+        ]
 
     def warm_up(self) -> None:
         """Runs each batch size twice: TensorFlow optimizes a graph when it first runs."""

@@ -229,26 +229,42 @@ def test_launched_workers_train_as_one_process(tmp_path, capsys):
     np.testing.assert_allclose(two, one, rtol=1e-5)
 
 
-def program(code):
-    return subprocess.Popen([sys.executable, "-S", "-c", f"import os, signal, time; {code}"])
+LOSER = "print('worker 0 was lost', flush=True); os._exit(2)"
 
 
-def test_of_several_failures_the_first_is_named():
-    lost = "time.sleep(1.5); os._exit(2)"  # because it lost the other
-    ends = [program(lost), program("os.kill(os.getpid(), signal.SIGKILL)"), program(lost)]
-    assert launch._wait(ends, lambda: None) == 1
-    ends = [program(lost), program("os._exit(3)")]
-    assert launch._wait(ends, lambda: None) == 1
+def program(code, log=None):
+    command = [sys.executable, "-S", "-c", f"import os, signal, time; {code}"]
+    return subprocess.Popen(command, stdout=log)
+
+
+def wait(tmp_path, *codes):
+    """Returns the worker that failed, of those that run some code."""
+    logs = [tmp_path / f"worker-{index}.log" for index in range(len(codes))]
+    workers = [program(code, log.open("wb")) for code, log in zip(codes, logs, strict=True)]
+    failed = launch._wait(workers, logs, lambda: None)
+    for worker in workers:
+        worker.kill()
+        worker.wait()
+    return failed
+
+
+def test_of_several_failures_the_first_is_named(tmp_path):
+    late = "time.sleep(1.5); os._exit(2)"
+    assert wait(tmp_path, late, "os.kill(os.getpid(), signal.SIGKILL)", late) == 1
+    assert wait(tmp_path, late, "os._exit(3)") == 1
+
+
+def test_of_a_worker_and_one_that_lost_it_the_former_is_named(tmp_path, monkeypatch):
+    assert wait(tmp_path, "time.sleep(1); os._exit(1)", LOSER) == 0
+    monkeypatch.setattr(launch, "_LONGEST_CAUSE", 0.5)
+    assert wait(tmp_path, "time.sleep(20)", LOSER) == 1
 
 
 @pytest.mark.slow
-def test_the_chief_may_take_long_after_the_others(monkeypatch):
+def test_the_chief_may_take_long_after_the_others(tmp_path, monkeypatch):
     monkeypatch.setattr(launch, "_LONGEST_END", 0.5)
-    chief_ends_last = [program("time.sleep(2)"), program("")]
-    assert launch._wait(chief_ends_last, lambda: None) is None
-    hanging = [program(""), program("time.sleep(20)")]
-    assert launch._wait(hanging, lambda: None) == 1
-    hanging[1].kill()
+    assert wait(tmp_path, "time.sleep(2)", "") is None
+    assert wait(tmp_path, "", "time.sleep(20)") == 1
 
 
 @pytest.mark.slow
@@ -316,12 +332,13 @@ def test_the_last_words_of_a_worker_that_was_stopped_are_shown():
     assert shown == ["--resume continues from step 3"]
 
 
-def test_a_failed_training_starts_again_from_its_checkpoint(tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize("end", ["os._exit(1)", LOSER])
+def test_a_failed_training_starts_again_from_its_checkpoint(end, tmp_path, capsys, monkeypatch):
     started = []
 
     def start(command, variables, log):
         started.append(list(command))
-        return program("os._exit(1)" if len(started) <= 4 else "")
+        return program(end if len(started) <= 4 else "", log)
 
     monkeypatch.setattr(launch, "_start", start)
     command = ("launch", "-n", "2", "--out", str(tmp_path / "logs"), "--max-restarts=2", "--")

@@ -77,7 +77,6 @@ class Completions:
         return self.application.reply({"ready": True})
 
     async def _models(self, request: "web.Request") -> "web.StreamResponse":
-        """Answers with the names of the models."""
         model = {"object": "model", "created": self._created, "owned_by": "fathom"}
         listed = {"id": self._name, **model, "max_model_len": self._decoder.context}
         return self.application.reply({"object": "list", "data": [listed]})

@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from aiohttp import web
 
 
+class Output(BaseModel):
+    """An output that a request asks for."""
+
+    name: str
+
+
 class Inference(BaseModel):
     """A request; its examples are the rows of its tensors."""
 
@@ -25,6 +31,7 @@ class Inference(BaseModel):
 
     id: str | None = None
     inputs: list[Tensor] = Field(min_length=1)
+    outputs: list[Output] = []  # none: all
 
 
 def error(message: str, status: int) -> dict[str, Any]:
@@ -60,21 +67,26 @@ class KServe:
         return self.application.reply({"ready": True})
 
     async def _metadata(self, request: "web.Request") -> "web.StreamResponse":
-        """Describes the inputs; sizes that differ from sample to sample are -1."""
-        described = []
-        for i, name in enumerate(self._inputs):
-            shapes = {shapes[i] for shapes in self._engine.shapes}
-            sizes = [each[0] if len(set(each)) == 1 else -1 for each in zip(*shapes, strict=True)]
-            kind = datatype(self._engine.samples[0][i].dtype)
-            described.append({"name": name, "datatype": kind, "shape": [-1, *sizes]})
+        """Describes the tensors; sizes that differ from sample to sample are -1."""
+        examples = zip(*self._engine.shapes.values(), strict=True)
+        inputs = [
+            _described(name, arrays[0].dtype, [array.shape for array in arrays])
+            for name, arrays in zip(self._inputs, examples, strict=True)
+        ]
+        outputs = [
+            _described(f"output_{i}", *output) for i, output in enumerate(self._engine.outputs)
+        ]
         names = {"name": self._name, "versions": [], "platform": "tensorflow"}
-        return self.application.reply({**names, "inputs": described, "outputs": []})
+        return self.application.reply({**names, "inputs": inputs, "outputs": outputs})
 
     async def _infer(self, request: "web.Request") -> "web.StreamResponse":
         """Answers with the outputs of the examples."""
         end = time.monotonic() + self._limits.seconds
         asked = await self.application.read(request, Inference)
         samples = self._samples(asked)
+        known = [f"output_{i}" for i in range(len(self._engine.outputs))]
+        if unknown := {each.name for each in asked.outputs}.difference(known):
+            raise FathomError(f"outputs: {min(unknown)} is none of {', '.join(known)}")
         if self.server.waiting + len(samples) > self._limits.queue:
             waiting = f"{len(samples)} examples, and {self.server.waiting} wait"
             raise RefusedError(429, f"{waiting}: at most {self._limits.queue} together")
@@ -91,7 +103,9 @@ class KServe:
             if query.error:
                 raise RefusedError(*_reason(query.error))
         columns = zip(*(query.outputs for query in queries), strict=True)
-        outputs = [tensor(f"output_{i}", np.stack(rows)) for i, rows in enumerate(columns)]
+        stacked = {f"output_{i}": np.stack(rows) for i, rows in enumerate(columns)}
+        wanted = [each.name for each in asked.outputs] or stacked
+        outputs = [tensor(name, stacked[name]) for name in wanted]
         named = {"id": asked.id} if asked.id else {}
         return self.application.reply({"model_name": self._name, **named, "outputs": outputs})
 
@@ -119,6 +133,14 @@ class KServe:
             future = self._futures.pop(query, None)
             if future and not future.done():
                 future.set_result(None)
+
+
+def _described(
+    name: str, dtype: np.dtype, shapes: Sequence[tuple[int | None, ...]]
+) -> dict[str, Any]:
+    sizes = [each[0] if len(set(each)) == 1 else None for each in zip(*shapes, strict=True)]
+    shape = [-1, *(-1 if size is None else size for size in sizes)]
+    return {"name": name, "datatype": datatype(dtype), "shape": shape}
 
 
 def _text(shapes: Sequence[tuple[int, ...]]) -> str:

@@ -57,6 +57,7 @@ def request(values, **changes):
 
 
 def test_the_outputs_are_those_of_the_network(engine, monkeypatch):
+    answers = engine.run(engine.samples[:1])
     # The real one draws latents at random.
     monkeypatch.setattr(
         engine, "run", lambda samples: [np.stack([2 * each[0] for each in samples])]
@@ -67,11 +68,15 @@ def test_the_outputs_are_those_of_the_network(engine, monkeypatch):
         described = await (await client.get("/v2/models/autoenc")).json()
         ready = [await f("/v2/health/ready") for f in (client.get, client.head)]
         nested = await client.post(PATH, json=request(images) | {"id": "7"})
-        flat = await client.post(PATH, json=request(images, data=images.ravel().tolist()))
+        named = {"outputs": [{"name": "output_0"}]}
+        flat = await client.post(PATH, json=request(images, data=images.ravel().tolist()) | named)
         return described, [each.status for each in ready], await nested.json(), await flat.json()
 
     described, ready, nested, flat = ask(engine, scenario)
     assert described["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 784]}]
+    found = [(each["name"], each["datatype"], each["shape"]) for each in described["outputs"]]
+    sizes = [output.shape[1:] for output in answers]
+    assert found == [(f"output_{i}", "FP32", [-1, *size]) for i, size in enumerate(sizes)]
     assert ready == [200, 200]
     assert nested["id"] == "7"
     for (output,) in (nested["outputs"], flat["outputs"]):
@@ -103,6 +108,7 @@ def test_bad_requests_get_one_line_and_do_no_harm(engine):
         (request(ONE, data=[1e300] * 784), 400),
         (json.dumps(request(ONE)).replace("0.0", "NaN"), 400),
         (request(ONE, data=[[1], [1, 2]]), 400),
+        (request(ONE) | {"outputs": [{"name": "y"}]}, 400),
         (request(np.zeros((6, 784))), 429),
         ("x" * 200_000, 413),
     ]
