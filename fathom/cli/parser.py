@@ -266,7 +266,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "data-dir": _value("DIR", "the data set; default: $FATHOM_DATA_DIR, or synthetic"),
     "seed": _value("S", "random seed; default: %(default)s", number(int), Execution.seed),
     "set": {
-        **_value("NAME=VALUE", "set a hyperparameter or an option of a run; --set help lists them"),
+        **_value("NAME=VALUE", "set an option; fathom run WORKLOAD --set help lists them"),
         **{"action": "append", "default": []},
     },
     "checkpoint-dir": _value("DIR", "folder of the checkpoints"),

@@ -35,6 +35,8 @@ def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> 
     """
     from fathom.exports.traced import RANDOM, parts
 
+    if model.execution.precision == "bfloat16":  # tf2onnx writes it as float16, in part
+        raise FathomError("onnx holds no bfloat16: choose float32 or float16")
     logging.getLogger("tf2onnx").setLevel(logging.CRITICAL)  # what it lacks is reported below
     drawn = [
         _write(model, part, folder / f"{name}.onnx") for name, part in parts(model, options).items()

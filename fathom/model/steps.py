@@ -122,8 +122,7 @@ def describe(model: Workload, length: int | None) -> Description:
     """
     signature, traced = model.signature_of_length(length), trace(model, length)
     fixed = precision_traits(model.execution.precision).fixed
-    listed = operations(traced.graph, model.built.network, model.built.optimizer)
-    return Description(
+    description = Description(
         workload=model.name,
         mode=model.mode,
         batch_size=model.hyperparameters.batch_size,
@@ -132,5 +131,6 @@ def describe(model: Workload, length: int | None) -> Description:
         parameters=model.cost().parameters,
         held_bytes=held(traced.graph, model.built.network, model.built.optimizer)[1]
         + sum(size_of(spec) for spec in signature),
-        operations=packed(listed, fixed) if fixed else listed,
+        operations=operations(traced.graph, model.built.network, model.built.optimizer),
     )
+    return packed(description, fixed) if fixed else description

@@ -23,33 +23,17 @@ class ZeroCounter(tf.Module):
         super().__init__()
         self._counts = tf.Variable(tf.zeros(2, tf.int64), trainable=False)
 
-    def __call__(self, x: tf.Tensor) -> None:
-        """Counts the values and the zeros of a tensor of any shape."""
+    def __call__(self, x: tf.Tensor, passed: tf.Tensor) -> tf.Tensor:
+        """Counts the values and the zeros of a tensor of any shape; returns another."""
         values = tf.size(x, tf.int64)
         self._counts.assign_add(tf.stack([values, values - tf.math.count_nonzero(x)]))
+        return tf.identity(passed)
 
     def take(self) -> float:
         """Returns the share of zeros since the last call, NaN if there were no values."""
         values, zeros = self._counts.numpy()
         self._counts.assign([0, 0])
         return zeros / values if values else float("nan")
-
-
-def count_both_ways(x: tf.Tensor, outputs: ZeroCounter, gradients: ZeroCounter) -> tf.Tensor:
-    """Counts zeros in what a layer returns and in the gradient that comes back; returns ``x``.
-
-    The gradient counts as zero where the output is: it does not pass the layer's rectifier.
-    """
-
-    def count(values: tf.Tensor) -> tf.Tensor:
-        outputs(values)
-        return tf.identity(values)
-
-    def count_gradient(dense: tf.Tensor) -> tf.Tensor:
-        gradients(tf.where(x == 0, tf.zeros_like(dense), dense))
-        return dense
-
-    return both_ways(x, count, count_gradient)
 
 
 class Observation:
@@ -64,6 +48,7 @@ class Observation:
         self._is_weight = weights
         self._counters: dict[Key, ZeroCounter] = {}
         self._layers = network.layers
+        self._named = {layer.name: layer for layer in network.layers}
         pass_through(network, self._counting_of)
 
     def take(self) -> dict[Key, float]:
@@ -77,12 +62,26 @@ class Observation:
         return shares
 
     def _counting_of(self, layer: str, is_input: bool) -> Change:
-        counters = self._counter(layer, "output"), self._counter(layer, "gradient of output")
-        return lambda x: count_both_ways(x, *counters)
+        outputs = self._counter(layer, "output")
+        gradients = self._counter(layer, "gradient of output")
+        to_products = _to_products(self._named.get(layer))
+        return lambda x: both_ways(
+            x, lambda x: outputs(x, x), lambda dy: gradients(to_products(x, dy), dy)
+        )
 
     def _counter(self, layer: str, tensor: str) -> ZeroCounter:
         self._counters[layer, tensor] = counter = ZeroCounter()
         return counter
+
+
+def _to_products(layer: keras.Layer | None) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """Returns the function of a layer's output and its gradient that gives that of its products."""
+    rectifier = getattr(layer, "activation", None) is keras.activations.relu
+    if rectifier or getattr(layer, "clip", None) is not None:  # a clipped one
+        return lambda x, dy: tf.where(x == 0, tf.zeros_like(dy), dy)
+    if hasattr(layer, "normalization"):  # each value of a batch is part of the others' gradients
+        return lambda x, dy: tf.ones_like(dy)
+    return lambda x, dy: dy
 
 
 def savings(network: keras.Model, cost: Cost, zeros: dict[Key, float]) -> pd.DataFrame:

@@ -63,7 +63,7 @@ class FrameLayer(Layer):
         **options: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**options)
-        self._units, self._clip, self._initializer = units, clip, initializer
+        self._units, self.clip, self._initializer = units, clip, initializer
 
     def build(self, input_shape: tuple) -> None:
         """Creates W and b."""
@@ -79,7 +79,7 @@ class FrameLayer(Layer):
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
         """Returns [frames, batch, units] for inputs [frames, batch, size]."""
         x = all_frames(inputs, self.kernel, self.bias)
-        return x if self._clip is None else clipped_relu(x, self._clip)
+        return x if self.clip is None else clipped_relu(x, self.clip)
 
 
 def all_frames(inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
@@ -123,7 +123,7 @@ class BidirectionalRecurrent(Layer):
         self, units: int, clip: float, initializers: Sequence, **options: Unpack[LayerOptions]
     ) -> None:
         super().__init__(**options)
-        self._units, self._clip, self._initializers = units, clip, initializers
+        self._units, self.clip, self._initializers = units, clip, initializers
 
     def build(self, input_shape: tuple, *_: tuple) -> None:
         """Creates W, b, V_f and V_b."""
@@ -149,7 +149,7 @@ class BidirectionalRecurrent(Layer):
         valid = tf.sequence_mask(lengths, tf.shape(z)[0], z.dtype)
         valid = tf.transpose(valid)[..., None]  # [frames, batch, 1]
         return tf.add_n(
-            recurrence(z, kernel, valid, self._clip, backward=backward)
+            recurrence(z, kernel, valid, self.clip, backward=backward)
             for kernel, backward in zip(kernels, (False, True), strict=True)
         )
 

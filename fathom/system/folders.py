@@ -43,8 +43,10 @@ def new_folder(path: Path, remedy: str = "name a new folder") -> Path:
     Raises:
         FathomError: it exists already, or cannot be made.
     """
-    if exists(path) or path.is_symlink():
+    if exists(path):
         raise FathomError(f"{path} already exists: {remedy}")
+    if path.is_symlink():
+        raise FathomError(f"{path} is a link to nothing: remove it, or name another")
     exists(path.with_name(f".{path.name}.12345678.fathom"))  # the temporary one's name is longer
     above = next(each for each in path.absolute().parents if exists(each))
     if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):

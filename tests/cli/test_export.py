@@ -50,6 +50,7 @@ def test_mistakes_are_named_in_one_line(tmp_path, capsys):
         ((*SMALL, "--to", "scale"), "did you mean scale-sim?"),
         (("export", "--to", "json"), "name the workload"),
         ((*SMALL, "--to", "keras", "--precision=fixed16"), "omit --precision fixed16"),
+        ((*SMALL, "--to", "onnx", "--precision=bfloat16"), "onnx holds no bfloat16"),
         ((*SMALL, "--to", "json", "--out", tmp_path / "a" / "b" / "c"), ""),
     ):
         code = fathom(*arguments)

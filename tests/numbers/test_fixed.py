@@ -72,3 +72,11 @@ def test_the_chosen_scale_is_the_finest_that_holds_the_largest_magnitude(largest
     assert held > largest * 0.99
     assert largest == 0 or held / 2 <= largest
     assert largest == 0 or fixed.scale_for(largest, 8, headroom=2) == scale / 4
+
+
+@pytest.mark.parametrize("headroom", [0, 2])
+def test_the_chosen_scale_holds_a_magnitude_that_rounds_up_to_a_power_of_two(headroom):
+    x = tf.constant([1.9999])
+    scale = tf.constant(fixed.scale_for(1.9999, 8, headroom))
+    rounded = fixed.round_to(2.0**headroom * x, scale, 8, "wrap", None)
+    np.testing.assert_allclose(rounded, 2.0**headroom * x, rtol=1e-3)

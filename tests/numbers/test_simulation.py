@@ -8,6 +8,7 @@ import tensorflow as tf
 from fathom import Autoenc, AutoencFwd, FathomError
 from fathom.core.layers import PRNGKey
 from fathom.core.training.optimizers import GradientDescent
+from fathom.hardware.accelerators import roofline
 from fathom.numbers.network import passed
 from fathom.numbers.simulation import Simulation, training_headroom
 from fathom.options import QUANTIZED, FixedPoint
@@ -225,6 +226,9 @@ def test_a_description_in_fixed_point_is_of_the_network_itself():
     assert {row.dtype for row in products} == {"fixed16"}
     same = [row for row in plain.operations if row.macs]
     assert sum(row.weight_bytes for row in products) * 2 == sum(row.weight_bytes for row in same)
+    assert sum(row.result_bytes for row in products) * 2 == sum(row.result_bytes for row in same)
+    assert packed.held_bytes == plain.held_bytes  # a training's weights stay in float32
+    assert roofline.memory_bytes(packed) == roofline.memory_bytes(plain, "fixed16")
 
 
 @pytest.mark.parametrize(

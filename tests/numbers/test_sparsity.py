@@ -9,7 +9,9 @@ from fathom.core.training.optimizers import is_weight_matrix
 from fathom.memnet.layers import Response
 from fathom.modern.transformer.layers import FeedForward, Sizes
 from fathom.numbers.sparsity import Observation, prune, savings
+from fathom.residual.layers import NormalizedConvolution2D
 from fathom.results import cost
+from fathom.speech.layers import FrameLayer
 
 X = tf.constant([[1.0, 0.0, 2.0, 0.0], [0.0, 0.0, -1.0, 3.0]])
 
@@ -38,6 +40,24 @@ def test_zeros_are_counted_by_layer(network):
     assert zeros["hidden", "gradient of output"] == 2 / 4  # nor passes it a gradient
     assert zeros["out", "gradient of output"] == 0
     assert zeros["hidden", "weights"] == 0
+
+
+def test_a_gradient_passes_the_zeros_of_a_layer_that_does_not_rectify(network):
+    network.get_layer("out").kernel.assign(tf.zeros([2, 3]))
+    zeros = observe(network)
+    assert zeros["out", "output"] == 1
+    assert zeros["out", "gradient of output"] == 0
+
+
+def test_no_gradient_is_zero_behind_a_normalization_and_many_are_behind_a_clipped_rectifier():
+    inputs = keras.Input((4, 4, 1), name="x")
+    layer = NormalizedConvolution2D(2, 3, 1, "glorot_uniform", 0.9, 1e-3, name="normalized")
+    zeros = observe(keras.Model(inputs, keras.layers.ReLU()(layer(inputs))), tf.ones([2, 4, 4, 1]))
+    assert zeros["normalized", "gradient of output"] == 0
+    inputs = keras.Input((5, 4), name="x")
+    outputs = FrameLayer(8, 20.0, keras.initializers.RandomNormal(seed=0), name="clipped")(inputs)
+    zeros = observe(keras.Model(inputs, outputs), tf.ones([2, 5, 4]))
+    assert zeros["clipped", "gradient of output"] == zeros["clipped", "output"] > 0
 
 
 def test_a_skipper_saves_the_products_with_a_zero_factor(network):

@@ -94,6 +94,12 @@ def test_a_folder_with_another_mark_is_not_replaced(mark, tmp_path):
         require_replaceable(tmp_path, "export", replace=True)
 
 
+def test_a_link_to_nothing_is_not_replaced(tmp_path):
+    (tmp_path / "out").symlink_to(tmp_path / "gone")
+    with pytest.raises(FathomError, match="is a link to nothing: remove it"):
+        require_replaceable(tmp_path / "out", "export", replace=True)
+
+
 def test_a_whole_folder_replaces_one_of_the_same_command(tmp_path):
     folder = tmp_path / "out"
     export(folder, "old")

@@ -89,6 +89,7 @@ class Application:
             return await self._within(request, handler)
 
         self.web = self._web.Application(client_max_size=limits.body, middlewares=[within])
+        self.add("GET", "/v2/health/ready", self.ready)
 
     def add(self, method: str, path: str, handler: Handler) -> None:
         """Adds a handler; HEAD is answered as GET."""
@@ -116,6 +117,10 @@ class Application:
     def reply(self, content: dict[str, Any]) -> "web.Response":
         """Returns a response of JSON."""
         return self._web.json_response(content)
+
+    async def ready(self, request: "web.Request") -> "web.StreamResponse":
+        """Answers that requests are served."""
+        return self.reply({"ready": True})
 
     async def _within(self, request: "web.Request", handler: Handler) -> "web.StreamResponse":
         """Runs a handler within the limits; what it raises becomes one line of JSON."""

@@ -69,12 +69,8 @@ class Completions:
         self._name, self._decoder, self._server = name, decoder, server
         self._limits, self._created = limits, int(time.time())
         self.application = Application(limits, error)
-        self.application.add("GET", "/v2/health/ready", self._ready)
         self.application.add("GET", "/v1/models", self._models)
         self.application.add("POST", "/v1/completions", self._complete)
-
-    async def _ready(self, request: "web.Request") -> "web.StreamResponse":
-        return self.application.reply({"ready": True})
 
     async def _models(self, request: "web.Request") -> "web.StreamResponse":
         model = {"object": "model", "created": self._created, "owned_by": "fathom"}

@@ -54,17 +54,10 @@ class KServe:
         self._futures: dict[Query, asyncio.Future[None]] = {}
         self.server = Server(engine, self._answer)
         self.application = Application(limits, error)
-        for path, handler in (
-            ("/v2/health/live", self._ready),
-            ("/v2/health/ready", self._ready),
-            (f"/v2/models/{name}", self._metadata),
-            (f"/v2/models/{name}/ready", self._ready),
-        ):
-            self.application.add("GET", path, handler)
+        for path in ("/v2/health/live", f"/v2/models/{name}/ready"):
+            self.application.add("GET", path, self.application.ready)
+        self.application.add("GET", f"/v2/models/{name}", self._metadata)
         self.application.add("POST", f"/v2/models/{name}/infer", self._infer)
-
-    async def _ready(self, request: "web.Request") -> "web.StreamResponse":
-        return self.application.reply({"ready": True})
 
     async def _metadata(self, request: "web.Request") -> "web.StreamResponse":
         """Describes the tensors; sizes that differ from sample to sample are -1."""

@@ -11,7 +11,7 @@ from fathom.autoenc import AutoencFwd
 from fathom.measure.serving import scenarios
 from fathom.measure.serving.arrivals import Gamma
 from fathom.measure.serving.engine import Engine
-from fathom.measure.serving.http.application import Limits
+from fathom.measure.serving.http.application import Application, Limits
 from fathom.results.serving import Bounds
 
 pytest.importorskip("aiohttp", reason="aiohttp is not installed")
@@ -155,7 +155,7 @@ def test_a_client_that_has_gone_leaves_no_traceback(engine, monkeypatch, caplog)
     async def gone(*_):
         raise ConnectionResetError
 
-    monkeypatch.setattr(KServe, "_ready", gone)
+    monkeypatch.setattr(Application, "ready", gone)
 
     async def scenario(client):
         return (await client.get("/v2/health/ready")).status
