@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 
+import keras
 import numpy as np
 import tensorflow as tf
 from pydantic import ValidationError
@@ -82,6 +83,8 @@ class NeuralNetworkModel(Workload):
         self, device: str | None = None, init_options: Mapping[str, object] | None = None
     ) -> None:
         started = time.perf_counter()
+        if (backend := keras.backend.backend()) != "tensorflow":
+            raise FathomError(f"Keras computes with {backend}: set KERAS_BACKEND=tensorflow")
         hyperparameters, run, execution = options.sort(
             init_options, self.Hyperparameters, self.RunOptions, options.Execution
         )
@@ -110,7 +113,7 @@ class NeuralNetworkModel(Workload):
         self.progress = Progress()
         self.history: dict[str, list[tuple[int, float]]] = {}
         self.sections = {"init": time.perf_counter() - started}
-        self._kept = {*vars(self), "_kept"}  # by ``teardown``
+        self._note_kept()
 
     def _set_threads(self) -> None:
         """Sets TensorFlow's threads, before it computes anything."""
@@ -181,8 +184,14 @@ class NeuralNetworkModel(Workload):
         return Random(iter(self.new_seed, None), self.noise_step)
 
     def _load(self) -> None:
+        self._note_kept()
         self.load_data()
         self._has_data = True
+
+    def _note_kept(self) -> None:
+        """Notes what a script has set before anything is loaded or built."""
+        if self._built is None and not self._has_data:
+            self._kept = {*vars(self), "_kept"}
 
     def build(self, *, weights: bool = True) -> None:
         """Builds the network and, in training, the optimizer; nothing is traced yet.
@@ -195,6 +204,7 @@ class NeuralNetworkModel(Workload):
         """
         if self.sized_by_data and not self._has_data:
             self._load()
+        self._note_kept()
         self._built = self._prepared = None
         seeds = np.random.default_rng(self.execution.seed)
         valued = contextlib.nullcontext() if weights else private.variables_without_values()
@@ -480,7 +490,11 @@ class NeuralNetworkModel(Workload):
             for batch in batches:
                 with self.device.placement():
                     found = {name: each.numpy() for name, each in evaluate(*batch).items()}
-                examples += len(next(iter(found.values())))
+                sizes = {len(values) for values in found.values()}
+                if len(sizes) != 1:
+                    names = ", ".join(found)
+                    raise FathomError(f"metrics {names} of {self.name} are of unlike numbers")
+                examples += sizes.pop()
                 for name, values in found.items():
                     sums[name] = sums.get(name, 0.0) + float(values.sum(dtype=np.float64))
         if not examples:
@@ -489,6 +503,7 @@ class NeuralNetworkModel(Workload):
 
     def require_test_data(self) -> None:
         """Raises FathomError before a run if there is no test data to evaluate on."""
+        self._set_up()
         if next(iter(self.evaluation_batches()), None) is None:
             raise self._no_test_data()
 

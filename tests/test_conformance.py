@@ -25,7 +25,7 @@ NOT_SLOW_ON = {
         *("autoenc", "deepq", "gcn", "ngp"),
     ],
     "test_a_resumed_training_takes_up_another_learning_rate": ["autoenc", "dlrm", "gcn"],
-    "test_the_command_line_infers": ["autoenc", "gcn", "memnet"],
+    "test_the_command_line_infers_in_bfloat16": ["autoenc", "gcn", "memnet"],
     "test_the_description_has_the_networks_layers_at_every_batch": [
         *("autoenc", "dlrm", "gcn"),
     ],

@@ -56,7 +56,7 @@ def atlas(args: argparse.Namespace, screen: Console) -> None:
     from fathom.measure.atlas.site import site
     from fathom.results.atlas import Bundle
 
-    if len(set(args.bundles)) < len(args.bundles):
+    if len({path.resolve() for path in args.bundles}) < len(args.bundles):
         raise FathomError("a bundle is named twice")
     bundles = [Bundle.read(path) for path in args.bundles]
     with atomic_write(args.out) as temporary:

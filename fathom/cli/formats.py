@@ -55,6 +55,8 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     logging.getLogger("tensorflow").setLevel(logging.ERROR)  # it warns of a step for each model
     model_class = workloads.load(args.workload, forward_only=args.infer)
     options = init_options(args, model_class)
+    for precision in args.formats:
+        model_class("cpu", _in(precision, options))  # is refused before any run
     plain = model_class("cpu", _in(Execution.precision, options))
     if args.infer:
         plain.setup({"checkpoint_dir": args.checkpoint_dir})

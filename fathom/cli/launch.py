@@ -64,6 +64,10 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     named = {argument.split("=")[0] for argument in given}
     if "--strategy" in named:
         raise FathomError("fathom launch sets --strategy multi-worker: omit --strategy")
+    if "--json" in named and {"-", "--json=-"} & {*given}:
+        raise FathomError("--json - would be among the workers' lines: name a file")
+    if args.max_restarts and what == "quality":
+        raise FathomError("--max-restarts has no effect: quality keeps finished trainings alone")
     if args.max_restarts and "--checkpoint-dir" not in named:
         raise FathomError("--max-restarts continues from a checkpoint: give --checkpoint-dir")
     command = ["-m", "fathom", what, *given, "--strategy", "multi-worker"]

@@ -231,8 +231,8 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     ),
     "precision": _value(
         "P",
-        f"{', '.join(options.PRECISIONS)} (on GPUs), fixed16, fixed:BITS.FRACTION; "
-        "default: %(default)s",
+        f"{', '.join(options.PRECISIONS)}, fixed16, fixed:BITS.FRACTION; tf32 is for "
+        "GPUs; default: %(default)s",
         checked(_precision),
         Execution.precision,
     ),

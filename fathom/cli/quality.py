@@ -135,6 +135,8 @@ def _train(
     if done and model.is_chief:  # whose machine the file states
         _refuse_other_times(args, done.environment, machine)
     model.setup()
+    if not model.steps_per_epoch:
+        raise FathomError(f"the data have fewer than {size} examples: use smaller --batches")
     screen.print(
         f"{model.name}, batch size {size}, seed {seed}: {model.steps_per_epoch:,} steps per epoch"
     )
@@ -146,6 +148,11 @@ def _train(
     training, higher = train_until(model, metric, target, args.epochs, report)
     model.teardown()
     before = done.trainings if done else []
+    if done and done.higher_is_better != higher:
+        raise FathomError(
+            f"the untrained networks of seed {seed} and of those before are on both sides of "
+            f"{metric}={target:g}: choose a target beyond all"
+        )
     result = Quality(
         workload=model.name,
         metric=metric,

@@ -21,7 +21,7 @@ from fathom.cli.parser import (
     init_options,
     number,
 )
-from fathom.cli.terminal import console, import_tensorflow, run_command, stop_signals
+from fathom.cli.terminal import console, import_tensorflow, interrupts_raised, run_command
 from fathom.errors import FathomError, cause
 from fathom.system.files import exists, user_path
 
@@ -147,27 +147,22 @@ def _run_steps(model: "NeuralNetworkModel", args: argparse.Namespace, screen: Co
 
 @contextlib.contextmanager
 def _errors_explained() -> Iterator[None]:
-    """Converts errors of too little memory, and of another worker's loss, to a FathomError.
-
-    TensorFlow may convert or swallow a ``KeyboardInterrupt`` inside it; after a signal, it is
-    raised here.
-    """
+    """Converts errors of too little memory, and of another worker's loss, to a FathomError."""
     import tensorflow as tf
 
     from fathom.core.training import strategies
 
     try:
-        yield
+        with interrupts_raised():
+            yield
     except (MemoryError, tf.errors.ResourceExhaustedError) as error:
         raise FathomError(
             f"not enough memory ({cause(error)}): use a smaller --batch-size, or smaller "
             "hyperparameters"
         ) from error
+    except FathomError:
+        raise
     except Exception as error:
-        if stop_signals:
-            raise KeyboardInterrupt from error
-        if isinstance(error, FathomError):
-            raise
         broken = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
         lost = strategies.lost()
         if lost or isinstance(error, broken):
@@ -177,8 +172,6 @@ def _errors_explained() -> Iterator[None]:
                 "--resume"
             ) from error
         raise
-    if stop_signals:
-        raise KeyboardInterrupt
 
 
 def _check(args: argparse.Namespace) -> None:

@@ -95,6 +95,9 @@ def serve(args: argparse.Namespace, screen: Console) -> None:
     from fathom.measure.serving.http.application import Limits, aiohttp, bind
 
     aiohttp()
+    for name in ("temperature", "top_k", "top_p"):
+        if any(assignment.startswith(f"{name}=") for assignment in args.set):
+            raise FathomError(f"--set {name} has no effect: each request has its own")
     bound = bind(args.host, args.port)
     model = build_model(args, forward_only=True, device=args.device)
     model.setup({"checkpoint_dir": args.checkpoint_dir})

@@ -26,7 +26,7 @@ from fathom.system.memory import require_address_space
 if TYPE_CHECKING:
     import pandas as pd
 
-_OPTIONAL = ("IPython", "cv2", "matplotlib", "pandas")  # modules that Keras can do without
+_OPTIONAL = ("IPython", "cv2", "jax", "matplotlib", "pandas")  # TensorFlow and Keras do without
 _WIDTH_OF_FILES = 160  # columns of output that is not to a terminal
 
 _ends_at_once = threading.Event()
@@ -116,7 +116,8 @@ def run_command(name: str, command: Callable[[], None]) -> NoReturn:
     code, Screen.failure = 0, None
     try:
         _require_working_folder()
-        command()
+        with interrupts_raised():
+            command()
     except FathomError as error:
         code = USER_ERROR
         _complain(f"{name}: error: {' '.join(str(error).splitlines())}")
@@ -143,6 +144,19 @@ def run_command(name: str, command: Callable[[], None]) -> NoReturn:
     if _ends_at_once.is_set():
         os._exit(code)
     sys.exit(code)
+
+
+@contextlib.contextmanager
+def interrupts_raised() -> Iterator[None]:
+    """Raises a ``KeyboardInterrupt`` that TensorFlow converted or swallowed inside the block."""
+    try:
+        yield
+    except Exception as error:
+        if stop_signals and not isinstance(error, FathomError):
+            raise KeyboardInterrupt from error
+        raise
+    if stop_signals:
+        raise KeyboardInterrupt
 
 
 def _require_working_folder() -> None:

@@ -120,6 +120,7 @@ def _sparse_product(graph: Any, node: Any, name: str, arguments: list[Any]) -> N
     terms = add("Mul", add("Gather", dense, columns), add("Unsqueeze", values, second))
     width = add("Gather", add("Shape", dense), second)
     empty = add("ConstantOfShape", add("Concat", add("Gather", shape, first), width, axis=0))
+    empty = add("Cast", empty, to=node.output_dtypes[0])
     rows = add("Gather", places, first, axis=1)
     graph.remove_node(name)
     graph.make_node("ScatterND", [empty, rows, terms], {"reduction": "add"}, name=name, **made)

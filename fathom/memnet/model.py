@@ -278,7 +278,7 @@ class MemNet(nn.NeuralNetworkModel):
         for *inputs, _ in batches.parts(questions, _AT_ONCE):
             logits, *p = network(inputs, training=False)
             words.append(np.argmax(logits, 1) + 1)
-            weights.append(np.stack(p, -1))
+            weights.append(np.stack(p, -1).astype(np.float32))
         return np.concatenate(words), np.concatenate(weights)
 
     def save_pictures(self, directory: Path) -> list[Path]:

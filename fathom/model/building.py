@@ -7,6 +7,7 @@ from fathom.core.layers import as_float32
 from fathom.core.training.collectives import Collectives
 from fathom.core.training.loss_scale import LossScale
 from fathom.core.training.optimizers import Optimizer
+from fathom.errors import FathomError
 from fathom.model.built import Built
 from fathom.model.workload import Workload
 from fathom.numbers import simulation
@@ -35,7 +36,10 @@ def build(model: Workload, noise_step: tf.Variable) -> Built:
 
 
 def _optimizer(model: Workload, network: keras.Model) -> Optimizer:
-    optimizer = model.build_train()
+    optimizer: object = model.build_train()
+    if not isinstance(optimizer, Optimizer):
+        found, wanted = type(optimizer).__name__, f"{Optimizer.__module__}.{Optimizer.__name__}"
+        raise FathomError(f"build_train of {model.name} returns {found}: expected a {wanted}")
     optimizer.build(network.trainable_variables)
     if precision_traits(model.execution.precision).scales_loss:
         optimizer.loss_scale = LossScale()

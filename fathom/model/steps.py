@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from fathom.core.training import replicas
 from fathom.core.training.compilation import Batch, Nest
+from fathom.errors import FathomError
 from fathom.hardware.description.attribution import scoped_gradients
 from fathom.hardware.description.edges import held, size_of
 from fathom.hardware.description.step import operations
@@ -65,7 +66,12 @@ class StepFunctions:
         inputs, labels = self._built.split(batch)
         outputs = self._model.evaluation_outputs(inputs)
         self._built.noise_step.assign_add(1)
-        return self._model.build_evaluation(inputs, labels, outputs)
+        metrics = self._model.build_evaluation(inputs, labels, outputs)
+        if not metrics:
+            raise FathomError(f"build_evaluation of {self._model.name} returns no metric")
+        for name, values in metrics.items():
+            self._require_rank(1, f"the metric {name}", values)
+        return metrics
 
     def _train(self, loss_of: Callable[[Batch], tf.Tensor], batch: Batch) -> tf.Tensor:
         built, optimizer = self._built, self._built.optimizer
@@ -88,7 +94,14 @@ class StepFunctions:
         inputs, labels = self._built.split(parts)
         outputs = self._built.network(inputs, training=True)
         loss = self._model.build_loss(inputs, labels, outputs)
+        self._require_rank(0, "the loss", loss)
         return replicas.weighted(loss, self._model.loss_denominator(labels))
+
+    def _require_rank(self, rank: int, name: str, values: tf.Tensor) -> None:
+        if values.shape.rank not in (rank, None):
+            wanted = ("a scalar", "a value of each example")[rank]
+            shape = [*values.shape]
+            raise FathomError(f"{name} of {self._model.name} has shape {shape}: expected {wanted}")
 
     def _loss_of_microbatches(self, batch: Batch) -> tf.Tensor:
         """Returns the loss of a batch, the sum of its microbatches' terms."""

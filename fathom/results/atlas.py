@@ -69,7 +69,8 @@ class Bundle(Document):
     schema_version: Annotated[Literal[1], SCHEMA] = 1
     environment: Environment = Field(description="as in docs/results.md, without the command line")
     gemm_flops_per_second: dict[Threads, Positive] = Field(
-        description="rate of a large matrix product, by the number of threads, as text"
+        min_length=1,
+        description="rate of a large matrix product, by the number of threads, as text",
     )
     triad_bytes_per_second: dict[Threads, Positive] = Field(
         description="memory bandwidth, by the number of threads, as text"

@@ -23,7 +23,7 @@ from fathom.results.base import (
     SecondsArray,
     absent,
 )
-from fathom.results.records import Cost, Environment, Processor, is_disturbed
+from fathom.results.records import Cost, Environment, Processor, UsedOptions, is_disturbed
 
 Phase = Literal["forward", "backward", "optimizer", "other"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
@@ -215,10 +215,14 @@ class Profile(Document, frozen=True):
     threads: PositiveCount = Field(description="threads of the run")
     device: DeviceName = Field(description="as TensorFlow names it")
     precision: PrecisionName = Field(description="of the computation")
+    settings: UsedOptions = Field(
+        default_factory=UsedOptions,
+        description="hyperparameters, options of the run and seed, as used; empty in older files",
+    )
     step_seconds: NonemptyPositiveArray = Field(
         description="time of each step with the profiler on, in seconds"
     )
-    unprofiled_step_seconds: PositiveArray = Field(
+    unprofiled_step_seconds: NonemptyPositiveArray = Field(
         description="times of steps without the profiler, in turn with the profiled ones and on "
         "the same batches, in seconds"
     )

@@ -98,11 +98,11 @@ class Decoder(FreeDecoder):
             self.score = self._weight("attention_score", units)
             self.combination = self._weight("combination", 2 * units, units)
         self.softmax = self._weight("softmax", self._vocabulary, units)
-        self.softmax_bias = self._weight("softmax_bias", self._vocabulary)
+        self.softmax_bias = self._weight("softmax_bias", self._vocabulary, autocast=False)
 
-    def _weight(self, name: str, *shape: int) -> keras.Variable:
+    def _weight(self, name: str, *shape: int, autocast: bool = True) -> keras.Variable:
         initializer = uniform(self._largest, self._random)
-        return self.add_weight(shape, initializer=initializer, name=name)
+        return self.add_weight(shape, initializer=initializer, name=name, autocast=autocast)
 
     def compute_output_spec(
         self,

@@ -41,10 +41,15 @@ def select_precision(precision: str, device: Device) -> None:
 
 @contextlib.contextmanager
 def computing_in(precision: str) -> Iterator[None]:
-    """Makes Keras layers built in the block compute in ``precision``, with float32 weights."""
-    before = keras.config.dtype_policy()
+    """Makes Keras layers built in the block compute in ``precision``, with float32 weights.
+
+    Images are channels last, whatever the user's Keras is set to.
+    """
+    before, image_format = keras.config.dtype_policy(), keras.config.image_data_format()
     keras.config.set_dtype_policy(precision_traits(precision).policy)
+    keras.config.set_image_data_format("channels_last")
     try:
         yield
     finally:
         keras.config.set_dtype_policy(before)
+        keras.config.set_image_data_format(image_format)

@@ -371,9 +371,10 @@ def test_the_command_line_trains_evaluates_and_writes_a_result(
     check_training_of_three_steps(printed.out, tmp_path / "result.json")
 
 
-def test_the_command_line_infers(workload, tmp_path):
+def test_the_command_line_infers_in_bfloat16(workload, tmp_path):
     result = tmp_path / "result.json"
-    run_here(workload, *workload.arguments(), "--infer", "--steps=3", f"--json={result}")
+    options = ["--infer", "--steps=3", "--precision=bfloat16", f"--json={result}"]
+    run_here(workload, *workload.arguments(), *options)
     document = json.loads(result.read_text())
     assert document["mode"] == "infer"
     assert document["steps"]["loss"] == [None] * 3

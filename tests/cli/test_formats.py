@@ -84,6 +84,7 @@ def test_another_failure_than_a_divergence_is_no_result(tmp_path, capsys, monkey
         ("float32,fixed:65.3", "from 2 to 64 bits, not 65"),
         ("fixed:16.17", "more than its 16 bits"),
         ("real", "precision must be one of"),
+        ("float32,tf32", "precision tf32 is for GPUs only"),
         ("fixed\uff11\uff16", "precision must be one of"),
     ],
 )

@@ -43,6 +43,12 @@ def test_weak_scaling_takes_more_nodes_than_examples(scale, capsys):
     assert numbers(out) == ["64", "16,384"]
 
 
+def test_what_computes_a_whole_graph_is_not_divided_by_its_batch(capsys):
+    command = ("scale", "gcn", "--machine=a100")
+    assert fathom(*command, "--nodes=1") == 0
+    assert "would compute the whole graph" in refusal(capsys, fathom(*command, "--nodes=1,2"))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

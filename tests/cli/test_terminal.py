@@ -1,10 +1,13 @@
 import gc
 import importlib
+import os
+import signal
 import sys
+import time
 
 import pytest
 
-from fathom.cli.terminal import absent, duration, import_tensorflow
+from fathom.cli.terminal import absent, duration, import_tensorflow, run_command
 
 
 def test_a_module_is_absent_in_the_block_alone():
@@ -14,6 +17,27 @@ def test_a_module_is_absent_in_the_block_alone():
             importlib.import_module("this")
         assert importlib.import_module("json")  # it was loaded before
     assert importlib.import_module("this")
+
+
+@pytest.mark.parametrize("swallowed", [True, False])
+def test_an_interrupt_that_another_library_hides_ends_the_command(swallowed, capsys):
+    def command():
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(1)
+        except KeyboardInterrupt:
+            if not swallowed:
+                raise RuntimeError("something else") from None
+
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(SystemExit) as end:
+            run_command("fathom", command)
+    finally:
+        for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
+            signal.signal(number, handler)
+    assert end.value.code == 130
+    assert capsys.readouterr().err == "fathom: interrupted\n"
 
 
 def test_what_is_there_when_a_command_begins_can_still_be_freed():

@@ -165,6 +165,15 @@ def test_onnx_runtime_computes_the_same(network, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_sparse_product_in_float16_is_valid_onnx(tmp_path):
+    pytest.importorskip("tf2onnx", reason="tf2onnx is not installed")
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    model = descriptor("gcn").model(True, precision="float16")
+    model.build()
+    exports.find("onnx").save(model, tmp_path, exports.ExportOptions())
+    onnx.checker.check_model(str(tmp_path / "network.onnx"), full_check=True)
+
+
 def test_an_onnx_export_leaves_the_loops_that_it_converted_to_their_owners(tmp_path, monkeypatch):
     pytest.importorskip("tf2onnx", reason="tf2onnx is not installed")
     failed = []

@@ -135,6 +135,18 @@ def test_a_commit_that_changes_no_source_may_come_between_the_runs(out):
     assert len(Folder.read(out).runs) == 1
 
 
+def test_installed_versions_are_told_apart_by_their_source(out):
+    write_run(timing(result=result(source="a", git_commit=None)), out)
+    machine = json.loads((out / "machine.json").read_text())
+    for source in ("a", "b"):
+        machine["environment"] |= {"source": source, "git_commit": None}
+        (out / "machine.json").write_text(json.dumps(machine))
+        if source == "a":
+            assert len(Folder.read(out).runs) == 1
+    with pytest.raises(FathomError, match="source: 'a', not 'b'"):
+        Folder.read(out)
+
+
 def test_a_run_on_fewer_cores_is_of_the_same_machine(out):
     write_run(timing(result=result(cores_available=1), cores=1), out)
     assert len(Folder.read(out).runs) == 1

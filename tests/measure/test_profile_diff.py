@@ -39,9 +39,18 @@ def folder(tmp_path):
 @pytest.fixture
 def two(folder):
     environment = ENVIRONMENT | {"tensorflow": "2.20.0"}
-    new = folder("new", {"AddV2": 1.0, "MatMul": 2.0}, (MATMUL, 80), ("b:AddV2", 20))
+    settings = {"settings": {"hidden_units": 100, "seed": 0}}
+    new = folder(
+        "new",
+        {"AddV2": 1.0, "MatMul": 2.0},
+        (MATMUL, 80),
+        ("b:AddV2", 20),
+        settings={"hidden_units": 500, "seed": 0},
+    )
     old = {"MatMul": 4.5, "Pow": 1.5}
-    return new, folder("old", old, (OTHER_MATMUL, 30), ("c:Pow", 40), environment=environment)
+    return new, folder(
+        "old", old, (OTHER_MATMUL, 30), ("c:Pow", 40), environment=environment, **settings
+    )
 
 
 def test_op_types_are_compared_by_the_papers_names_in_order_of_the_difference(two):
@@ -70,6 +79,8 @@ def test_two_stored_profiles_are_shown_side_by_side_without_verdict(two, tmp_pat
     assert fathom("profile", two[0], "--against", two[1], "--out", out) == 0
     shown = capsys.readouterr().out
     assert "differs: tensorflow: 2.21.0, other 2.20.0" in shown
+    assert "differs: hidden_units: 500, other 100" in shown
+    assert "differs: seed" not in shown
     assert "MatMul, other _MklMatMul" in shown
     assert "No verdict: each profile is from one process" in shown
     types, ops = (pd.read_csv(out / f"{name}_against.csv") for name in ("op_types", "ops"))

@@ -70,6 +70,21 @@ def test_a_copy_of_a_step_has_the_same_graph_and_is_called_as_directly():
     assert copy.name != step.name
 
 
+def test_a_profile_that_is_interrupted_leaves_no_trace_beside_the_one_before(
+    profiled, tmp_path, monkeypatch
+):
+    profiled[0].write(tmp_path / "profile.json")
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fathom.measure.profile.profiling.seconds_per_op", interrupted)
+    options = ["--steps=1", "--batch-size=5", "--set=hidden_units=20", "--device=cpu"]
+    (tmp_path / ".fathom").write_text('{"command": "profile"}')
+    assert fathom("profile", "autoenc", *options, f"--out={tmp_path}") == 130
+    assert {path.name for path in tmp_path.iterdir()} == {".fathom", "trace.xplane.pb"}
+
+
 def test_a_model_whose_calls_run_several_steps_is_refused(tmp_path):
     model = Autoenc("/cpu:0", SMALL | {"steps_per_call": 5})
     model.setup()

@@ -102,6 +102,9 @@ def test_several_seeds_give_a_median_and_a_range(tmp_path, capsys):
     printed = " ".join(capsys.readouterr().out.split())
     assert "batch size 200, 1 replica(s): 0 of 2 seeds reached the target" in printed
     assert printed.count("seed 0: ") == 1  # which the file had
+    found.model_copy(update={"higher_is_better": True}).write(file)
+    error = refusal(capsys, fathom(*command, f"--json={file}", "--seeds=3"))
+    assert "are on both sides of negative_elbo=1: choose a target beyond all" in error
     elsewhere = found.environment.model_copy(update={"threads": 99})
     found.model_copy(update={"environment": elsewhere}).write(file)
     error = refusal(capsys, fathom(*command, f"--json={file}", "--seeds=3"))
@@ -210,5 +213,6 @@ def test_mistakes_are_named_in_one_line(tmp_path, capsys):
         (("--target=accuracy=x", "--batches=1,2"), "a number"),
         (("--target=a=1", "--batches=8,8"), "different batch sizes"),
         (("--target=bleu=1", "--batches=1000,2000", *SMALL), "no metric bleu: it has negative_"),
+        (("--target=bleu=1", "--batches=99999", *SMALL), "fewer than 99999 examples: use smaller"),
     ):
         assert message in refusal(capsys, fathom("quality", "autoenc", file, *arguments))

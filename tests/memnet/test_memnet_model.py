@@ -330,9 +330,10 @@ def test_an_unusable_choice_is_named(stories, options, message):
 
 
 def test_answers_are_written_as_text_and_as_a_picture(stories, tmp_path):
-    model = small_model(stories)
+    model = small_model(stories, precision="bfloat16")
     model.setup()
     model.run(n_steps=5)
+    assert model.answer(model.babi.test)[1].dtype == np.float32
     text, picture = model.save_pictures(tmp_path)
     assert picture.read_bytes().startswith(b"\x89PNG")
     shown = text.read_text().split("\n\n")

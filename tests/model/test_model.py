@@ -1,8 +1,11 @@
 """What a model keeps, and for how long."""
 
+import keras
 import pytest
+import tensorflow as tf
 
-from fathom import Autoenc, FathomError
+from fathom import Autoenc, FathomError, Residual
+from fathom.core.training.optimizers import GradientDescent
 
 SMALL = {"hidden_units": 8, "latents": 2, "batch_size": 20}
 
@@ -43,3 +46,66 @@ def test_the_same_data_under_another_name_is_no_change(model, tmp_path):
     assert [note for note in again.notes if "restored" in note or "changed" in note] == [
         f"restored {tmp_path / 'ckpt-1'}, after step 1"
     ]
+
+
+def test_what_a_script_sets_before_the_setup_stays(tmp_path):
+    model = Autoenc("/cpu:0", SMALL)
+    model.build_train = lambda: GradientDescent(0.5)
+    for _ in range(2):
+        model.setup()
+        assert isinstance(model.optimizer, GradientDescent)
+        model.own = 3
+        model.teardown()
+        assert not hasattr(model, "own")
+
+
+@pytest.mark.parametrize(
+    ("method", "hook", "message"),
+    [
+        (
+            "build_loss",
+            lambda: tf.ones(2),
+            r"the loss of autoenc has shape \[2\]: expected a scalar",
+        ),
+        (
+            "build_train",
+            lambda: None,
+            "build_train of autoenc returns NoneType: expected a .*Optimizer",
+        ),
+        (
+            "build_evaluation",
+            lambda: {"m": tf.ones([])},
+            r"metric m of autoenc has shape \[\]: expected a value",
+        ),
+        ("build_evaluation", dict, "build_evaluation of autoenc returns no metric"),
+        (
+            "build_evaluation",
+            lambda: {"m": tf.ones(1), "n": tf.ones(2)},
+            "metrics m, n of autoenc are of unlike",
+        ),
+    ],
+)
+def test_a_mistake_in_a_hook_is_named(method, hook, message):
+    model = Autoenc("/cpu:0", SMALL)
+    setattr(model, method, lambda *_: hook())
+    with pytest.raises(FathomError, match=message):
+        (model.setup(), model.evaluate())
+
+
+def test_test_data_are_required_of_a_model_that_is_set_up():
+    with pytest.raises(FathomError, match=r"not compiled: call setup\(\) first"):
+        Autoenc("/cpu:0", SMALL).require_test_data()
+
+
+def test_keras_own_settings_change_no_model(monkeypatch):
+    monkeypatch.setattr("keras.src.backend.config._IMAGE_DATA_FORMAT", "channels_first")
+    model = Residual("/cpu:0", {"batch_size": 1, "image_size": 32})
+    model.build()
+    assert keras.config.image_data_format() == "channels_first"
+    assert model.outputs.shape == (None, 1000)
+
+
+def test_another_backend_of_keras_is_refused(monkeypatch):
+    monkeypatch.setattr("keras.backend.backend", lambda: "jax")
+    with pytest.raises(FathomError, match="Keras computes with jax: set KERAS_BACKEND=tensorflow"):
+        Autoenc("/cpu:0", SMALL)

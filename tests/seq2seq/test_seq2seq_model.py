@@ -256,11 +256,12 @@ def test_the_result_has_the_speed_of_encoder_and_decoder_unless_it_reads_the_tar
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("error")
-def test_an_empty_translation_is_pictured_without_a_warning(tmp_path):
-    model = model_of()
+def test_an_empty_translation_in_bfloat16_is_pictured_without_a_warning(tmp_path):
+    model = model_of(precision="bfloat16")
     model.setup()
     model.evaluate()
-    model.translations[:, 0] = EOS
+    model.translations[0, 0] = EOS
+    assert next(model._alignments()).attention.dtype == np.float32
     assert model.save_pictures(tmp_path)[1].exists()
 
 

@@ -38,6 +38,9 @@ class Work:
                 f"{plan.data} nodes{each} cannot share {examples} examples: raise the batch size, "
                 "or use fewer nodes"
             )
+        sparse = any(row.kind == "sparse product" for row in self.description.operations)
+        if plan.data * plan.microbatches > 1 and sparse:
+            raise FathomError("each part of the batch would compute the whole graph: omit data=N")
         if plan.expert > 1 and not self._experts:
             raise FathomError(f"{self.description.workload} has no experts: omit expert=N")
 

@@ -154,10 +154,12 @@ def _differences(profile: Profile, other: Profile) -> Iterator[str]:
     """Yields the settings and parts of the environment in which two profiles differ."""
     settings = ("mode", "batch_size", "steps")
     first, second = (
-        each.environment.to_plain() | {name: getattr(each, name) for name in settings}
+        each.environment.to_plain()
+        | each.settings.to_plain()
+        | {name: getattr(each, name) for name in settings}
         for each in (profile, other)
     )
-    for name in sorted(first.keys() - {"command"}):
+    for name in sorted((first.keys() & second.keys()) - {"command"}):
         if first[name] != second[name]:
             yield f"{name}: {first[name]}, other {second[name]}"
 

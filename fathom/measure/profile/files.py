@@ -16,7 +16,7 @@ _TENSORBOARD = Path("plugins", "profile", "fathom")  # where TensorBoard looks f
 
 
 def write(profile: Profile, place: Callable[[str, str], tuple[str, str]], out: Path) -> None:
-    """Writes profile.json, ops.csv, layers.csv and trace.json.gz next to the trace.
+    """Writes ops.csv, layers.csv, trace.json.gz and, at last, profile.json next to the trace.
 
     Raises:
         FathomError: a file cannot be written.
@@ -25,7 +25,6 @@ def write(profile: Profile, place: Callable[[str, str], tuple[str, str]], out: P
 
     for name in AGAINST:  # of the profile that this one replaces
         (out / name).unlink(missing_ok=True)
-    profile.write(out / PROFILE)
     ops = frames.profile_ops(profile)
     seconds = {name: f"{name}_seconds_a_step" for name in PHASES} | {"seconds": "seconds_a_step"}
     for name, table in (("ops", tables.op_types(ops)), ("layers", tables.layers(ops))):
@@ -34,6 +33,7 @@ def write(profile: Profile, place: Callable[[str, str], tuple[str, str]], out: P
             content.to_csv(temporary, index=False, lineterminator="\n")
     chrome.write(out / TRACE, place, out / "trace.json.gz")
     _show_to_tensorboard(out)
+    profile.write(out / PROFILE)
 
 
 def _show_to_tensorboard(out: Path) -> None:

@@ -29,7 +29,7 @@ from fathom.results.profile import (
     Profile,
     Timeline,
 )
-from fathom.results.records import Processor, RunResult
+from fathom.results.records import Processor, RunResult, UsedOptions
 from fathom.system import environment
 
 _BATCHES = 4  # held in memory and cycled
@@ -83,6 +83,7 @@ def profile_model(
         paths = sorted(folder.iterdir())
         traces = [xplane.read(path) for path in paths]
         gpu_use = _gpu_time(paths, sessions)
+        (directory / files.PROFILE).unlink(missing_ok=True)  # of the trace that this one replaces
         xplane.join(paths, directory / files.TRACE)
     processor.add_system(stolen, environment.steal_seconds(), environment.frequency_mhz())
     ops_by_step = [ops for trace in traces for ops in trace.ops_by_step()]
@@ -110,6 +111,9 @@ def profile_model(
         op_work=op_work(model, works[0]),
         life=windows.life() if windows else None,
         gpu=gpu_use,
+        settings=UsedOptions(
+            **{"seed": result.seed} | dict(result.hyperparameters) | dict(result.options)
+        ),
         cost=LayerCosts(**dict(result.cost), layers=list(model.cost().layers)),
         processor=processor,
         environment=result.environment,

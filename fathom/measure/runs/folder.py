@@ -131,10 +131,12 @@ def refuse_other_machine(ours: Environment, theirs: Environment, source: str) ->
     differs = [n for n in _SAME_IN_ONE_FOLDER if getattr(theirs, n) != getattr(ours, n)]
     if theirs.cores_available > ours.cores_available:
         differs.append("cores_available")
-    if theirs.git_commit != ours.git_commit and (
-        theirs.source is None or theirs.source != ours.source
-    ):
-        differs.append("git_commit")
+    known = ours.source is not None and theirs.source is not None
+    if not (known and theirs.source == ours.source):
+        if theirs.git_commit != ours.git_commit:
+            differs.append("git_commit")
+        elif known and ours.git_commit is None:  # installed: no commit tells versions apart
+            differs.append("source")
     for name in differs:
         raise _other_machine(source, name, getattr(theirs, name), getattr(ours, name))
 

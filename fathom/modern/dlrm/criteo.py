@@ -60,6 +60,8 @@ class Criteo(DataSet):
         if not parts:
             raise FathomError(f"{path} is empty")
         clicked, numbers, categories = map(np.concatenate, zip(*parts, strict=True))
+        if len(clicked) < 2:
+            raise FathomError(f"{path} has one example, which is for the test: expected more")
         odds = read_known(directory / synthetic.ODDS, len(clicked))
         known = None if odds is None else odds.astype(np.float32)
         return cls(clicked, numbers, categories, known)

@@ -106,7 +106,7 @@ def _lines(path: Path) -> list[bytes]:
         raise FathomError(f"{source} is empty")
     if not content.endswith(b"\n"):
         raise FathomError(f"{source} ends within a line: is it cut off?")
-    return content.splitlines()
+    return content.rstrip(b"\r\n").splitlines()
 
 
 def _read_nodes(path: Path) -> "tuple[dict[bytes, int], scipy.sparse.csr_array, list[str]]":

@@ -43,7 +43,7 @@ class Mixer(TokenLayer):
         random: Random,
         **options: Unpack[LayerOptions],
     ) -> None:
-        super().__init__(**options)
+        super().__init__(autocast=False, **options)  # of the states
         self._chunks, self._random = chunks, random
         inner, rank = EXPANSION * width, rank_of(width)
         self.kernel = self._uniform("kernel", (width, 2 * inner), width**-0.5)
@@ -107,9 +107,9 @@ class Mixer(TokenLayer):
 
     def _convolve(self, inputs: tf.Tensor) -> tf.Tensor:
         """Returns [batch, time, E], each value of the last four of its own channel."""
-        time, taps = inputs.shape[1] - (TAPS - 1), tf.convert_to_tensor(self.taps)
+        time, taps = inputs.shape[1] - (TAPS - 1), tf.cast(self.taps, inputs.dtype)
         shifted = (inputs[:, i : i + time] * taps[i] for i in range(TAPS))
-        return tf.add_n(list(shifted)) + tf.convert_to_tensor(self.taps_bias)
+        return tf.add_n(list(shifted)) + tf.cast(self.taps_bias, inputs.dtype)
 
     def published(self, prefix: str) -> list[Published]:
         """Returns what its weights are in the files of ``MambaForCausalLM``."""

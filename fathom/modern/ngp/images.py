@@ -39,7 +39,8 @@ class Images(DataSet):
         Raises:
             FathomError: there is none, or it cannot be read, is damaged or too large.
         """
-        files = [p for p in list_folder(directory) if p.suffix.lower() in _SUFFIXES]
+        shown = (p for p in list_folder(directory) if not p.name.startswith("."))
+        files = [p for p in shown if p.suffix.lower() in _SUFFIXES]
         if not files:
             raise FathomError(f"{directory} has no image: expected {cls.layout}")
         path = min(files)

@@ -70,7 +70,7 @@ def linear(
     """Returns x W + b, [batch, ..., outputs]; W is [inputs, outputs], or that transposed."""
     *places, width = x.shape[1:]
     rows = tf.reshape(x, [-1, width])
-    product = tf.matmul(rows, tf.convert_to_tensor(kernel), transpose_b=transposed)
+    product = tf.matmul(rows, tf.cast(kernel, x.dtype), transpose_b=transposed)
     if bias is not None:
         product = add_bias(product, bias)
     return tf.reshape(product, [-1, *places, product.shape[1]])

@@ -50,7 +50,7 @@ class TinyShakespeare(DataSet):
         """
         path = directory / _FILE
         try:
-            text = read_file(path).decode()
+            text = read_file(path).decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise FathomError(f"{path} is not UTF-8 text: byte {error.start}") from error
         if not text:

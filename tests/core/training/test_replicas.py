@@ -346,6 +346,8 @@ def test_a_failed_training_starts_again_from_its_checkpoint(end, tmp_path, capsy
     assert ["--resume" in each for each in started] == [False] * 2 + [True] * 4
     assert capsys.readouterr().out.count("starting all again") == 2
     assert "give --checkpoint-dir" in refusal(capsys, *command, "vgg")
+    assert "quality keeps finished trainings" in refusal(capsys, *command, "quality", "vgg")
+    assert "name a file" in refusal(capsys, *command, "vgg", "--json", "-")
 
 
 @pytest.mark.parametrize("end", ["os._exit(1)", "time.sleep(20)"])

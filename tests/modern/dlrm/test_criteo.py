@@ -33,6 +33,7 @@ def test_lines_are_read_with_empty_and_negative_fields(tmp_path):
     ("lines", "message"),
     [
         ([], "is empty"),
+        ([FULL], "has one example, which is for the test"),
         ([FULL, FULL.rpartition("\t")[0]], "line 2: 39 columns, expected 40"),
         ([FULL, FULL.replace("\t5\t", "\tfive\t")], "line 2: an integer column has no integer"),
         ([FULL.replace("1\t0", "2\t0", 1)], "line 1: the label is not 0 or 1"),
@@ -89,7 +90,7 @@ def test_real_lines_are_read(real_data):
 
 
 def test_a_pipe_in_the_place_of_odds_is_refused_and_not_waited_for(tmp_path):
-    write(tmp_path, FULL)
+    write(tmp_path, FULL, FULL)
     os.mkfifo(tmp_path / synthetic.ODDS)
     with pytest.raises(FathomError, match="is not a regular file"):
         Criteo.load(tmp_path)

@@ -31,7 +31,10 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_a_graph_is_read_with_each_undirected_edge_once(folder):
+@pytest.mark.parametrize("more", ["", "\n"])
+def test_a_graph_is_read_with_each_undirected_edge_once(folder, more):
+    for path in folder.iterdir():
+        path.write_text(path.read_text() + more)  # a blank line at the end
     graph = Cora.load(folder)
     np.testing.assert_array_equal(graph.features.toarray(), [[0, 1], [1, 0], [1, 1], [0, 0.5]])
     assert graph.class_names == ("A", "B")

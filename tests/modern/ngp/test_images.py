@@ -22,6 +22,7 @@ def load(folder, content, name="a.png"):
 
 def test_the_first_image_by_name_is_read_whatever_else_is_there(tmp_path):
     (tmp_path / "README.md").write_text("no image")
+    (tmp_path / "._a.png").write_text("of another system")
     load(tmp_path, PNG, "b.PNG")
     image = load(tmp_path, JPEG, "c.jpeg")
     assert image.path.name == "b.PNG"

@@ -21,6 +21,11 @@ def test_the_text_is_cut_as_in_nanogpt(tmp_path):
     assert text.entropy is None
 
 
+def test_a_byte_order_mark_is_no_character(tmp_path):
+    (tmp_path / "input.txt").write_text("0123456789", encoding="utf-8-sig")
+    assert TinyShakespeare.load(tmp_path).training == "012345678"
+
+
 def test_the_real_text_has_its_characters(real_data):
     text = TinyShakespeare.load(real_data / "tinyshakespeare")
     assert (len(text.training), len(text.validation)) == (1_003_854, 111_540)

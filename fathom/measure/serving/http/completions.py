@@ -27,15 +27,16 @@ class _StreamOptions(BaseModel):
 
 
 class Completion(BaseModel):
-    """A request; what would change the text and is not supported has to be neutral."""
+    """A request; what would change the text and is not supported is refused, or is neutral."""
 
-    model_config = ConfigDict(strict=True)
+    model_config = ConfigDict(strict=True, extra="forbid")
 
     model: str | None = None
     prompt: str | list[int]
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=1)] | None = None
     seed: Annotated[int, Field(ge=0)] | None = None
     stream: bool | None = None
     stream_options: _StreamOptions | None = None
@@ -44,6 +45,8 @@ class Completion(BaseModel):
     echo: Literal[False] | None = None
     logprobs: None = None
     stop: None = None
+    user: str | None = None  # no effect
+    ignore_eos: bool | None = None  # no effect: no token ends a text
     suffix: None = None
     logit_bias: None = None
     presence_penalty: _Zero | None = None
@@ -92,6 +95,7 @@ class Completions:
             prompt,
             found.put,
             temperature=1.0 if asked.temperature is None else asked.temperature,
+            top_k=asked.top_k or 0,
             top_p=asked.top_p or 1.0,
             seed=uuid.uuid4().int >> 65 if asked.seed is None else asked.seed,
         )

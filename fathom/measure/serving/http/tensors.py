@@ -20,7 +20,7 @@ class Tensor(BaseModel):
     model_config = ConfigDict(strict=True)
 
     name: str
-    shape: list[Annotated[int, Field(ge=0)]]
+    shape: list[Annotated[int, Field(ge=0)]] = Field(max_length=32)
     datatype: str
     data: list[Any]
 

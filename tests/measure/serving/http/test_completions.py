@@ -70,7 +70,10 @@ def test_the_text_is_that_of_inference_whole_and_as_a_stream(model, engine):
     async def scenario(client, application):
         whole = await (await client.post("/v1/completions", json=body)).json()
         tokens = model.token_decoder().encode(prompt).tolist()
-        other = await client.post("/v1/completions", json=body | {"prompt": tokens})
+        most_probable = {"temperature": 1, "top_k": 1}
+        other = await client.post(
+            "/v1/completions", json=body | {"prompt": tokens, **most_probable}
+        )
         options = {"stream": True, "stream_options": {"include_usage": True}}
         reply = await client.post("/v1/completions", json=body | options)
         assert reply.headers["Content-Type"] == "text/event-stream"
@@ -107,6 +110,8 @@ BAD = {
     b'{"prompt": "the", "max_tokens": "5"}': 400,
     b'{"prompt": "the", "temperature": NaN}': 400,
     b'{"prompt": "the", "n": 2}': 400,
+    b'{"prompt": "the", "min_p": 0.5}': 400,
+    b'{"prompt": "the", "top_k": 0}': 400,
     b'{"prompt": "the", "stop": "."}': 400,
     b'{"prompt": "the", "model": "other"}': 404,
     b'{"prompt": "' + b"a" * 3000 + b'"}': 413,

@@ -99,6 +99,7 @@ def test_bad_requests_get_one_line_and_do_no_harm(engine):
         (request(ONE, datatype="INT32"), 400),
         (request(ONE, shape=[2, 784]), 400),
         (request(ONE, shape=[784]), 400),
+        (request(ONE, shape=[1] * 70 + [784]), 400),
         (request(ONE, shape=[1, -784]), 400),
         (request(ONE, shape=[10**30, 784]), 400),
         (request(ONE, shape=[0, 784], data=[]), 400),

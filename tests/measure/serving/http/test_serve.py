@@ -38,6 +38,13 @@ def test_a_host_that_is_no_address_is_named(monkeypatch, capsys, host):
     assert f"cannot listen on {host}, port 8000: " in error
 
 
+@pytest.mark.parametrize("name", ["temperature", "top_k", "top_p"])
+def test_what_each_request_has_is_no_option_of_the_server(capsys, name):
+    pytest.importorskip("aiohttp", reason="aiohttp is not installed")
+    error = refusal(capsys, fathom("serve", "gpt", f"--set={name}=1"))
+    assert f"--set {name} has no effect" in error
+
+
 def test_a_port_that_is_taken_is_refused_before_the_network_is_built(monkeypatch, capsys):
     pytest.importorskip("aiohttp", reason="aiohttp is not installed")
     with socket.create_server(("127.0.0.1", 0)) as taken:
