@@ -40,7 +40,7 @@ class Work:
             )
         sparse = any(row.kind == "sparse product" for row in self.description.operations)
         if plan.data * plan.microbatches > 1 and sparse:
-            raise FathomError("each part of the batch would compute the whole graph: omit data=N")
+            raise FathomError("each part of the batch would compute the whole graph: use one node")
         if plan.expert > 1 and not self._experts:
             raise FathomError(f"{self.description.workload} has no experts: omit expert=N")
 
