@@ -222,7 +222,7 @@ class Profile(Document, frozen=True):
     step_seconds: NonemptyPositiveArray = Field(
         description="time of each step with the profiler on, in seconds"
     )
-    unprofiled_step_seconds: NonemptyPositiveArray = Field(
+    unprofiled_step_seconds: PositiveArray = Field(
         description="times of steps without the profiler, in turn with the profiled ones and on "
         "the same batches, in seconds"
     )
