@@ -493,7 +493,7 @@ class NeuralNetworkModel(Workload):
                 sizes = {len(values) for values in found.values()}
                 if len(sizes) != 1:
                     names = ", ".join(found)
-                    raise FathomError(f"metrics {names} of {self.name} are of unlike numbers")
+                    raise FathomError(f"metrics {names} of {self.name} have unlike lengths")
                 examples += sizes.pop()
                 for name, values in found.items():
                     sums[name] = sums.get(name, 0.0) + float(values.sum(dtype=np.float64))

@@ -81,7 +81,7 @@ def test_what_a_script_sets_before_the_setup_stays(tmp_path):
         (
             "build_evaluation",
             lambda: {"m": tf.ones(1), "n": tf.ones(2)},
-            "metrics m, n of autoenc are of unlike",
+            "metrics m, n of autoenc have unlike lengths",
         ),
     ],
 )
