@@ -1,7 +1,6 @@
 """``fathom export``: writes a workload in the format of another tool."""
 
 import argparse
-import contextlib
 from pathlib import Path
 
 from rich.console import Console
@@ -107,8 +106,7 @@ def _export_network(
             *(parse(args.parallelism)[0] if args.parallelism else None, args.rank),
             args.target,
         )
-        with model.evaluated_weights() if args.infer else contextlib.nullcontext():
-            left_out = to.save(model, folder, given)
+        left_out = to.save(model, folder, given)
         sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
     screen.print(f"{args.workload}, {model.mode}: {len(sizes)} files, {sum(sizes) / 1e3:,.0f} kB")
     return left_out

@@ -214,6 +214,8 @@ def _open_checkpoints(
     model.notes += begun.notes
     if checkpoints.latest:
         model.restore_state()
+        if model.forward_only and model.average:
+            model.average.apply()
         if simulation:
             simulation.has_formats = "precision" not in begun.changes
     if "learning_rate" in begun.changes and not model.forward_only:

@@ -14,6 +14,7 @@ from fathom import options
 from fathom.core.data import DataSet, DataSource
 from fathom.core.layers import PRNGKey
 from fathom.core.training.compilation import Batch, Nest, Signature
+from fathom.core.training.moving_average import Average
 from fathom.core.training.optimizers import Optimizer, Variable, is_weight_matrix
 from fathom.core.training.phases import Phases, TwoPhases
 from fathom.core.training.strategies import Strategy
@@ -439,9 +440,10 @@ class Workload(abc.ABC):
         """Returns what a result reports about the data, besides its directory and kind."""
         return {}
 
-    def averaged(self) -> contextlib.AbstractContextManager[None]:
-        """Returns the context in which averages take the place of the weights, if there are any."""
-        return contextlib.nullcontext()
+    @property
+    def average(self) -> Average | None:
+        """The average of the weights that takes their place in evaluation, if there is any."""
+        return None
 
     @contextlib.contextmanager
     def evaluated_weights(self) -> Iterator[None]:
@@ -451,7 +453,7 @@ class Workload(abc.ABC):
             return
         self._is_averaged = True
         try:
-            with self.averaged():
+            with self.average.applied() if self.average else contextlib.nullcontext():
                 if self.built.simulation:
                     self.built.simulation.round_weights()
                 yield

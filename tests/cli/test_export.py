@@ -119,13 +119,3 @@ def test_a_full_disk_leaves_nothing_behind(to, tmp_path, capsys):
     assert "large" in error
     assert error.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(("mode", "averaged"), [("--infer", True), ("--train", False)])
-def test_averaged_weights_are_exported_for_inference(mode, averaged, tmp_path, monkeypatch):
-    seen = []
-    to = type(exports.find("stablehlo"))
-    monkeypatch.setattr(to, "save", lambda self, model, *_: seen.append(model._is_averaged) or [])
-    out = ["--to=stablehlo", f"--out={tmp_path / 'out'}"]
-    assert fathom("export", "autoenc", mode, "--set=hidden_units=4", *out) == 0
-    assert seen == [averaged]

@@ -1,5 +1,6 @@
-"""The moving average of the weights, for use in their place."""
+"""Averages of the weights, for use in their place."""
 
+import abc
 import contextlib
 from collections.abc import Iterator, Sequence
 
@@ -9,11 +10,30 @@ import tensorflow as tf
 from fathom.core.training.values import restored
 
 
-class MovingAverage:
+class Average(abc.ABC):
+    """An average of a network's weights."""
+
+    def __init__(self, weights: Sequence[keras.Variable]) -> None:
+        self._weights = [weight.value for weight in weights]
+
+    @abc.abstractmethod
+    def apply(self) -> None:
+        """Gives the network the average."""
+
+    @contextlib.contextmanager
+    def applied(self) -> Iterator[None]:
+        """Gives the network the average for a while."""
+        with restored(self._weights):
+            self.apply()
+            yield
+
+
+class MovingAverage(Average):
     """a <- d a + (1 - d) w after each step, with d = min(decay, (1 + n) / (10 + n)) at step n."""
 
     def __init__(self, weights: Sequence[keras.Variable], decay: float) -> None:
-        self._weights, self._decay = [weight.value for weight in weights], decay
+        super().__init__(weights)
+        self._decay = decay
         self.state = {  # what a checkpoint holds
             "average-" + weight.path.replace("/", "-"): tf.Variable(weight.value, trainable=False)
             for weight in weights
@@ -28,10 +48,7 @@ class MovingAverage:
         for average, weight in zip(self.state.values(), self._weights, strict=True):
             average.assign_add((1 - decay) * (weight - average))
 
-    @contextlib.contextmanager
-    def applied(self) -> Iterator[None]:
-        """Gives the network the average for a while."""
-        with restored(self._weights):
-            for average, weight in zip(self.state.values(), self._weights, strict=True):
-                weight.assign(average)
-            yield
+    def apply(self) -> None:
+        """Gives the network the average."""
+        for average, weight in zip(self.state.values(), self._weights, strict=True):
+            weight.assign(average)

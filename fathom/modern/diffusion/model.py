@@ -4,7 +4,6 @@
 "Scalable Diffusion Models with Transformers" (arXiv:2212.09748).
 """
 
-import contextlib
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +26,6 @@ from fathom.modern.diffusion.layers import DiT, Sizes
 from fathom.modern.diffusion.process import Noising, Sampling, steps_back
 from fathom.options import Characterization
 from fathom.results.cost import Cost
-from fathom.results.records import RunResult
 from fathom.shared.in_memory import InMemory
 from fathom.system.device import CPU
 
@@ -170,10 +168,6 @@ class Diffusion(InMemory):
         self.average.update(number + 1)
         self.learning_rate.assign(self._rate(number + 1))
 
-    def averaged(self) -> contextlib.AbstractContextManager[None]:
-        """Returns the context in which the network has the averaged weights."""
-        return self.average.applied()
-
     # ---------------------------------------------------------------- sampling
 
     def build_sampling(self) -> Sampling:
@@ -249,11 +243,6 @@ class DiffusionFwd(Diffusion):
         self._build_network()
         x, times, classes = self.first_pass(*inputs)
         return self.build_sampling()(x, classes, self.dit(x, times, classes))
-
-    def run(self, *arguments: Any, **options: Any) -> RunResult:
-        """Samples by the averaged weights."""
-        with self.evaluated_weights():
-            return super().run(*arguments, **options)
 
     def cost(self) -> Cost:
         """Returns the cost of an image: that of all passes of the network."""

@@ -4,7 +4,6 @@ Sizes and the training's constants for Multi30k are those of Wu et al. 2021, "Go
 Misconceived Reasons", for its text-only transformer. Section numbers are Vaswani et al.'s.
 """
 
-import contextlib
 import functools
 import math
 from collections.abc import Iterable
@@ -206,9 +205,10 @@ class Transformer(Translation):
 
     # ---------------------------------------------------------------- translation and its cost
 
-    def averaged(self) -> contextlib.AbstractContextManager[None]:
-        """Returns the context of the mean of the weights that the last epochs ended with (6.1)."""
-        return self._mean.applied()
+    @property
+    def average(self) -> EpochMean:
+        """The mean of the weights that the last epochs ended with (6.1)."""
+        return self._mean
 
     def evaluate(self) -> dict[str, float]:
         """Returns the metrics of that mean."""

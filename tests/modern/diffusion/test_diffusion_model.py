@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 from modern.formulas import gelu, perturbed, silu, softmax, weights_of
 
+from fathom.measure.serving.engine import Engine
 from fathom.modern.diffusion.layers import positions
 from fathom.modern.diffusion.model import Diffusion, DiffusionFwd
 from fathom.modern.diffusion.process import signal, steps_back
@@ -153,7 +154,7 @@ def test_ddpm_draws_noise_of_its_own_in_each_step():
     assert np.isfinite(one).all()
 
 
-def test_evaluation_and_sampling_use_the_average_and_give_the_weights_back(tmp_path):
+def test_evaluation_and_sampling_use_the_average(tmp_path):
     model = Diffusion("/cpu:0", SMALL)
     model.setup({"checkpoint_dir": str(tmp_path)})
     model.run(n_steps=4)
@@ -164,15 +165,18 @@ def test_evaluation_and_sampling_use_the_average_and_give_the_weights_back(tmp_p
         for variable, expected in zip(model.network.trainable_variables, average, strict=True):
             np.testing.assert_array_equal(variable.numpy(), expected)
     model.evaluate()
+    for variable, expected in zip(model.network.trainable_variables, weights, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), expected)
     twin = DiffusionFwd("/cpu:0", SMALL)
     twin.setup({"checkpoint_dir": str(tmp_path)})
     returned = []
     twin.run(n_steps=1, runstep=lambda step, batch: returned.append(step(*batch)))
-    for variable, expected in zip(twin.network.trainable_variables, weights, strict=True):
-        np.testing.assert_array_equal(variable.numpy(), expected)
     noise, classes = next(twin.inference_batches())
     trajectory = model.sample(noise.numpy(), classes.numpy())
     np.testing.assert_allclose(trajectory[-1], returned[0], rtol=1e-4, atol=1e-4)
+    engine = Engine(twin, samples=4, limit=4)  # of fathom serve
+    images = model.sample(*map(np.stack, zip(*engine.samples, strict=True)))[-1]
+    np.testing.assert_allclose(engine.run(engine.samples)[0][:4], images, rtol=1e-4, atol=1e-4)
 
 
 def test_averages_are_rounded_in_fixed_point():

@@ -422,6 +422,20 @@ def test_translations_are_by_the_mean_of_the_last_epochs_weights():
 
 
 @pytest.mark.slow
+def test_inference_loads_the_mean_of_a_checkpoint(tmp_path):
+    model = model_of()
+    model.setup({"checkpoint_dir": str(tmp_path)})
+    model.run(n_steps=1)
+    model._mean.keep(0)
+    kept = weights_of(model)
+    model.run(n_steps=1)
+    twin = model_of(forward_only=True)
+    twin.setup({"checkpoint_dir": str(tmp_path)})
+    for path, found in weights_of(twin).items():
+        np.testing.assert_array_equal(found, kept[path])
+
+
+@pytest.mark.slow
 def test_a_checkpoint_brings_its_vocabulary(tmp_path):
     model = model_of()
     model.setup({"checkpoint_dir": str(tmp_path)})
