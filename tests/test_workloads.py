@@ -122,3 +122,19 @@ def test_two_of_one_name_are_refused(install):
         assert name not in workloads.names()
     assert "takes a name that is Fathom's own" in workloads.refused()["vgg"]
     assert workloads.load("vgg").__module__ == "fathom.vgg.model"
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("gpt", {"top_k": 5}),
+        ("moe", {"top_p": 0.5}),
+        ("dlrm", {"rows": 100_000_000}),  # more than a tensor has
+        ("seq2seq", {"clip_norm": 0}),
+        ("memnet", {"clip_norm": 0}),
+        ("speech", {"gradient_norm": 0}),
+    ],
+)
+def test_hyperparameters_without_effect_or_of_no_use_are_refused(name, values):
+    with pytest.raises(FathomError, match=next(iter(values))):
+        workloads.load(name).Hyperparameters(**values)

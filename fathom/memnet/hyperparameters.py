@@ -59,7 +59,9 @@ class MemNetHyperparameters(Hyperparameters):
     halve_every: int = hyperparameter(
         25, "between halvings of the learning rate", unit="epochs", source="section 4.2", minimum=1
     )
-    clip_norm: float = hyperparameter(40.0, "of the gradient of each matrix", source="section 4.2")
+    clip_norm: float = hyperparameter(
+        40.0, "of the gradient of each matrix", source="section 4.2", above=0
+    )
     initial_stddev: float = hyperparameter(0.1, "of all weights", source="section 4.2")
     restarts: int = hyperparameter(
         10,

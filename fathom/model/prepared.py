@@ -218,6 +218,10 @@ def _open_checkpoints(
             model.average.apply()
         if simulation:
             simulation.has_formats = "precision" not in begun.changes
-    if "learning_rate" in begun.changes and not model.forward_only:
+    if model.forward_only:
+        return None
+    if (rate := model.scheduled_rate(model.steps_done)) is not None:
+        model.learning_rate.assign(rate)  # of the options, which may have changed
+    elif "learning_rate" in begun.changes:
         model.change_learning_rate(*begun.changes["learning_rate"])
     return checkpoints if writes else None

@@ -409,6 +409,10 @@ class Workload(abc.ABC):
     def restore_state(self) -> None:
         """Called after a checkpoint is restored: reads the variables of ``state``."""
 
+    def scheduled_rate(self, step: int) -> float | None:
+        """Returns the learning rate of a step, counting from 0, if the step alone decides it."""
+        return None
+
     def change_learning_rate(self, before: object, now: float) -> None:
         """Called if the learning rate option of a resumed run has changed.
 

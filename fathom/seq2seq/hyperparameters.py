@@ -65,7 +65,7 @@ class Seq2SeqHyperparameters(TranslationHyperparameters):
         0.99, "factor after an epoch without a lower validation loss", above=0, maximum=1
     )
     # Section 3.4 clips the gradient per sentence at 5; here it is per word, and so much smaller.
-    clip_norm: float = hyperparameter(5.0, "of the global gradient", source="section 3.4")
+    clip_norm: float = hyperparameter(5.0, "of the global gradient", source="section 3.4", above=0)
     initial_range: float = hyperparameter(
         0.08, "weights and biases are uniform within +- this", source="section 3.4"
     )

@@ -69,7 +69,9 @@ class SpeechHyperparameters(Hyperparameters):
         "factor of the learning rate after each epoch",
         source="ours: section 2 gives no number",
     )
-    gradient_norm: float = hyperparameter(10.0, "largest global gradient norm", source="ours")
+    gradient_norm: float = hyperparameter(
+        10.0, "largest global gradient norm", source="ours", above=0
+    )
     beam_width: int = hyperparameter(
         1, "in decoding; 1: most probable phone of each frame", source="ours", minimum=1
     )

@@ -123,9 +123,9 @@ class Diffusion(InMemory):
 
     def build_train(self) -> Optimizer:
         """By default AdamW without decay (DiT, section 4)."""
-        return optimizers.create(self.hyperparameters.optimizer, self._rate(0))
+        return optimizers.create(self.hyperparameters.optimizer, self.scheduled_rate(0))
 
-    def _rate(self, step: int) -> float:
+    def scheduled_rate(self, step: int) -> float:
         """Returns the learning rate of a step, counting from 0."""
         rate, end = self.hyperparameters.learning_rate, self.hyperparameters.decay_steps
         return warmed_cosine(step, rate, warmup=0, end=end) if end else rate
@@ -166,7 +166,7 @@ class Diffusion(InMemory):
     def end_step(self, number: int) -> None:
         """Moves the average, and sets the learning rate of the next step."""
         self.average.update(number + 1)
-        self.learning_rate.assign(self._rate(number + 1))
+        self.learning_rate.assign(self.scheduled_rate(number + 1))
 
     # ---------------------------------------------------------------- sampling
 

@@ -33,7 +33,9 @@ class DLRMHyperparameters(Hyperparameters):
     """The published code's setting for Kaggle; categories are hashed."""
 
     batch_size: int = hyperparameter(128, "per step", unit="examples", minimum=1)
-    rows: int = hyperparameter(10_000, "of each table; categories modulo", minimum=2)
+    rows: int = hyperparameter(
+        *(10_000, "of each table; categories modulo"), minimum=2, maximum=2**31 // CATEGORIES
+    )
     optimizer: str = optimizers.choice("sgd")
     learning_rate: float = hyperparameter(0.1, "of the optimizer")
 

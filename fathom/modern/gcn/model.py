@@ -104,7 +104,7 @@ class GCN(InMemory):
 
     def build_loss(self, nodes: tf.Tensor, classes: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
         """Returns the mean cross-entropy of the labelled nodes, in nats (equation 10)."""
-        return tf.reduce_mean(_cross_entropy(classes, logits))
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(classes, logits))
 
     def build_train(self) -> Optimizer:
         """By default Adam, with L2 regularization of the first layer alone (section 5.2)."""
@@ -123,7 +123,7 @@ class GCN(InMemory):
         found = tf.argmax(logits, axis=1, output_type=tf.int32) == classes
         return {
             "accuracy": tf.cast(found, tf.float32),
-            "cross_entropy": _cross_entropy(classes, logits),
+            "cross_entropy": tf.nn.sparse_softmax_cross_entropy_with_logits(classes, logits),
         }
 
     def work(self, *batch: tf.Tensor) -> float:
@@ -194,8 +194,3 @@ class GCNFwd(GCN):
 
     forward_only = True
     default_xla = "step"  # TensorFlow's sparse product is slow: docs/performance.md
-
-
-def _cross_entropy(classes: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    """Returns the cross-entropy of each node, in nats, [batch]."""
-    return tf.nn.sparse_softmax_cross_entropy_with_logits(classes, logits)

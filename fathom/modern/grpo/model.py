@@ -106,7 +106,7 @@ class GRPO(RotaryModel):
             right = self._right_answers(first_step)
             yield from itertools.islice(right, supervised - first_step)
         first = max(0, first_step - supervised)
-        if first == 0:
+        if first == 0 or not self._begun:  # supervised_steps may have changed since
             self._begin()
         order = dataclasses.replace(
             self._order, batch_size=hyperparameters.batch_size // hyperparameters.group
@@ -142,12 +142,12 @@ class GRPO(RotaryModel):
 
     def build_state(self) -> None:
         """Forgets the reference policy of another network; a description needs none."""
-        super().build_state()
         self._reference: keras.Model | None = None
         self._noise = self.new_noise()
         self._saved: dict[str, tf.Variable] = {}  # the sampled answers, for checkpoints
-        if not self.forward_only and self.hyperparameters.updates > 1:
-            with CPU.placement():
+        with CPU.placement():
+            self._begun = tf.Variable(False, name="begun")
+            if not self.forward_only and self.hyperparameters.updates > 1:
                 self._saved = {
                     f"sampled-{spec.name}": tf.Variable(tf.zeros(spec.shape, spec.dtype))
                     for spec in self.signatures()[0]
@@ -168,6 +168,7 @@ class GRPO(RotaryModel):
         optimizer = self.built.optimizer
         assert optimizer is not None
         optimizer.forget()
+        self._begun.assign(True)
 
     def compile_functions(self) -> None:
         """Compiles how the policy answers, and the log-probabilities of answers.
@@ -275,7 +276,7 @@ class GRPO(RotaryModel):
         gained = tf.where(chosen, aim, new)
         return -objective.mean_of_answers(gained, following)
 
-    def _rate(self, step: int) -> float:
+    def scheduled_rate(self, step: int) -> float:
         """Returns that of a step: after a warm-up constant, and of updates falling by a cosine."""
         hyperparameters, update = self.hyperparameters, step - self.hyperparameters.supervised_steps
         warmup = hyperparameters.warmup
@@ -294,7 +295,7 @@ class GRPO(RotaryModel):
             return state
         for variable in self.reference.variables:
             state["reference-" + variable.path.replace("/", "-")] = variable.value
-        return state | self._saved
+        return state | self._saved | {"begun": self._begun}
 
     def save_state(self) -> None:
         """Keeps the answers."""

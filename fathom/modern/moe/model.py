@@ -73,8 +73,7 @@ class MoE(RotaryModel):
         }
 
     def build_state(self) -> None:
-        """Creates the sums of the experts' loads, besides loading published weights."""
-        super().build_state()
+        """Creates the sums of the experts' loads."""
         shape = self.hyperparameters.layers, self.hyperparameters.experts
         with self.placement():
             self._loads = tf.Variable(tf.zeros(shape), trainable=False, name="loads")
@@ -113,10 +112,10 @@ class MoE(RotaryModel):
         A load of 1 is an equal part of the rows.
         """
         super().end_step(number)
-        if (number + 1) % _NOTED_EVERY:
+        count = float(self._counted.numpy())  # fewer steps after resuming
+        if (number + 1) % _NOTED_EVERY or not count:
             return
         hyperparameters = self.hyperparameters
-        count = float(self._counted.numpy())  # fewer steps after resuming
         equal = count * hyperparameters.experts_per_token / hyperparameters.experts
         loads = self._loads.numpy() / equal
         for block, row in enumerate(loads, 1):

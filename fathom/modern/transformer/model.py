@@ -158,17 +158,17 @@ class Transformer(Translation):
     def build_train(self) -> Optimizer:
         """By default Adam; the constants are those of section 5.3."""
         name = self.hyperparameters.optimizer
-        return create(name, self._rate(1), beta_2=0.98, epsilon=1e-9)
+        return create(name, self.scheduled_rate(0), beta_2=0.98, epsilon=1e-9)
 
-    def _rate(self, step: int) -> float:
-        """Returns the learning rate of a step, counting from 1 (equation 3)."""
-        hyperparameters = self.hyperparameters
-        warmup = hyperparameters.warmup_steps
-        return hyperparameters.learning_rate * min(step / warmup, math.sqrt(warmup / step))
+    def scheduled_rate(self, step: int) -> float:
+        """Returns the learning rate of equation 3, which counts steps from 1."""
+        number, warmup = step + 1, self.hyperparameters.warmup_steps
+        factor = min(number / warmup, math.sqrt(warmup / number))
+        return self.hyperparameters.learning_rate * factor
 
     def end_step(self, number: int) -> None:
         """Sets the learning rate of the next step."""
-        self.learning_rate.assign(self._rate(number + 2))
+        self.learning_rate.assign(self.scheduled_rate(number + 1))
 
     def build_evaluation(
         self, inputs: nn.Nest, words: tf.Tensor, outputs: tf.Tensor

@@ -57,6 +57,8 @@ class LanguageHyperparameters(Hyperparameters):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not self.temperature and (self.top_k or self.top_p < 1):
+            raise FathomError("top_k and top_p are for a temperature above 0: give one")
         if self.prompt_tokens + max(2, self.new_tokens) > self.context:
             raise FathomError(
                 f"a prompt of {self.prompt_tokens} tokens and {max(2, self.new_tokens)} new ones "

@@ -222,14 +222,14 @@ class LanguageModel(nn.NeuralNetworkModel):
 
     def build_loss(self, tokens: tf.Tensor, following: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
         """Returns the mean cross-entropy of a token, in nats."""
-        return tf.reduce_mean(_cross_entropy(following, logits))
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(following, logits))
 
     def build_train(self) -> Optimizer:
         """By default AdamW; a warm-up and a cosine; biases and scales do not decay."""
         hyperparameters = self.hyperparameters
         return create(
             hyperparameters.optimizer,
-            self._rate(0),
+            self.scheduled_rate(0),
             beta_1=hyperparameters.beta_1,
             beta_2=hyperparameters.beta_2,
             weight_decay=hyperparameters.weight_decay,
@@ -239,9 +239,10 @@ class LanguageModel(nn.NeuralNetworkModel):
 
     def end_step(self, number: int) -> None:
         """Sets the learning rate of the next step."""
-        self.learning_rate.assign(self._rate(number + 1))
+        self.learning_rate.assign(self.scheduled_rate(number + 1))
 
-    def _rate(self, step: int) -> float:
+    def scheduled_rate(self, step: int) -> float:
+        """Returns that of a step: a warm-up, and a cosine."""
         hyperparameters = self.hyperparameters
         return warmed_cosine(
             step, hyperparameters.learning_rate, hyperparameters.warmup, hyperparameters.decay_steps
@@ -251,7 +252,8 @@ class LanguageModel(nn.NeuralNetworkModel):
         self, tokens: tf.Tensor, following: tf.Tensor, logits: tf.Tensor
     ) -> dict[str, tf.Tensor]:
         """Returns each sequence's mean cross-entropy of a token, in nats."""
-        return {"loss": tf.reduce_mean(_cross_entropy(following, logits), 1)}
+        entropies = tf.nn.sparse_softmax_cross_entropy_with_logits(following, logits)
+        return {"loss": tf.reduce_mean(entropies, 1)}
 
     def total_metrics(self, sums: dict[str, float], examples: int) -> dict[str, float]:
         """Returns the validation loss in nats and the perplexity, both per token."""
@@ -281,11 +283,6 @@ class LanguageModel(nn.NeuralNetworkModel):
 def _number(tokens: vocabulary.Vocabulary) -> int:
     """Returns a number of 63 bits for a vocabulary, the same for equal ones."""
     return int.from_bytes(hashlib.sha256(tokens.identity.encode()).digest()[:8], "big") >> 1
-
-
-def _cross_entropy(following: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    """Returns the cross-entropy of each token in nats, [batch, time]."""
-    return tf.nn.sparse_softmax_cross_entropy_with_logits(following, logits)
 
 
 class Generator(LanguageModel):

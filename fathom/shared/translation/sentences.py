@@ -1,5 +1,6 @@
 """Sentences and pairs of sentences as token ids."""
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,7 @@ class Sentences:
     lengths: np.ndarray  # int64 [sentences], in words
     ended: bool  # in a batch, each has an ``<eos>``
 
-    @property
+    @functools.cached_property
     def starts(self) -> np.ndarray:
         """Where each sentence begins in ``ids``, int64 [sentences]."""
         return np.cumsum(self.lengths) - self.lengths

@@ -139,6 +139,22 @@ def test_a_training_resumed_between_updates_repeats_the_losses(updates, small_di
 
 
 @pytest.mark.slow
+def test_changed_settings_of_a_resumed_training_hold_from_its_first_step(tmp_path):
+    folder = {"checkpoint_dir": str(tmp_path)}
+    first = GRPO("/cpu:0", SMALL | {"supervised_steps": 9})
+    first.setup(folder)
+    first.run(n_steps=3)
+    resumed = GRPO("/cpu:0", SMALL | {"learning_rate": 0.04, "supervised_steps": 2})
+    resumed.setup(folder | {"resume": True})
+    assert float(resumed.learning_rate) == pytest.approx(0.04)
+    next(resumed.training_batches(3))
+    for mine, policy in zip(
+        resumed.reference.get_weights(), resumed.network.get_weights(), strict=True
+    ):
+        np.testing.assert_array_equal(mine, policy)
+
+
+@pytest.mark.slow
 def test_answers_are_used_for_as_many_updates(small_digits_pay):
     model = make(updates=3)
     model.run(n_steps=2)

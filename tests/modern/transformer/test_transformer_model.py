@@ -253,7 +253,7 @@ def test_dropout_keeps_its_share_and_the_mean():
 
 def test_the_rate_rises_and_falls_as_in_the_paper():
     model = model_of(learning_rate=0.5, warmup_steps=4)
-    rates = [model._rate(step) for step in (1, 2, 4, 16)]
+    rates = [model.scheduled_rate(step) for step in (0, 1, 3, 15)]
     assert rates == pytest.approx([0.125, 0.25, 0.5, 0.25])
     for size, width in (("base", 512), ("big", 1024)):
         rate = Transformer("/cpu:0", {"size": size}).hyperparameters.learning_rate
