@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from fathom.cli.command import Commands, add_command
+from fathom.cli.command import Commands, add_command, refuse
 from fathom.cli.parser import (
     MODEL_OPTIONS,
     Parser,
@@ -21,11 +21,10 @@ from fathom.cli.parser import (
     number,
     numbers,
 )
-from fathom.errors import FathomError
 from fathom.options import DEVICE_KINDS
 from fathom.system.files import named_path
 
-_WIDTH_PERCENT, _BUDGET_MINUTES = 2.0, 30.0  # of compare --interleave
+_MINUTES = number(float, above=0, maximum=1e6)  # as long as a timer can wait
 _SHORTEST_LIFE = 5  # steps: four batches are held, and the first step is in no window
 
 
@@ -69,12 +68,9 @@ def compare(args: argparse.Namespace, screen: Console) -> None:
 
     sides = [args.base, *args.others]
     if args.interleave:
-        width, minutes = args.width or _WIDTH_PERCENT, args.budget or _BUDGET_MINUTES
-        interleave(sides, width / 100, 60 * minutes, args.out, screen)
+        interleave(sides, args.width / 100, 60 * args.budget, args.out, screen)
         return
-    for name in ("width", "budget", "out"):
-        if getattr(args, name) is not None:
-            raise FathomError(f"--{name} is an option of --interleave")
+    refuse(args, ("width", "budget", "out"), "is an option of --interleave")
     compare_folders([named_path(side) for side in sides], screen)
 
 
@@ -128,7 +124,7 @@ def _add_characterize(parser: Parser) -> None:
     )
     add("--workers", type=checked(numbers), metavar="1,2,...", help=text)
     text = "start no new runs after MINUTES"
-    add("--budget", type=number(float, above=0), metavar="MINUTES", help=text)
+    add("--budget", type=_MINUTES, metavar="MINUTES", help=text)
     text = (
         "few steps, 2 repeats, one process per profile, small batches for the large networks: "
         "under 20 minutes on two cores"
@@ -148,8 +144,8 @@ def _add_compare(parser: Parser) -> None:
     )
     add("--interleave", action="store_true", help=text)
     text = "end when the ratio's 95 %% interval is narrower than PERCENT of it; default: 2"
-    add("--width", type=number(float, above=0), metavar="PERCENT", help=text)
+    add("--width", type=number(float, above=0), default=2.0, metavar="PERCENT", help=text)
     text = "end after MINUTES at the latest; default: 30"
-    add("--budget", type=number(float, above=0), metavar="MINUTES", help=text)
+    add("--budget", type=_MINUTES, default=30.0, metavar="MINUTES", help=text)
     text = "folder for the results of all runs; default: results/<date and time>"
     add_options(parser, "out", help=text)

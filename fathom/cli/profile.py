@@ -39,7 +39,7 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     import_tensorflow()
     from fathom.measure.profile import diff, files, view
 
-    profile = diff.read(stored) if stored else None
+    profile = diff.read(stored, traced=bool(args.against)) if stored else None
     workload = profile.workload if profile else args.workload
     other = diff.read(args.against, workload) if args.against else None
     with tempfile.TemporaryDirectory() as temporary:

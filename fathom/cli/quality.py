@@ -109,8 +109,9 @@ def _settings(args: argparse.Namespace) -> dict[str, str]:
     dataset = choose(model_class.datasets, args.dataset, args.data_dir)
     origin = find(dataset, args.data_dir, args.seed).kind
     values |= {"data": f"{dataset.name}, {origin}", "scale_rate": args.scale_rate}
-    if args.reduce_dtype != options.REDUCE_DTYPES[0]:  # which older files do not name
-        values["reduce_dtype"] = args.reduce_dtype
+    for name in ("collectives", "reduce_dtype"):  # whose defaults older files do not name
+        if getattr(args, name) != getattr(options.Execution, name):
+            values[name] = getattr(args, name)
     return {name: str(value) for name, value in values.items()}
 
 
@@ -145,14 +146,10 @@ def _train(
     def report(epoch: int, value: float) -> None:
         screen.print(f"epoch {epoch}: {metric} {value:.5g}")
 
-    training, higher = train_until(model, metric, target, args.epochs, report)
+    known = done.higher_is_better if done else None
+    training, higher = train_until(model, metric, target, args.epochs, report, known)
     model.teardown()
     before = done.trainings if done else []
-    if done and done.higher_is_better != higher:
-        raise FathomError(
-            f"the untrained networks of seed {seed} and of those before are on both sides of "
-            f"{metric}={target:g}: choose a target beyond all"
-        )
     result = Quality(
         workload=model.name,
         metric=metric,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fathom.nn import NeuralNetworkModel
 
 _MIB = 2**20
+_MOST_QUERIES = 10**7  # of a run, all of which are in memory
 _BATCHINGS: dict[str, list[Batching]] = {
     "continuous": ["continuous"],
     "static": ["static"],
@@ -38,7 +39,7 @@ def add_commands(commands: Commands) -> None:
     parser.add_workload()
     text = "of MLPerf; default: server"
     add("--scenario", choices=get_args(Scenario), default="server", help=text)
-    positive = number(float, above=0)
+    positive = number(float, minimum=1e-6, maximum=1e6)  # what LoadGen and results can hold
     text = "queries per second of the server; default: search for the highest that meets the bounds"
     add("--rate", type=positive, metavar="QPS", help=text)
     for option, text in (
@@ -56,12 +57,13 @@ def add_commands(commands: Commands) -> None:
     text = "arrivals and lengths: an LLM inference trace of Azure (.csv) or Mooncake (.jsonl)"
     arrivals.add_argument("--trace", type=input_path, metavar="FILE", help=text)
     text = "arrivals in bursts: gamma-distributed intervals with this coefficient of variation"
-    variation = number(float, above=0, maximum=100)
+    variation = number(float, minimum=1e-6, maximum=100)
     arrivals.add_argument("--burst", type=variation, metavar="CV", help=text)
     text = "endpoint to test instead: OpenAI's completions of language models, else KServe v2"
     add("--url", help=text)
     text = "shortest duration of a run, in seconds; default: 10 (MLPerf's own: 600)"
-    add("--duration", type=number(float, minimum=1), default=10.0, metavar="S", help=text)
+    seconds = number(float, minimum=1, maximum=86400)
+    add("--duration", type=seconds, default=10.0, metavar="S", help=text)
     _add_cache(parser)
     add_options(parser, *MODEL_OPTIONS, "xla", "checkpoint-dir")
     add_options(parser, "out", help="folder of result and logs; default: results/<date and time>")
@@ -127,8 +129,10 @@ def run(args: argparse.Namespace, screen: Console) -> None:
         _check_bounds(model, args)
         results = _test(args, model, plan, out, screen)
     except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
-            shutil.rmtree(out, ignore_errors=True)  # unfinished logs
+        unfinished = (out / "static", out) if isinstance(error, KeyboardInterrupt) else ()
+        for folder in unfinished:  # without the result of a first test
+            if not (folder / "serving.json").exists():
+                shutil.rmtree(folder, ignore_errors=True)
         if loadgen.runs():  # and would call Python while it ends, which aborts the process
             end_at_once()
         raise
@@ -198,6 +202,11 @@ def _check(args: argparse.Namespace) -> None:
         raise FathomError("give --latency-bound, or --ttft-bound and --tpot-bound of written text")
     elif bool(args.ttft_bound) != bool(args.tpot_bound):
         raise FathomError("give --ttft-bound and --tpot-bound together")
+    if (args.rate or 0) * args.duration > _MOST_QUERIES:
+        raise FathomError(
+            f"--rate {args.rate:g} and --duration {args.duration:g} are more than "
+            f"{_MOST_QUERIES:,} queries: give less"
+        )
     if args.url:
         refuse(args, ("batching", "cache"), "is of a server in this process, not of --url")
         if not args.url.startswith(("http://", "https://")):

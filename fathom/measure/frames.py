@@ -1,6 +1,6 @@
 """Profiles and runs as tidy pandas frames: one row per observation.
 
-All analyses read measurements from here. docs/characterization.md lists the columns.
+All analyses read measurements from here. docs/report.md lists the columns.
 """
 
 from collections.abc import Iterable, Sequence

@@ -46,6 +46,7 @@ def test_steps_are_the_median_of_undisturbed_runs(measured):
     runs += [run(repeat=4, result=result(9.0, threads=2) | own)]
     runs += [run(repeat=5, status="failed", reason="it did")]
     runs += [run(repeat=6, result=result(9.0, **one) | own | {"distribution": _TWO_WORKERS})]
+    runs += [run(repeat=-1, purpose=("warmup",), result=result(9.0, **one) | own)]
     taken, words = calibration.taken(folder(runs), 1, "float32")
     assert words == (
         "3 of the folder's 7 timings are taken; the others: 1 disturbed by other "

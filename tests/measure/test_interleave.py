@@ -182,8 +182,10 @@ def test_the_results_of_another_comparison_are_not_mixed_with_these(compare, var
     [
         (["--interleave", "A", "B", "--width=0"], "--width must be more than 0"),
         (["--interleave", "A", "B", "--budget=0"], "--budget must be more than 0"),
+        (["--interleave", "A", "B", "--budget=1e9"], "--budget must be at most 1000000"),
         (["--interleave", "A", "B", "C"], "--interleave takes two variants"),
         (["--interleave", "A", "B", "--out=/proc/nowhere"], "cannot make /proc/nowhere"),
+        (["A", "B", "--width=5"], "--width is an option of --interleave"),
         (["A", "B", "--budget=5"], "--budget is an option of --interleave"),
     ],
 )

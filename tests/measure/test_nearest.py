@@ -69,3 +69,11 @@ def test_the_record_is_read_again(tmp_path):
     found = find(MIXED)
     found.write(tmp_path / "n.json")
     assert Nearest.read(tmp_path / "n.json") == found
+
+
+def test_shares_that_round_to_more_than_the_whole_are_no_error():
+    counts = (3391, 1021, 4320, 2020, 4095, 2308, 2200, 3312, 3535, 3857)
+    (one,) = step("mine", {"elementwise": 1}).operations
+    each = [one.model_copy(update={"flops": n, "input_bytes": 8 * n}) for n in counts]
+    mine = step("mine", {"elementwise": 1}).model_copy(update={"operations": tuple(each)})
+    assert list(nearest.find(mine, ARCHETYPES).work.values()) == [pytest.approx(1)]

@@ -277,3 +277,14 @@ def test_workers_without_a_batch_size_are_refused():
 def test_threads_of_profiles_are_refused_with_a_sweep_which_makes_none(sweep):
     with pytest.raises(FathomError, match=r"--threads has no effect with --(batches|workers)"):
         Wanted(precision="float32", quick=True, threads=[1], **sweep)
+
+
+@pytest.mark.parametrize("option", [{"repeats": 5}, {"warmup_runs": 3}, {"threads": [1]}])
+def test_options_of_training_are_refused_with_inference_alone(option):
+    with pytest.raises(FathomError, match="has no effect with --modes infer"):
+        Wanted(precision="float32", quick=True, modes=["infer"], **option)
+
+
+def test_threads_of_profiles_on_the_cpu_are_refused_with_gpus_alone():
+    with pytest.raises(FathomError, match="--threads has no effect with --devices gpu"):
+        Wanted(precision="float32", quick=True, devices=["gpu"], threads=[1])

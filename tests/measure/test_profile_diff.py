@@ -109,6 +109,24 @@ def test_a_stored_profile_is_shown_again(two, capsys):
     assert "No verdict" not in shown
 
 
+def test_a_stored_profile_is_shown_without_its_trace(two, capsys):
+    (two[0] / TRACE).unlink()
+    assert fathom("profile", two[0]) == 0
+    assert "B Matrix Operations" in capsys.readouterr().out
+    error = refusal(capsys, fathom("profile", two[0], "--against", two[1]))
+    assert f"{two[0]} has no trace.xplane.pb: profile again with --out" in error
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_older_profile_without_unprofiled_steps_tells_what_is_known(two, folder, capsys):
+    older = folder("older", {"Mul": 1.0}, ("a:Mul", 1), unprofiled_step_seconds=np.array([]))
+    assert fathom("profile", older, "--against", two[1]) == 0
+    shown = capsys.readouterr().out
+    assert "nan" not in shown
+    assert "step: mean 1,250.000 ms with the profiler\n" in shown
+    assert "median step without" not in shown
+
+
 def test_of_many_ops_the_others_have_one_row(folder, capsys, monkeypatch):
     ops = [(f"scope/op{i}:Mul", 1 + i) for i in range(9)]
     many = [(f"{'a_long_scope/' * 5}op{i}:Mul", 10) for i in range(9)]

@@ -146,6 +146,15 @@ def test_the_untrained_network_tells_which_way_is_better():
         train(0.2, target=0.2)
 
 
+def test_a_network_on_the_other_side_of_the_target_is_not_trained():
+    learner = Learner(0.9, 0.7, 0.3)
+    with pytest.raises(FathomError, match="seed 7 and of those before are on both sides"):
+        train_until(learner, "error", 0.3, 9, lambda *_: None, higher_before=True)
+    assert learner.epochs == 0
+    training, _ = train_until(learner, "error", 0.3, 9, lambda *_: None, higher_before=False)
+    assert training.reached
+
+
 def test_the_limit_and_a_divergence_end_a_training():
     limited, _ = train(0.9, 0.8, 0.7, target=0.1, epochs=2)
     assert (limited.reached, limited.failure, len(limited.curve)) == (False, "", 3)
@@ -173,15 +182,15 @@ def test_a_metric_that_no_file_holds_is_a_divergence(value, target):
         train(value, 0.8, target=target)
 
 
-def test_the_type_of_the_sums_tells_experiments_apart():
+def test_what_sums_gradients_tells_experiments_apart():
     command = ["quality", "autoenc", "--target=negative_elbo=5", "--batches=8", *SMALL]
     gloo = ["--strategy=multi-worker", "--collectives=gloo"]
     plain, single, half = (
         quality._settings(__main__._parser().parse_args([*command, *more]))
         for more in ([], gloo, [*gloo, "--reduce-dtype=bfloat16"])
     )
-    assert single == plain
-    assert half == plain | {"reduce_dtype": "bfloat16"}
+    assert single == plain | {"collectives": "gloo"}
+    assert half == single | {"reduce_dtype": "bfloat16"}
 
 
 @pytest.mark.slow

@@ -300,7 +300,7 @@ def test_a_characterization_runs_in_processes_of_its_own(tmp_path, capsys, monke
     measure = request._machine
     probe = functools.cache(lambda: measure(1, "float32", ["autoenc"]))
     monkeypatch.setattr(request, "_machine", lambda *_: probe())  # once, not four times
-    options = ["--workloads=autoenc", "--modes=infer", "--devices=cpu", "--threads=1"]
+    options = ["--workloads=autoenc", "--modes=infer", "--devices=cpu"]
     options += ["--steps=2", "--batch-size=5", "--profile-repeats=1"]
     assert characterize(tmp_path / "out", *options) == 0
     assert "2 runs, 0 of them done before" in capsys.readouterr().out

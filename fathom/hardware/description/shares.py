@@ -36,7 +36,8 @@ def of_work(description: Description) -> dict[str, float]:
             share = sum(parts) / len(parts) * max(0.0, 1 - abs(power - number))
             if share > 0:
                 shares[f"{_shape(row)} {intensity}"] += share
-    return dict(sorted(shares.items(), key=lambda item: -item[1]))
+    largest = sorted(shares.items(), key=lambda item: -item[1])
+    return {name: min(1.0, share) for name, share in largest}  # sums of parts round
 
 
 def _shape(row: Operation) -> str:

@@ -3,8 +3,9 @@
 import itertools
 import math
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import geometric_mean
 
 import numpy as np
 
@@ -84,10 +85,10 @@ def _incomplete(folder: Folder, cases: Sequence[Sequence[Run]]) -> Iterator[str]
 
 
 def _untimed(folder: Folder, cases: Sequence[Sequence[Run]]) -> Iterator[str]:
-    for run in itertools.chain(*cases):
+    for run in itertools.chain(*cases, folder.select("profile")):
         if run.disturbed:
             yield f"{run.id} was disturbed by other processes"
-        if not _result(run).steps.measurements:
+        if run.result and not run.result.steps.measurements:
             yield f"{run.id} has no step after its warm-up"
     for threads in folder.machine.gemm_flops_per_second:
         if folder.machine.disturbed(threads):
@@ -147,8 +148,12 @@ def _row(case: Sequence[Run], shares: Mapping[str, float]) -> Measured:
         low=None if np.isnan(low) else low,
         high=None if np.isnan(high) else high,
         example=first.throughput.example,
-        examples_per_second=_mean(result.throughput.examples_per_second for result in results),
-        flops_per_second=_mean(result.throughput.flops_per_second for result in results),
+        examples_per_second=geometric_mean(
+            filter(None, (each.throughput.examples_per_second for each in results))
+        ),
+        flops_per_second=geometric_mean(
+            filter(None, (each.throughput.flops_per_second for each in results))
+        ),
         parameters=first.cost.parameters,
         forward_macs_per_example=first.cost.forward_macs_per_example,
         first_loss=_first_loss(first),
@@ -170,7 +175,3 @@ def _result(run: Run) -> RunResult:
 
 def _first_loss(result: RunResult) -> float | None:
     return result.steps.loss[0] if result.steps.loss else None
-
-
-def _mean(rates: Iterable[float | None]) -> float:
-    return float(np.exp(np.mean([math.log(rate) for rate in rates if rate])))

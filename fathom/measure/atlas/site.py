@@ -119,12 +119,12 @@ def _of_mode(frame: pd.DataFrame, mode: str) -> Iterator[str]:
         yield page.paragraph("No machine measured it.")
         return
     machines = list(dict.fromkeys(rows.machine))
-    if len(machines) > 1:
+    relative = _relative(rows, machines)
+    if len(relative):
         yield page.paragraph(
             f"Examples a second over those of {machines[0]}, the first machine, on the same kind "
             "of device, at the same batch and precision."
         )
-        relative = _relative(rows, machines)
         yield picture.drawn(_bars(relative), f"relative-{mode}", "Relative rates by workload.")[1]
         yield page.table(relative.reset_index(), "relative rates")
     hidden = ["mode", "shares", "data", "seed", "first loss", "command"]
@@ -138,12 +138,15 @@ def _of_mode(frame: pd.DataFrame, mode: str) -> Iterator[str]:
 
 
 def _relative(rows: pd.DataFrame, machines: Sequence[str]) -> pd.DataFrame:
-    """Returns rates over the first machine's, [workloads by kind of device, machines]."""
+    """Returns rates over the first machine's, [workloads by kind of device, machines].
+
+    A case that no other machine measured is left out.
+    """
     cases = ["workload", "precision", "batch"]
     on_cpu = rows.device == "cpu"
     named = rows.assign(workload=rows.workload.where(on_cpu, rows.workload + ", GPU"))
     rates = named.pivot_table("examples/s", cases, "machine", sort=False)[machines]
-    relative = rates.div(rates[machines[0]], axis=0).dropna(subset=[machines[0]])
+    relative = rates.div(rates[machines[0]], axis=0).dropna(thresh=2)
     return relative.reset_index(["precision", "batch"], drop=True)
 
 

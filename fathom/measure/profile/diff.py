@@ -28,16 +28,17 @@ _NO_VERDICT = (
 )
 
 
-def read(folder: Path, workload: str | None = None) -> Profile:
+def read(folder: Path, workload: str | None = None, traced: bool = True) -> Profile:
     """Reads the profile in a folder of ``fathom profile --out``, of any workload or of this.
 
     Raises:
-        FathomError: the profile cannot be read, the trace is missing, or it is of another workload.
+        FathomError: the profile cannot be read, it is of another workload, or, where it should be
+            ``traced``, the trace is missing.
     """
     profile = Profile.read(folder / files.PROFILE)
     if workload not in (None, profile.workload):
         raise FathomError(f"{folder} is a profile of {profile.workload}, not of {workload}")
-    if not (folder / files.TRACE).is_file():
+    if traced and not (folder / files.TRACE).is_file():
         raise FathomError(f"{folder} has no {files.TRACE}: profile again with --out")
     return profile
 
@@ -78,11 +79,13 @@ def show(
     """Prints what differs between two profiles, and the largest differences of types and ops."""
     for line in _differences(profile, other):
         screen.print(f"differs: {line}")
-    medians = [1e3 * np.median(each.unprofiled_step_seconds) for each in (profile, other)]
-    screen.print(
-        f"median step without the profiler: {medians[0]:,.3f} ms, other {medians[1]:,.3f} ms "
-        f"({medians[0] / medians[1]:.3f})"
-    )
+    steps = [each.unprofiled_step_seconds for each in (profile, other)]
+    if all(map(len, steps)):  # older files may have none
+        first, second = (1e3 * np.median(each) for each in steps)
+        screen.print(
+            f"median step without the profiler: {first:,.3f} ms, other {second:,.3f} ms "
+            f"({first / second:.3f})"
+        )
     screen.print(_table("op types, by difference", by_type))
     names = by_op.op.map(
         lambda name: name if len(name) <= _LONGEST_NAME else f"...{name[3 - _LONGEST_NAME :]}"

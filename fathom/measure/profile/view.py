@@ -42,10 +42,12 @@ def _show_steps(profile: Profile, frame: pd.DataFrame, screen: Console) -> None:
         f"{profile.workload} {kind}: batch {profile.batch_size}{divided}, {profile.precision}, "
         f"{profile.device}, {_threads(profile)}; {profile.steps} steps"
     )
-    screen.print(
-        f"step: mean {_ms(profile.unprofiled_step_seconds.mean())} ms without the profiler, "
-        f"{_ms(profile.step_seconds.mean())} ms with it; {_overhead(profile)}"
-    )
+    profiled = f"{_ms(profile.step_seconds.mean())} ms with"
+    if len(profile.unprofiled_step_seconds):
+        plain = f"{_ms(profile.unprofiled_step_seconds.mean())} ms without the profiler"
+        screen.print(f"step: mean {plain}, {profiled} it; {_overhead(profile)}")
+    else:  # an older file
+        screen.print(f"step: mean {profiled} the profiler")
     if profile.disturbed:
         screen.print(
             f"other processes took the processor: the steps had it {profile.cpu_share:.0%} of "

@@ -168,8 +168,9 @@ def _text(row: Mapping[Any, Any], column: str) -> str:
     text = shown(row[column])
     if column == DISTURBED:
         return text if text.startswith("0") else f"<strong>{text}</strong>"
-    limits = [row[f"{column} {end}"] for end in ("from", "to")]
-    return text if pd.isna(limits[0]) else f"{text}<small>{' to '.join(map(shown, limits))}</small>"
+    limits = [shown(row[f"{column} {end}"]) for end in ("from", "to")]
+    known = not pd.isna(row[f"{column} from"])
+    return f"{text} <small>{' to '.join(limits)}</small>" if known else text
 
 
 def _types(shares: Mapping[str, float]) -> str:

@@ -156,7 +156,7 @@ def bars(
             height,
             left if stacked else 0,
             color=colour,
-            hatch=HATCHES[j],
+            hatch=HATCHES[j % len(HATCHES)],
             edgecolor="white",
             linewidth=0,
             label=label,

@@ -59,7 +59,7 @@ def taken(folder: Folder, threads: int, precision: str) -> tuple[list[RunResult]
     Raises:
         FathomError: none counts.
     """
-    timings = [run for run in folder.runs if run.kind == "timing"]
+    timings = [run for run in folder.runs if run.kind == "timing" and run.repeat >= 0]
     reasons = [_obstacle(run, threads, precision) for run in timings]
     pairs = zip(timings, reasons, strict=True)
     results = [run.result for run, reason in pairs if run.result and not reason]

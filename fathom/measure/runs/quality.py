@@ -23,6 +23,7 @@ def train_until(
     target: float,
     most_epochs: int,
     report: Callable[[int, float], None],
+    higher_before: bool | None = None,
 ) -> tuple[Training, bool]:
     """Trains until a metric of the test data reaches a target.
 
@@ -32,6 +33,7 @@ def train_until(
         target: its value to reach.
         most_epochs: limit.
         report: receives the metric after each epoch, 0 for the untrained network's.
+        higher_before: what earlier trainings returned; None: there are none.
 
     Returns:
         the training, and whether a higher value is better: the untrained network's is lower than
@@ -39,7 +41,7 @@ def train_until(
 
     Raises:
         FathomError: there is no such metric or test data, or the untrained network's is no finite
-            number or the target.
+            number, the target, or on the other side of it than before.
     """
     started = time.perf_counter()
     values = [_value(model, metric)]
@@ -50,6 +52,11 @@ def train_until(
     if values[0] == target:
         raise FathomError(f"the untrained network's {metric} is {target:.5g} already")
     higher = values[0] < target
+    if higher_before not in (None, higher):
+        raise FathomError(
+            f"the untrained networks of seed {model.execution.seed} and of those before are on "
+            f"both sides of {metric}={target:g}: choose a target beyond all"
+        )
     reached, failure = False, ""
     epochs: list[np.ndarray] = []  # seconds of each step
     compiled: list[np.ndarray] = []  # whether TensorFlow compiled in it

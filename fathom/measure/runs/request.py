@@ -61,13 +61,17 @@ class Wanted:
             self._refuse("--workers", "modes", "devices", *of_others)
         elif self.batches is not None:
             self._refuse("--batches", *of_others)
+        elif self.modes == ["infer"]:
+            self._refuse("--modes infer", "threads", "repeats", "warmup_runs")
+        elif self.devices == ["gpu"]:
+            self._refuse("--devices gpu", "threads")
 
-    def _refuse(self, sweep: str, *options: str) -> None:
-        """Raises FathomError if an option of other runs than those of the sweep was given."""
+    def _refuse(self, choice: str, *options: str) -> None:
+        """Raises FathomError if an option of runs was given that a choice leaves out."""
         for name in options:
             if getattr(self, name) is not None:
                 raise FathomError(
-                    f"--{name.replace('_', '-')} has no effect with {sweep}, which makes no such "
+                    f"--{name.replace('_', '-')} has no effect with {choice}, which makes no such "
                     "runs: omit it"
                 )
 

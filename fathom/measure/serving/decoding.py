@@ -11,6 +11,7 @@ import tensorflow as tf
 from fathom.errors import FathomError
 from fathom.measure.serving.paged import BLOCK, BlockPool, GatheredLayer, blocks_of, padded
 from fathom.nn import NeuralNetworkModel
+from fathom.system.memory import require_free_memory
 
 CHUNK = 128  # tokens of prompts that are read between two steps of the others
 _FEWEST = 8  # tokens, of the shortest part of a prompt that a step is compiled for
@@ -50,7 +51,8 @@ class DecodingEngine:
         pool: the blocks.
 
     Raises:
-        FathomError: the model generates no text token by token, or the bound is below one sequence.
+        FathomError: the model generates no text token by token, or the bound is below one sequence
+            or does not fit into memory.
     """
 
     def __init__(
@@ -68,6 +70,9 @@ class DecodingEngine:
                 f"a cache of {blocks} blocks cannot hold one sequence of {decoder.context} tokens: "
                 f"give it {longest * self.block_bytes / 2**20:.3g} MiB or more"
             )
+        if not self._device.on_gpu:
+            remedy = "give a smaller --cache or --batch-size"
+            require_free_memory(blocks * self.block_bytes, "the cache", remedy)
         self._batches = _sizes(1, limit, 2)
         self._times = _sizes(_FEWEST, min(CHUNK, decoder.context), 4)
         self._blocks = _sizes(_FEWEST_BLOCKS, longest, 4)

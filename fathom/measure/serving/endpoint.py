@@ -20,6 +20,7 @@ from fathom.model.decoder import TokenDecoder
 _LONGEST = 300.0  # seconds of a query
 _CONNECT = 10.0  # seconds
 _LONGEST_STOP = 10.0  # seconds
+_MOST_CONNECTIONS = 512  # below the usual limit of open files
 _REASON = 200  # characters of an error's body
 
 
@@ -61,7 +62,7 @@ async def _get(url: str) -> Any:
 
 
 class Endpoint:
-    """Sends queries at once, each on a connection of its own.
+    """Sends queries at once, each on a connection of its own; beyond a number of these they wait.
 
     Args:
         address: where they go.
@@ -102,13 +103,12 @@ class Endpoint:
     async def _run(self) -> None:
         library, self._tasks = aiohttp(), set[asyncio.Task[None]]()
         async with library.ClientSession(
-            timeout=library.ClientTimeout(total=_LONGEST, connect=_CONNECT),
-            connector=library.TCPConnector(limit=0),
+            timeout=library.ClientTimeout(total=_LONGEST, sock_connect=_CONNECT),
+            connector=library.TCPConnector(limit=_MOST_CONNECTIONS),
         ) as self._session:
             self._ready.set()
             await self._stopped.wait()
             await asyncio.gather(*self._tasks)
-        self._loop.stop()
 
     def _begin(self, query: Query) -> None:
         task = self._loop.create_task(self._send(query))

@@ -37,9 +37,10 @@ def highest_rate(attempt: Callable[[float], Trial], start: float) -> list[Trial]
             break
     if not valid:
         last = trials[-1]
+        p99 = f", the 99th percentile was {1e3 * last.latency['p99']:.3g} ms"
         raise FathomError(
-            f"no rate meets the bound: at {last.rate:.3g} queries/s, the lowest tried, the 99th "
-            f"percentile was {1e3 * last.latency['p99']:.3g} ms ({last.reason})"
+            f"no rate meets the bound: at {last.rate:.3g} queries/s, the lowest tried"
+            f"{'' if last.first_token else p99} ({last.reason})"  # of text it has no bound
         )
     return trials
 

@@ -49,6 +49,15 @@ def suite(**changes):
     return runs
 
 
+def disturbed_profile(name):
+    """A profile whose steps had half of the processor."""
+    used = {"cpu_seconds": 1.0, "wall_seconds": 2.0, "involuntary_switches": 7}
+    about = paper_profile(name, 1).environment.model_copy(
+        update={"source": source(), "intra_op_threads": 1}
+    )
+    return paper_profile(name, 1, processor=used, environment=about)
+
+
 def written(path, runs):
     return synthetic_folder.write(path, [each for each in runs.values() if each])
 
@@ -136,6 +145,10 @@ def test_a_bundle_has_no_folder_and_no_command_line(tmp_path):
             {("vgg", "infer", 0): run("vgg", mode="infer", result=result(0.1, "infer"))},
             "another source of Fathom",
         ),
+        (
+            {("vgg", "profile", 0): run("vgg", ("profile",), profile=disturbed_profile("vgg"))},
+            "vgg-train-profile-1-4-0-cpu0 was disturbed by other processes",
+        ),
     ],
 )
 def test_what_cannot_be_trusted_is_refused(tmp_path, change, problem):
@@ -189,6 +202,15 @@ def test_rates_are_compared_on_the_same_device(one):
     assert relative.b["vgg"] == pytest.approx(1)
     assert relative.b["vgg, GPU"] == pytest.approx(4)
     assert len(relative) == len(workloads.EIGHT) + 1
+
+
+@pytest.mark.filterwarnings("error")
+def test_machines_without_a_common_case_have_no_relative_rates(one):
+    other = changed(one, batch_size=lambda row: 2 * row.batch_size)
+    page = site([one, other])
+    assert "relative rates" not in page
+    assert "Relative rates" not in page
+    assert page.count("<svg") == 0
 
 
 def test_two_devices_of_a_machine_are_not_two_machines(one):

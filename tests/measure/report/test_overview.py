@@ -53,6 +53,14 @@ def test_disturbed_runs_stand_out():
     assert "<strong>1 of 2</strong>" in html
 
 
+def test_a_cells_text_begins_with_its_number_by_which_the_page_sorts():
+    timed = [run(repeat=i, result=result(s)) for i, s in enumerate((1.4, 1.5, 1.6))]
+    table, html = analysed(timed)
+    (cell,) = re.findall(r'data-name="step \(ms\)"[^>]*>(.*?)</td>', html)
+    number, *_ = re.sub("<[^>]*>", "", cell).split()
+    assert float(number.replace(",", "")) == pytest.approx(table["step (ms)"]["autoenc"], rel=1e-3)
+
+
 def test_each_row_is_headed_by_its_workload_and_each_column_by_its_name():
     _, html = analysed([run("vgg"), run("deepq")])
     assert re.findall(r'<th scope="row"[^>]*>(\w+)', html) == ["vgg", "deepq"]

@@ -1,6 +1,7 @@
 from unittest import mock
 
 import matplotlib
+import numpy as np
 import pytest
 from legibility import assert_legible
 from synthetic_folder import WORKLOADS
@@ -43,3 +44,10 @@ def test_a_ninth_workload_has_a_look_of_its_own():
         looks = [style.look_of(name) for name in (*WORKLOADS, "transformer")]
     selection.order.cache_clear()
     assert len({look["color"] for look in looks}) == len({look["marker"] for look in looks}) == 9
+
+
+def test_bars_may_have_more_series_than_hatches():
+    many = {f"machine {i}": (np.ones(2), style.BLUE) for i in range(len(style.HATCHES) + 1)}
+    with style.single(2) as (_, panel):
+        style.bars(panel, ["vgg", "deepq"], many)
+    assert len(panel.containers) == len(many)

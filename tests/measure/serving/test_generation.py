@@ -203,6 +203,8 @@ def test_what_does_not_fit_is_refused(model, engine):
     server.stop()
     with pytest.raises(FathomError, match=r"cannot hold one sequence of 80 tokens: give it"):
         DecodingEngine(model, limit=2, cache_bytes=100)
+    with pytest.raises(FathomError, match=r"the cache would take .* give a smaller --cache or"):
+        DecodingEngine(model, limit=2, cache_bytes=2**60)
     other = AutoencFwd("/cpu:0", {"hidden_units": 8, "latents": 2})
     other.setup()
     with pytest.raises(FathomError, match="does not generate text token by token"):

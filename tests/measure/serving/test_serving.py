@@ -11,9 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from commands import SMALL, fathom, refusal
+from synthetic_folder import ENVIRONMENT
 
 from fathom import FathomError
 from fathom.autoenc import AutoencFwd
+from fathom.cli import serving
 from fathom.measure.serving.engine import Engine
 from fathom.measure.serving.replay import Service
 from fathom.measure.serving.search import MOST_TRIALS, best, highest_rate
@@ -132,11 +134,28 @@ def test_a_bound_that_no_rate_meets_is_refused_with_what_was_seen():
         highest_rate(lambda rate: trial(rate, False), 100)
 
 
+def test_of_text_a_refusal_names_no_latency_which_has_no_bound():
+    def attempt(rate):
+        times = {"first_token": {"p99": 0.2}, "output_token": {"p99": 0.1}}
+        return trial(rate, False).model_copy(update=times)
+
+    with pytest.raises(FathomError) as error:
+        highest_rate(attempt, 100)
+    assert str(error.value) == (
+        "no rate meets the bound: at 1.56 queries/s, the lowest tried (late)"
+    )
+
+
 def test_mistakes_are_named_in_one_line(tmp_path, capsys):
     (tmp_path / "full").mkdir()
     for arguments, message in (
-        (("--latency-bound=0",), "more than 0"),
-        (("--latency-bound=9", "--rate=0"), "more than 0"),
+        (("--latency-bound=0",), "at least 1e-06"),
+        (("--latency-bound=1e200",), "at most 1000000.0"),
+        (("--latency-bound=9", "--rate=0"), "at least 1e-06"),
+        (("--latency-bound=9", "--rate=1e200"), "at most 1000000.0"),
+        (("--burst=1e-200", "--rate=9"), "at least 1e-06"),
+        (("--burst=1", "--rate=1e6", "--duration=600"), "are more than 10,000,000 queries"),
+        (("--latency-bound=9", "--rate=9", "--duration=1e200"), "at most 86400"),
         (("--scenario=offline", "--rate=9"), "--rate is of the scenario server"),
         (("--latency-bound=9", "--ttft-bound=9"), "give --latency-bound, or"),
         (("--ttft-bound=9",), "together"),
@@ -238,6 +257,39 @@ def test_an_interrupted_test_ends_in_one_line_and_leaves_nothing(tmp_path):
     _, errors = test.communicate(timeout=60)
     assert (test.returncode, errors) == (130, "fathom: interrupted\n")
     assert not out.exists()
+
+
+class Writer:
+    """A model that writes text, as far as the command asks before the tests."""
+
+    setup = teardown = staticmethod(lambda *_: None)
+    token_decoder = staticmethod(lambda: "a decoder")
+
+
+def test_an_interrupted_second_test_leaves_the_first_ones_result(tmp_path, monkeypatch, capsys):
+    from fathom.measure.serving import scenarios
+
+    out = tmp_path / "out"
+    service = Service([], None, True, 4)
+    fields = {"workload": "gpt", "scenario": "server", "largest_batch": 4, "different_samples": 1}
+    fields |= {"duration": 1, "latency_bound": None, "seed": 0, "batch_seconds": {"1": 0.1}}
+    first = ServingResult(**fields, environment=ENVIRONMENT, trials=[], result=trial(9, True))
+    results = iter([first])
+
+    def measure(model, service, plan, logs, report):
+        (logs / "trial-00").mkdir(parents=True)
+        for result in results:
+            return result
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(serving, "build_model", lambda *_, **__: Writer())
+    both = [("continuous", service), ("static", service)]
+    monkeypatch.setattr(scenarios, "services", lambda *_: iter(both))
+    monkeypatch.setattr(scenarios, "measure", measure)
+    options = ("--burst=1", "--rate=9", "--ttft-bound=9", "--tpot-bound=9", "--batching=both")
+    assert fathom("serve-test", "gpt", *options, f"--out={out}") == 130
+    assert ServingResult.read(out / "serving.json").batching == "continuous"
+    assert not (out / "static").exists()
 
 
 def test_a_bound_below_one_sample_is_refused_at_once(engine, tmp_path):

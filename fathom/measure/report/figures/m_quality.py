@@ -58,9 +58,13 @@ def summary(table: pd.DataFrame) -> str:
     """States the batch sizes whose median seed needs the fewest examples and the least time."""
     texts = []
     for case, each in _cases(medians(table)).items():
-        took = each.set_index("batch size")
-        least, fastest = (took[name].idxmin() for name in _QUANTITIES)
-        texts.append(f"{case}: fewest examples with batches of {least}, least time with {fastest}")
+        numbers = sorted(set(each.replicas))
+        for replicas in numbers:
+            took = each[each.replicas == replicas].set_index("batch size")
+            least, fastest = (took[name].idxmin() for name in _QUANTITIES)
+            text = f": fewest examples with batches of {least}, least time with {fastest}"
+            which = f", {_counted(replicas)}" if len(numbers) > 1 else ""
+            texts.append(f"{case}{which}{text}")
     return f"{'; '.join(texts)}." if texts else "No median seed reached its target."
 
 
@@ -87,13 +91,17 @@ def _draw_quantity(panel: style.Panel, table: pd.DataFrame, quantity: str) -> No
     sizes = sorted(table["batch size"].unique())
     for look, replicas in zip(style.PALETTE[1:], sorted(set(table.replicas)), strict=False):
         each = table[table.replicas == replicas].sort_values("batch size")
-        label = f"{replicas} replica{'s' if replicas > 1 else ''}"
+        label = _counted(replicas)
         panel.plot(each["batch size"], each[quantity], "o-", color=look, markersize=4, label=label)
     panel.set_xscale("log", base=2)
     panel.set_xticks(sizes, [f"{size}" for size in sizes])
     panel.minorticks_off()
     panel.set_ylim(0, None)
     panel.grid(axis="y")
+
+
+def _counted(replicas: int) -> str:
+    return f"{replicas} replica{'s' if replicas > 1 else ''}"
 
 
 def _analyse(folder: Folder) -> Findings:

@@ -7,6 +7,8 @@ from fathom.measure.report.figure import Figure, Findings
 from fathom.measure.runs.folder import Folder
 from fathom.results.serving import ServingResult, Trial
 
+_CASE = ("batch limit", "threads", "batching", "arrivals", "url")
+
 
 def results(tests: list[ServingResult]) -> pd.DataFrame:
     """Returns one row per load test: what was asked, and the run that counts."""
@@ -21,7 +23,7 @@ def results(tests: list[ServingResult]) -> pd.DataFrame:
             "p99 (ms)": 1e3 * test.result.latency["p99"],
             "mean batch": _mean_batch(test.result),
             "seconds": test.duration,
-            "LoadGen": "VALID" if test.result.valid else "INVALID",
+            "verdict": "VALID" if test.result.valid else "INVALID",
         }
         for test in tests
     ]
@@ -46,29 +48,32 @@ def searches(tests: list[ServingResult]) -> pd.DataFrame:
 
 
 def _case(test: ServingResult) -> dict[str, object]:
-    return {
-        "workload": test.workload,
-        "batch limit": test.largest_batch,
-        "threads": test.environment.threads,
-    }
+    """Returns the workload and ``_CASE``: tests that differ in them are not comparable."""
+    values = (test.largest_batch, test.environment.threads, test.batching, test.arrivals)
+    return dict(zip(("workload", *_CASE), (test.workload, *values, test.url or ""), strict=True))
 
 
-def _mean_batch(trial: Trial) -> float:
+def _mean_batch(trial: Trial) -> float | None:
+    """Returns the mean size of a batch; None where no batches are known, as of an endpoint."""
     number = sum(trial.batches.values())
-    return sum(int(size) * count for size, count in trial.batches.items()) / max(1, number)
+    return sum(int(size) * n for size, n in trial.batches.items()) / number if number else None
 
 
 def summary(table: pd.DataFrame) -> str:
-    """States the highest rate of each workload within its bound, beside offline's."""
+    """States the highest rate of each case within its bound, beside offline's."""
     found = []
-    for workload, each in table.groupby("workload", sort=False):
+    groups = list(table.groupby(["workload", *_CASE], sort=False))
+    settings = [dict(zip(_CASE, case[1:], strict=True)) for case, _ in groups]
+    given = [{name: value for name, value in each.items() if value} for each in settings]
+    names = selection.names_apart([(str(case[0]),) for case, _ in groups], given)
+    for name, (_, each) in zip(names, groups, strict=True):
         bounded = each["bound (ms)"].notna()
-        server = each[(each.scenario == "server") & (each.LoadGen == "VALID") & bounded]
+        server = each[(each.scenario == "server") & (each.verdict == "VALID") & bounded]
         if server.empty:
             continue
         best = server.loc[server["queries/s"].idxmax()]
         text = (
-            f"{workload}: {best['queries/s']:,.0f} queries/s, p99 {best['p99 (ms)']:.3g} ms within "
+            f"{name}: {best['queries/s']:,.0f} queries/s, p99 {best['p99 (ms)']:.3g} ms within "
             f"{best['bound (ms)']:.3g} ms"
         )
         offline = each[each.scenario == "offline"]["samples/s"].max()
@@ -80,11 +85,13 @@ def summary(table: pd.DataFrame) -> str:
 def draw(table: pd.DataFrame) -> style.Plot:
     """Draws the 99th percentile by rate of each search, with its bound."""
     names = list(table.workload.unique())
-    with style.panels(names, columns=2, width=3.4, height=2.4) as (figure, axes):
+    with style.panels(names, columns=2, width=3.4, height=3.0) as (figure, axes):
         for name, panel in zip(names, axes, strict=True):
             mine = table[table.workload == name]
-            cases = mine.groupby(["batch limit", "threads", "bound (ms)"], sort=False)
-            for marker, ((limit, threads, bound), each) in zip(style.MARKERS, cases, strict=False):
+            cases = mine.groupby([*_CASE, "bound (ms)"], sort=False)
+            for marker, (case, each) in zip(style.MARKERS, cases, strict=False):
+                limit, threads, _, arrivals, url, bound = case
+                others = "" if arrivals == "LoadGen" else f",\n{arrivals}"
                 panel.plot(
                     each["queries/s"],
                     each["p99 (ms)"],
@@ -92,20 +99,20 @@ def draw(table: pd.DataFrame) -> style.Plot:
                     marker=marker,
                     markersize=4,
                     linewidth=1,
-                    label=f"batches to {limit}, {threads} thread{'s' if threads > 1 else ''}, "
-                    f"within {bound:g} ms",
+                    label=f"{url or f'batches to {limit}'}, {threads} "
+                    f"thread{'s' if threads > 1 else ''}, within {bound:g} ms{others}",
                 )
                 panel.axhline(bound, color=style.GREY, linestyle="--", label="bound")
             style.scale_by_logarithm(panel, "y")
             panel.grid(axis="y")
         figure.supxlabel("queries/s", fontsize=9)
         figure.supylabel("99th percentile (ms)", fontsize=9)
-        style.legend_above(figure, columns=2)
+        style.legend_above(figure, columns=min(2, len(names)))
     return figure
 
 
 def _analyse(folder: Folder) -> Findings:
-    files = sorted(folder.path.glob("serving/*/serving.json"))
+    files = sorted(folder.path.glob("serving/**/serving.json"))  # ``--batching both`` nests
     tests = [ServingResult.read(path) for path in files]
     if not tests:
         return Findings(gaps=["no load test: fathom serve-test --out DIR/serving/NAME adds one"])
@@ -119,9 +126,9 @@ FIGURE = Figure(
     id="M-serve",
     order=53,
     title="Latency under load",
-    meaning="Load tests by MLPerf's LoadGen whose results lie in serving/ of the folder: the 99th "
-    "percentile of the latency by the rate of queries, of each run of a search for the highest "
-    "rate within the bound; and every test. Runs of seconds, not MLPerf's minutes.",
+    meaning="Load tests whose results lie in serving/ of the folder: the 99th percentile of the "
+    "latency by the rate of queries, of each run of a search for the highest rate within the "
+    "bound; and every test. Runs of seconds, not MLPerf's minutes.",
     paper='Fathom, "Datasets": inference has "a stream of unseen data and a lean toward latency"; '
     "no streams are measured.",
     analyse=_analyse,

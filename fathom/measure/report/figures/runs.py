@@ -150,7 +150,8 @@ def _analyse(folder: Folder) -> Findings:
     if table.empty:
         return Findings(gaps=gaps)
     on_all_cores = table[table.cores == table.cores.max()]
-    tables = {"cases": cases(table)}
+    counted = table[table.repeat >= 0]  # not the warm-up runs
+    tables = {"cases": cases(counted)} if len(counted) else {}
     phases = generations(done)
     if len(phases):
         tables["generation"] = phases

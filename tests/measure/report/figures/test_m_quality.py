@@ -68,6 +68,18 @@ def test_each_target_has_its_own_best_batch_size_by_the_median_seed(trained):
     assert_legible(findings.plot)
 
 
+def test_numbers_of_replicas_have_their_own_best_batch_sizes(trained):
+    two = [training(8, 50, 1), training(64, 5, 3)]
+    two = [each.model_copy(update={"replicas": 2}) for each in two]
+    one = [training(8, 100, 9), training(64, 20, 4)]
+    table = m_quality.trainings([quality(0.8, *one, *two)])
+    assert m_quality.summary(table) == (
+        "autoenc (accuracy 0.8), 1 replica: fewest examples with batches of 8, least time with "
+        "64; autoenc (accuracy 0.8), 2 replicas: fewest examples with batches of 64, least time "
+        "with 8."
+    )
+
+
 def test_a_seed_without_the_target_counts_as_infinite(trained):
     lucky = [training(64, 9, 2, reached=seed < 1, seed=seed) for seed in range(3)]
     steady = [training(8, 400, 36, reached=seed > 0, seed=seed) for seed in range(3)]

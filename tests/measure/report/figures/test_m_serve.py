@@ -74,6 +74,45 @@ def test_searches_with_other_bounds_are_lines_of_their_own():
     assert bounds == pytest.approx([20, 100])
 
 
+BURSTS = {"arrivals": "gamma, coefficient of variation 4"}
+REMOTE = {"url": "http://there", "batching": "unknown"}
+
+
+def test_tests_of_other_servers_and_arrivals_are_apart():
+    tests = [SERVER, load_test(trials=[trial(300, 0.016)], **BURSTS)]
+    tests += [load_test(trials=[trial(900, 0.017)], **REMOTE), OFFLINE]
+    assert m_serve.summary(m_serve.results(tests)) == (
+        "autoenc, batching dynamic, arrivals LoadGen: 500 queries/s, p99 15 ms within 20 ms "
+        "(offline 1,000 samples/s); "
+        "autoenc, batching dynamic, arrivals gamma, coefficient of variation 4: 300 queries/s, "
+        "p99 16 ms within 20 ms; "
+        "autoenc, batching unknown, arrivals LoadGen, url http://there: 900 queries/s, p99 17 ms "
+        "within 20 ms."
+    )
+    plot = m_serve.draw(m_serve.searches(tests))
+    drawn = [line for line in plot.axes[0].lines if line.get_linestyle() == "-"]
+    assert [line.get_xdata().tolist() for line in drawn] == [[500, 800], [300], [900]]
+    assert len({line.get_label() for line in drawn}) == 3
+    assert_legible(plot)
+
+
+def test_an_endpoint_has_no_known_batches():
+    unknown = trial(900, 0.01).model_copy(update={"batches": {}})
+    table = m_serve.results([load_test(trials=[unknown], **REMOTE), SERVER])
+    assert table["mean batch"].isna().tolist() == [True, False]
+    assert table.verdict.tolist() == ["VALID", "VALID"]
+
+
+def test_the_second_test_of_both_batchings_is_shown(tmp_path):
+    for name in ("a", "a/static"):
+        (tmp_path / "serving" / name).mkdir(parents=True)
+    SERVER.write(tmp_path / "serving" / "a" / "serving.json")
+    second = SERVER.model_copy(update={"batching": "static"})
+    second.write(tmp_path / "serving" / "a" / "static" / "serving.json")
+    table = m_serve.FIGURE.analyse(folder([run()], path=tmp_path)).tables["tests"]
+    assert table.batching.tolist() == ["dynamic", "static"]
+
+
 def test_tests_without_a_bound_on_the_latency_are_not_nothing(tmp_path):
     (tmp_path / "serving" / "a").mkdir(parents=True)
     OFFLINE.write(tmp_path / "serving" / "a" / "serving.json")

@@ -50,6 +50,14 @@ def test_equal_runs_are_averaged_with_an_interval_between_them():
     assert np.isnan(table.loc["infer"]["from"])
 
 
+def test_warm_up_runs_are_in_no_mean():
+    warm = run(repeat=-1, purpose=("warmup",), result=result(0.9))
+    findings = runs.FIGURE.analyse(folder([run(result=result(0.1)), warm]))
+    assert findings.tables["cases"]["step (ms)"].tolist() == pytest.approx([100], rel=0.01)
+    assert len(findings.data) == 2
+    assert "cases" not in runs.FIGURE.analyse(folder([warm])).tables
+
+
 def test_runs_on_all_cores_are_drawn():
     few = run(cores=1, result=result(0.4))
     drawn = runs.FIGURE.analyse(folder([few, run(result=result(0.1))])).plot.axes[0].containers[0]

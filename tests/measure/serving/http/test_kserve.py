@@ -8,14 +8,16 @@ import pytest
 
 from fathom import FathomError
 from fathom.autoenc import AutoencFwd
-from fathom.measure.serving import scenarios
+from fathom.measure.serving import endpoint, scenarios
 from fathom.measure.serving.arrivals import Gamma
 from fathom.measure.serving.engine import Engine
 from fathom.measure.serving.http.application import Application, Limits
+from fathom.measure.serving.server import Query
 from fathom.results.serving import Bounds
 
 pytest.importorskip("aiohttp", reason="aiohttp is not installed")
 
+from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from fathom.measure.serving.http.kserve import KServe
@@ -179,3 +181,29 @@ def test_a_load_test_drives_the_endpoint(model, engine, tmp_path):
     result = ask(engine, scenario, Limits(100_000, 1000, 30.0)).result
     assert result.valid
     assert result.queries == 662
+
+
+def test_queries_wait_for_one_of_a_limited_number_of_connections(monkeypatch):
+    monkeypatch.setattr(endpoint, "_MOST_CONNECTIONS", 2, raising=False)
+    monkeypatch.setattr(endpoint, "_CONNECT", 0.5)  # seconds: the last queries wait longer
+    running, seen = [], []
+
+    async def answer(request):
+        running.append(request)
+        seen.append(len(running))
+        await asyncio.sleep(0.3)
+        running.remove(request)
+        return web.json_response({})
+
+    async def scenario():
+        application = web.Application()
+        application.router.add_post("/infer", answer)
+        async with TestServer(application) as server:
+            there = endpoint.Address(str(server.make_url("/infer")), "autoenc", None)
+            target = endpoint.Endpoint(there, lambda _: None)
+            target.issue(sent := [Query((), number) for number in range(6)])
+            await asyncio.to_thread(target.stop)
+        return sent
+
+    assert [query.error for query in asyncio.run(scenario())] == [None] * 6
+    assert max(seen) == 2
