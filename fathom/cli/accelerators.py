@@ -38,8 +38,7 @@ def roofline(args: argparse.Namespace, screen: Console) -> None:
     machine, description = _machine_and_step(args)
     description = with_zeros(description, args)
     precision = args.precision or description.precision
-    step = fused(description, args.fusion) if args.fusion else description
-    operations = model.table(step, machine, args.precision)
+    operations, total, by_memory, held = _bounded(machine, description, args)
     screen.print(f"{step_of(description)}, on {machine.title}, {precision}")
     screen.print(
         f"{machine.peak(precision) / 1e9:,.0f} GFLOP/s and {machine.bandwidth / 1e9:,.1f} GB/s: "
@@ -48,17 +47,14 @@ def roofline(args: argparse.Namespace, screen: Console) -> None:
     longest = operations.nlargest(_SHOWN, "seconds")
     screen.print(_bounds(model.layers(operations).nlargest(_SHOWN, "seconds"), ["layer"]))
     screen.print(_bounds(longest, ["name", "phase"]))
-    by_memory = operations[operations.bound == model.MEMORY].seconds.sum()
-    total = operations.seconds.sum()
     screen.print(
         f"at least {duration(total)} a step, {description.batch_size / total:,.0f} examples/s; "
-        f"{by_memory / total:.0%} of it bound by the memory"
+        f"{by_memory:.0%} of it bound by the memory"
     )
     for level in machine.levels:
         bound = operations[operations.bound == level.name].seconds.sum()
         if bound:
             screen.print(f"{bound / total:.0%} of it bound by {level.name} on the chip")
-    held = model.memory_bytes(description, args.precision)
     if held is not None:
         screen.print(_needed(machine, held))
     write_csv(operations, args.csv, screen)
@@ -69,19 +65,27 @@ def roofline(args: argparse.Namespace, screen: Console) -> None:
         screen.print(f"written: {args.svg}")
 
 
+def _bounded(
+    machine: Machine, description: Description, args: argparse.Namespace
+) -> tuple[pd.DataFrame, float, float, int | None]:
+    """Returns a step's operations, their seconds, the memory's share of these, the bytes held."""
+    step = fused(description, args.fusion) if args.fusion else description
+    operations = model.table(step, machine, args.precision)
+    seconds = operations.seconds.sum()
+    by_memory = operations[operations.bound == model.MEMORY].seconds.sum() / seconds
+    return operations, seconds, by_memory, model.memory_bytes(step, args.precision)
+
+
 def _sweep_rooflines(args: argparse.Namespace, screen: Console) -> None:
     machine = machines.load(args.machine)
 
     def bounds(description: Description) -> sweep.Row:
-        step = fused(description, args.fusion) if args.fusion else description
-        operations = model.table(step, machine, args.precision)
-        seconds = operations.seconds.sum()
-        by_memory = operations[operations.bound == model.MEMORY].seconds.sum()
-        held = model.memory_bytes(description, args.precision) or 0
+        _, seconds, by_memory, held = _bounded(machine, description, args)
+        held = held or 0
         return {
             "ms": 1e3 * seconds,
             "examples/s": description.batch_size / seconds,
-            "bound by memory": by_memory / seconds,
+            "bound by memory": by_memory,
             "GB held": held / 1e9,
             "fits": {True: "yes", False: "no", None: "unknown"}[_fits(machine, held)],
         }

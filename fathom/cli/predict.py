@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from fathom.cli.command import build_model
-from fathom.cli.describe import refuse_sizes, step_of
+from fathom.cli.describe import step_of
 from fathom.cli.terminal import duration, import_tensorflow, new_table
 from fathom.errors import FathomError
 from fathom.hardware.accelerators import machine as machines
@@ -52,7 +52,7 @@ def calibrate(args: argparse.Namespace, screen: Console) -> None:
         calibration=found,
         sources={
             "flops": f"{measured}: product of 2048 x 2048 x 2048",
-            "bandwidth": f"{measured}: triad of STREAM",
+            "bandwidth": "measured by fathom calibrate, 1 thread: triad of STREAM",
             "memory_bytes": "the operating system",
             "calibration": measured,
         },
@@ -68,7 +68,6 @@ def calibrate(args: argparse.Namespace, screen: Console) -> None:
 
 def run(args: argparse.Namespace, screen: Console) -> None:
     """Prints the predicted time of a step."""
-    refuse_sizes(args)
     machine = machines.load(args.machine)
     calibration = prediction.calibration(machine)
     args.threads, args.precision = calibration.threads, calibration.precision

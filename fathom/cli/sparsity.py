@@ -1,7 +1,6 @@
 """``fathom sparsity``: zeros of a workload's tensors by layer, and pruning."""
 
 import argparse
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -23,10 +22,7 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     if not args.infer:
         refuse(args, ["checkpoint_dir"], "is for --infer: a training starts from scratch")
     model = build_model(args, args.infer)
-    take = observed(model, args.checkpoint_dir)
-    if args.density:
-        model.require_test_data()
-    table = _run(model, take, args.steps)
+    table = _run(model, args)
     last = table[table.steps == table.steps.max()]
     show_frame(last.drop(columns=["steps"]), screen, f"zeros up to step {table.steps.max():,}")
     screen.print(_total(last, model.cost()))
@@ -36,8 +32,8 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     model.teardown()
 
 
-def observed(model: "NeuralNetworkModel", checkpoint_dir: str | None) -> Callable[[], pd.DataFrame]:
-    """Sets up a model that counts zeros in its steps; returns what returns them so far."""
+def _run(model: "NeuralNetworkModel", args: argparse.Namespace) -> pd.DataFrame:
+    """Runs the steps in a few periods; returns the zeros of each, with the steps at its end."""
     from fathom.numbers.sparsity import Observation, savings
 
     observations: list[Observation] = []
@@ -46,20 +42,16 @@ def observed(model: "NeuralNetworkModel", checkpoint_dir: str | None) -> Callabl
         observations.append(Observation(built.network, model.is_weight_matrix))
         return built
 
-    model.setup({"checkpoint_dir": checkpoint_dir}, instrument=observe)
-    return lambda: savings(model.network, model.cost(), observations[-1].take())
-
-
-def _run(
-    model: "NeuralNetworkModel", take: Callable[[], pd.DataFrame], n_steps: int
-) -> pd.DataFrame:
-    """Runs the steps in a few periods; returns the zeros of each, with the steps at its end."""
-    done, tables = 0, []
-    for period in range(1, min(_PERIODS, n_steps) + 1):
-        steps = n_steps * period // min(_PERIODS, n_steps) - done
+    model.setup({"checkpoint_dir": args.checkpoint_dir}, instrument=observe)
+    if args.density:
+        model.require_test_data()
+    done, tables, periods = 0, [], min(_PERIODS, args.steps)
+    for period in range(1, periods + 1):
+        steps = args.steps * period // periods - done
         model.run(n_steps=steps, warmup=0)
         done += steps
-        tables.append(take().assign(steps=done))
+        found = savings(model.network, model.cost(), observations[-1].take())
+        tables.append(found.assign(steps=done))
     return pd.concat(tables, ignore_index=True)
 
 

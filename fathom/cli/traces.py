@@ -1,6 +1,7 @@
 """``fathom trace-memory``: the memory accesses of a step, for simulators of memory and caches."""
 
 import argparse
+import itertools
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -30,7 +31,8 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     if args.program:
         from fathom.hardware.traces import valgrind
 
-        refuse(args, [*OF_A_STEP, "layout"], "is of a traced step: omit it with --program")
+        without = "is of a traced step: omit it with --program"
+        refuse(args, [*OF_A_STEP, "layout", "data_dir"], without)
         layers, tensors = valgrind.layers_of(args.program, args.workload), None
         trace: Blocks = partial(valgrind.blocks, args.program, args.workload)
     else:
@@ -59,9 +61,11 @@ def _write(trace: Blocks, args: argparse.Namespace, folder: Path, screen: Consol
         screen.print(f"{count:,} accesses")
         return
     chosen = intervals.choose(trace(), args.intervals)
-    for row in chosen.itertuples():
-        pieces = (block for number, block in intervals.pieces(trace()) if number == row.interval)
-        formats.write(pieces, form, folder / f"trace-{row.interval}.{form.suffix}")
+    wanted = set(chosen.interval)
+    for number, pieces in itertools.groupby(intervals.pieces(trace()), lambda piece: piece[0]):
+        if number in wanted:
+            blocks = (block for _, block in pieces)
+            formats.write(blocks, form, folder / f"trace-{number}.{form.suffix}")
     chosen.to_csv(folder / "intervals.csv", index=False)
     screen.print(f"{len(chosen)} intervals of {intervals.LENGTH:,} accesses, at most")
 

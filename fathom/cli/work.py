@@ -77,7 +77,8 @@ def _add_predictions(commands: Commands) -> None:
     parser.add_argument("--out", type=output_file, required=True, metavar="FILE", help=text)
     text = "predict the time of a step, with an interval, without running it"
     parser = add_command(commands, "predict", "cli.predict", text)
-    _add_work(parser)
+    parser.add_workload()
+    _add_step(parser)
     text = "file of fathom calibrate"
     parser.add_argument("--machine", required=True, metavar="FILE", help=text)
 
@@ -107,6 +108,11 @@ def _add_work(parser: Parser, **changes: Any) -> None:
     text = "a size that the file leaves open, as batch=8"
     add = parser.add_argument
     add("--dim", type=_size, action="append", default=[], metavar="NAME=N", help=text)
+    _add_step(parser)
+
+
+def _add_step(parser: Parser) -> None:
+    """Adds the options of a step of a workload."""
     parser.add_mode()
     add_options(parser, "batch-size", "dataset", "set")
     text = "length of the examples, for workloads where it varies: frames, or words of the source"
@@ -126,11 +132,9 @@ def _add_zeros(parser: Parser) -> None:
 
 def _add_traces(parser: Parser) -> None:
     parser.add_workload()
-    parser.add_mode()
-    add_options(parser, "batch-size", "dataset", "data-dir", "set")
-    text = "length of the examples, as of describe"
+    _add_step(parser)
+    add_options(parser, "data-dir")
     add = parser.add_argument
-    add("--length", type=number(int, minimum=1), metavar="N", help=text)
     text = "trace the bare program in this folder of fathom export, built with ROI=VALGRIND"
     add("--program", type=input_path, metavar="DIR", help=text)
     text = "simulator that reads it; default: %(default)s"

@@ -21,7 +21,6 @@ SCALING = "characterize --workers=1,2 --batch-size=8"
         (f"{ROOFLINE} --dim batch=3", "--dim has no effect with --description"),
         ("explore --machine=p100 --layers=a.csv --dim batch=3", "--dim has no effect with layers"),
         ("export autoenc --infer --to=keras --dim batch=3", "--dim is of a network's file"),
-        ("predict autoenc --machine=p100 --dim batch=3", "--dim is of a network's file"),
         ("formats autoenc --checkpoint-dir=x", "--checkpoint-dir is for --infer"),
         ("formats autoenc --infer --steps=5", "--steps is of training: omit it"),
         ("formats autoenc --formats=tf32 --rounding=nearest", "--rounding is of fixed point"),

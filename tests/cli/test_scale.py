@@ -5,6 +5,7 @@ import json
 import pytest
 from commands import fathom, refusal
 
+from fathom.testing.descriptors import descriptor
 from tests.hardware.accelerators.steps import blocks
 
 
@@ -33,6 +34,22 @@ def test_nodes_share_the_examples_or_more(scale, capsys):
     assert all(purpose in out for purpose in ("tensor", "pipeline", "gradients"))
     assert scale("--parallelism=tensor=2", "--nodes=2,16", "--fusion=elementwise") == 0
     assert numbers(capsys.readouterr().out) == ["2", "16"]
+
+
+def test_a_fused_step_takes_the_same_memory_in_the_roofline(tmp_path, capsys):
+    path = tmp_path / "step.json"
+    path.write_text(json.dumps(descriptor("autoenc").model(False).describe().to_plain()))
+    step = ("autoenc", f"--description={path}", "--machine=a100", "--fusion=elementwise")
+    assert fathom("scale", *step, "--nodes=1") == 0
+    held = needed(capsys)
+    assert fathom("roofline", *step) == 0
+    assert needed(capsys) == held
+
+
+def needed(capsys):
+    """Returns the line on the memory."""
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "holds at least" in line)
+    return line
 
 
 def test_weak_scaling_takes_more_nodes_than_examples(scale, capsys):

@@ -19,7 +19,7 @@ _FUSED = ("elementwise", "reduction", "data movement")
 
 
 def fused(description: Description, fusion: Fusion) -> Description:
-    """Returns a step whose operations are fused; one without edges stays as it is."""
+    """Returns a step whose operations are fused: without edges, all of a layer and phase."""
     rows = {row.name: row.without_zeros() for row in description.operations}
     groups: dict[_Key, list[Operation]] = defaultdict(list)
     depths: dict[str, int] = {}  # products before an operation, on the longest way

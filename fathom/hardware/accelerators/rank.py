@@ -23,7 +23,7 @@ class Work:
 
     Raises:
         FathomError: the nodes, or the parts of the batch, are more than the examples; there are no
-            experts to share.
+            experts to share; an inference cannot have what the plan says.
     """
 
     description: Description  # of the whole step
@@ -41,6 +41,9 @@ class Work:
         sparse = any(row.kind == "sparse product" for row in self.description.operations)
         if plan.data * plan.microbatches > 1 and sparse:
             raise FathomError("each part of the batch would compute the whole graph: use one node")
+        if self.description.mode == "infer" and (plan.recompute or plan.sharded in (1, 2)):
+            name = "recompute" if plan.recompute else f"sharded={plan.sharded}"
+            raise FathomError(f"{name} is of training: omit it")
         if plan.expert > 1 and not self._experts:
             raise FathomError(f"{self.description.workload} has no experts: omit expert=N")
 
@@ -53,8 +56,6 @@ class Work:
     @cached_property
     def sharding(self) -> sharding.Sharding:
         """What the nodes of ``tensor`` share, and exchange."""
-        if self.plan.tensor == 1 and self.plan.expert == 1:
-            return sharding.Sharding(frozenset(), (), (), {})
         return sharding.of(self.description, self.plan.tensor)
 
     @cached_property
@@ -125,10 +126,13 @@ class Work:
         many = self.description.parameters / sum(found.values())  # a tied matrix counts twice
         return {layer: many * count for layer, count in found.items()}
 
-    def own_parameters(self, stage: int, experts: bool | None = None) -> float:
+    def own_parameters(
+        self, stage: int, experts: bool | None = None, sharded: bool = False
+    ) -> float:
         """Returns the number of weights of a node; of experts alone, or of all others.
 
-        All nodes of ``tensor`` have the weights of convolutions.
+        All nodes of ``tensor`` have the weights of convolutions. With ``sharded``, those of
+        ``data`` share all weights, among them those of experts, which fewer have otherwise.
         """
         patched = sharding.layers_of_convolutions(self.description)
         total = 0.0
@@ -138,14 +142,14 @@ class Work:
             of_experts = layer in self._experts
             if experts is not None and of_experts != experts:
                 continue
-            parts = self.plan.expert if of_experts else 1
+            parts = self.plan.data if sharded else self.plan.expert if of_experts else 1
             total += count / parts / (1 if layer in patched else self.plan.tensor)
         return total
 
     def update_share(self, stage: int) -> float:
         """Returns the share of the step's update that a node does."""
-        share = self.own_parameters(stage) / max(1.0, sum(self.parameters.values()))
-        return share / (self.plan.data if self.plan.sharded else 1)
+        own = self.own_parameters(stage, sharded=self.plan.sharded > 0)
+        return own / max(1.0, sum(self.parameters.values()))
 
     @cached_property
     def _experts(self) -> set[str]:
@@ -172,9 +176,9 @@ class Work:
         )
         return self.description.model_copy(update={"operations": kept})
 
-    def kernels(self, stage: int) -> Description:
-        """Returns the operations of a node of a stage, fused."""
-        share = self.share(stage)
+    def kernels(self, stage: int, update: bool = False) -> Description:
+        """Returns the operations of a node of a stage, fused, perhaps with the update."""
+        share = self._with_update(self.share(stage), stage) if update else self.share(stage)
         return fused(share, self.fusion) if self.fusion else share
 
     def _part(self, row: Operation, data: int, tensor: int) -> Operation:
@@ -201,7 +205,8 @@ class Work:
             found["weight_bytes"] = -(-row.weight_bytes // split) * plan.microbatches
         if row.phase == "weight gradient":
             found["output_bytes"] = -(-row.output_bytes // split) * plan.microbatches
-            over = plan.data if plan.sharded >= 2 else 1
+            fewer = plan.expert if sharding.is_of_experts(row) else 1  # have a group of experts
+            over = plan.data // fewer if plan.sharded >= 2 else 1
             found["result_bytes"] = -(-row.result_bytes // (split * over))
         return row.model_copy(update=found)
 
@@ -229,8 +234,9 @@ class Work:
     def memory_bytes(self, precision: str | None) -> int | None:
         """Returns the most that a node holds at once; None if an older file does not tell.
 
-        The first stage holds the results of as many parts of the batch as there are stages. What is
-        computed again needs what each layer is given, or what the stage is, whichever is less.
+        In training, the first stage holds the results of as many parts of the batch as there are
+        stages. What is computed again needs what each layer is given, or what the stage is,
+        whichever is less. All gradients of weights take as much as the weights, at most.
         """
         if self.description.held_bytes is None:
             return None
@@ -240,24 +246,22 @@ class Work:
         plan, step = self.plan, self.description
         training = step.mode == "train"
         scale = bits(precision) / bits(step.precision) if precision else 1.0
-        whole = sum(self.parameters.values())
-        share = self.own_parameters(stage) / whole if whole else 1 / (plan.tensor * plan.pipeline)
         weights = float(MASTER_BYTES * step.parameters if training else step.held_bytes or 0)
         state = max(0.0, (step.held_bytes or 0) - weights)
-        weights /= plan.data if plan.sharded == 3 else 1
-        state /= plan.data if plan.sharded else 1
-        held = share * (weights * (1.0 if training else scale) + state)
-        parts = min(plan.microbatches, plan.pipeline - stage)
+        held = self._weight_share(stage, plan.sharded == 3) * weights * (1 if training else scale)
+        held += self._weight_share(stage, plan.sharded > 0) * state
+        if plan.microbatches == 1 and not plan.recompute:
+            one = self.kernels(stage, update=True).model_copy(update={"held_bytes": 0})
+            return held + scale * (peak_bytes(one) or 0)
         one = self.kernels(stage).model_copy(update={"held_bytes": 0})
-        if plan.recompute and training:
+        parts = min(plan.microbatches, plan.pipeline - stage) if training else 1
+        if plan.recompute:
             layers: Counter[str] = Counter()
             for row in one.operations:
                 if row.phase == "forward":
                     layers[row.layer] += row.result_bytes
             by_layer = self._kept(one) * parts + max(layers.values(), default=0)
             results = min(by_layer, self._given_bytes(stage) * parts + layers.total())
-        elif plan.microbatches == 1:
-            return held + scale * (peak_bytes(self._with_update(one, stage)) or 0)
         else:
             rows = tuple(
                 row.model_copy(update={"result_bytes": 0})
@@ -271,7 +275,15 @@ class Work:
             for row in one.operations
             if row.phase == "weight gradient" and row.repeats == 1
         )
-        return held + scale * (results / plan.microbatches + gradients)
+        own = MASTER_BYTES * self.own_parameters(stage, sharded=plan.sharded >= 2)
+        return held + scale * (results / plan.microbatches + min(gradients, own))
+
+    def _weight_share(self, stage: int, sharded: bool) -> float:
+        """Returns the share of all weights that a node has."""
+        if whole := sum(self.parameters.values()):
+            return self.own_parameters(stage, sharded=sharded) / whole
+        plan = self.plan
+        return 1 / (plan.tensor * plan.pipeline * (plan.data if sharded else 1))
 
     def _with_update(self, share: Description, stage: int) -> Description:
         """Returns a node's operations with its part of the update behind them."""

@@ -139,7 +139,8 @@ class _Walk:
         if row.phase == _GRADIENTS:
             self._exchange("all-reduce", row, row.output_bytes, once=True)
             return "whole"
-        self._exchange("halo", row, _border(row, self._nodes))
+        if border := _border(row, self._nodes):
+            self._exchange("halo", row, border)
         return "split"
 
     def _keeps_sums(self, row: Operation) -> bool:

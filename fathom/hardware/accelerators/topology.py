@@ -23,14 +23,14 @@ def read(path: Path) -> list[Convolution]:
     """
     try:
         lines = csv.reader(io.StringIO(read_file(path).decode()), skipinitialspace=True)
-        rows = [[cell.strip() for cell in line] for line in lines if any(line)]
+        rows = [(lines.line_num, [cell.strip() for cell in line]) for line in lines if any(line)]
     except (UnicodeDecodeError, csv.Error) as error:
         raise FathomError(f"{path} is no CSV file: {error}") from error
-    if not rows or tuple(rows[0][: len(COLUMNS)]) != COLUMNS:
+    if not rows or tuple(rows[0][1][: len(COLUMNS)]) != COLUMNS:
         raise FathomError(f"{path} does not begin with the columns {', '.join(COLUMNS)}")
     if len(rows) == 1:
         raise FathomError(f"{path} has no layers")
-    return [_layer(path, number, row) for number, row in enumerate(rows[1:], 2)]
+    return [_layer(path, number, row) for number, row in rows[1:]]
 
 
 def _layer(path: Path, number: int, row: list[str]) -> Convolution:

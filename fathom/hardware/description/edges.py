@@ -98,7 +98,7 @@ def size_of(tensor: tf.Tensor) -> int:
     """Returns the bytes of a tensor; 0 of what is no numbers."""
     if tensor.dtype in (tf.resource, tf.variant, tf.string):
         return 0
-    return kinds.elements(tensor.shape) * tensor.dtype.size
+    return kinds.elements(kinds.shape_of(tensor)) * tensor.dtype.size
 
 
 def is_listed(op: tf.Operation) -> bool:

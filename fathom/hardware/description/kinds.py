@@ -18,7 +18,7 @@ _CONVOLUTIONS = (
 )
 _VOLUMES = ("Conv3D", "Conv3DBackpropInputV2")  # products by im2col
 _SPARSE = ("SparseTensorDenseMatMul", "SparseMatMul")
-_LOOKUPS = ("Gather", "GatherV2", "ResourceGather")
+_LOOKUPS = ("Gather", "GatherV2", "ResourceGather", "ResourceGatherNd")
 _ROW_UPDATES = ("ResourceScatterAdd", "ResourceScatterSub", "ResourceSparseApply")
 _FLOPS_OF_UPDATES = {  # for an element, by the rule's formula; a root or a division is one
     "ResourceApplyGradientDescent": 2,
@@ -75,7 +75,7 @@ def bounds_of(node: Node, kind: Kind) -> Bounds:
     if kind == "look-up":
         return _lookup(node.op)
     tensors = [*node.op.inputs, *(() if kind == "reduction" else node.op.outputs)]
-    found = {"elements": max((elements(tensor.shape) for tensor in tensors), default=0)}
+    found = {"elements": max((elements(shape_of(each)) for each in tensors), default=0)}
     return found | ({"width": kept} if kind == "reduction" and (kept := _kept(node.op)) else {})
 
 
@@ -83,6 +83,20 @@ def flops_of_element(node: Node) -> int:
     """Returns the floating-point operations for an element: 1, but for fused updates of weights."""
     nesterov = node.type == "ResourceApplyKerasMomentum" and node.op.get_attr("use_nesterov")
     return _FLOPS_OF_UPDATES.get(node.type, 1) + (2 if nesterov else 0)
+
+
+def shape_of(tensor: tf.Tensor) -> tf.TensorShape:
+    """Returns a tensor's shape; of rows whose number depends on data, that of all that are given.
+
+    Such are the rows of a batch without repetitions, and the places where a condition holds.
+    """
+    shape = tensor.shape
+    if not shape.rank or shape[0] is not None:
+        return shape
+    given = [shape_of(each) for each in tensor.op.inputs]
+    of_places = tensor.op.type == "Where"
+    rows = [elements(each) if of_places else each[0] for each in given if each.rank]
+    return tf.TensorShape([max(rows, default=1), *shape[1:]])
 
 
 def elements(shape: tf.TensorShape) -> int:
@@ -155,13 +169,24 @@ def _sparse_product(op: tf.Operation) -> Bounds:
 
 def _lookup(op: tf.Operation) -> Bounds:
     """Returns the bounds of rows that are read, or updated by a gradient for each index."""
-    updates = op.type.startswith(_ROW_UPDATES)
-    values = op.inputs[-2 if "Apply" in op.type else -1] if updates else op.outputs[0]
-    count = elements(indices_of(op).shape)
-    return {"indices": count, "width": elements(values.shape) // max(1, count)}
+    places = shape_of(indices_of(op))
+    count = elements(places[:-1] if op.type == "ResourceGatherNd" else places)
+    return {"indices": count, "width": elements(shape_of(values_of(op))) // max(1, count)}
 
 
 def indices_of(op: tf.Operation) -> tf.Tensor:
     """Returns the indices of a look-up."""
-    updates = op.type.startswith(_ROW_UPDATES)
-    return op.inputs[-1] if updates and "Apply" in op.type else op.inputs[1]
+    return _inputs(op)["indices"]
+
+
+def values_of(op: tf.Operation) -> tf.Tensor:
+    """Returns what an operation computes, or what it changes a variable by."""
+    if op.outputs:
+        return op.outputs[0]
+    given = _inputs(op)
+    return given.get("grad", given.get("updates", op.inputs[-1]))
+
+
+def _inputs(op: tf.Operation) -> dict[str, tf.Tensor]:
+    names = [argument.name for argument in op.op_def.input_arg]
+    return dict(zip(names, op.inputs, strict=False))

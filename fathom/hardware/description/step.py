@@ -97,14 +97,13 @@ def _row(node: Node, layer: str, phase: StepPhase) -> Operation:
     read, weights, written = _bytes(node, kind, bounds)
     repeats = node.scope.repeats
     counted = kind in PRODUCTS or kind in _LITTLE_WORK
-    outputs = list(node.op.outputs) or list(node.op.inputs[-1:])
     return Operation(
         name=node.name,
         type=node.type,
         layer=layer,
         phase=phase,
         kind=kind,
-        dtype=outputs[0].dtype.base_dtype.name,
+        dtype=kinds.values_of(node.op).dtype.base_dtype.name,
         bounds=bounds,
         repeats=repeats,
         macs=repeats * macs,
@@ -150,7 +149,8 @@ def _bytes(node: Node, kind: Kind, bounds: loops.Bounds) -> tuple[int, int, int]
 
 def updates(node: Node) -> int:
     """Returns the number of variables that an operation changes."""
-    if node.op.type.startswith(("Resource", "Assign")) and node.op.type != "ResourceGather":
+    reads = node.op.type.startswith("ResourceGather")
+    if node.op.type.startswith(("Resource", "Assign")) and not reads:
         return sum(tensor.dtype == tf.resource for tensor in node.op.inputs)
     return 0
 

@@ -4,7 +4,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pydantic import ValidationError
 
@@ -72,6 +72,8 @@ class Rows:
         """Adds an operation, a row for each part; returns the names that made its results."""
         last: tuple[str, ...] = ()
         for work in works:
+            if work.kind == "matrix product" and place.repeats > 1:  # in a loop
+                work = replace(work, kind="recurrent product")
             empty = work.kind in PRODUCTS and not loops.macs(work.bounds, work.kind)
             if empty or not work.repeats:
                 continue

@@ -176,7 +176,6 @@ class _Reader:
         if works is None:
             self._rows.without_rule[title] = None
             works = [rows.movement(values, outputs)]
-        works = [_in_loop(work, around) for work in works]
         made = self._rows.add(Place(name, title, layer, around.repeats), works, values, outputs)
         return [_Known(replace(each, producers=made)) for each in outputs]
 
@@ -268,13 +267,6 @@ def _results(op: Op) -> list[Value]:
     if len(op.types) < count:
         raise mlir.MalformedError(f"{op.type} lacks types")
     return op.types[len(op.types) - count :]
-
-
-def _in_loop(work: Work, around: _Around) -> Work:
-    """Returns a product in a loop as a recurrent one."""
-    if work.kind == "matrix product" and "/body/" in around.prefix:
-        return replace(work, kind="recurrent product")
-    return work
 
 
 def _axes(text: str, *patterns: str) -> list[int]:

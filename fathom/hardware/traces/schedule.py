@@ -214,7 +214,7 @@ def _convolution(access: Access, address: Address) -> Iterator[tuple[np.ndarray,
 
 def _look_up(access: Access, address: Address) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     size = access.row.bounds
-    count, width = size["indices"], size["width"]
+    count, width = size["indices"], size["width"]  # at most; a batch may have fewer
     tables = [use for use in access.reads if use.shape is None] or access.reads[:1]
     others = [use for use in access.reads if use not in tables and use.bytes >= 4 * count]
     row = width * 4 if not access.writes else width * access.writes[0].item
@@ -224,14 +224,15 @@ def _look_up(access: Access, address: Address) -> Iterator[tuple[np.ndarray, np.
         taken = np.arange(count) * max(1, tables[0].bytes // row) // max(1, count)
     changes = any(use.storage is tables[0].storage for use in access.writes)
     turns = []
+    turn = np.arange(len(taken))
     for use in others:
         step = use.bytes // max(1, count)
-        turns.append(_Rows(address(use) + np.arange(count) * step, step, LOAD))
+        turns.append(_Rows(address(use) + turn * step, step, LOAD))
     kind = MODIFY if changes else LOAD
     turns += [_Rows(address(table) + taken * row, row, kind) for table in tables]
     if not changes:
-        turns += [_Rows(address(use) + np.arange(count) * row, row, STORE) for use in access.writes]
-    if count:
+        turns += [_Rows(address(use) + turn * row, row, STORE) for use in access.writes]
+    if len(taken):
         yield from _turns(*turns)
 
 

@@ -215,4 +215,5 @@ def indices(
 def _tensor_of_indices(node: Node) -> tf.Tensor | None:
     if node.op.type == "SparseTensorDenseMatMul":
         return node.op.inputs[0]
-    return kinds.indices_of(node.op) if kinds.kind_of(node) == "look-up" else None
+    rows = kinds.kind_of(node) == "look-up" and node.op.type != "ResourceGatherNd"
+    return kinds.indices_of(node.op) if rows else None

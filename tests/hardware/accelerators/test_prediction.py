@@ -11,7 +11,7 @@ from fathom import FathomError, __main__
 from fathom.hardware.accelerators import machine, prediction
 from fathom.hardware.accelerators.machine import Machine
 from fathom.results.calibration import Calibration, Ideal, ProductTime, StepTime, TransferTime
-from fathom.system import threads
+from fathom.system import rates, threads
 from tests.hardware.accelerators.steps import (
     CONVOLUTION,
     MOVING,
@@ -156,6 +156,27 @@ def test_operations_are_measured_with_the_memory_of_a_run(monkeypatch, capsys):
     assert run(__main__.main, ["calibrate", f"--threads={in_use}", "--out=here.json"]) == 2
     assert done == ["freed memory is kept", "measured"]
     assert "that is enough" in capsys.readouterr().err
+
+
+def test_a_machine_file_says_that_one_thread_measured_the_memory(tmp_path, monkeypatch):
+    found, rate = calibrated().calibration, rates.Ceiling(1e9, 1.0)
+    monkeypatch.setattr("fathom.measure.runs.calibration.measure", lambda *_: found)
+    monkeypatch.setattr(rates, "gemm_ceiling", lambda *_: rate)
+    monkeypatch.setattr(rates, "triad_ceiling", lambda: rate)
+    in_use, file = threads.set_threads(None), tmp_path / "here.json"
+    assert run(__main__.main, ["calibrate", f"--threads={in_use}", f"--out={file}"]) == 0
+    sources = machine.load(str(file)).sources
+    assert f"{in_use} thread(s)" in sources["flops"]
+    assert "calibrate, 1 thread: triad" in sources["bandwidth"]
+
+
+def test_predictions_are_of_workloads_not_of_files(capsys):
+    for arguments in (["gpt", "--dim=batch=3"], ["network.onnx"]):
+        assert run(__main__.main, ["predict", *arguments, "--machine=p100"]) == 2
+        error = capsys.readouterr().err
+        assert "unrecognized arguments: --dim" in error or "unknown workload" in error
+    assert run(__main__.main, ["predict", "--help"]) == 0
+    assert "network's file" not in capsys.readouterr().out
 
 
 def test_a_folder_without_timings_on_these_threads_is_refused_at_once(

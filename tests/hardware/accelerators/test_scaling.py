@@ -6,6 +6,7 @@ import pytest
 
 from fathom import FathomError
 from fathom.hardware.accelerators import machine, roofline, scaling
+from fathom.hardware.accelerators.fusion import fused
 from fathom.hardware.accelerators.plan import Plan
 from fathom.hardware.accelerators.rank import Work
 from fathom.testing.descriptors import descriptor
@@ -81,6 +82,32 @@ def test_a_node_holds_its_share_of_weights_and_state(plan, share):
     assert scaling.scale(alone, P100, plan).memory_bytes == share * step.parameters
 
 
+@pytest.mark.parametrize(("sharded", "share"), [(0, 12 / 2), (1, 4 / 2 + 8 / 4), (3, 12 / 4)])
+def test_all_nodes_of_data_share_the_states_of_experts(sharded, share):
+    step = experts(4)
+    alone = tuple(row.model_copy(update={"result_bytes": 0}) for row in step.operations)
+    state = {"mode": "train", "held_bytes": 12 * step.parameters, "operations": alone}
+    work = Work(step.model_copy(update=state), Plan(4, expert=2, sharded=sharded))
+    assert work.memory_bytes(None) == share * step.parameters
+    assert work.update_share(0) == 1 / (4 if sharded else 2)
+
+
+def test_all_nodes_of_data_share_the_gradients_of_experts():
+    step = experts(4)
+    gradient = product("d up", "moe", (WIDTH, HIDDEN, ROWS), [], "weight gradient", batch=4)
+    gradient = gradient.model_copy(update={"type": "RaggedMatMulGrad"})
+    work = Work(description(*step.operations, gradient), Plan(4, expert=2, sharded=2))
+    assert work.share(0).operations[-1].result_bytes == gradient.result_bytes / 4
+
+
+@pytest.mark.parametrize("plan", [Plan(recompute=True), Plan(microbatches=2)])
+def test_gradients_take_no_more_memory_than_the_weights(plan):
+    step = blocks(2)
+    part = elementwise("sum", "block0", WIDTH * HIDDEN, [], phase="weight gradient")
+    summed = step.model_copy(update={"operations": (*step.operations, part)})
+    assert Work(summed, plan).memory_bytes(None) == Work(step, plan).memory_bytes(None)
+
+
 def test_activations_computed_again_are_not_held():
     plans = Plan(), Plan(recompute=True)
     step = scaling.grown(blocks(8), 16)
@@ -123,6 +150,13 @@ def test_a_pipeline_waits_and_sends_the_results_between_its_stages():
         scaling.scale(blocks(8), P100, Plan(pipeline=9))
     with pytest.raises(FathomError, match="4 layers cannot be divided into 4 stages of 2 parts"):
         scaling.scale(blocks(4), P100, Plan(pipeline=4, interleaved=2))
+
+
+def test_a_stage_of_inference_holds_the_results_of_one_part():
+    rows = stages(4, 4).operations[:2]
+    step = description(*rows, mode="infer", held_bytes=0)
+    held = [Work(step, Plan(pipeline=2, microbatches=parts)).memory_bytes(None) for parts in (1, 2)]
+    assert held[0] == 2 * held[1] > 0
 
 
 def stages(*weights):
@@ -262,6 +296,10 @@ def test_impossible_nodes_and_machines_without_a_link_are_refused():
         scaling.scale(description(operation()), P100, Plan(4, microbatches=4))
     with pytest.raises(FathomError, match="K20M has no links"):
         scaling.scale(description(operation()), machine.load("k20m"), Plan(2))
+    inference = description(operation(), mode="infer")
+    for plan, name in ((Plan(recompute=True), "recompute"), (Plan(2, sharded=2), "sharded=2")):
+        with pytest.raises(FathomError, match=f"{name} is of training: omit it"):
+            scaling.scale(inference, P100, plan)
     with pytest.raises(FathomError, match="w has no experts: omit expert=N"):
         scaling.scale(description(operation()), P100, Plan(2, expert=2))
 
@@ -276,9 +314,11 @@ def test_the_node_with_the_most_examples_says_how_long_a_step_takes():
     assert sum(sent[1].values()) == pytest.approx(sum(sent[0].values()) * 3 / 4)
 
 
-def test_one_node_holds_what_the_roofline_says():
+@pytest.mark.parametrize("fusion", [None, "elementwise", "attention"])
+def test_one_node_holds_what_the_roofline_says(fusion):
     step = descriptor("ngp").model(False).describe()
-    assert Work(step, Plan()).memory_bytes(None) == roofline.memory_bytes(step)
+    whole = fused(step, fusion) if fusion else step
+    assert Work(step, Plan(), fusion).memory_bytes(None) == roofline.memory_bytes(whole)
 
 
 def test_the_ratios_of_table_i_are_within_fifteen_percent():

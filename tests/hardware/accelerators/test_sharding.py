@@ -107,6 +107,9 @@ def test_convolutions_exchange_borders_and_sum_all_their_gradients():
     halo, total = sharding.of(description(forward, gradient), 4).exchanges
     assert (halo.kind, halo.size_bytes) == ("halo", 10**6 * 4 * 16 / 32**2)
     assert (total.kind, total.size_bytes, total.once) == ("all-reduce", 10**6, True)
+    pointwise = operation(kind="convolution", bounds=CONVOLUTION | {"R": 1, "S": 1})
+    found = sharding.of(description(pointwise), 4)
+    assert (found.exchanges, found.shared) == ((), {pointwise.name})  # patches without borders
 
 
 def test_tokens_go_to_the_experts_and_back():

@@ -179,6 +179,7 @@ def test_the_papers_layers_come_from_a_file_and_give_its_design(capsys):
         ("{header}a, 5, 5, 3, 3, 1, 1,\n", "line 2: the sizes must be whole numbers from 1 to"),
         ("{header}a, 5, 5, 3, 3, 1, -1, 1\n", "line 2: the sizes must be whole numbers from 1 to"),
         ("{header}a, 5, 2, 3, 3, 1, 1, 1\n", "line 2: the filter is larger than the input"),
+        ("\n{header}\na, 5, 2, 3, 3, 1, 1, 1\n", "line 4: the filter is larger than the input"),
     ],
 )
 def test_a_damaged_table_of_layers_is_refused(text, message, tmp_path):

@@ -187,6 +187,39 @@ def test_a_look_up_reads_only_its_rows():
     assert row.footprint_bytes == 4 * (1000 * 8 + 5 + 5 * 8)  # of the whole table
 
 
+def test_a_look_up_by_several_axes_reads_only_its_rows():
+    table = tf.Variable(tf.zeros([10, 100, 8]))
+    places = tf.constant([[1, 2], [3, 4], [5, 6]])
+    row = described(lambda x: tf.gather_nd(table, places) * x, (8,))["ResourceGatherNd"]
+    assert row.kind == "look-up"
+    assert row.bounds == {"indices": 3, "width": 8}
+    assert (row.input_bytes, row.weight_bytes, row.output_bytes) == (3 * 2 * 4, 3 * 32, 3 * 32)
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("ResourceSparseApplyKerasMomentum", {"lr": 0.1, "momentum": 0.9}),
+        ("ResourceSparseApplyAdagradV2", {"lr": 0.1, "epsilon": 0.1}),
+    ],
+)
+def test_an_update_of_rows_has_at_most_those_of_the_batch(name, given):
+    table, slot = tf.Variable(tf.zeros([100, 16])), tf.Variable(tf.zeros([100, 16]))
+
+    def step(gradients, places):
+        rows, number = tf.unique(tf.cast(places, tf.int32))
+        sums = tf.math.unsorted_segment_sum(gradients, number, tf.size(rows))
+        update = {"grad": sums * 2.0, "indices": rows} | given
+        getattr(tf.raw_ops, name)(var=table.handle, accum=slot.handle, **update)
+
+    rows = described(step, (7, 16), (7,))
+    row = rows[name]
+    assert (row.bounds, row.dtype) == ({"indices": 7, "width": 16}, "float32")
+    assert row.weight_bytes == row.output_bytes == 2 * 7 * 64  # the table and its slot
+    assert rows["Mul"].bounds == {"elements": 7 * 16}
+    assert rows["Mul"].result_bytes == 7 * 64
+
+
 def test_what_the_step_does_not_need_is_left_out():
     def step(x):
         tf.exp(x)

@@ -267,7 +267,7 @@ def test_the_body_of_a_loop_counts_as_often_as_it_runs(described):
     loop = node("Loop", "times,,x", body=body_of_loop())
     weights = [integers("times", 7), weight("w", 5, 5)]
     (row,) = described([loop, node("Identity", "y", "z")], {"x": (3, 5)}, weights).operations
-    assert (row.repeats, row.macs) == (7, 7 * 3 * 5 * 5)
+    assert (row.kind, row.repeats, row.macs) == ("recurrent product", 7, 7 * 3 * 5 * 5)
     weights[0] = integers("other", 7)
     with pytest.raises(FathomError, match="iterations of part/Loop is not known"):
         described([node("Cast", "n", "times", to=INT64), loop], {"x": (3, 5), "n": ()}, weights)

@@ -1,15 +1,19 @@
 """Traces touch what the description says, in files that simulators read."""
 
+import argparse
 import gzip
 import lzma
 import struct
 
 import numpy as np
+import pandas as pd
 import pytest
 from commands import run
+from rich.console import Console
 
 from fathom import FathomError
 from fathom.__main__ import main
+from fathom.cli import traces
 from fathom.cli.traces import of_model
 from fathom.hardware.traces import formats, instructions, intervals, reuse, schedule, tensors
 from fathom.hardware.traces.block import LOAD, MODIFY, STORE, Block
@@ -108,6 +112,17 @@ def test_a_product_reads_its_tiles_in_order():
     assert blocks[3].address[0] == (1 << 20) + 64 * 256
 
 
+def test_an_update_touches_the_rows_of_the_batch_alone():
+    table, gradient = (tensors.Storage(name, 1 << 16) for name in ("table", "gradient"))
+    uses = tensors.Use(table, None, 4, table.bytes), tensors.Use(gradient, (4, 16), 4, 256)
+    row = operation(kind="look-up", type="ResourceScatterSub", bounds={"indices": 4, "width": 16})
+    access = tensors.Access(row, (), [*uses], [uses[0]], indices=np.array([9, 5]))  # 2 of 4
+    addresses = {id(table): 1 << 20, id(gradient): 1 << 24}
+    (block,) = schedule.blocks([access], addresses)
+    assert block.address.tolist() == [1 << 24, (1 << 20) + 9 * 64, (1 << 24) + 64, (1 << 20) + 320]
+    assert block.kind.tolist() == [LOAD, MODIFY] * 2
+
+
 BLOCK = Block(
     np.array([0x10000000, 0x10000040, 0x10000080], np.uint64),
     np.array([LOAD, STORE, MODIFY], np.uint8),
@@ -198,6 +213,27 @@ def test_intervals_stand_for_the_trace():
     assert (np.concatenate([part.address for _, part in cut]) == address).all()
 
 
+def test_intervals_are_written_in_one_pass(tmp_path):
+    passes, size, half = [], 80_000, 2 * intervals.LENGTH
+
+    def trace():
+        passes.append(None)
+        for start in range(0, 2 * half, size):
+            place = np.arange(start, start + size, dtype=np.uint64)
+            address = np.where(place < half, place % 64, place) * LINE
+            kind = np.where(place < half, LOAD, STORE).astype(np.uint8)
+            yield Block(address, kind, place, np.zeros(size, np.uint16))
+
+    traces._write(trace, argparse.Namespace(format="dramsim3", intervals=2), tmp_path, Console())
+    assert len(passes) == 2  # to choose, and to write
+    chosen = pd.read_csv(tmp_path / "intervals.csv")
+    assert len(chosen) == len(list(tmp_path.glob("trace-*"))) == 2
+    for row in chosen.itertuples():
+        text = gzip.decompress((tmp_path / f"trace-{row.interval}.txt.gz").read_bytes())
+        kinds = [line.split()[1] for line in text.splitlines()]
+        assert kinds == [b"READ" if row.first < half else b"WRITE"] * intervals.LENGTH
+
+
 def test_the_command_writes_a_folder(tmp_path, capsys):
     out = tmp_path / "out"
     small = descriptor("autoenc").arguments()
@@ -207,8 +243,10 @@ def test_the_command_writes_a_folder(tmp_path, capsys):
     names = {path.name for path in out.iterdir()} - {".fathom"}
     assert {"distances.csv", "intervals.csv", "misses.svg", "summary.csv", "tensors.csv"} < names
     assert run(main, command) == 2
-    assert run(main, [*command, "--force", f"--program={tmp_path}"]) == 2
-    assert "--infer is of a traced step" in capsys.readouterr().err
+    program = ["trace-memory", "autoenc", f"--program={tmp_path}", f"--out={out}", "--force"]
+    for option in ("--infer", "--layout=plain", f"--data-dir={tmp_path}"):
+        assert run(main, [*program, option]) == 2
+        assert f"{option.partition('=')[0]} is of a traced step" in capsys.readouterr().err
 
 
 def test_a_program_must_have_marks(tmp_path):
