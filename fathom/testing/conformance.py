@@ -473,9 +473,10 @@ def test_the_forward_only_twin_returns_outputs_and_has_no_optimizer(workload):
 
 def test_the_forward_only_twin_takes_the_trained_weights(workload, kept, checkpoints):
     model = workload.ready(forward_only=True, setup={"checkpoint_dir": checkpoints})
-    trained = kept[0].model.network.variables
-    for ours, theirs in zip(model.network.variables, trained, strict=True):
-        np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+    trained = kept[0].model
+    with trained.evaluated_weights():
+        for ours, theirs in zip(model.network.variables, trained.network.variables, strict=True):
+            np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
 
 
 @pytest.mark.parametrize(

@@ -19,17 +19,6 @@ CLASSES = {
     "G": "Data Movement",
 }
 
-# The columns of figure 3, in its order.
-PAPER_TYPES = (
-    *("Add", "Sub", "Mul", "Div", "Pow"),
-    *("Softmax", "MatMul", "CrossEntropy"),
-    *("MaxPoolGrad", "Sum"),
-    *("Conv2D", "Conv2DBackFilter", "Conv2DBackInput"),
-    *("RandomNormal",),
-    *("ApplyAdam", "ApplyRMSProp"),
-    *("Transpose", "Tile", "Select", "Pad", "Reshape", "Shape"),
-)
-
 # Types by class: first the paper's, then the others.
 _TYPES_OF_CLASS = {
     "A": """

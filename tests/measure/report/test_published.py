@@ -1,6 +1,5 @@
 import numpy as np
 
-from fathom.hardware.description import ops
 from fathom.measure.report import published
 
 
@@ -16,10 +15,6 @@ def test_the_published_numbers_cannot_be_changed_by_accident():
     table = published.breakdown()
     table.loc[:] = 1
     assert published.breakdown().loc["speech", "MatMul"] == 89
-
-
-def test_the_op_table_has_the_papers_columns():
-    assert tuple(published.breakdown().columns) == ops.PAPER_TYPES
 
 
 def test_sections_of_the_minsky_paper_are_relative_to_the_cpu():
