@@ -17,7 +17,7 @@ from fathom.hardware.description import sparsity
 from fathom.hardware.description.memory import peak_bytes
 from fathom.results.description import Description
 
-OF_A_STEP = ("train", "infer", "batch_size", "dataset", "set", "length")
+OF_A_STEP = ("train", "infer", "batch_size", "dataset", "data_dir", "set", "length")
 """The options that choose a workload's step."""
 
 _SUMS = ["macs", "flops", "input_bytes", "weight_bytes", "output_bytes"]

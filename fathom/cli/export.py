@@ -16,6 +16,7 @@ from fathom.exports.format import write
 from fathom.hardware import networks
 from fathom.hardware.accelerators.plan import checked, parse
 from fathom.options import precision_traits
+from fathom.system.files import user_path
 from fathom.system.folders import require_replaceable, whole_folder
 
 _ANNOUNCED = 1e9  # bytes
@@ -94,7 +95,10 @@ def _export_network(
     if args.checkpoint_dir is None:
         model.build()
     else:
-        model.setup({"checkpoint_dir": args.checkpoint_dir})
+        if not any(user_path(args.checkpoint_dir).glob("ckpt-*.index")):
+            raise FathomError(f"nothing to restore: {args.checkpoint_dir} holds no checkpoint")
+        resume = not model.forward_only
+        model.setup({"checkpoint_dir": args.checkpoint_dir, "resume": resume})
         for note in model.notes:
             screen.print(note)
     size = 4 * model.network.count_params()

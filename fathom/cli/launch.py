@@ -23,6 +23,7 @@ from fathom.cli.command import Commands, add_command, refuse
 from fathom.cli.parser import USER_ERROR, add_options, number
 from fathom.errors import FathomError
 from fathom.system.folders import claim_folder
+from fathom.system.lock import lock_folder
 from fathom.system.processes import end_with_parent, failure
 
 _POLL_S = 0.2
@@ -77,6 +78,7 @@ def run(args: argparse.Namespace, screen: Console) -> None:
         _print_commands(_placed(args.hosts.split(","), args.workers), command, screen)
         return
     out = claim_folder(args.out, "launch")
+    _lock = lock_folder(out)  # until all have ended
     logs = [out / f"worker-{index}.log" for index in range(args.workers)]
     for log in logs:
         log.write_bytes(b"")

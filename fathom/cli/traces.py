@@ -32,7 +32,7 @@ def run(args: argparse.Namespace, screen: Console) -> None:
         from fathom.hardware.traces import valgrind
 
         without = "is of a traced step: omit it with --program"
-        refuse(args, [*OF_A_STEP, "layout", "data_dir"], without)
+        refuse(args, [*OF_A_STEP, "layout"], without)
         layers, tensors = valgrind.layers_of(args.program, args.workload), None
         trace: Blocks = partial(valgrind.blocks, args.program, args.workload)
     else:

@@ -38,7 +38,7 @@ def add_commands(commands: Commands) -> None:
     nearest.add_argument("--svg", type=output_file, metavar="FILE", help=text)
     export = add_command(commands, "export", "cli.export", "write it in another tool's format")
     _add_work(export, nargs="?")
-    add_options(export, "precision")
+    add_options(export, "precision", "data-dir")
     _add_zeros(export)
     add_options(export, "checkpoint-dir", help="weights, for formats that hold them")
     text = "folder of fathom profile --out, for formats with times"

@@ -42,6 +42,8 @@ def load(path: Path) -> "keras.Model":
 
 def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> tuple[str, ...]:
     """Writes the archive; it takes any size that the network takes."""
+    if options.length is not None:
+        raise FathomError("keras holds the network for any length: omit --length")
     whole = folder / f".{_FILE}"
     with writing(folder):
         try:

@@ -98,6 +98,8 @@ def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> 
     from fathom.hardware.description.attribution import Attribution, scoped_gradients
     from fathom.model import calibration
 
+    if options.length is not None:
+        raise FathomError("program has the lengths of the first batch: omit --length")
     target = TARGETS[options.target or next(iter(TARGETS))]
     compiler = target.compiler()
     if target.translated:
@@ -290,7 +292,9 @@ def _run(command: list[str], environment: dict[str, str] | None = None) -> str:
     done = _finished(command, environment)
     if done.returncode:
         lines = [
-            line for line in done.stderr.splitlines() if "error" in line or "undefined" in line
+            line
+            for line in done.stderr.splitlines()
+            if re.search("error(?!: ld returned)|undefined|cannot find", line)
         ]
         reason = (lines or done.stderr.splitlines() or ["it failed"])[0]
         raise FathomError(f"program cannot be built: {reason}")

@@ -132,7 +132,7 @@ class _Trace:
         """Adds an operation with its loads and collectives; returns the node of its result."""
         parts = self._plan.microbatches
         for each in self._before.get(row.name, ()):
-            needed = [self._exchange(each, part, needed, start)]
+            needed = [self._exchange(each, part, needed)]
         loaded = row.weight_bytes // parts
         if loaded:
             load = self._add(f"load/{row.name}", _LOAD, part, [], start, tensor_size=loaded)
@@ -144,7 +144,7 @@ class _Trace:
         node = self._add(row.name, _COMPUTE, part, needed, start, op_type=row.type, **attributes)
         for each in self._after.get(row.name, ()):
             if each.row.phase != "update" and (not each.once or part == parts - 1):
-                node = self._exchange(each, part, [node], [])
+                node = self._exchange(each, part, [node])
         return node
 
     def _shape(self, row: Operation) -> dict[str, int]:
@@ -169,7 +169,7 @@ class _Trace:
             f"gemm_{name}": max(1, -(-size // divided.get(name, 1))) for name, size in sizes.items()
         }
 
-    def _exchange(self, each: Exchange, part: int, needed: list[int], start: list[int]) -> int:
+    def _exchange(self, each: Exchange, part: int, needed: list[int]) -> int:
         plan = self._plan
         group = self._kinds.get(id(each), "tensor")
         share = 1 if each.once else self._work.most_examples / plan.microbatches

@@ -83,4 +83,5 @@ def _free_in_cgroups() -> Iterator[int]:
 def _unreclaimable(group: Path, used: str) -> int:
     """Returns the bytes used by a control group, without its reclaimable file cache."""
     statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-    return int((group / used).read_text()) - int(statistics["inactive_file"])
+    cached = statistics.get("total_inactive_file", statistics["inactive_file"])  # v1: with children
+    return int((group / used).read_text()) - int(cached)

@@ -22,6 +22,7 @@ def set_inter_op_threads(threads: int | None, inter_op_threads: int | None = Non
     try:
         tf.config.threading.set_inter_op_parallelism_threads(wanted)
     except RuntimeError:
+        _refuse_other_threads("threads", threads, threads_in_use())
         _refuse_other_threads("inter_op_threads", inter_op_threads, inter_op_threads_in_use())
         return operations_at_once(inter_op_threads_in_use(), inter_op_threads)
     return wanted

@@ -1,6 +1,7 @@
 """``fathom export`` writes whole folders, and replaces none unasked."""
 
 import importlib.util
+import json
 import resource
 from unittest import mock
 
@@ -119,3 +120,33 @@ def test_a_full_disk_leaves_nothing_behind(to, tmp_path, capsys):
     assert "large" in error
     assert error.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_training_step_is_exported_with_the_weights_of_its_checkpoint(
+    tmp_path, capsys, monkeypatch
+):
+    saved = []
+    program = type(exports.find("program"))
+    monkeypatch.setattr(program, "save", lambda _, model, *__: saved.append(model.steps_done) or [])
+    step = ("autoenc", "--train", "--set=hidden_units=7", "--batch-size=3")
+    place = f"--checkpoint-dir={tmp_path / 'trained'}"
+    export = ("export", *step, "--to=program", f"--out={tmp_path / 'out'}")
+    assert "holds no checkpoint" in refusal(capsys, fathom(*export, place))
+    assert not any(tmp_path.iterdir())
+    assert fathom("run", *step, "--steps=2", "--quiet", place) == 0
+    assert fathom(*export, place) == 0
+    assert saved == [2]
+
+
+def test_an_export_takes_the_data_that_its_network_was_trained_on(tmp_path):
+    text = tmp_path / "text"
+    text.mkdir()
+    (text / "input.txt").write_text("abcdefgh\n" * 1000)
+    sizes = ("layers=1", "width=16", "heads=2", "context=8", "batch_size=2")
+    sets = [f"--set={size}" for size in sizes]
+    out = tmp_path / "out"
+    export = ("export", "gpt", "--infer", "--to=json", f"--data-dir={text}", f"--out={out}")
+    assert fathom(*export, *sets) == 0
+    description = json.loads((out / "description.json").read_text())
+    words = [row for row in description["operations"] if row["kind"] == "matrix product"]
+    assert any(row["bounds"]["N"] == 9 for row in words)

@@ -1,6 +1,7 @@
 """Commands lose nothing of the user's, and try what they write before time is spent on it."""
 
 import argparse
+import fcntl
 
 import pytest
 from commands import fail, refusal, run
@@ -10,6 +11,7 @@ from fathom.cli import suite
 from fathom.cli.parser import Parser
 from fathom.measure.report import report
 from fathom.memnet import tasks
+from fathom.system.folders import claim_folder
 
 # All commands that write a folder.
 WRITERS = {
@@ -188,3 +190,11 @@ def test_a_value_may_end_with_an_equals_sign():
     parser.add_argument("--set")
     assert parser.parse_args(["--set", "name="]).set == "name="
     assert parser.parse_args(["--set=name="]).set == "name="
+
+
+def test_two_launches_write_to_no_folder_at_once(tmp_path, capsys):
+    folder = claim_folder(tmp_path / "launch", "launch")
+    with (folder / ".lock").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        given = f"launch -n 1 --out {folder} -- autoenc"
+        assert "another process is writing" in refusal(capsys, run(__main__.main, given.split()))

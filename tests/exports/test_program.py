@@ -47,6 +47,32 @@ def built(folder, **choices):
     subprocess.run(["sh", folder / "build.sh"], check=True, env=environment)
 
 
+@pytest.mark.parametrize(
+    ("choices", "words"),
+    [
+        ({"ROI": "time"}, "ROI is GEM5"),
+        ({"LAYER": "2"}, "for the marks of ROI"),
+        ({"ROI": "TIME", "LAYER": "0"}, "a line of layers.txt"),
+        ({"ROI": "TIME", "LAYER": "-1"}, "a line of layers.txt"),
+    ],
+)
+def test_marks_that_do_not_exist_are_refused(choices, words):
+    done = subprocess.run(
+        ["sh", program._SOURCES / "build.sh"],
+        env={"PATH": "/usr/bin:/bin", **choices},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+def test_a_missing_library_is_named():
+    errors = "ld: cannot find -lnope\ncollect2: error: ld returned 1 exit status"
+    with pytest.raises(FathomError, match="cannot find -lnope"):
+        program._run(["sh", "-c", f"printf '{errors}' >&2; exit 1"])
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="programs are for Linux")
 @pytest.mark.parametrize(("name", "mode"), [("autoenc", "infer"), ("memnet", "train")])
 @pytest.mark.slow

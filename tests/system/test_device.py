@@ -53,6 +53,9 @@ def test_inter_op_threads_cannot_change_either_and_are_recorded():
     assert threading.set_inter_op_threads(None, current) == current
     with pytest.raises(FathomError, match=f"inter_op_threads={current + 1} cannot be set any more"):
         threading.set_inter_op_threads(None, current + 1)
+    threads = threading.set_threads(None)
+    with pytest.raises(FathomError, match=f"threads={threads + 1} cannot be set any more"):
+        threading.set_inter_op_threads(threads + 1)  # even where operations have one thread each
     recorded = environment.describe(CPU, 1, "float32", "off")
     assert recorded["inter_op_threads"] == current
     assert recorded["intra_op_threads"] == threading.intra_op_threads_in_use()

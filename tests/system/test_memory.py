@@ -32,14 +32,17 @@ def test_a_limit_of_the_address_space_counts(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("line", "limit", "use"),
+    ("line", "limit", "use", "cached"),
     [
-        ("0::/job/step", "memory.max", "memory.current"),
-        ("4:cpu,memory:/job/step", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+        ("0::/job/step", "memory.max", "memory.current", "inactive_file 300\n"),
+        (
+            *("4:cpu,memory:/job/step", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+            "inactive_file 0\ntotal_inactive_file 300\n",  # the step's is no file of the job's own
+        ),
     ],
 )
 def test_limits_of_control_groups_count_without_the_file_cache(
-    line, limit, use, tmp_path, monkeypatch
+    line, limit, use, cached, tmp_path, monkeypatch
 ):
     def write(group, **files):
         group.mkdir(parents=True, exist_ok=True)
@@ -48,7 +51,7 @@ def test_limits_of_control_groups_count_without_the_file_cache(
 
     root = tmp_path / "root"
     write(root / "job" / "step", limit="max", use="100", stat="anon 5\ninactive_file 3\n")
-    write(root / "job", limit="1000", use="700", stat="anon 5\ninactive_file 300\n")
+    write(root / "job", limit="1000", use="700", stat=f"anon 5\n{cached}")
     monkeypatch.setattr(memory, "_CGROUPS", [(name, root, limit, use) for name in ("", "memory")])
     (tmp_path / "cgroup").write_text(f"{line}\n")
     monkeypatch.setattr(cgroups, "_PROCESS", tmp_path / "cgroup")

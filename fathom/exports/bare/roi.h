@@ -50,10 +50,16 @@ volatile char fathom_roi_begin[layer_count + 1], fathom_roi_end[layer_count + 1]
     CALLGRIND_TOGGLE_COLLECT;                     \
     fathom_roi_end[FATHOM_PLACE(number)] = 1;     \
   } while (0)
-#elif defined(ROI_PERF) /* perf stat -D -1 --control fd:9 ./program 9>FIFO */
+#elif defined(ROI_PERF) /* perf stat -D -1 --control fd:9,8 ./program 9<>FIFO 8<>FIFO2 */
 #include <unistd.h>
-#define ROI_BEGIN(number) (void)!write(9, "enable\n", 7)
-#define ROI_END(number) (void)!write(9, "disable\n", 8)
+/* perf answers "ack" on 8 when it has begun or ended: until then it would count what is not marked. */
+static inline void fathom_perf(const char* command, size_t length) {
+  char answer[8];
+  (void)!write(9, command, length);
+  (void)!read(8, answer, sizeof answer);
+}
+#define ROI_BEGIN(number) fathom_perf("enable\n", 7)
+#define ROI_END(number) fathom_perf("disable\n", 8)
 #elif defined(ROI_TIME) /* prints the seconds of each step, or of each layer in it */
 #include <chrono>
 static std::chrono::steady_clock::time_point fathom_begin;
