@@ -65,7 +65,7 @@ class MemNetHyperparameters(Hyperparameters):
     initial_stddev: float = hyperparameter(0.1, "of all weights", source="section 4.2")
     restarts: int = hyperparameter(
         10,
-        "of which the lowest training error is kept",
+        "of which the one with the lowest training loss is kept",
         unit="trainings",
         source="section 4.2",
         minimum=1,

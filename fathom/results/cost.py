@@ -11,6 +11,7 @@ import keras
 
 from fathom.results import records
 from fathom.results.profile import Layer
+from fathom.system import private
 
 _CONVOLUTIONS = (keras.layers.Conv1D, keras.layers.Conv2D, keras.layers.Conv3D)
 _BY_CHANNEL = (keras.layers.DepthwiseConv1D, keras.layers.DepthwiseConv2D)
@@ -62,7 +63,8 @@ def count(network: keras.Model, length: int = 1) -> Cost:
                 kind=type(layer).__name__,
                 output_shape=shape,
                 parameters=_size(layer.trainable_variables),
-                macs=_macs(layer, inputs[0].shape, shape, length if None in declared else 1),
+                macs=private.calls(network, layer)
+                * _macs(layer, inputs[0].shape, shape, length if None in declared else 1),
                 activations=math.prod(shape),
                 reads_input=layer.name in reading_input,
             )

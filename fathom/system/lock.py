@@ -9,17 +9,10 @@ from fathom.errors import FathomError
 
 
 class FolderLock:
-    """Prevents other processes from writing to a folder while this object exists.
+    """Prevents other processes from writing to a folder while this object exists: ``lock_folder``.
 
     The kernel releases the lock when the process ends in any way. On a file system without locks
     there is no protection.
-
-    Args:
-        folder: an existing folder; a file ``.lock`` is created in it.
-
-    Raises:
-        FathomError: another process holds the lock.
-        OSError: the file cannot be created.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -39,11 +32,11 @@ _held: "weakref.WeakValueDictionary[Path, FolderLock]" = weakref.WeakValueDictio
 
 
 def lock_folder(folder: Path) -> FolderLock:
-    """Returns this process's lock of a folder, held while the object is referenced.
+    """Returns this process's lock of an existing folder, held while the object is referenced.
 
     Raises:
         FathomError: another process holds the lock.
-        OSError: the lock file cannot be created.
+        OSError: the file ``.lock`` cannot be created in it.
     """
     path = folder.resolve()
     lock = _held.get(path)

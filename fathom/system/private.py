@@ -7,6 +7,7 @@ are imported where they are used, because commands that compute nothing start wi
 
 import contextlib
 import graphlib
+import itertools
 import zlib
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -211,6 +212,12 @@ def maker(tensor: "keras.KerasTensor") -> tuple["keras.Operation", int]:
     """
     operation, _, index = tensor._keras_history
     return operation, index
+
+
+def calls(network: "keras.Model", layer: "keras.Layer") -> int:
+    """Returns how often a functional network calls a layer."""
+    nodes = itertools.chain(*network._nodes_by_depth.values())
+    return sum(node.operation is layer for node in nodes)
 
 
 def parse_saved_model(content: bytes) -> SavedModel:

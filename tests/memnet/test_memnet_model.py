@@ -106,6 +106,7 @@ def test_parameters_are_counted_by_their_formulas(stories, d):
         model = small_model(stories, hops=hops, embedding=d, tying="layer-wise")
         model.build()
         assert model.cost().parameters == 2 * (words + 12) * d + 2 * words * d + d * d
+        assert model.cost().forward_macs == hops * (2 * 12 * d + d * d) + words * d
 
 
 def test_without_the_encodings_words_are_a_bag_and_memories_have_no_order(stories):

@@ -41,6 +41,7 @@ GRADIENTS = "core/training/custom_gradients.py, which frees the graphs of models
 CALLS = "hardware/description/graph.py, which walks a step"
 GRAPHS = "hardware/description/, which reads traced steps"
 CAPTURES = "exports/, which tell weights from inputs"
+COUNTS = "results/cost.py, which counts a layer as often as it is called"
 ZEROS = "numbers/sparsity.py, which names the layer before another"
 TRACES = "measure/profile/, which reads traces"
 FILES = "hardware/networks/tensorflow.py, which reads SavedModels"
@@ -109,6 +110,7 @@ USED = (
     ),
     Used(f"{VARIABLES}.ResourceVariable", EMPTY),
     Used("keras.KerasTensor._keras_history", ZEROS),
+    Used("keras.Model._nodes_by_depth", COUNTS),
     *(Used(f"{XPLANE}.XSpace.{name}", TRACES) for name in ("FromString", "planes")),
     *(
         Used(f"{XPLANE}.XPlane.{name}", TRACES)
@@ -175,6 +177,7 @@ EXAMPLES = {  # of what has its parts elsewhere than in attributes of the class
     CONCRETE: concrete,
     "tensorflow.Operation": marks,
     "keras.KerasTensor": lambda: keras.Input((1,)),
+    "keras.Model": lambda: keras.Model(x := keras.Input((1,)), x),
     f"{BACK_TO_BACK}._func_map": passes,
 }
 
