@@ -12,6 +12,6 @@ else
 fi
 if ! "$python" -I -c 'import importlib.metadata; importlib.metadata.version("fathom-workloads")' 2>/dev/null; then
     echo "installing Fathom; this takes a few minutes the first time"
-    "$python" -m pip install --quiet "$root"
+    "$python" -m pip install --quiet --editable "$root"
 fi
 exec "$python" -m fathom.cli.suite "$@"

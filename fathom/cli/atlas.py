@@ -10,6 +10,7 @@ from fathom.cli.parser import checked, input_path, output_file, require_writable
 from fathom.cli.terminal import import_tensorflow
 from fathom.errors import FathomError
 from fathom.system.files import atomic_write
+from fathom.system.words import counted
 
 
 def add_commands(commands: Commands) -> None:
@@ -40,7 +41,9 @@ def submit(args: argparse.Namespace, screen: Console) -> None:
     bundle = checked_bundle(args.directory)
     bundle.write(out)
     workloads = len({row.workload for row in bundle.rows})
-    screen.print(f"{bundle.name}: {len(bundle.rows)} rows of {workloads} workloads")
+    screen.print(
+        f"{bundle.name}: {counted(len(bundle.rows), 'row')} of {counted(workloads, 'workload')}"
+    )
     screen.print(
         "checked: complete, undisturbed, one source of Fathom, published counts, losses of the seed"
     )
@@ -62,7 +65,7 @@ def atlas(args: argparse.Namespace, screen: Console) -> None:
     with atomic_write(args.out) as temporary:
         temporary.write_text(site(bundles))
     for bundle in bundles:
-        screen.print(f"{bundle.name}: {len(bundle.rows)} rows")
+        screen.print(f"{bundle.name}: {counted(len(bundle.rows), 'row')}")
     screen.print(f"written: {args.out}")
 
 

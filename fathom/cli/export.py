@@ -18,6 +18,7 @@ from fathom.hardware.accelerators.plan import checked, parse
 from fathom.options import precision_traits
 from fathom.system.files import user_path
 from fathom.system.folders import require_replaceable, whole_folder
+from fathom.system.words import counted
 
 _ANNOUNCED = 1e9  # bytes
 _TAKEN_BY = {  # what a format must have for an option, and what the others hold
@@ -68,7 +69,9 @@ def _export_work(
     with whole_folder(out, "export", args.force) as folder:
         write(exported, folder)
     size = sum(len(text) for text in exported.files.values())
-    screen.print(f"{step_of(description)}: {len(exported.files)} files, {size / 1e3:,.0f} kB")
+    screen.print(
+        f"{step_of(description)}: {counted(len(exported.files), 'file')}, {size / 1e3:,.0f} kB"
+    )
     return exported.left_out
 
 
@@ -112,7 +115,9 @@ def _export_network(
         )
         left_out = to.save(model, folder, given)
         sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
-    screen.print(f"{args.workload}, {model.mode}: {len(sizes)} files, {sum(sizes) / 1e3:,.0f} kB")
+    screen.print(
+        f"{args.workload}, {model.mode}: {counted(len(sizes), 'file')}, {sum(sizes) / 1e3:,.0f} kB"
+    )
     return left_out
 
 

@@ -25,6 +25,7 @@ from fathom.errors import FathomError
 from fathom.system.folders import claim_folder
 from fathom.system.lock import lock_folder
 from fathom.system.processes import end_with_parent, failure
+from fathom.system.words import counted
 
 _POLL_S = 0.2
 _LONGEST_END = 30.0  # seconds that the others have after the first worker has ended
@@ -82,7 +83,7 @@ def run(args: argparse.Namespace, screen: Console) -> None:
     logs = [out / f"worker-{index}.log" for index in range(args.workers)]
     for log in logs:
         log.write_bytes(b"")
-    screen.print(f"{args.workers} workers on this machine; logs: {out}/worker-*.log")
+    screen.print(f"{counted(args.workers, 'worker')} on this machine; logs: {out}/worker-*.log")
     left = args.max_restarts
     while failed := _train(command, logs, screen):
         index, code = failed

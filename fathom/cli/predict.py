@@ -15,6 +15,7 @@ from fathom.hardware.accelerators import machine as machines
 from fathom.hardware.accelerators import prediction
 from fathom.hardware.accelerators.machine import Machine
 from fathom.results.calibration import StepTime
+from fathom.system.words import counted
 
 if TYPE_CHECKING:
     from fathom.results.records import Environment, RunResult
@@ -124,8 +125,9 @@ def _show_check(steps: Sequence[StepTime], screen: Console) -> None:
         times = map(duration, (step.seconds, found.seconds, found.low, found.high))
         table.add_row(step.workload, step.mode, f"{step.batch_size}", *times, f"{errors[-1]:+.0%}")
     screen.print(table)
-    if left_out := len(steps) - len(checked):
-        screen.print(f"{left_out} steps: too few others that XLA compiles, or does not, as these")
+    if len(checked) < len(steps):
+        rest = counted(len(steps) - len(checked), "step")
+        screen.print(f"{rest}: too few others that XLA compiles, or does not, as these")
     screen.print(
         f"each predicted without its workload: median error "
         f"{statistics.median(map(abs, errors)):.0%}, {inside} of {len(checked)} steps within the "

@@ -15,6 +15,7 @@ from fathom.errors import FathomError
 from fathom.options import unknown_option
 from fathom.system.files import named_path
 from fathom.system.folders import claim_folder
+from fathom.system.words import counted
 
 if TYPE_CHECKING:
     from fathom.results.profile import Profile
@@ -78,7 +79,7 @@ def _profile(args: argparse.Namespace, folder: Path, screen: Console) -> "Profil
     sessions = Sessions(model.device)
     with scoped_gradients(), sessions.on_gpu():
         model.setup()
-    screen.print(f"profiling {args.steps} steps on {model.device}")
+    screen.print(f"profiling {counted(args.steps, 'step')} on {model.device}")
     profile, place = profile_model(
         model, args.steps, folder, run_steps=args.life, sessions=sessions
     )

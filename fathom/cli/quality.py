@@ -25,6 +25,7 @@ from fathom.cli.terminal import figures, import_tensorflow, new_table
 from fathom.errors import FathomError
 from fathom.results.quality import Crossing, Quality, Training
 from fathom.system.files import exists
+from fathom.system.words import counted
 
 if TYPE_CHECKING:
     from fathom.nn import NeuralNetworkModel
@@ -138,9 +139,8 @@ def _train(
     model.setup()
     if not model.steps_per_epoch:
         raise FathomError(f"the data have fewer than {size} examples: use smaller --batches")
-    screen.print(
-        f"{model.name}, batch size {size}, seed {seed}: {model.steps_per_epoch:,} steps per epoch"
-    )
+    steps = counted(model.steps_per_epoch, "step")
+    screen.print(f"{model.name}, batch size {size}, seed {seed}: {steps} per epoch")
     metric, target = args.target
 
     def report(epoch: int, value: float) -> None:
@@ -235,10 +235,9 @@ def _show(result: Quality, sizes: list[int], screen: Console) -> None:
         seeds = list(equal)
         if len(seeds) > 1:
             reached = [each.crossing(result.target) for each in seeds if each.reached]
-            text = (
-                f"batch size {size:,}, {replicas} replica(s): {len(reached)} of {len(seeds)} seeds"
-            )
-            screen.print(f"{text} reached the target{_spread(reached)}")
+            text = f"batch size {size:,}, {counted(replicas, 'replica')}"
+            found = f"{len(reached)} of {len(seeds)} seeds reached the target{_spread(reached)}"
+            screen.print(f"{text}: {found}")
 
 
 def _spread(reached: list[Crossing]) -> str:

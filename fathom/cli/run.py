@@ -24,6 +24,7 @@ from fathom.cli.parser import (
 from fathom.cli.terminal import console, import_tensorflow, interrupts_raised, run_command
 from fathom.errors import FathomError, cause
 from fathom.system.files import exists, user_path
+from fathom.system.words import counted
 
 if TYPE_CHECKING:
     from fathom.core.training.runner import Progress
@@ -228,11 +229,11 @@ def _print_start(model: "NeuralNetworkModel", n_steps: int, screen: Console) -> 
         f"network: {cost.parameters:,} parameters, {_in_words(cost.forward_macs)} "
         f"multiply-accumulates per example; batch {model.hyperparameters.batch_size}"
         f"{divided}, {model.execution.precision}{compiled}, {model.device}, "
-        f"{model.threads} thread{'s' if model.threads > 1 else ''}"
+        f"{counted(model.threads, 'thread')}"
     )
     for line in model.notes:
         screen.print(line)
-    screen.print(f"running {n_steps:,} steps{_time_ahead(model) if n_steps else ''}")
+    screen.print(f"running {counted(n_steps, 'step')}{_time_ahead(model) if n_steps else ''}")
 
 
 def _in_words(number: int) -> str:
@@ -264,7 +265,7 @@ def _print_summary(result: "RunResult", screen: Console) -> None:
         return
     count = result.environment.microbatches
     divided = f" of {count} microbatches" if count > 1 else ""
-    screen.print(f"{len(steps.seconds):,} steps{divided} in {result.sections.run:.1f} s")
+    screen.print(f"{counted(len(steps.seconds), 'step')}{divided} in {result.sections.run:.1f} s")
     if len(steps.counted):
         spread = steps.spread
         measured = (

@@ -19,6 +19,7 @@ from fathom.results.base import (
 )
 from fathom.results.characterization import Threads
 from fathom.results.records import Compiled, Environment
+from fathom.system.words import counted
 
 
 class Measured(Record):
@@ -81,7 +82,7 @@ class Bundle(Document):
     def name(self) -> str:
         """The machine in a few words."""
         has = self.environment
-        cores = f"{has.cores_available} core{'s' if has.cores_available > 1 else ''}"
+        cores = counted(has.cores_available, "core")
         isa = has.switches.get("ONEDNN_MAX_CPU_ISA")
         limit = f"limited to {isa}" if isa else ""
         others = filter(None, (has.cpu_generation, cores, has.gpu, limit))

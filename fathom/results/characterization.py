@@ -20,6 +20,7 @@ from fathom.results.base import (
 )
 from fathom.results.profile import Profile
 from fathom.results.records import Environment, RunResult, is_disturbed
+from fathom.system.words import counted
 
 Kind = Literal["timing", "profile"]
 Purpose = Literal["modes", "profile", "threads", "cores", "repeats", "warmup", "batches", "scaling"]
@@ -114,14 +115,14 @@ class Planned(Record, frozen=True):
     argv: tuple[str, ...] = Field(description="the command, without the file that it wrote")
 
     def __str__(self) -> str:
-        threads = {None: "", 1: ", 1 thread"}.get(self.threads, f", {self.threads} threads")
+        threads = "" if self.threads is None else f", {counted(self.threads, 'thread')}"
         repeat = {0: ""}.get(self.repeat, f", repeat {self.repeat}")
         if self.repeat < 0:
             repeat = ", warm-up run"
-        cores = f", {self.cores} core{'s' if self.cores > 1 else ''}"
+        cores = f", {counted(self.cores, 'core')}"
         what = f"{self.kind} {self.workload} {self.mode} on {self.device}"
         if self.workers:
-            what += f", {self.workers} worker{'s' if self.workers > 1 else ''}"
+            what += f", {counted(self.workers, 'worker')}"
         chosen = self.workers or "batches" in self.purpose
         batch = f", batch size {self.batch_size}" if chosen else ""
         return f"{what}{batch}{threads}{cores}{repeat}"

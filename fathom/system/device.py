@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fathom.errors import FathomError
 from fathom.options import DEVICE_KINDS, DeviceKind
+from fathom.system.words import counted
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def select(name: str | None) -> Device:
     gpus = tf.config.list_physical_devices("GPU")
     device, index = parse(name if name is not None else "gpu" if gpus else "cpu")
     if device.on_gpu and index >= len(gpus):
-        found = f"{len(gpus)} GPU{'s' if len(gpus) > 1 else ''}" if gpus else "no GPU"
+        found = counted(len(gpus), "GPU") if gpus else "no GPU"
         raise FathomError(
             f"device {name} is not available: TensorFlow sees {found} on this machine; use "
             "--device cpu or install fathom-workloads[gpu]"

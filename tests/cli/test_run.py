@@ -131,12 +131,12 @@ def test_a_result_that_goes_into_a_pipe_is_written_once(capsys, tmp_path, monkey
 
 def test_a_run_of_long_steps_says_before_the_first_how_long_they_are(capsys, tmp_path, monkeypatch):
     document = recorded(tmp_path, 0, "--steps=1")
-    assert "running 1 steps\n" in capsys.readouterr().out
+    assert "running 1 step\n" in capsys.readouterr().out
     flops = 10 * document["cost"]["training_flops_per_example"]
     monkeypatch.setattr(run_module, "_MIN_FLOPS_TO_ESTIMATE", flops)
     monkeypatch.setattr(rates, "gemm_ceiling", lambda *_: rates.Ceiling(flops / 60, 1))
     recorded(tmp_path, 0, "--steps=1")
-    assert "running 1 steps, each about 60 s or more; --batch-size" in capsys.readouterr().out
+    assert "running 1 step, each about 60 s or more; --batch-size" in capsys.readouterr().out
 
 
 def test_steps_of_a_single_call_are_reported_as_one_measurement(capsys):

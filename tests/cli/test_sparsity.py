@@ -46,8 +46,7 @@ def test_the_zeros_of_a_run_reach_the_description_of_its_step(tmp_path, capsys, 
 
 
 def test_averaged_weights_are_pruned_where_they_are_evaluated(tmp_path):
-    model = descriptor("diffusion").model(False)
-    model.setup()
+    model = descriptor("diffusion").ready(xla=False)
     model.run(n_steps=2)
     table = pruned(model, [0.01])
     assert table.loss[0] == pytest.approx(model.evaluate()["loss"])

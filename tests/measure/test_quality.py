@@ -100,7 +100,7 @@ def test_several_seeds_give_a_median_and_a_range(tmp_path, capsys):
     assert [each.seed for each in found.trainings] == [0, 1]
     assert found.trainings[0].curve[-1].value != found.trainings[1].curve[-1].value
     printed = " ".join(capsys.readouterr().out.split())
-    assert "batch size 200, 1 replica(s): 0 of 2 seeds reached the target" in printed
+    assert "batch size 200, 1 replica: 0 of 2 seeds reached the target" in printed
     assert printed.count("seed 0: ") == 1  # which the file had
     found.model_copy(update={"higher_is_better": True}).write(file)
     error = refusal(capsys, fathom(*command, f"--json={file}", "--seeds=3"))

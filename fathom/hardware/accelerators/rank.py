@@ -13,6 +13,7 @@ from fathom.hardware.accelerators.plan import Plan
 from fathom.hardware.accelerators.roofline import bits
 from fathom.hardware.description.memory import peak_bytes
 from fathom.results.description import PRODUCTS, Description, Operation
+from fathom.system.words import counted
 
 MASTER_BYTES = 4  # of a weight that is trained, and of its gradient
 
@@ -35,8 +36,8 @@ class Work:
         if plan.data * plan.microbatches > examples:
             each = f" of {plan.microbatches} parts" if plan.microbatches > 1 else ""
             raise FathomError(
-                f"{plan.data} nodes{each} cannot share {examples} examples: raise the batch size, "
-                "or use fewer nodes"
+                f"{plan.data} nodes{each} cannot share {counted(examples, 'example')}: raise the "
+                "batch size, or use fewer nodes"
             )
         sparse = any(row.kind == "sparse product" for row in self.description.operations)
         if plan.data * plan.microbatches > 1 and sparse:

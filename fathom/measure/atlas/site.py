@@ -12,6 +12,7 @@ from fathom.measure.frames import device_kind
 from fathom.measure.report import overview, page, picture, selection, style
 from fathom.options import MODES
 from fathom.results.atlas import Bundle, Measured
+from fathom.system.words import counted
 
 _SAME_LOSS = 1e-2  # relative; machines round differently, and some first steps amplify it
 _MODES = {"train": "Training", "infer": "Inference"}
@@ -24,7 +25,7 @@ def site(bundles: Sequence[Bundle]) -> str:
     links = [("machines", "the machines"), *((mode, _MODES[mode].lower()) for mode in MODES)]
     parts = [
         page.paragraph(
-            f"{len(bundles)} machine{'s' if len(bundles) > 1 else ''}. Each measured itself by "
+            f"{counted(len(bundles), 'machine')}. Each measured itself by "
             "fathom characterize, and fathom submit checked it: complete, undisturbed, with the "
             "published counts. Click a heading to sort by it."
         ),
@@ -190,6 +191,6 @@ def _losses(frame: pd.DataFrame) -> str:
         far = ", ".join(others)
         return f"The first loss differs from the other machines' by more than 1 %: {far}."
     return (
-        f"The first loss follows from the seed. In {compared} workload"
-        f"{'s' if compared > 1 else ''} that several machines trained it is the same within 1 %."
+        f"The first loss follows from the seed. In {counted(compared, 'workload')} "
+        "that several machines trained it is the same within 1 %."
     )

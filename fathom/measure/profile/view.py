@@ -11,6 +11,7 @@ from fathom.hardware.description import ops
 from fathom.measure import frames
 from fathom.measure.profile import conclusions, tables
 from fathom.results.profile import PHASES, Profile
+from fathom.system.words import counted
 
 _SHOWN_SHARE = 0.99  # of the op time: the rest has one row
 _MOST_ROWS = 20
@@ -40,7 +41,7 @@ def _show_steps(profile: Profile, frame: pd.DataFrame, screen: Console) -> None:
     divided = f" in {count} microbatches" if count > 1 else ""
     screen.print(
         f"{profile.workload} {kind}: batch {profile.batch_size}{divided}, {profile.precision}, "
-        f"{profile.device}, {_threads(profile)}; {profile.steps} steps"
+        f"{profile.device}, {_threads(profile)}; {counted(profile.steps, 'step')}"
     )
     profiled = f"{_ms(profile.step_seconds.mean())} ms with"
     if len(profile.unprofiled_step_seconds):
@@ -68,10 +69,12 @@ def _show_steps(profile: Profile, frame: pd.DataFrame, screen: Console) -> None:
         f"outside ops: {_ms(outside)} ms, {profile.outside_share:.1%} of the step{overlap}"
     )
     if profile.life:
-        windows, traced = len(set(profile.life.windows)), len(profile.life.numbers)
-        screen.print(f"{windows} windows, {traced} steps, over {profile.life.run_steps} steps")
+        windows = counted(len(set(profile.life.windows)), "window")
+        traced = counted(len(profile.life.numbers), "step")
+        screen.print(f"{windows}, {traced}, over {counted(profile.life.run_steps, 'step')}")
     whole = profile.gpu and profile.gpu.process
-    for when, used in ((f"{profile.steps} steps", profile.gpu), ("from the set-up on", whole)):
+    steps = counted(profile.steps, "step")
+    for when, used in ((steps, profile.gpu), ("from the set-up on", whole)):
         if used:
             calls = used.api_seconds
             api = "not recorded" if calls is None else f"{_ms(calls)} ms"

@@ -12,6 +12,7 @@ from fathom.measure.profile import tables
 from fathom.measure.report import drift, programs, selection
 from fathom.measure.report.intervals import CONFIDENCE, Difference, Noise, difference, holm
 from fathom.measure.runs.folder import Folder
+from fathom.system.words import counted
 
 LABELS = string.ascii_uppercase  # of the folders; the first one is the base
 _WITHIN = "within the noise"
@@ -206,7 +207,7 @@ def _unlike_profiles(label: str, first: _Profile, second: _Profile) -> str:
         return f"ops took no time in {' and '.join(empty)}"
     a, b = ((runs.batch_size.iloc[0], runs.threads.iloc[0]) for runs, _ in (first, second))
     if a != b:
-        return f"batch {a[0]} on {a[1]} threads against batch {b[0]} on {b[1]}"
+        return f"batch {a[0]} on {counted(a[1], 'thread')} against batch {b[0]} on {b[1]}"
     return ""
 
 

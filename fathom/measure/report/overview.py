@@ -15,6 +15,7 @@ from fathom.measure.report.page import shown
 from fathom.measure.report.style import class_colour
 from fathom.measure.runs.folder import Folder
 from fathom.results.characterization import Machine
+from fathom.system.words import counted
 
 STEP, TYPES, OUTSIDE = "step (ms)", "heaviest op types (%)", "outside ops (%)"
 RATE, DISTANCE, DISTURBED = "rate over peak", "distance to paper", "disturbed"
@@ -30,7 +31,7 @@ Shares = Mapping[str, Mapping[str, float]]  # by workload and op type, in decrea
 def machine(about: Machine) -> list[str]:
     """Returns the machine in two lines: what it has, and how fast it is."""
     has = about.environment
-    cores = f"{has.cores_available} core{'s' if has.cores_available > 1 else ''}"
+    cores = counted(has.cores_available, "core")
     threads = sorted(about.gemm_flops_per_second, key=int)
     speeds = [
         f"{name} {', '.join(shown(rates[n] / 1e9) for n in threads if n in rates)} {unit}"
@@ -96,7 +97,7 @@ def _what(runs: pd.DataFrame) -> str:
         return "not timed"
     first = runs.iloc[0]
     mode = "training" if first["mode"] == "train" else "inference"
-    where = f"{first.threads} threads" if first.on == "cpu" else "a GPU"
+    where = counted(first.threads, "thread") if first.on == "cpu" else "a GPU"
     return f"{mode}, batch {first.batch_size}, {where}"
 
 

@@ -10,6 +10,8 @@ from typing import Any
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
+from fathom.system.words import counted
+
 _MOST_ROWS, _MOST_COLUMNS = 60, 16  # of a table that is open, and printed
 _LEAST_P = 1e-4  # p values below it are not told apart
 _NOTHING = 1e-12  # rounding errors of zero
@@ -72,7 +74,7 @@ def table(content: pd.DataFrame, caption: str) -> str:
     is_small = len(content) <= _MOST_ROWS and len(content.columns) <= _MOST_COLUMNS
     folding = " open" if is_small else ""
     return (
-        f"<details{folding}><summary>{escape(caption)} ({len(content)} rows)</summary>"
+        f"<details{folding}><summary>{escape(caption)} ({counted(len(content), 'row')})</summary>"
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'
         f'<caption class="hidden">{escape(caption)}</caption><thead><tr>{head}</tr></thead>\n'
         f"<tbody>{rows}</tbody></table></div></details>"

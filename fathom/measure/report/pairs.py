@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fathom.measure.report.intervals import Interval
+from fathom.system.words import counted
 
 FEWEST_PAIRS = 6  # for an interval: three times A B B A
 _NOMINAL = 1 - 2 / 2**FEWEST_PAIRS
@@ -66,7 +67,7 @@ def verdict(found: Ratio, width: float) -> str:
 
     The width is that of the interval that was asked for, relative to the ratio.
     """
-    pairs = f"{found.pairs} pair{'s' if found.pairs > 1 else ''}"
+    pairs = counted(found.pairs, "pair")
     if found.pairs < FEWEST_PAIRS:
         return f"no verdict from {pairs}: it takes {FEWEST_PAIRS} or more"
     limits = sorted((_percent(found.low), _percent(found.high)), key=abs)

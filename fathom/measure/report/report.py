@@ -16,6 +16,7 @@ from fathom.measure.runs.folder import Folder
 from fathom.results.characterization import UNDISTURBED
 from fathom.system.files import atomic_write, exists, read_file
 from fathom.system.folders import claim_folder
+from fathom.system.words import counted
 
 PAGE, EXPORT = "report.html", "report.json"
 _FOLDERS = ("figures", "tables")
@@ -213,7 +214,7 @@ def _machine(folder: Folder) -> pd.DataFrame:
                 words += f", measured: {', '.join(f'{each / 1e9:.1f}' for each in probes)}"
             if (share := shares.get(threads, 1.0)) < UNDISTURBED:
                 words += f"; no ceiling: other processes left {share:.0%} of the processor"
-            machine[f"{title} on {threads} thread{'s' if threads != '1' else ''}"] = words
+            machine[f"{title} on {counted(int(threads), 'thread')}"] = words
     return pd.DataFrame({"": name, "value": _words(value)} for name, value in machine.items())
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 from fathom import workloads
 from fathom.measure.report import published
 from fathom.measure.runs.folder import Folder
+from fathom.system.words import counted
 
 UNCOUNTED = "no step was counted"  # of a timing that was done
 
@@ -162,5 +163,5 @@ def names_apart(
 def _case(run: Any) -> str:
     threads = ""
     if not pd.isna(run.threads):
-        threads = f", {run.threads} thread{'s' if run.threads > 1 else ''}"
+        threads = f", {counted(run.threads, 'thread')}"
     return f"{run.workload} {run.mode}{threads}"

@@ -16,6 +16,7 @@ from fathom.results.characterization import Machine, Probe
 from fathom.results.records import Environment
 from fathom.system.device import CPU, GPU
 from fathom.system.processes import run_python
+from fathom.system.words import counted
 
 # Default repeats, warm-up runs (both as in the Minsky paper), profile repeats and batch sizes.
 _WHOLE = (200, 10, 3, [2**i for i in range(9)])
@@ -145,7 +146,7 @@ def measure_again(out: Path, request: Request, screen: Console) -> None:
 def _print_probes(threads: str, before: float, after: float, screen: Console) -> None:
     """Prints the rates of the matrix product before and after the runs, in FLOP/s."""
     screen.print(
-        f"large matrix product on {threads} thread{'s' if threads != '1' else ''}: "
+        f"large matrix product on {counted(int(threads), 'thread')}: "
         f"{before / 1e9:.1f} GFLOP/s before the runs, {after / 1e9:.1f} after"
     )
     if max(before, after) > (1 + _SAME_RATE) * min(before, after):

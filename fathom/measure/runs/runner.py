@@ -23,6 +23,7 @@ from fathom.system.files import atomic_write
 from fathom.system.folders import claim_folder
 from fathom.system.lock import FolderLock, lock_folder
 from fathom.system.processes import run_python
+from fathom.system.words import counted
 
 _QUICK_MINUTES = 18.0  # after which --quick measures nothing again
 
@@ -48,7 +49,8 @@ def run(wanted: Wanted, out: Path, budget: float | None, screen: Console) -> Non
     for each in failed:
         screen.print(f"{'end of sweep' if each in ends else 'failed'}: {each.id}: {each.reason}")
     if skipped:
-        screen.print(f"time budget exhausted, {skipped} runs left: rerun the command to continue")
+        rest = counted(skipped, "run")
+        screen.print(f"time budget exhausted, {rest} left: rerun the command to continue")
     screen.print(f"the analyses: python -m fathom report {out}")
     if len(failed) > len(ends):
         sys.exit(1)
@@ -64,7 +66,8 @@ def _measure(
         before = _done_before(planned, out)
         beyond = [each for each in planned if _is_beyond_end(each, before.values())]
         left = [each for each in planned if each.id not in before and each not in beyond]
-        screen.print(f"{len(planned)} runs, {len(planned) - len(left)} of them done before: {out}")
+        done = len(planned) - len(left)
+        screen.print(f"{counted(len(planned), 'run')}, {done} of them done before: {out}")
         started = time.perf_counter()
         skipped = _make(left, before, started + 60 * (budget or math.inf), out, screen)
         minutes = budget or (_QUICK_MINUTES if wanted.quick else math.inf)

@@ -28,6 +28,7 @@ from fathom.options import Characterization
 from fathom.results.cost import Cost
 from fathom.shared.in_memory import InMemory
 from fathom.system.device import CPU
+from fathom.system.words import counted
 
 ZERO = 0.0  # standard deviation of the weights that make gates and the output begin at zero
 
@@ -223,7 +224,7 @@ class Diffusion(InMemory):
         images = (self.sample(noise, np.arange(100, dtype=np.int32) % 10)[..., 0] + 1) / 2
         last = images[-1].reshape(10, 10, sizes.side, sizes.side)
         shown = images[np.linspace(0, len(images) - 1, 10).astype(int), :10]
-        title = f"Samples of each class after {self.steps_done} steps"
+        title = f"Samples of each class after {counted(self.steps_done, 'step')}"
         return [
             save_sheet(last, title, directory / "diffusion-samples.png"),
             save_sheet(shown, "From noise to images", directory / "diffusion-trajectory.png"),

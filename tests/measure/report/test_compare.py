@@ -293,7 +293,7 @@ def test_profiles_on_different_threads_are_not_compared():
     first, second = (profile([op("Add", [1.0] * 5)], threads=threads) for threads in (1, 2))
     both = compared_profiles([first], [second])
     assert both.shares.empty
-    assert both.refused == ("A and B: autoenc profile: batch 8 on 1 threads against batch 8 on 2",)
+    assert both.refused == ("A and B: autoenc profile: batch 8 on 1 thread against batch 8 on 2",)
 
 
 def test_the_command_shows_ratios_shares_and_what_differs_of_the_machines(tmp_path, capsys):

@@ -12,6 +12,7 @@ from fathom.measure.report.intervals import listed, ratio
 from fathom.measure.runs.folder import Folder
 from fathom.options import precision_traits
 from fathom.results.characterization import UNDISTURBED, Machine
+from fathom.system.words import counted
 
 
 def utilization(runs: pd.DataFrame, machine: Machine) -> pd.DataFrame:
@@ -158,7 +159,7 @@ def _disturbed_peaks(machine: Machine, threads: Iterable[int]) -> list[str]:
     """Returns a sentence for each number of threads on which the peak is no limit."""
     shares = {number: machine.gemm_cpu_share.get(str(number), 1.0) for number in threads}
     return [
-        f"a peak that is a limit, {number} thread{'s' if number > 1 else ''}: other processes left "
+        f"a peak that is a limit, {counted(number, 'thread')}: other processes left "
         f"{share:.0%} of the processor to its probe"
         for number, share in shares.items()
         if share < UNDISTURBED

@@ -10,6 +10,7 @@ from fathom.measure.report import intervals, selection, style
 from fathom.measure.report.figure import Figure, Findings
 from fathom.measure.report.intervals import Interval
 from fathom.measure.runs.folder import Folder
+from fathom.system.words import counted
 
 _HEAVIEST = 7  # op types shown per workload
 _LAYERS_NAMED = 3
@@ -174,7 +175,7 @@ def draw(table: pd.DataFrame) -> style.Plot:
                     color=colours[look],
                     edgecolor="white",
                     hatch=style.HATCHES[look % len(style.HATCHES)],
-                    label=f"{threads} thread{'s' if threads > 1 else ''}",
+                    label=counted(threads, "thread"),
                 )
             labels = [
                 f"{op_type}\n{style.shortened(role, 28)}"

@@ -9,6 +9,7 @@ from fathom.measure.report import selection, style
 from fathom.measure.report.figure import Figure, Findings
 from fathom.measure.runs.folder import Folder
 from fathom.results.quality import Quality
+from fathom.system.words import counted
 
 _QUANTITIES = ("examples", "seconds")
 
@@ -63,7 +64,7 @@ def summary(table: pd.DataFrame) -> str:
             took = each[each.replicas == replicas].set_index("batch size")
             least, fastest = (took[name].idxmin() for name in _QUANTITIES)
             text = f": fewest examples with batches of {least}, least time with {fastest}"
-            which = f", {_counted(replicas)}" if len(numbers) > 1 else ""
+            which = f", {counted(replicas, 'replica')}" if len(numbers) > 1 else ""
             texts.append(f"{case}{which}{text}")
     return f"{'; '.join(texts)}." if texts else "No median seed reached its target."
 
@@ -91,17 +92,13 @@ def _draw_quantity(panel: style.Panel, table: pd.DataFrame, quantity: str) -> No
     sizes = sorted(table["batch size"].unique())
     for look, replicas in zip(style.PALETTE[1:], sorted(set(table.replicas)), strict=False):
         each = table[table.replicas == replicas].sort_values("batch size")
-        label = _counted(replicas)
+        label = counted(replicas, "replica")
         panel.plot(each["batch size"], each[quantity], "o-", color=look, markersize=4, label=label)
     panel.set_xscale("log", base=2)
     panel.set_xticks(sizes, [f"{size}" for size in sizes])
     panel.minorticks_off()
     panel.set_ylim(0, None)
     panel.grid(axis="y")
-
-
-def _counted(replicas: int) -> str:
-    return f"{replicas} replica{'s' if replicas > 1 else ''}"
 
 
 def _analyse(folder: Folder) -> Findings:

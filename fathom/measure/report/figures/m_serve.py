@@ -6,6 +6,7 @@ from fathom.measure.report import selection, style
 from fathom.measure.report.figure import Figure, Findings
 from fathom.measure.runs.folder import Folder
 from fathom.results.serving import ServingResult, Trial
+from fathom.system.words import counted
 
 _CASE = ("batch limit", "threads", "batching", "arrivals", "url")
 
@@ -99,8 +100,8 @@ def draw(table: pd.DataFrame) -> style.Plot:
                     marker=marker,
                     markersize=4,
                     linewidth=1,
-                    label=f"{url or f'batches to {limit}'}, {threads} "
-                    f"thread{'s' if threads > 1 else ''}, within {bound:g} ms{others}",
+                    label=f"{url or f'batches to {limit}'}, "
+                    f"{counted(threads, 'thread')}, within {bound:g} ms{others}",
                 )
                 panel.axhline(bound, color=style.GREY, linestyle="--", label="bound")
             style.scale_by_logarithm(panel, "y")
