@@ -40,10 +40,8 @@ def submit(args: argparse.Namespace, screen: Console) -> None:
 
     bundle = checked_bundle(args.directory)
     bundle.write(out)
-    workloads = len({row.workload for row in bundle.rows})
-    screen.print(
-        f"{bundle.name}: {counted(len(bundle.rows), 'row')} of {counted(workloads, 'workload')}"
-    )
+    workloads = counted(len({row.workload for row in bundle.rows}), "workload")
+    screen.print(f"{bundle.name}: {counted(len(bundle.rows), 'row')} of {workloads}")
     screen.print(
         "checked: complete, undisturbed, one source of Fathom, published counts, losses of the seed"
     )

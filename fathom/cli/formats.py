@@ -101,16 +101,16 @@ def _precisions(text: str) -> list[str]:
 def _begun(path: Path, args: argparse.Namespace, model: "NeuralNetworkModel") -> Formats:
     """Returns the result so far; a file that exists must be of the same question."""
     data = Path(args.data_dir).resolve() if args.data_dir else model.source.kind
-    chosen = dataclasses.asdict(model.run_options) | {"data": f"{model.dataset.name}, {data}"}
+    options = dataclasses.asdict(model.run_options) | {"data": f"{model.dataset.name}, {data}"}
     if args.checkpoint_dir:
         folder = Path(args.checkpoint_dir).resolve()
-        chosen["checkpoint"] = f"{folder}, step {model.steps_done}"
+        options["checkpoint"] = f"{folder}, step {model.steps_done}"
     begun = Formats(
         workload=model.name,
         mode=model.mode,
         steps=0 if args.infer else args.steps,
         hyperparameters=UsedHyperparameters(**dataclasses.asdict(model.hyperparameters)),
-        options=UsedOptions(**chosen),
+        options=UsedOptions(**options),
         environment=model.machine(),
         runs=[],
     )

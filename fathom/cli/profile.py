@@ -29,7 +29,7 @@ def run(args: argparse.Namespace, screen: Console) -> None:
         raise unknown_option("workload or folder", args.workload, workloads.names())
     if stored:
         shown = {"workload", "against", "out", "command"}
-        refuse(args, sorted(args.given - shown), "has no effect on a profile made before: omit it")
+        refuse(args, sorted(args.given - shown), "has no effect on a profile that exists: omit it")
         if args.out and not args.against:
             raise FathomError(f"--out has no effect: the profile is in {stored} already")
     out: Path | None = args.out

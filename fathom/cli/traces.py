@@ -88,7 +88,7 @@ def of_model(
         model: built.
         length: of its examples, as of ``describe``.
         layout: of ``LAYOUTS``.
-        note: told what is not known.
+        note: receives what is not known.
 
     Returns:
         what yields the trace, the layers by number, and the addresses of the tensors.

@@ -345,11 +345,11 @@ class DeepQ(nn.NeuralNetworkModel):
 
     def state(self) -> dict[str, tf.Variable]:
         """Returns the game and, for training, all that it goes on with besides the network."""
-        chosen = self.hyperparameters
+        game, with_memory = self.hyperparameters.game, self.hyperparameters.save_replay
         if self.forward_only:
             self._saved_game = saved_game()
             return {"agent-game": self._saved_game}
-        self._saved = SavedAgent(self.agent, chosen.game, chosen.save_replay)
+        self._saved = SavedAgent(self.agent, game, with_memory)
         variables = {f"agent-{name}": v for name, v in self._saved.variables.items()}
         for variable in self._target_network.variables:
             variables[f"target-{variable.path.replace('/', '-')}"] = variable.value

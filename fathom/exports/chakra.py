@@ -100,7 +100,7 @@ def _save(model: "NeuralNetworkModel", folder: Path, options: ExportOptions) -> 
     lost = abs(1 - sum(times[name] for name in timed) / (sum(times.values()) or 1))
     if not options.profile:
         return ("durations: --profile gives them",)
-    return (f"{lost:.0%} of the profiled time: of operations that TensorFlow made of others",)
+    return (f"{lost:.0%} of the profiled time: of operations that TensorFlow rewrote",)
 
 
 def _save_ranks(

@@ -46,7 +46,7 @@ def data_of(target: bytes, source: bytes) -> bytes:
         target: an object file of that machine, of 64 bits and the same order of bytes.
         source: the object file; nothing in it but the header tells its machine.
     """
-    made = bytearray(source)
+    patched = bytearray(source)
     for field in (_MACHINE, _FLAGS):
-        made[field] = target[field]
-    return bytes(made)
+        patched[field] = target[field]
+    return bytes(patched)

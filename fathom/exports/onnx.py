@@ -108,7 +108,7 @@ def _sparse_product(graph: Any, node: Any, name: str, arguments: list[Any]) -> N
     import numpy as np
 
     places, values, shape, dense = node.input
-    made = {"outputs": node.output, "shapes": node.output_shapes, "dtypes": node.output_dtypes}
+    results = {"outputs": node.output, "shapes": node.output_shapes, "dtypes": node.output_dtypes}
     first, second = (
         graph.make_const(f"{name}/axis_{axis}", np.array([axis])).output[0] for axis in (0, 1)
     )
@@ -123,7 +123,7 @@ def _sparse_product(graph: Any, node: Any, name: str, arguments: list[Any]) -> N
     empty = add("Cast", empty, to=node.output_dtypes[0])
     rows = add("Gather", places, first, axis=1)
     graph.remove_node(name)
-    graph.make_node("ScatterND", [empty, rows, terms], {"reduction": "add"}, name=name, **made)
+    graph.make_node("ScatterND", [empty, rows, terms], {"reduction": "add"}, name=name, **results)
 
 
 def _require_known(workload: str, graph: Any) -> None:

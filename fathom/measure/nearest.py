@@ -10,9 +10,9 @@ from fathom.measure.report.clustering import cosine_distance
 from fathom.results.description import Description
 from fathom.results.nearest import Archetype, Nearest
 
-_TOLD = 3  # classes of work in a sentence
-_LITTLE = 0.05  # of what is alike or different, which is not told
-_SMALL = 0.02  # of the work, a difference that is not told
+_NAMED = 3  # classes of work in a sentence
+_LITTLE = 0.05  # of what is alike or different, which is not named
+_SMALL = 0.02  # of the work, a difference that is not named
 
 
 def find(description: Description, archetypes: Mapping[str, Description]) -> Nearest:
@@ -75,17 +75,17 @@ def _compared(found: Nearest, other: Archetype) -> str:
     scaled = rows / np.linalg.norm(rows, axis=0)
     alike, apart = scaled.ours * scaled.theirs, (scaled.ours - scaled.theirs) ** 2
 
-    def told(parts: pd.Series) -> str:
-        most = parts[parts >= _LITTLE * parts.sum()].nlargest(_TOLD).index
-        whose = [f"% of its work, |% of {other.workload}'s".split("|"), *[["%, ", "%"]] * _TOLD]
+    def named(parts: pd.Series) -> str:
+        most = parts[parts >= _LITTLE * parts.sum()].nlargest(_NAMED).index
+        whose = [f"% of its work, |% of {other.workload}'s".split("|"), *[["%, ", "%"]] * _NAMED]
         texts = [
             f"{name} ({100 * rows.ours[name]:.0f}{of[0]}{100 * rows.theirs[name]:.0f}{of[1]})"
             for name, of in zip(most, whose, strict=False)
         ]
         return " and ".join(filter(None, [", ".join(texts[:-1]), *texts[-1:]]))
 
-    common = told(alike[alike > 0])
-    different = told(apart[(rows.ours - rows.theirs).abs() >= _SMALL])
+    common = named(alike[alike > 0])
+    different = named(apart[(rows.ours - rows.theirs).abs() >= _SMALL])
     text = f"Like {other.workload}, it does {common}."
     text = text if common else f"It has nothing in common with {other.workload}."
     return f"{text} It differs in {different}." if different else text

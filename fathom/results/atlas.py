@@ -35,7 +35,7 @@ class Measured(Record):
     xla: Compiled = Field(description="what XLA compiled, as in docs/results.md")
     data: str = Field(description="name of the data set, and whether it is `synthetic`")
     seed: int = Field(description="of everything random")
-    command: str = Field(description="the command that made it")
+    command: str = Field(description="the command that measured it")
     step_seconds: tuple[Positive, ...] = Field(
         min_length=1, description="median step of each process, in seconds"
     )

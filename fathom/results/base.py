@@ -69,7 +69,7 @@ NonemptyPositiveArray = Annotated[np.ndarray, _array(_Nonempty)]
 class Record(
     BaseModel,
     strict=True,
-    defer_build=True,  # of validators, until a record is made
+    defer_build=True,  # of validators, until a record is created
     allow_inf_nan=False,
     populate_by_name=True,
     json_schema_serialization_defaults_required=True,

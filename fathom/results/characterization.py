@@ -1,4 +1,4 @@
-"""A characterization: the machine, and the runs planned and made on it."""
+"""A characterization: the machine, and the runs planned and done on it."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -123,8 +123,8 @@ class Planned(Record, frozen=True):
         what = f"{self.kind} {self.workload} {self.mode} on {self.device}"
         if self.workers:
             what += f", {counted(self.workers, 'worker')}"
-        chosen = self.workers or "batches" in self.purpose
-        batch = f", batch size {self.batch_size}" if chosen else ""
+        sized = self.workers or "batches" in self.purpose
+        batch = f", batch size {self.batch_size}" if sized else ""
         return f"{what}{batch}{threads}{cores}{repeat}"
 
     def same_sweep(self, other: "Planned") -> bool:

@@ -63,7 +63,7 @@ class Operation(Record, frozen=True):
         "others `elements`, and `width`, the last axis, where a reduction keeps it"
     )
     repeats: PositiveCount = Field(
-        description="executions per step: the iterations of the loops around it; 1 outside loops"
+        description="executions per step: the iterations of the enclosing loops; 1 outside loops"
     )
     macs: Count = Field(description="multiply-accumulates")
     flops: Count = Field(

@@ -233,7 +233,7 @@ class Processor(Record):
             self.steal_seconds = max(0.0, steal_after - steal_before)
         for name in ("frequency_mhz", "steal_seconds"):
             if getattr(self, name) is None:
-                self.unread[name] = "the operating system does not tell it"
+                self.unread[name] = "the operating system does not report it"
 
     def share(self, environment: Environment) -> float | None:
         """Returns CPU time over time by the clock: 0.97 or more unless the steps were disturbed.

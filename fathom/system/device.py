@@ -1,4 +1,4 @@
-"""The device of a run: a value, made where its name is read."""
+"""The device of a run: a value, created where its name is read."""
 
 import contextlib
 import re

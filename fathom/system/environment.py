@@ -1,4 +1,4 @@
-"""The machine and the software that made a result."""
+"""The machine and the software that a result comes from."""
 
 import functools
 import hashlib

@@ -280,8 +280,8 @@ def cached(path: Path, make: Callable[[], bytes], read: Callable[[bytes], Conten
     if exists(path):
         with contextlib.suppress(RuntimeError):
             return read(read_file(path))
-    made = make()
+    content = make()
     make_cache_folder(path.parent)
     with atomic_write(path) as temporary:
-        temporary.write_bytes(made)
-    return read(made)
+        temporary.write_bytes(content)
+    return read(content)

@@ -25,8 +25,8 @@ SCALING = "characterize --workers=1,2 --batch-size=8"
         ("formats autoenc --infer --steps=5", "--steps is of training: omit it"),
         ("formats autoenc --formats=tf32 --rounding=nearest", "--rounding is of fixed point"),
         ("sparsity autoenc --checkpoint-dir=x", "--checkpoint-dir is for --infer"),
-        ("profile . --steps=5", "--steps has no effect on a profile made before"),
-        ("profile . --infer", "--infer has no effect on a profile made before"),
+        ("profile . --steps=5", "--steps has no effect on a profile that exists"),
+        ("profile . --infer", "--infer has no effect on a profile that exists"),
         ("profile . --out=x", "--out has no effect: the profile is in . already"),
         (
             "quality autoenc --target=loss=1 --batches=1,2 --set batch_size=3",

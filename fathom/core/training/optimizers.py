@@ -4,7 +4,7 @@ One kernel updates one variable, so that optimisation has its own op types in a 
 (``ResourceApply...``). They work on Keras variables and on ``tf.Variable``, inside a
 ``tf.function``, also with ``jit_compile=True``.
 
-Every workload has a hyperparameter ``optimizer``, made by ``choice``; its ``build_train`` calls
+Every workload has a hyperparameter ``optimizer``, defined by ``choice``; its ``build_train`` calls
 ``create`` with the paper's settings. A rule takes those that it has.
 """
 

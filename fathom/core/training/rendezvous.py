@@ -94,15 +94,15 @@ class Meeting:
             for file, _ in poll.poll(1000 * left):
                 number = numbers.pop(file)
                 poll.unregister(file)
-                said = _hear(self._connections[number], _LONGEST_END)
-                found += [number] if said is None else self._lost_by(said)
+                message = _hear(self._connections[number], _LONGEST_END)
+                found += [number] if message is None else self._lost_by(message)
         if found and not self._index:
             for number in self._connections:
                 self._send(number, {"lost": found})
         return found
 
-    def _lost_by(self, said: Facts) -> list[int]:
-        lost = said.get("lost")
+    def _lost_by(self, message: Facts) -> list[int]:
+        lost = message.get("lost")
         return lost if isinstance(lost, list) else []
 
     def end(self) -> None:
@@ -124,10 +124,10 @@ class Meeting:
 
     def _hear(self, number: int) -> Mapping[str, object]:
         """Returns what a worker says next, when it does."""
-        said = _hear(self._connections[number], None)
-        if lost := [number] if said is None else self._lost_by(said):
+        message = _hear(self._connections[number], None)
+        if lost := [number] if message is None else self._lost_by(message):
             raise FathomError(f"{named(lost)} was lost: start all workers again with --resume")
-        return said or {}
+        return message or {}
 
 
 def named(numbers: Sequence[int]) -> str:
@@ -207,13 +207,13 @@ def _receive(workers: Sequence[str], deadline: float, limit: float) -> dict[int,
 
 def _greet(visitor: socket.socket, came: "queue.Queue[tuple[int, socket.socket]]") -> None:
     """Lets a worker of this launch in; closes the connections of others."""
-    said = _hear(visitor, _LONGEST_ANSWER) or {}
-    ours = hmac.compare_digest(str(said.get("secret")).encode(), _secret().encode())
+    message = _hear(visitor, _LONGEST_ANSWER) or {}
+    ours = hmac.compare_digest(str(message.get("secret")).encode(), _secret().encode())
     with contextlib.suppress(OSError):
-        if ours and isinstance(number := said.get("number"), int):
+        if ours and isinstance(number := message.get("number"), int):
             _send(visitor, {"welcome": True})
             return came.put((number, visitor))
-        if "secret" in said:
+        if "secret" in message:
             _send(visitor, {"refusal": "the first worker is of another launch, by its secret"})
         visitor.close()
 
@@ -229,13 +229,13 @@ def _visit(address: str, index: int, deadline: float) -> socket.socket:
         else:
             with contextlib.suppress(OSError):
                 _send(first, {"secret": _secret(), "number": index})
-            said = _hear(first, _LONGEST_ANSWER) or {}
-            if "welcome" in said:
+            message = _hear(first, _LONGEST_ANSWER) or {}
+            if "welcome" in message:
                 return first
             first.close()
             reason = "does not answer as one"
-            if "refusal" in said:
-                raise FathomError(str(said["refusal"]))
+            if "refusal" in message:
+                raise FathomError(str(message["refusal"]))
         time.sleep(_RETRY_S)
     raise FathomError(f"the first worker, {address}, {reason}")
 
@@ -269,8 +269,8 @@ def _hear(connection: socket.socket, limit: float | None) -> Mapping[str, object
     connection.settimeout(limit)
     try:
         with connection.makefile("rb", buffering=0) as lines:  # reads no byte of the next message
-            said = json.loads(lines.readline(_LONGEST_LINE))
-            return said if isinstance(said, dict) else None
+            message = json.loads(lines.readline(_LONGEST_LINE))
+            return message if isinstance(message, dict) else None
     except (OSError, *WRONG_JSON):
         return None
 

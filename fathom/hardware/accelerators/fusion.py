@@ -36,12 +36,12 @@ def fused(description: Description, fusion: Fusion) -> Description:
     ordered = [(depths[row.name], True, row) for row in alone]
     ordered += [(key[-1], False, kernels.of(key)) for key in groups]
     ordered.sort(key=lambda each: each[:2])
-    made = []
+    fused = []
     for *_, row in ordered:
         read = dict.fromkeys(within.get(name, name) for name in kernels.read(row))
         read.pop(row.name, None)
-        made.append(row.model_copy(update={"producers": tuple(read)}))
-    return description.model_copy(update={"operations": tuple(made)})
+        fused.append(row.model_copy(update={"producers": tuple(read)}))
+    return description.model_copy(update={"operations": tuple(fused)})
 
 
 def _fuses(row: Operation, fusion: Fusion) -> bool:

@@ -52,7 +52,7 @@ def of(description: Description, tensor: int) -> Sharding:
     for row in description.operations:
         walk.visit(row)
     experts = tuple(_to_experts(description.operations))
-    return Sharding(frozenset(walk.shared), tuple(walk.exchanges), experts, walk.made)
+    return Sharding(frozenset(walk.shared), tuple(walk.exchanges), experts, walk.computed)
 
 
 def is_of_experts(row: Operation) -> bool:
@@ -74,7 +74,7 @@ class _Walk:
         self._nodes = tensor
         self._rows = {row.name: row for row in description.operations}
         self._states: dict[str, State] = {}
-        self.made: dict[str, State] = {}
+        self.computed: dict[str, State] = {}
         self._weights: set[str] = set()  # slices of weights and the like
         self._logits = 0  # rows of the last product
         self._recurrent = _recurrent(self._rows)
@@ -97,7 +97,7 @@ class _Walk:
             self._sum(name)
         inputs = {self._states[name] for name in known} - {"partial", "whole"}
         state = self._state(row, inputs)
-        self._states[row.name] = self.made[row.name] = state
+        self._states[row.name] = self.computed[row.name] = state
         if row.kind in PRODUCTS or state in ("split", "heads") or inputs:
             self.shared.add(row.name)
 

@@ -28,17 +28,17 @@ class Edges:
         self._nodes, self._variables = nodes, variables
 
     def of(self, node: Node) -> dict[str, Any]:
-        """Returns the fields of ``Operation`` that tell an operation's place among the others."""
-        made: Counter[str] = Counter()  # bytes read of each
+        """Returns the fields of ``Operation`` that place an operation among the others."""
+        bytes_of: Counter[str] = Counter()  # bytes read of each
         for tensor in node.op.inputs:
             for name, source in self._producers(tensor, node.scope):
-                made[name] += size_of(source)
-        made.pop(node.name, None)
-        small = (name for name, size in made.items() if _SMALL * size < self._results(name))
+                bytes_of[name] += size_of(source)
+        bytes_of.pop(node.name, None)
+        small = (name for name, size in bytes_of.items() if _SMALL * size < self._results(name))
         results = sum(size_of(tensor) for tensor in node.op.outputs)
         read = {tensor.name: self.size(tensor, node.scope) for tensor in node.op.inputs}
         return {
-            "producers": tuple(made),
+            "producers": tuple(bytes_of),
             "small_reads": tuple(small),
             "result_bytes": results * (node.scope.repeats if is_listed(node.op) else 1),
             "footprint_bytes": sum(read.values()) + results,

@@ -175,7 +175,7 @@ class Node:
 
     @property
     def name(self) -> str:
-        """Name in the step, with those of the calls and loops around it."""
+        """Name in the step, with those of the enclosing calls and loops."""
         return self.scope.prefix + cast(str, self.op.name)
 
     @property

@@ -1,7 +1,7 @@
 """The memory of a step: how long each result lives, and the most that is held at once.
 
 The order is that of TensorFlow's executor with one thread, which goes on with what an operation has
-made able to run, the last of it first, before it turns to anything else. Updates begin when all
+enabled, the last of it first, before it turns to anything else. Updates begin when all
 gradients are computed, as ``Optimizer.apply`` says. The results of an operation are held until the
 last one that reads them has run, those that none reads until the step ends; of several results a
 small one, such as a statistic, counts with the largest. An elementwise operation writes over an

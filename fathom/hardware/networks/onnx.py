@@ -84,8 +84,8 @@ _Types = Mapping[str, onnx.TypeProto]
 
 
 @dataclass(frozen=True)
-class _Around:
-    """What is around an operation: loops, and the function that it is in."""
+class _Context:
+    """What encloses an operation: loops, and the function that it is in."""
 
     prefix: str = ""
     repeats: int = 1
@@ -117,7 +117,7 @@ class _Reader:
         for title, kind in inputs.items():
             scope[title] = self._input(title, kind)
         self._dimensions.check()
-        self._walk(graph, scope, _Around(opsets=self._model.opset_import))
+        self._walk(graph, scope, _Context(opsets=self._model.opset_import))
         weights = self._weights | dict(self._read)
         parameters = {
             title: value.elements
@@ -143,43 +143,43 @@ class _Reader:
             scope[each.name] = known = _constant(each)
             self._weights[prefix + each.name] = known.value
 
-    def _walk(self, graph: onnx.GraphProto, scope: _Scope, around: _Around) -> None:
+    def _walk(self, graph: onnx.GraphProto, scope: _Scope, context: _Context) -> None:
         hints = {each.name: each.type for each in graph.value_info}
         hints |= {each.name: each.type for each in graph.output}
         for node in graph.node:
             self._nodes += 1
             if self._nodes > _MOST_NODES:
                 raise FathomError(f"the network has more than {_MOST_NODES:,} operations")
-            self._visit(node, scope, around, hints)
+            self._visit(node, scope, context, hints)
 
     def _visit(
-        self, node: onnx.NodeProto, scope: _Scope, around: _Around, hints: Mapping[str, Any]
+        self, node: onnx.NodeProto, scope: _Scope, context: _Context, hints: Mapping[str, Any]
     ) -> None:
-        attributes = {each.name: _resolved(each, around) for each in node.attribute}
+        attributes = {each.name: _resolved(each, context) for each in node.attribute}
         given = {
             name: helper.get_attribute_value(each) for name, each in attributes.items() if each
         }
         inputs = [scope[name] if name else None for name in node.input]
-        place = self._place(node, around)
+        place = self._place(node, context)
         function = self._functions.get((node.domain, node.op_type))
         if function is not None:
-            results = self._call(function, attributes, inputs, place, around)
+            results = self._call(function, attributes, inputs, place, context)
         elif node.op_type in ("If", "Loop", "Scan") and node.domain in _DOMAINS:
             run = {"If": self._if, "Loop": self._loop, "Scan": self._scan}[node.op_type]
-            results = run(given, inputs, scope, place, around)
+            results = run(given, inputs, scope, place, context)
         else:
-            results = self._operation(node, attributes, given, inputs, place, around, hints)
+            results = self._operation(node, attributes, given, inputs, place, context, hints)
         origins = frozenset[tuple[str, Value]]().union(*(each.origins for each in inputs if each))
         for name, known in zip(node.output, results, strict=False):
             if name:
                 made_of = known.origins | origins if known.value.weight else known.origins
                 scope[name] = replace(known, origins=made_of)
 
-    def _place(self, node: onnx.NodeProto, around: _Around) -> Place:
-        name = f"{around.prefix}{node.name or node.op_type}"
+    def _place(self, node: onnx.NodeProto, context: _Context) -> Place:
+        name = f"{context.prefix}{node.name or node.op_type}"
         unique = name if node.name and name not in self._names else f"{name}#{self._nodes}"
         self._names.add(unique)
-        return Place(unique, node.op_type, _layer(node), around.repeats)
+        return Place(unique, node.op_type, _layer(node), context.repeats)
 
     def _operation(
         self,
@@ -188,7 +188,7 @@ class _Reader:
         given: _Given,
         inputs: _Inputs,
         place: Place,
-        around: _Around,
+        context: _Context,
         hints: _Types,
     ) -> list[_Known]:
         """Adds an operation, unless it is a view or computes with constants alone."""
@@ -201,13 +201,13 @@ class _Reader:
             self._statistics.update(id(known.value) for known in inputs[3:5] if known)
         if standard and node.op_type == "Constant":
             known = _constant_node(given)
-            own = () if around.prefix else [(node.output[0], known.value)]
+            own = () if context.prefix else [(node.output[0], known.value)]
             return [replace(known, origins=frozenset(own))]
-        types = _types(plain, inputs, around.opsets, hints, place)
+        types = _types(plain, inputs, context.opsets, hints, place)
         outputs = [_known(_shape(kind, place), kind.tensor_type.elem_type) for kind in types]
         there = [known for known in inputs if known is not None]
         values = [known.value if known else None for known in inputs]
-        constants = _computed(plain, inputs, outputs, around.opsets) if standard else None
+        constants = _computed(plain, inputs, outputs, context.opsets) if standard else None
         if constants is not None:
             return [
                 _known(array.shape, known.type.tensor_type.elem_type, array, weight=True)
@@ -229,8 +229,8 @@ class _Reader:
             works = [rows.movement(call.given, results)]
         if any(work.kind in PRODUCTS for work in works):
             self._read.update(*(known.origins for known in there))
-        made = self._rows.add(place, works, call.given, results)
-        return [_known(value.shape, _elem(each), producers=made)
+        producers = self._rows.add(place, works, call.given, results)
+        return [_known(value.shape, _elem(each), producers=producers)
                 for each, value in zip(outputs, results, strict=True)]  # fmt: skip
 
     def _call(
@@ -239,28 +239,28 @@ class _Reader:
         attributes: Mapping[str, onnx.AttributeProto | None],
         inputs: _Inputs,
         place: Place,
-        around: _Around,
+        context: _Context,
     ) -> list[_Known]:
         """Goes through the body of a function of the network's own."""
         inner = {name: known for name, known in zip(function.input, inputs, strict=False) if known}
         defaults = {each.name: each for each in function.attribute_proto}
         passed = defaults | {name: each for name, each in attributes.items() if each}
         body = onnx.GraphProto(node=function.node)
-        inside = _Around(f"{place.name}/", around.repeats, passed, function.opset_import)
+        inside = _Context(f"{place.name}/", context.repeats, passed, function.opset_import)
         self._walk(body, inner, inside)
         return [inner[name] for name in function.output]
 
     def _if(
-        self, given: _Given, inputs: _Inputs, scope: _Scope, place: Place, around: _Around
+        self, given: _Given, inputs: _Inputs, scope: _Scope, place: Place, context: _Context
     ) -> list[_Known]:
         """Goes through the branch that runs, the first one if that depends on the data."""
         condition = inputs[0].constant if inputs[0] else None
         taken = condition is None or bool(condition.reshape(-1)[0])
         graph = given["then_branch" if taken else "else_branch"]
-        return self._inside(graph, [], scope, replace(around, prefix=f"{place.name}/"))
+        return self._inside(graph, [], scope, replace(context, prefix=f"{place.name}/"))
 
     def _loop(
-        self, given: _Given, inputs: _Inputs, scope: _Scope, place: Place, around: _Around
+        self, given: _Given, inputs: _Inputs, scope: _Scope, place: Place, context: _Context
     ) -> list[_Known]:
         """Goes through the body of a loop once; its work counts as often as it runs at most."""
         count = inputs[0].constant if inputs[0] else None
@@ -273,13 +273,13 @@ class _Reader:
         number = _known((), onnx.TensorProto.INT64)
         condition = _known((), onnx.TensorProto.BOOL)
         body = given["body"]
-        inside = replace(around, prefix=f"{place.name}/body/", repeats=around.repeats * times)
+        inside = replace(context, prefix=f"{place.name}/body/", repeats=context.repeats * times)
         results = self._inside(body, [number, condition, *carried], scope, inside)[1:]
         left, scanned = results[: len(carried)], results[len(carried) :]
         return (left if times else carried) + [_stacked(known, times, 0) for known in scanned]
 
     def _scan(
-        self, given: _Given, inputs: _Inputs, scope: _Scope, place: Place, around: _Around
+        self, given: _Given, inputs: _Inputs, scope: _Scope, place: Place, context: _Context
     ) -> list[_Known]:
         """Goes through the body of a scan once, as of a loop."""
         count = given["num_scan_inputs"]
@@ -291,31 +291,31 @@ class _Reader:
             _varying(known, np.delete(known.value.shape, axis).tolist())
             for known, axis in zip(scanned, axes, strict=True)
         ]
-        inside = replace(around, prefix=f"{place.name}/body/", repeats=around.repeats * times)
+        inside = replace(context, prefix=f"{place.name}/body/", repeats=context.repeats * times)
         results = self._inside(given["body"], [*map(_varying, state), *slices], scope, inside)
-        left, made = results[: len(state)], results[len(state) :]
-        out_axes = given.get("scan_output_axes") or [0] * len(made)
+        left, scans = results[: len(state)], results[len(state) :]
+        out_axes = given.get("scan_output_axes") or [0] * len(scans)
         return (left if times else state) + [
-            _stacked(known, times, axis) for known, axis in zip(made, out_axes, strict=True)
+            _stacked(known, times, axis) for known, axis in zip(scans, out_axes, strict=True)
         ]
 
     def _inside(
-        self, graph: onnx.GraphProto, arguments: Sequence[_Known], scope: _Scope, around: _Around
+        self, graph: onnx.GraphProto, arguments: Sequence[_Known], scope: _Scope, context: _Context
     ) -> list[_Known]:
         """Goes through a graph within an operation; returns its results.
 
         One that never runs adds no rows, but its results have types.
         """
         inner: _Scope = ChainMap({}, scope)
-        self._add_initializers(graph, inner, around.prefix)
+        self._add_initializers(graph, inner, context.prefix)
         for each, known in zip(graph.input, arguments, strict=True):
             inner[each.name] = known
         before = self._rows
-        self._rows = before if around.repeats else Rows()
-        self._walk(graph, inner, replace(around, repeats=around.repeats or 1))
+        self._rows = before if context.repeats else Rows()
+        self._walk(graph, inner, replace(context, repeats=context.repeats or 1))
         self._rows = before
         found = [inner[each.name] for each in graph.output]
-        return found if around.repeats else [_known(k.value.shape, _elem(k)) for k in found]
+        return found if context.repeats else [_known(k.value.shape, _elem(k)) for k in found]
 
 
 def _types(
@@ -452,11 +452,11 @@ def _stacked(known: _Known, times: int, axis: int) -> _Known:
     return _varying(known, shape)
 
 
-def _resolved(each: onnx.AttributeProto, around: _Around) -> onnx.AttributeProto | None:
+def _resolved(each: onnx.AttributeProto, context: _Context) -> onnx.AttributeProto | None:
     """Returns an attribute, within a function that which the call gives; None if it gives none."""
     if not each.ref_attr_name:
         return each
-    passed = around.attributes.get(each.ref_attr_name)
+    passed = context.attributes.get(each.ref_attr_name)
     if passed is None:
         return None
     own = onnx.AttributeProto()

@@ -51,7 +51,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Place:
-    """Name, type and layer of an operation, and how often the loops around it run."""
+    """Name, type and layer of an operation, and how often the enclosing loops run."""
 
     name: str
     type: str

@@ -79,7 +79,7 @@ _Scope = MutableMapping[str, _Known]
 
 
 @dataclass(frozen=True)
-class _Around:
+class _Context:
     prefix: str = ""
     repeats: int = 1
     function: str = "main"
@@ -100,7 +100,7 @@ class _Reader:
         for title, value in inputs.items():
             if min(value.shape, default=1) < 0:
                 raise FathomError(f"the argument {title} leaves sizes open: export it with fixed")
-        self._call(main, [_Known(value) for value in main.arguments.values()], _Around())
+        self._call(main, [_Known(value) for value in main.arguments.values()], _Context())
         inputs = {title: value for title, value in inputs.items() if 0 not in value.shape}
         return rows.finished(name, self._rows, inputs, 0, self._constants)
 
@@ -108,7 +108,7 @@ class _Reader:
         self,
         block: Block,
         arguments: Sequence[_Known],
-        around: _Around,
+        context: _Context,
         outer: _Scope | None = None,
     ) -> list[_Known]:
         """Goes through a block with some arguments; returns what it returns."""
@@ -123,27 +123,27 @@ class _Reader:
             self._ops += 1
             if self._ops > _MOST_OPS:
                 raise FathomError(f"the program has more than {_MOST_OPS:,} operations")
-            results = self._run(op, scope, around)
+            results = self._run(op, scope, context)
             scope.update(zip(op.results, results, strict=False))
         return []
 
-    def _run(self, op: Op, scope: _Scope, around: _Around) -> list[_Known]:
+    def _run(self, op: Op, scope: _Scope, context: _Context) -> list[_Known]:
         """Goes through one operation; returns its results."""
         kind = op.type.rpartition(".")[2]
         if kind == "constant":
             return [self._constant(op)]
         if kind in ("call", "composite"):
             called = re.findall(r"@([\w.$-]+)", op.text)[-1]
-            inside = _Around(around.prefix, around.repeats, called)
+            inside = _Context(context.prefix, context.repeats, called)
             return self._call(self._functions[called], _given(op, scope), inside)
         if kind == "while":
-            return self._while(op, scope, around)
+            return self._while(op, scope, context)
         if kind in ("case", "if") and op.regions:
             number, last = scope[op.operands[0]].number, len(op.regions) - 1
             number = 0 if number is None else 1 - number if kind == "if" else number
             number = number if 0 <= number < last else last  # as the specification says
-            return self._call(op.regions[number], [], around, scope)
-        return self._operation(op, kind, _given(op, scope), around)
+            return self._call(op.regions[number], [], context, scope)
+        return self._operation(op, kind, _given(op, scope), context)
 
     def _constant(self, op: Op) -> _Known:
         value = replace(_results(op)[0], weight=True)
@@ -152,7 +152,7 @@ class _Reader:
         number = re.search(r"dense<(-?\d+)>", text)
         return _Known(value, int(number[1]) if number else None)
 
-    def _operation(self, op: Op, kind: str, given: list[_Known], around: _Around) -> list[_Known]:
+    def _operation(self, op: Op, kind: str, given: list[_Known], context: _Context) -> list[_Known]:
         """Adds an operation, unless it is a view or computes with constants alone."""
         values, outputs = [each.value for each in given], _results(op)
         for each in outputs:
@@ -169,17 +169,19 @@ class _Reader:
             ]
         target = re.search(r"custom_call @([\w.$-]+)", op.text)
         title = f"custom_call @{target[1]}" if target else op.type
-        layer = op.place.rpartition("/")[0] or around.function
-        name = f"{around.prefix}{kind}#{self._ops}"
+        layer = op.place.rpartition("/")[0] or context.function
+        name = f"{context.prefix}{kind}#{self._ops}"
         rule = RULES.get(kind)
         works = rule(op, values, outputs) if rule else None
         if works is None:
             self._rows.without_rule[title] = None
             works = [rows.movement(values, outputs)]
-        made = self._rows.add(Place(name, title, layer, around.repeats), works, values, outputs)
-        return [_Known(replace(each, producers=made)) for each in outputs]
+        producers = self._rows.add(
+            Place(name, title, layer, context.repeats), works, values, outputs
+        )
+        return [_Known(replace(each, producers=producers)) for each in outputs]
 
-    def _while(self, op: Op, scope: _Scope, around: _Around) -> list[_Known]:
+    def _while(self, op: Op, scope: _Scope, context: _Context) -> list[_Known]:
         """Goes through the body of a loop once; its work counts as often as it runs at most."""
         condition, body = op.regions
         pretty = not condition.arguments  # ``%name = %start`` for each
@@ -194,10 +196,10 @@ class _Reader:
             for each, name, end in zip(start, body.arguments, last, strict=True)
         ]
         times = _iterations(condition, body, start, given, scope)
-        name = f"{around.prefix}while#{self._ops}"
+        name = f"{context.prefix}while#{self._ops}"
         if times is None:
             raise FathomError(f"the number of iterations of {name} is not known beforehand")
-        inside = _Around(f"{name}/body/", around.repeats * times, around.function)
+        inside = _Context(f"{name}/body/", context.repeats * times, context.function)
         return self._call(body, given, inside, scope) if times else start
 
 

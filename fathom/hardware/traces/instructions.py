@@ -37,7 +37,7 @@ def mix(folder: Path, name: str) -> pd.DataFrame:
     """
     valgrind.marks(folder, name)
     if not shutil.which("objdump"):
-        raise FathomError("instructions are told apart by objdump: install binutils")
+        raise FathomError("instructions are classified by objdump: install binutils")
     program = _disassembled(folder / name)
     counts: Counter[str] = Counter()
     for address, count in _counts(folder, name).items():

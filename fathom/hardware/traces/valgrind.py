@@ -40,7 +40,7 @@ def blocks(folder: Path, name: str) -> Iterator[Block]:
 
     Args:
         folder: that ``fathom export --to program`` wrote, built with ``ROI=VALGRIND``, and with
-            ``LAYER=all`` where layers are told apart.
+            ``LAYER=all`` where layers are counted apart.
         name: of the program.
 
     Raises:

@@ -37,7 +37,7 @@ def site(bundles: Sequence[Bundle]) -> str:
         page.paragraph(_losses(frame)),
         page.heading("reproduce", "Make a row again", 2),
         page.paragraph(
-            "Each row by the command that made it, in an environment as its machine's above."
+            "Each row by the command that measured it, in an environment as its machine's above."
         ),
         page.table(frame[["machine", "workload", "mode", "command"]], "commands"),
     ]

@@ -13,7 +13,7 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from fathom.system.words import counted
 
 _MOST_ROWS, _MOST_COLUMNS = 60, 16  # of a table that is open, and printed
-_LEAST_P = 1e-4  # p values below it are not told apart
+_LEAST_P = 1e-4  # p values below it are not distinguished
 _NOTHING = 1e-12  # rounding errors of zero
 _HERE = Path(__file__).parent
 _STYLE, _SCRIPT = ((_HERE / name).read_text() for name in ("page.css", "page.js"))

@@ -142,7 +142,7 @@ def _page(parts: list[str], found: Found, about: Mapping[str, pd.DataFrame]) -> 
         page.paragraph(
             "Disturbed: runs whose steps, all threads together, had the processor for less than "
             "95 % of their time, because other processes took it. Measured again: disturbed runs "
-            "that were made a second time, which counts; the first is kept in disturbed/."
+            "that were repeated, and the repeat counts; the first is kept in disturbed/."
         ),
         page.heading("unmapped", "Op types without a class"),
         page.table(about["op_types_without_a_class"], "op types")

@@ -39,7 +39,7 @@ class Interleaving:
 
     commands: Mapping[str, str]  # of ``A`` and ``B``
     out: Path  # folder for all results, logs and the table of the runs, written as it goes
-    runs: list[VariantRun] = field(default_factory=list)  # those made so far
+    runs: list[VariantRun] = field(default_factory=list)  # those done so far
 
     def measure(self, width: float, budget_s: float, screen: Console) -> None:
         """Measures pairs until the interval of the ratio is narrow or the time is over.

@@ -47,7 +47,7 @@ def plan(request: Request) -> list[Planned]:
 
     First every workload runs once in every mode, then come profiles, threads and cores, then all
     these again for ``profile_repeats``, and finally repeats, so that an interrupted
-    characterization is broad rather than deep. A run that belongs to several sets is made once.
+    characterization is broad rather than deep. A run that belongs to several sets is done once.
     Sweeps over batch sizes take the small ones first.
     """
     if request.batches:
@@ -71,7 +71,7 @@ def plan(request: Request) -> list[Planned]:
 def _modes(request: Request, number: int) -> list[Planned]:
     """Each workload in each mode on each device, with default thread pools.
 
-    Training is made again by ``_repeats``.
+    Training is repeated by ``_repeats``.
     """
     return [
         _run(request, "timing", "modes", workload, mode, device, repeat=number)

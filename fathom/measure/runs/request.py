@@ -37,7 +37,7 @@ class Wanted:
         Devices are named ``cpu`` or ``gpu``.
 
     Raises:
-        FathomError: workers without a batch size, or an option of runs that are not made.
+        FathomError: workers without a batch size, or an option of runs that are left out.
     """
 
     precision: str

@@ -218,8 +218,8 @@ def _trial(load: Load, results: _Values, log: pd.DataFrame, batches: dict[str, i
     each = "result_time_per_output_token_{}_percentile_ns", "result_time_to_output_token_mean"
     tokens = {"first_token": first, "output_token": each}
     theirs = {name: _percentiles(results, *keys) for name, keys in tokens.items()}
-    told = {name: seconds for name, seconds in theirs.items() if len(seconds) > 1}
-    return trial.model_copy(update=replay.tokens(log) | told)  # not told of offline
+    measured = {name: seconds for name, seconds in theirs.items() if len(seconds) > 1}
+    return trial.model_copy(update=replay.tokens(log) | measured)  # none of offline
 
 
 def _percentiles(results: _Values, form: str, mean: str) -> dict[str, float]:

@@ -173,8 +173,8 @@ class Diffusion(InMemory):
 
     def build_sampling(self) -> Sampling:
         """Returns the loop from noise to images."""
-        chosen = self.run_options
-        way = chosen.sampler, chosen.steps, chosen.guidance
+        options = self.run_options
+        way = options.sampler, options.steps, options.guidance
         return Sampling(self.dit, *way, self.new_noise(), name="sampling")
 
     def first_pass(self, x: nn.Nest, classes: nn.Nest) -> tuple[nn.Nest, nn.Nest, nn.Nest]:
@@ -186,12 +186,12 @@ class Diffusion(InMemory):
             x: float32 [batch, side, side, channels], noise.
             classes: int32 [batch].
         """
-        chosen = self.run_options
-        if chosen.guidance != 1:
+        options = self.run_options
+        if options.guidance != 1:
             x = keras.ops.concatenate([x, x], 0)
             unknown = keras.ops.full_like(classes, self.hyperparameters.classes)
             classes = keras.ops.concatenate([classes, unknown], 0)
-        first = int(steps_back(chosen.sampler, chosen.steps)[0][0])
+        first = int(steps_back(options.sampler, options.steps)[0][0])
         return x, keras.ops.full_like(classes, first), classes
 
     def sample(self, noise: np.ndarray, classes: np.ndarray) -> np.ndarray:
@@ -247,8 +247,8 @@ class DiffusionFwd(Diffusion):
 
     def cost(self) -> Cost:
         """Returns the cost of an image: that of all passes of the network."""
-        counted, chosen = super().cost(), self.run_options
-        passes = chosen.steps * (1 + (chosen.guidance != 1))
+        counted, options = super().cost(), self.run_options
+        passes = options.steps * (1 + (options.guidance != 1))
         rows = (row.model_copy(update={"macs": passes * row.macs}) for row in counted.layers)
         return dataclasses.replace(counted, layers=tuple(rows))
 

@@ -38,12 +38,12 @@ class MoE(RotaryModel):
 
     def build_feed_forward(self, name: str, sizes: Sizes) -> SparseFeedForward:
         """Returns a router and its experts."""
-        chosen, new = self.hyperparameters, self.new_random
-        counts = chosen.experts, chosen.experts_per_token, chosen.capacity_factor
-        divided = self.run_options.divide_experts
+        hyperparameters, new = self.hyperparameters, self.new_random
+        experts = hyperparameters.experts
+        counts = experts, hyperparameters.experts_per_token, hyperparameters.capacity_factor
         return SparseFeedForward(
-            Router(chosen.experts, sizes.width, sizes.time, new(), name=f"{name}_router"),
-            Experts(sizes, *counts, divided, new(), name=f"{name}_experts"),
+            Router(experts, sizes.width, sizes.time, new(), name=f"{name}_router"),
+            Experts(sizes, *counts, self.run_options.divide_experts, new(), name=f"{name}_experts"),
         )
 
     def load_data(self) -> None:

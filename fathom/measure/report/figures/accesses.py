@@ -71,11 +71,11 @@ def working_sets(summaries: pd.DataFrame) -> pd.DataFrame:
 def summary(table: pd.DataFrame) -> str:
     """Says how many accesses of each step miss in a cache of 32 KiB and of 1 MiB."""
     steps = table[table.layer == "step"]
-    said = [
+    phrases = [
         f"{trace} {_at(rows, 32):.1%} and {_at(rows, 1024):.1%}"
         for trace, rows in steps.groupby("trace", sort=False)
     ]
-    return f"Accesses that miss in caches of 32 KiB and of 1 MiB: {', '.join(said)}."
+    return f"Accesses that miss in caches of 32 KiB and of 1 MiB: {', '.join(phrases)}."
 
 
 def _at(rows: pd.DataFrame, cache: float) -> float:

@@ -166,7 +166,7 @@ FIGURE = Figure(
     "steps of the same process might have given; drawn for runs on all cores. Equal runs are "
     "averaged in the table of cases; its interval is between runs. Input wait is the mean wait of "
     "a step for its batch, peak memory the resident memory of the whole process, GFLOP/s the "
-    "counted work at the median rate. Energy, where the machine tells it, is that of the whole "
+    "counted work at the median rate. Energy, where the machine reports it, is that of the whole "
     "machine. Where inference generates token by token, a table has its two phases: prefill, until "
     "the first token, and decode, from one token to the next.",
     analyse=_analyse,
