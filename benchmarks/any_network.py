@@ -269,8 +269,8 @@ def main() -> int:
                 command, capture_output=True, text=True, env=offline, timeout=1800, check=True
             )
         except subprocess.SubprocessError as error:
-            said = getattr(error, "stderr", None) or str(error)
-            print(f"{network}: {said.strip().splitlines()[-1]}", file=sys.stderr)
+            printed = getattr(error, "stderr", None) or str(error)
+            print(f"{network}: {printed.strip().splitlines()[-1]}", file=sys.stderr)
             continue
         file.write_text(done.stdout)
         print(f"{network}", file=sys.stderr)

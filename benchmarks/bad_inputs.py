@@ -445,14 +445,14 @@ def outcome(read: Callable[[], object], limit_s: float = 30.0) -> tuple[str, str
     """Returns ``refused``, ``accepted`` or ``failure`` and, in words, what was seen."""
     from fathom.errors import FathomError
 
-    said, complained = io.StringIO(), io.StringIO()
+    printed, complained = io.StringIO(), io.StringIO()
     signal.signal(signal.SIGALRM, _hang)
     verdict = "accepted"
     try:
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(complained):
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(complained):
             warnings.simplefilter("always", RuntimeWarning)
             signal.setitimer(signal.ITIMER_REAL, limit_s)
-            said.write(str(read()))
+            printed.write(str(read()))
     except FathomError as error:
         verdict = "refused"
         complained.write(f"{error}\n")
@@ -462,7 +462,7 @@ def outcome(read: Callable[[], object], limit_s: float = 30.0) -> tuple[str, str
         return "failure", traceback.format_exc()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-    shown = f"{said.getvalue()}\n{complained.getvalue()}"
+    shown = f"{printed.getvalue()}\n{complained.getvalue()}"
     if verdict == "accepted":
         without_given = re.sub(r"([A-Z]=|\$[A-Z_]+ is )\S+", "", shown)  # a variable's value
         wrong = re.search(r"(?<![\w.])-?(nan|inf)\b|Warning", without_given)

@@ -115,8 +115,8 @@ def marked(folder: Path, kind: str) -> None:
 def program_time(folder: Path, args: argparse.Namespace) -> float:
     """Returns the median seconds of a program's steps, without the first."""
     marked(folder, "TIME")
-    told = output([f"./{args.workload}", "--steps", str(args.steps + 1)], folder)
-    return median([float(each) for each in re.findall(r"step \d+: (\S+) s\n", told)][1:])
+    printed = output([f"./{args.workload}", "--steps", str(args.steps + 1)], folder)
+    return median([float(each) for each in re.findall(r"step \d+: (\S+) s\n", printed)][1:])
 
 
 def program_counts(folder: Path, scratch: Path) -> dict[str, int]:

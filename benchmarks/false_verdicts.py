@@ -245,9 +245,9 @@ def verdicts(
     ):
         for row in rows.to_dict("records"):
             verdict = row.get("verdict")
-            told = isinstance(verdict, str) and verdict not in UNDECIDED
-            right = told and difference > 0 and difference_of(row) > 0
-            yield {"table": table, "right": right, "wrong": told and not right}
+            decided = isinstance(verdict, str) and verdict not in UNDECIDED
+            right = decided and difference > 0 and difference_of(row) > 0
+            yield {"table": table, "right": right, "wrong": decided and not right}
 
 
 def show(table: pd.DataFrame, screen: Console) -> None:

@@ -84,11 +84,11 @@ class Translator(nn.Module):
         across = [self.keys_and_values(layer.multihead_attn, encoded) for layer in layers]
         size = (len(source), self.heads, longest, self.width // self.heads)
         caches = [[torch.zeros(size), torch.zeros(size)] for _ in layers]
-        words, said = torch.ones(len(source), 1, dtype=torch.long), []
+        words, translated = torch.ones(len(source), 1, dtype=torch.long), []
         for position in range(longest):
             words = self.next(words, position, caches, across)
-            said.append(words)
-        return torch.cat(said, 1)
+            translated.append(words)
+        return torch.cat(translated, 1)
 
     def next(self, words: Tensor, position: int, caches: list, across: list) -> Tensor:
         """Returns the most probable words after those at a position, [batch, 1]."""

@@ -5,6 +5,8 @@ Q(x) is exact for every float32 x and every format. A float32 has 24 significant
 with more, only the numbers with at most 24 significant bits occur.
 """
 
+import math
+
 import numpy as np
 import tensorflow as tf
 
@@ -31,7 +33,7 @@ def scale_for(largest: float, bits: int, headroom: int) -> float:
     Returns:
         a power of two that float32 holds; for an empty range, that of numbers below 1.
     """
-    exponent = int(np.floor(np.log2(largest))) + 1 + headroom if largest > 0 else 0
+    exponent = math.frexp(largest)[1] + headroom if largest > 0 else 0
     if np.rint(largest * 2.0 ** (headroom + bits - 1 - exponent)) > limits(bits)[1]:
         exponent += 1  # it is below 2^exponent, and rounds up to it
     return float(2.0 ** int(np.clip(bits - 1 - exponent, -120, 120)))

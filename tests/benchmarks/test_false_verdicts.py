@@ -22,15 +22,15 @@ def benchmark():
 
 def measured(generator, noise, runs=3, workloads=("autoenc", "vgg")):
     """A folder of one program whose processes differ by some noise."""
-    made = []
+    created = []
     for workload, _ in itertools.product(workloads, range(runs)):
         name = f"run{next(NUMBERS):04}"
         seconds = 0.1 * np.exp(generator.normal(0, noise))
-        made.append(run(workload, id=name, result=result(seconds, cpu_seconds=1.0)))
+        created.append(run(workload, id=name, result=result(seconds, cpu_seconds=1.0)))
         times = np.exp(generator.normal(0, noise, 2))
         ops = [op("MatMul", [3 * times[0]] * 3), op("AddV2", [times[1]] * 3)]
-        made.append(run(workload, id=f"{name}p", profile=profile(ops, workload)))
-    return synthetic_folder.folder(made)
+        created.append(run(workload, id=f"{name}p", profile=profile(ops, workload)))
+    return synthetic_folder.folder(created)
 
 
 def step_times(table, runs, difference):

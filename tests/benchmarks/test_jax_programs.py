@@ -209,9 +209,9 @@ def test_transformer(program):
     states = model.network((np.asarray(source), np.asarray(target)), training=False)
     loss = model.build_loss((), tf.constant(np.asarray(target)), states)
     close(module.smoothed(logits(chosen), target), loss.numpy())
-    said = module.greedy(chosen, source, places, 4, 8)[..., 0].T
-    given = jnp.hstack([jnp.ones((4, 1), jnp.int32), said[:, :-1]])
-    assert (said == logits(chosen, given).argmax(-1)).all()
+    translated = module.greedy(chosen, source, places, 4, 8)[..., 0].T
+    given = jnp.hstack([jnp.ones((4, 1), jnp.int32), translated[:, :-1]])
+    assert (translated == logits(chosen, given).argmax(-1)).all()
 
 
 @pytest.mark.parametrize(

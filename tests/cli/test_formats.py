@@ -44,6 +44,7 @@ def test_inference_gives_the_error_of_each_layer(tmp_path):
     assert any(coarse["errors"].values())
 
 
+@pytest.mark.slow
 def test_runs_of_another_checkpoint_or_of_other_data_are_not_taken_for_these(tmp_path, capsys):
     path, folder = tmp_path / "infer.json", tmp_path / "checkpoints"
     trained = ["run", "autoenc", *SMALL, "--steps=1", f"--checkpoint-dir={folder}"]

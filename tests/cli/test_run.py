@@ -69,15 +69,15 @@ def test_a_printed_number_is_one_of_the_result(finished):
     assert f"{document['cost']['parameters']:,} parameters" in printed
 
 
-@pytest.mark.parametrize(("wanted", "told"), [("5", True), ("1", False), ("auto", False)])
+@pytest.mark.parametrize(("wanted", "shown"), [("5", True), ("1", False), ("auto", False)])
 def test_a_run_says_at_start_and_end_and_in_its_result_how_its_batches_are_divided(
-    capsys, tmp_path, wanted, told
+    capsys, tmp_path, wanted, shown
 ):
     document = recorded(tmp_path, 0, "--steps=2", f"--microbatches={wanted}")
     printed = capsys.readouterr().out
-    assert ("batch 10 in 5 microbatches, float32" in printed) == told
-    assert ("\n2 steps of 5 microbatches in " in printed) == told
-    assert document["environment"]["microbatches"] == (5 if told else 1)
+    assert ("batch 10 in 5 microbatches, float32" in printed) == shown
+    assert ("\n2 steps of 5 microbatches in " in printed) == shown
+    assert document["environment"]["microbatches"] == (5 if shown else 1)
 
 
 def test_evaluating_an_untrained_network_is_reported(finished, capsys, tmp_path):
@@ -150,8 +150,8 @@ def test_steps_of_a_single_call_are_reported_as_one_measurement(capsys):
 def test_a_run_that_other_processes_disturbed_says_so(capsys, monkeypatch, share):
     monkeypatch.setattr(RunResult, "cpu_share", share)
     assert run(run_workload, "autoenc", [*SMALL, "--steps=2"]) == 0
-    said = "other processes took the processor: the steps had it 50% of their time, with "
-    assert (said in capsys.readouterr().out) == (share == 0.5)
+    sentence = "other processes took the processor: the steps had it 50% of their time, with "
+    assert (sentence in capsys.readouterr().out) == (share == 0.5)
 
 
 def test_an_evaluation_that_fails_does_not_lose_the_run(capsys, tmp_path, monkeypatch):

@@ -9,8 +9,9 @@ from fathom.results.description import Description
 from fathom.testing.descriptors import descriptor
 
 
-@pytest.mark.parametrize("mode", ["--train", pytest.param("--infer", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", [pytest.param("seq2seq", marks=pytest.mark.slow), "transformer"])
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["--train", "--infer"])
+@pytest.mark.parametrize("name", ["seq2seq", "transformer"])
 def test_zeros_of_the_networks_own_layers_are_counted(name, mode, tmp_path):
     path, workload = tmp_path / "zeros.csv", descriptor(name)
     arguments = [*workload.arguments(), "--steps=1", f"--csv={path}"]
@@ -53,6 +54,7 @@ def test_averaged_weights_are_pruned_where_they_are_evaluated(tmp_path):
     assert table.loss[1] != table.loss[0]
 
 
+@pytest.mark.slow
 def test_matrices_that_are_no_weights_are_not_pruned(monkeypatch):
     """mamba keeps the logarithms of its rates, of which 0 is none of the smallest."""
     model = descriptor("mamba").ready(xla=False)

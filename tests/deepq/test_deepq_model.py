@@ -154,6 +154,7 @@ def test_the_target_network_changes_only_when_it_is_due():
                 np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.slow
 def test_the_optimal_policy_of_a_small_game_is_found():
     model = corridor()
     model.setup()
@@ -182,12 +183,12 @@ def test_the_hook_sees_acting_and_learning_steps_apart_and_may_skip_both():
 
 
 def test_progress_shows_how_the_replay_memory_fills(monkeypatch):
-    told = []
-    monkeypatch.setattr(Progress, "preparing", lambda self, *facts: told.append(facts))
+    messages = []
+    monkeypatch.setattr(Progress, "preparing", lambda self, *facts: messages.append(facts))
     model = pong()
     model.setup()
     model.run(n_steps=1)
-    assert told == [("filling the replay memory", done, 60) for done in range(60)]
+    assert messages == [("filling the replay memory", done, 60) for done in range(60)]
 
 
 def test_emulator_acting_sampling_and_learning_are_timed_apart():

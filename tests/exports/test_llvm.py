@@ -24,9 +24,9 @@ attributes #0 = { "target-cpu"="x86-64" "target-features"="+sse2" "prefer-vector
 """
 
 
-def header(made):
+def header(content):
     """Returns the machine, the flags and the number of sections of an ELF file."""
-    found = struct.unpack("<16sHHIQQQIHHHHHH", made[:64])
+    found = struct.unpack("<16sHHIQQQIHHHHHH", content[:64])
     return found[2], found[7], found[12]
 
 
@@ -36,12 +36,12 @@ def _llvmlite():
 
 
 def test_a_module_is_compiled_for_another_machine():
-    made = llvm.compiled(MODULE, **RISCV64)
-    machine, flags, _ = header(made)
+    content = llvm.compiled(MODULE, **RISCV64)
+    machine, flags, _ = header(content)
     assert machine == MACHINES["riscv64"]
     assert flags & 0b110 == 0b100  # floats of 64 bits are passed in registers
-    assert b"twice" in made
-    assert llvm.compiled(MODULE, **RISCV64) == made
+    assert b"twice" in content
+    assert llvm.compiled(MODULE, **RISCV64) == content
 
 
 def test_what_llvm_cannot_read_is_said():
@@ -53,7 +53,7 @@ def test_data_differ_by_their_header_alone():
     """The text has no code, so that both machines' files of it differ in nothing else."""
     data = MODULE[: MODULE.index("define")]
     x86 = llvm.compiled(data, triple="x86_64-linux-gnu", features="", abi="")
-    made = llvm.data_of(llvm.compiled(MODULE, **RISCV64), x86)
+    content = llvm.data_of(llvm.compiled(MODULE, **RISCV64), x86)
     assert header(x86)[0] == MACHINES["x86_64"]
-    assert header(made) == (*header(llvm.compiled(MODULE, **RISCV64))[:2], header(x86)[2])
-    assert made[64:] == x86[64:]
+    assert header(content) == (*header(llvm.compiled(MODULE, **RISCV64))[:2], header(x86)[2])
+    assert content[64:] == x86[64:]

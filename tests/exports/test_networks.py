@@ -151,8 +151,8 @@ def test_onnx_runtime_computes_the_same(network, tmp_path):
     onnx = pytest.importorskip("onnx", reason="onnx is not installed")
     runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     left_out = network.save("onnx", tmp_path / "out")
-    said = ["random", "batches"] if network.model.name == "autoenc" else []
-    assert [word for word in ("random", "batches") if word in " ".join(left_out)] == said
+    names_left_out = ["random", "batches"] if network.model.name == "autoenc" else []
+    assert [word for word in ("random", "batches") if word in " ".join(left_out)] == names_left_out
     file = tmp_path / "out" / "network.onnx"
     onnx.checker.check_model(str(file), full_check=True)
     session = runtime.InferenceSession(str(file))
@@ -226,14 +226,14 @@ def test_the_phase_of_a_step_is_exported_alone(phase, tmp_path):
 
 def translate(state, step, length):
     """Returns the most probable words, int32 [batch, length], from the encoder's outputs."""
-    words, said = np.full(len(next(iter(state.values()))), GO, np.int32), []
+    words, translated = np.full(len(next(iter(state.values()))), GO, np.int32), []
     for _ in range(length):
         outputs = step({**state, "words": words})
         state |= passed_on(outputs)
         ended = (words == EOS) | (words == PAD)
         words = np.where(ended, PAD, outputs["logits"].argmax(1)).astype(np.int32)
-        said.append(words)
-    return np.stack(said, 1)
+        translated.append(words)
+    return np.stack(translated, 1)
 
 
 def continue_prompts(outputs, step, length):

@@ -134,9 +134,9 @@ def test_another_conversions_rest_is_not_taken_for_ours(tree, tmp_path):
 
 
 def test_progress_tells_the_images_done_and_their_number(tree, tmp_path):
-    told = []
-    convert(tree, tmp_path / "out", 2, lambda done, total: told.append((done, total)))
-    assert told == [(10, 26), (20, 26), (26, 26)]
+    messages = []
+    convert(tree, tmp_path / "out", 2, lambda done, total: messages.append((done, total)))
+    assert messages == [(10, 26), (20, 26), (26, 26)]
 
 
 def test_a_file_that_cannot_be_read_is_named_and_leaves_no_shard(tree, tmp_path):

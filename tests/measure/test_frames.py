@@ -88,8 +88,8 @@ def test_a_run_is_a_row_with_what_it_measured():
     assert [profiled[name] for name in ("kernel_s", "api_s", "memcpy_s")] == [1, 2, 0.5]
     assert (failed["reason"], failed["threads"]) == ("killed", 2)
     assert np.isnan(failed["median_s"])
-    made = [(each["xla"], each["microbatches"]) for each in (timing, profiled)]
-    assert made == [("off", 1), ("off", 1)]
+    created = [(each["xla"], each["microbatches"]) for each in (timing, profiled)]
+    assert created == [("off", 1), ("off", 1)]
 
 
 def test_a_layer_of_a_profiled_network_is_a_row():

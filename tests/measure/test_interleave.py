@@ -140,11 +140,11 @@ def test_when_a_variant_fails_in_the_middle_the_pairs_before_are_shown(compare, 
 
 
 def test_an_interrupted_comparison_shows_the_pairs_before(compare, variant, monkeypatch):
-    run_shell, made = interleave.run_shell, []
+    run_shell, created = interleave.run_shell, []
 
     def interrupted(*arguments):
-        made.append(arguments)
-        if len(made) == 6:
+        created.append(arguments)
+        if len(created) == 6:
             raise KeyboardInterrupt
         return run_shell(*arguments)
 

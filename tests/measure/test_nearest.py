@@ -60,9 +60,9 @@ def test_the_sentences_tell_the_two_nearest_and_what_differs():
 def test_what_is_alike_and_what_is_far_is_said():
     same, apart = find({"elementwise": 1}), find({"look-up": 1})
     assert list(nearest.sentences(same))[2].endswith("(100% of its work, 100% of adder's).")
-    told = list(nearest.sentences(apart))
-    assert told[1].startswith("That is not near: ")
-    assert told[2].startswith("It has nothing in common with mover. It differs in look-ups")
+    listed = list(nearest.sentences(apart))
+    assert listed[1].startswith("That is not near: ")
+    assert listed[2].startswith("It has nothing in common with mover. It differs in look-ups")
 
 
 def test_the_record_is_read_again(tmp_path):

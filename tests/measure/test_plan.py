@@ -126,8 +126,8 @@ def test_quick_takes_smaller_batches_and_fewer_steps_unless_told_otherwise():
     (slow,) = runs("modes", workloads=wanted, modes=["infer"])
     assert slow.batch_size is None
     assert not any(part.startswith("--batch-size") for part in slow.argv)
-    (told,) = runs("modes", workloads=wanted, modes=["infer"], quick=True, batch_size=3, steps=3)
-    assert {"--batch-size=3", "--steps=3"} <= set(told.argv)
+    (planned,) = runs("modes", workloads=wanted, modes=["infer"], quick=True, batch_size=3, steps=3)
+    assert {"--batch-size=3", "--steps=3"} <= set(planned.argv)
 
 
 @pytest.mark.parametrize("kind", ["timing", "profile"])

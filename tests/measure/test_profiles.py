@@ -83,8 +83,8 @@ def test_an_op_shorter_than_the_cost_of_tracing_it_is_marked():
     profile = small_profile(tracing_seconds_per_op=0.0021)  # 3 MatMul take 6 ms, an Adam 2 ms
     table = tables.op_types(frames.profile_ops(profile)).set_index("type")
     assert table.dominated.to_dict() == {"MatMul": True, "ApplyAdam": True, "Mystery": False}
-    told = profile.to_plain()["dominated_by_tracing"]
-    assert told == ["ResourceApplyAdam", "_FusedMatMul", "_MklMatMul"]
+    flags = profile.to_plain()["dominated_by_tracing"]
+    assert flags == ["ResourceApplyAdam", "_FusedMatMul", "_MklMatMul"]
     unknown = small_profile()
     assert unknown.dominated_by_tracing == []
     assert not tables.op_types(frames.profile_ops(unknown)).dominated.any()
@@ -170,8 +170,8 @@ def test_a_disturbed_profile_says_so(cpu_seconds):
     used = Processor(cpu_seconds=cpu_seconds, wall_seconds=2.0)
     alone = ENVIRONMENT | {"threads": 1}
     text = shown(profile([op("Add", [1.0])], processor=used, environment=alone))
-    said = "the steps had it 50% of their time: profile again" in text
-    assert said == (cpu_seconds == 1.0)
+    sentence = "the steps had it 50% of their time: profile again" in text
+    assert sentence == (cpu_seconds == 1.0)
 
 
 def shown(profile):

@@ -103,14 +103,14 @@ def test_after_a_failure_the_others_go_on(out, screen):
 
 def test_an_interrupted_characterization_goes_on_with_what_is_left(out, screen, monkeypatch):
     planned = [program(WRITE, id=name) for name in "abc"]
-    made = []
+    created = []
     make_run = runner.make_run
 
     def interrupted(each, folder):
-        if each.id == "b" and "b" not in made:
-            made.append("b")
+        if each.id == "b" and "b" not in created:
+            created.append("b")
             raise KeyboardInterrupt
-        made.append(each.id)
+        created.append(each.id)
         return make_run(each, folder)
 
     monkeypatch.setattr(runner, "make_run", interrupted)
@@ -120,7 +120,7 @@ def test_an_interrupted_characterization_goes_on_with_what_is_left(out, screen, 
     assert list(before) == ["a"]
     left = [each for each in planned if each.id not in before]
     runner._make(left, before, math.inf, out, screen)
-    assert made == ["a", "b", "b", "c"]
+    assert created == ["a", "b", "b", "c"]
     assert list(folder.read_runs(out)) == ["a", "b", "c"]
 
 
@@ -193,9 +193,9 @@ def test_a_spent_budget_begins_no_run(out, screen):
 
 def disturb(out, planned, cpu_seconds):
     """Makes a run whose steps took ten seconds on one thread, and this CPU time."""
-    made = result(1.0, cpu_seconds=cpu_seconds, threads=1)
+    created = result(1.0, cpu_seconds=cpu_seconds, threads=1)
     done = {"status": "done", "reason": None, "wall_s": 11.0, "profile": None}
-    folder.write_run(runner.Run(**dict(planned), **done, result=made), out)
+    folder.write_run(runner.Run(**dict(planned), **done, result=created), out)
 
 
 def test_a_disturbed_run_is_made_again_once_and_the_first_measurement_kept(out, screen):

@@ -249,9 +249,9 @@ story = st.lists(sentence, min_size=1, max_size=6).map(tuple)
 @given(st.lists(st.tuples(story, sentence, word.map(str.lower)), min_size=1, max_size=4))
 def test_what_is_written_is_read_back(tmp_path, asked):
     lines = []
-    for told, question, answer in asked:
-        lines += [f"{i + 1} {' '.join(words)}." for i, words in enumerate(told)]
-        lines.append(f"{len(told) + 1} {' '.join(question)}?\t{answer}\t{len(told)}")
+    for heard, question, answer in asked:
+        lines += [f"{i + 1} {' '.join(words)}." for i, words in enumerate(heard)]
+        lines.append(f"{len(heard) + 1} {' '.join(question)}?\t{answer}\t{len(heard)}")
     read = read_questions(write(tmp_path / "file.txt", "\n".join([*lines, ""])))
     assert read == [Question(s, q, a, (len(s) - 1,)) for s, q, a in asked]
 

@@ -238,8 +238,8 @@ def test_an_epoch_shows_every_question_once(stories):
     model.load_data()
     story, question, answer = next(model.training_batches(0))
     assert story.shape == (6, 9, 12, 6)
-    told = {tuple(s[s.any(1)].ravel()) for s in story.numpy().reshape(-1, 12, 6)}
-    assert told == {tuple(s[s.any(1)].ravel()) for s in model.babi.train.story}
+    seen = {tuple(s[s.any(1)].ravel()) for s in story.numpy().reshape(-1, 12, 6)}
+    assert seen == {tuple(s[s.any(1)].ravel()) for s in model.babi.train.story}
     ours = np.column_stack([question.numpy().reshape(-1, 6), answer.numpy().ravel()])
     theirs = np.column_stack([model.babi.train.question, model.babi.train.answer])
     assert sorted(map(tuple, ours)) == sorted(map(tuple, theirs))

@@ -53,8 +53,8 @@ def test_other_steps_are_not_divided(model_class, options):
 
 def test_samples_between_divided_steps_are_compiled():
     grpo = workloads.load("grpo")
-    made = [on_two_threads(grpo, microbatches=2, xla=xla) for xla in (None, False)]
-    assert [(model.microbatches, model.xla, model.xla_beside_steps) for model in made] == [
+    created = [on_two_threads(grpo, microbatches=2, xla=xla) for xla in (None, False)]
+    assert [(model.microbatches, model.xla, model.xla_beside_steps) for model in created] == [
         (2, "off", "step"),
         (2, "off", "off"),
     ]
@@ -108,6 +108,7 @@ def test_inference_in_microbatches_returns_the_same(workload, options):
         assert products(in_parts) == 2 * products(model)
 
 
+@pytest.mark.slow
 def test_the_phases_of_generation_are_divided_where_both_run():
     _, model = outputs("moe", microbatches=2)
     state = model.phases.prefill(*next(model.inference_batches()))
@@ -156,8 +157,8 @@ def test_a_workload_that_is_not_divided_by_default_can_be():
 
 def test_whole_batches_are_compiled_where_that_is_the_default():
     gpt = workloads.load("gpt")
-    made = [on_two_threads(gpt, microbatches=n) for n in ("auto", 1, 2)]
-    assert [(model.microbatches, model.xla) for model in made] == [
+    created = [on_two_threads(gpt, microbatches=n) for n in ("auto", 1, 2)]
+    assert [(model.microbatches, model.xla) for model in created] == [
         (2, "off"),
         (1, "step"),
         (2, "off"),

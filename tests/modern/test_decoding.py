@@ -19,10 +19,9 @@ def slow(name, **options):
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        *((name, {}) for name in SIZES),
-        ("gpt", {"prompt_tokens": 1}),
-        ("mamba", {"prompt_tokens": 1}),
-        slow("llama", prompt_tokens=1),
+        *((name, {}) for name in ("gpt", "llama", "mamba")),
+        slow("moe"),
+        *(slow(name, prompt_tokens=1) for name in ("gpt", "llama", "mamba")),
         slow("moe", experts_per_token=1),
         *(slow(name, xla=True) for name in SIZES),
         *(slow(name, new_tokens=2) for name in ("gpt", "llama", "mamba")),

@@ -138,12 +138,12 @@ def test_cpu_time_is_evidence_on_a_cpu(document, changes, share):
 
 
 def test_frequency_and_steal_time_are_recorded_or_the_reason_why_not():
-    told, untold = Processor(), Processor()
-    told.add_system(2.0, 2.5, 2600.0)
-    untold.add_system(None, None, None)
-    assert (told.steal_seconds, told.frequency_mhz, told.unread) == (0.5, 2600, {})
-    assert (untold.steal_seconds, untold.frequency_mhz) == (None, None)
-    assert untold.unread.keys() == {"steal_seconds", "frequency_mhz"}
+    reported, unreported = Processor(), Processor()
+    reported.add_system(2.0, 2.5, 2600.0)
+    unreported.add_system(None, None, None)
+    assert (reported.steal_seconds, reported.frequency_mhz, reported.unread) == (0.5, 2600, {})
+    assert (unreported.steal_seconds, unreported.frequency_mhz) == (None, None)
+    assert unreported.unread.keys() == {"steal_seconds", "frequency_mhz"}
 
 
 @pytest.mark.parametrize("threads", ["0", "two", "-1", ""])

@@ -136,13 +136,13 @@ def test_without_attention_the_decoder_reads_only_words_and_its_state():
 
 def test_greedy_decoding_takes_the_word_that_the_given_words_predict():
     decoder, parts = make_decoder(), encoded()
-    said = decoder(*parts).numpy()
-    assert said.shape == (3, 7)  # the source's 4 and 3
-    read = np.concatenate([np.full((3, 1), GO), said[:, :-1]], 1)
+    translated = decoder(*parts).numpy()
+    assert translated.shape == (3, 7)  # the source's 4 and 3
+    read = np.concatenate([np.full((3, 1), GO), translated[:, :-1]], 1)
     outputs = decoder(*parts, tf.constant(read, tf.int32))
     logits = decoder.logits(tf.reshape(outputs, [-1, UNITS])).numpy().reshape(3, 7, WORDS)
     best = logits[:, :, EOS:].argmax(2) + EOS  # padding and <go> are never said
-    for sentence, expected in zip(said, best, strict=True):
+    for sentence, expected in zip(translated, best, strict=True):
         ended = np.flatnonzero(sentence == EOS)
         length = ended[0] + 1 if len(ended) else 7
         np.testing.assert_array_equal(sentence[:length], expected[:length])

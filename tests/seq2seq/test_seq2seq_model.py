@@ -118,14 +118,14 @@ def test_teacher_forced_inference_gives_the_most_probable_word_after_each_given_
     free = Seq2SeqFwd("/cpu:0", SMALL)
     free.build()
     assert model.cost().forward_macs == free.cost().forward_macs
-    said = []
+    translated = []
 
     def runstep(step, batch):
-        said.append((batch, step(*batch)))
-        return said[-1][1]
+        translated.append((batch, step(*batch)))
+        return translated[-1][1]
 
     assert model.run(runstep, 2, warmup=0).steps.work == [1.0, 1.0]
-    (source, target), words = said[0]
+    (source, target), words = translated[0]
     trained = Seq2Seq("/cpu:0", SMALL)
     trained.build()
     for ours, theirs in zip(trained.network.variables, model.network.variables, strict=True):
@@ -212,8 +212,8 @@ def test_a_network_overfitted_to_a_pair_translates_it():
     model.setup()
     batch = next(model.training_batches(0))
     model.run(runstep=lambda step, _: step(*batch), n_steps=150)
-    said = model.translate(batch.source).numpy()
-    np.testing.assert_array_equal(said, batch.words.numpy())
+    translated = model.translate(batch.source).numpy()
+    np.testing.assert_array_equal(translated, batch.words.numpy())
 
 
 @pytest.mark.slow
@@ -226,10 +226,10 @@ def test_the_forward_only_twin_translates_as_the_trained_network_and_writes_its_
     model = Seq2SeqFwd("/cpu:0", SMALL)
     model.setup({"checkpoint_dir": str(tmp_path)})
     (source,) = next(model.inference_batches())
-    said = []
-    model.run(runstep=lambda step, batch: said.append(step(*batch)), n_steps=1)
-    np.testing.assert_array_equal(said[0], trained.translate(source))
-    np.testing.assert_array_equal(model.infer_step(source), said[0])  # in one part, not two
+    translated = []
+    model.run(runstep=lambda step, batch: translated.append(step(*batch)), n_steps=1)
+    np.testing.assert_array_equal(translated[0], trained.translate(source))
+    np.testing.assert_array_equal(model.infer_step(source), translated[0])  # in one part, not two
     metrics = model.evaluate()
     assert metrics["examples"] == 200
     assert 0 <= metrics["bleu"] <= 100
@@ -266,11 +266,11 @@ def test_an_empty_translation_in_bfloat16_is_pictured_without_a_warning(tmp_path
 
 
 def test_bleu_is_sacrebleus_of_the_sentences_as_written():
-    said = ["Ein Hund läuft über die Wiese .", "Zwei Männer sitzen auf einer Bank."]
+    translated = ["Ein Hund läuft über die Wiese .", "Zwei Männer sitzen auf einer Bank."]
     right = ["Ein Hund läuft über die Wiese.\n", "zwei Frauen sitzen auf einer Bank.\n"]
-    expected = sacrebleu.corpus_bleu(said, [[line.strip() for line in right]])
-    assert evaluation.bleu(said, right) == expected.score
-    assert evaluation.bleu(said, right, lowercase=True) > expected.score
+    expected = sacrebleu.corpus_bleu(translated, [[line.strip() for line in right]])
+    assert evaluation.bleu(translated, right) == expected.score
+    assert evaluation.bleu(translated, right, lowercase=True) > expected.score
 
 
 def test_pairs_that_are_left_out_are_counted_and_reported(text_folder):
@@ -343,11 +343,11 @@ def test_the_first_step_of_each_bucket_is_marked():
 
 
 def test_beam_search_is_one_option_away():
-    said = []
+    translated = []
     for size in (1, 3):
         model = Seq2SeqFwd("/cpu:0", {**SMALL, "beam_size": size})
         model.load_data()
         model.build()
         assert keras.tree.flatten(model.outputs)[0].dtype == "int32"
-        said.append(model.network(tf.constant([[5, 6, 7]])))
-    assert said[0].shape == said[1].shape == (1, 18)
+        translated.append(model.network(tf.constant([[5, 6, 7]])))
+    assert translated[0].shape == translated[1].shape == (1, 18)

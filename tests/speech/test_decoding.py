@@ -22,8 +22,8 @@ def logits(*utterances):
     return tf.constant(values)
 
 
-def errors(recognised, said):
-    counted = decoding.errors(sparse(*recognised), sparse(*said))
+def errors(recognised, spoken):
+    counted = decoding.errors(sparse(*recognised), sparse(*spoken))
     return {name: value.numpy().tolist() for name, value in counted.items()}
 
 

@@ -95,20 +95,20 @@ def test_files_are_computed_once_and_then_read_from_the_cache(tmp_path, cache, m
 
 
 def test_features_of_files_are_computed_on_the_cpu(tmp_path, cache, monkeypatch):
-    told = []
+    messages = []
 
     @contextlib.contextmanager
     def placement():
-        told.append("placed")
+        messages.append("placed")
         yield
-        told.append("left")
+        messages.append("left")
 
     monkeypatch.setattr(features, "CPU", SimpleNamespace(placement=placement))
     monkeypatch.setattr(
-        features, "compute", lambda *_: told.append("computed") or tf.zeros([9, 26])
+        features, "compute", lambda *_: messages.append("computed") or tf.zeros([9, 26])
     )
     features.of_files([write(tmp_path / "a.wav", noise(800, 1))])
-    assert told == ["placed", "computed", "left"]
+    assert messages == ["placed", "computed", "left"]
 
 
 def test_a_changed_file_and_changed_settings_are_recomputed(tmp_path, cache):

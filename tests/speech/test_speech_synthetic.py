@@ -45,8 +45,8 @@ def test_every_utterance_has_its_words_and_text_beside_its_phones(tree):
         audio = decode(path.read_bytes(), path)
         phones = [line.split() for line in path.with_suffix(".phn").read_text().splitlines()]
         words = [line.split() for line in path.with_suffix(".wrd").read_text().splitlines()]
-        said = [phone for _, _, word in words for phone in WORDS[word].split()]
-        assert [phone for _, _, phone in phones] == ["h#", *said, "h#"]
+        spoken = [phone for _, _, word in words for phone in WORDS[word].split()]
+        assert [phone for _, _, phone in phones] == ["h#", *spoken, "h#"]
         assert int(phones[-1][1]) == len(audio.samples)
         text = " ".join(word for _, _, word in words).capitalize()
         assert path.with_suffix(".txt").read_text() == f"0 {len(audio.samples)} {text}.\n"

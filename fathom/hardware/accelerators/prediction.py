@@ -90,7 +90,7 @@ class Rates:
             raise FathomError(f"the calibration has no {kind}: repeat fathom calibrate")
         shapes, rates = self._shapes[kind, phase]
         distances = np.linalg.norm(shapes - np.log(np.array(_bounds(row), float)), axis=1)
-        nearest = np.argsort(distances)[:_NEIGHBOURS]
+        nearest = np.argsort(distances, kind="stable")[:_NEIGHBOURS]
         weights = 1 / (distances[nearest] + 0.1) ** 2
         return row.macs / np.exp(np.average(rates[nearest], weights=weights))
 

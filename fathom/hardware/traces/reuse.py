@@ -102,7 +102,7 @@ def histogram(parts: Mapping[str, pd.DataFrame], share: float) -> pd.DataFrame:
     tables = []
     for name, rows in parts.items():
         cold = rows.distance < 0
-        size = LINE * 2.0 ** np.ceil(np.log2(rows.distance.where(~cold, 0) + 1))
+        size = LINE * 2.0 ** np.frexp(rows.distance.where(~cold, 0))[1]  # rounded up
         counts = size.mask(cold).value_counts(dropna=False).sort_index()
         accesses = (counts / share).round().astype(int)
         tables.append(pd.DataFrame({"layer": name, "bytes": counts.index, "accesses": accesses}))

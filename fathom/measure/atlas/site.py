@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import shlex
 from collections.abc import Iterator, Sequence
 from html import escape
 from statistics import geometric_mean, median_low
@@ -91,6 +92,7 @@ def _row(row: Measured, bundle: Bundle, name: str) -> dict[str, object]:
         "device": device_kind(row.device),
         "precision": row.precision,
         "batch": row.batch_size,
+        "settings": _settings(row.command),
         "threads": row.threads,
         "step (ms)": 1e3 * geometric_mean(row.step_seconds),
         "from": math.nan if row.low is None else 1e3 * row.low,
@@ -112,6 +114,12 @@ def _row(row: Measured, bundle: Bundle, name: str) -> dict[str, object]:
     }
 
 
+def _settings(command: str) -> str:
+    """Returns the hyperparameters that a command sets."""
+    words = shlex.split(command)
+    return " ".join(word.removeprefix("--set=") for word in words if word.startswith("--set="))
+
+
 def _of_mode(frame: pd.DataFrame, mode: str) -> Iterator[str]:
     """Yields the part of training or inference."""
     rows = frame[frame["mode"] == mode]
@@ -124,7 +132,7 @@ def _of_mode(frame: pd.DataFrame, mode: str) -> Iterator[str]:
     if len(relative):
         yield page.paragraph(
             f"Examples a second over those of {machines[0]}, the first machine, on the same kind "
-            "of device, at the same batch and precision."
+            "of device, at the same batch, precision and settings."
         )
         yield picture.drawn(_bars(relative), f"relative-{mode}", "Relative rates by workload.")[1]
         yield page.table(relative.reset_index(), "relative rates")
@@ -143,12 +151,12 @@ def _relative(rows: pd.DataFrame, machines: Sequence[str]) -> pd.DataFrame:
 
     A case that no other machine measured is left out.
     """
-    cases = ["workload", "precision", "batch"]
+    cases = ["workload", "precision", "batch", "settings"]
     on_cpu = rows.device == "cpu"
     named = rows.assign(workload=rows.workload.where(on_cpu, rows.workload + ", GPU"))
     rates = named.pivot_table("examples/s", cases, "machine", sort=False)[machines]
     relative = rates.div(rates[machines[0]], axis=0).dropna(thresh=2)
-    return relative.reset_index(["precision", "batch"], drop=True)
+    return relative.reset_index(cases[1:], drop=True)
 
 
 def _bars(relative: pd.DataFrame) -> style.Plot:
@@ -175,7 +183,8 @@ def _profiles(workload: str, rows: pd.DataFrame) -> str:
 def _losses(frame: pd.DataFrame) -> str:
     """Returns whether machines computed the same first losses, in words."""
     trained = frame.dropna(subset="first loss")
-    cases = trained.groupby(["workload", "precision", "batch", "data", "seed"], sort=False)
+    alike = ["workload", "precision", "batch", "settings", "data", "seed"]
+    cases = trained.groupby(alike, sort=False)
     others = []
     compared = 0
     for case, rows in cases:

@@ -78,7 +78,7 @@ class PaddedRows:
         number = np.arange(first[-1]) - np.repeat(first[:-1], pieces)
         begin = np.repeat(matrix.indptr[:-1], pieces) + number * _LONGEST
         counts = np.minimum(np.repeat(matrix.indptr[1:], pieces) - begin, _LONGEST)
-        sizes = np.ceil(np.log2(np.maximum(counts, 1)))
+        _, sizes = np.frexp(np.maximum(counts, 1) - 1)  # logarithms, rounded up
         self._parts, order = [], []
         for size in np.unique(sizes):
             which = np.flatnonzero(sizes == size)

@@ -15,7 +15,7 @@ class Notes(DataSet):
     licence = "CC0"
     home_page = "https://example.org"
     layout = "notes.txt"
-    made = 0
+    created = 0
 
     @classmethod
     def load(cls, directory):
@@ -23,7 +23,7 @@ class Notes(DataSet):
 
     @classmethod
     def synthesize(cls, directory, seed):
-        cls.made += 1
+        cls.created += 1
         (directory / "notes.txt").write_text(f"seed {seed}")
 
     @classmethod
@@ -69,7 +69,7 @@ class Unmakable(Notes):
 def cache(monkeypatch, tmp_path):
     monkeypatch.setenv("FATHOM_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("FATHOM_DATA_DIR", raising=False)
-    monkeypatch.setattr(Notes, "made", 0)
+    monkeypatch.setattr(Notes, "created", 0)
     return tmp_path / "cache"
 
 
@@ -149,7 +149,7 @@ def test_a_given_folder_that_is_none_is_an_error(tmp_path, name):
     message = rf"{name} is not a folder; some notes .* notes\.txt.*use \$FATHOM_DATA_DIR, or synth"
     with pytest.raises(FathomError, match=message):
         locate(Notes, tmp_path / name, 0)
-    assert Notes.made == 0
+    assert Notes.created == 0
 
 
 def test_an_empty_name_is_an_error_and_not_the_working_folder():
@@ -173,7 +173,7 @@ def test_the_synthetic_set_is_made_once(cache):
     first, second = locate(Notes, None, 3), locate(Notes, None, 3)
     assert first == second
     assert Notes.load(first.directory) == "seed 3"
-    assert Notes.made == 1
+    assert Notes.created == 1
     assert [path.name for path in (cache / "synthetic" / "notes").iterdir()] == ["v1-seed-3"]
 
 
@@ -200,7 +200,7 @@ def test_a_cache_without_permission_to_write_is_an_error(cache, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
     with pytest.raises(FathomError, match="no permission; set FATHOM_CACHE_DIR"):
         locate(Notes, None, 0)
-    assert Notes.made == 0
+    assert Notes.created == 0
 
 
 def test_a_folder_that_a_killed_synthesis_left_is_removed(cache):

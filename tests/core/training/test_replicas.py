@@ -311,7 +311,7 @@ def test_each_worker_of_a_machine_has_its_own_gpu(monkeypatch):
 
 
 def test_the_last_words_of_a_worker_that_was_stopped_are_shown():
-    said, shown = [], []
+    printed, shown = [], []
 
     class Worker:
         """Says where it can be resumed and ends, just before it is asked whether it has."""
@@ -325,10 +325,10 @@ def test_the_last_words_of_a_worker_that_was_stopped_are_shown():
             self.asked += 1
             if self.asked == 1:
                 return None
-            said.append("--resume continues from step 3")
+            printed.append("--resume continues from step 3")
             return 0
 
-    launch._stop([Worker()], lambda: shown.extend(said))
+    launch._stop([Worker()], lambda: shown.extend(printed))
     assert shown == ["--resume continues from step 3"]
 
 
@@ -448,8 +448,8 @@ def test_workers_go_when_all_are_there():
 
 
 def test_workers_that_differ_are_refused_by_what_differs():
-    told = meeting((0, {"steps": 9, "source": "a"}), (1, {"steps": 8, "source": "b"}))
-    assert told == ["worker 1 differs from the first in source (b, not a), steps (8, not 9)"] * 2
+    answers = meeting((0, {"steps": 9, "source": "a"}), (1, {"steps": 8, "source": "b"}))
+    assert answers == ["worker 1 differs from the first in source (b, not a), steps (8, not 9)"] * 2
 
 
 def test_a_number_that_two_workers_have_is_refused():
@@ -459,14 +459,14 @@ def test_a_number_that_two_workers_have_is_refused():
 
 
 def test_a_number_that_no_worker_has_is_refused_as_such():
-    told = meeting((0, {}), (5, {}))
-    assert told == ["a worker has the number 5: there are 2, from 0"] * 2
+    answers = meeting((0, {}), (5, {}))
+    assert answers == ["a worker has the number 5: there are 2, from 0"] * 2
 
 
 def test_a_worker_that_does_not_come_is_named():
     assert meeting((0, {}), workers=3, limit=1.0) == ["worker 1 and 2 did not come within 1 s"]
-    (told,) = meeting((1, {}), workers=2, limit=0.5)
-    assert "cannot be reached" in told
+    (answers,) = meeting((1, {}), workers=2, limit=0.5)
+    assert "cannot be reached" in answers
 
 
 def test_what_no_worker_has_sent_is_ignored():

@@ -20,11 +20,11 @@ class Hooks:
     """Notes what the runner tells it."""
 
     def __init__(self):
-        self.told = []
+        self.calls = []
 
     @property
     def steps_done(self):
-        return sum(each[0] == "step" for each in self.told)
+        return sum(each[0] == "step" for each in self.calls)
 
     def work(self, batch):
         return 2.0
@@ -33,13 +33,13 @@ class Hooks:
         return 1.0
 
     def end_step(self, number):
-        self.told.append(("step", number))
+        self.calls.append(("step", number))
 
     def end_epoch(self, epoch):
-        self.told.append(("epoch", epoch))
+        self.calls.append(("epoch", epoch))
 
     def save_state(self):
-        self.told.append("save_state")
+        self.calls.append("save_state")
 
 
 class Checkpoints:
@@ -97,7 +97,7 @@ def test_steps_are_recorded_and_followed_up_in_order():
     assert steps.work == [2.0] * 5
     assert checkpoints.saved == [3, 5]
     expected = [("step", 0), ("step", 1), ("step", 2), "save_state", ("step", 3), ("epoch", 0)]
-    assert hooks.told == [*expected, ("step", 4), "save_state"]
+    assert hooks.calls == [*expected, ("step", 4), "save_state"]
 
 
 @pytest.mark.parametrize("first", [0, 3, 7])
@@ -105,7 +105,7 @@ def test_blocks_give_the_losses_of_single_steps(first):
     hooks = Hooks()
     steps = run(runner(hooks, steps_per_call=5), batches(first, 5), 9, first, warmup=1)
     assert steps.loss == [float(i) for i in range(first, first + 9)]
-    assert [number for kind, number in hooks.told if kind == "epoch"] == [
+    assert [number for kind, number in hooks.calls if kind == "epoch"] == [
         i // 4 for i in range(first, first + 9) if i % 4 == 3
     ]
 
@@ -135,7 +135,7 @@ def test_the_cpu_time_of_the_steps_is_added_up_without_that_of_their_input(monke
 def test_inference_has_no_losses_epochs_or_checkpoints():
     hooks = Hooks()
     assert run(runner(hooks, trains=False), batches(), 6).loss == [None] * 6
-    assert hooks.told == []
+    assert hooks.calls == []
 
 
 def test_one_loss_for_a_block_is_refused():
@@ -153,19 +153,19 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_names_the_last_checkpoint():
 
 
 def test_progress_receives_each_call():
-    told = []
+    messages = []
 
     class Told(Progress):
         @contextlib.contextmanager
         def running(self, first, n_steps, batch_size):
-            told.append((first, n_steps, batch_size))
+            messages.append((first, n_steps, batch_size))
             yield
 
         def step(self, number, loss, seconds):
-            told.append((number, loss))
+            messages.append((number, loss))
 
     run(runner(Hooks()), batches(6), 2, first=6, progress=Told())
-    assert told == [(6, 2, 2), (6, 6.0), (7, 7.0)]
+    assert messages == [(6, 2, 2), (6, 6.0), (7, 7.0)]
 
 
 def test_a_checkpoint_is_named_by_the_steps_that_ran_where_some_were_skipped():

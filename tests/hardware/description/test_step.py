@@ -362,10 +362,10 @@ def test_an_operation_names_those_whose_results_it_reads_through_views_and_loops
 
     rows = described(step, (8, 3))
     names = {row.name: row.type for row in rows.values()}
-    made = {kind: {names[name] for name in row.producers} for kind, row in rows.items()}
-    assert made["MatMul"] == {"Exp", "Tanh"}  # the first iteration's, and the others'
-    assert (made["Tanh"], made["TensorListStack"]) == ({"MatMul"}, {"Tanh"})
-    assert (made["Sin"], made["Exp"]) == ({"TensorListStack"}, set())
+    by_kind = {kind: {names[name] for name in row.producers} for kind, row in rows.items()}
+    assert by_kind["MatMul"] == {"Exp", "Tanh"}  # the first iteration's, and the others'
+    assert (by_kind["Tanh"], by_kind["TensorListStack"]) == ({"MatMul"}, {"Tanh"})
+    assert (by_kind["Sin"], by_kind["Exp"]) == ({"TensorListStack"}, set())
     assert rows["Tanh"].result_bytes == 5 * 96  # the list keeps each
     assert rows["MatMul"].result_bytes == 96
     assert rows["MatMul"].footprint_bytes == 96 + 36 + 96

@@ -227,8 +227,8 @@ def body_of_loop(*weights):
 
 def test_the_weights_of_a_body_are_parameters_and_held(described):
     loops = [
-        node("Loop", f"times,,{given}", made, body=body_of_loop(weight("w", 5, 5)))
-        for given, made in (("x", "y"), ("y", "z"))
+        node("Loop", f"times,,{given}", result, body=body_of_loop(weight("w", 5, 5)))
+        for given, result in (("x", "y"), ("y", "z"))
     ]
     times = integers("times", 7)
     found = described([*loops, node("Identity", "z", "end")], {"x": (3, 5)}, [times])

@@ -26,10 +26,10 @@ SHAPES = ("dense_shape", "axis", "ShapeN")  # arguments that TensorFlow reads wh
 
 
 def model(name, infer=False):
-    made = descriptor(name).model(infer)
-    made.load_data()
-    made.build()
-    return made
+    created = descriptor(name).model(infer)
+    created.load_data()
+    created.build()
+    return created
 
 
 def whole(trace):

@@ -213,6 +213,21 @@ def test_machines_without_a_common_case_have_no_relative_rates(one):
     assert page.count("<svg") == 0
 
 
+def test_steps_of_other_settings_are_not_compared(one):
+    def command(row):
+        return f"{row.command} --set=sampling_steps=5" if row.workload == "vgg" else row.command
+
+    other = changed(one, command=command, first_loss=lambda row: row.first_loss and 9.0)
+    frame = _frame([one, other], ["a", "b"])
+    relative = _relative(frame[frame["mode"] == "train"], ["a", "b"])
+    assert set(relative.index) == {*workloads.EIGHT} - {"vgg"}
+    page = site([one, other])
+    assert "sampling_steps=5" in page
+    far = page.partition("differs from the other machines")[2].partition("</p>")[0]
+    assert "speech" in far
+    assert "vgg" not in far
+
+
 def test_two_devices_of_a_machine_are_not_two_machines(one):
     assert "No two machines trained the same workload" in site([on_gpu(one, {"vgg": 10})])
 

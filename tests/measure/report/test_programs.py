@@ -22,10 +22,10 @@ def test_a_program_is_what_xla_compiles_and_how_batches_are_divided(environment,
 
 
 def test_a_profile_has_a_program_and_a_failed_run_has_none():
-    made = runs_of(
+    created = runs_of(
         run(profile=profile([op("MatMul", [1.0])])), run("vgg", status="failed", reason="no memory")
     )
-    assert programs.of(made).fillna("").tolist() == ["op by op", ""]
+    assert programs.of(created).fillna("").tolist() == ["op by op", ""]
 
 
 def test_equal_runs_have_each_of_their_programs_once():

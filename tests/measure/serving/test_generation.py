@@ -66,7 +66,7 @@ def collect(engine, requests, batching="continuous", started=None):
     return found, server
 
 
-@pytest.mark.parametrize("batching", ["continuous", "static"])
+@pytest.mark.parametrize("batching", ["continuous", pytest.param("static", marks=pytest.mark.slow)])
 def test_tokens_are_those_of_inference_in_whole_batches(engine, expected, batching):
     prompts, tokens = expected
     # Of different lengths: the prefix of a prompt and its first new tokens is a prompt too.

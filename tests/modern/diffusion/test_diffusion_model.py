@@ -146,6 +146,7 @@ def test_sampling_follows_equation_12_of_ddim(options):
         np.testing.assert_allclose(found[i], x, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_ddpm_draws_noise_of_its_own_in_each_step():
     model = make(DiffusionFwd, sampler="ddpm")
     noise, classes = next(model.inference_batches())
@@ -154,6 +155,7 @@ def test_ddpm_draws_noise_of_its_own_in_each_step():
     assert np.isfinite(one).all()
 
 
+@pytest.mark.slow
 def test_evaluation_and_sampling_use_the_average(tmp_path):
     model = Diffusion("/cpu:0", SMALL)
     model.setup({"checkpoint_dir": str(tmp_path)})

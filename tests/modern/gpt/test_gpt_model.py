@@ -215,6 +215,7 @@ def test_a_checkpoint_of_another_vocabulary_is_refused(tmp_path):
     same.setup(saved)
 
 
+@pytest.mark.slow
 def test_samples_are_written(tmp_path):
     model = make()
     (path,) = model.save_pictures(tmp_path)

@@ -96,7 +96,9 @@ def test_the_reference_is_the_policy_before_the_first_update(small_digits_pay):
         assert np.any(kept != now)
 
 
-@pytest.mark.parametrize("draft", [{}, {"layers": 2, "draft_layers": 1}])
+@pytest.mark.parametrize(
+    "draft", [{}, pytest.param({"layers": 2, "draft_layers": 1}, marks=pytest.mark.slow)]
+)
 def test_answers_are_sampled_from_the_cache_by_the_probabilities_of_whole_sequences(draft):
     model = make(batch_size=4000, group=4000, **draft)
     model.run(n_steps=0)

@@ -230,6 +230,7 @@ def test_loads_are_noted_during_training(monkeypatch):
     assert 0 < model.history["dropped_rows"][0][1] < 1
 
 
+@pytest.mark.slow
 def test_steps_that_are_skipped_have_no_loads(monkeypatch):
     monkeypatch.setattr("fathom.modern.moe.model._NOTED_EVERY", 2)
     model = make(compiled=True, capacity_factor=1.0)
@@ -237,6 +238,7 @@ def test_steps_that_are_skipped_have_no_loads(monkeypatch):
     assert not model.history
 
 
+@pytest.mark.slow
 def test_loads_after_resuming_are_means_of_the_steps_since(tmp_path, monkeypatch):
     monkeypatch.setattr("fathom.modern.moe.model._NOTED_EVERY", 4)
     for steps in (3, 1):

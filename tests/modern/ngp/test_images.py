@@ -1,5 +1,6 @@
 """Image files, as a user may have them, and their colours between pixels."""
 
+import hashlib
 import struct
 
 import numpy as np
@@ -70,6 +71,12 @@ def test_the_synthetic_picture_follows_its_seed(tmp_path):
     np.testing.assert_array_equal(pictures[0], pictures[1])
     assert np.any(pictures[0] != pictures[2])
     assert Images.verify(tmp_path / "a", None, True) == "picture.png, 512 x 512 pixels"
+
+
+def test_the_synthetic_picture_is_the_same_on_every_processor(tmp_path):
+    Images.synthesize(tmp_path, 0)
+    digest = hashlib.sha256(Images.load(tmp_path).pixels.tobytes()).hexdigest()
+    assert digest.startswith("40dee821358d90bc")
 
 
 def test_colours_are_those_of_pixels_at_their_centres_and_of_the_nearest_at_the_edges():

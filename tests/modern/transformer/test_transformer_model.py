@@ -303,10 +303,10 @@ def most_probable_without_cache(model, source, steps):
     ended = np.zeros(len(source), bool)
     for _ in range(steps):
         states = model.network((source, words), training=False)[:, -1]
-        said = np.argmax(model._embedding.logits_to_say(states), 1).astype(np.int32)
-        said = np.where(ended, PAD, said)
-        ended |= (said == EOS) | (said == PAD)
-        words = np.concatenate([words, said[:, None]], 1)
+        translated = np.argmax(model._embedding.logits_to_say(states), 1).astype(np.int32)
+        translated = np.where(ended, PAD, translated)
+        ended |= (translated == EOS) | (translated == PAD)
+        words = np.concatenate([words, translated[:, None]], 1)
     return words[:, 1:]
 
 
@@ -350,9 +350,9 @@ def test_a_network_overfitted_to_a_batch_translates_it():
     model.setup()
     batch = next(model.training_batches(0))
     model.run(runstep=lambda step, _: step(*batch), n_steps=120)
-    said = model.translate(batch.source).numpy()
-    np.testing.assert_array_equal(said[:, :24], batch.words)
-    assert not said[:, 24:].any()
+    translated = model.translate(batch.source).numpy()
+    np.testing.assert_array_equal(translated[:, :24], batch.words)
+    assert not translated[:, 24:].any()
 
 
 @pytest.mark.slow
@@ -363,9 +363,9 @@ def test_the_forward_only_twin_translates_as_the_trained_network(tmp_path):
     model = model_of(forward_only=True)
     model.setup({"checkpoint_dir": str(tmp_path)})
     (source,) = next(model.inference_batches())
-    said = []
-    model.run(runstep=lambda step, batch: said.append(step(*batch)), n_steps=1)
-    np.testing.assert_array_equal(said[0], trained.translate(source))
+    translated = []
+    model.run(runstep=lambda step, batch: translated.append(step(*batch)), n_steps=1)
+    np.testing.assert_array_equal(translated[0], trained.translate(source))
     metrics = model.evaluate()
     assert metrics["examples"] == 200
     assert 0 <= metrics["bleu"] <= 100
@@ -446,8 +446,8 @@ def test_a_checkpoint_brings_its_vocabulary(tmp_path):
     other = model_of(forward_only=True, seed=7)
     other.setup({"checkpoint_dir": str(tmp_path)})
     assert other.subwords.model == model.subwords.model
-    said = other.subwords.sentence(other.test.target.ids[: other.test.target.lengths[0]])
-    assert said == other.test_pairs[0][1].strip()
+    translated = other.subwords.sentence(other.test.target.ids[: other.test.target.lengths[0]])
+    assert translated == other.test_pairs[0][1].strip()
     assert any("the vocabulary is the checkpoint's" in note for note in other.notes)
 
 

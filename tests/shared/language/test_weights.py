@@ -36,7 +36,7 @@ def saved(model, folder):
     return tensors
 
 
-@pytest.mark.parametrize("workload", OWN)
+@pytest.mark.parametrize("workload", [pytest.param("gpt", marks=pytest.mark.slow), "llama"])
 def test_a_network_starts_from_published_weights(workload, tmp_path):
     model = make(workload, seed=1)
     saved(model, tmp_path)

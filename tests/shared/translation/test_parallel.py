@@ -183,13 +183,13 @@ def test_the_synthetic_translation_puts_the_verb_last_and_its_articles_agree(tmp
     Multi30k.synthesize(tmp_path, 0, train_size=500, test_size=5)
     pairs = dict(Multi30k.load(tmp_path).training[0])
     verbs = {"viset", "amet", "trovet", "folget", "horet", "malet", "traget", "denket"}
-    for said in pairs.values():
-        for clause in said.rstrip(".\n").split(","):
+    for other_side in pairs.values():
+        for clause in other_side.rstrip(".\n").split(","):
             assert clause.split()[-1] in verbs
             assert sum(word in verbs for word in clause.split()) == 1
-    for source, said in pairs.items():
+    for source, other_side in pairs.items():
         if source.startswith("the dog "):
-            assert said.startswith("do hunto ")
+            assert other_side.startswith("do hunto ")
 
 
 def test_both_sets_are_synthesized_with_the_same_text_under_their_own_names(tmp_path):

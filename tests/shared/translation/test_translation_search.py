@@ -39,16 +39,16 @@ def log_probability(table, words):
 
 def test_greedy_decoding_takes_the_best_word_and_pads_after_the_end():
     step, table = chain(0)
-    said, steps = (t.numpy() for t in decoding.greedy(step, tf.zeros([2, 1]), 12))
+    sentence, steps = (t.numpy() for t in decoding.greedy(step, tf.zeros([2, 1]), 12))
     before, state = GO, 0.0
-    for word in said[0][: list(said[0]).index(EOS) + 1]:
+    for word in sentence[0][: list(sentence[0]).index(EOS) + 1]:
         logits = table[before].copy()
         logits[EOS] += state
         assert word == logits.argmax()
         before, state = word, state + 0.3
-    assert set(said[0][list(said[0]).index(EOS) + 1 :]) <= {PAD}
-    assert steps == list(said[0]).index(EOS) + 1
-    np.testing.assert_array_equal(said[0], said[1])
+    assert set(sentence[0][list(sentence[0]).index(EOS) + 1 :]) <= {PAD}
+    assert steps == list(sentence[0]).index(EOS) + 1
+    np.testing.assert_array_equal(sentence[0], sentence[1])
 
 
 def tensor2tensor(table, longest, size, length_penalty):
@@ -84,28 +84,28 @@ def test_a_beam_of_four_is_that_of_tensor2tensor_on_200_markov_models(length_pen
     model = tf.repeat(tf.range(models), size)
     found, _ = decoding.beam_search(step, model, longest, size, length_penalty)
     expected = [tensor2tensor(table, longest, size, length_penalty) for table in tables]
-    assert 0 < sum(EOS not in said for said in expected) < 10
-    assert [[word for word in said if word != PAD] for said in found.numpy()] == expected
+    assert 0 < sum(EOS not in sentence for sentence in expected) < 10
+    assert [[word for word in sentence if word != PAD] for sentence in found.numpy()] == expected
 
 
 def test_a_beam_as_wide_as_all_hypotheses_finds_the_best_that_ends():
     step, table = chain(3)
-    said = decoding.beam_search(step, tf.zeros([WORDS**3, 1]), 3, WORDS**3, 0.6)[0].numpy()[0]
+    sentence = decoding.beam_search(step, tf.zeros([WORDS**3, 1]), 3, WORDS**3, 0.6)[0].numpy()[0]
     hypotheses = []
     for words in itertools.product(range(2, WORDS), repeat=3):
         if EOS in words:
             ended = words.index(EOS) + 1
             score = log_probability(table, words) / ((5 + ended) / 6) ** 0.6
             hypotheses.append((score, words[:ended]))
-    assert tuple(said[said != PAD]) == max(hypotheses)[1]
+    assert tuple(sentence[sentence != PAD]) == max(hypotheses)[1]
 
 
 def test_a_beam_search_stops_when_no_hypothesis_can_exceed_the_ended_one():
     def step(words, state):
         return tf.one_hot(tf.fill(tf.shape(words), EOS), WORDS) * 50, state
 
-    said, steps = decoding.beam_search(step, tf.zeros([6, 1]), 50, 3, 0.6)
-    assert said.numpy().tolist() == [[EOS] + [PAD] * 49] * 2
+    sentence, steps = decoding.beam_search(step, tf.zeros([6, 1]), 50, 3, 0.6)
+    assert sentence.numpy().tolist() == [[EOS] + [PAD] * 49] * 2
     assert steps == 1
 
 
@@ -120,7 +120,7 @@ def test_the_states_follow_their_hypotheses(seed):
         state = WORDS * state + words
         return tf.gather(table, state % WORDS**3), state
 
-    said = decoding.beam_search(step, tf.zeros([WORDS**3], tf.int32), 3, WORDS**3, 0.0)[0].numpy()
+    sentence, _ = decoding.beam_search(step, tf.zeros([WORDS**3], tf.int32), 3, WORDS**3, 0.0)
 
     def probability(words):
         state, total = 0, 0.0
@@ -130,7 +130,7 @@ def test_the_states_follow_their_hypotheses(seed):
         return total
 
     ended = [(*words, EOS) for words in itertools.product(range(EOS + 1, WORDS), repeat=2)]
-    assert tuple(said[0]) == max(ended, key=probability)
+    assert tuple(sentence.numpy()[0]) == max(ended, key=probability)
 
 
 def test_decoding_stops_when_every_sentence_has_ended():

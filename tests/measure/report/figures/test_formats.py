@@ -75,11 +75,11 @@ def test_a_format_is_named_with_what_is_not_the_default():
 
 
 def test_the_summary_compares_16_bits_with_all_runs_in_float32():
-    told = formats.summary(formats.runs([TRAINED, INFERRED]))
-    assert "memnet, training: cross_entropy 0.5 to 0.7 in float32" in told
-    assert "2 in fixed:16.10 with 80% of the updates rounded to 0" in told
-    assert "none in fixed16, which diverged with 40%" in told
-    assert "memnet, inference: cross_entropy 0.5 in float32, 0.51 in fixed:16.10." in told
+    in_words = formats.summary(formats.runs([TRAINED, INFERRED]))
+    assert "memnet, training: cross_entropy 0.5 to 0.7 in float32" in in_words
+    assert "2 in fixed:16.10 with 80% of the updates rounded to 0" in in_words
+    assert "none in fixed16, which diverged with 40%" in in_words
+    assert "memnet, inference: cross_entropy 0.5 in float32, 0.51 in fixed:16.10." in in_words
 
 
 def test_errors_are_by_layer_in_their_order():

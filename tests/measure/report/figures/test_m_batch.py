@@ -131,11 +131,11 @@ def test_what_was_swept_is_drawn_and_its_knees_are_marked():
 
 def gpt():
     """A sweep of an earlier version: the program depended on the batch."""
-    made = swept({1: 10.0, 2: 40.0, 3: 30.0, 4: 80.0}, "gpt")
+    created = swept({1: 10.0, 2: 40.0, 3: 30.0, 4: 80.0}, "gpt")
     programs = ({"xla": "step"}, {"microbatches": 2})
-    for each, program in zip(made, [*programs, *programs], strict=True):
+    for each, program in zip(created, [*programs, *programs], strict=True):
         each.result.environment = each.result.environment.model_copy(update=program)
-    return made
+    return created
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from fathom.measure.report.figures import m_scale, runs
 def trained(workers, seconds, batch_size=8, threads=1, workload="autoenc", link=1e6, **changes):
     """A training of some workers with 1 MB of gradients."""
     link = {"bytes_per_second": link, "latency_seconds": 1e-4} if workers > 1 else None
-    made = {
+    created = {
         "strategy": "multi-worker",
         "workers": workers,
         "replicas": workers,
@@ -20,7 +20,7 @@ def trained(workers, seconds, batch_size=8, threads=1, workload="autoenc", link=
         "waiting_seconds": [0.0, 0.005][:workers] if workers > 1 else [],
         "collective_share": 0.25 if workers > 1 else None,
     }
-    document = result(seconds, batch_size=batch_size, threads=threads) | {"distribution": made}
+    document = result(seconds, batch_size=batch_size, threads=threads) | {"distribution": created}
     return run(
         workload,
         ("scaling",),
