@@ -53,11 +53,13 @@ def test_all_pairs_are_counted_both_ways_where_they_differ(table):
     assert shares.rows[0.3] == 6 * 2  # only the op type that was made slower
 
 
+@pytest.mark.slow
 def test_one_run_a_side_has_no_verdict(table):
     alone = table[table.runs == 1]
     assert alone[["right", "wrong"]].sum().sum() == 0
 
 
+@pytest.mark.slow
 def test_equal_folders_are_rarely_called_different_and_large_differences_are_found(table):
     assert step_times(table, 3, 0.0).wrong <= 1
     assert step_times(table, 3, 0.0).right == 0

@@ -32,6 +32,7 @@ def test_a_training_in_several_formats_is_added_to_its_file(tmp_path, capsys):
     assert "is of another experiment, which differs in steps" in error
 
 
+@pytest.mark.slow
 def test_inference_gives_the_error_of_each_layer(tmp_path):
     path = tmp_path / "infer.json"
     assert formats(path, "--infer", "--formats=float32,fixed16,fixed8") == 0

@@ -37,6 +37,7 @@ def test_a_new_package_passes_its_tests_and_the_conformance_suite(written, capfd
     assert not [path for path in written.rglob("*.*") if "newcomer" in path.name]
 
 
+@pytest.mark.slow
 def test_the_conformance_suite_runs_on_a_workload_by_name(written, capfd):
     descriptor = written / "fathom_ripple_tank" / "descriptor.py"
     descriptor.write_text(descriptor.read_text().replace("macs=1_184", "macs=1_185"))

@@ -91,6 +91,7 @@ def test_the_crossing_lies_between_two_evaluations():
     assert limited.crossing(0.1) == (2, 8, 12)
 
 
+@pytest.mark.slow
 def test_several_seeds_give_a_median_and_a_range(tmp_path, capsys):
     file = tmp_path / "q.json"
     command = ("quality", "autoenc", "--target=negative_elbo=1", "--batches=200", *SMALL)

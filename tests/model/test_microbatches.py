@@ -86,7 +86,7 @@ def products(model):
 @pytest.mark.parametrize(
     ("workload", "options"),
     [
-        ("moe", {"phase": "decode", "temperature": 1.0}),
+        pytest.param("moe", {"phase": "decode", "temperature": 1.0}, marks=pytest.mark.slow),
         pytest.param("moe", {"temperature": 1.0}, marks=pytest.mark.slow),
         ("gpt", {"phase": "prefill", "temperature": 1.0, "xla": False}),
         pytest.param("llama", {"phase": "prefill"}, marks=pytest.mark.slow),

@@ -247,10 +247,10 @@ class DiffusionFwd(Diffusion):
 
     def cost(self) -> Cost:
         """Returns the cost of an image: that of all passes of the network."""
-        counted, options = super().cost(), self.run_options
+        cost, options = super().cost(), self.run_options
         passes = options.steps * (1 + (options.guidance != 1))
-        rows = (row.model_copy(update={"macs": passes * row.macs}) for row in counted.layers)
-        return dataclasses.replace(counted, layers=tuple(rows))
+        rows = (row.model_copy(update={"macs": passes * row.macs}) for row in cost.layers)
+        return dataclasses.replace(cost, layers=tuple(rows))
 
 
 def _errors(outputs: nn.Nest) -> tf.Tensor:

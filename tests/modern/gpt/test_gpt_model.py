@@ -223,6 +223,7 @@ def test_samples_are_written(tmp_path):
     assert path.read_text().count("--- prompt:") == 3
 
 
+@pytest.mark.slow
 def test_evaluation_covers_the_validation_text(model):
     metrics = model.evaluate()
     validation = model.vocabulary.encode(model.text.validation)
