@@ -127,7 +127,7 @@ def _add_characterize(parser: Parser) -> None:
     add("--budget", type=_MINUTES, metavar="MINUTES", help=text)
     text = (
         "few steps, 2 repeats, one process per profile, small batches for the large networks: "
-        "under 20 minutes on two cores"
+        "the eight take 13 minutes on two fast cores, and more than half an hour on slow ones"
     )
     add("--quick", action="store_true", help=text)
     text = "results directory; runs that it already has are not repeated; default: %(default)s"
