@@ -11,8 +11,8 @@ WORKLOADS = workloads.select("eight,modern")
 
 # These compile long, or others stand for them: but for the tests below, theirs are slow.
 LARGE = (
-    *("diffusion", "gpt", "grpo", "llama", "mamba", "moe", "residual", "seq2seq", "speech"),
-    *("transformer", "vgg"),
+    *("alexnet", "diffusion", "gpt", "grpo", "llama", "mamba", "moe", "residual", "seq2seq"),
+    *("speech", "transformer", "vgg"),
 )
 ALSO_OF_LARGE = (
     "test_the_model_is_constructed_without_arguments",

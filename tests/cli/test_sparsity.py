@@ -46,6 +46,7 @@ def test_the_zeros_of_a_run_reach_the_description_of_its_step(tmp_path, capsys, 
     assert "Sparsity" in (out / "products.csv").read_text()
 
 
+@pytest.mark.slow
 def test_averaged_weights_are_pruned_where_they_are_evaluated(tmp_path):
     model = descriptor("diffusion").ready(xla=False)
     model.run(n_steps=2)

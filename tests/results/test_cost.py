@@ -97,7 +97,10 @@ def test_a_layer_that_a_training_step_runs_forward_twice_counts_once_more():
     "name",
     [
         pytest.param(
-            name, marks=pytest.mark.slow if name in ("residual", "seq2seq", "speech", "vgg") else ()
+            name,
+            marks=pytest.mark.slow
+            if name in ("alexnet", "residual", "seq2seq", "speech", "vgg")
+            else (),
         )
         for name in workloads.EIGHT
     ],

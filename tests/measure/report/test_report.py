@@ -326,6 +326,7 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
         write_report(tmp_path / "file", [run("vgg")])
 
 
+@pytest.mark.slow
 def test_one_file_has_all_words_and_numbers(small_report):
     def refused(constant):
         raise AssertionError(f"{constant} is no JSON")

@@ -41,7 +41,8 @@ def plain(request):
     return make, weights, layers, *generated(model)
 
 
-@pytest.mark.parametrize("tokens", [4, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("tokens", [4, 1])
 def test_the_text_is_that_of_plain_decoding(plain, tokens):
     make, weights, layers, expected, of_plain = plain
     model = make(draft_layers=layers - 1, draft_tokens=tokens)

@@ -118,6 +118,7 @@ def test_the_end_of_a_sweep_and_what_was_not_swept_are_said():
     assert gaps[2].endswith("not measured")
 
 
+@pytest.mark.slow
 def test_what_was_swept_is_drawn_and_its_knees_are_marked():
     rates = {size: 100.0 * size / (size + 4) for size in (1, 2, 4, 8, 16, 32, 64, 128, 256)}
     runs = [*swept(rates), *swept(rates, "vgg", mode="infer")]
