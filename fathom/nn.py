@@ -462,13 +462,18 @@ class NeuralNetworkModel(Workload):
         return record.of(self)
 
     def evaluate(self) -> dict[str, float]:
-        """Returns the metrics of one pass over the test data: means over its examples.
+        """Returns the metrics of the test data, by the weights that are evaluated.
 
         Raises:
-            FathomError: there is no test data, or it cannot be read.
+            FathomError: before ``setup``, or there is no test data, or it cannot be read.
         """
+        self._set_up()
         with self.evaluated_weights():
-            return self.metrics_of(self.evaluation_batches())
+            return self.test_metrics()
+
+    def test_metrics(self) -> dict[str, float]:
+        """Returns means over the examples of the test data; a workload may add to them."""
+        return self.metrics_of(self.evaluation_batches())
 
     @notes_gradients
     def metrics_of(self, batches: Iterable[Batch]) -> dict[str, float]:

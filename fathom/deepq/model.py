@@ -301,9 +301,10 @@ class DeepQ(nn.NeuralNetworkModel):
 
     def mean_q(self) -> float:
         """Returns the mean Q-value of the best action in the held-out states."""
-        return super().evaluate()["mean_q"]
+        with self.evaluated_weights():
+            return super().test_metrics()["mean_q"]
 
-    def evaluate(self) -> dict[str, float]:
+    def test_metrics(self) -> dict[str, float]:
         """Plays games with epsilon 0.05 ("Evaluation procedure").
 
         Returns:

@@ -242,14 +242,14 @@ class MemNet(nn.NeuralNetworkModel):
         if self.forward_only:
             self._trainings.take_best()
 
-    def evaluate(self) -> dict[str, float]:
+    def test_metrics(self) -> dict[str, float]:
         """Returns the error in percent and the cross-entropy in nats of the test questions.
 
         Evaluates the best training so far, or the first until it ends. For several tasks together
         the result includes the error of each.
         """
         with self._trainings.best_weights():
-            metrics = super().evaluate()
+            metrics = super().test_metrics()
             if len(self.babi.tasks) > 1:
                 wrong = self.answer(self.babi.test)[0] != self.babi.test.answer
                 for task in self.babi.tasks:

@@ -126,8 +126,11 @@ def checkpoints(kept, tmp_path):
 
 
 def test_the_model_is_constructed_without_arguments(workload):
-    model = workload.model_class()()
-    assert model.name == workload.name
+    for forward_only in False, True:
+        model = workload.model_class(forward_only)()
+        assert model.name == workload.name
+        with pytest.raises(FathomError, match=r"not compiled: call setup\(\) first"):
+            model.evaluate()
 
 
 @pytest.fixture(scope="module")

@@ -288,7 +288,7 @@ def test_a_text_without_test_pairs_cannot_be_evaluated(text_folder):
     model.end_epoch(0)  # nor is there anything to validate on
     assert model.history == {}
     with pytest.raises(FathomError, match="no test text"):
-        model.evaluate()
+        model.test_metrics()
 
 
 def test_long_test_sentences_are_cut_but_translated(text_folder):

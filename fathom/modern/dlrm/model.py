@@ -108,13 +108,9 @@ class DLRM(InMemory):
             "log_loss": _cross_entropy(clicked, odds),
         }
 
-    def evaluate(self) -> dict[str, float]:
-        """Returns the metrics of the test part, with the area under the ROC curve.
-
-        Raises:
-            FathomError: the test part cannot be read.
-        """
-        metrics = super().evaluate()
+    def test_metrics(self) -> dict[str, float]:
+        """Returns the metrics of the test part, with the area under the ROC curve."""
+        metrics = super().test_metrics()
         odds, clicked = self._test_odds()
         metrics["auc"] = area_under_curve(odds, clicked)
         if self.criteo.odds is not None:

@@ -210,11 +210,6 @@ class Transformer(Translation):
         """The mean of the weights that the last epochs ended with (6.1)."""
         return self._mean
 
-    def evaluate(self) -> dict[str, float]:
-        """Returns the metrics of that mean."""
-        with self.evaluated_weights():
-            return super().evaluate()
-
     def save_pictures(self, directory: Path) -> list[Path]:
         """Writes translations and a picture of the attention, by the same mean."""
         with self.evaluated_weights():

@@ -232,7 +232,7 @@ class Translation(nn.NeuralNetworkModel):
         self.note("validation_perplexity", metrics["perplexity"])
         return metrics
 
-    def evaluate(self) -> dict[str, float]:
+    def test_metrics(self) -> dict[str, float]:
         """Returns BLEU of the test text and, except in the forward-only twin, perplexity per word.
 
         Raises:
@@ -240,7 +240,7 @@ class Translation(nn.NeuralNetworkModel):
         """
         if not len(self.test):
             raise FathomError(f"{self.source.directory} has no test text to translate")
-        metrics = {"examples": len(self.test)} if self.forward_only else super().evaluate()
+        metrics = {"examples": len(self.test)} if self.forward_only else super().test_metrics()
         self.translations = self.translate_text(self.test)
         translations = map(self.vocabularies[1].sentence, self.translations)
         references = [target for _, target in self.test_pairs]
