@@ -15,6 +15,10 @@ from registration import entries_of, write_metadata
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # the tests are the same on a machine with a GPU
 
+# Most of the time in which XLA compiles goes to machine code that is fast, which no test needs.
+FLAGS = "--xla_backend_optimization_level=0", os.environ.get("XLA_FLAGS", "")  # the last one counts
+os.environ["XLA_FLAGS"] = " ".join(FLAGS).strip()
+
 REAL_DATA = os.environ.get("FATHOM_DATA_DIR")
 
 

@@ -20,8 +20,10 @@ SENSITIVE = {("residual", "train")}  # to rounding, from the second step
 NEEDS_VALGRIND = pytest.mark.skipif(
     not shutil.which("valgrind"), reason="valgrind is not installed"
 )
-INFERENCE = [(name, "infer") for name in workloads.names()]
-TRAINING = [pytest.param(name, "train", marks=pytest.mark.nightly) for name in workloads.names()]
+# The inference of others has the operations of these.
+LIKE_OTHERS = "alexnet", "autoenc", "diffusion", "gpt", "grpo", "llama", "residual"
+ALL = [(name, mode) for name in workloads.names() for mode in ("infer", "train")]
+NIGHTLY = [each for each in ALL if each[1] == "train" or each[0] in LIKE_OTHERS]
 
 
 def make(name, mode, folder, target="x86_64"):
@@ -35,6 +37,21 @@ def make(name, mode, folder, target="x86_64"):
     model.build()
     folder.mkdir()
     to.save(model, folder, ExportOptions(target=target))
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    """Gives a function that copies a program to a new folder; each program is exported once."""
+    kept = {}
+
+    def copied(name, mode, folder):
+        if (name, mode) not in kept:
+            whole = tmp_path_factory.mktemp("programs") / name
+            make(name, mode, whole)
+            kept[name, mode] = whole
+        shutil.copytree(kept[name, mode], folder)
+
+    return copied
 
 
 def start(name, folder, *options, before=()):
@@ -76,9 +93,9 @@ def test_a_missing_library_is_named():
 @pytest.mark.skipif(sys.platform != "linux", reason="programs are for Linux")
 @pytest.mark.parametrize(("name", "mode"), [("autoenc", "infer"), ("memnet", "train")])
 @pytest.mark.slow
-def test_a_program_checks_what_it_computes(name, mode, tmp_path):
+def test_a_program_checks_what_it_computes(name, mode, copy, tmp_path):
     folder = tmp_path / name
-    make(name, mode, folder)
+    copy(name, mode, folder)
     done = start(name, folder, "--steps", "4")
     assert done.returncode == 0, done.stdout + done.stderr
     errors = [float(each) for each in re.findall(r"relative error (\S+)", done.stdout)]
@@ -127,7 +144,10 @@ def test_a_command_that_does_not_end_is_said_in_one_line(tmp_path, monkeypatch, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "mode"), INFERENCE + TRAINING)
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [pytest.param(*each, marks=[pytest.mark.nightly] * (each in NIGHTLY)) for each in ALL],
+)
 def test_programs_of_all_workloads(name, mode, tmp_path):
     folder = tmp_path / name
     if (name, mode) in UNSUPPORTED:
@@ -154,10 +174,10 @@ def test_programs_of_another_machine(name, target, tmp_path):
 
 @NEEDS_VALGRIND
 @pytest.mark.slow
-def test_two_runs_execute_the_same_instructions(tmp_path):
+def test_two_runs_execute_the_same_instructions(copy, tmp_path):
     """Counted by Callgrind, between the marks of each step."""
     folder = tmp_path / "memnet"
-    make("memnet", "train", folder)
+    copy("memnet", "train", folder)
     built(folder)
     command = [
         "valgrind",
@@ -177,10 +197,10 @@ def test_two_runs_execute_the_same_instructions(tmp_path):
 
 @NEEDS_VALGRIND
 @pytest.mark.slow
-def test_layers_are_parts_of_the_step(tmp_path):
+def test_layers_are_parts_of_the_step(copy, tmp_path):
     """Marks of layers change what is inside of marks, not what the step loads and stores."""
     folder = tmp_path / "memnet"
-    make("memnet", "train", folder)
+    copy("memnet", "train", folder)
     built(folder)
     names = valgrind.layers_of(folder, "memnet")
     assert names[0] == "memnet"
@@ -222,10 +242,10 @@ def misses(lines, inside, size, ways):
         pytest.param("dlrm", "infer", marks=pytest.mark.nightly),
     ],
 )
-def test_a_trace_of_a_program_misses_as_often_as_callgrind_says(name, mode, tmp_path):
+def test_a_trace_of_a_program_misses_as_often_as_callgrind_says(name, mode, copy, tmp_path):
     """Callgrind simulates caches as Cachegrind does; both begin with the program, not the step."""
     folder = tmp_path / name
-    make(name, mode, folder)
+    copy(name, mode, folder)
     with pytest.raises(FathomError, match="ROI=VALGRIND"):
         next(valgrind.everything(folder, name))
     built(folder)
