@@ -177,7 +177,7 @@ EXAMPLES = {  # of what has its parts elsewhere than in attributes of the class
     CONCRETE: concrete,
     "tensorflow.Operation": marks,
     "keras.KerasTensor": lambda: keras.Input((1,)),
-    "keras.Model": lambda: keras.Model(x := keras.Input((1,)), x),
+    "keras.Model": lambda: keras.Model(x := keras.Input((1,)), keras.ops.relu(x)),
     f"{BACK_TO_BACK}._func_map": passes,
 }
 

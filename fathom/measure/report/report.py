@@ -105,8 +105,8 @@ def _export(found: Found, about: Mapping[str, pd.DataFrame]) -> bytes:
 
 def _rows(table: pd.DataFrame) -> list[dict[str, object]]:
     """Returns the rows of a table as JSON has them: ``null`` for missing and infinite values."""
-    plain = table.replace([np.inf, -np.inf], np.nan).astype(object)
-    return plain.where(plain.notna(), None).to_dict("records")
+    missing = table.isna() | table.isin([np.inf, -np.inf])
+    return table.astype(object).mask(missing, None).to_dict("records")
 
 
 def _clear(out: Path) -> None:

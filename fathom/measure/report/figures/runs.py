@@ -125,7 +125,7 @@ def draw(table: pd.DataFrame) -> style.Plot:
             axes.errorbar(
                 mine[_STEP],
                 rows[mine.index].map(names.index) + 0.4 * j - 0.35 + spread,
-                xerr=[np.minimum(below, 0.99 * mine[_STEP]), above],  # the axis has no zero
+                xerr=np.stack([np.minimum(below, 0.99 * mine[_STEP]), above]),  # it has no zero
                 linestyle="none",
                 marker=style.MARKERS[j],
                 markersize=4,
