@@ -121,11 +121,11 @@ def draw(table: pd.DataFrame) -> style.Plot:
             mine = table[table["mode"] == mode]
             equal = mine.groupby(["workload", "device"])
             spread = 0.3 * equal.cumcount() / equal.workload.transform("size")
-            below, above = mine[_STEP] - mine["from"], mine["to"] - mine[_STEP]
+            below = np.minimum(mine[_STEP] - mine["from"], 0.99 * mine[_STEP])  # no zero is drawn
             axes.errorbar(
                 mine[_STEP],
                 rows[mine.index].map(names.index) + 0.4 * j - 0.35 + spread,
-                xerr=np.stack([np.minimum(below, 0.99 * mine[_STEP]), above]),  # it has no zero
+                xerr=np.stack([below, mine["to"] - mine[_STEP]]),
                 linestyle="none",
                 marker=style.MARKERS[j],
                 markersize=4,
