@@ -17,6 +17,8 @@ from fathom.results.profile import GpuTime
 
 WRONG = {"null": None, "text": "text", "list": [], "nan": float("nan")}
 WRONG_NUMBERS = {"negative": -1, "zero": 0}
+NIGHTLY = ("text", "list", "negative", "zero")
+KINDS = ["gone", *WRONG, *WRONG_NUMBERS]
 GONE = object()
 
 
@@ -114,7 +116,9 @@ def damaged_copies(whole, wrong):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("wrong", ["gone", *WRONG, *WRONG_NUMBERS])
+@pytest.mark.parametrize(
+    "wrong", [pytest.param(each, marks=[pytest.mark.nightly] * (each in NIGHTLY)) for each in KINDS]
+)
 @pytest.mark.parametrize("name", DAMAGED)
 def test_a_damaged_field_is_never_a_traceback(out, name, wrong):
     whole = json.loads(json.dumps(DAMAGED[name]))

@@ -9,7 +9,10 @@ from fathom.__main__ import main
 from fathom.testing.descriptors import descriptor
 
 SIZE = {"layers": 2, "batch_size": 3}
-SLOW = [pytest.param(each, marks=pytest.mark.slow) for each in (("llama", 3), ("moe", 3))]
+SLOW = [
+    pytest.param(("llama", 3), marks=pytest.mark.slow),
+    pytest.param(("moe", 3), marks=pytest.mark.nightly),
+]
 
 
 def generated(model):
