@@ -256,7 +256,8 @@ def _machine_and_step(args: argparse.Namespace) -> tuple[Machine, Description]:
 
 def _layers(args: argparse.Namespace) -> tuple[Machine, str, list[Convolution], list[Operation]]:
     """Returns the machine, what has the layers, they themselves, and the operations left out."""
-    if args.layers and (args.layers.endswith(".csv") or "/" in args.layers):
+    is_path = args.workload is None and "/" in (args.layers or "")  # else part of a layer's name
+    if args.layers and (is_path or args.layers.endswith(".csv")):
         if args.workload:
             raise FathomError(f"{args.layers} is a file of layers: omit {args.workload}")
         refuse(args, ("description", *OF_A_STEP, "dim"), "has no effect with layers of a file")

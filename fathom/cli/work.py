@@ -4,6 +4,7 @@ Commands import their code when they run, so that ``--help`` is fast.
 """
 
 import functools
+from pathlib import Path
 from typing import Any
 
 from fathom import workloads
@@ -86,7 +87,8 @@ def _add_predictions(commands: Commands) -> None:
 @checked
 def _work(text: str) -> str:
     """Is the argparse type of a workload's name, or of a network's file or folder."""
-    if not networks.is_file(text):
+    is_model = text not in workloads.names() and (Path(text) / "saved_model.pb").is_file()
+    if not is_model and not networks.is_file(text):
         return workloads.checked_name(text)
     path = str(named_path(text))
     return path if networks.is_file(path) else f"./{path}"

@@ -66,7 +66,7 @@ bool check(const Result& result, const void* found, long step) {
 
 int main(int count, char** words) {
   long steps = recorded_steps;
-  if (count == 3 && std::strcmp(words[1], "--steps") == 0) steps = std::atol(words[2]);
+  if (count == 3) steps = std::strcmp(words[1], "--steps") == 0 ? std::atol(words[2]) : 0;
   if ((count != 1 && count != 3) || steps < 1) fail("usage:", "[--steps N], N of at least 1");
   Step step;
   for (size_t i = 0; i < Step::kNumArgs; ++i)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -28,7 +29,7 @@ def draw_roofline(operations: pd.DataFrame, machine: Machine, precision: str, pa
         axes.scatter(rows.intensity, rows.attainable, area, colour, alpha=0.5, label=phase)
     axes.set(title=machine.title, ylabel="attainable FLOP/s")
     axes.legend(loc="lower right")
-    _save(figure, path)
+    save_svg(figure, path)
 
 
 def draw_designs(designs: pd.DataFrame, layer: str, machine: Machine, path: Path) -> None:
@@ -44,7 +45,7 @@ def draw_designs(designs: pd.DataFrame, layer: str, machine: Machine, path: Path
     axes.scatter([best.intensity], [best.roof], 60, "C3", marker="*", label=label)
     axes.set(title=f"{layer} on {machine.title}", ylabel="FLOP/s")
     axes.legend(loc="lower right")
-    _save(figure, path)
+    save_svg(figure, path)
 
 
 def draw_sweep(steps: pd.DataFrame, names: Sequence[str], machine: Machine, path: Path) -> None:
@@ -70,7 +71,7 @@ def draw_sweep(steps: pd.DataFrame, names: Sequence[str], machine: Machine, path
     axes[1].set(xlabel=names[0], ylabel="least ms a step", xscale="log", yscale="log")
     if others:
         axes[0].legend()
-    _save(figure, path)
+    save_svg(figure, path)
 
 
 def _under_roofs(peak: float, bandwidth: float, intensity: pd.Series) -> tuple[Figure, Axes]:
@@ -83,6 +84,7 @@ def _under_roofs(peak: float, bandwidth: float, intensity: pd.Series) -> tuple[F
     return figure, axes
 
 
-def _save(figure: Figure, path: Path) -> None:
-    with atomic_write(path) as temporary:
+def save_svg(figure: Figure, path: Path) -> None:
+    """Writes a figure as SVG, the same bytes each time."""
+    with matplotlib.rc_context({"svg.hashsalt": "fathom"}), atomic_write(path) as temporary:
         figure.savefig(temporary, format="svg", metadata={"Date": None})

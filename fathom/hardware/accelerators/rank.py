@@ -11,7 +11,7 @@ from fathom.hardware.accelerators import sharding
 from fathom.hardware.accelerators.fusion import Fusion, fused
 from fathom.hardware.accelerators.plan import Plan
 from fathom.hardware.accelerators.roofline import bits
-from fathom.hardware.description.memory import peak_bytes
+from fathom.hardware.description.memory import batch_bytes, peak_bytes
 from fathom.results.description import PRODUCTS, Description, Operation
 from fathom.system.words import counted
 
@@ -24,7 +24,7 @@ class Work:
 
     Raises:
         FathomError: the nodes, or the parts of the batch, are more than the examples; there are no
-            experts to share; an inference cannot have what the plan says.
+            experts to share, or fewer than nodes; an inference cannot have what the plan says.
     """
 
     description: Description  # of the whole step
@@ -47,6 +47,9 @@ class Work:
             raise FathomError(f"{name} is of training: omit it")
         if plan.expert > 1 and not self._experts:
             raise FathomError(f"{self.description.workload} has no experts: omit expert=N")
+        if plan.expert > 1 and plan.expert > self._experts_of_a_layer:
+            count = counted(self._experts_of_a_layer, "expert")
+            raise FathomError(f"{plan.expert} nodes cannot share {count}: use fewer")
 
     @property
     def most_examples(self) -> float:
@@ -157,6 +160,20 @@ class Work:
         rows = self.description.operations
         return {row.layer for row in rows if sharding.is_of_experts(row) and row.phase == "forward"}
 
+    @property
+    def _experts_of_a_layer(self) -> int:
+        """The number of matrices of a product; of a ragged one, of those that its rows need."""
+        width = bits(self.description.precision) / 8
+        products = [
+            row
+            for row in self.description.operations
+            if sharding.is_of_experts(row) and row.phase == "forward"
+        ]
+        return min(
+            round(row.weight_bytes / row.repeats / (row.bounds["N"] * row.bounds["K"] * width))
+            for row in products
+        )
+
     def share(self, stage: int, place: tuple[int, int] | None = None) -> Description:
         """Returns the operations of a node, in all parts of the batch.
 
@@ -247,10 +264,12 @@ class Work:
         plan, step = self.plan, self.description
         training = step.mode == "train"
         scale = bits(precision) / bits(step.precision) if precision else 1.0
-        weights = float(MASTER_BYTES * step.parameters if training else step.held_bytes or 0)
-        state = max(0.0, (step.held_bytes or 0) - weights)
+        batch = batch_bytes(step)
+        variables = float(step.held_bytes or 0) - batch
+        weights = float(MASTER_BYTES * step.parameters) if training else variables
+        state = max(0.0, variables - weights)
         held = self._weight_share(stage, plan.sharded == 3) * weights * (1 if training else scale)
-        held += self._weight_share(stage, plan.sharded > 0) * state
+        held += self._weight_share(stage, plan.sharded > 0) * state + self.most_examples * batch
         if plan.microbatches == 1 and not plan.recompute:
             one = self.kernels(stage, update=True).model_copy(update={"held_bytes": 0})
             return held + scale * (peak_bytes(one) or 0)

@@ -19,6 +19,7 @@ from fathom.hardware.accelerators.network import Transfer
 from fathom.hardware.accelerators.plan import Plan
 from fathom.hardware.accelerators.rank import MASTER_BYTES, Work
 from fathom.hardware.accelerators.stages import Step
+from fathom.hardware.description.memory import batch_bytes
 from fathom.results.description import Description, Operation
 
 
@@ -136,9 +137,15 @@ def scale(
 
 def grown(description: Description, times: int) -> Description:
     """Returns a step with several times as many examples."""
+    held, size = description.held_bytes, description.batch_size
     return description.model_copy(
         update={
-            "batch_size": times * description.batch_size,
+            "batch_size": times * size,
+            "inputs": {
+                name: (times * size, *shape[1:]) if shape[:1] == (size,) else shape
+                for name, shape in description.inputs.items()
+            },
+            "held_bytes": held and held + (times - 1) * batch_bytes(description),
             "operations": tuple(_grown(row, times) for row in description.operations),
         }
     )

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from fathom.errors import FathomError
+from fathom.hardware.description.ops import paper_type
 from fathom.system import private
 
 _LOOPS = ("While", "StatelessWhile")
@@ -18,7 +19,10 @@ _CALLS = {
     "If": "then_branch",  # the usual case: a skipped update is the other one
     "StatelessIf": "then_branch",
 }
-_PRODUCTS = ("Conv2D", "MatMul", "BatchMatMulV2", "Einsum")
+_PRODUCTS = (  # by the paper's types
+    *("MatMul", "SparseTensorDenseMatMul", "Conv2D", "Conv2DBackFilter", "Conv2DBackInput"),
+    *("Conv3D", "Conv3DBackpropInputV2"),
+)
 _COMPILED = re.compile(r"^__inference_|_\d+$")
 RAGGED = "RaggedMatMul"
 """The first word of the functions of ``fathom.core.ragged``, each of which is one product here."""
@@ -231,7 +235,7 @@ def _is_kernel(op: tf.Operation) -> bool:
         return True
     if not private.is_compiled(op):
         return False
-    inner = {each.type for each in private.called_graph(op, "f").get_operations()}
+    inner = {paper_type(each.type) for each in private.called_graph(op, "f").get_operations()}
     return not inner & {*_LOOPS, *_CALLS, *_PRODUCTS}
 
 

@@ -17,7 +17,8 @@ _CONVOLUTIONS = (
     *(_DEPTHWISE, f"{_DEPTHWISE}BackpropFilter", f"{_DEPTHWISE}BackpropInput"),
 )
 _VOLUMES = ("Conv3D", "Conv3DBackpropInputV2")  # products by im2col
-_SPARSE = ("SparseTensorDenseMatMul", "SparseMatMul")
+_SPARSE = ("SparseTensorDenseMatMul",)
+_SEVERAL = ("BlockLSTM", "LSTMBlockCell", "CudnnRNN", "SparseMatrix")  # products: no rule tells
 _LOOKUPS = ("Gather", "GatherV2", "ResourceGather", "ResourceGatherNd")
 _ROW_UPDATES = ("ResourceScatterAdd", "ResourceScatterSub", "ResourceSparseApply")
 _FLOPS_OF_UPDATES = {  # for an element, by the rule's formula; a root or a division is one
@@ -46,7 +47,7 @@ def kind_of(node: Node) -> Kind:
         return "convolution"
     if name in _SPARSE:
         return "sparse product"
-    if paper_type(name) == "MatMul" or name in _VOLUMES:
+    if name in _VOLUMES or (paper_type(name) == "MatMul" and not name.startswith(_SEVERAL)):
         return "recurrent product" if node.in_loop else "matrix product"
     if name.startswith(_ROW_UPDATES) or (name in _LOOKUPS and reads_table(node)):
         return "look-up"
@@ -56,7 +57,8 @@ def kind_of(node: Node) -> Kind:
 def is_known(op_type: str) -> bool:
     """Says whether a rule tells what operations of a type compute, not their bytes alone."""
     known = (*_CONVOLUTIONS, *_VOLUMES, *_SPARSE, *_LOOKUPS)
-    return op_type in known or bool(op_class(paper_type(op_type)))
+    without = op_class(paper_type(op_type)) in ("", "D") or op_type.startswith(_SEVERAL)
+    return op_type in known or not without
 
 
 def reads_table(node: Node) -> bool:
@@ -140,7 +142,7 @@ def _product(op: tf.Operation) -> Bounds:
             raise FathomError(f"the einsum {op.name} is not of two tensors: {equation}")
         return sizes
     left, result = op.inputs[0].shape, op.outputs[0].shape
-    transposed = op.get_attr("transpose_a" if op.type == "MatMul" else "adj_x")
+    transposed = op.get_attr("transpose_a" if "transpose_a" in op.node_def.attr else "adj_x")
     batch = math.prod(result[:-2])
     return {"batch": batch, "M": result[-2], "N": result[-1], "K": left[-2 if transposed else -1]}
 

@@ -9,6 +9,7 @@ input of its size that nothing reads later. Scratch memory within an operation i
 """
 
 import itertools
+import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
@@ -27,6 +28,12 @@ def peak_bytes(description: Description) -> int | None:
         change[last + 1] -= size
     changes = (size for _, size in sorted(change.items()))
     return description.held_bytes + max(itertools.accumulate(changes, initial=0))
+
+
+def batch_bytes(description: Description) -> int:
+    """Returns the memory of a step's inputs and labels, of 4 bytes a value, if it is held."""
+    values = sum(math.prod(shape) for shape in description.inputs.values())
+    return min(4 * values, description.held_bytes or 0)
 
 
 def lifetimes(description: Description) -> pd.DataFrame:

@@ -17,10 +17,9 @@ _FORMATS = {  # module and function that read it, by the end of the name
 
 
 def is_file(text: str) -> bool:
-    """Returns whether a text names a file or folder rather than a workload."""
-    path = Path(text)
-    known = bool(path.suffix) and path.suffix in (*_FORMATS, ".json")
-    return "/" in text or known or (path / "saved_model.pb").is_file()
+    """Returns whether a text names a file or folder, which has a / , rather than a workload."""
+    suffix = Path(text).suffix
+    return "/" in text or (bool(suffix) and suffix in (*_FORMATS, ".json"))
 
 
 def needs_tensorflow(path: Path) -> bool:

@@ -162,10 +162,12 @@ class _Reader:
                 )
         number = given[0].number if given and kind in ("convert", "reshape") else None
         if kind in _VIEWS.split() or all(value.weight for value in values):
-            origin = values[0] if values else Value((), "token", True)
+            origins = values or [Value((), "token", True)]
+            if len(origins) != len(outputs):  # an optimization_barrier has as many
+                origins = origins[:1] * len(outputs)
             return [
                 _Known(Value(each.shape, each.dtype, origin.weight, origin.producers), number)
-                for each in outputs
+                for each, origin in zip(outputs, origins, strict=True)
             ]
         target = re.search(r"custom_call @([\w.$-]+)", op.text)
         title = f"custom_call @{target[1]}" if target else op.type

@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from fathom.errors import FathomError
+from fathom.hardware.accelerators.figures import save_svg
 from fathom.hardware.traces.block import LINE, LOAD, Block
-from fathom.system.files import atomic_write
 
 CACHES = (8 << 10, 32 << 10, 256 << 10, 1 << 20, 8 << 20)  # bytes
 COLD = -1
@@ -63,8 +64,13 @@ def measure(
     Returns:
         for ``step`` and each layer a table of ``line``, ``kind`` and ``distance`` (in lines,
         negative for the first touch), and the share.
+
+    Raises:
+        FathomError: there are no accesses.
     """
     total = sum(len(block.kind) for block in blocks())
+    if not total:
+        raise FathomError("the step marks no access: build the program with LAYER=all")
     share = min(1.0, _MOST / max(1, total))
     lines, kinds, numbers = [], [], []
     for block in blocks():
@@ -135,5 +141,4 @@ def draw(table: pd.DataFrame, title: str, path: Path) -> None:
         axes.plot([size / 1024 for size in CACHES], missed, marker="o", label=table.layer[place])
     axes.set(xscale="log", xlabel="cache (KiB)", ylabel="misses per access", title=title, ylim=0)
     axes.legend(fontsize="small")
-    with atomic_write(path) as temporary:
-        figure.savefig(temporary, format="svg")
+    save_svg(figure, path)

@@ -85,8 +85,9 @@ def marks(folder: Path, name: str) -> tuple[range, range]:
     Raises:
         FathomError: the program has none, or Valgrind is missing.
     """
-    if not shutil.which("valgrind"):
-        raise FathomError("a program is traced by Valgrind: install valgrind")
+    for tool, package in (("valgrind", "valgrind"), ("nm", "binutils")):
+        if not shutil.which(tool):
+            raise FathomError(f"a program is traced by Valgrind and nm: install {package}")
     program = folder / name
     if not os.access(program, os.X_OK):
         raise FathomError(f"{program} is no program: write it by fathom export --to program")

@@ -186,11 +186,11 @@ def _losses(frame: pd.DataFrame) -> str:
     alike = ["workload", "precision", "batch", "settings", "data", "seed"]
     cases = trained.groupby(alike, sort=False)
     others = []
-    compared = 0
+    compared = set()
     for case, rows in cases:
         if rows.machine.nunique() < 2:
             continue
-        compared += 1
+        compared.add(case[0])
         middle = median_low(rows["first loss"])  # of two, one: both are near to their mean
         far = rows[(rows["first loss"] / middle - 1).abs() > _SAME_LOSS]
         others += [f"{case[0]} on {each}" for each in far.machine]
@@ -200,6 +200,6 @@ def _losses(frame: pd.DataFrame) -> str:
         far = ", ".join(others)
         return f"The first loss differs from the other machines' by more than 1 %: {far}."
     return (
-        f"The first loss follows from the seed. In {counted(compared, 'workload')} "
+        f"The first loss follows from the seed. In {counted(len(compared), 'workload')} "
         "that several machines trained it is the same within 1 %."
     )

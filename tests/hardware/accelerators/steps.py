@@ -23,7 +23,7 @@ def operation(**changes):
 
 def description(*operations, mode="train", parameters=1000, **changes):
     given = {"workload": "w", "mode": mode, "batch_size": 8, "precision": "float32"}
-    given |= {"inputs": {"x": (2, 3)}, "parameters": parameters, "operations": operations}
+    given |= {"inputs": {}, "parameters": parameters, "operations": operations}
     return Description(**(given | changes))
 
 

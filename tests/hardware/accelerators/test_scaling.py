@@ -55,9 +55,10 @@ def test_each_node_reads_and_updates_all_weights():
 
 
 def test_a_node_holds_its_share_of_the_results_and_all_weights():
-    held = description(operation(result_bytes=4000), mode="infer", held_bytes=1000)
+    batch = {"inputs": {"x": (8, 5), "y": (8,)}}  # of 192 bytes
+    held = description(operation(result_bytes=4000), mode="infer", held_bytes=1000, **batch)
     steps = [scaling.scale(held, machine.load("h100"), Plan(n)) for n in (1, 4)]
-    assert scaling.table(steps).memory_bytes.tolist() == [5000, 2000]
+    assert scaling.table(steps).memory_bytes.tolist() == [5000, 808 + (192 + 4000) // 4]
 
 
 @pytest.mark.parametrize(
@@ -267,6 +268,9 @@ def test_a_grown_step_has_more_examples_and_the_same_weights():
     grown = scaling.grown(step, 3)
     assert grown.macs == 3 * step.macs
     assert grown.batch_size == 24
+    held = description(MOVING, batch_size=2, inputs={"x": (2, 3)}, held_bytes=1000)
+    assert scaling.grown(held, 3).inputs == {"x": (6, 3)}
+    assert scaling.grown(held, 3).held_bytes == 1048
     weights = [sum(r.weight_bytes for r in each.operations) for each in (step, grown)]
     assert weights[0] == weights[1]
     weak = [scaling.scale(scaling.grown(step, n), QUICK, Plan(n)) for n in (1, 4)]

@@ -85,6 +85,16 @@ module {{
 """
 
 
+BARRIER = """
+func.func public @main(%arg0: tensor<4xf32>) -> tensor<4xf32> {
+  %cst = stablehlo.constant dense<1.0> : tensor<4xf32>
+  %0:2 = stablehlo.optimization_barrier %cst, %arg0 : tensor<4xf32>, tensor<4xf32>
+  %1 = stablehlo.multiply %0#1, %0#1 : tensor<4xf32>
+  return %1 : tensor<4xf32>
+}
+"""
+
+
 @pytest.fixture
 def described(tmp_path):
     def describe(text):
@@ -250,3 +260,8 @@ def test_damaged_text_gives_one_line_and_no_other_error(described):
             refusals.append(str(error))
     assert len(refusals) > 200
     assert not any("\n" in each for each in refusals)
+
+
+def test_a_barrier_keeps_each_of_its_values_apart(described):
+    found = described(BARRIER)
+    assert [row.type for row in found.operations] == ["stablehlo.multiply"]

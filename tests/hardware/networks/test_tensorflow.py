@@ -210,3 +210,24 @@ def test_a_damaged_file_gives_one_line_and_no_other_error(tmp_path, name):
             refusals.append(str(error))
     assert len(refusals) >= 10
     assert not any("\n" in each for each in refusals)
+
+
+def test_products_that_no_rule_tells_are_listed():
+    def both(a, b):
+        return tf.matmul(a, b, a_is_sparse=True), tf.raw_ops.Conv(
+            input=a[None, None], filter=b[None, None], strides=[1] * 4, padding="VALID"
+        )
+
+    found = fathom.describe(tf.function(both), [(8, 16), (16, 4)])
+    assert sorted(found.without_rule) == ["Conv", "SparseMatMul"]
+
+
+def test_products_in_what_xla_compiles_count():
+    kernel = tf.Variable(tf.zeros((2, 2, 2, 1, 4)))
+
+    @tf.function(jit_compile=True)
+    def compiled(x):
+        return tf.nn.relu(tf.nn.conv3d(x, kernel, [1] * 5, "VALID"))
+
+    found = fathom.describe(tf.function(lambda x: compiled(x) + 1), [(1, 2, 2, 4, 1)])
+    assert found.macs == 3 * 8 * 4

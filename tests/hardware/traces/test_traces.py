@@ -159,6 +159,20 @@ def test_distances_are_those_of_a_stack():
     assert reuse.distances(lines).tolist() == expected
 
 
+def test_a_step_without_accesses_is_refused():
+    with pytest.raises(FathomError, match="marks no access"):
+        reuse.measure(lambda: iter(()), ["a"])
+
+
+def test_a_drawing_has_the_same_bytes_each_time(tmp_path):
+    table = pd.DataFrame([{"layer": "a", "loads": 1, "stores": 1}])
+    for size in reuse.CACHES:
+        table[f"miss {size}"] = 0.5
+    for name in ("a.svg", "b.svg"):
+        reuse.draw(table, "title", tmp_path / name)
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
 def test_the_histogram_has_the_misses_of_the_summary():
     address = np.random.default_rng(0).integers(0, 3000, 20_000).astype(np.uint64) * LINE
     layer = (np.arange(20_000) >= 9000).astype(np.uint16)

@@ -71,7 +71,7 @@ def draw(found: Sequence[Nearest]) -> style.Plot:
             known = {archetype.workload: archetype.distance for archetype in each.archetypes}
             marker = style.MARKERS[number % len(style.MARKERS)]
             places = [known.get(name, math.nan) for name in names]
-            colour = style.PALETTE[-2 - number % len(style.PALETTE)]  # red first
+            colour = style.PALETTE[(-2 - number) % len(style.PALETTE)]  # red first
             line.plot(places, range(len(names)), marker, color=colour, label=label)
         line.set_xlim(-0.02, 1.02)
         line.set_xlabel("cosine distance")

@@ -68,5 +68,6 @@ def test_networks_that_nothing_tells_apart_are_numbered():
 
 
 def test_archetypes_that_the_first_network_lacks_are_drawn():
+    nearest.draw([found(f"n{i}", {"vgg": 0.1 * i}) for i in range(10)])  # more than colours
     plot = nearest.draw([found("a", {"vgg": 0.2}), found("b", {"vgg": 0.3, "memnet": 0.1})])
     assert plot.axes[1].lines[1].get_xdata().tolist() == [0.3, 0.1]
