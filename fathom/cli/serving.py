@@ -97,9 +97,6 @@ def serve(args: argparse.Namespace, screen: Console) -> None:
     from fathom.measure.serving.http.application import Limits, aiohttp, bind
 
     aiohttp()
-    for name in ("temperature", "top_k", "top_p"):
-        if any(assignment.startswith(f"{name}=") for assignment in args.set):
-            raise FathomError(f"--set {name} has no effect: each request has its own")
     bound = bind(args.host, args.port)
     model = build_model(args, forward_only=True, device=args.device)
     model.setup({"checkpoint_dir": args.checkpoint_dir})
@@ -230,9 +227,16 @@ def _check_bounds(model: "NeuralNetworkModel", args: argparse.Namespace) -> None
 def _require_text(
     model: "NeuralNetworkModel", args: argparse.Namespace, options: tuple[str, ...]
 ) -> None:
-    """Raises FathomError for options of text if the model writes none."""
+    """Raises FathomError for options of text if the model writes none, else for its choices."""
     if model.token_decoder() is None:
         refuse(args, options, f"is of workloads that write text, not of {args.workload}")
+        return
+    for name in ("temperature", "top_k", "top_p", "draft_layers", "draft_tokens"):
+        if any(assignment.startswith(f"{name}=") for assignment in args.set):
+            raise FathomError(
+                f"--set {name} has no effect: a service decodes token by token, the most probable "
+                "ones unless a request asks for others"
+            )
 
 
 def _cache_bytes(args: argparse.Namespace) -> int | None:

@@ -155,8 +155,8 @@ class DeepQ(nn.NeuralNetworkModel):
         """Creates the target network, for training, or the last Q-values."""
         with self.device.placement(), computing_in(self.execution.precision):
             if self.forward_only:
-                shape = (self.hyperparameters.batch_size, self.actions)
-                self._last_q_values = tf.Variable(tf.zeros(shape))
+                zeros = tf.zeros((self.hyperparameters.batch_size, self.actions))
+                self._last_q_values = tf.Variable(zeros, shape=(None, self.actions))  # as served
             else:
                 # Seeded alike, it begins with the same weights.
                 self._target_network = keras.models.clone_model(self.network)

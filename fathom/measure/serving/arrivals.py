@@ -38,7 +38,7 @@ class Gamma:
         return f"gamma, coefficient of variation {self.variation:g}"
 
     def schedule(self, rate: float | None, duration: float, seed: int) -> np.ndarray:
-        """Returns the times of arrivals in order, in seconds; the first is 0.
+        """Returns the times of arrivals in order, in seconds, with the rate; the first is 0.
 
         Args:
             rate: queries per second; None, as recorded, is for a trace.
@@ -51,8 +51,8 @@ class Gamma:
         if rate is None:
             raise FathomError("intervals that are drawn need a rate")
         count, shape = max(FEWEST, round(rate * duration)), self.variation**-2
-        gaps = np.random.default_rng(seed).gamma(shape, 1 / (shape * rate), count - 1)
-        return np.concatenate([[0.0], np.cumsum(gaps)])
+        times = np.cumsum(np.random.default_rng(seed).gamma(shape, size=count - 1))
+        return np.concatenate([[0.0], times * ((count - 1) / (rate * times[-1]))])
 
 
 @dataclass(frozen=True)

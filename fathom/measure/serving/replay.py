@@ -103,6 +103,7 @@ def send(
     def note(answers: Sequence[Query]) -> None:
         for query in answers:
             if query.answered is not None:
+                query.outputs = []  # of many queries, they would fill the memory
                 answered.release()
 
     target, sent = service.start(note), []

@@ -76,9 +76,9 @@ def services(
         FathomError: the model's data have no sample, the bound is too low, or no endpoint answers.
     """
     limit, decoder = model.hyperparameters.batch_size, model.token_decoder()
+    engine = None if decoder or url else Engine(model, _SAMPLES, limit)
     if decoder is None:
-        engine = Engine(model, _SAMPLES, limit)
-        samples: Sequence[Any] = engine.samples
+        samples: Sequence[Any] = engine.samples if engine else draw(model, _SAMPLES)
     else:
         texts = [sample[0] for sample in draw(model, _SAMPLES)]
         if isinstance(arrivals, Trace):
@@ -88,7 +88,7 @@ def services(
     if url:
         endpoint = find(url, model.name, decoder)
         yield "unknown", Service(samples, partial(Endpoint, endpoint), bool(decoder), limit)
-    elif decoder is None:
+    elif engine:
         engine.warm_up()
         yield "dynamic", Service(samples, partial(Server, engine), False, limit)
     else:

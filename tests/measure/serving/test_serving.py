@@ -54,6 +54,14 @@ def test_batches_are_padded_to_the_next_compiled_size(engine, monkeypatch):
     np.testing.assert_array_equal(seen[2], expected)
 
 
+def test_deepq_is_served_in_batches_of_any_size():
+    model = descriptor("deepq").model(forward_only=True, batch_size=2)
+    model.setup()
+    engine = Engine(model, samples=2, limit=2)
+    assert [len(engine.run(engine.samples[:size])[0]) for size in (1, 2)] == [1, 2]
+    model.teardown()
+
+
 class SlowEngine:
     """An engine that waits for the test before its first batch; shapes differ by parity."""
 

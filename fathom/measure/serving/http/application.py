@@ -168,7 +168,10 @@ class Application:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, signals.put_nowait, number)
         try:
-            await self._web.SockSite(runner, bound).start()
+            try:
+                await self._web.SockSite(runner, bound).start()
+            except OSError as error:  # such as another server that has begun to listen
+                raise FathomError(f"cannot listen: {error.strerror}") from error
             ready()
             await signals.get()
             await self.drain(signals)

@@ -80,6 +80,8 @@ class KServe:
         known = [f"output_{i}" for i in range(len(self._engine.outputs))]
         if unknown := {each.name for each in asked.outputs}.difference(known):
             raise FathomError(f"outputs: {min(unknown)} is none of {', '.join(known)}")
+        if len(samples) > self._limits.queue:
+            raise RefusedError(413, f"{len(samples)} examples: at most {self._limits.queue}")
         if self.server.waiting + len(samples) > self._limits.queue:
             waiting = f"{len(samples)} examples, and {self.server.waiting} wait"
             raise RefusedError(429, f"{waiting}: at most {self._limits.queue} together")

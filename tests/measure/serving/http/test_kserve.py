@@ -12,7 +12,7 @@ from fathom.measure.serving import endpoint, scenarios
 from fathom.measure.serving.arrivals import Gamma
 from fathom.measure.serving.engine import Engine
 from fathom.measure.serving.http.application import Application, Limits
-from fathom.measure.serving.server import Query
+from fathom.measure.serving.server import Query, Server
 from fathom.results.serving import Bounds
 
 pytest.importorskip("aiohttp", reason="aiohttp is not installed")
@@ -112,7 +112,7 @@ def test_bad_requests_get_one_line_and_do_no_harm(engine):
         (json.dumps(request(ONE)).replace("0.0", "NaN"), 400),
         (request(ONE, data=[[1], [1, 2]]), 400),
         (request(ONE) | {"outputs": [{"name": "y"}]}, 400),
-        (request(np.zeros((6, 784))), 429),
+        (request(np.zeros((6, 784))), 413),
         ("x" * 200_000, 413),
     ]
 
@@ -128,6 +128,15 @@ def test_bad_requests_get_one_line_and_do_no_harm(engine):
         return (await client.post(PATH, json=request(ONE))).status
 
     assert ask(engine, scenario) == 200
+
+
+def test_a_full_queue_is_refused(engine, monkeypatch):
+    monkeypatch.setattr(Server, "waiting", 5)
+
+    async def scenario(client):
+        return (await client.post(PATH, json=request(ONE))).status
+
+    assert ask(engine, scenario) == 429
 
 
 def test_a_value_that_the_network_refuses_spoils_no_other(engine, monkeypatch):

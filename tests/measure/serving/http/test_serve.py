@@ -11,6 +11,9 @@ import urllib.request
 import pytest
 from commands import SMALL, fathom, refusal
 
+from fathom.autoenc import AutoencFwd
+from fathom.testing.descriptors import descriptor
+
 
 def test_the_command_serves_until_a_signal():
     pytest.importorskip("aiohttp", reason="aiohttp is not installed")
@@ -38,11 +41,29 @@ def test_a_host_that_is_no_address_is_named(monkeypatch, capsys, host):
     assert f"cannot listen on {host}, port 8000: " in error
 
 
-@pytest.mark.parametrize("name", ["temperature", "top_k", "top_p"])
-def test_what_each_request_has_is_no_option_of_the_server(capsys, name):
+@pytest.mark.parametrize(
+    ("command", "name", "setting"),
+    [("serve", "gpt", "temperature=1"), ("serve-test", "llama", "draft_layers=1")],
+)
+def test_what_services_do_not_do_is_no_option_of_theirs(tmp_path, capsys, command, name, setting):
     pytest.importorskip("aiohttp", reason="aiohttp is not installed")
-    error = refusal(capsys, fathom("serve", "gpt", f"--set={name}=1"))
-    assert f"--set {name} has no effect" in error
+    options = ["--port=0"] if command == "serve" else [f"--out={tmp_path}/a"]
+    small = descriptor(name).arguments()
+    error = refusal(capsys, fathom(command, name, *small, f"--set={setting}", *options))
+    assert f"--set {setting.partition('=')[0]} has no effect" in error
+
+
+def test_a_port_that_another_server_has_by_then_is_refused(monkeypatch, capsys):
+    pytest.importorskip("aiohttp", reason="aiohttp is not installed")
+    bound = socket.socket()
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.bind(("127.0.0.1", 0))  # and listens only once the other one is bound, too
+    port = bound.getsockname()[1]
+    setup = AutoencFwd.setup
+    monkeypatch.setattr(AutoencFwd, "setup", lambda *args: (bound.listen(), setup(*args)))
+    with bound:
+        error = refusal(capsys, fathom("serve", "autoenc", *SMALL, f"--port={port}"))
+    assert "cannot listen: " in error
 
 
 def test_a_port_that_is_taken_is_refused_before_the_network_is_built(monkeypatch, capsys):
