@@ -49,7 +49,7 @@ from fathom.system import device as devices
 from fathom.system import energy, environment, private
 from fathom.system.precision import computing_in, select_precision
 from fathom.system.processor import keep_freed_memory
-from fathom.system.threads import set_inter_op_threads, set_threads
+from fathom.system.threads import require_threads, set_inter_op_threads, set_threads
 
 
 class NeuralNetworkModel(Workload):
@@ -202,6 +202,7 @@ class NeuralNetworkModel(Workload):
             weights: give weights their initial values. Without, they take no memory, and the step
                 can be described, but not run.
         """
+        require_threads(self.threads)
         if self.sized_by_data and not self._has_data:
             self._load()
         self._note_kept()

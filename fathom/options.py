@@ -339,6 +339,12 @@ class Execution:
         return QUANTIZED if self.quantize is None else tuple(self.quantize.split(","))
 
     @property
+    def computed_in(self) -> str:
+        """The precision, with what a fixed-point one rounds unless that is all."""
+        kinds = [kind for kind in QUANTIZED if kind in self.quantized]
+        return self.precision + ("" if len(kinds) == len(QUANTIZED) else f" of {','.join(kinds)}")
+
+    @property
     def rounding_rule(self) -> str:
         """How fixed-point numbers are rounded."""
         return self.rounding or ROUNDINGS[0]

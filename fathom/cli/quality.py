@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -97,19 +97,13 @@ def _settings(args: argparse.Namespace) -> dict[str, str]:
     from fathom.core.data.dataset import choose, find
 
     model_class = workloads.load(args.workload)
-    kinds: list[type] = [model_class.Hyperparameters, model_class.RunOptions, options.Execution]
-    given = options.sort(init_options(args, model_class), *kinds)
     others = {"batch_size", *options.field_names(options.Execution)}
     others -= {"precision", *options.FIXED_POINT_OPTIONS}
-    values = {
-        name: value
-        for kind, chosen in zip(kinds, given, strict=True)
-        for name, value in vars(options.build(kind, chosen)).items()
-        if name not in others
-    }
+    built = _options(args, model_class)
+    values = {k: v for each in built for k, v in vars(each).items() if k not in others}
     dataset = choose(model_class.datasets, args.dataset, args.data_dir)
-    origin = find(dataset, args.data_dir, args.seed).kind
-    values |= {"data": f"{dataset.name}, {origin}", "scale_rate": args.scale_rate}
+    digest = find(dataset, args.data_dir, args.seed).fingerprint()
+    values |= {"data": f"{dataset.name}, {digest}", "scale_rate": args.scale_rate}
     for name in ("collectives", "reduce_dtype"):  # whose defaults older files do not name
         if getattr(args, name) != getattr(options.Execution, name):
             values[name] = getattr(args, name)
@@ -130,7 +124,7 @@ def _train(
     model_class = workloads.load(args.workload)
     values = init_options(args, model_class) | {"batch_size": size, "seed": seed}
     if args.scale_rate:
-        values["learning_rate"] = _scaled_rate(model_class, values)
+        values["learning_rate"] = size * _rate_of_an_example(args, model_class)
     model = model_class(args.device, values)
     screen.quiet = not model.is_chief
     machine = model.machine()
@@ -166,13 +160,19 @@ def _train(
     return result, model.is_chief
 
 
-def _scaled_rate(model_class: "type[NeuralNetworkModel]", values: dict[str, object]) -> float:
-    """Returns the learning rate times the batch size over the default one (Goyal et al. 2017)."""
-    defaults = model_class.Hyperparameters.defaults(values.get("size"))
-    if "learning_rate" not in defaults:
+def _options(args: argparse.Namespace, model_class: "type[NeuralNetworkModel]") -> list[Any]:
+    """Returns the hyperparameters, with the workload's own batch size, and the other options."""
+    kinds: list[type] = [model_class.Hyperparameters, model_class.RunOptions, options.Execution]
+    first, *others = options.sort(init_options(args, model_class), *kinds)
+    return [model_class.build_hyperparameters(first), *map(options.build, kinds[1:], others)]
+
+
+def _rate_of_an_example(args: argparse.Namespace, model_class: "type[NeuralNetworkModel]") -> float:
+    """Returns the learning rate over the workload's own batch size (Goyal et al. 2017)."""
+    hyperparameters = _options(args, model_class)[0]
+    if not hasattr(hyperparameters, "learning_rate"):
         raise FathomError(f"{model_class.name} has no learning_rate to scale")
-    rate = options.convert(str(values.get("learning_rate", defaults["learning_rate"])), float)
-    return rate * values["batch_size"] / defaults["batch_size"]
+    return hyperparameters.learning_rate / hyperparameters.batch_size
 
 
 def _read(path: Path, args: argparse.Namespace, settings: dict[str, str]) -> Quality | None:

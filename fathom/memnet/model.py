@@ -58,7 +58,8 @@ class MemNet(nn.NeuralNetworkModel):
         profile_setting="linear_start=false",  # past the sixth of a training without softmax
     )
 
-    def build_hyperparameters(self, values: Mapping[str, object]) -> MemNetHyperparameters:
+    @classmethod
+    def build_hyperparameters(cls, values: Mapping[str, object]) -> MemNetHyperparameters:
         """Returns the hyperparameters; the default learning rate depends on the linear start."""
         hyperparameters = options.build(MemNetHyperparameters, values)
         if hyperparameters.linear_start or "learning_rate" in values:

@@ -8,6 +8,7 @@ skipped, so that rerunning an interrupted command continues it.
 
 import argparse
 import json
+import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -81,7 +82,8 @@ def run(args: argparse.Namespace, screen: Console) -> None:
 
 def _check_asked(args: argparse.Namespace) -> None:
     """Notes the options of the results in the folder; refuses others."""
-    asked = {"seed": args.seed, "set": sorted(args.set), "data_dir": str(args.data_dir)}
+    data = str(args.data_dir and os.path.realpath(args.data_dir))
+    asked = {"seed": args.seed, "set": sorted(args.set), "data_dir": data}
     path = args.out / _ASKED
     if exists(path) and any(_read(args.out, task) for task in TASKS):
         try:

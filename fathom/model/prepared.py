@@ -200,7 +200,7 @@ def _open_checkpoints(
     if settings.checkpoint_dir is None:
         return None
     compared = dataclasses.asdict(model.hyperparameters)
-    compared |= {"seed": model.execution.seed, "precision": model.execution.precision}
+    compared |= {"seed": model.execution.seed, "precision": model.execution.computed_in}
     compared |= {"data": os.path.realpath(model.source.directory)}
     simulation = None if model.forward_only else model.built.simulation
     checkpoints = Checkpoints(

@@ -301,9 +301,10 @@ class Workload(abc.ABC):
         """Default number of steps; a subclass may set an attribute instead."""
         return 100
 
-    def build_hyperparameters(self, values: Mapping[str, object]) -> options.Hyperparameters:
+    @classmethod
+    def build_hyperparameters(cls, values: Mapping[str, object]) -> options.Hyperparameters:
         """Returns the hyperparameters; given values replace the defaults."""
-        return self.Hyperparameters.of(values)
+        return cls.Hyperparameters.of(values)
 
     @property
     def steps_per_call(self) -> int:

@@ -152,7 +152,8 @@ class Decoder(FreeDecoder):
             return self._most_probable(outputs) if most_probable else outputs
         if self._beam_size > 1:
             state, annotations = tf.nest.map_structure(
-                lambda tensor: tf.repeat(tensor, self._beam_size, 0), (state, annotations)
+                lambda tensor: None if tensor is None else tf.repeat(tensor, self._beam_size, 0),
+                (state, annotations),  # None without attention
             )
         longest = bucket_of_source(source.shape[1], self._sizes).target
         return self.search(self._stepper(weights, annotations), state, longest)
@@ -203,8 +204,9 @@ class Decoder(FreeDecoder):
         target: tf.Tensor,
     ) -> tf.Tensor:
         """Returns the attention to source words, [batch, target, source]; args as in ``call``."""
-        weights, annotations = self._read(), self._annotate(source, states)
-        state = State(tf.zeros_like(hidden[0]), tuple(hidden), tuple(memory))
+        weights = self._read()
+        state, annotations = self.start(source, states, hidden, memory)
+        assert annotations is not None
         rows = []
         for gates in tf.unstack(self._word_gates(self._embed(tf.transpose(target)), weights)):
             multiply = _multiplication(weights, annotations, gates)

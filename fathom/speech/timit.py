@@ -56,8 +56,6 @@ class Timit(DataSet):
     train: Utterances  # the training split
     validation: Utterances  # the development split
     test: Utterances  # the test split
-    mean: np.ndarray  # float32 [size], of the training split's features
-    deviation: np.ndarray  # float32 [size], their standard deviation
     skipped: dict[str, str]  # reasons by skipped utterance
 
     @classmethod
@@ -89,7 +87,7 @@ class Timit(DataSet):
         for part in (train, validation, test):
             np.subtract(part.features, mean, out=part.features)
             np.divide(part.features, deviation, out=part.features)
-        return cls(train, validation, test, mean, deviation, skipped)
+        return cls(train, validation, test, skipped)
 
     @classmethod
     def verify(cls, directory: Path, options: Reading, everything: bool) -> str:

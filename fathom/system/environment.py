@@ -1,9 +1,11 @@
 """The machine and the software that a result comes from."""
 
+import contextlib
 import functools
 import hashlib
 import os
 import platform
+import re
 import resource
 import shlex
 import subprocess
@@ -92,6 +94,9 @@ def source(others: frozenset[Path] = frozenset()) -> str:
 def peak_memory(device: Device) -> dict[str, int | None]:
     """Returns the process's peak resident bytes and, on a GPU, the peak of its allocations."""
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with contextlib.suppress(OSError):  # as Linux begins that with the peak of the process before
+        if found := re.search(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text()):
+            kilobytes = int(found[1])
     resident = kilobytes if sys.platform == "darwin" else kilobytes * 1024
     memory_of = tf.config.experimental.get_memory_info
     allocated = memory_of(device.name)["peak"] if device.on_gpu else None

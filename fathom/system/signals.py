@@ -35,6 +35,7 @@ def held_back(worth_it: Callable[[], bool]) -> Iterator[list[int]]:
         if held or not worth_it():
             restore()
             signal.raise_signal(number)
+            return  # from a handler that raised nothing
         held.append(number)
 
     for number in before:

@@ -50,6 +50,15 @@ def set_threads(threads: int | None, shares: int = 1) -> int:
     return wanted
 
 
+def require_threads(threads: int) -> None:
+    """Raises FathomError unless the run has them: before TensorFlow runs, a later model counts."""
+    if threads != (current := threads_in_use()):
+        raise FathomError(
+            f"threads={threads} were this model's, and a later one has set {current} for the whole "
+            "process: give all models the same, or each a process"
+        )
+
+
 def threads_in_use() -> int:
     """Returns the threads of the run, as chosen here or by TensorFlow: for one operation."""
     return _in_use.get("threads") or intra_op_threads_in_use()

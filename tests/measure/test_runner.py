@@ -144,6 +144,11 @@ def test_a_batch_too_large_ends_its_sweep_and_no_other(out, screen):
         **{f"vgg-batch{size}": "done" for size in (1, 2, 4)},
     }
     assert screen.file.getvalue().count("left out, its sweep has ended") == 2
+    before = folder.read_runs(out).values()
+    failed = next(run for run in before if run.status == "failed")
+    assert runner._is_end_of_sweep(failed, before)
+    smallest = failed.model_copy(update={"batch_size": 0})
+    assert not runner._is_end_of_sweep(smallest, before)
 
 
 @pytest.mark.usefixtures("two_cores")

@@ -199,6 +199,18 @@ def test_a_training_goes_on_in_another_precision_in_formats_chosen_then(trained,
 
 
 @pytest.mark.slow
+def test_a_training_goes_on_rounding_other_tensors_in_formats_chosen_then(trained, tmp_path):
+    folder = shutil.copytree(trained[0], tmp_path / "copy")
+    for kinds in (None, "weights,activations,updates"):
+        model = Autoenc("/cpu:0", SMALL | {"precision": "fixed16", "quantize": kinds})
+        model.setup({"checkpoint_dir": folder, "resume": True})
+        model.run(n_steps=10)
+    change = "precision fixed16 -> fixed16 of weights,activations,updates"
+    assert f"changed since then: {change}" in model.notes
+    assert model.evaluate()["negative_elbo"] == pytest.approx(trained[1], rel=0.1)
+
+
+@pytest.mark.slow
 def test_values_in_training_may_grow_more_the_more_bits_there_are():
     assert [training_headroom(bits) for bits in (8, 16, 24, 32)] == [2, 2, 6, 10]
     tensors = {}

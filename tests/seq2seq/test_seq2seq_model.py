@@ -342,10 +342,11 @@ def test_the_first_step_of_each_bucket_is_marked():
     assert len(steps.counted) == 8 - len(set(lengths)) < 8
 
 
-def test_beam_search_is_one_option_away():
+@pytest.mark.parametrize("attention", [True, False])
+def test_beam_search_is_one_option_away(attention):
     translated = []
     for size in (1, 3):
-        model = Seq2SeqFwd("/cpu:0", {**SMALL, "beam_size": size})
+        model = Seq2SeqFwd("/cpu:0", {**SMALL, "beam_size": size, "attention": attention})
         model.load_data()
         model.build()
         assert keras.tree.flatten(model.outputs)[0].dtype == "int32"

@@ -61,6 +61,14 @@ def test_inter_op_threads_cannot_change_either_and_are_recorded():
     assert recorded["intra_op_threads"] == threading.intra_op_threads_in_use()
 
 
+def test_a_model_whose_threads_a_later_one_has_changed_is_refused(monkeypatch):
+    model = Autoenc("cpu", {"hidden_units": 8, "latents": 2})
+    model.build()
+    monkeypatch.setitem(threading._in_use, "threads", model.threads + 1)
+    with pytest.raises(FathomError, match=f"a later one has set {model.threads + 1} for the whole"):
+        model.build()
+
+
 def losses_on_two_threads(*options):
     command = [sys.executable, "-m", "fathom", "run", "autoenc", "--train", "--steps=40"]
     options = ["--threads=2", "--device=cpu", "--quiet", "--json=-", *options]

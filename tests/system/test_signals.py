@@ -51,6 +51,18 @@ def test_a_signal_is_delivered_at_once_where_there_is_nothing_to_save():
         meet(signal.SIGINT, worth_it=False, then=lambda: pytest.fail("it was held back"))
 
 
+def test_a_handler_that_raises_nothing_is_called_once():
+    called = []
+    before = signal.signal(signal.SIGTERM, lambda *_: called.append(True))
+    try:
+        with held_back(lambda: False) as held:
+            signal.raise_signal(signal.SIGTERM)
+            assert (called, held) == ([True], [])
+        assert called == [True]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def test_handlers_are_as_before_afterwards():
     before = [signal.getsignal(number) for number in STOPS]
     with held_back(lambda: True):

@@ -132,12 +132,12 @@ class DataLoader(Iterator[Tensors]):
             recover = recover and _only(rows, recover, by_example)
         self._order = order
         self._recover = recover
-        self._step = first_step
         options = tf.data.Options()
         options.threading.private_threadpool_size = workers
         options.deterministic = True
         options.autotune.enabled = False  # nothing to tune, and it can delay the end by 20 s
         first_step -= first_step % steps_per_call
+        self._step, self._stride = first_step, steps_per_call
 
         # ``load`` is made of TensorFlow operations: converting its source by AutoGraph takes 0.4 s.
         @tf.autograph.experimental.do_not_convert
@@ -154,7 +154,7 @@ class DataLoader(Iterator[Tensors]):
     def __next__(self) -> Tensors:
         """Returns the next batch."""
         step = self._step
-        self._step += 1
+        self._step += self._stride
         try:
             return next(self._iterator)
         except tf.errors.OpError as error:

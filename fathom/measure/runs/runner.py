@@ -66,8 +66,9 @@ def _measure(
         before = _done_before(planned, out)
         beyond = [each for each in planned if _is_beyond_end(each, before.values())]
         left = [each for each in planned if each.id not in before and each not in beyond]
-        done = len(planned) - len(left)
-        screen.print(f"{counted(len(planned), 'run')}, {done} of them done before: {out}")
+        done = len(planned) - len(left) - len(beyond)
+        more = f", {len(beyond)} beyond the end of a sweep" if beyond else ""
+        screen.print(f"{counted(len(planned), 'run')}, {done} of them done before{more}: {out}")
         started = time.perf_counter()
         skipped = _make(left, before, started + 60 * (budget or math.inf), out, screen)
         minutes = budget or (_QUICK_MINUTES if wanted.quick else math.inf)
@@ -180,7 +181,11 @@ def _is_beyond_end(planned: Planned, recorded: Iterable[Run]) -> bool:
 
 def _is_end_of_sweep(failed: Run, runs: Iterable[Run]) -> bool:
     """Returns whether smaller batches of its sweep succeeded."""
-    return any(run.status == "done" and run.same_sweep(failed) for run in runs)
+    size = failed.batch_size or 0
+    return any(
+        run.status == "done" and run.same_sweep(failed) and (run.batch_size or 0) < size
+        for run in runs
+    )
 
 
 def make_run(planned: Planned, out: Path) -> Run:

@@ -80,6 +80,12 @@ class MoE(RotaryModel):
             self._dropped = tf.Variable(0.0, trainable=False, name="dropped")
             self._counted = tf.Variable(0.0, trainable=False, name="counted")
 
+    def restore_state(self) -> None:
+        """Forgets the loads of a calibration's steps; refuses as ``LanguageModel``."""
+        super().restore_state()
+        for sums in (self._loads, self._dropped, self._counted):
+            sums.assign(tf.zeros_like(sums))
+
     def build_inference(self, tokens: keras.KerasTensor) -> nn.Nest:
         """Returns the logits of the tokens that follow, and those of the routers.
 

@@ -6,6 +6,7 @@ from fathom.core.training import optimizers
 from fathom.errors import FathomError
 from fathom.options import Hyperparameters, RunOptions, hyperparameter, option
 from fathom.shared.language.vocabulary import BYTES, KINDS
+from fathom.system.words import counted
 
 PHASES = ("both", "prefill", "decode")
 
@@ -59,9 +60,10 @@ class LanguageHyperparameters(Hyperparameters):
         super().__post_init__()
         if not self.temperature and (self.top_k or self.top_p < 1):
             raise FathomError("top_k and top_p are for a temperature above 0: give one")
-        if self.prompt_tokens + max(2, self.new_tokens) > self.context:
+        new = self.new_tokens or 2
+        if self.prompt_tokens + new > self.context:
             raise FathomError(
-                f"a prompt of {self.prompt_tokens} tokens and {max(2, self.new_tokens)} new ones "
+                f"a prompt of {self.prompt_tokens} tokens and {counted(new, 'new one')} "
                 f"are more than the context of {self.context}: lower prompt_tokens or new_tokens"
             )
         if self.tokens == "bpe" and self.vocabulary <= BYTES:

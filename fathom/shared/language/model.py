@@ -59,7 +59,8 @@ class LanguageModel(nn.NeuralNetworkModel):
     default_xla = "step"
     characterization = Characterization(steps=50, quick_steps=20)
 
-    def build_hyperparameters(self, values: Mapping[str, object]) -> LanguageHyperparameters:
+    @classmethod
+    def build_hyperparameters(cls, values: Mapping[str, object]) -> LanguageHyperparameters:
         """Returns the hyperparameters; prompt and new tokens fill the context by default."""
         hyperparameters = cast(LanguageHyperparameters, super().build_hyperparameters(values))
         prompt = hyperparameters.prompt_tokens or hyperparameters.context // 2

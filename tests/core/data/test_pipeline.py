@@ -192,6 +192,13 @@ def test_a_failing_batch_is_an_error_of_one_line_where_nothing_recovers():
     assert "\n" not in str(caught.value)
 
 
+def test_the_first_batch_of_a_block_that_fails_is_named():
+    batches = DataLoader(Sampler(12, 1, 2, shuffle=False), refuses_example_five, steps_per_call=2)
+    assert take(batches, 2) == [[[0], [1]], [[2], [3]]]
+    with pytest.raises(FathomError, match="batch 4 cannot be loaded: "):
+        next(batches)
+
+
 def test_what_recovery_raises_is_passed_on():
     def recover(indices, seeds):
         raise FathomError("example 5 is broken")
