@@ -4,6 +4,7 @@ The mathematics of a step in microbatches is that of the whole batch; sums diffe
 ``core.training.replicas`` has what is computed in each.
 """
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 
@@ -11,6 +12,7 @@ import tensorflow as tf
 
 from fathom.core.training import replicas
 from fathom.core.training.compilation import Nest, Step
+from fathom.core.training.phases import TwoPhases
 from fathom.errors import FathomError
 from fathom.model.workload import Workload
 from fathom.options import precision_traits
@@ -50,6 +52,21 @@ def check(model: Workload, sizes: Sequence[int | None]) -> None:
                 f"{model.name}'s batch of {size} cannot be divided into {count} microbatches: try "
                 "another --batch-size or --microbatches"
             )
+
+
+def counts(model: Workload) -> tuple[int, int]:
+    """Returns the microbatches of a prefill, and of the decoding after it."""
+    return model.microbatches, model.microbatches if model.divides_decoding else 1
+
+
+def of_phases(model: Workload) -> TwoPhases | None:
+    """Returns the phases of an inference, if it has two, each divided as the model says."""
+    phases = model.two_phases()
+    if phases is None:
+        return None
+    each = zip((phases.prefill, phases.decode), counts(model), strict=True)
+    prefill, decode = (divided(phase, count, model.xla == "step") for phase, count in each)
+    return dataclasses.replace(phases, prefill=prefill, decode=decode)
 
 
 def divided(step: Step, count: int, xla: bool) -> Step:

@@ -176,15 +176,16 @@ def _compile(model: Workload) -> Compiled:
 
 
 def _phases(model: Workload) -> Phases | None:
-    """Returns the phases of generation, in microbatches if there are any."""
-    phases, count, xla = model.two_phases(), model.microbatches, model.xla == "step"
+    """Returns the phases of generation, compiled, in microbatches if there are any."""
+    phases, xla = microbatches.of_phases(model), model.xla == "step"
     if not phases:
         return None
+    counts = microbatches.counts(model)
     prefill, decode = (
-        microbatches.divided(each, count, xla) for each in (phases.prefill, phases.decode)
+        tf.function(each, autograph=False, jit_compile=xla and count == 1)
+        for each, count in zip((phases.prefill, phases.decode), counts, strict=True)
     )
-    phases = dataclasses.replace(phases, prefill=prefill, decode=decode)
-    return Phases(phases, model.device, xla and count == 1)
+    return Phases(dataclasses.replace(phases, prefill=prefill, decode=decode), model.device)
 
 
 def _in_phases(model: Workload, phases: Phases, *inputs: tf.Tensor) -> Nest:

@@ -11,7 +11,7 @@ from fathom.errors import FathomError
 from fathom.hardware.description.attribution import scoped_gradients
 from fathom.hardware.description.edges import held, size_of
 from fathom.hardware.description.step import operations
-from fathom.model.microbatches import divided
+from fathom.model.microbatches import divided, of_phases
 from fathom.model.workload import Workload
 from fathom.numbers.packed import packed
 from fathom.options import precision_traits
@@ -51,7 +51,10 @@ class StepFunctions:
     def infer_all(self, *inputs: tf.Tensor) -> Nest:
         """Runs ``infer``, in microbatches if there are any, each compiled as the run asks."""
         model = self._model
-        outputs = divided(model.infer, self._microbatches, model.xla == "step")(*inputs)
+        if self._microbatches > 1 and (phases := of_phases(model)):
+            outputs = phases.decode(*phases.prefill(*inputs))
+        else:
+            outputs = divided(model.infer, self._microbatches, model.xla == "step")(*inputs)
         self._built.noise_step.assign_add(1)
         return outputs
 

@@ -282,6 +282,11 @@ class Workload(abc.ABC):
         """Whether inference can be computed in microbatches, and at the default size is so."""
         return False
 
+    @property
+    def divides_decoding(self) -> bool:
+        """Whether it can decode in them, too, after a prefill; otherwise all sequences at once."""
+        return False
+
     def is_weight_matrix(self, variable: Variable) -> bool:
         """Says whether a variable is a matrix of weights, that decays and is pruned."""
         return is_weight_matrix(variable)

@@ -22,13 +22,15 @@ class TwoPhases:
 
 
 class Phases:
-    """Runs an inference phase after phase on a device, each compiled, and records their times."""
+    """Runs an inference phase after phase on a device, and records their times.
 
-    def __init__(self, steps: TwoPhases, device: Device, xla: bool) -> None:
-        self.prefill, self.decode = (
-            tf.function(phase, autograph=False, jit_compile=xla)
-            for phase in (steps.prefill, steps.decode)
-        )
+    Args:
+        steps: the phases, compiled.
+        device: on which they run.
+    """
+
+    def __init__(self, steps: TwoPhases, device: Device) -> None:
+        self.prefill, self.decode = steps.prefill, steps.decode
         self._decoded, self._device = steps.decoded, device
         self.runs: list[PhaseTimes] = []  # of the current run
 

@@ -151,3 +151,8 @@ class MoEFwd(Generator, MoE):
     def divides_inference(self) -> bool:
         """True, as operations for each expert are many and small, but where passes are counted."""
         return not self.hyperparameters.draft_layers
+
+    @property
+    def divides_decoding(self) -> bool:
+        """True likewise."""
+        return self.divides_inference

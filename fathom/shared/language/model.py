@@ -302,8 +302,8 @@ class Generator(LanguageModel):
 
     @property
     def divides_inference(self) -> bool:
-        """Whether prompts are read in microbatches: where nothing is decoded after them."""
-        return self.run_options.phase == "prefill"
+        """Whether prompts are read in microbatches, as by default; a token is not decoded so."""
+        return self.run_options.phase != "decode"
 
     def build_inputs(self) -> keras.KerasTensor:
         """Returns the prompts, int32 [batch, prompt]."""
