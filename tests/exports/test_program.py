@@ -102,6 +102,7 @@ def test_a_program_checks_what_it_computes(name, mode, copy, tmp_path):
     assert len(errors) >= 3
     assert max(errors) < 1e-4
     assert "step 4: " in done.stdout
+    assert "usage: [--steps N]" in start(name, folder, "--step", "4").stderr
     linked = subprocess.run(["readelf", "-d", folder / name], capture_output=True, text=True)
     assert "NEEDED" not in linked.stdout
     if mode == "train":

@@ -252,9 +252,7 @@ class Runner:
         self.saved_at, self._unsaved = steps_done, False
 
     def _stop_diverged(self, number: int, loss: float) -> None:
-        saved = (
-            f"ckpt-{self.saved_at}" if self.saved_at else None
-        )  # of workers, the first one saves
+        saved = f"ckpt-{self.saved_at}" if self.saved_at else None  # by the first of all workers
         good = self._checkpoints.latest if self._checkpoints else saved
         kept = f"the last good checkpoint is {good}" if good else "no checkpoint was written"
         raise DivergedError(

@@ -164,15 +164,13 @@ class Work:
     def _experts_of_a_layer(self) -> int:
         """The number of matrices of a product; of a ragged one, of those that its rows need."""
         width = bits(self.description.precision) / 8
-        products = [
-            row
-            for row in self.description.operations
-            if sharding.is_of_experts(row) and row.phase == "forward"
-        ]
-        return min(
-            round(row.weight_bytes / row.repeats / (row.bounds["N"] * row.bounds["K"] * width))
-            for row in products
-        )
+        counts = []
+        for row in self.description.operations:
+            if sharding.is_of_experts(row) and row.phase == "forward":
+                matrix = row.repeats * row.bounds["N"] * row.bounds["K"] * width
+                ragged = row.bounds["batch"] == 1
+                counts.append(round(row.weight_bytes / matrix) if ragged else row.bounds["batch"])
+        return min(counts)
 
     def share(self, stage: int, place: tuple[int, int] | None = None) -> Description:
         """Returns the operations of a node, in all parts of the batch.

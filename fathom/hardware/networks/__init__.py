@@ -17,7 +17,7 @@ _FORMATS = {  # module and function that read it, by the end of the name
 
 
 def is_file(text: str) -> bool:
-    """Returns whether a text names a file or folder, which has a / , rather than a workload."""
+    """Returns whether a text names a file or folder, by a slash or its end, and no workload."""
     suffix = Path(text).suffix
     return "/" in text or (bool(suffix) and suffix in (*_FORMATS, ".json"))
 

@@ -306,6 +306,11 @@ def test_impossible_nodes_and_machines_without_a_link_are_refused():
             scaling.scale(inference, P100, plan)
     with pytest.raises(FathomError, match="w has no experts: omit expert=N"):
         scaling.scale(description(operation()), P100, Plan(2, expert=2))
+    ragged = {"type": "RaggedMatMul", "weight_bytes": 4 * 12 * 4}  # four matrices of 3 x 4
+    for routed in (product("e/p", "e", (2, 3, 4), (), batch=4), operation(**ragged)):
+        assert Work(description(routed), Plan(4, expert=4))
+        with pytest.raises(FathomError, match="8 nodes cannot share 4 experts"):
+            Work(description(routed), Plan(8, expert=8))
 
 
 def test_the_node_with_the_most_examples_says_how_long_a_step_takes():
