@@ -1,5 +1,7 @@
 """Load tests that lie in the folder: latency by rate, and the highest rate within a bound."""
 
+import itertools
+
 import pandas as pd
 
 from fathom.measure.report import selection, style
@@ -90,7 +92,7 @@ def draw(table: pd.DataFrame) -> style.Plot:
         for name, panel in zip(names, axes, strict=True):
             mine = table[table.workload == name]
             cases = mine.groupby([*_CASE, "bound (ms)"], sort=False)
-            for marker, (case, each) in zip(style.MARKERS, cases, strict=False):
+            for marker, (case, each) in zip(itertools.cycle(style.MARKERS), cases, strict=False):
                 limit, threads, _, arrivals, url, bound = case
                 others = "" if arrivals == "LoadGen" else f",\n{arrivals}"
                 panel.plot(

@@ -74,6 +74,12 @@ def test_searches_with_other_bounds_are_lines_of_their_own():
     assert bounds == pytest.approx([20, 100])
 
 
+def test_more_searches_than_markers_are_drawn():
+    tests = [load_test(bound=n / 100, trials=[trial(100 * n, 0.009)]) for n in range(1, 20)]
+    (panel,) = m_serve.draw(m_serve.searches(tests)).axes
+    assert len([line for line in panel.lines if line.get_linestyle() == "-"]) == len(tests)
+
+
 BURSTS = {"arrivals": "gamma, coefficient of variation 4"}
 REMOTE = {"url": "http://there", "batching": "unknown"}
 
