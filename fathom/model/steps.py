@@ -49,7 +49,7 @@ class StepFunctions:
         return self._train(self._loss_of_replica, batch)
 
     def infer_all(self, *inputs: tf.Tensor) -> Nest:
-        """Runs ``infer``, in microbatches if there are any, each compiled as the run asks."""
+        """Runs ``infer``; in microbatches, if there are any, each compiled as the run asks."""
         model = self._model
         if self._microbatches > 1 and (phases := of_phases(model)):
             outputs = phases.decode(*phases.prefill(*inputs))

@@ -47,9 +47,9 @@ class Work:
             raise FathomError(f"{name} is of training: omit it")
         if plan.expert > 1 and not self._experts:
             raise FathomError(f"{self.description.workload} has no experts: omit expert=N")
-        if plan.expert > 1 and plan.expert > self._experts_of_a_layer:
-            count = counted(self._experts_of_a_layer, "expert")
-            raise FathomError(f"{plan.expert} nodes cannot share {count}: use fewer")
+        if plan.expert > 1 and plan.expert > (experts := self._experts_of_a_layer):
+            shared = f"{plan.expert} nodes cannot share {counted(experts, 'expert')}"
+            raise FathomError(f"{shared}: use fewer")
 
     @property
     def most_examples(self) -> float:

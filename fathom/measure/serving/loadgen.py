@@ -81,8 +81,9 @@ def run(service: Service, load: Load, folder: Path) -> Trial:
     def answer(answered: Sequence[Query]) -> None:
         replies = [loadgen.QuerySampleResponse(each.id, 0, 0, each.tokens) for each in answered]
         done = answered[0].answered is not None
-        for each in answered if done else ():
-            each.outputs = []  # of many queries, they would fill the memory
+        if done:
+            for each in answered:
+                each.outputs = []  # of many queries, they would fill the memory
         (loadgen.QuerySamplesComplete if done else loadgen.FirstTokenComplete)(replies)
 
     target = service.start(answer)
