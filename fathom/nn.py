@@ -91,6 +91,8 @@ class NeuralNetworkModel(Workload):
         self.execution = options.build(options.Execution, execution)
         self.hyperparameters = self.build_hyperparameters(hyperparameters)
         self.run_options = options.build(self.RunOptions, run)
+        if not self.forward_only:
+            self.run_options.check_training()
         refuse_other_settings(self.hyperparameters, hyperparameters)
         self.device = devices.select(device)
         microbatches.check(self, [self.hyperparameters.batch_size])

@@ -157,6 +157,7 @@ def option(
     unit: str = "",
     source: str = "",
     choices: Collection[Value] = (),
+    trains: bool = True,
     **limits: float,
 ) -> Value:
     """Declares an option of a workload: a documented field of a dataclass.
@@ -167,10 +168,11 @@ def option(
         unit: of the value.
         source: of the default, such as a section of the paper.
         choices: the only allowed values.
+        trains: it has an effect in training.
         limits: of a number, as in ``Allowed``.
     """
     allowed = Allowed(choices=tuple(choices), **limits)
-    texts = {"about": about, "unit": unit, "source": source}
+    texts = {"about": about, "unit": unit, "source": source, "trains": trains}
     return dataclasses.field(default=default, metadata={"allowed": allowed, **texts})
 
 
@@ -246,6 +248,12 @@ class RunOptions(_Checked):
 
     They change neither the network nor its training, and belong to no checkpoint.
     """
+
+    def check_training(self) -> None:
+        """Raises FathomError if one is given that is of inference alone."""
+        for each in dataclasses.fields(self):
+            if not each.metadata.get("trains", True) and getattr(self, each.name) != each.default:
+                raise FathomError(f"{each.name} has no effect in training: omit it")
 
 
 @dataclass(frozen=True)

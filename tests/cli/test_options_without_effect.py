@@ -32,6 +32,8 @@ SCALING = "characterize --workers=1,2 --batch-size=8"
             "quality autoenc --target=loss=1 --batches=1,2 --set batch_size=3",
             "--batches names the batch sizes",
         ),
+        ("describe gpt --train --set phase=decode", "phase has no effect in training: omit it"),
+        ("run seq2seq --set decoding=teacher-forced", "decoding has no effect in training"),
         ("launch -n 2 --hosts=a,b --out=x -- vgg", "--out has no effect with --hosts"),
         ("launch -n 2 -- vgg --strategy=none", "sets --strategy multi-worker: omit --strategy"),
         ("export autoenc --to=keras --profile=x", "keras holds no times: omit --profile"),

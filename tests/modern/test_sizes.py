@@ -12,7 +12,12 @@ from fathom.testing.descriptors import descriptor
         ("diffusion", {"patch": 5}, "side 28 is not a multiple of patch 5"),
         ("diffusion", {"heads": 3}, "width 16 is not a multiple of heads 3"),
         ("diffusion", {"width": 18}, "width 18 is not a multiple of 4"),
-        ("diffusion", {"size": "s", "patch": 2}, r"of 32 x 32 x 4, not MNIST's 28 x 28 x 1"),
+        (
+            "diffusion",
+            {"size": "s", "patch": 2},
+            "of 32 x 32 x 4 of 10 classes, not MNIST's 28 x 28",
+        ),
+        ("diffusion", {"classes": 9}, "of 28 x 28 x 1 of 9 classes, not MNIST's 28 x 28 x 1 of 10"),
         ("gpt", {"prompt_tokens": 17}, "17 tokens and 2 new ones are more than the context of 16"),
         ("gpt", {"prompt_tokens": 8, "new_tokens": 9}, "8 tokens and 9 new ones are more"),
         ("gpt", {"heads": 3}, "width 16 is not a multiple of heads 3"),

@@ -57,12 +57,12 @@ class Diffusion(InMemory):
         Raises:
             FathomError: the network is for other images.
         """
-        hyperparameters = self.hyperparameters
-        found = hyperparameters.side, hyperparameters.channels
-        if found != (28, 1) or hyperparameters.classes < 10:
+        wanted = self.hyperparameters
+        if (wanted.side, wanted.channels) != (28, 1) or wanted.classes < 10:
             raise FathomError(
-                f"the network is for images of {found[0]} x {found[0]} x {found[1]}, not MNIST's "
-                "28 x 28 x 1 of 10 classes: such a size can only be described"
+                f"the network is for images of {wanted.side} x {wanted.side} x {wanted.channels} "
+                f"of {wanted.classes} classes, not MNIST's 28 x 28 x 1 of 10: such a size can only "
+                "be described"
             )
         mnist: Any = self.dataset.load(self.source.directory)
         parts = (mnist.train_images, mnist.train_labels), (mnist.test_images, mnist.test_labels)

@@ -153,6 +153,9 @@ class LanguageOptions(RunOptions):
     """What a run starts from, and how the forward-only twin is run."""
 
     phase: str = option(
-        "both", "forward-only: what a step runs; decode: from a cache", choices=PHASES
+        "both",
+        "forward-only: what a step runs; decode: from a cache",
+        choices=PHASES,
+        trains=False,
     )
     weights: str = option("", "folder of safetensors to start from, as Hugging Face has them")

@@ -21,4 +21,5 @@ class TranslationOptions(RunOptions):
         "free",
         "forward-only: feed the decoder its own words, or the test text's (teacher-forced)",
         choices=("free", "teacher-forced"),
+        trains=False,
     )
