@@ -93,7 +93,7 @@ def draw(table: pd.DataFrame) -> style.Plot:
             mine = table[table.workload == name]
             cases = mine.groupby([*_CASE, "bound (ms)"], sort=False)
             for marker, (case, each) in zip(itertools.cycle(style.MARKERS), cases, strict=False):
-                limit, threads, _, arrivals, url, bound = case
+                limit, threads, batching, arrivals, url, bound = case
                 others = "" if arrivals == "LoadGen" else f",\n{arrivals}"
                 panel.plot(
                     each["queries/s"],
@@ -102,7 +102,7 @@ def draw(table: pd.DataFrame) -> style.Plot:
                     marker=marker,
                     markersize=4,
                     linewidth=1,
-                    label=f"{url or f'batches to {limit}'}, "
+                    label=f"{url or f'{batching} batches to {limit}'}, "
                     f"{counted(threads, 'thread')}, within {bound:g} ms{others}",
                 )
                 panel.axhline(bound, color=style.GREY, linestyle="--", label="bound")

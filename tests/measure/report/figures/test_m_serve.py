@@ -80,6 +80,16 @@ def test_more_searches_than_markers_are_drawn():
     assert len([line for line in panel.lines if line.get_linestyle() == "-"]) == len(tests)
 
 
+def test_batchings_of_one_test_have_names_of_their_own():
+    both = [load_test(trials=[trial(9, 0.01)], batching=each) for each in ("continuous", "static")]
+    (panel,) = m_serve.draw(m_serve.searches(both)).axes
+    names = [line.get_label() for line in panel.lines if line.get_linestyle() == "-"]
+    assert [name.split(",")[0] for name in names] == [
+        "continuous batches to 8",
+        "static batches to 8",
+    ]
+
+
 BURSTS = {"arrivals": "gamma, coefficient of variation 4"}
 REMOTE = {"url": "http://there", "batching": "unknown"}
 
