@@ -270,7 +270,8 @@ def _show(result: ServingResult, screen: Console) -> None:
     if trial.goodput is not None:
         rates.append(f"goodput {trial.goodput:,.4g} queries/s")
     verdict = "VALID" if trial.valid else "INVALID"
-    screen.print(f"{trial.queries:,} queries, {', '.join(rates)}; {result.arrivals}: {verdict}")
+    queries = f"{trial.queries:,} {'query' if trial.queries == 1 else 'queries'}"
+    screen.print(f"{queries}, {', '.join(rates)}; {result.arrivals}: {verdict}")
     if result.trials:
         screen.print(f"highest rate within {_bounds(result)}: {trial.rate:,.4g} queries/s")
 

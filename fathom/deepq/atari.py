@@ -45,8 +45,11 @@ class Atari(DataSet):
         supported = import_ale().ALEInterface.isSupportedROM
         playable = [game for game in atari.roms if game not in _TWO_PLAYERS]
         for game in playable:
-            if supported(atari.rom(game)) != game:
-                raise FathomError(f"{atari.rom(game)} is damaged, or another game")
+            if (found := supported(atari.rom(game))) != game:
+                reason = (
+                    f"is {found}: name it {found}.bin" if found else "is damaged, or another game"
+                )
+                raise FathomError(f"{atari.rom(game)} {reason}")
         return f"{len(playable)} games are as the emulator knows them"
 
     @classmethod

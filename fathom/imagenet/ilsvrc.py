@@ -182,6 +182,9 @@ def check_images(images: Images, indices: np.ndarray, classes: int) -> None:
     for index in indices:
         try:
             _, label = next(iterator)
+        except tf.errors.InvalidArgumentError as error:
+            reason = "it is not a whole JPEG or PNG image"
+            raise FathomError(f"{images.describe(index)} cannot be used: {reason}") from error
         except tf.errors.OpError as error:
             raise FathomError(f"{images.describe(index)} cannot be used: {cause(error)}") from error
         if not 0 <= label < classes:

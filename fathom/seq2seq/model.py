@@ -69,9 +69,10 @@ class Seq2Seq(Translation):
         return self.corpus.pairs
 
     def _left_out(self) -> dict[str, int]:
-        """Returns the number of omitted training pairs by reason."""
+        """Returns the number of omitted pairs by reason."""
         counts = {
             "pairs with a blank side": self.corpus.blank,
+            "test pairs with a blank side": self.texts.test.blank if self.texts.test else 0,
             "pairs longer than the largest bucket": int(np.sum(self.assigned == len(self.shapes))),
         }
         return {reason: number for reason, number in counts.items() if number}

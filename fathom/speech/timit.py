@@ -146,7 +146,12 @@ def find_audio(part: Path) -> Iterator[Path]:
     A sentence's audio is ``<sentence>.wav`` (SPHERE or RIFF) or ``<sentence>.wav.wav`` (RIFF next
     to SPHERE, as in some conversions), in upper or lower case.
     """
-    for folder, folders, files in os.walk(part, onerror=_refuse):
+    visited: set[str] = set()  # links may lead in circles
+    for folder, folders, files in os.walk(part, onerror=_refuse, followlinks=True):
+        if (real := os.path.realpath(folder)) in visited:
+            folders.clear()
+            continue
+        visited.add(real)
         folders.sort()
         seen = set()
         for name in sorted(files, key=lambda name: (sentence(name), len(name))):

@@ -286,7 +286,7 @@ def test_an_image_that_cannot_be_decoded_is_named(tmp_path, content):
     put(tmp_path, f"train/{A}/x.JPEG")
     put(tmp_path, f"train/{A}/y.JPEG", content=content)
     fault = fault_of(tmp_path)
-    assert f"train/{A}/y.JPEG cannot be used: " in fault
+    assert f"train/{A}/y.JPEG cannot be used: it is not a whole JPEG or PNG image" in fault
     assert "user-defined function" not in fault
 
 

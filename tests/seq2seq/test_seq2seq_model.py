@@ -283,6 +283,11 @@ def test_pairs_that_are_left_out_are_counted_and_reported(text_folder):
     assert model.steps_per_epoch == 5
 
 
+def test_test_pairs_that_are_left_out_are_reported(text_folder):
+    model = built(data_dir=text_folder(test_2016_flickr=[("a", "A"), ("", "B")]), batch_size=4)
+    assert "left out: test pairs with a blank side: 1" in model.notes
+
+
 def test_a_text_without_test_pairs_cannot_be_evaluated(text_folder):
     model = built(data_dir=text_folder(), batch_size=4)
     model.end_epoch(0)  # nor is there anything to validate on

@@ -72,6 +72,15 @@ def test_names_may_be_upper_case_and_the_tree_may_lie_a_folder_below(tree, tmp_p
     np.testing.assert_array_equal(upper.train.labels, lower.train.labels)
 
 
+def test_linked_folders_are_read_and_may_lead_in_circles(tree, tmp_path):
+    folder = next(path for path in (tree / "train").iterdir() if path.is_dir())
+    files = len(list(find_audio(tree / "train")))
+    folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(tmp_path / "elsewhere", target_is_directory=True)
+    (tmp_path / "elsewhere" / "circle").symlink_to(tree / "train", target_is_directory=True)
+    assert len(list(find_audio(tree / "train"))) == files > 0
+
+
 def test_a_conversion_beside_its_original_is_one_utterance(tmp_path):
     for name in ("SX1.WAV", "SX1.WAV.wav", "SX2.WAV.wav", "SX2.PHN", ".hidden.wav"):
         (tmp_path / name).touch()

@@ -78,7 +78,7 @@ def _incomplete(folder: Folder, cases: Sequence[Sequence[Run]]) -> Iterator[str]
     for name in workloads.EIGHT:
         missing = [f"--{mode}" for mode in MODES if (name, mode) not in timed]
         if missing:
-            yield f"{name} {' and '.join(missing)} was not timed"
+            yield f"{name} {' and '.join(missing)} {'were' if missing[1:] else 'was'} not timed"
         if name not in profiled:
             yield f"{name} was not profiled"
     yield from (f"{run.id} failed" for run in folder.runs if run.status == "failed")
