@@ -99,7 +99,7 @@ class _Reader:
     def __init__(self, model: onnx.ModelProto, dimensions: Mapping[str, int]) -> None:
         self._model, self._dimensions = model, Dimensions(dimensions)
         self._rows = Rows()
-        self._functions = {(each.domain, each.name): each for each in model.functions}
+        self._functions = {(f.domain, f.name, f.overload): f for f in model.functions}
         self._nodes = 0
         self._names: set[str] = set()
         self._weights: dict[str, Value] = {}  # initializers, by name in the network
@@ -161,7 +161,7 @@ class _Reader:
         }
         inputs = [scope[name] if name else None for name in node.input]
         place = self._place(node, context)
-        function = self._functions.get((node.domain, node.op_type))
+        function = self._functions.get((node.domain, node.op_type, node.overload))
         if function is not None:
             results = self._call(function, attributes, inputs, place, context)
         elif node.op_type in ("If", "Loop", "Scan") and node.domain in _DOMAINS:

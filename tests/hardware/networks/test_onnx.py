@@ -213,6 +213,23 @@ def test_functions_of_the_network_are_followed(described):
     assert found.operations[0].name == "call/Gemm#2"
 
 
+def test_a_call_names_the_overload_of_its_function(described):
+    functions, calls = [], []
+    for overload, n in (("", 5), ("wide", 11)):
+        product = helper.make_node("MatMul", ["a", "b"], ["c"])
+        signature = ["a", "b"], ["c"], [product], [helper.make_opsetid("", 22)]
+        functions.append(helper.make_function("own", "F", *signature, overload=overload))
+        if overload:
+            functions[-1].node.add().CopyFrom(helper.make_node("MatMul", ["c", "d"], ["e"]))
+            functions[-1].input.append("d")
+            functions[-1].output[:] = ["e"]
+        inputs = ["x", "w", "v"] if overload else ["x", "w"]
+        calls.append(helper.make_node("F", inputs, [f"y{n}"], domain="own", overload=overload))
+    weights = [weight("w", 7, 5), weight("v", 5, 11)]
+    found = described(calls, {"x": (3, 7)}, weights, functions=functions)
+    assert found.macs == 2 * 3 * 7 * 5 + 3 * 5 * 11
+
+
 def body_of_loop(*weights):
     """Returns a body that multiplies its state by w, which is one of the weights or outside."""
     return helper.make_graph(
